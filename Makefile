@@ -1,0 +1,85 @@
+# Everything runs in the virtual environment .venv, which `make setup` makes; the other targets see to it themselves.
+
+PYTHON ?= python3
+BIN := $(CURDIR)/.venv/bin
+
+# Which MPI: the system's, where mpicc and mpirun are on the PATH (an activated .venv apart), else the package index's.
+SYSTEM_PATH := $(subst $(BIN):,,$(PATH):)
+SYSTEM_MPICC := $(shell PATH="$(SYSTEM_PATH)" command -v mpicc)
+SYSTEM_MPIRUN := $(shell PATH="$(SYSTEM_PATH)" command -v mpirun)
+MPI := $(if $(and $(SYSTEM_MPICC),$(SYSTEM_MPIRUN)),$(SYSTEM_MPICC),index)
+STAMP := .venv/.setup-$(subst /,-,$(MPI))
+
+export PATH := $(BIN):$(PATH)
+# Open MPI refuses to run as root, with more ranks than cores, and pins concurrent runs to the same cores, unless told.
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+export OMPI_MCA_rmaps_base_oversubscribe := 1
+export OMPI_MCA_hwloc_base_binding_policy := none
+export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
+export PRTE_MCA_hwloc_default_binding_policy := none
+
+# Prints 2 if mpirun and mpi4py fit together; if not, each process is a world of its own, or there is an error.
+WORLD := mpirun -n 2 $(BIN)/python -c 'from mpi4py.MPI import COMM_WORLD as world; \
+    sizes = world.gather(world.size); sizes and print(len(sizes))'
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint types unit uncompiled format bench clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+setup: $(STAMP)  ## make .venv with all dependencies and an MPI; does nothing when it is there already
+
+$(STAMP): pyproject.toml
+	@# An environment that was set up for another MPI is made anew: the two would get in each other's way.
+	@$(if $(filter-out $(STAMP),$(wildcard .venv/.setup-*)),rm -rf .venv)
+	@[ -x $(BIN)/python ] || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo "make: $(PYTHON) cannot make virtual environments; on Debian: apt install python3-venv" >&2; exit 1; }
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	@echo "Installing mpitune and its dependencies into .venv; this takes a minute or two"
+ifeq ($(MPI),index)
+	@$(BIN)/pip install --quiet --editable '.[dev,mpi]'
+else
+	@echo "Using the system's MPI, $(SYSTEM_MPIRUN)"
+	@$(BIN)/pip install --quiet --editable '.[dev]'
+	@# A ready-made mpi4py takes the first MPI library that the loader finds. Where that is none without mpirun's help, or
+	@# not mpirun's, one is built that is tied to mpicc's (no cache: it may hold a build for another MPI).
+	@$(BIN)/python -m mpi4py --mpi-lib-version >/dev/null 2>&1 && [ "$$($(WORLD) 2>/dev/null)" = 2 ] || { \
+	    echo "Building mpi4py with $(SYSTEM_MPICC); this takes some minutes"; \
+	    MPICC="$(SYSTEM_MPICC)" $(BIN)/pip install --quiet --force-reinstall --no-deps --no-cache-dir \
+	        --no-binary mpi4py mpi4py || true; }
+endif
+	@world=$$($(WORLD)); [ "$$world" = 2 ] || { \
+	    library=$$($(BIN)/python -m mpi4py --mpi-lib-version 2>/dev/null | sed -n 1p); \
+	    echo "make: \"mpirun -n 2\" does not form one world of 2 processes. mpirun is $$(command -v mpirun), the library" \
+	        "of mpi4py: $${library:-none found}. They must be of the same MPI: load that one, or take mpicc and mpirun" \
+	        "off the PATH to get one from the package index, and call make again." >&2; \
+	    exit 1; }
+	@touch $@
+
+test: lint types unit uncompiled  ## everything that must pass: lint, types, tests (mpirun too), kernels uncompiled
+
+lint: setup  ## ruff: rules and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: setup  ## mypy, strict
+	$(BIN)/mypy
+
+unit: setup  ## the tests; those under MPI start mpirun themselves
+	$(BIN)/pytest -n auto
+
+uncompiled: setup  ## the kernels' tests once more, as plain Python
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto -m kernel
+
+format: setup  ## format the code
+	$(BIN)/ruff check --select I --fix
+	$(BIN)/ruff format
+
+bench: setup  ## run the scripts of tests/bench, which print figures
+	@for script in $(sort $(wildcard tests/bench/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:  ## remove caches and build products (not .venv)
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find mpitune tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,119 @@
+"""From a job to the things that do its work: store, decoder, learner, gold score, first weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpitune import config, prepare
+from mpitune.corpus.symbols import FeatureTable
+from mpitune.corpus.text import fingerprint
+from mpitune.corpus.weights import read_weights
+from mpitune.decoder.embedded import EmbeddedDecoder
+from mpitune.errors import UsageError
+from mpitune.grammar.inifile import read_inifile
+from mpitune.learner import METHODS
+from mpitune.learner.base import OnlineLearner
+from mpitune.learner.perceptron import Options
+from mpitune.pairs.sampling import make_sampler
+
+
+def load_job(path: Path, overrides: list[str]) -> config.Job:
+    """The job in ``path`` with ``overrides`` (``table.key=value``), completed by its cdec.ini where it names one."""
+    job = config.load(path, overrides)
+    ini = job.decoder.config
+    if ini is None:
+        return job
+    asked = read_inifile(ini)
+    if lacking := asked.lacking():
+        raise UsageError(f"{ini}: found {', '.join(lacking)}, which the embedded decoder does not have")
+    given: dict[str, Any] = {
+        "decoder.pop_limit": asked.pop_limit,
+        "decoder.span_limit": asked.span_limit,
+        "grammar.file": str(asked.grammars[0]) if asked.grammars else None,
+        "features.templates": list(asked.templates) or None,
+        "lm": [{"file": str(file)} for _, file in asked.language_models] or None,
+    }
+    return job.completed({key: value for key, value in given.items() if value is not None}, ini)
+
+
+def sources(job: config.Job) -> prepare.Sources:
+    """The files that the job's store is made from."""
+    train = devtest = None
+    if job.data is not None:
+        train = _texts(job.data.source, job.data.bitext, job.data.references, job.data.limit)
+        if job.data.devtest is not None:
+            devtest = _texts(job.data.devtest.source, None, job.data.devtest.references, 0)
+    return prepare.Sources(
+        train=train,
+        devtest=devtest,
+        grammar=job.grammar.file,
+        templates=job.features.templates,
+        lms=tuple(lm.file for lm in job.lm),
+    )
+
+
+def _texts(source: Path | None, bitext: Path | None, references: tuple[Path, ...], limit: int) -> prepare.Texts:
+    file = bitext or source
+    assert file is not None  # config sees to it that one of them is given
+    return prepare.Texts(file, references, bitext=bitext is not None, limit=limit)
+
+
+def decoder(job: config.Job, store: prepare.Store) -> EmbeddedDecoder:
+    """The job's decoder over the models of ``store``."""
+    return EmbeddedDecoder(
+        store.model,
+        pop_limit=job.decoder.pop_limit,
+        span_limit=job.decoder.span_limit,
+        unique=job.decoder.unique,
+    )
+
+
+@dataclass(frozen=True)
+class FirstWeights:
+    """What learning starts from."""
+
+    weights: np.ndarray
+    """float64 [D], by slot."""
+    frozen: np.ndarray
+    """bool [D]: features that keep that weight."""
+
+
+def first_weights(job: config.Job, features: FeatureTable) -> FirstWeights:
+    """The job's initial and frozen weights, their features added to ``features`` where nothing fires them."""
+    given = read_weights(job.learner.initial_weights) if job.learner.initial_weights else {}
+    slots = {features.slot(name): value for name, value in given.items()}
+    frozen_slots = [features.slot(name) for name in job.learner.frozen]
+    weights, frozen = np.zeros(len(features)), np.zeros(len(features), dtype=np.bool_)
+    weights[list(slots)] = list(slots.values())
+    frozen[frozen_slots] = True
+    return FirstWeights(weights, frozen)
+
+
+def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner:
+    """The job's learner; ``frozen`` (bool [D]) features keep their weights."""
+    wanted = job.learner
+    options = Options(
+        learning_rate=wanted.learning_rate,
+        margin=wanted.margin,
+        order=wanted.order,
+        rate=wanted.rate,
+        l1=wanted.l1,
+        l2=wanted.l2,
+        scale_by_gold=wanted.scale_by_gold,
+    )
+    return METHODS[wanted.method](make_sampler(wanted.pairs, wanted.share, wanted.extend_ties), options, frozen)
+
+
+def identity(job: config.Job, folder: Path) -> dict[str, Any]:
+    """All that the result depends on, by dotted key (JSON's types): files by a digest of their content.
+
+    ``folder``: the job's store, up to date.
+    """
+    given = {key: list(v) if isinstance(v, tuple) else v for key, v in config.identity(job).items()}
+    initial = job.learner.initial_weights
+    given["learner.initial_weights"] = fingerprint(initial).digest if initial else ""
+    return given | prepare.contents(sources(job), folder)

@@ -1,0 +1,296 @@
+"""The job file: TOML to frozen dataclasses, one per table, checked before any work starts.
+
+The dataclasses say everything about a key: its name, type, default and what it may be. A key or table that is not there
+is an error, so a misspelt one is never silently ignored.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mpitune import schema
+from mpitune.errors import UsageError
+from mpitune.schema import choice, choices, internal, literal, number, put, read, values
+
+
+@dataclass(frozen=True)
+class Run:
+    """``[run]``: where the run writes; by default ``runs/<name of the job file>``, with the store inside it."""
+
+    dir: Path
+    store: Path
+    seed: int = number(1, 0, 2**63 - 1)
+
+
+@dataclass(frozen=True)
+class DevTest:
+    """``[data.devtest]``: the set that the epoch is chosen on."""
+
+    source: Path | None = None
+    references: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Data:
+    """``[data]``: what is tuned on."""
+
+    source: Path | None = None
+    bitext: Path | None = None
+    references: tuple[Path, ...] = ()
+    limit: int = number(0, 0)
+    devtest: DevTest | None = None
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """``[grammar]``: one of file, per_sentence, source + target + alignment."""
+
+    file: Path | None = None
+    per_sentence: bool = False
+    source: Path | None = None
+    target: Path | None = None
+    alignment: Path | None = None
+    leave_one_out: bool = False
+
+
+@dataclass(frozen=True)
+class Lm:
+    """``[[lm]]``: one language model."""
+
+    file: Path
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """``[decoder]``: how sentences are translated."""
+
+    backend: str = choice("embedded", "cdec")
+    config: Path | None = None
+    binary: str = "cdec"
+    pop_limit: int = number(200, 1)
+    span_limit: int = number(15, 1)
+    kbest: int = number(100, 1)
+    unique: bool = True
+
+
+@dataclass(frozen=True)
+class Features:
+    """``[features]``: the sparse templates."""
+
+    templates: tuple[str, ...] = choices(
+        "id", "source-bigram", "target-bigram", "shape", "word-pair", "insertion", "target-words"
+    )
+
+
+@dataclass(frozen=True)
+class Learner:
+    """``[learner]``: the algorithm and its update (SRD12)."""
+
+    algorithm: str = choice("itersel", "sgd", "mix", "itermix")
+    method: str = choice("perceptron", "mira", "pro", "mert", "rampion", "minrisk")
+    epochs: int = number(10, 1)
+    learning_rate: float = number(0.0001, 0.0, above=True)
+    gold: str = choice("liang", "bleu+1", "nakov", "papineni", "sum", "chiang", "context")
+    pairs: str = choice("multipartite", "all", "pro", "hope-fear")
+    share: float = number(0.1, 0.0, 0.5, above=True)
+    extend_ties: bool = False
+    order: str = choice("sequential", "sentence")
+    margin: float = number(0.0, 0.0)
+    rate: str = choice("constant", "adagrad", "adadelta")
+    l1: float = number(0.0, 0.0)
+    l2: float = number(0.0, 0.0)
+    scale_by_gold: bool = False
+    initial_weights: Path | None = None
+    frozen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """``[parallel]``: shards, and how their weights meet."""
+
+    shards: int = number(8, 1)
+    reshuffle: bool = False
+    exchange: str = choice("auto", "allgather", "alltoall")
+
+
+@dataclass(frozen=True)
+class Select:
+    """``[select]``: which columns itersel keeps: the ``k`` largest, or (``k`` is None) those of norm >= ``lambda_``."""
+
+    k: int | None = number(100000, 1)
+    lambda_: float | None = number(None, 0.0)
+    norm: str = choice("l2", "l0", "l1", "linf", "mean", "median")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A whole job file; paths are absolute."""
+
+    run: Run
+    data: Data | None = None
+    grammar: Grammar = Grammar()
+    lm: tuple[Lm, ...] = ()
+    decoder: Decoder = Decoder()
+    features: Features = Features()
+    learner: Learner = Learner()
+    parallel: Parallel = Parallel()
+    select: Select = Select()
+    file: Path = internal(Path("job.toml"))
+    explicit: frozenset[str] = internal(frozenset())
+    """Dotted keys that the job or --set gives, ``decoder.kbest``; the list of LMs is one key, ``lm``."""
+
+    def completed(self, given: Mapping[str, Any], origin: Path) -> Job:
+        """The job with ``given`` (dotted key to value) of its ``decoder.config`` where it says nothing itself.
+
+        A job that names a grammar of any kind, or an LM, keeps those alone. Paths are relative to ``origin``, the file
+        that they come from. Raises UsageError as `load` does; call it even with no values, as it makes up for
+        the checks that `load` leaves out where there is a ``decoder.config``.
+        """
+        raw = tomllib.loads(self.to_toml())
+        for key, value in given.items():
+            if not (_grammars(self.grammar) if key.startswith("grammar.") else key in self.explicit):
+                put(raw, key, value)
+        job = read(Job, raw, origin)
+        return _settled(replace(job, file=self.file, explicit=self.explicit | given.keys()), complete=True)
+
+    def to_toml(self) -> str:
+        """The effective configuration, every key with its value; `load` reads the same job from it."""
+        return schema.to_toml(self)
+
+
+_NOT_BUILT: dict[str, Collection[Any]] = {
+    "learner.method": ("mira", "pro", "mert", "rampion", "minrisk"),
+    "learner.gold": ("context",),
+    "parallel.exchange": ("alltoall",),
+    "decoder.backend": ("cdec",),
+    "decoder.unique": (False,),
+    "features.templates": ("word-pair", "insertion", "target-words"),
+    "grammar.leave_one_out": (True,),
+}
+"""Values that the job file has words for and mpitune has no code for yet."""
+
+_NOT_RESULT = {"run.dir", "run.store", "learner.epochs", "parallel.exchange"}
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Job:
+    """Read the job file ``path``, with ``overrides`` of the form ``table.key=value``.
+
+    An override's value is TOML, or else taken as a string; its paths are relative to the job file as well, and
+    ``lm.0.file`` is the first language model's file. Where ``decoder.config`` is given, grammar and language model may
+    come from there: `Job.completed` checks that they are there.
+
+    Raises UsageError naming the file, the key, what was found and what was expected.
+    """
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the job file: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: not a TOML file: {error}") from None
+    overridden = {_override(raw, text) for text in overrides}
+    for key, rival in (("select.k", "lambda"), ("select.lambda", "k")):
+        if key in overridden and f"select.{rival}" not in overridden:
+            raw["select"].pop(rival, None)
+    explicit = frozenset(_leaves(raw, ""))
+    run = raw.setdefault("run", {})
+    if isinstance(run, dict):
+        run["dir"] = run.get("dir") or f"runs/{path.stem}"
+        run["store"] = run.get("store") or f"{run['dir']}/store"
+    job = replace(read(Job, raw, path, overridden), file=path, explicit=explicit)
+    return _settled(job, complete=job.decoder.config is None)
+
+
+def require_data(job: Job) -> Data:
+    """The job's ``[data]``. Raises UsageError where it has none."""
+    if job.data is None:
+        raise UsageError(f"{job.file}: [data] is missing: expected source and references, or bitext, to tune on")
+    return job.data
+
+
+def identity(job: Job) -> dict[str, Any]:
+    """Dotted key to value of all that the result depends on, paths left out (what the files hold counts instead)."""
+    return {key: value for key, kind, value in values(job) if kind is not Path and key not in _NOT_RESULT}
+
+
+def _settled(job: Job, *, complete: bool) -> Job:
+    """The job after the checks that look at several keys, with the values that follow from others.
+
+    ``complete``: grammar and language model must be there.
+    """
+    _check_built(job)
+    if complete:
+        _check_inputs(job)
+    if job.data is not None:
+        job = replace(job, data=_checked_data(job, job.data))
+    if {"select.k", "select.lambda"} <= job.explicit:
+        raise UsageError(f"{job.file}: found both select.k and select.lambda, expected one of them")
+    if job.select.lambda_ is not None:
+        job = replace(job, select=replace(job.select, k=None))
+    if job.learner.algorithm == "sgd":
+        job = replace(job, parallel=replace(job.parallel, shards=1))
+    return job
+
+
+def _check_built(job: Job) -> None:
+    for key, _, value in values(job):
+        missing = [v for v in (value if isinstance(value, tuple) else (value,)) if v in _NOT_BUILT.get(key, ())]
+        if missing:
+            raise UsageError(f"{job.file}: {key} = {literal(missing[0])} is not built yet")
+    for name in ("source", "target", "alignment"):
+        if getattr(job.grammar, name) is not None:
+            raise UsageError(f"{job.file}: grammar.{name}: extracting a grammar from a bitext is not built yet")
+
+
+def _checked_data(job: Job, data: Data) -> Data:
+    """``data``, its devtest None where it names no files."""
+    if (data.source is None) == (data.bitext is None):
+        found = "neither" if data.source is None else "both"
+        raise UsageError(f"{job.file}: found {found} of data.source and data.bitext, expected one of them")
+    if data.source is not None and not data.references:
+        raise UsageError(f"{job.file}: data.references: found none, expected one or more files beside data.source")
+    if data.bitext is not None and data.references:
+        raise UsageError(f"{job.file}: data.references: found beside data.bitext, which holds references itself")
+    if data.devtest is not None and (data.devtest.source is None) != (not data.devtest.references):
+        raise UsageError(f"{job.file}: data.devtest: expected both source and references, or neither")
+    return replace(data, devtest=None) if data.devtest == DevTest() else data
+
+
+def _grammars(grammar: Grammar) -> list[str]:
+    """The kinds of grammar that are asked for."""
+    kinds = {"file": grammar.file, "per_sentence": grammar.per_sentence, "source": grammar.source}
+    return [f"grammar.{name}" for name, value in kinds.items() if value]
+
+
+def _check_inputs(job: Job) -> None:
+    found = _grammars(job.grammar)
+    if len(found) != 1:
+        choices = "grammar.file, grammar.per_sentence = true"
+        raise UsageError(f"{job.file}: found {' and '.join(found) or 'no grammar'}, expected one of {choices}")
+    if not job.lm:
+        raise UsageError(f"{job.file}: found no language model, expected one or more [[lm]] tables")
+
+
+def _override(raw: dict[str, Any], text: str) -> str:
+    """Apply one ``table.key=value`` to ``raw``; returns the dotted key."""
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise UsageError(f"--set {text}: expected table.key=value")
+    try:
+        parsed = tomllib.loads(f"value = {value}")
+    except tomllib.TOMLDecodeError:
+        parsed = {}
+    put(raw, key, parsed["value"] if parsed.keys() == {"value"} else value.strip())
+    return key
+
+
+def _leaves(raw: dict[str, Any], prefix: str) -> Iterator[str]:
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"

@@ -1,0 +1,186 @@
+"""Text files: lines, sentences with their grammars, references; and whether a file is still what it was.
+
+Files are plain or gzipped, told apart by content. Words are separated by blanks and tabs only: other Unicode spaces
+belong to words, as they do for the decoders that share these files.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import math
+import os
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from mpitune.errors import DataError
+
+_SEPARATOR = re.compile(r"\|\|\|(?<![^ \t]\|\|\|)(?![^ \t])")
+_SEG = re.compile(r'<seg((?:[ \t]+[^\s<>="]+[ \t]*=[ \t]*"[^"]*")*)[ \t]*>(.*)</seg>')
+_ATTRIBUTE = re.compile(r'([^\s<>="]+)[ \t]*=[ \t]*"([^"]*)"')
+_TAG = re.compile(r"<seg(?=[ \t>]|$)|</seg>")
+
+
+class SourceSentence(NamedTuple):
+    """One input as a file has it."""
+
+    words: list[str]
+    grammar: Path | None
+    """The grammar file that its ``<seg>`` tag names."""
+
+
+class SentencePair(NamedTuple):
+    """One input and its reference translations."""
+
+    source: SourceSentence
+    references: list[list[str]]
+
+
+class Fingerprint(NamedTuple):
+    """What a file was when it was read."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    digest: str
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file, plain or gzipped, without their ends, numbered from 1.
+
+    Raises DataError for a missing file, damaged gzip data or a line that is not UTF-8.
+    """
+    number = 0
+    with _open(path) as raw:
+        zipped = raw.peek(2)[:2] == b"\x1f\x8b"
+        file = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), 1 << 17) if zipped else raw
+        try:
+            for number, line in enumerate(file, start=1):
+                yield number, line.decode().rstrip("\r\n")
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            found = f"damaged gzip data ({error})"
+            raise DataError.at(path, number + 1, found=found, expected="a whole gzip file") from None
+        except UnicodeDecodeError as error:
+            raise DataError.at(
+                path, number, found=f"bytes that are not UTF-8 ({error.reason})", expected="UTF-8"
+            ) from None
+
+
+def _open(path: Path) -> io.BufferedReader:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        found = (error.strerror or str(error)).lower()
+        raise DataError.at(path, None, found=found, expected="a readable file") from None
+
+
+def split_words(text: str) -> list[str]:
+    """The words of ``text``, separated by blanks and tabs."""
+    return [word for word in text.replace("\t", " ").split(" ") if word]
+
+
+def split_fields(line: str) -> list[str]:
+    """The fields of ``line``, separated by ``|||`` where that stands as a word of its own."""
+    return _SEPARATOR.split(line)
+
+
+def parse_number(text: str) -> float:
+    """The finite number that ``text`` writes out. Raises ValueError for anything else."""
+    value = float(text)
+    if "_" in text or not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def resolve(name: str, beside: Path) -> Path | None:
+    """The file ``name`` in the folder of the file ``beside`` or else in the working folder; None if in neither."""
+    return next((path for path in (beside.parent / name, Path(name)) if path.is_file()), None)
+
+
+def read_sentences(path: Path, limit: int = 0) -> list[SourceSentence]:
+    """The sentences of a source file, the first ``limit`` where that is not 0. Raises DataError for a bad line."""
+    return [_plain_source(path, number, line) for number, line in islice(lines(path), limit or None)]
+
+
+def read_bitext(path: Path, limit: int = 0) -> list[SentencePair]:
+    """The pairs of ``source ||| reference [||| reference ...]`` lines. Raises DataError for a bad line."""
+    return [_pair(path, number, line) for number, line in islice(lines(path), limit or None)]
+
+
+def read_parallel(source: Path, references: Sequence[Path], limit: int = 0) -> list[SentencePair]:
+    """The sentences of ``source`` with their translations from each of ``references``, line by line.
+
+    Raises DataError for a bad line, and where a file has more or fewer lines than the source.
+    """
+    inputs: list[SourceSentence] = []
+    count = 0
+    for count, line in lines(source):
+        if not limit or count <= limit:
+            inputs.append(_plain_source(source, count, line))
+    translations: list[list[list[str]]] = [[] for _ in inputs]
+    for path in references:
+        number = 0
+        for number, line in lines(path):
+            if number <= len(inputs):
+                translations[number - 1].append(split_words(line))
+        if number != count:
+            raise DataError.at(path, None, found=f"{number} lines", expected=f"{count}, as many as {source} has")
+    return [SentencePair(*pair) for pair in zip(inputs, translations, strict=True)]
+
+
+def _pair(path: Path, number: int, line: str) -> SentencePair:
+    source, *references = split_fields(line)
+    if not references:
+        raise DataError.at(path, number, found="1 field", expected="source ||| reference [||| reference ...]")
+    return SentencePair(_source(path, number, source), [split_words(reference) for reference in references])
+
+
+def _plain_source(path: Path, number: int, line: str) -> SourceSentence:
+    if len(split_fields(line)) > 1:
+        raise DataError.at(path, number, found="the separator |||", expected="a source sentence alone, not a bitext")
+    return _source(path, number, line)
+
+
+def _source(path: Path, number: int, text: str) -> SourceSentence:
+    """A sentence, plain or inside ``<seg ...> </seg>``."""
+    text = text.strip(" \t")
+    if not _TAG.search(text):
+        return SourceSentence(split_words(text), None)
+    match = _SEG.fullmatch(text)
+    attributes = _ATTRIBUTE.findall(match[1]) if match else []
+    if match is None or _TAG.search(match[2]) or len(dict(attributes)) < len(attributes):
+        expected = '<seg grammar="FILE" id="N">sentence</seg> or plain text'
+        raise DataError.at(path, number, found=f"a malformed segment {text[:60]!r}", expected=expected)
+    name = dict(attributes).get("grammar")
+    if name is None:
+        return SourceSentence(split_words(match[2]), None)
+    grammar = resolve(name, beside=path)
+    if grammar is None:
+        expected = f"one in {path.parent} or in the working folder"
+        raise DataError.at(path, number, found=f"no such grammar file {name!r}", expected=expected)
+    return SourceSentence(split_words(match[2]), grammar)
+
+
+def fingerprint(path: Path) -> Fingerprint:
+    """The size, time and content digest of a file. Raises DataError where it cannot be read."""
+    with _open(path) as file:
+        status = os.fstat(file.fileno())
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    return Fingerprint(os.path.abspath(path), status.st_size, status.st_mtime_ns, digest)
+
+
+def unchanged(known: Fingerprint, path: Path) -> bool:
+    """Whether ``path`` still holds what ``known`` was taken of: by size and time, or else by content."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    if status.st_size != known.size:
+        return False
+    same_file = os.path.abspath(path) == known.path and status.st_mtime_ns == known.mtime_ns
+    return same_file or fingerprint(path).digest == known.digest

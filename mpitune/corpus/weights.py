@@ -1,0 +1,47 @@
+"""Weights files, as cdec reads and writes them: one ``name value`` per line, ``#`` first on a comment's line."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from mpitune.corpus.text import lines, parse_number, split_words
+from mpitune.errors import DataError
+
+
+def read_weights(path: Path) -> dict[str, float]:
+    """The weights of a file, plain or gzipped, in its order. Raises DataError for a bad line or a name given twice."""
+    weights: dict[str, float] = {}
+    for number, line in lines(path):
+        fields = split_words(line)
+        if line.startswith("#") or not fields:
+            continue
+        if len(fields) != 2:
+            raise DataError.at(path, number, found=f"{len(fields)} fields", expected="a feature's name and its weight")
+        name, text = fields
+        if name in weights:
+            raise DataError.at(path, number, found=f"a second weight of {name}", expected="one weight per feature")
+        try:
+            weights[name] = parse_number(text)
+        except ValueError:
+            raise DataError.at(path, number, found=f"weight {text!r}", expected="a finite number") from None
+    return weights
+
+
+def write_weights(path: Path, weights: Iterable[tuple[str, float]]) -> None:
+    """Write ``weights`` in their order, whole or not at all; gzipped (to the same bytes) for a name in .gz."""
+    content = "".join(f"{name} {float(value)!r}\n" for name, value in weights).encode()
+    if path.name.endswith(".gz"):
+        content = gzip.compress(content, mtime=0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(aside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)

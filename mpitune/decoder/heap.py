@@ -1,0 +1,67 @@
+"""A binary heap of scored numbers, for kernels: the highest score first, the lower number on a tie."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.kernel import kernel
+
+
+class Heap(NamedTuple):
+    size: np.ndarray
+    """int64 [1]"""
+    score: np.ndarray
+    """float64 [capacity]"""
+    number: np.ndarray
+    """int32 [capacity]"""
+
+
+def new_heap(capacity: int) -> Heap:
+    return Heap(np.zeros(1, dtype=np.int64), np.empty(capacity, dtype=np.float64), np.empty(capacity, dtype=np.int32))
+
+
+@kernel
+def push(heap: Heap, score: float, number: int) -> None:
+    place = heap.size[0]
+    heap.size[0] = place + 1
+    while place > 0:
+        above = (place - 1) >> 1
+        other = heap.score[above]
+        if other > score or (other == score and heap.number[above] < number):
+            break
+        heap.score[place] = other
+        heap.number[place] = heap.number[above]
+        place = above
+    heap.score[place] = score
+    heap.number[place] = number
+
+
+@kernel
+def pop(heap: Heap) -> int:
+    """Take out the best; the heap must not be empty."""
+    best = np.int64(heap.number[0])
+    size = heap.size[0] - 1
+    heap.size[0] = size
+    score, number = heap.score[size], heap.number[size]
+    place = 0
+    while True:
+        below = 2 * place + 1
+        if below >= size:
+            break
+        right = below + 1
+        if right < size and (
+            heap.score[right] > heap.score[below]
+            or (heap.score[right] == heap.score[below] and heap.number[right] < heap.number[below])
+        ):
+            below = right
+        other = heap.score[below]
+        if score > other or (score == other and number < heap.number[below]):
+            break
+        heap.score[place] = other
+        heap.number[place] = heap.number[below]
+        place = below
+    heap.score[place] = score
+    heap.number[place] = number
+    return best

@@ -1,0 +1,152 @@
+"""Feature selection by column norms: the heart of IterSelSGD.
+
+Simianer, Riezler, Dyer (2012), algorithm 4: stack the shards' weight vectors into a matrix of Z rows, keep the K
+columns of largest norm, mix those. Everything is computed column by column from a column's values in shard order
+alone, ties go to the smaller feature id: whoever holds a column gets the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpitune.exchange.comm import SparseVectors
+from mpitune.exchange.mixing import Columns, columns, sums
+from mpitune.kernel import kernel
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The features that an epoch keeps."""
+
+    index: np.ndarray
+    """uint64 [n]: their ids, ascending."""
+    value: np.ndarray
+    """float64 [n]: their means over all shards."""
+    nonzero: int
+    """How many columns there were to choose from: those whose norm is not 0."""
+    threshold: float | None
+    """lambda: every feature kept has at least this norm. Where K was given: the K-th largest norm, None where fewer
+    than K columns have a norm other than 0."""
+
+
+def select(vectors: SparseVectors, *, norm: str, k: int | None = None, threshold: float | None = None) -> Selection:
+    """Keep the ``k`` columns of largest ``norm`` (a name of `NORMS`), or those of norm >= ``threshold`` (lambda).
+
+    One of ``k`` >= 1 and ``threshold`` is given; columns of norm 0 are never kept. ``vectors`` hold the rows of all
+    shards in shard order, finite values only.
+    """
+    stacked = columns(vectors)
+    shards = len(vectors.shard)
+    norms = NORMS[norm](stacked, shards)
+    nonzero = int(np.count_nonzero(norms))
+    if threshold is not None:
+        kept = np.flatnonzero((norms > 0.0) & (norms >= threshold))
+    elif k is not None:
+        kept, threshold = _largest(norms, k, nonzero)
+    else:
+        raise ValueError("select() needs k or threshold")
+    return Selection(stacked.id[kept], sums(stacked)[kept] / shards, nonzero, threshold)
+
+
+def _largest(norms: np.ndarray, k: int, nonzero: int) -> tuple[np.ndarray, float | None]:
+    """Where the ``k`` largest norms stand, ascending, and the k-th; of equal norms the first ones count as larger."""
+    if nonzero < k:
+        return np.flatnonzero(norms), None
+    threshold = np.partition(norms, len(norms) - k)[len(norms) - k]
+    above = np.flatnonzero(norms > threshold)
+    ties = np.flatnonzero(norms == threshold)[: k - len(above)]
+    return np.sort(np.concatenate([above, ties])), float(threshold)
+
+
+def _norm(fill: Callable[[Columns, np.ndarray], None]) -> Callable[[Columns, int], np.ndarray]:
+    """The public form of a kernel that fills in the norm of each column."""
+
+    def norm(stacked: Columns, shards: int) -> np.ndarray:
+        out = np.empty(len(stacked.id), dtype=np.float64)
+        fill(stacked, out)
+        return out
+
+    return norm
+
+
+@kernel
+def _l0(stacked: Columns, out: np.ndarray) -> None:
+    for c in range(len(out)):
+        count = 0.0
+        for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
+            if stacked.value[i] != 0.0:
+                count += 1.0
+        out[c] = count
+
+
+@kernel
+def _l1(stacked: Columns, out: np.ndarray) -> None:
+    for c in range(len(out)):
+        total = 0.0
+        for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
+            total += abs(stacked.value[i])
+        out[c] = total
+
+
+@kernel
+def _l2(stacked: Columns, out: np.ndarray) -> None:
+    for c in range(len(out)):
+        total = 0.0
+        for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
+            total += stacked.value[i] * stacked.value[i]
+        out[c] = np.sqrt(total)
+
+
+@kernel
+def _linf(stacked: Columns, out: np.ndarray) -> None:
+    for c in range(len(out)):
+        largest = 0.0
+        for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
+            largest = max(largest, abs(stacked.value[i]))
+        out[c] = largest
+
+
+def _mean(stacked: Columns, shards: int) -> np.ndarray:
+    return np.abs(sums(stacked) / shards)
+
+
+def _median(stacked: Columns, shards: int) -> np.ndarray:
+    column = np.repeat(np.arange(len(stacked.id)), np.diff(stacked.ptr))
+    ascending = stacked._replace(value=stacked.value[np.lexsort((stacked.value, column))])
+    out = np.empty(len(stacked.id), dtype=np.float64)
+    _absolute_medians(ascending, shards, out)
+    return out
+
+
+@kernel
+def _absolute_medians(ascending: Columns, shards: int, out: np.ndarray) -> None:
+    """The two middle ones of ``shards`` values: those of the column, ascending, with the absent zeros in between."""
+    for c in range(len(out)):
+        start, end = ascending.ptr[c], ascending.ptr[c + 1]
+        zeros = shards - (end - start)
+        negative = start
+        while negative < end and ascending.value[negative] < 0.0:
+            negative += 1
+        middle = 0.0
+        for nth in ((shards - 1) // 2, shards // 2):
+            i = start + nth
+            if i < negative:
+                middle += ascending.value[i]
+            elif i >= negative + zeros:
+                middle += ascending.value[i - zeros]
+        out[c] = abs(middle / 2.0)
+
+
+NORMS: dict[str, Callable[[Columns, int], np.ndarray]] = {
+    "l0": _norm(_l0),
+    "l1": _norm(_l1),
+    "l2": _norm(_l2),
+    "linf": _norm(_linf),
+    "mean": _mean,
+    "median": _median,
+}
+"""The column norms by name: columns and number of shards to float64 [columns]. A shard without the feature counts as 0;
+``l0`` is the number of shards with a weight other than 0, ``mean`` and ``median`` are absolute values."""

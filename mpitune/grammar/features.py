@@ -1,0 +1,169 @@
+"""Sparse features: names read off a rule by templates.
+
+Simianer, Riezler and Dyer (ACL 2012, section 5); names exactly as cdec writes them, so that weights files interchange.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.corpus.symbols import Names, Vocabulary, feature_id
+from mpitune.errors import UsageError
+from mpitune.grammar.rules import Rules
+
+
+class Gap(NamedTuple):
+    """A place in a rule that another derivation fills."""
+
+    label: str
+    """Its category."""
+    number: int
+    """From 1, in the order of the source side."""
+
+
+class Rule(NamedTuple):
+    """A rule as symbols: words and gaps."""
+
+    lhs: str
+    source: Sequence[str | Gap]
+    target: Sequence[str | Gap]
+
+
+Template = Callable[[Rule], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class RuleFeatures:
+    """The features of all rule types (CSR)."""
+
+    names: Names
+    """Every feature that a rule of the grammar, a pass-through rule or a glue rule can fire."""
+    ids: np.ndarray
+    """uint64 [names]: their ids."""
+    ptr: np.ndarray
+    """int64 [types + 1]: the features of type t are ``ptr[t]`` to ``ptr[t + 1]``."""
+    index: np.ndarray
+    """int32: places in ``names``; inside a row in the order of firing."""
+    value: np.ndarray
+    """float64: how often each fires."""
+
+
+def pass_through(word: str) -> Rule:
+    """The rule that translates a source word as itself."""
+    return Rule("X", [word], [word])
+
+
+GLUE = (
+    Rule("S", [Gap("X", 1)], [Gap("X", 1)]),
+    Rule("S", [Gap("S", 1), Gap("X", 2)], [Gap("S", 1), Gap("X", 2)]),
+)
+"""The two rules that put phrases side by side, S -> X and S -> S X."""
+
+
+def _identity(rule: Rule) -> Iterable[str]:
+    source = "_".join([symbol if isinstance(symbol, str) else f"N{symbol.label}" for symbol in rule.source])
+    target = "_".join([symbol if isinstance(symbol, str) else f"N{symbol.number}" for symbol in rule.target])
+    return [f"R:{rule.lhs}:{source}:{target}"]
+
+
+def _source_bigrams(rule: Rule) -> Iterable[str]:
+    return _bigrams("RBS", [symbol if isinstance(symbol, str) else symbol.label for symbol in rule.source])
+
+
+def _target_bigrams(rule: Rule) -> Iterable[str]:
+    symbols = [symbol if isinstance(symbol, str) else f"{symbol.label}{symbol.number}" for symbol in rule.target]
+    return _bigrams("RBT", symbols)
+
+
+def _bigrams(prefix: str, symbols: list[str]) -> Iterable[str]:
+    return [f"{prefix}:{a}_{b}" for a, b in zip(["<r>", *symbols], [*symbols, "</r>"], strict=True)]
+
+
+def _shape(rule: Rule) -> Iterable[str]:
+    return [f"Shape_S{_side_shape(rule.source)}_T{_side_shape(rule.target)}"]
+
+
+def _side_shape(side: Sequence[str | Gap]) -> str:
+    """Words before the first gap, that gap, words after it, a second gap, words after that: 1 where there are any."""
+    shape = ["0"] * 5
+    place = 0
+    for symbol in side:
+        if isinstance(symbol, Gap):
+            place += 2
+            shape[place - 1] = "1"
+        else:
+            shape[place] = "1"
+    return "".join(shape)
+
+
+TEMPLATES: dict[str, Template] = {
+    "id": _identity,
+    "source-bigram": _source_bigrams,
+    "target-bigram": _target_bigrams,
+    "shape": _shape,
+}
+"""The templates by the names that a job file gives them; each turns a rule into the names that it fires."""
+
+
+def features(templates: Sequence[str], rule: Rule) -> list[tuple[str, float]]:
+    """The features that ``rule`` fires, with how often. Raises UsageError for an unknown template."""
+    return [(name, float(count)) for name, count in Counter(_fired(_chosen(templates), rule)).items()]
+
+
+def compile_features(
+    templates: Sequence[str], rules: Rules, categories: Sequence[str], words: Sequence[str], sources: Iterable[str]
+) -> RuleFeatures:
+    """The features of all types of ``rules``, and the names that glue and the pass-through rules of ``sources`` fire.
+
+    ``categories`` and ``words`` name the rules' symbols. Raises UsageError for an unknown template.
+    """
+    functions = _chosen(templates)
+    names = Vocabulary()
+    index: list[int] = []
+    value: list[int] = []
+    ptr = np.zeros(len(rules.lhs) + 1, dtype=np.int64)
+    for number, rule in enumerate(_as_symbols(rules, categories, words), start=1):
+        fired = Counter([names.add(name) for name in _fired(functions, rule)])
+        index += fired.keys()
+        value += fired.values()
+        ptr[number] = len(index)
+    for rule in (*GLUE, *map(pass_through, sources)):
+        for name in _fired(functions, rule):
+            names.add(name)
+    ids = np.array([feature_id(name) for name in names.words], dtype=np.uint64)
+    return RuleFeatures(Names.of(names.words), ids, ptr, np.array(index, np.int32), np.array(value, np.float64))
+
+
+def _as_symbols(rules: Rules, categories: Sequence[str], words: Sequence[str]) -> Iterable[Rule]:
+    source_ptr, target_ptr = rules.source_ptr.tolist(), rules.target_ptr.tolist()
+    source, target = rules.source.tolist(), rules.target.tolist()
+    for t, lhs in enumerate(rules.lhs.tolist()):
+        source_side: list[str | Gap] = []
+        gaps: list[Gap] = []
+        for symbol in source[source_ptr[t] : source_ptr[t + 1]]:
+            if symbol < 0:
+                gaps.append(Gap(categories[-1 - symbol], len(gaps) + 1))
+                source_side.append(gaps[-1])
+            else:
+                source_side.append(words[symbol])
+        target_side = [
+            words[symbol] if symbol >= 0 else gaps[-1 - symbol] for symbol in target[target_ptr[t] : target_ptr[t + 1]]
+        ]
+        yield Rule(categories[lhs], source_side, target_side)
+
+
+def _chosen(templates: Sequence[str]) -> list[Template]:
+    for template in templates:
+        if template not in TEMPLATES:
+            raise UsageError(f"unknown feature template {template!r}, expected any of {', '.join(TEMPLATES)}")
+    return [TEMPLATES[template] for template in templates]
+
+
+def _fired(templates: Sequence[Template], rule: Rule) -> list[str]:
+    """The names that ``rule`` fires, as often as it does; ``=`` and ``;`` would end a name where it is written down."""
+    return [name.replace("=", "_").replace(";", "_") for template in templates for name in template(rule)]

@@ -1,0 +1,130 @@
+"""cdec.ini: the external decoder's configuration, and how much of it the embedded decoder understands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mpitune.corpus.text import lines, resolve, split_words
+from mpitune.errors import DataError
+
+_TEMPLATES = {
+    "RuleIdentityFeatures": "id",
+    "RuleSourceBigramFeatures": "source-bigram",
+    "RuleTargetBigramFeatures": "target-bigram",
+    "RuleShape": "shape",
+}
+_TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+
+
+@dataclass(frozen=True)
+class IniFile:
+    """What a cdec.ini says; None where it says nothing."""
+
+    grammars: tuple[Path, ...]
+    language_models: tuple[tuple[str, Path], ...]
+    """Feature name and file of each."""
+    word_penalty: bool
+    templates: tuple[str, ...]
+    """Sparse templates, by the names that a job file gives them."""
+    other_features: tuple[str, ...]
+    """Feature functions, with their arguments, that only the external decoder has."""
+    unknown: tuple[tuple[str, str], ...]
+    """Further keys with their values, as they stand in the file."""
+    formalism: str | None = None
+    add_pass_through: bool | None = None
+    span_limit: int | None = None
+    intersection_strategy: str | None = None
+    pop_limit: int | None = None
+
+    def lacking(self) -> list[str]:
+        """What this file asks for and the embedded decoder does not have; empty if it has it all."""
+        names = [name for name, _ in self.language_models]
+        asked = {
+            f"formalism={self.formalism}": self.formalism not in (None, "scfg"),
+            f"intersection_strategy={self.intersection_strategy}": self.intersection_strategy
+            not in (None, "cube_pruning"),
+            "add_pass_through_rules=false": self.add_pass_through is False,
+            "more than one grammar": len(self.grammars) > 1,
+            "language models of the same name": len(set(names)) < len(names),
+        }
+        return [what for what, it_is in asked.items() if it_is] + [
+            f"feature_function={function}" for function in self.other_features
+        ]
+
+
+def read_inifile(path: Path) -> IniFile:
+    """Read a cdec.ini; paths in it are relative to its folder or the working folder, whichever has the file.
+
+    Raises DataError for a line that is not ``key=value``, a value of the wrong kind or a key given twice.
+    """
+    single: dict[str, Any] = {}
+    grammars, functions, unknown = [], [], []
+    for number, line in lines(path):
+        key, equals, value = (part.strip(" \t") for part in line.partition("#")[0].partition("="))
+        if not key and not equals:
+            continue
+        if not key or not equals:
+            raise DataError.at(path, number, found=repr(line), expected="key=value")
+        if key == "grammar":
+            grammars.append(_file(value, path))
+        elif key == "feature_function":
+            functions.append(value)
+        elif key in _SINGLE:
+            name, parse, expected = _SINGLE[key]
+            if name in single:
+                raise DataError.at(path, number, found=f"a second {key}", expected="one")
+            try:
+                single[name] = parse(value)
+            except (ValueError, KeyError):
+                raise DataError.at(path, number, found=f"{key}={value}", expected=expected) from None
+        else:
+            unknown.append((key, value))
+    return IniFile(grammars=tuple(grammars), unknown=tuple(unknown), **_features(functions, path), **single)
+
+
+def _features(functions: list[str], path: Path) -> dict[str, Any]:
+    """The fields of `IniFile` that feature functions fill."""
+    models, templates, others = [], [], []
+    word_penalty = False
+    for function in functions:
+        match split_words(function):
+            case ["WordPenalty"]:
+                word_penalty = True
+            case ["KLanguageModel", "-n", name, file]:
+                models.append((name, _file(file, path)))
+            case ["KLanguageModel", file]:
+                models.append(("LanguageModel", _file(file, path)))
+            case [name] if name in _TEMPLATES:
+                templates.append(_TEMPLATES[name])
+            case _:
+                others.append(function)
+    return {
+        "language_models": tuple(models),
+        "word_penalty": word_penalty,
+        "templates": tuple(templates),
+        "other_features": tuple(others),
+    }
+
+
+def _file(name: str, path: Path) -> Path:
+    """The file called ``name`` in the ini file ``path``; whether it exists matters only to whoever opens it."""
+    return resolve(name, beside=path) or path.parent / name
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise ValueError(text)
+    return int(text)
+
+
+_SINGLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
+    "formalism": ("formalism", str, "a name"),
+    "add_pass_through_rules": ("add_pass_through", _TRUTH.__getitem__, "true or false"),
+    "scfg_max_span_limit": ("span_limit", _count, "a number above 0"),
+    "intersection_strategy": ("intersection_strategy", str, "a name"),
+    "cubepruning_pop_limit": ("pop_limit", _count, "a number above 0"),
+}
+"""Keys that stand once: the field of `IniFile`, how to read the value, and what it may be."""

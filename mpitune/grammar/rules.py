@@ -1,0 +1,300 @@
+"""Grammar files to arrays: synchronous rules, their scores and alignments."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.corpus.symbols import Vocabulary
+from mpitune.corpus.text import lines, parse_number, split_fields, split_words
+from mpitune.errors import DataError
+
+GOAL = 0
+"""The number of category S."""
+PHRASE = 1
+"""The number of category X, which pass-through rules have."""
+MAX_GAPS = 2
+
+_LHS = re.compile(r"\[([^\[\],\s]+)\]")
+_SOURCE_GAP = re.compile(r"\[([^\[\],]+)(?:,([0-9]+))?\]")
+_TARGET_GAP = re.compile(r"\[(?:([^\[\],]+),)?([0-9]+)\]")
+_LINK = re.compile(r"([0-9]+)-([0-9]+)")
+
+
+class Rules(NamedTuple):
+    """The rules of one or several grammars.
+
+    A rule is one line of a grammar; a rule type is a distinct (left-hand side, source, target, alignment), shared by
+    all grammars. Repeated lines are all kept: they compete.
+    """
+
+    lhs: np.ndarray
+    """int32 [types]: the category of each type."""
+    source_ptr: np.ndarray
+    """int64 [types + 1]: the source side of type t is ``source[source_ptr[t]:source_ptr[t + 1]]``."""
+    source: np.ndarray
+    """int32: a word's number, or -(1 + c) for a gap of category c."""
+    target_ptr: np.ndarray
+    """int64 [types + 1]."""
+    target: np.ndarray
+    """int32: a word's number, or -1 for the source's first gap, -2 for its second."""
+    align_ptr: np.ndarray
+    """int64 [types + 1]."""
+    align: np.ndarray
+    """int16 [links, 2]: source position, target position; gaps count as positions."""
+    type: np.ndarray
+    """int32 [rules]: the type of each rule."""
+    score_ptr: np.ndarray
+    """int64 [rules + 1]: rows of the grammars' own scores (CSR)."""
+    score_index: np.ndarray
+    """int32: which score, by its place in the list of score names."""
+    score_value: np.ndarray
+    """float64: its value; zeros are left out."""
+    grammar_ptr: np.ndarray
+    """int64 [grammars + 1]: the rules of grammar g are ``grammar_ptr[g]`` to ``grammar_ptr[g + 1]``.
+
+    They are sorted by source side (symbol by symbol, as numbers) and left-hand side; equal ones keep the file's order.
+    """
+
+
+class _Refused(Exception):
+    """What is wrong with a line, told before anyone knows which line it is."""
+
+    def __init__(self, found: str, expected: str) -> None:
+        self.found = found
+        self.expected = expected
+
+
+class RuleReader:
+    """Reads grammar files in turn into one `Rules`."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        """``vocabulary``: where the rules' words get their numbers."""
+        self._categories = Vocabulary(["S", "X"])
+        self._score_names = Vocabulary()
+        self._vocabulary = vocabulary
+        self._types: dict[str, int] = {}
+        self._sources: dict[str, tuple[list[int], dict[int, str]]] = {}
+        self._score_rows: dict[tuple[str, ...], list[int]] = {}
+        self._unary: dict[int, tuple[int, int]] = {}
+        self._lhs = array("i")
+        self._source, self._source_ptr = array("i"), array("q", [0])
+        self._target, self._target_ptr = array("i"), array("q", [0])
+        self._align, self._align_ptr = array("h"), array("q", [0])
+        self._type = array("i")
+        self._score_index, self._score_value, self._score_ptr = array("i"), array("d"), array("q", [0])
+        self._grammar_ptr = array("q", [0])
+
+    @property
+    def categories(self) -> list[str]:
+        """The names of the categories: S, X, then others as met."""
+        return self._categories.words
+
+    @property
+    def score_names(self) -> list[str]:
+        """The names of the grammars' own scores as met."""
+        return self._score_names.words
+
+    def read(self, path: Path) -> None:
+        """Read the next grammar. Raises DataError for a bad line, or one that closes a cycle of unary rules."""
+        derives: dict[int, set[int]] = {GOAL: {PHRASE}}
+        for number, line in lines(path):
+            try:
+                rule_type = self._rule(line)
+                if rule_type in self._unary:
+                    _refuse_cycle(derives, *self._unary[rule_type], self.categories)
+            except _Refused as refused:
+                raise DataError.at(path, number, found=refused.found, expected=refused.expected) from None
+        self._grammar_ptr.append(len(self._type))
+
+    def rules(self) -> Rules:
+        """All that was read so far."""
+        lhs, source = _array(self._lhs), _array(self._source)
+        rule_type, grammar_ptr = _array(self._type), _array(self._grammar_ptr)
+        rank = _rank(lhs, _array(self._source_ptr), source)
+        grammar = np.repeat(np.arange(len(grammar_ptr) - 1), np.diff(grammar_ptr))
+        order = np.lexsort((rank[rule_type], grammar))
+        score_ptr, score_index, score_value = self._sorted_scores(order)
+        return Rules(
+            lhs=lhs,
+            source_ptr=_array(self._source_ptr),
+            source=source,
+            target_ptr=_array(self._target_ptr),
+            target=_array(self._target),
+            align_ptr=_array(self._align_ptr),
+            align=_array(self._align).reshape(-1, 2),
+            type=rule_type[order],
+            score_ptr=score_ptr,
+            score_index=score_index,
+            score_value=score_value,
+            grammar_ptr=grammar_ptr,
+        )
+
+    def _sorted_scores(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The rows of scores in a new order, without the zeros."""
+        ptr = _array(self._score_ptr)
+        length = np.diff(ptr)[order]
+        place = np.arange(len(self._score_index)) + np.repeat(ptr[order] - (np.cumsum(length) - length), length)
+        value = _array(self._score_value)[place]
+        row = np.repeat(np.arange(len(order)), length)[value != 0]
+        kept_ptr = np.searchsorted(row, np.arange(len(order) + 1)).astype(np.int64)
+        return kept_ptr, _array(self._score_index)[place][value != 0], value[value != 0]
+
+    def _rule(self, line: str) -> int:
+        """Take in one line; returns its rule type."""
+        fields = split_fields(line)
+        if not 3 <= len(fields) <= 5:
+            raise _Refused(f"{len(fields)} fields", "[LHS] ||| source ||| target [||| scores [||| alignment]]")
+        # Raw text tells types apart: a line seen before costs one look-up.
+        text = "|||".join(fields[:3] + fields[4:])
+        rule_type = self._types.get(text)
+        if rule_type is None:
+            rule_type = self._new_type(fields)
+            self._types[text] = rule_type
+        if len(fields) > 3:
+            self._scores(fields[3])
+        self._type.append(rule_type)
+        self._score_ptr.append(len(self._score_index))
+        return rule_type
+
+    def _new_type(self, fields: list[str]) -> int:
+        lhs = _LHS.fullmatch(fields[0].strip(" \t"))
+        if lhs is None:
+            raise _Refused(f"left-hand side {fields[0].strip()!r}", "a category such as [X]")
+        if fields[1] not in self._sources:
+            self._sources[fields[1]] = self._source_side(fields[1])
+        source, gaps = self._sources[fields[1]]
+        target = self._target_side(fields[2], gaps)
+        align = _alignment(fields[4], len(source), len(target)) if len(fields) > 4 else []
+        rule_type = len(self._lhs)
+        self._lhs.append(self._categories.add(lhs[1]))
+        self._source.extend(source)
+        self._source_ptr.append(len(self._source))
+        self._target.extend(target)
+        self._target_ptr.append(len(self._target))
+        self._align.extend(align)
+        self._align_ptr.append(len(self._align) // 2)
+        if len(source) == len(gaps) == 1:
+            self._unary[rule_type] = (self._lhs[-1], -1 - source[0])
+        return rule_type
+
+    def _source_side(self, text: str) -> tuple[list[int], dict[int, str]]:
+        """The symbols, and the category of each gap under its number in the file, in their order on this side."""
+        symbols: list[int] = []
+        gaps: dict[int, str] = {}
+        for word in split_words(text):
+            gap = _SOURCE_GAP.fullmatch(word) if word[0] == "[" else None
+            if gap is None:
+                symbols.append(self._vocabulary.add(word))
+                continue
+            number = int(gap[2] or len(gaps) + 1)
+            if number in gaps:
+                raise _Refused(f"gap {number} twice on the source side", "gaps numbered 1, 2")
+            gaps[number] = gap[1]
+            symbols.append(-1 - self._categories.add(gap[1]))
+        if not symbols:
+            raise _Refused("an empty source side", "at least one word or gap")
+        if len(gaps) > MAX_GAPS:
+            raise _Refused(f"{len(gaps)} gaps", f"at most {MAX_GAPS}")
+        if sorted(gaps) != list(range(1, len(gaps) + 1)):
+            raise _Refused(f"source gaps numbered {_listed(gaps)}", f"gaps numbered 1 to {len(gaps)}")
+        return symbols, gaps
+
+    def _target_side(self, text: str, gaps: dict[int, str]) -> list[int]:
+        symbols: list[int] = []
+        met: list[int] = []
+        for word in split_words(text):
+            gap = _TARGET_GAP.fullmatch(word) if word[0] == "[" else None
+            if gap is None:
+                symbols.append(self._vocabulary.add(word))
+                continue
+            number = int(gap[2])
+            if number not in gaps:
+                raise _Refused(f"target gap {word}", f"one of the source's gaps ({_listed(gaps) or 'it has none'})")
+            if gap[1] is not None and gap[1] != gaps[number]:
+                raise _Refused(f"target gap {word}", f"[{gaps[number]},{number}] as on the source side")
+            met.append(number)
+            symbols.append(-1 - list(gaps).index(number))
+        if len(met) != len(gaps) or set(met) != set(gaps):
+            raise _Refused(f"target gaps {_listed(met) or 'none'}", f"each gap of the source ({_listed(gaps)}) once")
+        return symbols
+
+    def _scores(self, text: str) -> None:
+        """Take in a line's scores, zeros too."""
+        scores = text.split()
+        parts = [score.rpartition("=") for score in scores]
+        names = tuple([name + equals for name, equals, _ in parts])
+        row = self._score_rows.get(names)
+        if row is None:
+            row = self._score_rows[names] = self._new_row(names)
+        try:
+            values = [parse_number(value) for _, _, value in parts]
+        except ValueError:
+            bad = next(score for score, part in zip(scores, parts, strict=True) if not _is_number(part[2]))
+            raise _Refused(f"score {bad!r}", "a finite number") from None
+        self._score_index.extend(row)
+        self._score_value.extend(values)
+
+    def _new_row(self, names: tuple[str, ...]) -> list[int]:
+        """The numbers of a line's scores; one without a name is called after its place on the line, as cdec does."""
+        row = []
+        for place, name in enumerate(names):
+            if name == "=" or "=" in name[:-1]:
+                raise _Refused(f"a score named {name[:-1]!r}", "name=value or value")
+            row.append(self._score_names.add(name[:-1] or f"PhraseModel_{place}"))
+            if row[-1] in row[:-1]:
+                raise _Refused(f"score {self.score_names[row[-1]]} twice", "each score once")
+        return row
+
+
+def _alignment(text: str, sources: int, targets: int) -> list[int]:
+    """Source and target position of each link in turn."""
+    links: list[int] = []
+    for word in split_words(text):
+        link = _LINK.fullmatch(word)
+        if link is None or int(link[1]) >= sources or int(link[2]) >= targets:
+            raise _Refused(f"alignment {word!r}", f"i-j with i below {sources} and j below {targets}")
+        links += (int(link[1]), int(link[2]))
+    return links
+
+
+def _refuse_cycle(derives: dict[int, set[int]], parent: int, child: int, names: list[str]) -> None:
+    """Add a unary rule to ``derives`` (category to the categories that it becomes) unless that closes a cycle."""
+    reached, new = {child}, {child}
+    while new:
+        new = {category for one in new for category in derives.get(one, ())} - reached
+        reached |= new
+    if parent in reached:
+        found = f"a unary rule from {names[parent]} to {names[child]} that closes a cycle"
+        raise _Refused(found, "no cycle of unary rules (the glue rule from S to X counts)")
+    derives.setdefault(parent, set()).add(child)
+
+
+def _rank(lhs: np.ndarray, source_ptr: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """int64 [types]: the place of each type in the order of (source symbols, left-hand side); equal ones share one."""
+    # Big-endian and without sign, numbers compare like their bytes.
+    text = (source.astype(np.int64) + 2**31).astype(">u4").tobytes()
+    ends = (4 * source_ptr).tolist()
+    keys = [(text[a:b], c) for a, b, c in zip(ends[:-1], ends[1:], lhs.tolist(), strict=True)]
+    place = {key: i for i, key in enumerate(sorted(set(keys)))}
+    return np.array([place[key] for key in keys], dtype=np.int64)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        parse_number(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _array(values: array) -> np.ndarray:  # type: ignore[type-arg]
+    return np.array(values, dtype=values.typecode)
+
+
+def _listed(numbers: dict[int, str] | list[int]) -> str:
+    return ", ".join(map(str, numbers))

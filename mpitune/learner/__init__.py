@@ -1,0 +1,5 @@
+"""Methods of learning weights from k-best lists, by the name that a job gives them."""
+
+from mpitune.learner.perceptron import Perceptron
+
+METHODS = {"perceptron": Perceptron}

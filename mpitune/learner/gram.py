@@ -1,0 +1,126 @@
+"""Updates in terms of a list's entries: each entry's coefficient is found first, then all weights move at once.
+
+With G the Gram matrix X X^T of the list and s its model scores, an update w += step * (x_a - x_b) is
+s += step * (G[a] - G[b]): a pass over the pairs never touches a feature. Sums run in a fixed order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpitune.kernel import kernel
+from mpitune.learner.columns import Columns, same_row
+from mpitune.learner.rates import Rate, move
+
+
+@kernel
+def violates(margin: float, required: float) -> bool:
+    """Whether a pair with this margin w.d calls for an update."""
+    return margin < required if required > 0.0 else margin <= 0.0
+
+
+@kernel
+def fill_gram(columns: Columns, gram: np.ndarray) -> None:
+    """Fill ``gram`` (float64 [k, k]) with the inner products of all rows.
+
+    Up to the squares of constant columns, which cancel in G[a] - G[b].
+    """
+    k = len(gram)
+    for a in range(k):
+        for b in range(k):
+            gram[a, b] = 0.0
+    for c in range(len(columns.slot)):
+        start, end = columns.column_ptr[c], columns.column_ptr[c + 1]
+        if end - start == k:  # all rows, so that the inner loop runs over neighbours
+            for a in range(k):
+                value = columns.column_value[start + a]
+                for b in range(a + 1):
+                    gram[a, b] += value * columns.column_value[start + b]
+        else:
+            for i in range(start, end):
+                a = columns.row[i]
+                value = columns.column_value[i]
+                for j in range(start, i + 1):
+                    gram[a, columns.row[j]] += value * columns.column_value[j]
+    for a in range(k):
+        for b in range(a):
+            gram[b, a] = gram[a, b]
+
+
+@kernel
+def judge_in_turn(
+    columns: Columns,
+    gram: np.ndarray,
+    pairs: np.ndarray,
+    sizes: np.ndarray,
+    learning_rate: float,
+    required: float,
+    scores: np.ndarray,
+    coefficients: np.ndarray,
+) -> int:
+    """Each pair sees the weights that the one before it left; returns how many called for an update.
+
+    ``pairs``: int32 [pairs, 2]; ``sizes``: float64 [pairs], what each pair's update is scaled by; ``scores``: float64
+    [k], the model scores before and after; ``coefficients``: float64 [k], added to: the gradient is their sum with X.
+    """
+    updates = 0
+    for p in range(len(pairs)):
+        a, b = pairs[p, 0], pairs[p, 1]
+        if not violates(scores[a] - scores[b], required) or same_row(columns, a, b):
+            continue
+        updates += 1
+        coefficients[a] += sizes[p]
+        coefficients[b] -= sizes[p]
+        step = learning_rate * sizes[p]
+        for j in range(len(scores)):
+            scores[j] += step * (gram[a, j] - gram[b, j])
+    return updates
+
+
+@kernel
+def judge_at_once(
+    columns: Columns,
+    pairs: np.ndarray,
+    sizes: np.ndarray,
+    required: float,
+    scores: np.ndarray,
+    coefficients: np.ndarray,
+) -> int:
+    """As `judge_in_turn`, but all pairs see the same ``scores``."""
+    updates = 0
+    for p in range(len(pairs)):
+        a, b = pairs[p, 0], pairs[p, 1]
+        if violates(scores[a] - scores[b], required) and not same_row(columns, a, b):
+            updates += 1
+            coefficients[a] += sizes[p]
+            coefficients[b] -= sizes[p]
+    return updates
+
+
+@kernel
+def apply(columns: Columns, coefficients: np.ndarray, rate: Rate, step: int, weights: np.ndarray) -> None:
+    """Move ``weights`` (float64 [D]) along the gradient X^T ``coefficients``.
+
+    The coefficients of the entries that took part sum to 0. Rounding would leave a trace of that sum in every feature
+    which those entries share; such features stay exactly where they are.
+    """
+    active = 0
+    for j in range(len(coefficients)):
+        if coefficients[j] != 0.0:
+            active += 1
+    for c in range(len(columns.slot)):
+        gradient = 0.0
+        seen = 0
+        low = 0.0
+        high = 0.0
+        for i in range(columns.column_ptr[c], columns.column_ptr[c + 1]):
+            coefficient = coefficients[columns.row[i]]
+            if coefficient != 0.0:
+                value = columns.column_value[i]
+                gradient += coefficient * value
+                low = value if seen == 0 else min(low, value)
+                high = value if seen == 0 else max(high, value)
+                seen += 1
+        if seen > 0 and (seen < active or low < high):
+            slot = columns.slot[c]
+            weights[slot] += move(rate, slot, gradient, step)

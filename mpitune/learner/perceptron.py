@@ -1,0 +1,135 @@
+"""The pairwise ranking perceptron (SRD12, section 2), with the options that surround it.
+
+A pair with difference d = x_preferred - x_other has loss max(0, -w.d). Where w.d <= 0, or < margin when a margin is
+set, w += learning_rate * d. A pair with d = 0 is never an update. Frozen features take part in w.d and in nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpitune.decoder.base import KBest
+from mpitune.errors import UsageError
+from mpitune.kernel import kernel
+from mpitune.learner.base import Counts
+from mpitune.learner.columns import Columns, columns_of, model_scores
+from mpitune.learner.direct import Space, fixed_scores, learn_in_turn, shrink_all
+from mpitune.learner.gram import apply, fill_gram, judge_at_once, judge_in_turn
+from mpitune.learner.rates import make_rate
+from mpitune.pairs.sampling import Sampler
+
+ORDERS = ("sequential", "sentence")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The perceptron's options, named as in a job. Raises UsageError on a value that makes no sense."""
+
+    learning_rate: float = 0.0001
+    margin: float = 0.0
+    order: str = "sequential"
+    """``sequential``: each pair sees the weights that the one before it left. ``sentence``: all pairs of a list see the
+    weights that it was decoded with, and their gradients are summed into one step."""
+    rate: str = "constant"
+    l1: float = 0.0
+    """Cumulative clipping (Tsuruoka et al. 2009): after each list its features, at a shard's end all."""
+    l2: float = 0.0
+    """After each updating pair w -= 2 l2 learning_rate w / P, P being the pairs of the list."""
+    scale_by_gold: bool = False
+    """Whether a pair's d is multiplied by its difference of gold scores."""
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise UsageError(f"learner.order: found {self.order!r}, expected one of {', '.join(ORDERS)}")
+        make_rate(self.rate, self.learning_rate, 0)
+        if not self.learning_rate > 0:
+            raise UsageError(f"learner.learning_rate: found {self.learning_rate}, expected a number above 0")
+        for key in ("margin", "l1", "l2"):
+            if not getattr(self, key) >= 0:
+                raise UsageError(f"learner.{key}: found {getattr(self, key)}, expected 0 or more")
+
+
+class Perceptron:
+    """An `mpitune.learner.base.OnlineLearner`."""
+
+    def __init__(self, sampler: Sampler, options: Options, frozen: np.ndarray) -> None:
+        """``frozen``: bool [D], by slot: features whose weights never move."""
+        self._sampler = sampler
+        self._options = options
+        self._frozen = frozen
+
+    def start_shard(self, weights: np.ndarray) -> None:
+        """Raises ValueError where ``weights`` and ``frozen`` have different lengths."""
+        size = len(self._frozen)
+        if len(weights) != size:
+            raise ValueError(f"{len(weights)} weights, but {size} slots")
+        self._rate = make_rate(self._options.rate, self._options.learning_rate, size)
+        self._steps = 0
+        self._place = np.full(size, -1, dtype=np.int32)
+        self._due = 0.0
+        self._paid = np.zeros(size if self._options.l1 > 0 else 0)
+
+    def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
+        """Raises ValueError where ``kbest`` has features beyond the end of ``weights``."""
+        if len(kbest.feature_index) and kbest.feature_index.max() >= len(self._place):
+            raise ValueError(f"feature slot {kbest.feature_index.max()}, but {len(self._place)} weights")
+        pairs = self._sampler(gold, kbest.score, random)
+        columns = columns_of(kbest, self._frozen, self._place)
+        updates = self._learn(kbest, columns, pairs, gold, weights) if len(pairs) else 0
+        if self._options.l1 > 0:
+            self._due += self._options.learning_rate * self._options.l1
+            _clip(columns.slot, self._due, self._paid, weights)
+        return Counts(len(pairs), updates)
+
+    def end_shard(self, weights: np.ndarray) -> None:
+        if self._options.l1 > 0:
+            _clip(np.flatnonzero(~self._frozen).astype(np.int32), self._due, self._paid, weights)
+
+    def _learn(self, kbest: KBest, columns: Columns, pairs: np.ndarray, gold: np.ndarray, weights: np.ndarray) -> int:
+        """Returns how many pairs updated the weights."""
+        options = self._options
+        sizes = gold[pairs[:, 0]] - gold[pairs[:, 1]] if options.scale_by_gold else np.ones(len(pairs))
+        decay = 2 * options.l2 * options.learning_rate / len(pairs)
+        if options.order == "sequential" and (options.rate != "constant" or options.l2 > 0):
+            space = Space(np.empty(len(columns.slot)), np.zeros(len(columns.slot)), np.empty(kbest.size))
+            fixed_scores(kbest, self._frozen, weights, space.fixed)
+            updates = learn_in_turn(
+                columns, pairs, sizes, self._rate, self._steps, 1 - decay, options.margin, self._frozen, space, weights
+            )
+            self._steps += updates
+            return int(updates)
+        scores, coefficients = np.empty(kbest.size), np.zeros(kbest.size)
+        model_scores(kbest, weights, scores)
+        if options.order == "sequential":
+            gram = np.empty((kbest.size, kbest.size))
+            fill_gram(columns, gram)
+            updates = judge_in_turn(
+                columns, gram, pairs, sizes, options.learning_rate, options.margin, scores, coefficients
+            )
+        else:
+            updates = judge_at_once(columns, pairs, sizes, options.margin, scores, coefficients)
+        if updates:
+            if decay:
+                shrink_all(weights, self._frozen, 1 - updates * decay)
+            self._steps += 1
+            apply(columns, coefficients, self._rate, self._steps, weights)
+        return int(updates)
+
+
+@kernel
+def _clip(slots: np.ndarray, due: float, paid: np.ndarray, weights: np.ndarray) -> None:
+    """Tsuruoka et al. 2009, figure 2: pull weights towards 0 by what is due, less what they have paid; never past 0.
+
+    ``slots``: int32 [n]; ``due``: the l1 penalty of the shard so far (u); ``paid``: float64 [D], what each weight has
+    received of it, with its sign (q).
+    """
+    for i in range(len(slots)):
+        slot = slots[i]
+        before = weights[slot]
+        if before > 0.0:
+            weights[slot] = max(0.0, before - (due + paid[slot]))
+        elif before < 0.0:
+            weights[slot] = min(0.0, before + (due - paid[slot]))
+        paid[slot] += weights[slot] - before

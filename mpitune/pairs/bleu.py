@@ -1,0 +1,135 @@
+"""Additive n-gram statistics of translations against their references: what every kind of BLEU is computed from.
+
+The statistics of one translation are ten integers, in this order: matches of order 1 to 4 (clipped: an n-gram counts at
+most as often as in the reference that has it most often), n-grams of order 1 to 4, the translation's length in words,
+and the closest reference length (the shorter one on a tie). Those of a corpus are their sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.decoder.base import KBest
+from mpitune.kernel import kernel
+
+ORDER = 4
+"""The longest n-grams that count."""
+MATCHES, TOTALS, LENGTH, REFERENCE = 0, ORDER, 2 * ORDER, 2 * ORDER + 1
+"""Where the matches, the totals, the length and the reference length begin in a row of statistics."""
+WIDTH = 2 * ORDER + 2
+
+
+class _Ngrams(NamedTuple):
+    """The n-grams of a sentence's references as a trie, its edges in an open-addressed hash table.
+
+    Node 0 is the empty n-gram; a node's children are the n-grams that are one word longer. A key holds parent and word
+    in full, so that no two n-grams can be taken for each other.
+    """
+
+    key: np.ndarray
+    """int64 [slots, a power of two]: parent << 32 | word + 1; 0 where the slot is empty."""
+    child: np.ndarray
+    """int64 [slots]: the node that the edge leads to."""
+    most: np.ndarray
+    """int64 [nodes]: how often the reference that has the n-gram most often has it."""
+    seen: np.ndarray
+    """int64 [nodes]: how often the text being looked at has had it so far."""
+
+
+def statistics(kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
+    """int64 [k, 10]: the statistics of each translation of ``kbest`` against ``references`` (int32 [words] each).
+
+    Raises ValueError where there is no reference.
+    """
+    if not references:
+        raise ValueError("a sentence needs at least one reference")
+    reference_ptr = np.zeros(len(references) + 1, dtype=np.int64)
+    np.cumsum([len(reference) for reference in references], out=reference_ptr[1:])
+    words = np.concatenate(references).astype(np.int32, copy=False)
+    most_nodes = ORDER * len(words) + 1
+    slots = 1 << (2 * most_nodes - 1).bit_length()
+    ngrams = _Ngrams(
+        np.zeros(slots, dtype=np.int64),
+        np.empty(slots, dtype=np.int64),
+        np.zeros(most_nodes, dtype=np.int64),
+        np.empty(most_nodes, dtype=np.int64),
+    )
+    result = np.empty((kbest.size, WIDTH), dtype=np.int64)
+    _statistics(kbest.word_ptr, kbest.word, reference_ptr, words, ngrams, result)
+    return result
+
+
+@kernel
+def _find(ngrams: _Ngrams, parent: np.int64, word: np.int64) -> np.int64:
+    """The slot of the edge from ``parent`` under ``word``, or the empty slot where it belongs."""
+    key = (parent << 32) | (word + 1)
+    last = np.int64(len(ngrams.key) - 1)
+    place = parent * 2654435761 + word * 40503
+    place = (place ^ (place >> 15)) & last
+    while ngrams.key[place] != 0 and ngrams.key[place] != key:
+        place = (place + 1) & last
+    return place
+
+
+@kernel
+def _read_references(ptr: np.ndarray, words: np.ndarray, ngrams: _Ngrams) -> np.int64:
+    """Enter the n-grams of all references; returns how many nodes there are."""
+    nodes = np.int64(1)
+    for r in range(len(ptr) - 1):
+        for i in range(nodes):
+            ngrams.seen[i] = 0
+        for start in range(ptr[r], ptr[r + 1]):
+            node = np.int64(0)
+            for i in range(start, min(start + ORDER, ptr[r + 1])):
+                word = np.int64(words[i])
+                slot = _find(ngrams, node, word)
+                if ngrams.key[slot] == 0:
+                    ngrams.key[slot] = (node << 32) | (word + 1)
+                    ngrams.child[slot] = nodes
+                    ngrams.seen[nodes] = 0
+                    nodes += 1
+                node = ngrams.child[slot]
+                ngrams.seen[node] += 1
+                ngrams.most[node] = max(ngrams.most[node], ngrams.seen[node])
+    return nodes
+
+
+@kernel
+def _statistics(
+    word_ptr: np.ndarray,
+    words: np.ndarray,
+    reference_ptr: np.ndarray,
+    reference_words: np.ndarray,
+    ngrams: _Ngrams,
+    result: np.ndarray,
+) -> None:
+    nodes = _read_references(reference_ptr, reference_words, ngrams)
+    for j in range(len(word_ptr) - 1):
+        end = word_ptr[j + 1]
+        length = end - word_ptr[j]
+        for n in range(ORDER):
+            result[j, MATCHES + n] = 0
+            result[j, TOTALS + n] = max(length - n, 0)
+        for i in range(nodes):
+            ngrams.seen[i] = 0
+        for start in range(word_ptr[j], end):
+            node = np.int64(0)
+            for n in range(min(ORDER, end - start)):
+                slot = _find(ngrams, node, np.int64(words[start + n]))
+                if ngrams.key[slot] == 0:
+                    break  # no reference has this n-gram, so none has a longer one that begins with it
+                node = ngrams.child[slot]
+                ngrams.seen[node] += 1
+                if ngrams.seen[node] <= ngrams.most[node]:
+                    result[j, MATCHES + n] += 1
+        closest = reference_ptr[1] - reference_ptr[0]
+        for r in range(1, len(reference_ptr) - 1):
+            other = reference_ptr[r + 1] - reference_ptr[r]
+            nearer = abs(other - length) - abs(closest - length)
+            if nearer < 0 or (nearer == 0 and other < closest):
+                closest = other
+        result[j, LENGTH] = length
+        result[j, REFERENCE] = closest

@@ -1,0 +1,175 @@
+"""Gold scores: how good a single translation is, by the approximations of sentence BLEU that the papers use.
+
+All are a brevity penalty times n-gram precisions; a precision is 0 where there are no n-grams of its order. SRD12 names
+them; the sources are Liang et al. 2006, Lin & Och 2004, Nakov et al. 2012, Papineni et al. 2002 and Chiang et al. 2008.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from mpitune.errors import UsageError
+from mpitune.kernel import kernel
+from mpitune.pairs.bleu import LENGTH, MATCHES, ORDER, REFERENCE, TOTALS, WIDTH
+
+DECAY = 0.9
+"""How much of the pseudo-document of `Chiang` is left after each sentence."""
+
+
+@kernel
+def _brevity_penalty(length: float, reference: float) -> float:
+    if length >= reference:
+        return 1.0
+    if length == 0:
+        return 0.0
+    return math.exp(1.0 - reference / length)
+
+
+@kernel
+def _bleu(statistics: np.ndarray, document: np.ndarray, add: float, longer: float, scores: np.ndarray) -> None:
+    """BLEU of ``document`` with each translation added to it.
+
+    ``add`` is added to matches and totals of the orders above 1, ``longer`` to the reference length.
+    """
+    for j in range(len(statistics)):
+        logs = 0.0
+        for n in range(ORDER):
+            match = document[MATCHES + n] + statistics[j, MATCHES + n]
+            total = document[TOTALS + n] + statistics[j, TOTALS + n]
+            smooth = add if n > 0 else 0.0
+            if total == 0 or match + smooth == 0:
+                logs = -math.inf
+                break
+            logs += math.log((match + smooth) / (total + smooth))
+        length = document[LENGTH] + statistics[j, LENGTH]
+        reference = document[REFERENCE] + statistics[j, REFERENCE] + longer
+        scores[j] = _brevity_penalty(length, reference) * math.exp(logs / ORDER)
+
+
+@kernel
+def _liang(statistics: np.ndarray, scores: np.ndarray) -> None:
+    for j in range(len(statistics)):
+        logs = 0.0
+        means = 0.0
+        for n in range(ORDER):
+            match = statistics[j, MATCHES + n]
+            if match == 0:
+                break
+            logs += math.log(match / statistics[j, TOTALS + n])
+            means += math.exp(logs / (n + 1)) / 2.0 ** (ORDER - n)
+        scores[j] = _brevity_penalty(statistics[j, LENGTH], statistics[j, REFERENCE]) * means
+
+
+@kernel
+def _sum(statistics: np.ndarray, scores: np.ndarray) -> None:
+    for j in range(len(statistics)):
+        precisions = 0.0
+        for n in range(ORDER):
+            match = statistics[j, MATCHES + n]
+            if match == 0:
+                break
+            precisions += match / statistics[j, TOTALS + n] / 2.0 ** (ORDER - n)
+        scores[j] = _brevity_penalty(statistics[j, LENGTH], statistics[j, REFERENCE]) * precisions
+
+
+def liang(statistics: np.ndarray) -> np.ndarray:
+    """float64 [k]: sum over n of BLEU_n / 2^(5 - n); at most 0.9375. ``statistics``: int64 [k, 10], here as below."""
+    scores = np.empty(len(statistics))
+    _liang(statistics, scores)
+    return scores
+
+
+def sum_of_precisions(statistics: np.ndarray) -> np.ndarray:
+    """float64 [k]: the brevity penalty times the sum over n of p_n / 2^(5 - n), up to the first p_n = 0."""
+    scores = np.empty(len(statistics))
+    _sum(statistics, scores)
+    return scores
+
+
+def papineni(statistics: np.ndarray) -> np.ndarray:
+    """float64 [k]: BLEU-4 without smoothing."""
+    return _sentence_bleu(statistics, 0.0, 0.0)
+
+
+def bleu_plus_one(statistics: np.ndarray) -> np.ndarray:
+    """float64 [k]: BLEU-4 with 1 added to matches and totals above order 1."""
+    return _sentence_bleu(statistics, 1.0, 0.0)
+
+
+def nakov(statistics: np.ndarray) -> np.ndarray:
+    """float64 [k]: `bleu_plus_one` with 1 added to the reference length too."""
+    return _sentence_bleu(statistics, 1.0, 1.0)
+
+
+def _sentence_bleu(statistics: np.ndarray, add: float, longer: float) -> np.ndarray:
+    scores = np.empty(len(statistics))
+    _bleu(statistics, np.zeros(WIDTH), add, longer, scores)
+    return scores
+
+
+class Gold:
+    """A gold score that looks at one sentence alone; subclasses may remember earlier ones."""
+
+    def __init__(self, sentence_score: Callable[[np.ndarray], np.ndarray]) -> None:
+        self._sentence_score = sentence_score
+
+    def start_shard(self) -> None:
+        """Forget what was seen: a shard's pass over its inputs begins."""
+
+    def score(self, statistics: np.ndarray, source_length: int) -> np.ndarray:
+        """float64 [k]: the gold scores of a list with ``statistics`` (int64 [k, 10]) of a source of that many words."""
+        return self._sentence_score(statistics)
+
+    def observe(self, statistics: np.ndarray, source_length: int) -> None:
+        """The list is done with; its first row is the 1-best."""
+
+    def report(self, statistics: np.ndarray) -> float:
+        """The score of the 1-best on its own, in [0, 1]: what metrics average. 0 for an empty list."""
+        return float(self._sentence_score(statistics[:1])[0]) if len(statistics) else 0.0
+
+
+class Chiang(Gold):
+    """BLEU in the context of a decaying pseudo-document of the shard's earlier 1-bests, in words of source.
+
+    With O the document's statistics and O_f its source length: B(e) = (O_f + |f|) BLEU(O + c(e)), then O and O_f become
+    0.9 (O + c(1-best)) and 0.9 (O_f + |f|). Precisions are those of O + c(e), so a translation that is too short for
+    4-grams may score above 0. On its own a translation is reported by `bleu_plus_one`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(bleu_plus_one)
+        self.start_shard()
+
+    def start_shard(self) -> None:
+        self.document = np.zeros(WIDTH)
+        self.source_length = 0.0
+
+    def score(self, statistics: np.ndarray, source_length: int) -> np.ndarray:
+        scores = np.empty(len(statistics))
+        _bleu(statistics, self.document, 0.0, 0.0, scores)
+        return scores * (self.source_length + source_length)
+
+    def observe(self, statistics: np.ndarray, source_length: int) -> None:
+        self.document = DECAY * (self.document + statistics[:1].sum(axis=0))
+        self.source_length = DECAY * (self.source_length + source_length)
+
+
+GOLD: dict[str, Callable[[], Gold]] = {
+    "liang": lambda: Gold(liang),
+    "bleu+1": lambda: Gold(bleu_plus_one),
+    "nakov": lambda: Gold(nakov),
+    "papineni": lambda: Gold(papineni),
+    "sum": lambda: Gold(sum_of_precisions),
+    "chiang": Chiang,
+}
+"""The gold scores by the name that a job gives them."""
+
+
+def make_gold(name: str) -> Gold:
+    """The gold score called ``name``. Raises UsageError where there is none."""
+    if name not in GOLD:
+        raise UsageError(f"learner.gold: found {name!r}, expected one of {', '.join(GOLD)}")
+    return GOLD[name]()

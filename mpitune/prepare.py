@@ -1,0 +1,283 @@
+"""The shard store: a job's data, grammars and language models compiled to arrays once, so that training parses no text.
+
+    data.h5                   words, rules, corpora
+    features-<templates>.h5   what the sparse templates fire on the rules
+    lm-<n>.h5                 one language model each
+
+Each file remembers what it was made from; it is made anew only where that changed or the file is damaged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpitune.corpus.store import open_arrays, read_attributes, write_arrays
+from mpitune.corpus.symbols import Names, Vocabulary
+from mpitune.corpus.text import Fingerprint, SentencePair, fingerprint, read_bitext, read_parallel, unchanged
+from mpitune.decoder.base import Sentence, TranslationModel
+from mpitune.errors import DataError
+from mpitune.grammar.arpa import read_arpa
+from mpitune.grammar.features import RuleFeatures, compile_features
+from mpitune.grammar.lm import language_model
+from mpitune.grammar.rules import RuleReader, Rules
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Sentences and their references, as files."""
+
+    source: Path
+    """Source sentences, or pairs ``source ||| reference ...`` where ``bitext`` is set."""
+    references: tuple[Path, ...] = ()
+    bitext: bool = False
+    limit: int = 0
+    """Only so many sentences from the start; 0 = all."""
+
+    @property
+    def files(self) -> list[Path]:
+        return [self.source, *self.references]
+
+    def read(self) -> list[SentencePair]:
+        if self.bitext:
+            return read_bitext(self.source, self.limit)
+        return read_parallel(self.source, self.references, self.limit)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """All files that a store is made from, and what else shapes it."""
+
+    train: Texts | None = None
+    devtest: Texts | None = None
+    grammar: Path | None = None
+    """One grammar for all; None where each sentence names its own."""
+    templates: tuple[str, ...] = ()
+    """Sparse templates, see `mpitune.grammar.features.TEMPLATES`."""
+    lms: tuple[Path, ...] = ()
+    """Language models in ARPA format."""
+
+    @property
+    def texts(self) -> dict[str, Texts]:
+        both = {"train": self.train, "devtest": self.devtest}
+        return {name: texts for name, texts in both.items() if texts is not None}
+
+
+class Corpus(NamedTuple):
+    """Sentences and their references as numbers of words."""
+
+    source_ptr: np.ndarray
+    """int64 [n + 1]: sentence i is ``source[source_ptr[i]:source_ptr[i + 1]]``."""
+    source: np.ndarray
+    """int32."""
+    grammar: np.ndarray
+    """int32 [n]: which grammar translates it."""
+    first_reference: np.ndarray
+    """int64 [n + 1]: the references of sentence i are ``first_reference[i]`` to ``first_reference[i + 1]``."""
+    reference_ptr: np.ndarray
+    """int64 [references + 1]."""
+    reference: np.ndarray
+    """int32."""
+
+    @property
+    def size(self) -> int:
+        """n: how many sentences there are."""
+        return len(self.grammar)
+
+    def sentence(self, i: int) -> Sentence:
+        """Sentence ``i`` as a decoder takes it."""
+        return Sentence(i, self.source[self.source_ptr[i] : self.source_ptr[i + 1]], int(self.grammar[i]))
+
+    def references(self, i: int) -> list[np.ndarray]:
+        """int32 each: the references of sentence ``i``."""
+        ptr = self.reference_ptr[self.first_reference[i] : self.first_reference[i + 1] + 1].tolist()
+        return [self.reference[a:b] for a, b in zip(ptr[:-1], ptr[1:], strict=True)]
+
+
+@dataclass(frozen=True)
+class Store:
+    """An opened store; its arrays are views of the mapped files."""
+
+    model: TranslationModel
+    train: Corpus | None
+    devtest: Corpus | None
+
+
+def prepare(sources: Sources, folder: Path, tell: Callable[[str], None]) -> list[str]:
+    """Make those parts of the store in ``folder`` that are missing, damaged or stale; returns the names of their files.
+
+    ``tell`` is told what is made. Raises DataError for bad data, UsageError for an unknown template.
+    """
+    data, rule_features = folder / _DATA, folder / _features_name(sources.templates)
+    shape: dict[str, Any] = {
+        name: {"references": len(texts.references), "bitext": texts.bitext, "limit": texts.limit}
+        for name, texts in sources.texts.items()
+    }
+    shape["per_sentence"] = sources.grammar is None
+    grammars = _grammars(sources)
+    files = [file for texts in sources.texts.values() for file in texts.files] + grammars
+    made = []
+    if _make(data, files, shape, lambda: _compile_data(sources, grammars), tell):
+        made.append(data.name)
+    shape = {"templates": list(sources.templates), "data": _content(data)}
+    if _make(rule_features, [], shape, lambda: _compile_features(data, sources.templates), tell):
+        made.append(rule_features.name)
+    for n, arpa in enumerate(sources.lms):
+        if _make(folder / _lm_name(n), [arpa], {}, partial(read_arpa, arpa), tell):
+            made.append(_lm_name(n))
+    return made
+
+
+def contents(sources: Sources, folder: Path) -> dict[str, str]:
+    """A digest of the content of the files that `prepare` made the store from, under a name for each part."""
+    digests = {"files of [data] and [grammar]": _content(folder / _DATA)}
+    return digests | {f"lm.{n}.file": _content(folder / _lm_name(n)) for n in range(len(sources.lms))}
+
+
+def open_store(sources: Sources, folder: Path) -> Store:
+    """Open what `prepare` made of ``sources``, without a look at their files. Raises DataError for a damaged store."""
+    data = open_arrays(folder / _DATA)
+    fired = open_arrays(folder / _features_name(sources.templates))
+    model = TranslationModel(
+        words=Vocabulary(_names(data, "words").all()),
+        categories=_names(data, "categories").all(),
+        rules=Rules(**_part(data, "rules")),
+        score_names=_names(data, "score_names").all(),
+        templates=sources.templates,
+        rule_features=RuleFeatures(_names(fired, "names"), fired["ids"], fired["ptr"], fired["index"], fired["value"]),
+        lms=[language_model(open_arrays(folder / _lm_name(n))) for n in range(len(sources.lms))],
+    )
+    return Store(
+        model=model,
+        train=Corpus(**_part(data, "train")) if sources.train is not None else None,
+        devtest=Corpus(**_part(data, "devtest")) if sources.devtest is not None else None,
+    )
+
+
+_DATA = "data.h5"
+
+
+def _features_name(templates: Sequence[str]) -> str:
+    return f"features-{'+'.join(templates) or 'none'}.h5"
+
+
+def _lm_name(n: int) -> str:
+    return f"lm-{n}.h5"
+
+
+def _make(
+    file: Path,
+    inputs: Sequence[Path],
+    shape: Mapping[str, Any],
+    compiled: Callable[[], Mapping[str, np.ndarray]],
+    tell: Callable[[str], None],
+) -> bool:
+    """Make one file of the store from ``inputs``, ``shape`` being what else it depends on; False if it is fresh."""
+    known = (read_attributes(file) or {}).get("inputs")
+    if (
+        known is not None
+        and known["shape"] == shape
+        and len(known["files"]) == len(inputs)
+        and all(unchanged(Fingerprint(*old), path) for old, path in zip(known["files"], inputs, strict=True))
+    ):
+        return False
+    tell(f"{file}: {'stale or damaged, made anew' if file.exists() else 'made'}")
+    # Taken before the files are read: what changes in between is noticed the next time.
+    taken = [fingerprint(path) for path in inputs]
+    write_arrays(file, compiled(), {"inputs": {"files": taken, "shape": shape}})
+    return True
+
+
+def _content(file: Path) -> str:
+    """A digest of what a file of the store was made from, wherever that lay and whenever it was written."""
+    inputs = (read_attributes(file) or {})["inputs"]
+    contents = [Fingerprint(*old).digest for old in inputs["files"]]
+    return hashlib.blake2b(json.dumps([contents, inputs["shape"]]).encode(), digest_size=16).hexdigest()
+
+
+def _grammars(sources: Sources) -> list[Path]:
+    """The grammar files in the order of their numbers."""
+    if sources.grammar is not None:
+        return [sources.grammar]
+    named: dict[Path, None] = {}
+    for texts in sources.texts.values():
+        for line, pair in enumerate(texts.read(), start=1):
+            if pair.source.grammar is not None:
+                named[pair.source.grammar] = None
+            elif pair.source.words:
+                expected = "a grammar for each: this job has none for all"
+                raise DataError.at(texts.source, line, found="a sentence that names no grammar", expected=expected)
+    return list(named)
+
+
+def _compile_data(sources: Sources, grammars: Sequence[Path]) -> dict[str, np.ndarray]:
+    words = Vocabulary()
+    reader = RuleReader(words)
+    for grammar in grammars:
+        reader.read(grammar)
+    arrays = _prefixed("rules", reader.rules())
+    number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
+    for name, texts in sources.texts.items():
+        arrays |= _prefixed(name, _corpus(texts.read(), words, number))
+    for name, strings in (
+        ("words", words.words),
+        ("categories", reader.categories),
+        ("score_names", reader.score_names),
+    ):
+        arrays |= _strings(name, Names.of(strings))
+    return arrays
+
+
+def _corpus(pairs: Sequence[SentencePair], words: Vocabulary, number: Mapping[Path, int]) -> Corpus:
+    """``number``: of each grammar; a sentence whose grammar is not among them gets number 0."""
+    references = [reference for pair in pairs for reference in pair.references]
+    source_ptr, source = _laid_end_to_end([pair.source.words for pair in pairs], words)
+    reference_ptr, reference = _laid_end_to_end(references, words)
+    grammar = [number.get(pair.source.grammar, 0) if pair.source.grammar else 0 for pair in pairs]
+    first_reference = np.cumsum([0] + [len(pair.references) for pair in pairs], dtype=np.int64)
+    return Corpus(source_ptr, source, np.array(grammar, np.int32), first_reference, reference_ptr, reference)
+
+
+def _laid_end_to_end(sentences: Sequence[list[str]], words: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
+    ptr = np.cumsum([0] + [len(sentence) for sentence in sentences], dtype=np.int64)
+    return ptr, words.encode([word for sentence in sentences for word in sentence])
+
+
+def _compile_features(data: Path, templates: Sequence[str]) -> dict[str, np.ndarray]:
+    arrays = open_arrays(data)
+    words = _names(arrays, "words").all()
+    corpora = [array for name, array in arrays.items() if name in ("train.source", "devtest.source")]
+    sources = [words[word] for word in np.unique(np.concatenate([np.zeros(0, np.int32), *corpora])).tolist()]
+    categories = _names(arrays, "categories").all()
+    fired = compile_features(templates, Rules(**_part(arrays, "rules")), categories, words, sources)
+    return {
+        **_strings("names", fired.names),
+        "ids": fired.ids,
+        "ptr": fired.ptr,
+        "index": fired.index,
+        "value": fired.value,
+    }
+
+
+def _prefixed(prefix: str, arrays: Rules | Corpus) -> dict[str, np.ndarray]:
+    return {f"{prefix}.{name}": array for name, array in arrays._asdict().items()}
+
+
+def _part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """What `_prefixed` put under ``prefix``."""
+    return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}
+
+
+def _strings(name: str, strings: Names) -> dict[str, np.ndarray]:
+    return {f"{name}.text": strings.text, f"{name}.ptr": strings.ptr}
+
+
+def _names(arrays: Mapping[str, np.ndarray], name: str) -> Names:
+    return Names(arrays[f"{name}.text"], arrays[f"{name}.ptr"])

@@ -1,0 +1,264 @@
+"""Checkpoints: what an epoch has published and all that the next one needs, in one HDF5 file per epoch.
+
+Beside them stand, while an epoch runs, the results of its finished shards. Every file appears whole or not at all
+(written aside, fsynced, renamed, the folder fsynced), and starts with a digest of the rest in HDF5's user block, so
+that a damaged or cut file is known before the HDF5 library sees it; h5py and h5dump skip that block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from mpitune.errors import DataError, MachineError
+
+VERSION = 1
+"""Raised whenever the meaning of something stored changes; a file of another version is never read."""
+
+Vector = tuple[np.ndarray, np.ndarray]
+"""A sparse weight vector: feature ids (uint64 [n]) and their weights (float64 [n])."""
+
+_USER_BLOCK = 512  # the smallest that HDF5 knows
+_CHECKPOINT = re.compile(r"epoch-(\d{4,})\.h5")
+_SHARDS = re.compile(r"epoch-(\d{4,})\.shards")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run at the end of an epoch."""
+
+    epoch: int
+    """How many epochs are done."""
+    seed: int
+    job: Mapping[str, Any]
+    """What of the job the numbers depend on (JSON's types): a changed job can be named key by key."""
+    metrics: Mapping[str, Any]
+    """The epoch's figures (JSON's types)."""
+    weights: Vector
+    """The published model."""
+    names: list[str]
+    """The names of the features of `weights`."""
+    start: Vector
+    """What every shard starts the next epoch from (itermix, itersel)."""
+    shards: Mapping[int, Vector] = field(default_factory=dict)
+    """What each shard goes on from, where shards do not talk (sgd, mix)."""
+    total: Vector = field(default_factory=lambda: (np.zeros(0, dtype=np.uint64), np.zeros(0)))
+    """The sum over the epochs so far of the weights, where their mean is published (sgd, mix)."""
+
+    @property
+    def job_digest(self) -> str:
+        """Equal for equal jobs."""
+        return digest(self.job)
+
+
+@dataclass(frozen=True)
+class ShardResult:
+    """What one shard has learned in one epoch."""
+
+    shard: int
+    index: np.ndarray
+    """uint64 [n]: feature ids."""
+    value: np.ndarray
+    """float64 [n]: weights."""
+    statistics: dict[str, float]
+    """Sums over the shard's sentences, by name."""
+
+
+def digest(job: Mapping[str, Any]) -> str:
+    """A digest of a job (JSON's types), independent of the order of its keys."""
+    return hashlib.blake2b(json.dumps(job, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def checkpoint_path(folder: Path, epoch: int) -> Path:
+    """The file of the checkpoint after epoch ``epoch``, counted from 1."""
+    return folder / f"epoch-{epoch:04d}.h5"
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write the epoch's checkpoint; once it stands, remove the shard results of this epoch and earlier ones.
+
+    Raises MachineError where it cannot be written (disk full).
+    """
+    attributes = {
+        "job_digest": checkpoint.job_digest,
+        "epoch": checkpoint.epoch,
+        "seed": checkpoint.seed,
+        "job": json.dumps(checkpoint.job),
+        "metrics": json.dumps(checkpoint.metrics),
+    }
+    vectors = [checkpoint.shards[shard] for shard in checkpoint.shards]
+    datasets = {
+        "weights/index": checkpoint.weights[0],
+        "weights/value": checkpoint.weights[1],
+        "weights/name": np.array(checkpoint.names, dtype=h5py.string_dtype()),
+        "state/start/index": checkpoint.start[0],
+        "state/start/value": checkpoint.start[1],
+        "state/total/index": checkpoint.total[0],
+        "state/total/value": checkpoint.total[1],
+        "state/shards/shard": np.array(list(checkpoint.shards), dtype=np.int64),
+        "state/shards/length": np.array([len(index) for index, _ in vectors], dtype=np.int64),
+        "state/shards/index": np.concatenate([index for index, _ in vectors] or [np.zeros(0, dtype=np.uint64)]),
+        "state/shards/value": np.concatenate([value for _, value in vectors] or [np.zeros(0)]),
+    }
+    _write(checkpoint_path(folder, checkpoint.epoch), attributes, datasets)
+    for path in folder.iterdir():
+        match = _SHARDS.fullmatch(path.name)
+        if match and int(match[1]) <= checkpoint.epoch:
+            # They are not needed any more: one that cannot be removed does no harm.
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint at ``path``.
+
+    Raises DataError where it is missing, damaged, cut or of another version, MachineError where it cannot be read.
+    """
+    attributes, datasets = _read(path)
+    ends = np.cumsum(datasets["state/shards/length"])[:-1]
+    rows = [np.split(datasets[f"state/shards/{part}"], ends) for part in ("index", "value")]
+    shards = datasets["state/shards/shard"].tolist()
+    return Checkpoint(
+        epoch=int(attributes["epoch"]),
+        seed=int(attributes["seed"]),
+        job=json.loads(attributes["job"]),
+        metrics=json.loads(attributes["metrics"]),
+        weights=(datasets["weights/index"], datasets["weights/value"]),
+        names=[name.decode() for name in datasets["weights/name"].tolist()],
+        start=(datasets["state/start/index"], datasets["state/start/value"]),
+        # Where there are no shards, split still gives one (empty) piece.
+        shards=dict(zip(shards, zip(*rows, strict=True), strict=False)),
+        total=(datasets["state/total/index"], datasets["state/total/value"]),
+    )
+
+
+def newest_sound(folder: Path) -> tuple[Checkpoint | None, list[DataError]]:
+    """The newest checkpoint in ``folder`` that is whole, and what is wrong with those newer than it.
+
+    No folder and an empty one give None. Raises MachineError where a file cannot be read.
+    """
+    epochs = [int(match[1]) for path in folder.glob("*") if (match := _CHECKPOINT.fullmatch(path.name))]
+    unsound: list[DataError] = []
+    for epoch in sorted(epochs, reverse=True):
+        try:
+            return read_checkpoint(checkpoint_path(folder, epoch)), unsound
+        except DataError as error:
+            unsound.append(error)
+    return None, unsound
+
+
+def write_shard(folder: Path, epoch: int, job_digest: str, result: ShardResult) -> None:
+    """Keep a finished shard of a running epoch, so that a kill does not lose it.
+
+    Raises MachineError where it cannot be written (disk full).
+    """
+    attributes = {
+        "job_digest": job_digest,
+        "epoch": epoch,
+        "shard": result.shard,
+        "statistics": json.dumps(list(result.statistics)),
+    }
+    datasets = {
+        "index": result.index,
+        "value": result.value,
+        "statistics": np.array(list(result.statistics.values()), dtype=np.float64),
+    }
+    _write(_shard_path(folder, epoch, result.shard), attributes, datasets)
+
+
+def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardResult | None:
+    """What `write_shard` kept; None where the shard is to be (re)done: nothing kept, damaged, or of another job.
+
+    Raises MachineError where it cannot be read.
+    """
+    try:
+        attributes, datasets = _read(_shard_path(folder, epoch, shard))
+    except DataError:
+        return None
+    if (attributes["job_digest"], attributes["epoch"], attributes["shard"]) != (job_digest, epoch, shard):
+        return None
+    names = json.loads(attributes["statistics"])
+    statistics = dict(zip(names, datasets["statistics"].tolist(), strict=True))
+    return ShardResult(shard, datasets["index"], datasets["value"], statistics)
+
+
+def _shard_path(folder: Path, epoch: int, shard: int) -> Path:
+    return folder / f"epoch-{epoch:04d}.shards" / f"shard-{shard:04d}.h5"
+
+
+def _write(path: Path, attributes: Mapping[str, Any], datasets: Mapping[str, np.ndarray]) -> None:
+    # In memory first: on a full disk the HDF5 library does not fail, it crashes.
+    with h5py.File(path, "w", driver="core", backing_store=False, userblock_size=_USER_BLOCK) as file:
+        file.attrs["version"] = VERSION
+        file.attrs.update(attributes)
+        for name, array in datasets.items():
+            file.create_dataset(name, data=array)
+        file.flush()
+        image = file.id.get_file_image()
+    # One name for all attempts: what a killed one leaves behind is overwritten, not piled up.
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(aside, "wb") as written:
+            written.write(_user_block(hashlib.blake2b(image)))
+            written.write(image)
+            written.flush()
+            os.fsync(written.fileno())
+        os.replace(aside, path)
+        _fsync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            aside.unlink()
+        raise MachineError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _fsync_folder(folder: Path) -> None:
+    """Put on disk which files ``folder`` holds: without it, a renamed file may be gone after a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The attributes and, by path, the datasets of a file that `_write` made."""
+    try:
+        with open(path, "rb") as file:
+            block = file.read(_USER_BLOCK)
+            sound = block == _user_block(hashlib.file_digest(file, hashlib.blake2b))
+    except FileNotFoundError:
+        raise DataError.at(path, None, found="no file", expected="a checkpoint") from None
+    except OSError as error:
+        raise MachineError(f"{path}: cannot be read: {error.strerror}") from error
+    if not sound:
+        raise DataError.at(path, None, found="a damaged or cut file", expected="a checkpoint that matches its digest")
+    datasets: dict[str, np.ndarray] = {}
+
+    def collect(name: str, node: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(node, h5py.Dataset):
+            datasets[name] = node[:]
+
+    # Finished files are never written to, so HDF5's file locks, which some network file systems lack, guard nothing.
+    with h5py.File(path, "r", locking=False) as file:
+        version = file.attrs["version"]
+        if version != VERSION:
+            raise DataError.at(path, None, found=f"version {version}", expected=f"version {VERSION}")
+        attributes = dict(file.attrs)
+        file.visititems(collect)
+    return attributes, datasets
+
+
+def _user_block(content: Any) -> bytes:
+    """What a file starts with, given the hash object of all that follows."""
+    return f"mpitune: HDF5 data follow, blake2b {content.hexdigest()}\n".encode().ljust(_USER_BLOCK, b"\n")

@@ -1,0 +1,58 @@
+"""A look into a model: its largest weights, some of them, or what tells it from another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from mpitune.corpus.weights import read_weights
+from mpitune.errors import UsageError
+from mpitune.results.checkpoint import read_checkpoint
+from mpitune.results.folder import RunFolder
+
+PREFIXES = {
+    "id": "R:",
+    "source-bigram": "RBS:",
+    "target-bigram": "RBT:",
+    "shape": "Shape_",
+}
+"""What the names of a template's features begin with."""
+
+
+def read_model(path: Path) -> dict[str, float]:
+    """The weights of a run folder, a checkpoint or a weights file.
+
+    Raises UsageError for a run folder that has no weights yet, DataError for a damaged file.
+    """
+    if path.is_dir():
+        result = RunFolder(path).result
+        if not result.exists():
+            raise UsageError(f"{path}: found no {result.name}, expected a run folder with at least one epoch done")
+        return read_weights(result)
+    if path.suffix == ".h5":
+        checkpoint = read_checkpoint(path)
+        return dict(zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True))
+    return read_weights(path)
+
+
+def difference(weights: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """``weights`` - ``other``, where that is not 0."""
+    names = weights.keys() | other.keys()
+    changed = {name: weights.get(name, 0.0) - other.get(name, 0.0) for name in names}
+    return {name: value for name, value in changed.items() if value != 0.0}
+
+
+def chosen(weights: Mapping[str, float], template: str | None, text: str | None) -> dict[str, float]:
+    """The weights of ``template``'s features (``dense``: of no template's) whose names hold ``text``; None = all."""
+
+    def fits(name: str) -> bool:
+        if template == "dense":
+            return not name.startswith(tuple(PREFIXES.values()))
+        return template is None or name.startswith(PREFIXES[template])
+
+    return {name: value for name, value in weights.items() if fits(name) and (text is None or text in name)}
+
+
+def largest(weights: Mapping[str, float], top: int | None) -> list[tuple[str, float]]:
+    """The ``top`` weights of largest absolute value (None: all), largest first, then by name."""
+    return sorted(weights.items(), key=lambda pair: (-abs(pair[1]), pair[0]))[:top]

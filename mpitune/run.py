@@ -1,0 +1,219 @@
+"""What a run is made of, and how its state gets to disk and back."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpitune import assemble, config, prepare, translate
+from mpitune.corpus.symbols import FeatureTable
+from mpitune.decoder.base import Decoder
+from mpitune.errors import DataError, UsageError
+from mpitune.exchange.comm import Comm
+from mpitune.exchange.mixing import RunningMean
+from mpitune.learner.base import OnlineLearner
+from mpitune.pairs.gold import Gold, make_gold
+from mpitune.results import health
+from mpitune.results.checkpoint import Checkpoint, Vector, newest_sound, read_checkpoint, write_checkpoint
+from mpitune.results.checkpoint import checkpoint_path as path_of
+from mpitune.results.evaluate import corpus_bleu
+from mpitune.results.folder import RunFolder
+from mpitune.runtime import StopFlag
+
+LOG = logging.getLogger(__name__)
+
+SHARDS_MEET = ("itermix", "itersel")
+"""The algorithms whose shards start each epoch from common weights, and whose epoch a devtest set chooses."""
+
+
+@dataclass
+class Run:
+    """What stays the same from epoch to epoch."""
+
+    job: config.Job
+    comm: Comm
+    folder: RunFolder
+    stop: StopFlag
+    quiet: bool
+    store: prepare.Store
+    corpus: prepare.Corpus
+    decoder: Decoder
+    first: assemble.FirstWeights
+    learner: OnlineLearner
+    gold: Gold
+    identity: dict[str, Any]
+    """What the result depends on."""
+
+    @property
+    def features(self) -> FeatureTable:
+        return self.decoder.features
+
+    @property
+    def shards_meet(self) -> bool:
+        return self.job.learner.algorithm in SHARDS_MEET
+
+    def dense(self, vector: Vector) -> np.ndarray:
+        """float64 [D]: a sparse vector by slot; frozen features have their initial weights."""
+        weights = np.where(self.first.frozen, self.first.weights, 0.0)
+        weights[self.features.find(vector[0])] = vector[1]
+        return weights
+
+    def sparse(self, weights: np.ndarray) -> Vector:
+        """The weights other than 0 of features that are not frozen."""
+        slots = np.flatnonzero((weights != 0.0) & ~self.first.frozen)
+        return self.features.ids[slots], weights[slots]
+
+
+@dataclass
+class State:
+    """What changes from epoch to epoch: all that a resumed run needs to go on as if never interrupted."""
+
+    start: Vector
+    """What every shard starts the next epoch from (algorithms 3 and 4)."""
+    epoch: int = 0
+    shards: dict[int, Vector] = field(default_factory=dict)
+    """What each shard goes on from, once it has begun (algorithms 1 and 2)."""
+    mean: RunningMean = field(default_factory=RunningMean)
+    """The mean over the epochs (algorithms 1 and 2); rank 0 keeps it."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """The metrics of the epochs so far."""
+
+
+def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
+    """Prepare the store where need be and open everything."""
+    folder, sources = job.run.store, assemble.sources(job)
+    comm.at_root(lambda: prepare.prepare(sources, folder, LOG.info))
+    store = prepare.open_store(sources, folder)
+    if store.train is None or store.train.size == 0:
+        raise DataError(f"{job.file}: found no sentences in [data], expected at least one")
+    decoder = assemble.decoder(job, store)
+    first = assemble.first_weights(job, decoder.features)
+    run = Run(
+        job=job,
+        comm=comm,
+        folder=RunFolder(job.run.dir),
+        stop=stop,
+        quiet=quiet,
+        store=store,
+        corpus=store.train,
+        decoder=decoder,
+        first=first,
+        learner=assemble.learner(job, first.frozen),
+        gold=make_gold(job.learner.gold),
+        identity=comm.at_root(lambda: assemble.identity(job, folder)),
+    )
+    comm.at_root(lambda: warm_up(run))
+    return run
+
+
+def warm_up(run: Run) -> None:
+    """Have the kernels compiled, or loaded from where an earlier run left them: on one rank, so that it is done once."""
+    LOG.info("%d sentences, %d features; loading kernels (compiled once, half a minute)", run.corpus.size, len(run.features))
+    shortest = int(np.argmin(np.where(np.diff(run.corpus.source_ptr) > 0, np.diff(run.corpus.source_ptr), 1 << 30)))
+    run.decoder.decode(run.corpus.sentence(shortest), run.first.weights, 2)
+
+
+def begin(run: Run, resume: str) -> State:
+    """The state to go on from: the newest sound checkpoint, or the start. ``resume``: ``auto``, ``never`` or ``must``.
+
+    Raises UsageError where the checkpoints are of another job, or where there must be one and is none; DataError where
+    there are checkpoints and none is sound.
+    """
+    folder = run.folder.checkpoints
+    epoch = run.comm.at_root(lambda: _epoch_to_resume(run, resume))
+    if epoch == 0:
+        return State(start=run.sparse(run.first.weights))
+    checkpoint = read_checkpoint(path_of(folder, epoch))
+    LOG.info("going on after epoch %d", epoch)
+    return State(
+        start=checkpoint.start,
+        epoch=epoch,
+        shards=dict(checkpoint.shards),
+        mean=RunningMean(epoch, *checkpoint.total),
+        history=list(checkpoint.metrics["epochs"]),
+    )
+
+
+def _epoch_to_resume(run: Run, resume: str) -> int:
+    folder = run.folder.checkpoints
+    if resume == "never":
+        shutil.rmtree(folder, ignore_errors=True)
+        return 0
+    checkpoint, unsound = newest_sound(folder)
+    for error in unsound:
+        LOG.warning("%s; left out", error)
+    if checkpoint is None:
+        if unsound:
+            raise DataError(f"{folder}: found no sound checkpoint, expected one: --resume never starts over")
+        if resume == "must":
+            raise UsageError(f"{folder}: found no checkpoint, but --resume must asks for one")
+        return 0
+    job = json.loads(json.dumps(run.identity))
+    changed = sorted(key for key in job.keys() | checkpoint.job.keys() if job.get(key) != checkpoint.job.get(key))
+    if changed:
+        what = ", ".join(f"{key} (was {checkpoint.job.get(key)!r}, is {job.get(key)!r})" for key in changed)
+        raise UsageError(f"{run.folder.path}: the job has changed since its last checkpoint: {what}")
+    return checkpoint.epoch
+
+
+def devtest_bleu(run: Run, weights: Vector) -> float | None:
+    """Corpus BLEU (0 to 100) of the devtest set under ``weights``, on every rank; None where the job has none."""
+    corpus = run.store.devtest
+    if corpus is None:
+        return None
+    dense, words = run.dense(weights), run.store.model.words.words
+    translations = translate.spread(
+        run.comm,
+        corpus.size,
+        lambda i: translate.text(run.decoder.decode(corpus.sentence(i), dense, 1), 0, words),
+        "devtest",
+        quiet=run.quiet,
+    )
+
+    def score() -> float:
+        references = [[" ".join([words[w] for w in r.tolist()]) for r in corpus.references(i)] for i in range(corpus.size)]
+        return corpus_bleu(translations or [], references)
+
+    return run.comm.at_root(score)
+
+
+def chosen_epoch(run: Run, history: list[dict[str, Any]]) -> int:
+    """The epoch whose weights are the result: for algorithms 3 and 4 the best on devtest if there is one, else the last.
+
+    1 and 2 always return their averages (SRD12, section 5).
+    """
+    if run.store.devtest is None or not run.shards_meet:
+        return len(history)
+    return 1 + int(np.argmax([metrics["devtest_bleu"] for metrics in history]))
+
+
+def write_epoch(run: Run, state: State, weights: Vector) -> None:
+    """Write the epoch that ``state`` has come to: weights, metrics, and last of all the checkpoint. Rank 0 does this."""
+    metrics = state.history[-1]
+    dense = run.dense(weights)
+    slots = np.flatnonzero(dense)
+    names = [run.features.name(slot) for slot in slots.tolist()]
+    named = list(zip(names, dense[slots].tolist(), strict=True))
+    for warning in health.warnings(named, metrics["length_ratio"], metrics["empty_outputs"], metrics["sentences"]):
+        LOG.warning("epoch %d: %s", state.epoch, warning)
+    run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
+    if chosen_epoch(run, state.history) == state.epoch:
+        run.folder.write_weights(run.folder.result, named)
+    run.folder.write_metrics(state.history)
+    checkpoint = Checkpoint(
+        epoch=state.epoch,
+        seed=run.job.run.seed,
+        job=run.identity,
+        metrics={"epochs": state.history},
+        weights=(run.features.ids[slots], dense[slots]),
+        names=names,
+        start=state.start,
+        shards=state.shards,
+        total=(state.mean.index, state.mean.total),
+    )
+    write_checkpoint(run.folder.checkpoints, checkpoint)

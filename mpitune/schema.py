@@ -1,0 +1,218 @@
+"""Frozen dataclasses as the schema of a TOML file: read with every value checked, listed, and written back.
+
+A table is a dataclass, a key one of its fields (``lambda_`` is the key ``lambda``), of type bool, int, float, str or
+Path, ``| None`` where it may be left out (for a path: be ""), or ``tuple[..., ...]`` of str, Path or tables. Fields
+with ``internal`` in their metadata are no keys.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import MISSING, Field, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from mpitune.errors import UsageError
+
+T = TypeVar("T")
+
+_LARGEST = 2**63 - 1
+_TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "true or false"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    str: ((str,), "a string"),
+    Path: ((str,), "a path (a string)"),
+}
+"""What a value of a type may be in TOML, and how that is said."""
+
+
+def choice(default: str, *others: str) -> Any:
+    """The field of a key that is one of these strings."""
+    return field(default=default, metadata={"choices": (default, *others)})
+
+
+def choices(*names: str) -> Any:
+    """The field of a key that is a list of these strings, each once at most; none by default."""
+    return field(default=(), metadata={"choices": names})
+
+
+def number(default: float | None, least: float, most: float = _LARGEST, *, above: bool = False) -> Any:
+    """The field of a key that is a finite number from ``least`` to ``most``, or ``above`` the least."""
+    return field(default=default, metadata={"least": least, "most": most, "above": above})
+
+
+def internal(default: Any) -> Any:
+    """A field that is no key of the file, and no part of the table's value."""
+    return field(default=default, compare=False, metadata={"internal": True})
+
+
+def read(schema: type[T], raw: dict[str, Any], origin: Path, overridden: Collection[str] = ()) -> T:
+    """``raw`` (as tomllib reads it) as a ``schema``; relative paths start from the folder of the file ``origin``.
+
+    ``${NAME}`` in a path is replaced by the environment variable. Raises UsageError naming ``origin`` (``--set`` for
+    the dotted keys in ``overridden``), the key, what was found and what was expected.
+    """
+    table: T = _Reader(schema, origin, overridden).table(schema, raw, "")
+    return table
+
+
+def values(table: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The dotted key, type (of the entries, for a list) and value of every key of ``table`` and of those inside it."""
+    hints = get_type_hints(type(table))
+    for key, spec in _keys(type(table)).items():
+        value, core = getattr(table, spec.name), _core(hints[spec.name])
+        if not is_dataclass(core):
+            yield f"{prefix}{key}", core, value
+        elif isinstance(value, tuple):
+            for i, entry in enumerate(value):
+                yield from values(entry, f"{prefix}{key}.{i}.")
+        elif value is not None:
+            yield from values(value, f"{prefix}{key}.")
+
+
+def to_toml(table: Any) -> str:
+    """``table`` as TOML that reads back to it; every key is written, but for those that are None and no path."""
+    return "\n".join(_lines(table, "")).lstrip("\n") + "\n"
+
+
+def literal(value: Any) -> str:
+    """``value`` as it stands in a TOML file (tables only by that name)."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | Path):
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(literal(entry) for entry in value)}]"
+    return "a table" if isinstance(value, dict) else str(value)
+
+
+def put(raw: dict[str, Any], key: str, value: Any) -> None:
+    """Give the dotted ``key`` of ``raw`` a ``value``; ``lm.0.file`` is the key of a list's entry, added if it is next.
+
+    Raises UsageError, which only --set can cause, where the way there leads through something that is no table.
+    """
+    place: Any = raw
+    names = key.split(".")
+    for name, following in zip(names[:-1], names[1:], strict=True):
+        if isinstance(place, list) and name.isdecimal() and int(name) <= len(place):
+            if int(name) == len(place):
+                place.append({})
+            place = place[int(name)]
+        elif isinstance(place, dict):
+            place = place.setdefault(name, [] if following == "0" else {})
+        else:
+            place = None
+    if not isinstance(place, dict):
+        raise UsageError(f"--set {key}: no such key")
+    place[names[-1]] = value
+
+
+def _keys(schema: Any) -> dict[str, Field[Any]]:
+    return {spec.name.rstrip("_"): spec for spec in fields(schema) if "internal" not in spec.metadata}
+
+
+def _core(hint: Any) -> Any:
+    """The X of X, X | None and tuple[X, ...]."""
+    return next((kind for kind in get_args(hint) if kind not in (type(None), Ellipsis)), hint)
+
+
+def _names(schema: Any, prefix: str) -> Iterator[str]:
+    hints = get_type_hints(schema)
+    for key, spec in _keys(schema).items():
+        yield f"{prefix}{key}"
+        if is_dataclass(core := _core(hints[spec.name])):
+            yield from _names(core, f"{prefix}{key}.")
+
+
+def _lines(table: Any, prefix: str) -> Iterator[str]:
+    hints = get_type_hints(type(table))
+    inner: list[str] = []
+    for key, spec in _keys(type(table)).items():
+        value, core = getattr(table, spec.name), _core(hints[spec.name])
+        if is_dataclass(core):
+            brackets = "[[{}]]" if isinstance(value, tuple) else "[{}]"
+            for entry in value if isinstance(value, tuple) else (value,):
+                if entry is not None:
+                    inner += ["", brackets.format(prefix + key), *_lines(entry, f"{prefix}{key}.")]
+        elif value is not None or core is Path:
+            yield f"{key} = {literal('' if value is None else value)}"
+    yield from inner
+
+
+class _Reader:
+    def __init__(self, schema: Any, origin: Path, overridden: Collection[str]) -> None:
+        self.origin = origin
+        self.overridden = overridden
+        self.names = list(_names(schema, ""))
+
+    def where(self, key: str) -> str:
+        return f"--set {key}" if key in self.overridden else f"{self.origin}: {key}"
+
+    def wrong(self, key: str, found: Any, expected: str) -> UsageError:
+        return UsageError(f"{self.where(key)}: found {literal(found)}, expected {expected}")
+
+    def table(self, schema: Any, raw: dict[str, Any], prefix: str) -> Any:
+        keys, hints, read = _keys(schema), get_type_hints(schema), {}
+        for key, value in raw.items():
+            if key not in keys:
+                raise self.unknown(f"{prefix}{key}", value, list(keys))
+        for key, spec in keys.items():
+            if key in raw:
+                read[spec.name] = self.value(hints[spec.name], spec, raw[key], f"{prefix}{key}")
+            elif spec.default is MISSING:
+                raise UsageError(f"{self.where(prefix + key)}: missing")
+        return schema(**read)
+
+    def unknown(self, key: str, value: Any, valid: list[str]) -> UsageError:
+        prefix, _, name = key.rpartition(".")
+        near = [f"{prefix}.{match}".lstrip(".") for match in difflib.get_close_matches(name, valid, n=1)]
+        elsewhere = {other.rpartition(".")[2]: other for other in reversed(self.names)}
+        near += [elsewhere[match] for match in difflib.get_close_matches(name, elsewhere, n=1, cutoff=0.8)]
+        what = "table" if isinstance(value, dict) else "key"
+        hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(valid)}"
+        return UsageError(f"{self.where(key)}: unknown {what}; {hint}")
+
+    def value(self, hint: Any, spec: Field[Any], raw: Any, key: str) -> Any:
+        core, limits = _core(hint), spec.metadata
+        if get_origin(hint) is tuple:
+            if not isinstance(raw, list):
+                raise self.wrong(key, raw, f"[[{key}]]" if is_dataclass(core) else "a list of strings")
+            if "choices" in limits and any(raw.count(entry) > 1 for entry in raw):
+                raise self.wrong(key, raw, "each name once")
+            return tuple(self.value(core, spec, entry, f"{key}.{i}") for i, entry in enumerate(raw))
+        if is_dataclass(core):
+            if not isinstance(raw, dict):
+                raise self.wrong(key, raw, "a table")
+            return self.table(core, raw, f"{key}.")
+        types, expected = _TYPES[core]
+        if type(raw) not in types:
+            raise self.wrong(key, raw, expected)
+        if "choices" in limits and raw not in limits["choices"]:
+            raise self.wrong(key, raw, f"one of {', '.join(limits['choices'])}")
+        if "least" in limits:
+            least, most, above = limits["least"], limits["most"], limits["above"]
+            if not least <= raw <= most or (above and raw == least):
+                upper = f" and at most {most}" if most != _LARGEST else ""
+                raise self.wrong(key, raw, f"{expected} {'above' if above else 'of at least'} {least}{upper}")
+        if core is Path:
+            return self.path(key, raw, may_be_empty=hint is not Path)
+        return float(raw) if core is float else raw
+
+    def path(self, key: str, text: str, *, may_be_empty: bool) -> Path | None:
+        if not text:
+            if may_be_empty:
+                return None
+            raise self.wrong(key, text, "a path")
+
+        def variable(match: re.Match[str]) -> str:
+            if match[1] not in os.environ:
+                raise UsageError(f"{self.where(key)}: the environment variable {match[1]} is not set (in {text!r})")
+            return os.environ[match[1]]
+
+        # abspath and not resolve: links stay as the user wrote them, for they may lead elsewhere on another node.
+        return Path(os.path.abspath(self.origin.parent / re.sub(r"\$\{(\w+)\}", variable, text)))

@@ -1,0 +1,235 @@
+"""Training: algorithms 1 to 4 of SRD12 (SGD, MixSGD, IterMixSGD, IterSelSGD).
+
+Every shard is learned on its own; after each epoch the shards' weights are exchanged, and rank 0 mixes them. Which rank
+learned which shard leaves no trace: results are keyed by (epoch, shard) and reduced in shard order.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpitune import config
+from mpitune.decoder.base import KBest
+from mpitune.errors import DataError, StopRequested
+from mpitune.exchange import mixing, selection
+from mpitune.exchange.comm import Comm, SparseVectors
+from mpitune.pairs.bleu import LENGTH, REFERENCE, statistics
+from mpitune.results.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
+from mpitune.results.folder import RunFolder
+from mpitune.run import Run, State, begin, chosen_epoch, devtest_bleu, open_run, write_epoch
+from mpitune.runtime import RunLock, StopFlag, peak_memory, progress, start_logging
+
+LOG = logging.getLogger(__name__)
+
+SUMS = ("sentences", "gold", "pairs", "updates", "length", "reference", "empty")
+"""What is added up over the sentences of a shard; lengths are those of 1-best translations and closest references."""
+
+
+def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) -> None:
+    """Run the job to its last epoch. ``resume``: ``auto`` (from the newest sound checkpoint if any), ``never``, ``must``.
+
+    Raises UsageError, DataError and MachineError for what the user has to mend, StopRequested after a signal.
+    """
+    config.require_data(job)
+    folder = RunFolder(job.run.dir)
+    lock = RunLock(folder.path)
+    comm.at_root(lock.acquire)
+    try:
+        start_logging(folder.path, rank=comm.rank, size=comm.size, quiet=quiet)
+        with StopFlag() as stop:
+            run = open_run(job, comm, stop, quiet)
+            state = begin(run, resume)
+            comm.at_root(lambda: folder.write_config(job.to_toml()))
+            while state.epoch < job.learner.epochs:
+                _learn_epoch(run, state)
+            LOG.info("done: %s holds the weights of epoch %d", folder.result, chosen_epoch(run, state.history))
+    finally:
+        lock.release()
+
+
+def _learn_epoch(run: Run, state: State) -> None:
+    """One pass of every shard over its sentences, the exchange, and what is written down of it."""
+    epoch, began, waited = state.epoch + 1, time.monotonic(), run.comm.waited
+    shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, _redraw(run, epoch))
+    results = _learn_shards(run, state, epoch, shards)
+    vectors = run.comm.allgather(_stacked(results))
+    kept, weights = _mix(run, state, vectors)
+    if run.shards_meet:
+        state.start = weights
+    else:
+        state.shards = _by_shard(vectors)
+    state.epoch = epoch
+    bleu = devtest_bleu(run, weights)
+    parts = run.comm.gather([(result.shard, result.statistics) for result in results])
+    seconds = time.monotonic() - began
+    ranks = run.comm.gather((seconds, run.comm.waited - waited, peak_memory()))
+
+    def write() -> dict[str, Any]:
+        metrics = {
+            "epoch": epoch,
+            "seconds": seconds,
+            **_summary(sorted(pair for part in parts or [] for pair in part)),
+            "devtest_bleu": bleu,
+            **kept,
+            "busy_seconds": [spent - wait for spent, wait, _ in ranks or []],
+            "wait_seconds": [wait for _, wait, _ in ranks or []],
+            "peak_memory_bytes": [memory for _, _, memory in ranks or []],
+        }
+        state.history.append(metrics)
+        write_epoch(run, state, weights)
+        return metrics
+
+    metrics = run.comm.at_root(write)
+    state.history[epoch - 1 :] = [metrics]
+    _tell(metrics)
+
+
+def _redraw(run: Run, epoch: int) -> int:
+    return epoch if run.job.parallel.reshuffle else 0
+
+
+def draw_shards(sentences: int, shards: int, seed: int, draw: int) -> list[np.ndarray]:
+    """A seeded permutation of the sentences in ``shards`` parts whose sizes differ by at most 1; its order stays.
+
+    ``draw`` tells one drawing under the same seed from the next. Returns int64 arrays of sentence numbers.
+    """
+    return np.array_split(np.random.default_rng([seed, draw]).permutation(sentences), shards)
+
+
+def _learn_shards(run: Run, state: State, epoch: int, shards: list[np.ndarray]) -> list[ShardResult]:
+    """Learn this rank's shards, but for those that an interrupted run has kept.
+
+    Raises StopRequested on every rank where one was asked to stop before its shards were done.
+    """
+    job_digest, results = digest(run.identity), []
+    mine = range(run.comm.rank, len(shards), run.comm.size)
+    what = f"epoch {epoch} of {run.job.learner.epochs}" + (" (rank 0)" if run.comm.size > 1 else "")
+    with progress(what, sum(len(shards[z]) for z in mine), rank=run.comm.rank, quiet=run.quiet) as told:
+        for z in mine:
+            result = read_shard(run.folder.checkpoints, epoch, job_digest, z)
+            if result is None:
+                weights = run.dense(state.start if run.shards_meet else state.shards.get(z, state.start))
+                result = _learn_shard(run, epoch, z, shards[z], weights, told.advance)
+                if result is None:
+                    break
+                write_shard(run.folder.checkpoints, epoch, job_digest, result)
+            else:
+                told.advance(len(shards[z]))
+            results.append(result)
+    if run.comm.any(len(results) < len(mine)):
+        raise StopRequested(
+            f"stopped by {run.stop.signal or 'a signal to another rank'} in epoch {epoch}; what is finished is kept: "
+            "the same command goes on from there"
+        )
+    return results
+
+
+def _learn_shard(
+    run: Run, epoch: int, z: int, shard: np.ndarray, weights: np.ndarray, advance: Callable[[], None]
+) -> ShardResult | None:
+    """Algorithm 1's inner loop: decode each sentence with the weights that the one before it left, and learn from it.
+
+    ``shard``: int64, sentence numbers; ``weights``: float64 [D], changed in place. None where a stop was asked for.
+    """
+    sums = dict.fromkeys(SUMS, 0.0)
+    run.learner.start_shard(weights)
+    run.gold.start_shard()
+    for i in shard.tolist():
+        if run.stop:
+            return None
+        sentence = run.corpus.sentence(i)
+        kbest = run.decoder.decode(sentence, weights, run.job.decoder.kbest)
+        _check_finite(run, epoch, kbest.score)
+        counted = statistics(kbest, run.corpus.references(i))
+        gold = run.gold.score(counted, len(sentence.words))
+        random = np.random.default_rng([run.job.run.seed, epoch, i])
+        counts = run.learner.update(kbest, gold, weights, random)
+        run.gold.observe(counted, len(sentence.words))
+        here = (1, run.gold.report(counted), *counts, *counted[0, [LENGTH, REFERENCE]], _is_empty(sentence.words, kbest))
+        for name, number in zip(SUMS, here, strict=True):
+            sums[name] += float(number)
+        advance()
+    run.learner.end_shard(weights)
+    _check_finite(run, epoch, weights)
+    return ShardResult(z, *run.sparse(weights), sums)
+
+
+def _is_empty(source: np.ndarray, kbest: KBest) -> bool:
+    return len(source) > 0 and len(kbest.translation(0)) == 0
+
+
+def _check_finite(run: Run, epoch: int, numbers: np.ndarray) -> None:
+    if not np.isfinite(numbers).all():
+        last = checkpoint_path(run.folder.checkpoints, epoch - 1)
+        raise DataError(
+            f"epoch {epoch}: found NaN or infinite weights, expected numbers: lower learner.learning_rate; "
+            + (f"the last sound checkpoint is {last}" if epoch > 1 else "there is no checkpoint yet")
+        )
+
+
+def _mix(run: Run, state: State, vectors: SparseVectors) -> tuple[dict[str, Any], Vector]:
+    """The epoch's weights out of all shards', computed by rank 0; on rank 0 also what metrics say of them.
+
+    They are the mean over shards (algorithm 3), that of the selected columns (4), the mean over shards and epochs (1, 2).
+    """
+    kept: dict[str, Any] = {}
+    weights: Vector = (np.zeros(0, np.uint64), np.zeros(0))
+    if run.comm.rank == 0:
+        weights = mixing.mean(vectors)
+        kept = {"active_features": len(weights[0]), "lambda": None}
+        if run.job.learner.algorithm == "itersel":
+            wanted = run.job.select
+            chosen = selection.select(vectors, norm=wanted.norm, k=wanted.k, threshold=wanted.lambda_)
+            weights = chosen.index, chosen.value
+            kept["lambda"] = chosen.threshold
+        elif not run.shards_meet:
+            state.mean.add(*weights)
+            weights = state.mean.index, state.mean.value
+        kept["selected_features"] = len(weights[0])
+    return kept, run.comm.bcast_sparse(*weights)
+
+
+def _stacked(results: Sequence[ShardResult]) -> SparseVectors:
+    return SparseVectors(
+        np.array([result.shard for result in results], dtype=np.int64),
+        np.cumsum([0] + [len(result.index) for result in results], dtype=np.int64),
+        np.concatenate([np.zeros(0, np.uint64)] + [result.index for result in results]),
+        np.concatenate([np.zeros(0)] + [result.value for result in results]),
+    )
+
+
+def _by_shard(vectors: SparseVectors) -> dict[int, Vector]:
+    rows = zip(vectors.shard.tolist(), vectors.ptr[:-1].tolist(), vectors.ptr[1:].tolist(), strict=True)
+    return {z: (vectors.index[a:b], vectors.value[a:b]) for z, a, b in rows}
+
+
+def _summary(shards: Sequence[tuple[int, dict[str, float]]]) -> dict[str, Any]:
+    """The metrics of an epoch's decoding from the sums of its shards, in shard order."""
+    sums = {name: sum(statistics[name] for _, statistics in shards) for name in SUMS}
+    return {
+        "sentences": int(sums["sentences"]),
+        "gold": sums["gold"] / sums["sentences"],
+        "length_ratio": sums["length"] / sums["reference"] if sums["reference"] else 0.0,
+        "pairs": int(sums["pairs"]),
+        "updates": int(sums["updates"]),
+        "empty_outputs": int(sums["empty"]),
+    }
+
+
+def _tell(metrics: dict[str, Any]) -> None:
+    bleu = "" if metrics["devtest_bleu"] is None else f", devtest BLEU {metrics['devtest_bleu']:.2f}"
+    LOG.info(
+        "epoch %d: mean gold score %.4f%s, %d features, %d of %d pairs updated, %.1f sentences/s",
+        metrics["epoch"],
+        metrics["gold"],
+        bleu,
+        metrics["selected_features"],
+        metrics["updates"],
+        metrics["pairs"],
+        metrics["sentences"] / metrics["seconds"],
+    )

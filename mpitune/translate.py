@@ -1,0 +1,67 @@
+"""Translating many sentences with fixed weights, spread over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from mpitune.decoder.base import KBest
+from mpitune.corpus.symbols import FeatureTable
+from mpitune.exchange.comm import Comm
+from mpitune.runtime import progress
+
+T = TypeVar("T")
+
+
+def spread(comm: Comm, count: int, work: Callable[[int], T], what: str, *, quiet: bool) -> list[T] | None:
+    """``work(0)`` to ``work(count - 1)`` done by all ranks: the results in order on rank 0, None elsewhere."""
+    mine = range(comm.rank, count, comm.size)
+    done = []
+    with progress(what, len(mine), rank=comm.rank, quiet=quiet) as told:
+        for i in mine:
+            done.append(work(i))
+            told.advance()
+    parts = comm.gather(done)
+    if parts is None:
+        return None
+    return [parts[i % comm.size][i // comm.size] for i in range(count)]
+
+
+def text(kbest: KBest, j: int, words: Sequence[str]) -> str:
+    """Translation ``j`` of a list."""
+    return " ".join([words[word] for word in kbest.translation(j).tolist()])
+
+
+def plain_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable) -> list[str]:
+    """The best translation, alone on its line."""
+    return [text(kbest, 0, words)]
+
+
+def cdec_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable) -> list[str]:
+    """A k-best list as cdec writes it: ``0 ||| translation ||| name=value ... ||| score``."""
+    return _kbest_lines(number, kbest, words, features, "=")
+
+
+def moses_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable) -> list[str]:
+    """A k-best list as Moses writes it: ``0 ||| translation ||| name= value ... ||| score``."""
+    return _kbest_lines(number, kbest, words, features, "= ")
+
+
+FORMATS = {"text": plain_lines, "cdec": cdec_lines, "moses": moses_lines}
+"""How a k-best list is written, by the name that the command line gives."""
+
+
+def _kbest_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable, equals: str) -> list[str]:
+    lines = []
+    for j in range(kbest.size):
+        row = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])
+        pairs = zip(kbest.feature_index[row].tolist(), kbest.feature_value[row].tolist(), strict=True)
+        values = " ".join([f"{features.name(slot)}{equals}{_number(value)}" for slot, value in pairs if value != 0.0])
+        lines.append(f"{number} ||| {text(kbest, j, words)} ||| {values} ||| {_number(kbest.score[j])}")
+    return lines
+
+
+def _number(value: float) -> str:
+    return np.format_float_positional(value, precision=9, trim="-", fractional=False)

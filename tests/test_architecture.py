@@ -1,0 +1,143 @@
+"""The house rules that can be read off the sources: who imports whom, the doors, where `rank` is compared."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "mpitune"
+MODULES = {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+EVERYONE = {"__init__", "errors", "kernel"}
+ANY = {""}
+MAY_IMPORT = {
+    "__init__": set(),
+    "errors": set(),
+    "kernel": set(),
+    "schema": {"errors"},
+    "config": {"errors", "schema"},
+    "runtime": {"errors"},
+    "corpus": EVERYONE | {"corpus"},
+    "grammar": EVERYONE | {"grammar", "corpus"},
+    "decoder": EVERYONE | {"decoder", "corpus", "grammar"},
+    "pairs": EVERYONE | {"pairs", "decoder/base"},
+    "learner": EVERYONE | {"learner", "pairs", "decoder/base"},
+    "exchange": EVERYONE | {"exchange"},
+    "results": EVERYONE | {"results", "corpus", "learner/base"},
+    "prepare": EVERYONE | {"corpus", "grammar"},
+    "train": ANY,
+    "cli": ANY,
+    "__main__": ANY,
+}
+"""What each package, or module at the top, may import of mpitune."""
+
+DOORS = {
+    "mpi4py": {"exchange/comm"},
+    "h5py": {"corpus/store", "results/checkpoint"},
+    "sacrebleu": {"results/evaluate"},
+    "subprocess": {"decoder/cdec", "corpus/align"},
+    "numba": {"kernel"},
+    "tomllib": {"config"},
+    "matplotlib": {"results/report"},
+}
+"""The only modules that may import what has a door."""
+
+RANK_ROOMS = {"exchange/comm", "train", "runtime"}
+
+FOR_USERS = [
+    path.relative_to(ROOT).as_posix()
+    for path in [ROOT / "README.md", *sorted((ROOT / "jobs").rglob("*")), *sorted((ROOT / "slurm").rglob("*"))]
+    if path.is_file() and "runs" not in path.parts
+]
+every_module = pytest.mark.parametrize("module", MODULES)
+
+
+def _module_of(dotted: str) -> str:
+    """mpitune.corpus.store or a name in it -> corpus/store; a package -> its folder's name; mpitune -> __init__."""
+    parts = dotted.split(".")[1:]
+    while parts and "/".join(parts) not in MODULES and not (PACKAGE / "/".join(parts)).is_dir():
+        parts.pop()
+    return "/".join(parts) or "__init__"
+
+
+def _imports(tree: ast.AST, module: str) -> Iterator[tuple[str, ast.stmt]]:
+    """The dotted names that ``tree`` imports, with the statement; what is imported from a module counts as its part."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            if node.level:
+                here = ["mpitune", *module.split("/")][: -node.level]
+                origin = ".".join([*here, origin]).rstrip(".")
+            yield from ((f"{origin}.{alias.name}", node) for alias in node.names)
+
+
+def _tree(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def _within(module: str, places: set[str]) -> bool:
+    return any(place in ("", module) or module.startswith(f"{place}/") for place in places)
+
+
+@every_module
+def test_imports_follow_the_table(module: str) -> None:
+    place = module.split("/")[0]
+    assert place in MAY_IMPORT, f"{module} is in no room of the import table"
+    for dotted, node in _imports(_tree(module), module):
+        if dotted.split(".")[0] == "mpitune":
+            imported = _module_of(dotted)
+            assert _within(imported, MAY_IMPORT[place]), f"{module}:{node.lineno} imports {imported}"
+
+
+@every_module
+def test_doors(module: str) -> None:
+    for dotted, node in _imports(_tree(module), module):
+        rooms = DOORS.get(dotted.split(".")[0])
+        assert rooms is None or module in rooms, f"{module}:{node.lineno} imports {dotted}, whose door is {rooms}"
+
+
+@every_module
+def test_mpi_is_imported_lazily(module: str) -> None:
+    tree = _tree(module)
+    inside: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if for_types or isinstance(node, ast.FunctionDef):
+            inside.update(ast.walk(node))
+    for dotted, node in _imports(tree, module):
+        assert dotted.split(".")[0] != "mpi4py" or node in inside, f"{module}:{node.lineno} imports {dotted} at once"
+
+
+@every_module
+def test_rank_is_compared_only_in_its_rooms(module: str) -> None:
+    if module in RANK_ROOMS:
+        return
+    for node in ast.walk(_tree(module)):
+        tested: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            # A place in a list may be called rank too: that one is held against a bound, and not asked which it is.
+            sides = [node.left, *node.comparators]
+            which = any(isinstance(operator, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for operator in node.ops)
+            tested = sides if which or any(isinstance(side, ast.Constant) for side in sides) else []
+        elif isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
+            tested = [node.test]
+        elif isinstance(node, ast.BoolOp):
+            tested = node.values
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            tested = [node.operand]
+        for part in tested:
+            name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
+            assert name != "rank", f"{module}:{part.lineno} tests rank"
+
+
+def test_nothing_for_users_names_a_path_of_one_machine() -> None:
+    for name in FOR_USERS:
+        found = re.search(r"/(tmp|root|home/[a-z]+)/", (ROOT / name).read_text(encoding="utf-8"))
+        assert found is None, f"{name} holds {found and found[0]}"

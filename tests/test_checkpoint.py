@@ -1,0 +1,270 @@
+"""Checkpoints: whole, read back to the bit, damage recognised, nothing half-written ever taken for one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from mpitune.errors import DataError, MachineError
+from mpitune.results import checkpoint as module
+from mpitune.results.checkpoint import (
+    Checkpoint,
+    ShardResult,
+    Vector,
+    checkpoint_path,
+    digest,
+    newest_sound,
+    read_checkpoint,
+    read_shard,
+    write_checkpoint,
+    write_shard,
+)
+
+
+def vector(seed: int, n: int) -> Vector:
+    generator = np.random.default_rng(seed)
+    return np.sort(generator.integers(0, 2**64, n, dtype=np.uint64)), generator.normal(size=n)
+
+
+NAMES = ["R:X:NX_letzter_NX:N1_'s_last_N2", "RBS:<r>_größe", "WordPenalty", "Shape_S11000_T11000", "日本"]
+PLAIN = Checkpoint(
+    epoch=2,
+    seed=7,
+    job={"learner": {"algorithm": "itersel", "l1": 0.0}, "data": ["nc.de.gz"]},
+    metrics={"gold": 0.25, "lambda": None, "busy_seconds": [1.5, 2.0]},
+    weights=vector(1, 5),
+    names=NAMES,
+    start=vector(2, 4),
+)
+RESULT = ShardResult(5, *vector(3, 6), {"sentences": 25.0, "gold": 6.125})
+
+
+def same(a: Vector, b: Vector) -> bool:
+    return all(x.dtype == y.dtype and x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        PLAIN,
+        # sgd and mix; a shard that has learned nothing, shards in any order.
+        replace(PLAIN, shards={3: vector(4, 3), 0: vector(5, 0), 1: vector(6, 2)}, total=vector(7, 9)),
+        # Nothing learned at all.
+        replace(PLAIN, weights=vector(0, 0), names=[], start=vector(0, 0), job={}, metrics={}),
+    ],
+)
+def test_round_trip(tmp_path: Path, written: Checkpoint) -> None:
+    write_checkpoint(tmp_path, written)
+    assert [path.name for path in tmp_path.iterdir()] == ["epoch-0002.h5"]
+    read = read_checkpoint(checkpoint_path(tmp_path, 2))
+    assert (read.epoch, read.seed, read.job, read.metrics) == (2, 7, written.job, written.metrics)
+    assert read.job_digest == written.job_digest
+    assert read.names == written.names
+    assert list(read.shards) == list(written.shards)
+    for a, b in [
+        (read.weights, written.weights),
+        (read.start, written.start),
+        (read.total, written.total),
+        *((read.shards[shard], written.shards[shard]) for shard in written.shards),
+    ]:
+        assert same(a, b)
+
+
+def test_opens_with_plain_h5py(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, PLAIN)
+    with h5py.File(checkpoint_path(tmp_path, 2)) as file:
+        assert file.attrs["version"] == module.VERSION
+        assert file.attrs["job_digest"] == PLAIN.job_digest
+        assert (file.attrs["epoch"], file.attrs["seed"]) == (2, 7)
+        assert file["weights/index"].dtype == np.uint64 and file["weights/value"].dtype == np.float64
+        assert list(file["weights/name"].asstr()) == NAMES
+
+
+def test_opens_with_h5dump(tmp_path: Path) -> None:
+    if shutil.which("h5dump") is None:
+        pytest.skip("needs h5dump on the PATH")
+    write_checkpoint(tmp_path, PLAIN)
+    command = ["h5dump", "-d", "weights/name", str(checkpoint_path(tmp_path, 2))]
+    assert "Shape_S11000_T11000" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_digest_of_a_job_depends_on_its_values_only() -> None:
+    assert digest({"a": 1, "b": {"c": 2.5, "d": []}}) == digest({"b": {"d": [], "c": 2.5}, "a": 1})
+    assert digest({"a": 1}) != digest({"a": 2})
+
+
+def test_every_damage_is_recognised(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, PLAIN)
+    path = checkpoint_path(tmp_path, 2)
+    sound = path.read_bytes()
+    for place in range(0, len(sound), 97):
+        path.write_bytes(sound[:place] + bytes([sound[place] ^ 0x10]) + sound[place + 1 :])
+        with pytest.raises(DataError, match="epoch-0002.h5: found a damaged or cut file"):
+            read_checkpoint(path)
+    for length in (0, 1, 511, 512, 513, len(sound) // 2, len(sound) - 1):
+        path.write_bytes(sound[:length])
+        with pytest.raises(DataError, match="damaged or cut"):
+            read_checkpoint(path)
+    path.write_bytes(sound + b"\0")
+    with pytest.raises(DataError, match="damaged or cut"):
+        read_checkpoint(path)
+    path.write_bytes(sound)
+    assert same(read_checkpoint(path).weights, PLAIN.weights)
+
+
+def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
+    write_checkpoint(tmp_path, PLAIN)
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="found version 2, expected version 1"):
+        read_checkpoint(checkpoint_path(tmp_path, 2))
+
+
+def test_newest_sound_goes_back_past_damage(tmp_path: Path) -> None:
+    for epoch in (1, 2, 9999, 10000, 10001):
+        write_checkpoint(tmp_path, replace(PLAIN, epoch=epoch))
+    found, unsound = newest_sound(tmp_path)
+    assert found is not None and found.epoch == 10001 and unsound == []
+    for epoch in (10001, 10000):
+        path = checkpoint_path(tmp_path, epoch)
+        path.write_bytes(path.read_bytes()[:-1])
+    found, unsound = newest_sound(tmp_path)
+    assert found is not None and found.epoch == 9999
+    assert [str(error).split(":")[0] for error in unsound] == [
+        str(checkpoint_path(tmp_path, e)) for e in (10001, 10000)
+    ]
+
+
+def test_only_checkpoints_are_taken_for_checkpoints(tmp_path: Path) -> None:
+    assert newest_sound(tmp_path / "absent") == (None, [])
+    assert newest_sound(tmp_path) == (None, [])
+    write_checkpoint(tmp_path, PLAIN)
+    content = checkpoint_path(tmp_path, 2).read_bytes()
+    for name in (".epoch-0003.h5.part", "epoch-0003.h5.part", "epoch-0003.h5~", "xepoch-0003.h5", "epoch-3.h5"):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "epoch-0003.shards").mkdir()
+    found, unsound = newest_sound(tmp_path)
+    assert found is not None and found.epoch == 2 and unsound == []
+
+
+def test_a_kill_while_writing_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    write_checkpoint(tmp_path, PLAIN)
+    for call in ("fsync", "replace"):
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(os, call, kill)
+            write_checkpoint(tmp_path, replace(PLAIN, epoch=3))
+        found, unsound = newest_sound(tmp_path)
+        assert found is not None and found.epoch == 2 and unsound == []
+    write_checkpoint(tmp_path, replace(PLAIN, epoch=3))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0002.h5", "epoch-0003.h5"]
+
+
+def test_on_disk_before_it_has_its_name_and_the_name_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    fsync, rename = os.fsync, os.replace
+
+    def spy_fsync(descriptor: int) -> None:
+        calls.append("fsync " + os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def spy_replace(source: Path, target: Path) -> None:
+        calls.append("rename")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", spy_fsync)
+    monkeypatch.setattr(os, "replace", spy_replace)
+    write_checkpoint(tmp_path, PLAIN)
+    assert calls == ["fsync .epoch-0002.h5.part", "rename", f"fsync {tmp_path.name}"]
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [0, 100, 3000])
+def test_no_room_is_the_machines_error(tmp_path: Path, size: int) -> None:
+    with pytest.raises(MachineError, match="epoch-0002.h5: cannot be written: File too large"), largest_file(size):
+        write_checkpoint(tmp_path, PLAIN)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_the_machines_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(MachineError, match="No space left on device"):
+        write_shard(tmp_path, 3, "job", RESULT)
+    assert read_shard(tmp_path, 3, "job", 5) is None
+
+
+def test_a_file_in_the_way_is_the_machines_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(MachineError, match="cannot be written"):
+        write_checkpoint(tmp_path / "file", PLAIN)
+    checkpoint_path(tmp_path, 4).mkdir()
+    with pytest.raises(MachineError, match="cannot be read: Is a directory"):
+        newest_sound(tmp_path)
+
+
+def test_shard_round_trip(tmp_path: Path) -> None:
+    write_shard(tmp_path, 3, "job", RESULT)
+    assert (tmp_path / "epoch-0003.shards" / "shard-0005.h5").is_file()
+    read = read_shard(tmp_path, 3, "job", 5)
+    assert read is not None and read.shard == 5
+    assert same((read.index, read.value), (RESULT.index, RESULT.value))
+    assert read.statistics == RESULT.statistics and list(read.statistics) == list(RESULT.statistics)
+    empty = ShardResult(6, *vector(0, 0), {})
+    write_shard(tmp_path, 3, "job", empty)
+    read = read_shard(tmp_path, 3, "job", 6)
+    assert read is not None and len(read.index) == 0 and read.statistics == {}
+
+
+def test_a_shard_that_does_not_fit_is_redone(tmp_path: Path) -> None:
+    write_shard(tmp_path, 3, "job", RESULT)
+    assert read_shard(tmp_path, 3, "another job", 5) is None
+    assert read_shard(tmp_path, 3, "job", 4) is None
+    assert read_shard(tmp_path, 4, "job", 5) is None
+    path = tmp_path / "epoch-0003.shards" / "shard-0005.h5"
+    path.rename(path.with_name("shard-0004.h5"))
+    assert read_shard(tmp_path, 3, "job", 4) is None
+    write_shard(tmp_path, 3, "job", RESULT)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert read_shard(tmp_path, 3, "job", 5) is None
+
+
+def test_a_checkpoint_removes_the_shards_that_it_supersedes(tmp_path: Path) -> None:
+    for epoch in (1, 2, 3):
+        write_shard(tmp_path, epoch, "job", RESULT)
+    write_checkpoint(tmp_path, PLAIN)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0002.h5", "epoch-0003.shards"]
+
+
+def test_a_checkpoint_that_fails_keeps_the_shards(tmp_path: Path) -> None:
+    write_shard(tmp_path, 2, "job", RESULT)
+    with pytest.raises(MachineError), largest_file(100):
+        write_checkpoint(tmp_path, PLAIN)
+    assert read_shard(tmp_path, 2, "job", 5) is not None

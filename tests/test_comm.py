@@ -1,0 +1,261 @@
+"""Comm: the same checks alone and, this file run as a program, on every rank under mpirun."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi import mpirun
+
+from mpitune.errors import DataError, UsageError
+from mpitune.exchange import comm as comm_module
+from mpitune.exchange.comm import Comm, SerialComm, SparseVectors, connect
+
+SHARDS = 7
+
+
+def row(shard: int) -> tuple[np.ndarray, np.ndarray]:
+    """What shard number ``shard`` has learned; shard 2 nothing, ids up to the last bit."""
+    n = 0 if shard == 2 else 3 + shard
+    generator = np.random.default_rng(shard)
+    return generator.integers(0, 2**64, n, dtype=np.uint64), generator.normal(size=n)
+
+
+def stacked(shards: list[int]) -> SparseVectors:
+    rows = [row(shard) for shard in shards]
+    return SparseVectors(
+        np.array(shards, dtype=np.int64),
+        np.cumsum([0] + [len(index) for index, _ in rows], dtype=np.int64),
+        np.concatenate([np.zeros(0, dtype=np.uint64)] + [index for index, _ in rows]),
+        np.concatenate([np.zeros(0)] + [value for _, value in rows]),
+    )
+
+
+class Unportable(Exception):
+    """Pickles, but cannot be built again from what was pickled."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one + two)
+
+
+def check_small_messages(comm: Comm) -> None:
+    comm.barrier()
+    assert comm.bcast({"from": comm.rank}) == {"from": 0}
+    everyone = comm.gather(comm.rank * 10)
+    assert everyone == ([rank * 10 for rank in range(comm.size)] if comm.rank == 0 else None)
+    assert comm.any(comm.rank == comm.size - 1)
+    assert not comm.any(False)
+
+
+def check_allgather(comm: Comm) -> None:
+    """However the shards lie on the ranks, every rank holds the same, in shard order."""
+    expected = stacked(list(range(SHARDS)))
+    dealt = [shard for shard in range(SHARDS) if shard % comm.size == comm.rank]
+    everything_on_last = list(range(SHARDS)) if comm.rank == comm.size - 1 else []
+    for mine in (dealt, dealt[::-1], everything_on_last):
+        got = comm.allgather(stacked(mine))
+        for name, array in expected._asdict().items():
+            assert getattr(got, name).dtype == array.dtype
+            assert getattr(got, name).tobytes() == array.tobytes(), name
+
+
+def check_bcast_sparse(comm: Comm) -> None:
+    for shard in (2, 5):
+        index, value = comm.bcast_sparse(*row(shard)) if comm.rank == 0 else comm.bcast_sparse(None, None)
+        assert index.tobytes() == row(shard)[0].tobytes() and index.dtype == np.uint64
+        assert value.tobytes() == row(shard)[1].tobytes() and value.dtype == np.float64
+
+
+def check_at_root(comm: Comm) -> None:
+    called = []
+    assert comm.at_root(lambda: called.append(comm.rank) or "result") == "result"  # type: ignore[func-returns-value]
+    assert called == ([0] if comm.rank == 0 else [])
+
+    def fail() -> None:
+        raise DataError.at("g.gz", 7, found="x", expected="y")
+
+    with pytest.raises(DataError, match="^g.gz:7: found x, expected y$"):
+        comm.at_root(fail)
+
+    def fail_unportably() -> None:
+        raise Unportable("one", "two")
+
+    with pytest.raises((Unportable, RuntimeError), match="onetwo"):
+        comm.at_root(fail_unportably)
+    comm.barrier()
+
+
+def check_limit(comm: Comm) -> None:
+    """More than a collective carries: the same error on every rank, none left behind."""
+    if isinstance(comm, SerialComm):
+        return
+    mine = stacked([shard for shard in range(SHARDS) if shard % comm.size == comm.rank])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comm_module, "MAX_ELEMENTS", 20)
+        with pytest.raises(UsageError, match="one collective carries 20"):
+            comm.allgather(mine)
+        with pytest.raises(UsageError, match="hold 21 values"):
+            comm.bcast_sparse(np.zeros(21, dtype=np.uint64), np.zeros(21))
+    comm.barrier()
+
+
+class Clock:
+    """A clock that moves when told to, and by ``tick`` whenever it is read."""
+
+    def __init__(self, tick: float) -> None:
+        self.now, self.tick = 0.0, tick
+
+    def perf_counter(self) -> float:
+        self.now += self.tick
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def check_waited(comm: Comm) -> None:
+    """Every collective counts; what rank 0 does for all is work for it, and not waiting."""
+    collectives: list[Callable[[], object]] = [
+        comm.barrier,
+        lambda: comm.bcast(1),
+        lambda: comm.gather(1),
+        lambda: comm.any(True),
+        lambda: comm.allgather(stacked([comm.rank])),
+        lambda: comm.bcast_sparse(*row(3)),
+        lambda: comm.at_root(lambda: 1),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comm_module, "time", Clock(tick=1.0))
+        for collective in collectives:
+            before = comm.waited
+            collective()
+            assert comm.waited - before == (0.0 if isinstance(comm, SerialComm) else 1.0)
+        clock, before = Clock(tick=0.0), comm.waited
+        patch.setattr(comm_module, "time", clock)
+        comm.at_root(lambda: clock.advance(100.0))
+        assert comm.waited == before
+
+
+CHECKS = [check_small_messages, check_allgather, check_bcast_sparse, check_at_root, check_limit, check_waited]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_serial(check: Callable[[Comm], None]) -> None:
+    check(SerialComm())
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_under_mpirun(ranks: int) -> None:
+    done = mpirun(ranks, ["-m", "mpi4py", __file__, "checks"])
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split()) == sorted(f"passed-{rank}/{ranks}" for rank in range(ranks))
+
+
+@pytest.mark.mpi
+def test_abort_ends_all_ranks_with_the_code() -> None:
+    done = mpirun(3, [__file__, "abort"], timeout=60)
+    assert done.returncode == 75, done.stderr
+    assert "said before the end" in done.stdout
+    assert "survived" not in done.stdout
+
+
+@pytest.mark.mpi
+def test_mpirun_kills_what_hangs(tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    with pytest.raises(subprocess.TimeoutExpired):
+        mpirun(2, [__file__, "hang", str(alive)], timeout=3)
+    for _ in range(40):
+        alive.unlink(missing_ok=True)
+        time.sleep(0.5)
+        if not alive.exists():
+            return
+    pytest.fail("its ranks still touch the file")
+
+
+def test_serial_abort_exits_with_the_code() -> None:
+    with pytest.raises(SystemExit) as ended:
+        SerialComm().abort(4)
+    assert ended.value.code == 4
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        # A batch script outside of srun.
+        {"SLURM_JOB_ID": "3", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"},
+        # srun -n 1, no MPI asked for.
+        {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"},
+    ],
+)
+def test_alone_there_is_no_mpi(environment: dict[str, str]) -> None:
+    assert isinstance(connect(environment), SerialComm)
+
+
+def test_alone_mpi4py_is_not_even_imported() -> None:
+    program = "import sys; from mpitune.exchange.comm import connect; connect({}); print('mpi4py' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[1]
+    )
+    assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"PMI_SIZE": "3", "PMI_RANK": "0"},
+        # Under mpirun the step is the launcher's own, of one task a node.
+        {"OMPI_COMM_WORLD_SIZE": "3", "PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "1"},
+        {"PMI_SIZE": "3", "SLURM_STEP_NUM_TASKS": "2"},
+        {"SLURM_STEP_NUM_TASKS": "3", "PMIX_RANK": "1"},
+        {"SLURM_STEP_NUM_TASKS": "3"},
+        # A launcher that does not say how many.
+        {"PMIX_RANK": "0"},
+        {"PMI_RANK": "0"},
+        {"MPI_LOCALNRANKS": "2"},
+    ],
+)
+def test_a_launcher_means_mpi(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class World(SerialComm):
+        size = 3
+
+    monkeypatch.setattr(comm_module, "MpiComm", World)
+    assert isinstance(connect(environment), World)
+
+
+@pytest.mark.parametrize("environment", [{"SLURM_STEP_NUM_TASKS": "4"}, {"PMI_SIZE": "4"}])
+def test_worlds_of_one_are_refused(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comm_module, "MpiComm", SerialComm)
+    with pytest.raises(UsageError, match="4 processes were started, but MPI sees a world of 1"):
+        connect(environment)
+
+
+def _run(what: str) -> None:
+    """One rank's part of the tests above."""
+    comm = connect()
+    assert type(comm).__name__ == "MpiComm"
+    if what == "checks":
+        for check in CHECKS:
+            check(comm)
+        print(f"passed-{comm.rank}/{comm.size}", flush=True)
+    elif what == "abort":
+        comm.barrier()
+        if comm.rank == 1:
+            sys.stdout.write("said before the end\n")
+            comm.abort(75)
+        comm.barrier()
+        print("survived", flush=True)
+    elif what == "hang":
+        while True:
+            Path(sys.argv[2]).touch()
+            time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    _run(sys.argv[1])

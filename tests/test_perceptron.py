@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import naive_pairs as naive
+import numpy as np
+import pytest
+
+from mpitune.decoder.base import KBest
+from mpitune.errors import UsageError
+from mpitune.learner import METHODS
+from mpitune.learner.columns import columns_of
+from mpitune.learner.gram import fill_gram
+from mpitune.learner.perceptron import Options, Perceptron
+from mpitune.pairs.sampling import make_sampler
+
+pytestmark = pytest.mark.kernel
+
+SIZE = 30
+
+
+def random_list(random: np.random.Generator, k: int, whole: bool = False) -> tuple[KBest, np.ndarray]:
+    """A list whose rows share features, some constant, some in all rows, some rows twice, and zeros; gold scores."""
+    slots = random.choice(SIZE, 14, replace=False)
+    rows: list[naive.Row] = []
+    for _ in range(k):
+        row: naive.Row = {int(slots[0]): 2.0, int(slots[1]): 1.0 if whole else 0.3, int(slots[2]): 0.0}
+        for slot in slots[3:6]:
+            row[int(slot)] = float(random.integers(-3, 4)) if whole else float(random.normal())
+        for slot in slots[6:]:
+            if random.random() < 0.4:
+                row[int(slot)] = float(random.integers(1, 3)) if whole else float(random.normal())
+        rows.append(dict(rows[-1]) if rows and random.random() < 0.2 else row)
+    return naive.kbest_of([[1]] * k, rows), random.integers(0, 12, k) / 16
+
+
+def learner(frozen: Sequence[int] = (), pairs: str = "multipartite", **options: Any) -> Perceptron:
+    mask = np.zeros(SIZE, dtype=bool)
+    mask[list(frozen)] = True
+    return Perceptron(make_sampler(pairs), Options(**options), mask)
+
+
+def both(
+    lists: Sequence[tuple[KBest, np.ndarray]], start: np.ndarray, pairs: str = "multipartite", **options: Any
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The weights that a shard of ``lists`` ends with, ours and the plain twin's, and how many updates there were."""
+    ours, theirs = start.copy(), start.copy()
+    perceptron, twin = learner(pairs=pairs, **options), naive.Perceptron(SIZE, **options)
+    random = np.random.default_rng(0)
+    perceptron.start_shard(ours)
+    total = 0
+    for kbest, gold in lists:
+        counts = perceptron.update(kbest, gold, ours, random)
+        compared = naive.everything(gold) if pairs == "all" else naive.multipartite(gold, 0.1, False)
+        updates = twin.update(naive.dense(kbest, SIZE), compared, gold, theirs)
+        assert counts == (len(compared), updates)
+        total += updates
+    perceptron.end_shard(ours)
+    twin.end_shard(theirs)
+    return ours, theirs, total
+
+
+CASES: list[dict[str, Any]] = [
+    {},
+    {"margin": 0.7},
+    {"scale_by_gold": True},
+    {"rate": "adagrad"},
+    {"rate": "adadelta"},
+    {"rate": "adadelta", "margin": 0.1, "l2": 0.5, "scale_by_gold": True},
+    {"l2": 0.3},
+    {"l2": 400.0},  # weights shrink to nothing within a list, and change sign
+    {"l1": 0.05},
+    {"l1": 0.02, "l2": 0.1, "rate": "adagrad", "margin": 0.2},
+    {"frozen": (1, 4, 7, 9, 12, 20)},
+    {"frozen": (0, 2, 3, 5, 11, 21), "l1": 0.02, "l2": 0.2},
+    {"frozen": (0, 2, 3, 5, 11, 21), "rate": "adadelta", "l1": 0.02},
+    {"pairs": "all"},
+]
+
+
+@pytest.mark.parametrize("order", ["sequential", "sentence"])
+@pytest.mark.parametrize("options", CASES, ids=str)
+def test_weights_are_those_of_the_definition(options: dict[str, Any], order: str) -> None:
+    random = np.random.default_rng(11)
+    lists = [random_list(random, k) for k in (12, 20, 0, 1, 2, 3, 15, 9)]
+    start = random.normal(size=SIZE) * (random.random(SIZE) < 0.7)
+    for weights in (np.zeros(SIZE), start):
+        ours, theirs, updates = both(lists, weights, learning_rate=0.05, order=order, **options)
+        assert updates > 0
+        assert ours == pytest.approx(theirs, abs=1e-9, rel=1e-9)
+        frozen = list(options.get("frozen", ()))
+        assert (ours[frozen] == weights[frozen]).all()
+
+
+@pytest.mark.parametrize("order", ["sequential", "sentence"])
+@pytest.mark.parametrize("margin", [0.0, 2.0])
+def test_whole_numbers_leave_no_rounding(order: str, margin: float) -> None:
+    """With counts as features and a power of two as rate even margins of exactly 0 are judged alike."""
+    random = np.random.default_rng(12)
+    lists = [random_list(random, k, whole=True) for k in (12, 18, 5, 20)]
+    ours, theirs, _ = both(lists, np.zeros(SIZE), learning_rate=0.125, order=order, margin=margin)
+    assert (ours == theirs).all()
+
+
+def test_one_pair() -> None:
+    """w.d = 0 is an update; sequential and sentence order agree on a single pair."""
+    kbest = naive.kbest_of([[1], [2]], [{0: 1.0, 3: 2.0}, {0: 4.0, 5: 1.0}])
+    for order in ("sequential", "sentence"):
+        perceptron, weights = learner(learning_rate=0.5, order=order), np.zeros(SIZE)
+        perceptron.start_shard(weights)
+        assert perceptron.update(kbest, np.array([0.0, 1.0]), weights, np.random.default_rng(0)) == (1, 1)
+        assert {slot: weights[slot] for slot in np.flatnonzero(weights)} == {0: 1.5, 3: -1.0, 5: 0.5}
+        assert perceptron.update(kbest, np.array([0.0, 1.0]), weights, np.random.default_rng(0)) == (1, 0)
+
+
+@pytest.mark.parametrize("preferred", [0, 1])
+def test_a_feature_more_makes_a_difference(preferred: int) -> None:
+    kbest = naive.kbest_of([[1], [2]], [{0: 1.0}, {0: 1.0, 5: 2.0}])
+    perceptron, weights = learner(learning_rate=0.5), np.zeros(SIZE)
+    perceptron.start_shard(weights)
+    assert perceptron.update(kbest, np.eye(2)[preferred], weights, np.random.default_rng(0)) == (1, 1)
+    assert weights[5] == (1.0 if preferred == 1 else -1.0)
+
+
+def test_orders_differ_where_a_pair_sees_what_the_one_before_it_did() -> None:
+    # Three entries along one feature: after the first pair the others are right already.
+    kbest = naive.kbest_of([[1], [2], [3]], [{0: 3.0}, {0: 2.0}, {0: 1.0}])
+    moved = {}
+    for order in ("sequential", "sentence"):
+        perceptron, weights = learner(learning_rate=1.0, order=order), np.zeros(SIZE)
+        perceptron.start_shard(weights)
+        counts = perceptron.update(kbest, np.array([0.9, 0.5, 0.1]), weights, np.random.default_rng(0))
+        moved[order] = (counts.pairs, counts.updates, weights[0])
+    assert moved == {"sequential": (3, 1, 1.0), "sentence": (3, 3, 4.0)}
+
+
+@pytest.mark.parametrize("options", [{}, {"order": "sentence"}, {"rate": "adagrad"}, {"margin": 1.0}], ids=str)
+def test_equal_vectors_are_pairs_but_not_updates(options: dict[str, Any]) -> None:
+    kbest = naive.kbest_of([[1], [2]], [{0: 1.0, 4: 0.1, 6: 0.0}, {0: 1.0, 2: 0.0, 4: 0.1}])
+    different_where_frozen = naive.kbest_of([[1], [2]], [{0: 1.0, 9: 1.0}, {0: 1.0, 9: 5.0}])
+    perceptron, weights = learner(frozen=[9], **options), np.zeros(SIZE)
+    weights[9] = 1.0
+    perceptron.start_shard(weights)
+    for each in (kbest, different_where_frozen):
+        assert perceptron.update(each, np.array([1.0, 0.0]), weights, np.random.default_rng(0)) == (1, 0)
+    assert np.flatnonzero(weights).tolist() == [9]
+
+
+@pytest.mark.parametrize("order", ["sequential", "sentence"])
+@pytest.mark.parametrize("scale_by_gold", [False, True])
+def test_shared_features_stay_exactly_zero(order: str, scale_by_gold: bool) -> None:
+    """Slot 0 is the same in all rows, slot 1 in all but the last, which no update touches: rounding must not show."""
+    random = np.random.default_rng(13)
+    for _ in range(20):
+        rows: list[naive.Row] = [{0: 0.1, 1: 0.7, 2: float(random.normal()), 3: 0.3} for _ in range(10)]
+        rows[9] |= {1: 1.3, 4: -100.0}  # far behind, as its gold score is
+        gold = np.append(random.permutation(9) / 9 + 0.1, 0.0)
+        perceptron = learner(order=order, scale_by_gold=scale_by_gold, pairs="all", learning_rate=0.1)
+        weights = np.zeros(SIZE)
+        weights[4] = 1.0
+        perceptron.start_shard(weights)
+        assert perceptron.update(naive.kbest_of([[1]] * 10, rows), gold, weights, random).updates > 0
+        assert np.flatnonzero(weights).tolist() == [2, 4]
+
+
+def test_weights_may_shrink_to_nothing() -> None:
+    """2 l2 learning_rate / P = 1: each update leaves no weight at all, and the next one starts from there."""
+    kbest = naive.kbest_of([[1], [2], [3]], [{0: 3.0}, {0: 2.0}, {0: 1.0, 1: 1.0}])
+    perceptron, weights = learner(learning_rate=0.5, l2=3.0), np.ones(SIZE) * -1
+    perceptron.start_shard(weights)
+    counts = perceptron.update(kbest, np.array([0.9, 0.5, 0.1]), weights, np.random.default_rng(0))
+    assert counts == (3, 3)
+    assert (weights == 0).all()
+
+
+def test_gradients_too_small_to_square_move_nothing() -> None:
+    perceptron, weights = learner(rate="adagrad"), np.zeros(SIZE)
+    perceptron.start_shard(weights)
+    kbest = naive.kbest_of([[1], [2]], [{0: 1e-200}, {}])
+    assert perceptron.update(kbest, np.array([1.0, 0.0]), weights, np.random.default_rng(0)) == (1, 1)
+    assert not weights.any()
+
+
+def test_state_belongs_to_a_shard() -> None:
+    random = np.random.default_rng(14)
+    lists = [random_list(random, 10) for _ in range(4)]
+    for options in ({"rate": "adagrad", "l1": 0.01}, {"rate": "adadelta", "l1": 0.01}):
+        perceptron = learner(learning_rate=0.1, **options)
+        results = []
+        for _ in range(2):
+            weights = np.zeros(SIZE)
+            perceptron.start_shard(weights)
+            for kbest, gold in lists:
+                perceptron.update(kbest, gold, weights, random)
+            perceptron.end_shard(weights)
+            results.append(weights)
+        assert (results[0] == results[1]).all()
+        assert results[0].any()
+
+
+def test_l1_reaches_features_that_were_not_met_at_the_end_of_a_shard() -> None:
+    kbest = naive.kbest_of([[1], [2]], [{0: 1.0}, {1: 1.0}])
+    perceptron, weights = learner(learning_rate=0.5, l1=0.25), np.zeros(SIZE)
+    weights[[0, 5, 6, 7]] = 9.0, 9.0, -9.0, 0.2
+    perceptron.start_shard(weights)
+    for _ in range(4):
+        perceptron.update(kbest, np.array([1.0, 0.0]), weights, np.random.default_rng(0))
+    assert weights[[0, 5, 6, 7]].tolist() == [8.5, 9.0, -9.0, 0.2]
+    perceptron.end_shard(weights)
+    assert weights[[0, 1, 5, 6, 7]].tolist() == [8.5, 0.0, 8.5, -8.5, 0.0]
+
+
+def test_random_pairs_come_from_the_generator() -> None:
+    random = np.random.default_rng(15)
+    kbest, gold = random_list(random, 30)
+    results = []
+    for seed in (1, 1, 2):
+        perceptron, weights = learner(pairs="pro", learning_rate=0.1), np.zeros(SIZE)
+        perceptron.start_shard(weights)
+        assert perceptron.update(kbest, gold, weights, np.random.default_rng(seed)).pairs == 50
+        results.append(weights)
+    assert (results[0] == results[1]).all() and (results[0] != results[2]).any()
+
+
+def test_gram_is_the_inner_products_of_what_is_not_constant() -> None:
+    random = np.random.default_rng(16)
+    frozen = np.zeros(SIZE, dtype=bool)
+    frozen[::5] = True
+    place = np.full(SIZE, -1, dtype=np.int32)
+    for k in (1, 2, 7, 25):
+        kbest, _ = random_list(random, k)
+        columns = columns_of(kbest, frozen, place)
+        x = naive.dense(kbest, SIZE)
+        assert sorted(columns.slot) == np.flatnonzero((x != 0).any(axis=0) & ~frozen).tolist()
+        x = x[:, ~frozen & (x != x[0]).any(axis=0)]
+        gram = np.empty((k, k))
+        fill_gram(columns, gram)
+        assert gram == pytest.approx(x @ x.T, abs=1e-12)
+        assert (gram == gram.T).all()
+        assert (place == -1).all()
+
+
+def test_lists_beyond_the_weights_are_refused() -> None:
+    perceptron = learner()
+    with pytest.raises(ValueError, match="weights"):
+        perceptron.start_shard(np.zeros(SIZE - 1))
+    perceptron.start_shard(np.zeros(SIZE))
+    with pytest.raises(ValueError, match="slot 30"):
+        perceptron.update(naive.kbest_of([[1]], [{SIZE: 1.0}]), np.zeros(1), np.zeros(SIZE), np.random.default_rng(0))
+
+
+def test_bad_options_are_refused() -> None:
+    for key, value in (
+        ("order", "random"),
+        ("rate", "adam"),
+        ("learning_rate", 0.0),
+        ("margin", -1.0),
+        ("l1", -1.0),
+        ("l2", float("nan")),
+    ):
+        with pytest.raises(UsageError, match=f"learner.{key}"):
+            Options(**{key: value})
+
+
+def test_the_table_names_it() -> None:
+    assert METHODS["perceptron"] is Perceptron

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpitune import runtime
+from mpitune.errors import MachineError, UsageError
+from mpitune.runtime import Progress, RunLock, SpokenProgress, StopFlag, check_world, start_logging
+
+LOG = logging.getLogger("mpitune.part")
+
+
+@pytest.fixture(autouse=True)
+def log_left_as_found() -> Iterator[None]:
+    log = runtime.LOG
+    before = log.handlers[:], log.level, log.propagate
+    yield
+    for handler in [handler for handler in log.handlers if handler not in before[0]]:
+        handler.close()
+    log.handlers[:], log.level, log.propagate = before
+
+
+def test_log_lines_carry_rank_and_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start_logging(tmp_path, rank=0, size=3)
+    LOG.info("epoch %d", 1)
+    start_logging(tmp_path, rank=2, size=3)
+    LOG.info("not told")
+    LOG.warning("odd")
+    lines = (tmp_path / "log.txt").read_text().splitlines()
+    assert [line.split(" ", 2)[2] for line in lines] == ["[0/3] INFO epoch 1", "[2/3] WARNING odd"]
+    assert capsys.readouterr().err.splitlines()[0].endswith("[0/3] INFO epoch 1")
+
+
+def test_only_rank_0_speaks_and_quietly_if_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start_logging(tmp_path, rank=1, size=2)
+    LOG.warning("from another rank")
+    assert capsys.readouterr().err == ""
+    start_logging(tmp_path, rank=0, size=2, quiet=True)
+    LOG.info("news")
+    LOG.warning("trouble")
+    assert "news" not in (error := capsys.readouterr().err) and "trouble" in error
+    assert "news" in (tmp_path / "log.txt").read_text()
+
+
+def test_log_without_a_folder_and_into_an_unwritable_one(tmp_path: Path) -> None:
+    start_logging(None)
+    with pytest.raises(UsageError, match="cannot write to the run folder"):
+        start_logging(tmp_path / "absent")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_progress_logs_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    runtime.LOG.propagate = True
+    clock = Clock()
+    with caplog.at_level(logging.INFO, "mpitune"), SpokenProgress("epoch 1", 200, every=30, clock=clock) as progress:
+        for _ in range(50):
+            clock.now += 2
+            progress.advance()
+        progress.advance(50)
+    assert caplog.messages[0] == "epoch 1: 15/200, 0.5/s, 6:10 left"
+    assert len(caplog.messages) == 3
+    assert progress.done == 100
+
+
+def test_progress_keeps_one_line_of_a_terminal() -> None:
+    clock, terminal = Clock(), io.StringIO()
+    with SpokenProgress("decode", 3, terminal, clock=clock) as progress:
+        for _ in range(3):
+            clock.now += 1
+            progress.advance()
+            progress.advance(0)
+    drawn = terminal.getvalue().split("\r\x1b[K")
+    assert drawn[1:] == [
+        "decode: 1/3, 1/s, 0:02 left",
+        "decode: 2/3, 1/s, 0:01 left",
+        "decode: 3/3, 1/s, 0:00 left",
+        "",
+    ]
+
+
+def test_progress_in_hours_and_before_the_first_item() -> None:
+    clock = Clock()
+    progress = SpokenProgress("x", 100, clock=clock)
+    assert progress.line(clock.now + 9) == "x: 0/100"
+    progress.advance(1)
+    assert progress.line(clock.now + 60.0) == "x: 1/100, 0.0167/s, 1:39:00 left"
+
+
+def test_progress_of_other_ranks_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    for silent in (runtime.progress("x", 2, rank=1), runtime.progress("x", 2, quiet=True)):
+        with silent:
+            silent.advance()
+        assert type(silent) is Progress
+    assert isinstance(runtime.progress("x", 2), SpokenProgress)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("number", StopFlag.SIGNALS)
+def test_stop_flag_is_set_by_signals_and_puts_handlers_back(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with StopFlag() as stop:
+        assert not stop
+        os.kill(os.getpid(), number)
+        assert stop and stop.signal == number.name
+    assert signal.getsignal(number) is before
+
+
+def test_one_interrupt_may_come_twice() -> None:
+    with StopFlag() as stop:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert stop.signal == "SIGINT"
+
+
+def test_a_second_interrupt_kills() -> None:
+    program = (
+        "import os, signal, sys, time; from mpitune import runtime\n"
+        "with runtime.StopFlag():\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    now = time.monotonic(); runtime.time.monotonic = lambda: now + 2\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    print('alive')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGINT and done.stdout == ""
+
+
+ALONE: list[dict[str, str]] = [
+    {},
+    {"SLURM_NTASKS": "1", "SLURM_PROCID": "0"},
+    {"PMI_SIZE": "1", "SLURM_NTASKS": "4"},
+    {"OMPI_COMM_WORLD_SIZE": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2"},
+    {"SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "4"},
+    {"SLURM_NTASKS": ""},
+]
+TORN: list[dict[str, str]] = [
+    {"SLURM_NTASKS": "4"},
+    {"SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4", "SLURM_PROCID": "2"},
+    {"PMI_SIZE": "4"},
+    {"OMPI_COMM_WORLD_SIZE": "4"},
+]
+
+
+@pytest.mark.parametrize("environment", ALONE)
+def test_a_process_may_be_alone(environment: dict[str, str]) -> None:
+    check_world(1, environment)
+
+
+@pytest.mark.parametrize("environment", TORN)
+def test_worlds_of_one_rank_are_refused(environment: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="4 processes.*mpirun -n 4 mpitune"):
+        check_world(1, environment)
+    check_world(4, environment)
+
+
+def test_a_world_may_be_larger_than_the_step_that_its_launcher_runs_in() -> None:
+    check_world(8, {"SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2"})
+
+
+def test_lock_is_for_one_and_is_given_back(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "nc"
+    first, second = RunLock(folder), RunLock(folder)
+    first.acquire()
+    with pytest.raises(UsageError, match=f"in use by process {os.getpid()} on "):
+        second.acquire()
+    first.release()
+    first.release()
+    second.acquire()
+    second.release()
+
+
+def test_lock_is_released_by_death(tmp_path: Path) -> None:
+    program = (
+        "import sys, pathlib; from mpitune.runtime import RunLock\n"
+        "lock = RunLock(pathlib.Path(sys.argv[1])); lock.acquire(); print('locked', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == "locked\n"
+        with pytest.raises(UsageError, match=f"in use by process {child.pid} on "):
+            RunLock(tmp_path).acquire()
+        child.kill()
+    lock = RunLock(tmp_path)
+    lock.acquire()
+    lock.release()
+
+
+def test_unwritable_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot write to the run folder"):
+        RunLock(tmp_path / "file" / "run").acquire()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(MachineError, match="No space left on device"):
+        RunLock(tmp_path / "run").acquire()
+
+
+def test_a_file_system_without_locks_is_warned_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    runtime.LOG.propagate = True
+    monkeypatch.setattr(runtime.fcntl, "flock", none)
+    lock = RunLock(tmp_path)
+    lock.acquire()
+    lock.release()
+    assert caplog.messages == [f"{tmp_path}: no lock (No locks available): see to it that no other run writes there"]
+
+
+def test_peak_memory_is_in_bytes() -> None:
+    ballast = bytearray(50_000_000)
+    assert 50_000_000 < runtime.peak_memory() < 50_000_000_000
+    assert len(ballast)
+
+
+def test_traceback_of_a_bug_is_kept(tmp_path: Path) -> None:
+    try:
+        [][1]
+    except IndexError as error:
+        path = runtime.keep_traceback(error, tmp_path, rank=2)
+        assert path == tmp_path / "traceback-2.txt"
+        assert "IndexError" in path.read_text() and "test_runtime.py" in path.read_text()
+        assert runtime.keep_traceback(error, tmp_path / "absent") is None
