@@ -14,6 +14,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -50,25 +51,40 @@ class Fingerprint(NamedTuple):
     digest: str
 
 
+GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
+"""What Python raises for gzip data that are damaged or cut."""
+
+
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file, plain or gzipped, without their ends, numbered from 1.
 
     Raises DataError for a missing file, damaged gzip data or a line that is not UTF-8.
     """
     number = 0
-    with _open(path) as raw:
-        zipped = raw.peek(2)[:2] == b"\x1f\x8b"
-        file = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), 1 << 17) if zipped else raw
+    with open_bytes(path) as file:
         try:
             for number, line in enumerate(file, start=1):
                 yield number, line.decode().rstrip("\r\n")
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except GZIP_ERRORS as error:
             found = f"damaged gzip data ({error})"
             raise DataError.at(path, number + 1, found=found, expected="a whole gzip file") from None
         except UnicodeDecodeError as error:
             raise DataError.at(
                 path, number, found=f"bytes that are not UTF-8 ({error.reason})", expected="UTF-8"
             ) from None
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
+    """The bytes of a file, gunzipped if they are gzip data. Raises DataError where it cannot be opened.
+
+    Reading damaged gzip data raises one of `GZIP_ERRORS`.
+    """
+    with _open(path) as raw:
+        if raw.peek(2)[:2] == b"\x1f\x8b":
+            yield io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), 1 << 17)
+        else:
+            yield raw
 
 
 def _open(path: Path) -> io.BufferedReader:

@@ -1,68 +1,46 @@
 """Reading n-gram language models in ARPA format into the table of `lm`, in one pass.
 
-A compiled parser reads the n-grams out of blocks of bytes; the few lines between them are read in Python.
+A compiled parser, `arpa_lines`, reads the n-grams out of blocks of bytes; the few lines between them are read here.
 """
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, NoReturn, cast
+from typing import BinaryIO, NoReturn
 
 import numpy as np
 
-from mpitune.corpus.text import split_words
+from mpitune.corpus.text import GZIP_ERRORS, open_bytes, split_words
 from mpitune.errors import DataError
-from mpitune.grammar.lm import (
-    EXTENDS_RIGHT,
-    MAX_NODES,
-    NODE,
-    UNKNOWN,
-    LanguageModel,
-    WordTable,
-    add_ngram,
-    first_slot,
-    word_slot,
+from mpitune.grammar.arpa_lines import (
+    BACKOFF,
+    BLOCK_DONE,
+    DONE,
+    DUPLICATE,
+    FIELDS,
+    LINES,
+    NO_NGRAM,
+    POSITION,
+    PROBABILITY,
+    TABLE_FULL,
+    TO_COME,
+    UNKNOWN_WORD,
+    WORDS,
+    WRONG,
+    Parser,
+    read_ngrams,
+    read_unigrams,
 )
-from mpitune.kernel import kernel
+from mpitune.grammar.lm import MAX_NODES, NODE, UNKNOWN, LanguageModel, WordTable, first_slot, word_slot
 
 UNKNOWN_PROBABILITY = -100.0
 """log10 probability of ``<unk>`` where a model has none, as in KenLM."""
 
 _KENLM_BINARY = b"mmap lm http://kheafield.com/code"
 _BLOCK = 1 << 22
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 _LOAD = 0.6  # how full the table of n-grams is to be
 _MAX_LOAD = 0.9  # how full blank n-grams may make it
-
-# Why a kernel comes back; from NO_NGRAM on, errors of the line at hand.
-DONE, BLOCK_DONE, TABLE_FULL, NO_NGRAM, FIELDS, PROBABILITY, BACKOFF, UNKNOWN_WORD, DUPLICATE = range(9)
-
-# Places in `Parser.at`: n-grams of this section still to come; lines read; where in the block the next line begins, and
-# where it ends; which of its fields is wrong; words numbered; slots of the table in use.
-TO_COME, LINES, POSITION, LINE_END, WRONG, WORDS, USED = range(7)
-
-_NEWLINE, _RETURN, _BLANK, _TAB, _BACKSLASH = 10, 13, 32, 9, 92
-_PLUS, _MINUS, _POINT, _ZERO, _BIG_E, _SMALL_E = 43, 45, 46, 48, 69, 101
-
-
-class Parser(NamedTuple):
-    """What the kernels read, and how far they are."""
-
-    text: np.ndarray
-    """uint8: a block of the file."""
-    at: np.ndarray
-    """int64 [7], by the names above."""
-    field: np.ndarray
-    """int64 [order + 3, 2]: the fields of the line at hand, from and to."""
-    value: np.ndarray
-    """float64 [2]: its probability and backoff."""
-    word: np.ndarray
-    """int64 [order]: its words."""
 
 
 def read_arpa(path: Path) -> dict[str, np.ndarray]:
@@ -80,7 +58,7 @@ def read_arpa(path: Path) -> dict[str, np.ndarray]:
 
 def _read(path: Path, room: int) -> dict[str, np.ndarray] | None:
     """What `read_arpa` returns, or None if blank n-grams need a table of more than ``room`` times the usual size."""
-    with _open(path) as file:
+    with open_bytes(path) as file:
         source = _Source(path, file)
         counts = _counts(source)
         order = len(counts)
@@ -98,7 +76,7 @@ def _read(path: Path, room: int) -> dict[str, np.ndarray] | None:
         for n in range(2, order + 1):
             _between(source, n - 1, counts, f"\\{n}-grams:")
             source.at[TO_COME] = counts[n - 1]
-            while (code := _read_ngrams(parser, source.filled, n, table, lm, limit)) != DONE:
+            while (code := read_ngrams(parser, source.filled, n, table, lm, limit)) != DONE:
                 if code == TABLE_FULL:
                     return None
                 _go_on(source, parser, code, n, counts)
@@ -142,7 +120,7 @@ def _unigrams(source: _Source, counts: list[int], parser: Parser) -> tuple[np.nd
             # Room for all words of a block, and for as many again as there are, so that few are copied often.
             table = table._replace(text=np.concatenate([table.text[:used], np.zeros(used + _BLOCK, dtype=np.uint8)]))
         begin, lines = int(source.at[POSITION]), int(source.at[LINES])
-        code = _read_unigrams(parser, source.filled, len(counts), table, unigrams)
+        code = read_unigrams(parser, source.filled, len(counts), table, unigrams)
         source.decode(begin, lines)  # all other words are compared with these, byte by byte
         if code != DONE:
             _go_on(source, parser, code, 1, counts)
@@ -198,17 +176,6 @@ def _go_on(source: _Source, parser: Parser, code: int, n: int, counts: list[int]
     source.refuse(f"the {n}-gram {field!r} a second time", "every n-gram once")
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, gunzipped if they are gzip data."""
-    try:
-        with open(path, "rb") as raw:
-            zipped = raw.peek(2)[:2] == b"\x1f\x8b"
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if zipped else raw
-    except OSError as error:
-        raise DataError.at(path, None, found=str(error.strerror).lower(), expected="a readable file") from None
-
-
 class _Source:
     """A file in blocks for the compiled parser, which leaves off at the last whole line of each; and line by line."""
 
@@ -228,9 +195,9 @@ class _Source:
         self.buffer[:rest] = self.buffer[self.at[POSITION] : self.filled]
         try:
             more = self._file.read(_BLOCK - 1 - rest)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except GZIP_ERRORS as error:
             self.refuse(f"damaged gzip data ({error})", "a whole gzip file")
-        if not more and rest > 0 and self.buffer[rest - 1] != _NEWLINE:
+        if not more and rest > 0 and self.buffer[rest - 1] != ord("\n"):
             more = b"\n"
         self.buffer[rest : rest + len(more)] = more
         self.at[POSITION] = 0
@@ -265,180 +232,3 @@ class _Source:
     def refuse(self, found: str, expected: str) -> NoReturn:
         """Raise the DataError of the line that was read last."""
         raise DataError.at(self.path, max(1, int(self.at[LINES])), found=found, expected=expected)
-
-
-@kernel
-def _read_unigrams(parser: Parser, filled: int, order: int, table: WordTable, unigrams: np.ndarray) -> int:
-    """Read 1-grams up to the end of the section or of the block; returns why it stops.
-
-    The words are numbered and put into ``table``, their nodes into ``unigrams`` (NODE).
-    """
-    at, field = parser.at, parser.field
-    while at[TO_COME] > 0:
-        code = _read_line(parser, filled, 1, order)
-        if code != DONE:
-            return code
-        begin, end = field[1, 0], field[1, 1]
-        place = word_slot(table, parser.text, begin, end)
-        if table.slot[place] != 0:
-            return DUPLICATE
-        word = _new_word(parser, table, begin, end)
-        table.slot[place] = word + 1
-        node = unigrams[word]
-        node["prob"] = parser.value[0]
-        node["backoff"] = parser.value[1]
-        node["key"] = EXTENDS_RIGHT if node["backoff"] != 0 else 0
-        _next_line(at)
-    return DONE
-
-
-@kernel
-def _new_word(parser: Parser, table: WordTable, begin: int, end: int) -> int:
-    """The number of a word that was not met before: `UNKNOWN`, which has its text already, or the next one."""
-    length = table.ptr[1]
-    k = 0
-    if end - begin == length:
-        while k < length and parser.text[begin + k] == table.text[k]:
-            k += 1
-    if k == length:
-        return UNKNOWN
-    word: int = parser.at[WORDS]
-    start = table.ptr[word]
-    for k in range(end - begin):
-        table.text[start + k] = parser.text[begin + k]
-    table.ptr[word + 1] = start + end - begin
-    parser.at[WORDS] += 1
-    return word
-
-
-@kernel
-def _read_ngrams(parser: Parser, filled: int, n: int, table: WordTable, lm: LanguageModel, limit: int) -> int:
-    """Read n-grams into ``lm`` up to the end of the section or of the block; returns why it stops.
-
-    ``limit``: how many slots of the table may be in use.
-    """
-    at, field, word = parser.at, parser.field, parser.word
-    while at[TO_COME] > 0:
-        code = _read_line(parser, filled, n, lm.order)
-        if code != DONE:
-            return code
-        for k in range(n):
-            number = table.slot[word_slot(table, parser.text, field[k + 1, 0], field[k + 1, 1])]
-            if number == 0:
-                at[WRONG] = k + 1
-                return UNKNOWN_WORD
-            word[k] = number - 1
-        if at[USED] + n * n > limit:
-            return TABLE_FULL
-        used = add_ngram(lm, word, n, parser.value[0], parser.value[1])
-        if used == 0:
-            return DUPLICATE
-        at[USED] += used
-        _next_line(at)
-    return DONE
-
-
-@kernel
-def _next_line(at: np.ndarray) -> None:
-    at[POSITION] = at[LINE_END] + 1
-    at[LINES] += 1
-    at[TO_COME] -= 1
-
-
-@kernel
-def _read_line(parser: Parser, filled: int, n: int, order: int) -> int:
-    """Split the line of an n-gram into fields and read its numbers; returns DONE or why not."""
-    field = parser.field
-    fields = _split(parser, filled)
-    if fields < 0:
-        return BLOCK_DONE
-    if fields == 0 or parser.text[field[0, 0]] == _BACKSLASH:
-        return NO_NGRAM
-    if fields != n + 1 and (fields != n + 2 or n == order):
-        return FIELDS
-    parser.value[0] = _number(parser.text, field[0, 0], field[0, 1])
-    parser.value[1] = 0.0 if fields == n + 1 else _number(parser.text, field[n + 1, 0], field[n + 1, 1])
-    if not parser.value[0] <= 0.0:
-        parser.at[WRONG] = 0
-        return PROBABILITY
-    if np.isnan(parser.value[1]):
-        parser.at[WRONG] = n + 1
-        return BACKOFF
-    return DONE
-
-
-@kernel
-def _split(parser: Parser, filled: int) -> int:
-    """Find the fields of the next line; returns how many there are, -1 if the line goes on past ``filled``."""
-    text, field = parser.text, parser.field
-    fields = 0
-    inside = False
-    for i in range(parser.at[POSITION], filled):
-        byte = text[i]
-        if byte in (_BLANK, _TAB, _RETURN, _NEWLINE):
-            if inside:
-                field[fields - 1, 1] = i
-                inside = False
-            if byte == _NEWLINE:
-                parser.at[LINE_END] = i
-                return fields
-        elif not inside:
-            inside = True
-            # Fields beyond those that any line has share the last place.
-            fields = min(fields + 1, len(field))
-            field[fields - 1, 0] = i
-    return -1
-
-
-@kernel
-def _number(text: np.ndarray, begin: int, end: int) -> float:
-    """The decimal number that is all of ``text[begin:end]``, nan if that is none or too large for a float32."""
-    i = begin
-    negative = text[i] == _MINUS
-    if text[i] == _MINUS or text[i] == _PLUS:
-        i += 1
-    digits, mantissa, scale, past_point = 0, 0, 0, False
-    while i < end:
-        digit = int(text[i]) - _ZERO
-        if 0 <= digit <= 9:
-            digits += 1
-            # 18 digits fit an int64; a float32 cannot tell what further ones are.
-            if mantissa < 10**17:
-                mantissa = mantissa * 10 + digit
-                scale -= 1 if past_point else 0
-            else:
-                scale += 0 if past_point else 1
-        elif text[i] == _POINT and not past_point:
-            past_point = True
-        else:
-            break
-        i += 1
-    if digits == 0:
-        return np.nan
-    if i < end and (text[i] == _SMALL_E or text[i] == _BIG_E):
-        i += 1
-        small = i < end and text[i] == _MINUS
-        if i < end and (text[i] == _MINUS or text[i] == _PLUS):
-            i += 1
-        if i == end:
-            return np.nan
-        exponent = 0
-        while i < end and 0 <= int(text[i]) - _ZERO <= 9:
-            exponent = min(exponent * 10 + int(text[i]) - _ZERO, 9999)
-            i += 1
-        scale += -exponent if small else exponent
-    if i < end:
-        return np.nan
-    # A power of ten up to 22 is exact, so that the usual single step is rounded once.
-    value = float(mantissa)
-    while scale < 0 and value > 0.0:
-        step = min(-scale, 22)
-        value /= 10.0**step
-        scale += step
-    while scale > 0 and 0.0 < value <= _FLOAT32_MAX:
-        step = min(scale, 22)
-        value *= 10.0**step
-        scale -= step
-    if value > _FLOAT32_MAX:
-        return np.nan
-    return -value if negative else value
