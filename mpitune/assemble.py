@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,9 +83,13 @@ class FirstWeights:
     """bool [D]: features that keep that weight."""
 
 
-def first_weights(job: config.Job, features: FeatureTable) -> FirstWeights:
-    """The job's initial and frozen weights, their features added to ``features`` where nothing fires them."""
-    given = read_weights(job.learner.initial_weights) if job.learner.initial_weights else {}
+def initial_weights(job: config.Job) -> dict[str, float]:
+    """The weights that the job names to start from; none without. Raises DataError for a bad file."""
+    return read_weights(job.learner.initial_weights) if job.learner.initial_weights else {}
+
+
+def first_weights(job: config.Job, given: Mapping[str, float], features: FeatureTable) -> FirstWeights:
+    """The weights ``given`` and the job's frozen features, added to ``features`` where nothing fires them."""
     slots = {features.slot(name): value for name, value in given.items()}
     frozen_slots = [features.slot(name) for name in job.learner.frozen]
     weights, frozen = np.zeros(len(features)), np.zeros(len(features), dtype=np.bool_)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
-from collections.abc import Sequence
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -16,10 +21,9 @@ from mpitune.config import Job
 from mpitune.corpus.text import SourceSentence, lines, read_sentences
 from mpitune.corpus.weights import write_weights
 from mpitune.decoder.base import Decoder, Sentence, TranslationModel
-from mpitune.errors import DataError, MachineError, MpituneError, UsageError
+from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm, connect
 from mpitune.results import evaluate, inspect
-from mpitune.results.folder import RunFolder
 from mpitune.runtime import keep_traceback, start_logging
 from mpitune.train import train
 
@@ -31,27 +35,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         comm = connect()
         options.run(options, comm)
+        sys.stdout.flush()
         return 0
     except MpituneError as error:
         # What all ranks have met is told once; what one rank has met ends the others.
         if comm is None or comm.root or not error.on_all_ranks:
             print(f"mpitune: {error}", file=sys.stderr, flush=True)
         if comm is not None and comm.size > 1 and not error.on_all_ranks:
-            comm.abort(error.exit_code)
+            _end_all(comm, error.exit_code)
         return error.exit_code
     except BrokenPipeError:
         # Whoever read our output has had enough; Python must not try to flush it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        if comm is None or (comm.size == 1 and options.folder is None):
-            raise
-        kept = keep_traceback(error, options.folder, comm.rank) if options.folder else None
-        where = f"its traceback is in {kept}" if kept else "no folder to keep its traceback in"
+        kept = keep_traceback(error, options.folder, comm.rank) if comm is not None and options.folder else None
+        if kept is None:
+            traceback.print_exception(error)
+        where = f"its traceback is in {kept}" if kept else "its traceback stands above"
         print(f"mpitune: a bug: {type(error).__name__}: {error}; {where}", file=sys.stderr, flush=True)
-        if comm.size > 1:
-            comm.abort(1)
+        if comm is not None and comm.size > 1:
+            _end_all(comm, 1)
         return 1
+
+
+def _end_all(comm: Comm, code: int) -> NoReturn:
+    # What this rank has just said is on its way through the launcher, which may drop it once it ends the others.
+    time.sleep(0.2)
+    comm.abort(code)
 
 
 def _load(options: argparse.Namespace, comm: Comm) -> Job:
@@ -84,8 +95,7 @@ def _decode(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size, quiet=True)
     if options.nbest > 1 and options.format == "text":
         raise _on_all(UsageError(f"--nbest {options.nbest} needs --format cdec or moses"))
-    weights_file = options.weights or RunFolder(job.run.dir).result
-    given = comm.at_root(lambda: inspect.read_model(weights_file))
+    given = comm.at_root(lambda: inspect.read_model(options.weights or job.run.dir))
     decoder, model, sentences = _open_decoder(job, comm, options.input)
     slots = [decoder.features.slot(name) for name in given]
     weights = np.zeros(len(decoder.features))
@@ -106,7 +116,8 @@ def _open_decoder(job: Job, comm: Comm, file: Path) -> tuple[Decoder, Translatio
     folder, sources = job.run.store, assemble.sources(job)
     if sources.grammar is None:
         # The input names grammars of its own: they are compiled beside the job's store.
-        folder, texts = folder / "decode", prepare.Texts(file)
+        folder /= "decode"
+        texts = prepare.Texts(comm.at_root(lambda: _rereadable(file, folder)))
         sources = prepare.Sources(train=texts, templates=sources.templates, lms=sources.lms)
     comm.at_root(lambda: prepare.prepare(sources, folder, lambda text: print(text, file=sys.stderr)))
     store = prepare.open_store(sources, folder)
@@ -120,18 +131,45 @@ def _open_decoder(job: Job, comm: Comm, file: Path) -> tuple[Decoder, Translatio
     return assemble.decoder(job, store), store.model, sentences
 
 
+def _rereadable(file: Path, folder: Path) -> Path:
+    """``file``, or a copy of it in ``folder`` where it is a pipe, which can be read only once."""
+    if not (file.is_fifo() or file.is_char_device()):
+        return file
+    copy = folder / "input"
+    with _writing(copy):
+        folder.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
+    return copy
+
+
 def _write(output: Path | None, text: str) -> None:
     if output is None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    aside = output.with_name(f".{output.name}.part")
+    with _writing(output):
+        if output.exists() and not output.is_file():
+            # A pipe or a device: what is written aside could only take its place.
+            output.write_text(text, encoding="utf-8")
+            return
+        aside = output.with_name(f".{output.name}.part")
+        try:
+            aside.write_text(text, encoding="utf-8")
+            os.replace(aside, output)
+        finally:
+            aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Tells what goes wrong while ``path`` is written: MachineError where the disk is full, else UsageError."""
     try:
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, output)
+        yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise MachineError(f"{output}: cannot be written: {error.strerror}") from error
+        kind = MachineError if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else UsageError
+        raise kind(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _evaluate(options: argparse.Namespace, comm: Comm) -> None:
@@ -154,11 +192,14 @@ def _weights(options: argparse.Namespace, comm: Comm) -> None:
         weights = inspect.read_model(options.model)
         if options.diff:
             weights = inspect.difference(weights, inspect.read_model(options.diff))
-        weights = inspect.chosen(weights, options.template, options.find)
+        found = inspect.largest(inspect.chosen(weights, options.template, options.find), options.top)
         if options.export:
-            write_weights(options.export, sorted(weights.items()))
+            if options.export.exists() and not options.export.is_file():
+                raise UsageError(f"{options.export}: found no regular file, expected one or a new name")
+            with _writing(options.export):
+                write_weights(options.export, sorted(found))
             return
-        for name, value in inspect.largest(weights, options.top):
+        for name, value in found:
             print(f"{name} {value!r}")
 
     comm.at_root(look)
@@ -200,7 +241,9 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = job_command("decode", _decode, "translate; also under mpirun")
     sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each")
-    sub.add_argument("--weights", type=Path, help="a weights file, checkpoint or run folder; the run's result if not given")
+    sub.add_argument(
+        "--weights", type=Path, help="a weights file, checkpoint or run folder; the run's result if not given"
+    )
     sub.add_argument("--nbest", type=_positive, default=1, metavar="K", help="translations per sentence")
     sub.add_argument("--output", type=Path, help="a file; standard output if not given")
     sub.add_argument("--format", choices=list(translate.FORMATS), default="text", help="of the output")
@@ -224,7 +267,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"found {text}, expected 1 or more")
-    return number
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number above 0")
+    return int(text)

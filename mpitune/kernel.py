@@ -6,7 +6,8 @@ passes in the arrays that they fill. That lets them be compiled without referenc
 drop that option, the same kernels are compiled with reference counting.
 
 Compiled code is cached on disk, in a folder named after a digest of the package's sources: Numba's own cache looks at
-the file of the outermost function only and would miss a change in a kernel that it calls.
+the file of the outermost function only and would miss a change in a kernel that it calls. It does not see whether
+bounds are checked (``NUMBA_BOUNDSCHECK=1``) either.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 from numba.core.errors import NumbaError
@@ -27,7 +28,7 @@ def _cache_folder() -> str:
     """The folder for compiled kernels: NUMBA_CACHE_DIR where set, else one per version of the sources."""
     if os.environ.get("NUMBA_CACHE_DIR"):
         return os.environ["NUMBA_CACHE_DIR"]
-    digest = hashlib.blake2b(digest_size=8)
+    digest = hashlib.blake2b(os.environ.get("NUMBA_BOUNDSCHECK", "").encode(), digest_size=8)
     for source in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(source.read_bytes())
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -36,16 +37,22 @@ def _cache_folder() -> str:
 
 def _without_counting_works() -> bool:
     try:
-        numba.njit(_nrt=False)(lambda: 0)()
+        numba.njit(**_WITHOUT_COUNTING)(lambda: 0)()
     except (NumbaError, TypeError, KeyError):
         return False
     return True
 
 
-numba.config.CACHE_DIR = _cache_folder()
+vars(numba.config)["CACHE_DIR"] = _cache_folder()
+_WITHOUT_COUNTING: dict[str, Any] = {"_nrt": False}
 _OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy"}
 if _without_counting_works():
-    _OPTIONS["_nrt"] = False
+    _OPTIONS |= _WITHOUT_COUNTING
+
+int64 = cast(Callable[[Any], int], numba.int64)
+"""A number as the integer that kernels compute with. Arguments of another width would compile a kernel once more."""
+uint64 = cast(Callable[[Any], int], numba.uint64)
+"""The same without a sign, for hashes."""
 
 
 def kernel(function: F) -> F:

@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,12 +88,11 @@ class State:
 def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     """Prepare the store where need be and open everything."""
     folder, sources = job.run.store, assemble.sources(job)
-    comm.at_root(lambda: prepare.prepare(sources, folder, LOG.info))
+    comm.at_root(lambda: _make_store(job, sources, folder))
     store = prepare.open_store(sources, folder)
-    if store.train is None or store.train.size == 0:
-        raise DataError(f"{job.file}: found no sentences in [data], expected at least one")
+    assert store.train is not None  # config.require_data sees to it
     decoder = assemble.decoder(job, store)
-    first = assemble.first_weights(job, decoder.features)
+    first = assemble.first_weights(job, comm.at_root(lambda: assemble.initial_weights(job)), decoder.features)
     run = Run(
         job=job,
         comm=comm,
@@ -111,10 +111,20 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     return run
 
 
+def _make_store(job: config.Job, sources: prepare.Sources, folder: Path) -> None:
+    prepare.prepare(sources, folder, LOG.info)
+    store = prepare.open_store(sources, folder)
+    for table, corpus in {"data": store.train, "data.devtest": store.devtest}.items():
+        if corpus is not None and corpus.size == 0:
+            raise DataError(f"{job.file}: found no sentences in [{table}], expected at least one")
+
+
 def warm_up(run: Run) -> None:
-    """Have the kernels compiled, or loaded from where an earlier run left them: on one rank, so that it is done once."""
-    LOG.info("%d sentences, %d features; loading kernels (compiled once, half a minute)", run.corpus.size, len(run.features))
-    shortest = int(np.argmin(np.where(np.diff(run.corpus.source_ptr) > 0, np.diff(run.corpus.source_ptr), 1 << 30)))
+    """Have the decoder's kernels compiled, or loaded from where an earlier run left them: on one rank, so only once."""
+    LOG.info("%d sentences, %d features", run.corpus.size, len(run.features))
+    LOG.info("loading kernels (compiled once, half a minute)")
+    lengths = np.diff(run.corpus.source_ptr)
+    shortest = int(np.argmin(np.where(lengths > 0, lengths, lengths.max() + 1)))
     run.decoder.decode(run.corpus.sentence(shortest), run.first.weights, 2)
 
 
@@ -142,7 +152,8 @@ def begin(run: Run, resume: str) -> State:
 def _epoch_to_resume(run: Run, resume: str) -> int:
     folder = run.folder.checkpoints
     if resume == "never":
-        shutil.rmtree(folder, ignore_errors=True)
+        for old in (folder, run.folder.weights):
+            shutil.rmtree(old, ignore_errors=True)
         return 0
     checkpoint, unsound = newest_sound(folder)
     for error in unsound:
@@ -176,14 +187,15 @@ def devtest_bleu(run: Run, weights: Vector) -> float | None:
     )
 
     def score() -> float:
-        references = [[" ".join([words[w] for w in r.tolist()]) for r in corpus.references(i)] for i in range(corpus.size)]
-        return corpus_bleu(translations or [], references)
+        references = [corpus.references(i) for i in range(corpus.size)]
+        texts = [[" ".join([words[w] for w in reference.tolist()]) for reference in those] for those in references]
+        return corpus_bleu(translations or [], texts)
 
     return run.comm.at_root(score)
 
 
 def chosen_epoch(run: Run, history: list[dict[str, Any]]) -> int:
-    """The epoch whose weights are the result: for algorithms 3 and 4 the best on devtest if there is one, else the last.
+    """The epoch whose weights are the result: for algorithms 3 and 4 the best on devtest, if any, else the last.
 
     1 and 2 always return their averages (SRD12, section 5).
     """
@@ -193,7 +205,7 @@ def chosen_epoch(run: Run, history: list[dict[str, Any]]) -> int:
 
 
 def write_epoch(run: Run, state: State, weights: Vector) -> None:
-    """Write the epoch that ``state`` has come to: weights, metrics, and last of all the checkpoint. Rank 0 does this."""
+    """Write the epoch that ``state`` has come to: weights, metrics, last of all the checkpoint. Rank 0 does this."""
     metrics = state.history[-1]
     dense = run.dense(weights)
     slots = np.flatnonzero(dense)

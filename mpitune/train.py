@@ -31,11 +31,11 @@ SUMS = ("sentences", "gold", "pairs", "updates", "length", "reference", "empty")
 
 
 def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) -> None:
-    """Run the job to its last epoch. ``resume``: ``auto`` (from the newest sound checkpoint if any), ``never``, ``must``.
+    """Run the job to its last epoch. ``resume``: ``auto`` (from the newest checkpoint, if any), ``never`` or ``must``.
 
     Raises UsageError, DataError and MachineError for what the user has to mend, StopRequested after a signal.
     """
-    config.require_data(job)
+    comm.at_root(lambda: config.require_data(job))
     folder = RunFolder(job.run.dir)
     lock = RunLock(folder.path)
     comm.at_root(lock.acquire)
@@ -150,8 +150,8 @@ def _learn_shard(
         random = np.random.default_rng([run.job.run.seed, epoch, i])
         counts = run.learner.update(kbest, gold, weights, random)
         run.gold.observe(counted, len(sentence.words))
-        here = (1, run.gold.report(counted), *counts, *counted[0, [LENGTH, REFERENCE]], _is_empty(sentence.words, kbest))
-        for name, number in zip(SUMS, here, strict=True):
+        lengths, empty = counted[0, [LENGTH, REFERENCE]].tolist(), _is_empty(sentence.words, kbest)
+        for name, number in zip(SUMS, (1, run.gold.report(counted), *counts, *lengths, empty), strict=True):
             sums[name] += float(number)
         advance()
     run.learner.end_shard(weights)
@@ -175,7 +175,8 @@ def _check_finite(run: Run, epoch: int, numbers: np.ndarray) -> None:
 def _mix(run: Run, state: State, vectors: SparseVectors) -> tuple[dict[str, Any], Vector]:
     """The epoch's weights out of all shards', computed by rank 0; on rank 0 also what metrics say of them.
 
-    They are the mean over shards (algorithm 3), that of the selected columns (4), the mean over shards and epochs (1, 2).
+    They are the mean over shards (algorithm 3), that of the selected columns (4), or the mean over shards and epochs
+    (1 and 2).
     """
     kept: dict[str, Any] = {}
     weights: Vector = (np.zeros(0, np.uint64), np.zeros(0))
@@ -191,6 +192,7 @@ def _mix(run: Run, state: State, vectors: SparseVectors) -> tuple[dict[str, Any]
             state.mean.add(*weights)
             weights = state.mean.index, state.mean.value
         kept["selected_features"] = len(weights[0])
+        _check_finite(run, state.epoch + 1, weights[1])
     return kept, run.comm.bcast_sparse(*weights)
 
 

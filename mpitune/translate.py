@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from mpitune.decoder.base import KBest
 from mpitune.corpus.symbols import FeatureTable
+from mpitune.decoder.base import KBest
 from mpitune.exchange.comm import Comm
 from mpitune.runtime import progress
 

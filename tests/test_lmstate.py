@@ -53,13 +53,13 @@ class Scorer:
             begin_sentence(self.lm, self.states, i)
         else:
             reset(self.states, i)
-        total = 0.0
+        total = np.float32(0.0)
         for part in parts:
             if isinstance(part, str):
-                total += terminal(self.lm, self.states, i, int(self.vocabulary.numbers([part])[0]))
+                total = terminal(self.lm, self.states, i, int(self.vocabulary.numbers([part])[0]), total)
             else:
-                total += nonterminal(self.lm, self.states, i, part)
-        return int(i), total
+                total = nonterminal(self.lm, self.states, i, part, total)
+        return int(i), float(total)
 
     def bracket(self, words: Sequence[str], draw: random.Random, begin: bool = False) -> tuple[int, float]:
         """The state and the summed increments of ``words`` under random rules of up to two gaps."""
@@ -107,9 +107,9 @@ def test_any_bracketing_gives_the_sentence_its_probability(model: Model) -> None
         expected = naive.score(["<s>", *sentence, "</s>"], start=1)
         inner, gain = scorer.bracket(sentence, draw)
         _, outer = scorer.build([inner, "</s>"], begin=True)
-        assert gain + outer == pytest.approx(expected, abs=1e-5)
+        assert gain + outer == pytest.approx(expected, rel=1e-6, abs=1e-5)
         _, whole = scorer.bracket([*sentence, "</s>"], draw, begin=True)
-        assert whole == pytest.approx(expected, abs=1e-5)
+        assert whole == pytest.approx(expected, rel=1e-6, abs=1e-5)
 
 
 def test_state_does_not_depend_on_the_bracketing(model: Model) -> None:
@@ -172,6 +172,20 @@ def test_equal_states_have_equal_keys(model: Model) -> None:
         by_rest.setdefault(says, set()).add(scorer.key(i))
     assert all(len(keys) == 1 for keys in by_rest.values())
     assert len(set().union(*by_rest.values())) == len(by_rest)
+
+
+def test_totals_run_on_in_float32(model: Model) -> None:
+    scorer, _, words, draw = model
+    for _ in range(50):
+        sentence, before = phrase(words, draw, 6), np.float32(draw.gauss(0, 30))
+        i, _ = scorer.build(sentence)
+        j, _ = scorer.build(sentence)
+        word = int(scorer.vocabulary.numbers([draw.choice(words)])[0])
+        gain = terminal(scorer.lm, scorer.states, i, word, np.float32(0.0))
+        assert terminal(scorer.lm, scorer.states, j, word, before) == np.float32(before + np.float32(gain))
+        first, _ = scorer.build(phrase(words, draw, 6))
+        total = nonterminal(scorer.lm, scorer.states, first, i, before)
+        assert np.float32(total) == total
 
 
 def test_copy(model: Model) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import naive_exchange as naive
+import naive
 import numpy as np
 import pytest
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import naive_pairs as naive
+import naive
 import numpy as np
 import pytest
 

@@ -126,8 +126,12 @@ def test_bad_lines_are_refused(tmp_path: Path, line: str, told: str) -> None:
 def test_cycles_of_unary_rules(tmp_path: Path) -> None:
     chain = "[X] ||| [Y,1] ||| [1]\n[S] ||| [Y,1] ||| [1]\n[X] ||| [Y,1] ||| a [1]\n[Y] ||| [Z,1] ||| [1]\n"
     assert len(Grammar(tmp_path, chain, chain).rules.lhs) == 4
+    closing = "[Z] ||| [X,1] ||| [1]\n"
     with pytest.raises(DataError, match=r"g1:5: found a unary rule from Z to X that closes a cycle"):
-        Grammar(tmp_path, "[Z] ||| [X,1] ||| [1]\n", chain + "[Z] ||| [X,1] ||| [1]\n")
+        Grammar(tmp_path, "[Z] ||| a ||| a\n", chain + closing)
+    # Nor may one arise between the grammars of different sentences.
+    with pytest.raises(DataError, match=r"g1:2: found a unary rule from Z to X that closes a cycle"):
+        Grammar(tmp_path, chain, f"[X] ||| a ||| a\n{closing}")
 
 
 def test_grammars_share_types_and_keep_all_lines(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import naive_pairs as naive
+import naive
 import numpy as np
 import pytest
 

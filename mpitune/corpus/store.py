@@ -1,7 +1,7 @@
 """Arrays on disk: HDF5 files that are written once, aside, and opened memory-mapped.
 
-Every dataset is stored contiguously, so that an opened array is a view of the mapped file: opening costs nothing and the
-processes of one machine share the pages.
+Every dataset is stored contiguously, so that an opened array is a view of the mapped file: opening costs nothing and
+the processes of one machine share the pages.
 """
 
 from __future__ import annotations
@@ -9,33 +9,82 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from mpitune.errors import DataError
+from mpitune.errors import DataError, MachineError
 
 VERSION = 1
 """Raised whenever the meaning of a stored array changes; a file of another version is never read."""
+_FRAME = 1 << 16
+"""More bytes than HDF5 needs for all but the arrays and the attributes."""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> None:
-    """Write ``arrays`` and ``attributes`` (anything JSON can hold) to ``path``, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write ``arrays`` and ``attributes`` (anything JSON can hold) to ``path``, whole or not at all.
+
+    Raises MachineError where it cannot be written (disk full).
+    """
+    text = json.dumps(attributes)
+    # One name for all attempts: what a killed one leaves behind is overwritten, not piled up.
+    aside = path.with_name(f".{path.name}.part")
     try:
-        with h5py.File(aside, "w", alignment_threshold=1, alignment_interval=64) as file:
-            file.attrs["version"] = VERSION
-            file.attrs["attributes"] = json.dumps(attributes)
-            for name, array in arrays.items():
-                file.create_dataset(name, data=np.ascontiguousarray(array))
-        with open(aside, "rb") as written:
-            os.fsync(written.fileno())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _try_space(aside, _FRAME + len(text), sum(array.nbytes for array in arrays.values()))
+        places = _lay_out(aside, arrays, text)
+        with open(aside, "r+b") as file:
+            for name, offset in places.items():
+                file.seek(offset)
+                file.write(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(aside, path)
+        _fsync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            aside.unlink()
+        raise MachineError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _try_space(path: Path, frame: int, data: int) -> None:
+    """Raise OSError unless a file of ``frame`` + ``data`` bytes may be made and the first ``frame`` fit on the disk.
+
+    On a full disk the HDF5 library does not fail, it crashes. So it writes the frame only, which was seen to fit; the
+    arrays are written by hand.
+    """
+    with open(path, "wb") as file:
+        file.write(bytes(frame))
+        file.flush()
+        os.fsync(file.fileno())
+        file.truncate(frame + data)
+
+
+def _lay_out(path: Path, arrays: Mapping[str, np.ndarray], attributes: str) -> dict[str, int]:
+    """Make an HDF5 file with room for ``arrays``; returns where in the file each belongs, those of no size excepted."""
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    with h5py.File(path, "w", alignment_threshold=1, alignment_interval=64) as file:
+        file.attrs["version"] = VERSION
+        file.attrs["attributes"] = attributes
+        datasets = {
+            name: file.create_dataset(name, shape=array.shape, dtype=array.dtype, dcpl=properties)
+            for name, array in arrays.items()
+        }
+        return {name: dataset.id.get_offset() for name, dataset in datasets.items() if dataset.size}
+
+
+def _fsync_folder(folder: Path) -> None:
+    """Put on disk which files ``folder`` holds: without it, a renamed file may be gone after a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
     finally:
-        aside.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def read_attributes(path: Path) -> dict[str, Any] | None:

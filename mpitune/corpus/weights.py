@@ -36,7 +36,7 @@ def write_weights(path: Path, weights: Iterable[tuple[str, float]]) -> None:
     if path.name.endswith(".gz"):
         content = gzip.compress(content, mtime=0)
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.part")
     try:
         with open(aside, "wb") as file:
             file.write(content)

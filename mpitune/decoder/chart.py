@@ -15,20 +15,20 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.decoder.trie import ROOT, TAKES_GAP, TAKES_WORD, Trie, child
-from mpitune.kernel import kernel
+from mpitune.kernel import int64, kernel
 
 GOAL, PHRASE = 0, 1
 """Category numbers of S and X."""
 GLUE_ONE, GLUE_TWO, PASS_THROUGH = 0, 1, 2
 """Groups of the rules that are always there: S -> X, S -> S X, and from 2 on the pass-through of each position."""
 VERTICES, EDGES, GROUPS = range(3)
-"""Places in `Chart.count`."""
+"""Places in `Chart.size`."""
 
 
 class Items(NamedTuple):
     """Partly matched source sides."""
 
-    count: np.ndarray
+    size: np.ndarray
     """int64 [1]: how many there are."""
     ptr: np.ndarray
     """int32 [(n + 1) * (n + 1), 2]: first item of (start, end) and one past the last."""
@@ -66,10 +66,10 @@ class Search(NamedTuple):
 class Chart(NamedTuple):
     """The forest of one sentence: vertices are (start, end, category), edges are groups of rules over vertices."""
 
-    count: np.ndarray
+    size: np.ndarray
     """int64 [3]: how many vertices, edges and groups there are."""
     vertex: np.ndarray
-    """int32 [(n + 1) * (n + 1) * categories]: the vertex of (start, end, category), -1 where there is none."""
+    """int32 [n + 1, n + 1, categories]: the vertex of (start, end, category), -1 where there is none."""
     first_edge: np.ndarray
     """int32 [vertices]: the edge of a vertex that was added last."""
     order: np.ndarray
@@ -87,7 +87,7 @@ class Chart(NamedTuple):
 def new_items(length: int, items: int) -> Items:
     """Space for the items of a sentence of ``length`` words."""
     return Items(
-        count=np.zeros(1, dtype=np.int64),
+        size=np.zeros(1, dtype=np.int64),
         ptr=np.empty(((length + 1) * (length + 1), 2), dtype=np.int32),
         node=np.empty(items, dtype=np.int32),
         tail=np.empty((items, 2), dtype=np.int32),
@@ -97,8 +97,8 @@ def new_items(length: int, items: int) -> Items:
 def new_chart(length: int, categories: int, vertices: int, edges: int, groups: int) -> Chart:
     """Space for the forest of a sentence of ``length`` words."""
     return Chart(
-        count=np.zeros(3, dtype=np.int64),
-        vertex=np.empty((length + 1) * (length + 1) * categories, dtype=np.int32),
+        size=np.zeros(3, dtype=np.int64),
+        vertex=np.empty((length + 1, length + 1, categories), dtype=np.int32),
         first_edge=np.empty(vertices, dtype=np.int32),
         order=np.empty(vertices, dtype=np.int32),
         next_edge=np.empty(edges, dtype=np.int32),
@@ -112,24 +112,22 @@ def new_chart(length: int, categories: int, vertices: int, edges: int, groups: i
 def parse(search: Search, chart: Chart) -> bool:
     """Fill ``chart`` with the forest of the sentence; False where the space given ran out."""
     n = search.words.shape[0]
-    categories = search.category_order.shape[0]
     if chart.group_rule.shape[0] < PASS_THROUGH + n:
         return False
-    chart.count[VERTICES] = 0
-    chart.count[EDGES] = 0
-    chart.count[GROUPS] = PASS_THROUGH + n
-    search.phrases.items.count[0] = 0
-    search.goals.items.count[0] = 0
-    chart.vertex[:] = -1
+    chart.size[VERTICES] = 0
+    chart.size[EDGES] = 0
+    chart.size[GROUPS] = PASS_THROUGH + n
+    search.phrases.items.size[0] = 0
+    search.goals.items.size[0] = 0
+    chart.vertex[:, :, :] = -1
     ordered = 0
     for start in range(n - 1, -1, -1):
         last = n if start == 0 else min(n, start + search.span_limit)
         for end in range(start + 1, last + 1):
             if not _fill_cell(search, chart, start, end):
                 return False
-            base = (start * (n + 1) + end) * categories
-            for k in range(categories):
-                vertex = chart.vertex[base + search.category_order[k]]
+            for k in range(search.category_order.shape[0]):
+                vertex = chart.vertex[start, end, search.category_order[k]]
                 if vertex >= 0:
                     chart.order[ordered] = vertex
                     ordered += 1
@@ -148,15 +146,15 @@ def _fill_cell(search: Search, chart: Chart, start: int, end: int) -> bool:
     if start == 0:
         fits = fits and _advance(search, chart, search.goals, start, end)
         for middle in range(1, end):
-            left = _vertex(search, chart, 0, middle, GOAL)
-            right = _vertex(search, chart, middle, end, PHRASE) if end - middle <= search.span_limit else -1
+            left = int64(chart.vertex[0, middle, GOAL])
+            right = int64(chart.vertex[middle, end, PHRASE])
             if left >= 0 and right >= 0:
                 fits = fits and _add_edge(search, chart, 0, end, GOAL, GLUE_TWO, left, right)
     # Rules whose source side begins with a gap over this very span: unary ones add categories to it, in an order that
     # never comes back to a category already passed.
     for k in range(search.category_order.shape[0]):
-        category = np.int64(search.category_order[k])
-        vertex = _vertex(search, chart, start, end, category)
+        category = int64(search.category_order[k])
+        vertex = int64(chart.vertex[start, end, category])
         if vertex < 0:
             continue
         if phrases:
@@ -174,29 +172,28 @@ def _advance(search: Search, chart: Chart, grammar: Grammar, start: int, end: in
     n = search.words.shape[0]
     items = grammar.items
     row = start * (n + 1)
-    items.ptr[row + end, 0] = items.count[0]
-    items.ptr[row + end, 1] = items.count[0]
-    word = np.int64(search.words[end - 1])
+    items.ptr[row + end, 0] = items.size[0]
+    items.ptr[row + end, 1] = items.size[0]
+    word = int64(search.words[end - 1])
     if end == start + 1:
         if not _step(search, chart, grammar, ROOT, word, -1, -1, -1, start, end):
             return False
     else:
         for item in range(items.ptr[row + end - 1, 0], items.ptr[row + end - 1, 1]):
-            node = np.int64(items.node[item])
+            node = int64(items.node[item])
             if grammar.trie.takes[node] & TAKES_WORD:
-                left, right = np.int64(items.tail[item, 0]), np.int64(items.tail[item, 1])
+                left, right = int64(items.tail[item, 0]), int64(items.tail[item, 1])
                 if not _step(search, chart, grammar, node, word, -1, left, right, start, end):
                     return False
-    categories = search.category_order.shape[0]
     for middle in range(max(start + 1, end - search.span_limit), end):
-        for category in range(categories):
-            vertex = np.int64(chart.vertex[(middle * (n + 1) + end) * categories + category])
+        for category in range(search.category_order.shape[0]):
+            vertex = int64(chart.vertex[middle, end, category])
             if vertex < 0:
                 continue
             for item in range(items.ptr[row + middle, 0], items.ptr[row + middle, 1]):
-                node = np.int64(items.node[item])
+                node = int64(items.node[item])
                 if grammar.trie.takes[node] & TAKES_GAP:
-                    left, right = np.int64(items.tail[item, 0]), np.int64(items.tail[item, 1])
+                    left, right = int64(items.tail[item, 0]), int64(items.tail[item, 1])
                     if not _step(search, chart, grammar, node, -1 - category, vertex, left, right, start, end):
                         return False
     return True
@@ -215,7 +212,7 @@ def _step(
     start: int,
     end: int,
 ) -> bool:
-    """Go from ``node`` along ``symbol`` (a gap over ``vertex``, or a word): note the rules that end there, keep the item.
+    """Go from ``node`` along ``symbol`` (a gap over ``vertex``, or a word); note rules that end there, keep the item.
 
     ``left`` and ``right`` are the vertices of the gaps before, or -1. False where space ran out.
     """
@@ -230,32 +227,26 @@ def _step(
     trie, items = grammar.trie, grammar.items
     for group in range(trie.group_ptr[after, 0], trie.group_ptr[after, 1]):
         if grammar.seen[group] < search.stamp:
-            number = chart.count[GROUPS]
+            number = chart.size[GROUPS]
             if number >= chart.group_rule.shape[0]:
                 return False
             chart.group_rule[number, 0] = trie.rule_ptr[group, 0]
             chart.group_rule[number, 1] = trie.rule_ptr[group, 1]
-            chart.count[GROUPS] = number + 1
+            chart.size[GROUPS] = number + 1
             grammar.seen[group] = search.stamp + number
         number = grammar.seen[group] - search.stamp
-        if not _add_edge(search, chart, start, end, np.int64(trie.lhs[group]), number, left, right):
+        if not _add_edge(search, chart, start, end, int64(trie.lhs[group]), number, left, right):
             return False
     if trie.takes[after]:
-        item = items.count[0]
+        item = items.size[0]
         if item >= items.node.shape[0]:
             return False
         items.node[item] = after
         items.tail[item, 0] = left
         items.tail[item, 1] = right
-        items.count[0] = item + 1
+        items.size[0] = item + 1
         items.ptr[start * (search.words.shape[0] + 1) + end, 1] = item + 1
     return True
-
-
-@kernel
-def _vertex(search: Search, chart: Chart, start: int, end: int, category: int) -> int:
-    cell = start * (search.words.shape[0] + 1) + end
-    return np.int64(chart.vertex[cell * search.category_order.shape[0] + category])
 
 
 @kernel
@@ -263,22 +254,21 @@ def _add_edge(
     search: Search, chart: Chart, start: int, end: int, category: int, group: int, left: int, right: int
 ) -> bool:
     """Add an edge under (start, end, category), making the vertex where it is the first; False where space ran out."""
-    edge = chart.count[EDGES]
+    edge = chart.size[EDGES]
     if edge >= chart.edge_group.shape[0]:
         return False
-    place = (start * (search.words.shape[0] + 1) + end) * search.category_order.shape[0] + category
-    vertex = np.int64(chart.vertex[place])
+    vertex = int64(chart.vertex[start, end, category])
     if vertex < 0:
-        vertex = chart.count[VERTICES]
+        vertex = chart.size[VERTICES]
         if vertex >= chart.first_edge.shape[0]:
             return False
-        chart.vertex[place] = vertex
+        chart.vertex[start, end, category] = vertex
         chart.first_edge[vertex] = -1
-        chart.count[VERTICES] = vertex + 1
+        chart.size[VERTICES] = vertex + 1
     chart.edge_group[edge] = group
     chart.edge_tail[edge, 0] = left
     chart.edge_tail[edge, 1] = right
     chart.next_edge[edge] = chart.first_edge[vertex]
     chart.first_edge[vertex] = edge
-    chart.count[EDGES] = edge + 1
+    chart.size[EDGES] = edge + 1
     return True

@@ -11,22 +11,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.decoder.chart import Chart
+from mpitune.decoder.chart import GOAL, VERTICES, Chart
 from mpitune.decoder.heap import Heap, new_heap, pop, push
 from mpitune.decoder.lmstate import LmStates, begin_sentence, copy, key, new_states, nonterminal, reset, terminal
 from mpitune.decoder.matched import Matched
 from mpitune.grammar.lm import LanguageModel
-from mpitune.kernel import kernel
+from mpitune.kernel import int64, kernel
 
 NODES, EDGES = 0, 1
-"""Places in `Forest.count`."""
+"""Places in `Forest.size`."""
 FREE = -1
 
 
 class Forest(NamedTuple):
     """The forest with LMs. Nodes of a vertex lie side by side, best first; so do the edges of a node."""
 
-    count: np.ndarray
+    size: np.ndarray
     """int64 [2]: how many nodes and edges there are; the last node is the goal."""
     vertex_ptr: np.ndarray
     """int32 [vertices, 2]: first node of a vertex and one past the last."""
@@ -98,12 +98,12 @@ def search(chart: Chart, matched: Matched, lms: tuple[LanguageModel, ...], lm_we
     """
     rules, count = len(matched.score), len(lms)
     size = np.zeros(2, dtype=np.int64)
-    _measure(chart, matched, np.int64(limit), size)
+    _measure(chart, matched, limit, size)
     candidates = int(size[0]) + 2 * limit
     nodes = int(size[1]) + 1
     forest = Forest(
-        count=np.zeros(2, dtype=np.int64),
-        vertex_ptr=np.empty((int(chart.count[0]), 2), dtype=np.int32),
+        size=np.zeros(2, dtype=np.int64),
+        vertex_ptr=np.empty((int(chart.size[VERTICES]), 2), dtype=np.int32),
         node_score=np.empty(nodes, dtype=np.float64),
         edge_ptr=np.empty(nodes + 1, dtype=np.int32),
         edge_rule=np.empty(nodes + limit, dtype=np.int32),
@@ -117,10 +117,10 @@ def search(chart: Chart, matched: Matched, lms: tuple[LanguageModel, ...], lm_we
         lm_weight=lm_weight,
         leading=np.empty(rules, dtype=np.int32),
         leading_lm=np.empty((rules, count), dtype=np.float32),
-        first_candidate=np.int64(rules),
-        first_node=np.int64(rules + candidates),
+        first_candidate=rules,
+        first_node=rules + candidates,
     )
-    _search(chart, matched, model, _new_candidates(candidates, count, limit), np.int64(limit), forest)
+    _search(chart, matched, model, _new_candidates(candidates, count, limit), limit, forest)
     return forest
 
 
@@ -151,39 +151,37 @@ def _measure(chart: Chart, matched: Matched, limit: int, size: np.ndarray) -> No
     """Into ``size``: the most candidates that a vertex starts with; the most nodes that all vertices can have."""
     size[0] = 0
     size[1] = limit
-    for vertex in range(chart.count[0]):
-        start = np.int64(0)
+    for vertex in range(chart.size[VERTICES]):
+        start = int64(0)
         free = True
-        edge = np.int64(chart.first_edge[vertex])
+        edge = int64(chart.first_edge[vertex])
         while edge >= 0:
             group = chart.edge_group[edge]
             start += matched.group_ptr[group + 1] - matched.group_ptr[group]
             free = free and chart.edge_tail[edge, 0] < 0
-            edge = np.int64(chart.next_edge[edge])
+            edge = int64(chart.next_edge[edge])
         size[0] = max(size[0], start)
         size[1] += min(limit, start) if free else limit
 
 
 @kernel
-def _search(
-    chart: Chart, matched: Matched, model: Model, candidates: Candidates, limit: int, forest: Forest
-) -> None:
+def _search(chart: Chart, matched: Matched, model: Model, candidates: Candidates, limit: int, forest: Forest) -> None:
     """Fill ``forest``."""
     _begin_rules(matched, model)
     forest.edge_ptr[0] = 0
-    for k in range(chart.count[0]):
-        vertex = np.int64(chart.order[k])
+    for k in range(chart.size[VERTICES]):
+        vertex = int64(chart.order[k])
         nodes = _take_best(chart, matched, model, candidates, limit, forest, vertex)
         _add_nodes(chart, model, candidates, nodes, forest, vertex)
-    _add_goal(model, forest, np.int64(chart.order[chart.count[0] - 1]))
+    _add_goal(model, forest, int64(chart.vertex[0, chart.vertex.shape[1] - 1, GOAL]))
 
 
 @kernel
 def _begin_rules(matched: Matched, model: Model) -> None:
     """Score the leading words of every rule, once for all candidates that use it."""
     for rule in range(matched.score.shape[0]):
-        end = np.int64(matched.target_ptr[rule + 1])
-        rest = np.int64(matched.target_ptr[rule])
+        end = int64(matched.target_ptr[rule + 1])
+        rest = int64(matched.target_ptr[rule])
         while rest < end and matched.target[rest] >= 0:
             rest += 1
         model.leading[rule] = rest
@@ -191,7 +189,7 @@ def _begin_rules(matched: Matched, model: Model) -> None:
             reset(model.states[m], rule)
             total = np.float32(0.0)
             for k in range(matched.target_ptr[rule], rest):
-                total = terminal(model.lms[m], model.states[m], rule, np.int64(matched.lm_target[m, k]), total)
+                total = terminal(model.lms[m], model.states[m], rule, int64(matched.lm_target[m, k]), total)
             model.leading_lm[rule, m] = total
 
 
@@ -211,22 +209,22 @@ def _add_candidate(
     """Score candidate ``number``, ``rule`` over the nodes of rank ``left`` and ``right``, and put it into the heap."""
     # Added up in the order in which cdec does: where rounding decides, it decides alike.
     score, below = matched.score[rule], 0.0
-    first, second = np.int64(-1), np.int64(-1)
+    first, second = int64(-1), int64(-1)
     if chart.edge_tail[edge, 0] >= 0:
         first = forest.vertex_ptr[chart.edge_tail[edge, 0], 0] + left
         below += forest.node_score[first]
     if chart.edge_tail[edge, 1] >= 0:
         second = forest.vertex_ptr[chart.edge_tail[edge, 1], 0] + right
         below += forest.node_score[second]
-    rest, end = np.int64(model.leading[rule]), np.int64(matched.target_ptr[rule + 1])
-    row = np.int64(rule) if rest == end else model.first_candidate + number
+    rest, end = int64(model.leading[rule]), int64(matched.target_ptr[rule + 1])
+    row = int64(rule) if rest == end else model.first_candidate + number
     for m in range(len(model.lms)):
         total = model.leading_lm[rule, m]
         if rest < end:
             lm, states = model.lms[m], model.states[m]
             copy(states, row, rule)
             for k in range(rest, end):
-                symbol = np.int64(matched.lm_target[m, k])
+                symbol = int64(matched.lm_target[m, k])
                 if symbol >= 0:
                     total = terminal(lm, states, row, symbol, total)
                 else:
@@ -253,24 +251,24 @@ def _take_best(
     candidates.heap.size[0] = 0
     candidates.same_state[:] = FREE
     candidates.same_ranks[:] = FREE
-    count, nodes = np.int64(0), np.int64(0)
-    edge = np.int64(chart.first_edge[vertex])
+    count, nodes = int64(0), int64(0)
+    edge = int64(chart.first_edge[vertex])
     while edge >= 0:
         group = chart.edge_group[edge]
         for rule in range(matched.group_ptr[group], matched.group_ptr[group + 1]):
             _add_candidate(chart, matched, model, candidates, count, forest, edge, rule, 0, 0)
             count += 1
-        edge = np.int64(chart.next_edge[edge])
+        edge = int64(chart.next_edge[edge])
     for _ in range(limit):
         if candidates.heap.size[0] == 0:
             break
         best = pop(candidates.heap)
         nodes = _recombine(model, candidates, best, nodes)
-        edge, rule = np.int64(candidates.edge[best]), np.int64(candidates.rule[best])
+        edge, rule = int64(candidates.edge[best]), int64(candidates.rule[best])
         for side in range(2):
             tail = chart.edge_tail[edge, side]
-            left = np.int64(candidates.rank[best, 0]) + (1 - side)
-            right = np.int64(candidates.rank[best, 1]) + side
+            left = int64(candidates.rank[best, 0]) + (1 - side)
+            right = int64(candidates.rank[best, 1]) + side
             rank = left if side == 0 else right
             if tail < 0 or rank >= forest.vertex_ptr[tail, 1] - forest.vertex_ptr[tail, 0]:
                 continue
@@ -303,10 +301,10 @@ def _is_new(candidates: Candidates, number: int, edge: int, rule: int, left: int
 
 @kernel
 def _recombine(model: Model, candidates: Candidates, number: int, nodes: int) -> int:
-    """Put candidate ``number`` into the node that has its LM state, a new one if there is none; returns the node count."""
-    row = np.int64(candidates.state[number])
+    """Put candidate ``number`` into the node that has its LM state, or into a new one; returns the number of nodes."""
+    row = int64(candidates.state[number])
     table = candidates.same_state
-    slot = np.int64(0)
+    slot = int64(0)
     for m in range(len(model.lms)):
         state = key(model.states[m], row)
         slot = slot * 5 + (state >> 32) * 40503 + (state & 0xFFFFFFFF) * 2654435
@@ -314,7 +312,7 @@ def _recombine(model: Model, candidates: Candidates, number: int, nodes: int) ->
     candidates.next[number] = -1
     while table[slot] != FREE:
         node = table[slot]
-        other = np.int64(candidates.state[candidates.node_first[node]])
+        other = int64(candidates.state[candidates.node_first[node]])
         same = True
         for m in range(len(model.lms)):
             same = same and key(model.states[m], row) == key(model.states[m], other)
@@ -334,28 +332,28 @@ def _recombine(model: Model, candidates: Candidates, number: int, nodes: int) ->
 @kernel
 def _add_nodes(chart: Chart, model: Model, candidates: Candidates, nodes: int, forest: Forest, vertex: int) -> None:
     """Append the nodes of ``vertex`` to the forest, best first, each with its edges, best first."""
-    base = forest.count[NODES]
+    base = forest.size[NODES]
     candidates.ranking.size[0] = 0
     for node in range(nodes):
         push(candidates.ranking, candidates.node_score[node], node)
     for rank in range(nodes):
         node = pop(candidates.ranking)
         forest.node_score[base + rank] = candidates.node_score[node]
-        row = np.int64(candidates.state[candidates.node_first[node]])
+        row = int64(candidates.state[candidates.node_first[node]])
         for m in range(len(model.lms)):
             copy(model.states[m], model.first_node + base + rank, row)
-        begin = forest.count[EDGES]
-        number = np.int64(candidates.node_first[node])
+        begin = forest.size[EDGES]
+        number = int64(candidates.node_first[node])
         while number >= 0:
             tail = chart.edge_tail[candidates.edge[number]]
             left = forest.vertex_ptr[tail[0], 0] + candidates.rank[number, 0] if tail[0] >= 0 else -1
             right = forest.vertex_ptr[tail[1], 0] + candidates.rank[number, 1] if tail[1] >= 0 else -1
-            edge = _insert_edge(forest, begin, np.int64(candidates.rule[number]), left, right, candidates.score[number])
+            edge = _insert_edge(forest, begin, int64(candidates.rule[number]), left, right, candidates.score[number])
             for m in range(len(model.lms)):
                 forest.edge_lm[edge, m] = candidates.lm[number, m]
-            number = np.int64(candidates.next[number])
-        forest.edge_ptr[base + rank + 1] = forest.count[EDGES]
-    forest.count[NODES] = base + nodes
+            number = int64(candidates.next[number])
+        forest.edge_ptr[base + rank + 1] = forest.size[EDGES]
+    forest.size[NODES] = base + nodes
     forest.vertex_ptr[vertex, 0] = base
     forest.vertex_ptr[vertex, 1] = base + nodes
 
@@ -363,8 +361,8 @@ def _add_nodes(chart: Chart, model: Model, candidates: Candidates, nodes: int, f
 @kernel
 def _insert_edge(forest: Forest, begin: int, rule: int, left: int, right: int, score: float) -> int:
     """Add an edge to those from ``begin`` on, which are sorted by score; returns its place."""
-    place = forest.count[EDGES]
-    forest.count[EDGES] = place + 1
+    place = int64(forest.size[EDGES])
+    forest.size[EDGES] = place + 1
     while place > begin and forest.edge_score[place - 1] < score:
         forest.edge_rule[place] = forest.edge_rule[place - 1]
         forest.edge_tail[place, 0] = forest.edge_tail[place - 1, 0]
@@ -383,7 +381,7 @@ def _insert_edge(forest: Forest, begin: int, rule: int, left: int, right: int, s
 @kernel
 def _add_goal(model: Model, forest: Forest, vertex: int) -> None:
     """Add the goal node over the nodes of ``vertex``, S over the whole sentence, with the LMs' sentence boundaries."""
-    goal, begin = forest.count[NODES], forest.count[EDGES]
+    goal, begin = forest.size[NODES], forest.size[EDGES]
     row = model.first_candidate
     for node in range(forest.vertex_ptr[vertex, 0], forest.vertex_ptr[vertex, 1]):
         score = forest.node_score[node]
@@ -393,12 +391,12 @@ def _add_goal(model: Model, forest: Forest, vertex: int) -> None:
         for m in range(len(model.lms)):
             forest.edge_lm[edge, m] = _finish(model.lms[m], model.states[m], row, model.first_node + node)
     forest.node_score[goal] = forest.edge_score[begin]
-    forest.edge_ptr[goal + 1] = forest.count[EDGES]
-    forest.count[NODES] = goal + 1
+    forest.edge_ptr[goal + 1] = forest.size[EDGES]
+    forest.size[NODES] = goal + 1
 
 
 @kernel
 def _finish(lm: LanguageModel, states: LmStates, row: int, node: int) -> float:
     """What the boundaries <s> and </s> around ``node`` add to its log10 probability; ``row`` is space for a state."""
     begin_sentence(lm, states, row)
-    return np.float64(terminal(lm, states, row, np.int64(lm.eos), nonterminal(lm, states, row, node, np.float32(0.0))))
+    return np.float64(terminal(lm, states, row, lm.eos, nonterminal(lm, states, row, node, np.float32(0.0))))

@@ -40,9 +40,7 @@ class EmbeddedDecoder:
         self._lm_slot = np.array([3 + 2 * i for i in range(len(self._lms))], dtype=np.int32)
         self._score_slot = np.array([dense.index(name) for name in model.score_names], dtype=np.int32)
         self._template_slot = len(dense)
-        self._templates = matched.Rows(
-            model.rule_features.ptr, model.rule_features.index, model.rule_features.value
-        )
+        self._templates = matched.Rows(model.rule_features.ptr, model.rule_features.index, model.rule_features.value)
         self._glue = [self._fixed_row(GLUE[0], None), self._fixed_row(GLUE[1], "Glue")]
         self._pass_through: dict[int, tuple[list[int], list[float]]] = {}
         self._lm_word = np.zeros((len(self._lms), 0), dtype=np.int32)
@@ -86,11 +84,11 @@ class EmbeddedDecoder:
             )
             search = chart.Search(
                 words=sentence.words,
-                span_limit=np.int64(self._span_limit),
+                span_limit=self._span_limit,
                 category_order=self._category_order,
                 phrases=chart.Grammar(self._phrases[0], chart.new_items(n, space["items"]), self._phrases[1]),
                 goals=chart.Grammar(self._goals[0], chart.new_items(n, space["items"]), self._goals[1]),
-                stamp=np.int64(self._stamp),
+                stamp=self._stamp,
             )
             complete = chart.parse(search, result)
             self._stamp += len(result.group_rule)
@@ -125,8 +123,8 @@ class EmbeddedDecoder:
                 np.array([value for row in rows for value in row[1]], dtype=np.float64),
             ),
             score_slot=self._score_slot,
-            template_slot=np.int64(self._template_slot),
-            word_penalty_slot=np.int64(1),
+            template_slot=self._template_slot,
+            word_penalty_slot=1,
             lm_word=self._lm_word,
             oov_slot=self._lm_slot + np.int32(1),
         )

@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.kernel import kernel
+from mpitune.kernel import int64, kernel
 
 
 class Heap(NamedTuple):
+    """A heap and the space that it has."""
+
     size: np.ndarray
     """int64 [1]"""
     score: np.ndarray
@@ -19,11 +21,13 @@ class Heap(NamedTuple):
 
 
 def new_heap(capacity: int) -> Heap:
+    """An empty heap with space for ``capacity`` numbers."""
     return Heap(np.zeros(1, dtype=np.int64), np.empty(capacity, dtype=np.float64), np.empty(capacity, dtype=np.int32))
 
 
 @kernel
 def push(heap: Heap, score: float, number: int) -> None:
+    """Put in ``number``; there must be space."""
     place = heap.size[0]
     heap.size[0] = place + 1
     while place > 0:
@@ -41,7 +45,7 @@ def push(heap: Heap, score: float, number: int) -> None:
 @kernel
 def pop(heap: Heap) -> int:
     """Take out the best; the heap must not be empty."""
-    best = np.int64(heap.number[0])
+    best = int64(heap.number[0])
     size = heap.size[0] - 1
     heap.size[0] = size
     score, number = heap.score[size], heap.number[size]

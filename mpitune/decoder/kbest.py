@@ -15,15 +15,15 @@ import numpy as np
 
 from mpitune.decoder.cube import NODES, Forest
 from mpitune.decoder.matched import Matched
-from mpitune.kernel import kernel
+from mpitune.kernel import int64, kernel, uint64
 
 NONE = -1
-BASE = np.uint64(0x9E3779B97F4A7C15)
+BASE = uint64(0x9E3779B97F4A7C15)
 """Of the polynomial hash; odd, modulus 2 ** 64."""
 
 
 class NodeLists(NamedTuple):
-    """The state of each node's list; all NONE (0) before the first use."""
+    """The state of each node's list; NONE and NEW before the first use."""
 
     first: np.ndarray
     """int32 [nodes]: best derivation."""
@@ -65,7 +65,7 @@ class Derivations(NamedTuple):
     """int32 [capacity]: the node that a derivation belongs to."""
     stack: np.ndarray
     """int32 [nodes + 1]: nodes that wait for one below."""
-    count: np.ndarray
+    size: np.ndarray
     """int64 [1]"""
 
 
@@ -74,12 +74,11 @@ def best_derivations(forest: Forest, matched: Matched, k: int, unique: bool) -> 
 
     ``unique``: one derivation a translation.
     """
-    nodes = int(forest.count[NODES])
-    capacity = 64 * k + 1024
+    nodes = int(forest.size[NODES])
+    capacity = 64 * k + (1 << 14)
     while True:
-        lists = NodeLists(
-            *(np.full(nodes, NONE, dtype=np.int32) for _ in range(5)), phase=np.zeros(nodes, dtype=np.int8)
-        )
+        blank = np.full((5, nodes), NONE, dtype=np.int32)
+        lists = NodeLists(blank[0], blank[1], blank[2], blank[3], blank[4], np.full(nodes, NEW, dtype=np.int8))
         derivations = _new_derivations(capacity, nodes)
         found = np.empty(k, dtype=np.int32)
         number = _best_derivations(forest, matched, lists, derivations, unique, found)
@@ -103,7 +102,7 @@ def _new_derivations(capacity: int, nodes: int) -> Derivations:
         seen=np.full(table, NONE, dtype=np.int32),
         head=np.empty(capacity, dtype=np.int32),
         stack=np.empty(nodes + 1, dtype=np.int32),
-        count=np.zeros(1, dtype=np.int64),
+        size=np.zeros(1, dtype=np.int64),
     )
 
 
@@ -112,7 +111,7 @@ def _best_derivations(
     forest: Forest, matched: Matched, lists: NodeLists, derivations: Derivations, unique: bool, found: np.ndarray
 ) -> int:
     """Fill ``found``; returns how many derivations there are, or -1 where the space for them ran out."""
-    goal = forest.count[NODES] - 1
+    goal = forest.size[NODES] - 1
     number = 0
     while number < found.shape[0] and lists.phase[goal] != EXHAUSTED:
         if not _list_next(forest, matched, lists, derivations, unique, goal):
@@ -132,13 +131,13 @@ def _list_next(
     stack[0] = goal
     height = 1
     while height > 0:
-        node = np.int64(stack[height - 1])
+        node = int64(stack[height - 1])
         # A step adds at most three candidates.
-        if derivations.count[0] + 3 > derivations.edge.shape[0]:
+        if derivations.size[0] + 3 > derivations.edge.shape[0]:
             return False
         if lists.phase[node] == NEW:
             lists.phase[node] = OPEN
-            _add(forest, lists, derivations, node, np.int64(forest.edge_ptr[node]), NONE, NONE)
+            _add(forest, lists, derivations, node, int64(forest.edge_ptr[node]), NONE, NONE)
         if lists.pending[node] == NONE:
             if lists.expand[node] != NONE:
                 wanted = _expand(forest, lists, derivations, node)
@@ -152,7 +151,7 @@ def _list_next(
                 height -= 1
                 continue
             lists.pending[node] = _take(lists, derivations, node)
-        candidate = np.int64(lists.pending[node])
+        candidate = int64(lists.pending[node])
         wanted = _complete(forest, lists, derivations, candidate)
         if wanted != NONE:
             stack[height] = wanted
@@ -177,8 +176,8 @@ def _add(
     forest: Forest, lists: NodeLists, derivations: Derivations, node: int, edge: int, left: int, right: int
 ) -> None:
     """Put a candidate into the heap of ``node``: ``edge`` over derivations ``left`` and ``right`` (NONE: the best)."""
-    number = derivations.count[0]
-    derivations.count[0] = number + 1
+    number = derivations.size[0]
+    derivations.size[0] = number + 1
     score = forest.edge_score[edge]
     if left != NONE:
         score += derivations.score[left] - forest.node_score[forest.edge_tail[edge, 0]]
@@ -191,7 +190,7 @@ def _add(
     derivations.head[number] = node
     derivations.below[number] = NONE
     derivations.beside[number] = NONE
-    lists.heap[node] = _meld(derivations, np.int64(lists.heap[node]), number)
+    lists.heap[node] = _meld(derivations, int64(lists.heap[node]), number)
 
 
 @kernel
@@ -211,22 +210,22 @@ def _meld(derivations: Derivations, a: int, b: int) -> int:
 @kernel
 def _take(lists: NodeLists, derivations: Derivations, node: int) -> int:
     """Take the best candidate from the heap of ``node``."""
-    best = np.int64(lists.heap[node])
-    pairs = np.int64(NONE)
-    rest = np.int64(derivations.below[best])
+    best = int64(lists.heap[node])
+    pairs = int64(NONE)
+    rest = int64(derivations.below[best])
     while rest != NONE:
         first = rest
-        second = np.int64(derivations.beside[first])
-        rest = np.int64(derivations.beside[second]) if second != NONE else np.int64(NONE)
+        second = int64(derivations.beside[first])
+        rest = int64(derivations.beside[second]) if second != NONE else int64(NONE)
         derivations.beside[first] = NONE
         if second != NONE:
             derivations.beside[second] = NONE
         joined = _meld(derivations, first, second)
         derivations.beside[joined] = pairs
         pairs = joined
-    root = np.int64(NONE)
+    root = int64(NONE)
     while pairs != NONE:
-        following = np.int64(derivations.beside[pairs])
+        following = int64(derivations.beside[pairs])
         derivations.beside[pairs] = NONE
         root = _meld(derivations, root, pairs)
         pairs = following
@@ -239,12 +238,12 @@ def _complete(forest: Forest, lists: NodeLists, derivations: Derivations, candid
     """Fill in children that stand for the best of a tail; returns a tail without a derivation yet, else NONE."""
     edge = derivations.edge[candidate]
     for side in range(2):
-        tail = np.int64(forest.edge_tail[edge, side])
+        tail = int64(forest.edge_tail[edge, side])
         if tail != NONE and derivations.child[candidate, side] == NONE:
             if lists.first[tail] == NONE:
                 return tail
             derivations.child[candidate, side] = lists.first[tail]
-    return np.int64(NONE)
+    return int64(NONE)
 
 
 @kernel
@@ -254,10 +253,10 @@ def _expand(forest: Forest, lists: NodeLists, derivations: Derivations, node: in
     So that none arises twice, the neighbour in the left child comes only from a derivation whose right child is the
     best of its list, and the next edge only from one whose children both are.
     """
-    done = np.int64(lists.expand[node])
-    edge = np.int64(derivations.edge[done])
-    left, right = np.int64(derivations.child[done, 0]), np.int64(derivations.child[done, 1])
-    left_tail, right_tail = np.int64(forest.edge_tail[edge, 0]), np.int64(forest.edge_tail[edge, 1])
+    done = int64(lists.expand[node])
+    edge = int64(derivations.edge[done])
+    left, right = int64(derivations.child[done, 0]), int64(derivations.child[done, 1])
+    left_tail, right_tail = int64(forest.edge_tail[edge, 0]), int64(forest.edge_tail[edge, 1])
     right_is_best = right == NONE or right == lists.first[right_tail]
     if right != NONE and derivations.next[right] == NONE and lists.phase[right_tail] != EXHAUSTED:
         return right_tail
@@ -265,12 +264,12 @@ def _expand(forest: Forest, lists: NodeLists, derivations: Derivations, node: in
     if move_left and derivations.next[left] == NONE and lists.phase[left_tail] != EXHAUSTED:
         return left_tail
     if right != NONE and derivations.next[right] != NONE:
-        _add(forest, lists, derivations, node, edge, left, np.int64(derivations.next[right]))
+        _add(forest, lists, derivations, node, edge, left, int64(derivations.next[right]))
     if move_left and derivations.next[left] != NONE:
-        _add(forest, lists, derivations, node, edge, np.int64(derivations.next[left]), right)
+        _add(forest, lists, derivations, node, edge, int64(derivations.next[left]), right)
     if right_is_best and (left == NONE or left == lists.first[left_tail]) and edge + 1 < forest.edge_ptr[node + 1]:
         _add(forest, lists, derivations, node, edge + 1, NONE, NONE)
-    return np.int64(NONE)
+    return int64(NONE)
 
 
 @kernel
@@ -282,11 +281,11 @@ def _hash_translation(forest: Forest, matched: Matched, derivations: Derivations
         derivations.text[candidate, 0] = derivations.text[child, 0]
         derivations.text[candidate, 1] = derivations.text[child, 1]
         return
-    text, power = np.uint64(0), np.uint64(1)
+    text, power = uint64(0), uint64(1)
     for k in range(matched.target_ptr[rule], matched.target_ptr[rule + 1]):
         symbol = matched.target[k]
         if symbol >= 0:
-            text = text * BASE + _scatter(np.uint64(symbol + 1))
+            text = text * BASE + _scatter(uint64(symbol + 1))
             power = power * BASE
         else:
             child = derivations.child[candidate, -1 - symbol]
@@ -299,17 +298,17 @@ def _hash_translation(forest: Forest, matched: Matched, derivations: Derivations
 @kernel
 def _scatter(number: int) -> int:
     """A 64-bit number to another that looks random (the finaliser of SplitMix64)."""
-    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return number ^ (number >> np.uint64(31))
+    number = (number ^ (number >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
+    number = (number ^ (number >> uint64(27))) * uint64(0x94D049BB133111EB)
+    return number ^ (number >> uint64(31))
 
 
 @kernel
 def _is_new(derivations: Derivations, candidate: int) -> bool:
     """Whether no listed derivation of the same node has the same translation; then ``candidate`` is noted."""
     table, text, node = derivations.seen, derivations.text[candidate, 0], derivations.head[candidate]
-    size = np.int64(table.shape[0])
-    slot = np.int64(_scatter(text + np.uint64(node)) >> np.uint64(1)) & (size - 1)
+    size = int64(table.shape[0])
+    slot = int64(_scatter(text + uint64(node)) >> uint64(1)) & (size - 1)
     while table[slot] != NONE:
         other = table[slot]
         if derivations.head[other] == node and derivations.text[other, 0] == text:

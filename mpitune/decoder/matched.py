@@ -24,8 +24,8 @@ class Rows(NamedTuple):
 
     ptr: np.ndarray
     """int64 [rows + 1]"""
-    index: np.ndarray
-    """int32: columns."""
+    column: np.ndarray
+    """int32"""
     value: np.ndarray
     """float64"""
 
@@ -76,7 +76,7 @@ def match(chart: Chart, sources: Sources, weights: np.ndarray) -> Matched:
     _measure(chart, sources, size)
     rules, symbols, features = size.tolist()
     matched = Matched(
-        group_ptr=np.empty(int(chart.count[GROUPS]) + 1, dtype=np.int32),
+        group_ptr=np.empty(int(chart.size[GROUPS]) + 1, dtype=np.int32),
         target_ptr=np.empty(rules + 1, dtype=np.int32),
         target=np.empty(symbols, dtype=np.int32),
         lm_target=np.empty((sources.lm_word.shape[0], symbols), dtype=np.int32),
@@ -100,8 +100,8 @@ def _measure(chart: Chart, sources: Sources, size: np.ndarray) -> None:
     n = sources.words.shape[0]
     size[0] = PASS_THROUGH + n
     size[1] = 3 + n
-    size[2] = sources.fixed.index.shape[0] + size[0] * most_extra
-    for group in range(PASS_THROUGH + n, chart.count[GROUPS]):
+    size[2] = sources.fixed.column.shape[0] + size[0] * most_extra
+    for group in range(PASS_THROUGH + n, chart.size[GROUPS]):
         for rule in range(chart.group_rule[group, 0], chart.group_rule[group, 1]):
             type_ = rules.type[rule]
             size[0] += 1
@@ -116,7 +116,7 @@ def _gather(chart: Chart, sources: Sources, weights: np.ndarray, matched: Matche
     rules, templates, fixed, rows = sources.rules, sources.templates, sources.fixed, matched.features
     n = sources.words.shape[0]
     count, symbols, features = 0, 0, 0
-    for group in range(chart.count[GROUPS]):
+    for group in range(chart.size[GROUPS]):
         matched.group_ptr[group] = count
         always = group < PASS_THROUGH + n
         first, last = (0, 1) if always else (chart.group_rule[group, 0], chart.group_rule[group, 1])
@@ -135,7 +135,7 @@ def _gather(chart: Chart, sources: Sources, weights: np.ndarray, matched: Matche
                     matched.target[symbols] = sources.words[group - PASS_THROUGH]
                     symbols += 1
                 for k in range(fixed.ptr[group], fixed.ptr[group + 1]):
-                    rows.index[features] = fixed.index[k]
+                    rows.column[features] = fixed.column[k]
                     rows.value[features] = fixed.value[k]
                     features += 1
             else:
@@ -144,21 +144,21 @@ def _gather(chart: Chart, sources: Sources, weights: np.ndarray, matched: Matche
                     matched.target[symbols] = rules.target[k]
                     symbols += 1
                 for k in range(rules.score_ptr[rule], rules.score_ptr[rule + 1]):
-                    rows.index[features] = sources.score_slot[rules.score_index[k]]
+                    rows.column[features] = sources.score_slot[rules.score_index[k]]
                     rows.value[features] = rules.score_value[k]
                     features += 1
                 for k in range(templates.ptr[type_], templates.ptr[type_ + 1]):
-                    rows.index[features] = sources.template_slot + templates.index[k]
+                    rows.column[features] = sources.template_slot + templates.column[k]
                     rows.value[features] = templates.value[k]
                     features += 1
             features = _count_words(sources, matched, count, symbols, features)
             score = 0.0
             for k in range(rows.ptr[count], features):
-                score += weights[rows.index[k]] * rows.value[k]
+                score += weights[rows.column[k]] * rows.value[k]
             matched.score[count] = score
             features = _count_unknown(sources, weights, matched, count, symbols, features)
             count += 1
-    matched.group_ptr[chart.count[GROUPS]] = count
+    matched.group_ptr[chart.size[GROUPS]] = count
     matched.target_ptr[count] = symbols
     rows.ptr[count] = features
 
@@ -171,16 +171,14 @@ def _count_words(sources: Sources, matched: Matched, rule: int, end: int, featur
         if matched.target[k] >= 0:
             words += 1
     if words > 0:
-        matched.features.index[features] = sources.word_penalty_slot
+        matched.features.column[features] = sources.word_penalty_slot
         matched.features.value[features] = words * WORD_PENALTY
         features += 1
     return features
 
 
 @kernel
-def _count_unknown(
-    sources: Sources, weights: np.ndarray, matched: Matched, rule: int, end: int, features: int
-) -> int:
+def _count_unknown(sources: Sources, weights: np.ndarray, matched: Matched, rule: int, end: int, features: int) -> int:
     """Note each LM's numbers of the words of a target side, and how many it does not know.
 
     Returns the number of features now.
@@ -198,7 +196,7 @@ def _count_unknown(
                 matched.lm_target[lm, k] = word
         matched.oov_score[rule, lm] = weights[sources.oov_slot[lm]] * unknown
         if unknown > 0:
-            rows.index[features] = sources.oov_slot[lm]
+            rows.column[features] = sources.oov_slot[lm]
             rows.value[features] = unknown
             features += 1
     return features

@@ -10,7 +10,7 @@ from mpitune.decoder.base import KBest
 from mpitune.decoder.cube import Forest
 from mpitune.decoder.kbest import NONE, Derivations
 from mpitune.decoder.matched import Matched
-from mpitune.kernel import kernel
+from mpitune.kernel import int64, kernel
 
 
 class Scratch(NamedTuple):
@@ -102,7 +102,7 @@ def _read_out(
     kbest: KBest,
 ) -> None:
     """Fill ``kbest``."""
-    words, features = np.int64(0), np.int64(0)
+    words, features = int64(0), int64(0)
     for j in range(found.shape[0]):
         words, features = _read_one(forest, matched, derivations, found[j], lm_slot, scratch, kbest, words, features)
         kbest.word_ptr[j + 1] = words
@@ -131,21 +131,21 @@ def _read_one(
     words: int,
     features: int,
 ) -> tuple[int, int]:
-    """Write the words of ``derivation`` and the slots of its features, not yet in order; their values go to ``scratch``.
+    """Write the words of ``derivation`` and the slots of its features, in no order; their values go to ``scratch``.
 
     Returns how many words and features are written now.
     """
     stack, rows = scratch.stack, matched.features
     for m in range(lm_slot.shape[0]):
-        features = _add_up(scratch, kbest, np.int64(lm_slot[m]), 0.0, features)
+        features = _add_up(scratch, kbest, int64(lm_slot[m]), 0.0, features)
     stack[0, 0] = derivation
     stack[0, 1] = -1
     height = 1
     while height > 0:
-        derivation = np.int64(stack[height - 1, 0])
+        derivation = int64(stack[height - 1, 0])
         edge = derivations.edge[derivation]
         rule = forest.edge_rule[edge]
-        place = np.int64(stack[height - 1, 1])
+        place = int64(stack[height - 1, 1])
         if place < 0:
             for m in range(lm_slot.shape[0]):
                 scratch.total[lm_slot[m]] += forest.edge_lm[edge, m]
@@ -154,9 +154,9 @@ def _read_one(
                 stack[height - 1, 0] = derivations.child[derivation, 0]
                 continue
             for k in range(rows.ptr[rule], rows.ptr[rule + 1]):
-                features = _add_up(scratch, kbest, np.int64(rows.index[k]), rows.value[k], features)
-            place = np.int64(matched.target_ptr[rule])
-        end = np.int64(matched.target_ptr[rule + 1])
+                features = _add_up(scratch, kbest, int64(rows.column[k]), rows.value[k], features)
+            place = int64(matched.target_ptr[rule])
+        end = int64(matched.target_ptr[rule + 1])
         while place < end and matched.target[place] >= 0:
             kbest.word[words] = matched.target[place]
             words += 1

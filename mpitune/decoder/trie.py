@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.grammar.rules import Rules
-from mpitune.kernel import kernel
+from mpitune.kernel import int64, kernel
 
 ROOT = 0
 TAKES_WORD = 1
@@ -37,10 +37,10 @@ class Trie(NamedTuple):
 def build(rules: Rules, first: int, last: int, goal: bool) -> Trie:
     """The trie of rules ``first`` to ``last`` (exclusive), which are sorted by source side, then left-hand side.
 
-    ``goal`` chooses the rules of the goal symbol (category 0), otherwise all others: the two obey different span limits.
+    ``goal`` chooses the rules of the goal symbol (category 0), else those of all others: their span limits differ.
     """
     sizes = np.zeros(2, dtype=np.int64)
-    _count(rules, np.int64(first), np.int64(last), goal, sizes)
+    _count(rules, first, last, goal, sizes)
     nodes, groups = sizes.tolist()
     table = 8
     while table < 2 * nodes:
@@ -54,25 +54,25 @@ def build(rules: Rules, first: int, last: int, goal: bool) -> Trie:
         rule_ptr=np.zeros((groups, 2), dtype=np.int64),
     )
     longest = 1 + int(np.max(np.diff(rules.source_ptr), initial=0))
-    _build(rules, np.int64(first), np.int64(last), goal, trie, np.zeros(longest, dtype=np.int64))
+    _build(rules, first, last, goal, trie, np.zeros(longest, dtype=np.int64))
     return trie
 
 
 @kernel
 def child(trie: Trie, node: int, symbol: int) -> int:
     """The node that ``symbol`` leads to from ``node``, -1 where there is none."""
-    key = np.int64(node) << 32 | (np.int64(symbol) & 0xFFFFFFFF)
+    key = int64(node) << 32 | (int64(symbol) & 0xFFFFFFFF)
     slot = _place(trie, node, symbol)
     while trie.key[slot] != key:
         if trie.key[slot] < 0:
-            return np.int64(-1)
+            return int64(-1)
         slot = (slot + 1) & (trie.key.shape[0] - 1)
-    return np.int64(trie.child[slot])
+    return int64(trie.child[slot])
 
 
 @kernel
 def _place(trie: Trie, node: int, symbol: int) -> int:
-    return (np.int64(node) * 40503 + np.int64(symbol) * 2654435) & (trie.key.shape[0] - 1)
+    return int64((int64(node) * 40503 + int64(symbol) * 2654435) & (trie.key.shape[0] - 1))
 
 
 @kernel
@@ -91,13 +91,13 @@ def _count(rules: Rules, first: int, last: int, goal: bool, sizes: np.ndarray) -
     """Nodes and groups of the trie to build, into ``sizes``."""
     sizes[0] = 1
     sizes[1] = 0
-    before = np.int64(-1)
+    before = int64(-1)
     for rule in range(first, last):
-        type_ = np.int64(rules.type[rule])
+        type_ = int64(rules.type[rule])
         if (rules.lhs[type_] == 0) != goal:
             continue
         length = rules.source_ptr[type_ + 1] - rules.source_ptr[type_]
-        shared = np.int64(0)
+        shared = int64(0)
         if before >= 0:
             shared = _shared(rules, before, type_)
             old_length = rules.source_ptr[before + 1] - rules.source_ptr[before]
@@ -111,16 +111,16 @@ def _count(rules: Rules, first: int, last: int, goal: bool, sizes: np.ndarray) -
 @kernel
 def _build(rules: Rules, first: int, last: int, goal: bool, trie: Trie, path: np.ndarray) -> None:
     """Fill ``trie``; ``path`` (int64, longer than any source side) holds the nodes of the source side before."""
-    nodes, group = np.int64(1), np.int64(-1)
-    before = np.int64(-1)
+    nodes, group = int64(1), int64(-1)
+    before = int64(-1)
     path[0] = ROOT
     for rule in range(first, last):
-        type_ = np.int64(rules.type[rule])
+        type_ = int64(rules.type[rule])
         if (rules.lhs[type_] == 0) != goal:
             continue
         begin = rules.source_ptr[type_]
         length = rules.source_ptr[type_ + 1] - begin
-        shared = np.int64(0)
+        shared = int64(0)
         if before >= 0:
             shared = _shared(rules, before, type_)
             old_length = rules.source_ptr[before + 1] - rules.source_ptr[before]
@@ -128,7 +128,7 @@ def _build(rules: Rules, first: int, last: int, goal: bool, trie: Trie, path: np
                 trie.rule_ptr[group, 1] = rule + 1
                 continue
         for depth in range(shared, length):
-            parent, symbol = path[depth], np.int64(rules.source[begin + depth])
+            parent, symbol = path[depth], int64(rules.source[begin + depth])
             slot = _place(trie, parent, symbol)
             while trie.key[slot] >= 0:
                 slot = (slot + 1) & (trie.key.shape[0] - 1)

@@ -81,6 +81,7 @@ class RuleReader:
         self._sources: dict[str, tuple[list[int], dict[int, str]]] = {}
         self._score_rows: dict[tuple[str, ...], list[int]] = {}
         self._unary: dict[int, tuple[int, int]] = {}
+        self._derives: dict[int, set[int]] = {GOAL: {PHRASE}}
         self._lhs = array("i")
         self._source, self._source_ptr = array("i"), array("q", [0])
         self._target, self._target_ptr = array("i"), array("q", [0])
@@ -100,13 +101,16 @@ class RuleReader:
         return self._score_names.words
 
     def read(self, path: Path) -> None:
-        """Read the next grammar. Raises DataError for a bad line, or one that closes a cycle of unary rules."""
-        derives: dict[int, set[int]] = {GOAL: {PHRASE}}
+        """Read the next grammar.
+
+        Raises DataError for a bad line, or one that closes a cycle of unary rules (those of all grammars so far: one
+        order of the categories serves all).
+        """
         for number, line in lines(path):
             try:
                 rule_type = self._rule(line)
                 if rule_type in self._unary:
-                    _refuse_cycle(derives, *self._unary[rule_type], self.categories)
+                    _refuse_cycle(self._derives, *self._unary[rule_type], self.categories)
             except _Refused as refused:
                 raise DataError.at(path, number, found=refused.found, expected=refused.expected) from None
         self._grammar_ptr.append(len(self._type))
@@ -270,7 +274,7 @@ def _refuse_cycle(derives: dict[int, set[int]], parent: int, child: int, names: 
         reached |= new
     if parent in reached:
         found = f"a unary rule from {names[parent]} to {names[child]} that closes a cycle"
-        raise _Refused(found, "no cycle of unary rules (the glue rule from S to X counts)")
+        raise _Refused(found, "no cycle of unary rules, in all grammars together (the glue rule from S to X counts)")
     derives.setdefault(parent, set()).add(child)
 
 

@@ -27,13 +27,18 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def weights(self) -> Path:
+        """The folder of `epoch_weights`."""
+        return self.path / "weights"
+
+    @property
     def result(self) -> Path:
         """The weights that the run ends with."""
         return self.path / "weights.txt.gz"
 
     def epoch_weights(self, epoch: int) -> Path:
         """What was published after ``epoch``."""
-        return self.path / "weights" / f"epoch-{epoch:04d}.txt.gz"
+        return self.weights / f"epoch-{epoch:04d}.txt.gz"
 
     def write_config(self, toml: str) -> None:
         """Keep the effective configuration."""

@@ -1,15 +1,23 @@
-"""Plain twins of pairs/ and learner/: the definitions written down literally, with no regard to speed."""
+"""Slow plain twins of what mpitune computes, with no regard to speed: the definitions written down literally.
+
+Sections, in the order of the data's way: pairs/ and learner/, exchange/, training.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from statistics import median
 
 import numpy as np
 
 from mpitune.decoder.base import KBest
+from mpitune.run import Run
+from mpitune.train import draw_shards
+
+# pairs/ and learner/
 
 Row = dict[int, float]
 
@@ -187,3 +195,118 @@ class Perceptron:
         if self.l1:
             for i in np.flatnonzero(self.free):
                 self.clip(i, w)
+
+
+# exchange/: mixing and selection on a dense matrix of Z rows, one per shard
+
+
+def mean(matrix: Sequence[Sequence[float]]) -> list[float]:
+    """The mean of each column, the rows added up in order."""
+    out = []
+    for column in zip(*matrix, strict=True):
+        total = 0.0
+        for value in column:
+            total = total + value
+        out.append(total / len(matrix))
+    return out
+
+
+def _l2(column: Sequence[float]) -> float:
+    total = 0.0
+    for value in column:
+        total = total + value * value
+    return float(np.sqrt(total))
+
+
+def _sum(column: Sequence[float]) -> float:
+    total = 0.0
+    for value in column:
+        total = total + value
+    return total
+
+
+NORMS: dict[str, Callable[[Sequence[float]], float]] = {
+    "l0": lambda column: float(len([value for value in column if value != 0])),
+    "l1": lambda column: _sum([abs(value) for value in column]),
+    "l2": _l2,
+    "linf": lambda column: max(abs(value) for value in column),
+    "mean": lambda column: abs(_sum(column) / len(column)),
+    "median": lambda column: abs(median(column)),
+}
+
+
+def select(
+    matrix: Sequence[Sequence[float]], ids: Sequence[int], norm: str, k: int | None, threshold: float | None
+) -> tuple[list[int], list[float], int, float | None]:
+    """Ids ascending, means, number of non-zero columns, lambda: by sorting all columns."""
+    norms = [NORMS[norm](column) for column in zip(*matrix, strict=True)]
+    means = mean(matrix)
+    ranked = sorted((-norms[d], ids[d], means[d]) for d in range(len(ids)) if norms[d] > 0)
+    if threshold is not None:
+        kept = [column for column in ranked if -column[0] >= threshold]
+    else:
+        assert k is not None
+        kept = ranked[:k]
+        threshold = -kept[-1][0] if len(ranked) >= k else None
+    chosen = sorted((id_, value) for _, id_, value in kept)
+    return [id_ for id_, _ in chosen], [value for _, value in chosen], len(ranked), threshold
+
+
+# Training: algorithms 1 to 4 of SRD12 as their pseudocode has them, over the same decoder as the run itself
+
+
+def train(run: Run) -> list[dict[str, float]]:
+    """The weights by name that each epoch publishes, those that are 0 left out."""
+    size = len(run.features)
+    frozen = np.flatnonzero(run.first.frozen).tolist()
+    shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0)
+    talking = run.job.learner.algorithm in ("itermix", "itersel")
+    v = run.first.weights.copy()
+    own = [run.first.weights.copy() for _ in shards]
+    total = np.zeros(size)
+    published = []
+    for t in range(1, run.job.learner.epochs + 1):
+        for z, shard in enumerate(shards):
+            w = v.copy() if talking else own[z]
+            options = run.job.learner
+            perceptron = Perceptron(size, learning_rate=options.learning_rate, l1=options.l1, frozen=frozen)
+            lists: list[tuple[list[list[int]], int]] = []
+            for i in shard.tolist():
+                learn(run, perceptron, i, lists, w)
+            perceptron.end_shard(w)
+            own[z] = w
+        mixed = np.array(mean([w.tolist() for w in own]))
+        if run.job.learner.algorithm == "itermix":
+            v = mixed
+        elif run.job.learner.algorithm == "itersel":
+            v = selected(run, own, frozen)
+        else:
+            total += mixed
+        publish = v if talking else total / t
+        published.append({run.features.name(slot): float(publish[slot]) for slot in np.flatnonzero(publish).tolist()})
+    return published
+
+
+def learn(run: Run, perceptron: Perceptron, i: int, lists: list[tuple[list[list[int]], int]], w: np.ndarray) -> None:
+    """``lists``: statistics and source lengths of the shard's sentences so far; added to."""
+    sentence = run.corpus.sentence(i)
+    kbest = run.decoder.decode(sentence, w, run.job.decoder.kbest)
+    references = [reference.tolist() for reference in run.corpus.references(i)]
+    rows = [statistics(kbest.translation(j).tolist(), references) for j in range(kbest.size)]
+    lists.append((rows, len(sentence.words)))
+    kind = run.job.learner.gold
+    scores = chiang(lists)[-1] if kind == "chiang" else [gold(kind, row) for row in rows]
+    pairs = multipartite(scores, run.job.learner.share, False)
+    perceptron.update(dense(kbest, len(w)), pairs, scores, w)
+
+
+def selected(run: Run, rows: list[np.ndarray], frozen: list[int]) -> np.ndarray:
+    free = [slot for slot in range(len(run.features)) if slot not in frozen]
+    ids = [int(run.features.ids[slot]) for slot in free]
+    matrix = [[float(w[slot]) for slot in free] for w in rows]
+    wanted = run.job.select
+    kept, means, _, _ = select(matrix, ids, wanted.norm, wanted.k, wanted.lambda_)
+    v = np.where(run.first.frozen, run.first.weights, 0.0)
+    for id_, value in zip(kept, means, strict=True):
+        v[free[ids.index(id_)]] = value
+    return v

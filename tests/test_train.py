@@ -1,0 +1,584 @@
+"""Whole runs over a tiny task: what they learn, what they write, and that no interruption leaves a trace."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import h5py
+import naive
+import numpy as np
+import pytest
+from mpi import mpirun
+from tiny import DEVTEST, Tiny, kill_all, start, wait_for
+
+from mpitune import config
+from mpitune.cli import main
+from mpitune.corpus.symbols import feature_id
+from mpitune.corpus.weights import read_weights
+from mpitune.decoder.base import KBest, Sentence
+from mpitune.decoder.embedded import EmbeddedDecoder
+from mpitune.errors import DataError, StopRequested, UsageError
+from mpitune.exchange.comm import SerialComm
+from mpitune.learner.base import Counts
+from mpitune.learner.perceptron import Perceptron
+from mpitune.run import open_run
+from mpitune.runtime import RunLock, StopFlag
+from mpitune.train import draw_shards
+
+ALGORITHMS = ["sgd", "mix", "itermix", "itersel"]
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def result(run: Path) -> bytes:
+    return gzip.decompress((run / "weights.txt.gz").read_bytes())
+
+
+def epoch_weights(run: Path, epoch: int) -> dict[str, float]:
+    return read_weights(run / "weights" / f"epoch-{epoch:04d}.txt.gz")
+
+
+def files_of(run: Path) -> dict[str, bytes]:
+    """All that a run leaves and that depends on nothing but the job: weights and checkpointed arrays."""
+    found = {path.name: gzip.decompress(path.read_bytes()) for path in (run / "weights").iterdir()}
+    found["result"] = result(run)
+    for path in (run / "checkpoints").glob("*.h5"):
+        with h5py.File(path) as file:
+            file.visititems(lambda name, node, path=path: found.update({f"{path.name}/{name}": _bytes(node)}))
+    timeless = [{k: v for k, v in epoch.items() if not k.endswith(("seconds", "bytes"))} for epoch in metrics(run)]
+    return found | {"metrics": json.dumps(timeless).encode()}
+
+
+def _bytes(node: h5py.Group | h5py.Dataset) -> bytes:
+    if isinstance(node, h5py.Group):
+        return b""
+    return b"\n".join(node[:].tolist()) if node.dtype == object else node[:].tobytes()
+
+
+class Decodes:
+    """Counts what is decoded, and may send this process a signal at some point of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.stop_at: tuple[int, signal.Signals] | None = None
+        decode = EmbeddedDecoder.decode
+
+        def counted(decoder: EmbeddedDecoder, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
+            self.count += 1
+            if self.stop_at is not None and self.count == self.stop_at[0]:
+                os.kill(os.getpid(), self.stop_at[1])
+            return decode(decoder, sentence, weights, k)
+
+        monkeypatch.setattr(EmbeddedDecoder, "decode", counted)
+
+
+@pytest.fixture
+def decodes(monkeypatch: pytest.MonkeyPatch) -> Decodes:
+    return Decodes(monkeypatch)
+
+
+SENTENCES = 26
+SHARD_SIZES = [7, 7, 6, 6]
+
+
+# What is learned
+
+NORMS = ["l0", "l1", "linf", "mean", "median"]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "select"),
+    [(algorithm, {}, {}) for algorithm in ALGORITHMS]
+    + [("itersel", {}, {"norm": norm, "k": 15}) for norm in NORMS]
+    + [("itersel", {}, {"k": None, "lambda": 0.03})]
+    # These two remember what a shard has seen so far, and forget it after each pass.
+    + [("mix", {"gold": "chiang"}, {}), ("itermix", {"l1": 1 / 64}, {})],
+)
+def test_the_weights_are_those_of_the_pseudocode(
+    tiny: Tiny, tmp_path: Path, algorithm: str, options: dict[str, Any], select: dict[str, Any]
+) -> None:
+    # What is frozen is not a multiple of a power of 2: rounded sums would tip updates at w.d = 0 over.
+    learner: dict[str, Any] = {
+        "algorithm": algorithm,
+        "epochs": 3,
+        "frozen": ["LanguageModel", "WordPenalty"],
+        **options,
+    }
+    job = tiny.train(tmp_path / "run", learner={**learner, "initial_weights": "warm"}, select=select)
+    expected = naive.train(open_run(job, SerialComm(), StopFlag(), True))
+    for epoch in (1, 2, 3):
+        weights = epoch_weights(tmp_path / "run", epoch)
+        assert weights == pytest.approx(expected[epoch - 1], abs=1e-9, rel=0)
+        assert weights["LanguageModel"] == 0.015625 and "WordPenalty" not in weights
+        if algorithm != "itersel" and "l1" not in options:
+            assert weights["R:X:never:fired"] == 0.25, "an initial weight that nothing moves"
+    assert read_weights(tmp_path / "run" / "weights.txt.gz") == weights
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_translations_get_better(tiny: Tiny, tmp_path: Path, algorithm: str) -> None:
+    tiny.train(tmp_path / "run", learner={"algorithm": algorithm})
+    first, last = (epoch["gold"] for epoch in metrics(tmp_path / "run"))
+    assert last > first + 0.02
+
+
+@pytest.mark.parametrize("k", [1, 15, 1000])
+def test_no_more_than_k_features_are_kept(tiny: Tiny, tmp_path: Path, k: int) -> None:
+    tiny.train(tmp_path / "run", select={"k": k}, learner={"frozen": ["Cost"]})
+    for epoch in metrics(tmp_path / "run"):
+        weights = epoch_weights(tmp_path / "run", epoch["epoch"])
+        assert epoch["selected_features"] == min(k, epoch["active_features"])
+        assert len(weights) <= epoch["selected_features"] < len(weights) + 10, "but for means that are 0"
+        assert (epoch["lambda"] is None) == (k == 1000)
+
+
+def test_frozen_features_do_not_count(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.train(
+        tmp_path / "run", select={"k": 5}, learner={"frozen": ["LanguageModel", "Glue"], "initial_weights": "warm"}
+    )
+    weights = read_weights(tmp_path / "run" / "weights.txt.gz")
+    assert len(weights) == 6 and weights["LanguageModel"] == 0.015625 and "Glue" not in weights
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_devtest_chooses_the_epoch_where_shards_meet(tiny: Tiny, tmp_path: Path, algorithm: str) -> None:
+    run = tmp_path / "run"
+    learner: dict[str, Any] = {"algorithm": algorithm, "learning_rate": 0.004, "initial_weights": "warm", "epochs": 3}
+    tiny.train(run, learner=learner, **DEVTEST)
+    bleu = [epoch["devtest_bleu"] for epoch in metrics(run)]
+    if algorithm != "sgd":
+        assert bleu[0] > max(bleu[1:]) > 0, "the devtest set of this task prefers what the run begins with"
+    chosen = 1 if algorithm in ("itermix", "itersel") else 3
+    assert result(run) == gzip.decompress((run / "weights" / f"epoch-000{chosen}.txt.gz").read_bytes())
+
+
+def test_shards_are_a_seeded_permutation_in_equal_parts() -> None:
+    shards = draw_shards(10, 4, 1, 0)
+    assert [len(shard) for shard in shards] == [3, 3, 2, 2]
+    assert sorted(np.concatenate(shards).tolist()) == list(range(10))
+    drawn = {tuple(np.concatenate(draw_shards(10, 4, seed, draw)).tolist()) for seed in (1, 2) for draw in (0, 1)}
+    assert len(drawn) == 4
+    assert [shard.tolist() for shard in draw_shards(10, 4, 1, 0)] == [shard.tolist() for shard in shards]
+    assert [len(shard) for shard in draw_shards(2, 3, 1, 0)] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"run": {"seed": 2}},
+        {"data": {"limit": 20}},
+        {"decoder": {"kbest": 10}},
+        {"decoder": {"pop_limit": 2}},
+        {"decoder": {"span_limit": 2}},
+        {"features": {"templates": ["id"]}},
+        {"learner": {"learning_rate": 0.01}},
+        {"learner": {"gold": "bleu+1"}},
+        {"learner": {"gold": "chiang"}},
+        {"learner": {"pairs": "all"}},
+        {"learner": {"pairs": "pro"}},
+        {"learner": {"share": 0.3}},
+        {"learner": {"extend_ties": True}},
+        {"learner": {"order": "sentence"}},
+        {"learner": {"margin": 0.1}},
+        {"learner": {"rate": "adagrad"}},
+        {"learner": {"l1": 0.1}},
+        {"learner": {"l2": 0.1}},
+        {"learner": {"scale_by_gold": True}},
+        {"parallel": {"shards": 3}},
+        {"parallel": {"reshuffle": True}},
+        {"select": {"norm": "l1"}},
+    ],
+    ids=lambda tables: ",".join(f"{table}.{key}" for table in tables for key in tables[table]),
+)
+def test_every_option_makes_a_difference(tiny: Tiny, tmp_path: Path, tables: dict[str, Any]) -> None:
+    tiny.train(tmp_path / "plain")
+    tiny.train(tmp_path / "other", **tables)
+    assert result(tmp_path / "other") != result(tmp_path / "plain")
+    assert result(tmp_path / "other") != b""
+
+
+def test_more_shards_than_sentences(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", parallel={"shards": 30})
+    assert metrics(tmp_path / "run")[-1]["sentences"] == SENTENCES
+
+
+def test_a_grammar_for_each_sentence(tiny: Tiny, tmp_path: Path) -> None:
+    (tiny.folder / "own.en").write_text("".join((tiny.folder / "train.en").read_text().splitlines(True)[:6]))
+    data: dict[str, Any] = {"source": "own.de", "references": ["own.en"]}
+    tiny.train(tmp_path / "run", data=data, grammar={"file": None, "per_sentence": True}, learner={"algorithm": "sgd"})
+    first, last = metrics(tmp_path / "run")
+    assert first["sentences"] == 6 and last["gold"] > first["gold"]
+
+
+# What is written
+
+
+def test_metrics_have_every_key(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", **DEVTEST)
+    for number, epoch in enumerate(metrics(tmp_path / "run"), start=1):
+        assert epoch["epoch"] == number
+        assert epoch["sentences"] == SENTENCES
+        for key in ("pairs", "updates", "active_features", "selected_features", "empty_outputs"):
+            assert isinstance(epoch[key], int), key
+        assert 0 < epoch["updates"] < epoch["pairs"]
+        for key in ("seconds", "gold", "devtest_bleu", "length_ratio", "lambda"):
+            assert isinstance(epoch[key], float) and epoch[key] > 0, key
+        assert epoch["gold"] <= 1 and epoch["devtest_bleu"] <= 100.001
+        for key in ("busy_seconds", "wait_seconds", "peak_memory_bytes"):
+            assert len(epoch[key]) == 1, "one entry for each rank"
+    tiny.train(tmp_path / "sgd", learner={"algorithm": "sgd"})
+    assert [(epoch["devtest_bleu"], epoch["lambda"]) for epoch in metrics(tmp_path / "sgd")] == [(None, None)] * 2
+
+
+def test_the_effective_configuration_is_kept(tiny: Tiny, tmp_path: Path) -> None:
+    job = tiny.train(tmp_path / "run", learner={"frozen": ["Glue"]}, **DEVTEST)
+    assert config.load(tmp_path / "run" / "config.toml") == job
+
+
+def test_checkpoints_open_with_plain_h5py(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", run={"seed": 7}, learner={"frozen": ["LanguageModel"], "initial_weights": "warm"})
+    for epoch in (1, 2):
+        with h5py.File(tmp_path / "run" / "checkpoints" / f"epoch-000{epoch}.h5") as file:
+            assert (file.attrs["version"], file.attrs["epoch"], file.attrs["seed"]) == (1, epoch, 7)
+            assert re.fullmatch("[0-9a-f]{32}", file.attrs["job_digest"])
+            weights = file["weights"]
+            assert (weights["index"].dtype, weights["value"].dtype) == (np.dtype("u8"), np.dtype("f8"))
+            names = [name.decode() for name in weights["name"]]
+            assert weights["index"][:].tolist() == [feature_id(name) for name in names]
+            found = dict(zip(names, weights["value"][:].tolist(), strict=True))
+        assert found == epoch_weights(tmp_path / "run", epoch) and "LanguageModel" in found
+
+
+def test_a_finished_run_leaves_no_scraps(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run")
+    found = {path.relative_to(tmp_path / "run").as_posix() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    epochs = {
+        f"{folder}/epoch-000{n}{end}"
+        for folder, end in (("checkpoints", ".h5"), ("weights", ".txt.gz"))
+        for n in (1, 2)
+    }
+    assert found == epochs | {"config.toml", "log.txt", "metrics.jsonl", "weights.txt.gz", "lock"}
+
+
+# What goes wrong with a model
+
+
+def test_numbers_that_are_none_stop_the_run(tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tiny.folder / "huge").write_text("Cost 1e308\nLex -1e308\n")
+    job = tiny.job_file(tmp_path / "run", learner={"initial_weights": "huge"})
+    assert main(["train", str(job), "--quiet"]) == 3
+    found = capsys.readouterr().err.splitlines()
+    assert len(found) == 1 and "epoch 1: found NaN or infinite weights" in found[0]
+    assert "there is no checkpoint yet" in found[0]
+    assert not list((tmp_path / "run").glob("checkpoints/**/*.h5"))
+
+
+def test_the_mean_of_shards_may_overflow(tiny: Tiny, tmp_path: Path) -> None:
+    (tiny.folder / "huge").write_text("R:X:never:fired 1e308\n")
+    with pytest.raises(DataError, match="epoch 1: found NaN or infinite weights"):
+        tiny.train(tmp_path / "run", learner={"algorithm": "itermix", "initial_weights": "huge"})
+
+
+def test_the_last_sound_checkpoint_is_named(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny.train(tmp_path / "run")
+
+    def explode(learner: Perceptron, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: Any) -> Counts:
+        weights[0] = np.nan
+        return Counts(1, 1)
+
+    monkeypatch.setattr(Perceptron, "update", explode)
+    sound = tmp_path / "run" / "checkpoints" / "epoch-0002.h5"
+    with pytest.raises(DataError, match=f"epoch 3: .*; the last sound checkpoint is {sound}$") as error:
+        tiny.train(tmp_path / "run", learner={"epochs": 3})
+    assert error.value.exit_code == 3
+    assert len(metrics(tmp_path / "run")) == 2
+
+
+def test_exploding_weights_are_told(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", learner={"learning_rate": 1e6})
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert re.search(r"WARNING epoch 1: exploding weights: \d+ above 10000 \(\S+ -?\d", log)
+    tiny.train(tmp_path / "sound")
+    assert "WARNING" not in (tmp_path / "sound" / "log.txt").read_text()
+
+
+def test_empty_and_short_translations_are_told(tiny: Tiny, tmp_path: Path) -> None:
+    (tiny.folder / "short").write_text("das haus ||| the house ||| this house\n\t||| \ndas buch ||| the book\n")
+    (tiny.folder / "nothing").write_text("R:X:das_haus: 100\n")
+    tiny.train(
+        tmp_path / "run",
+        data={"source": None, "references": [], "bitext": "short"},
+        learner={"initial_weights": "nothing", "epochs": 1},
+        decoder={"kbest": 1},
+    )
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert "WARNING epoch 1: empty outputs: 1 of 3 sentences are translated to nothing" in log
+    assert metrics(tmp_path / "run")[0]["empty_outputs"] == 1
+    assert "length ratio" not in log
+    tiny.train(
+        tmp_path / "shorter",
+        data={"source": None, "references": [], "bitext": "short", "limit": 1},
+        learner={"initial_weights": "nothing", "epochs": 1},
+        decoder={"kbest": 1},
+    )
+    log = (tmp_path / "shorter" / "log.txt").read_text()
+    assert "WARNING epoch 1: length ratio 0.000 of the 1-best translations, expected 0.5 to 2" in log
+
+
+# Going on
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_more_epochs_go_on_as_if_never_finished(tiny: Tiny, tmp_path: Path, algorithm: str) -> None:
+    learner: dict[str, Any] = {"algorithm": algorithm, "epochs": 4}
+    tables: dict[str, Any] = {"learner": learner, "parallel": {"reshuffle": True}, **DEVTEST}
+    tiny.train(tmp_path / "unbroken", **tables)
+    for epochs in (1, 3, 4):
+        learner["epochs"] = epochs
+        tiny.train(tmp_path / "run", **tables)
+        assert len(metrics(tmp_path / "run")) == epochs
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+def test_a_finished_run_does_nothing_again(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
+    tiny.train(tmp_path / "run")
+    before, decodes.count = files_of(tmp_path / "run"), 0
+    tiny.train(tmp_path / "run")
+    assert decodes.count <= 1, "no more than is needed to load the kernels"
+    assert files_of(tmp_path / "run") == before
+
+
+def test_resume_never_starts_over(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
+    tiny.train(tmp_path / "run", learner={"epochs": 3})
+    tiny.train(tmp_path / "other", learner={"learning_rate": 0.5})
+    decodes.count = 0
+    tiny.train(tmp_path / "run", resume="never", learner={"learning_rate": 0.5})
+    assert decodes.count == 1 + 2 * SENTENCES
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "other")
+
+
+def test_resume_must_needs_a_checkpoint(tiny: Tiny, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="found no checkpoint, but --resume must asks for one"):
+        tiny.train(tmp_path / "run", resume="must")
+    tiny.train(tmp_path / "run", learner={"epochs": 1})
+    tiny.train(tmp_path / "run", resume="must")
+    assert len(metrics(tmp_path / "run")) == 2
+
+
+@pytest.mark.parametrize(
+    ("tables", "named"),
+    [
+        ({"learner": {"learning_rate": 0.5}}, r"learner.learning_rate \(was 0.0078125, is 0.5\)"),
+        ({"parallel": {"shards": 3}}, r"parallel.shards \(was 4, is 3\)"),
+        ({"select": {"k": None, "lambda": 0.5}}, r"select.k \(was 40, is None\), select.lambda \(was None, is 0.5\)"),
+        ({"learner": {"frozen": ["Glue"]}}, r"learner.frozen \(was \[\], is \['Glue'\]\)"),
+        ({"learner": {"initial_weights": "warm"}}, "learner.initial_weights"),
+        ({"data": {"references": ["train.en"]}}, r"files of \[data\] and \[grammar\]"),
+    ],
+)
+def test_a_changed_job_is_refused(tiny: Tiny, tmp_path: Path, tables: dict[str, Any], named: str) -> None:
+    tiny.train(tmp_path / "run")
+    before = (tmp_path / "run" / "config.toml").read_text()
+    with pytest.raises(UsageError, match=f"the job has changed since its last checkpoint: {named}"):
+        tiny.train(tmp_path / "run", **tables)
+    assert (tmp_path / "run" / "config.toml").read_text() == before
+    assert len(metrics(tmp_path / "run")) == 2
+
+
+def test_two_runs_do_not_share_a_folder(tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = RunLock(tmp_path / "run")
+    other.acquire()
+    try:
+        assert main(["train", str(tiny.job_file(tmp_path / "run"))]) == 2
+    finally:
+        other.release()
+    assert f"the run folder is in use by process {os.getpid()} on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("algorithm", ["mix", "itersel"])
+def test_a_signal_stops_the_run_and_nothing_finished_is_lost(
+    tiny: Tiny, tmp_path: Path, decodes: Decodes, algorithm: str, number: signal.Signals
+) -> None:
+    tables: dict[str, Any] = {"learner": {"algorithm": algorithm, "epochs": 3}}
+    tiny.train(tmp_path / "unbroken", **tables)
+    decodes.count = 0
+    # In epoch 2, in the third of four shards; the first decode only loads the kernels.
+    decodes.stop_at = 1 + SENTENCES + sum(SHARD_SIZES[:2]) + 3, number
+    with pytest.raises(StopRequested, match=f"stopped by {number.name} in epoch 2") as stopped:
+        tiny.train(tmp_path / "run", **tables)
+    assert stopped.value.exit_code == 75
+    assert decodes.count == decodes.stop_at[0]
+    decodes.count, decodes.stop_at = 0, None
+    tiny.train(tmp_path / "run", **tables)
+    assert decodes.count == 1 + 2 * SENTENCES - sum(SHARD_SIZES[:2])
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_damaged_shard_is_learned_again(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
+    tiny.train(tmp_path / "unbroken")
+    decodes.count, decodes.stop_at = 0, (1 + sum(SHARD_SIZES[:3]), signal.SIGTERM)
+    with pytest.raises(StopRequested):
+        tiny.train(tmp_path / "run")
+    damage(tmp_path / "run" / "checkpoints" / "epoch-0001.shards" / "shard-0001.h5")
+    decodes.count, decodes.stop_at = 0, None
+    tiny.train(tmp_path / "run")
+    assert decodes.count == 1 + 2 * SENTENCES - SHARD_SIZES[0] - SHARD_SIZES[2]
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
+    learner: dict[str, Any] = {"epochs": 3}
+    tiny.train(tmp_path / "run", learner=learner)
+    before = files_of(tmp_path / "run")
+    damage(tmp_path / "run" / "checkpoints" / "epoch-0003.h5")
+    decodes.count = 0
+    tiny.train(tmp_path / "run", learner=learner)
+    assert decodes.count == 1 + SENTENCES
+    assert files_of(tmp_path / "run") == before
+    assert re.search(
+        r"WARNING .*epoch-0003.h5: found a damaged or cut file", (tmp_path / "run" / "log.txt").read_text()
+    )
+    for path in (tmp_path / "run" / "checkpoints").iterdir():
+        damage(path)
+    with pytest.raises(DataError, match="found no sound checkpoint"):
+        tiny.train(tmp_path / "run", learner=learner)
+    tiny.train(tmp_path / "run", resume="never", learner=learner)
+    assert files_of(tmp_path / "run") == before
+
+
+# Under MPI
+
+DRIVER = """
+import sys
+import mpitune.train
+from mpitune import assemble
+from mpitune.exchange.comm import connect
+from pathlib import Path
+
+comm = connect()
+for job in sys.argv[1:]:
+    mpitune.train.train(assemble.load_job(Path(job), []), comm, quiet=True)
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_leave_no_trace(tiny: Tiny, tmp_path: Path, ranks: int) -> None:
+    (tmp_path / "driver.py").write_text(DRIVER)
+    jobs = []
+    for algorithm in ALGORITHMS:
+        tables: dict[str, Any] = {"learner": {"algorithm": algorithm, "epochs": 3}, **DEVTEST}
+        tiny.train(tmp_path / algorithm, **tables)
+        jobs.append(tiny.job_file(tmp_path / f"{algorithm}-{ranks}", **tables))
+    done = mpirun(ranks, [tmp_path / "driver.py", *jobs])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for algorithm in ALGORITHMS:
+        assert files_of(tmp_path / f"{algorithm}-{ranks}") == files_of(tmp_path / algorithm)
+        assert [len(epoch["busy_seconds"]) for epoch in metrics(tmp_path / f"{algorithm}-{ranks}")] == [ranks] * 3
+
+
+FAULTY = """
+import sys
+import mpitune.run, mpitune.train
+from mpitune.cli import main
+from mpitune.errors import DataError, MachineError
+from mpitune.exchange.comm import connect
+
+rank, where, error = connect().rank, sys.argv[1], sys.argv[2]
+if rank == 1:
+    def fail(*_):
+        raise {"data": DataError, "machine": MachineError, "bug": KeyError}[error]("what went wrong")
+    module, name = where.split(":")
+    setattr(sys.modules[module], name, fail)
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("where", "error", "code"),
+    [
+        ("mpitune.prepare:open_store", "data", 3),
+        ("mpitune.train:write_shard", "machine", 4),
+        ("mpitune.train:_learn_shard", "bug", 1),
+    ],
+)
+def test_what_fails_on_one_rank_ends_all(tiny: Tiny, tmp_path: Path, where: str, error: str, code: int) -> None:
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    job = tiny.job_file(tmp_path / "run")
+    done = mpirun(2, [tmp_path / "faulty.py", where, error, "train", job, "--quiet"], timeout=60)
+    assert done.returncode == code
+    told = [line for line in done.stderr.splitlines() if line.startswith("mpitune:")]
+    assert len(told) == 1 and "what went wrong" in told[0], done.stderr
+    kept = tmp_path / "run" / "traceback-1.txt"
+    if error == "bug":
+        assert "KeyError" in kept.read_text() and str(kept) in told[0]
+    else:
+        assert not kept.exists() and "Traceback" not in done.stderr
+
+
+@pytest.mark.mpi
+def test_what_fails_on_all_ranks_is_told_once(tiny: Tiny, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "run", learner={"initial_weights": "none"})
+    done = mpirun(2, ["-m", "mpitune", "train", job, "--quiet"])
+    assert done.returncode == 3
+    assert done.stderr.count("found no such file or directory") == 1
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("ranks", "number"), [(1, signal.SIGTERM), (2, signal.SIGUSR1), (3, signal.SIGTERM)])
+def test_a_signal_to_the_launcher_stops_all_ranks(
+    tiny: Tiny, tmp_path: Path, ranks: int, number: signal.Signals
+) -> None:
+    learner: dict[str, Any] = {"epochs": 300}
+    job = tiny.job_file(tmp_path / "run", learner=learner)
+    process = start(ranks, ["train", job])
+    wait_for((tmp_path / "run" / "checkpoints" / "epoch-0002.h5").exists, process)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 75, errors
+    assert [line for line in errors.splitlines() if line.startswith("mpitune: ")] == [
+        line for line in errors.splitlines() if f"stopped by {number.name} in epoch" in line
+    ]
+    learner["epochs"] = len(metrics(tmp_path / "run")) + 1
+    tiny.train(tmp_path / "run", learner=learner)
+    tiny.train(tmp_path / "unbroken", learner=learner)
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+@pytest.mark.mpi
+def test_a_killed_run_goes_on_on_another_number_of_ranks(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
+    draw = random.Random(1)
+    learner, epoch = {"epochs": 200}, 0
+    for ranks in (2, 3, 1):
+        process = start(ranks, ["train", tiny.job_file(tmp_path / "run", learner=learner), "--quiet"])
+        epoch += draw.randrange(1, 6)
+        wait_for(lambda: len(list((tmp_path / "run" / "checkpoints").glob("*.h5"))) >= epoch, process)  # noqa: B023
+        time.sleep(draw.random() / 20)
+        kill_all(process)
+    done = len(list((tmp_path / "run" / "checkpoints").glob("*.h5")))
+    shards = list((tmp_path / "run" / "checkpoints").glob("*.shards/*.h5"))
+    learner["epochs"] = done + 1
+    decodes.count = 0
+    tiny.train(tmp_path / "run", learner=learner)
+    finished = [SHARD_SIZES[int(path.stem[-4:])] for path in shards if path.parent.stem == f"epoch-{done + 1:04d}"]
+    assert decodes.count == 1 + SENTENCES - sum(finished), "finished shards are not learned again"
+    tiny.train(tmp_path / "unbroken", learner=learner)
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
