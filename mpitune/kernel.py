@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -25,14 +27,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _cache_folder() -> str:
-    """The folder for compiled kernels: NUMBA_CACHE_DIR where set, else one per version of the sources."""
+    """The folder for compiled kernels: NUMBA_CACHE_DIR where set, else one for each version of the kernels' sources.
+
+    Where nothing can be written in the home folder (nodes of some clusters), it lies with the temporary files.
+    """
     if os.environ.get("NUMBA_CACHE_DIR"):
         return os.environ["NUMBA_CACHE_DIR"]
     digest = hashlib.blake2b(os.environ.get("NUMBA_BOUNDSCHECK", "").encode(), digest_size=8)
     for source in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(source.read_bytes())
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return str(Path(base) / "mpitune" / digest.hexdigest())
+        content = source.read_bytes()
+        if b"mpitune.kernel" in content or source.samefile(__file__):
+            digest.update(content)
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpitune"
+    for folder in (home, Path(tempfile.gettempdir()) / f"mpitune-{os.getuid()}"):
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return str(folder / digest.hexdigest())
+    return str(home / digest.hexdigest())
 
 
 def _without_counting_works() -> bool:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.store import open_arrays, read_attributes, write_arrays
+from mpitune.corpus.store import open_arrays, read_attributes, write_arrays, writing_to
 from mpitune.corpus.symbols import Names, Vocabulary
 from mpitune.corpus.text import Fingerprint, SentencePair, fingerprint, read_bitext, read_parallel, unchanged
 from mpitune.decoder.base import Sentence, TranslationModel
@@ -124,14 +124,15 @@ def prepare(sources: Sources, folder: Path, tell: Callable[[str], None]) -> list
     grammars = _grammars(sources)
     files = [file for texts in sources.texts.values() for file in texts.files] + grammars
     made = []
-    if _make(data, files, shape, lambda: _compile_data(sources, grammars), tell):
-        made.append(data.name)
-    shape = {"templates": list(sources.templates), "data": _content(data)}
-    if _make(rule_features, [], shape, lambda: _compile_features(data, sources.templates), tell):
-        made.append(rule_features.name)
-    for n, arpa in enumerate(sources.lms):
-        if _make(folder / _lm_name(n), [arpa], {}, partial(read_arpa, arpa), tell):
-            made.append(_lm_name(n))
+    with writing_to(folder):
+        if _make(data, files, shape, lambda: _compile_data(sources, grammars), tell):
+            made.append(data.name)
+        shape = {"templates": list(sources.templates), "data": _content(data)}
+        if _make(rule_features, [], shape, lambda: _compile_features(data, sources.templates), tell):
+            made.append(rule_features.name)
+        for n, arpa in enumerate(sources.lms):
+            if _make(folder / _lm_name(n), [arpa], {}, partial(read_arpa, arpa), tell):
+                made.append(_lm_name(n))
     return made
 
 

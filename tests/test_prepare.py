@@ -218,7 +218,7 @@ def test_the_same_texts_with_other_grammars_beside_them(sources: Sources, tmp_pa
     first, second = (Sources(train=Texts(tmp_path / folder / "in")) for folder in "ab")
     assert made(first, tmp_path / "store") == ["data.h5", "features-none.h5"]
     assert made(second, tmp_path / "store") == ["data.h5", "features-none.h5"]
-    assert "house" in open_store(second, tmp_path / "store").words.words
+    assert "house" in open_store(second, tmp_path / "store").model.words.words
 
 
 def test_a_store_needs_no_sentences(sources: Sources, tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ the processes of one machine share the pages.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,24 @@ def _fsync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Hold the right to write files in ``folder`` (made if need be), waiting for whoever has it: runs may share one.
+
+    Raises MachineError where nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / "lock", "a", encoding="utf-8")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise MachineError(f"{folder}: cannot be written to: {error.strerror}") from error
+    with lock:
+        # A file system without locks: nobody shares a store there without knowing.
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def read_attributes(path: Path) -> dict[str, Any] | None:

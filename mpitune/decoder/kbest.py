@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.decoder.cube import NODES, Forest
+from mpitune.decoder.forest import NODES, Forest
 from mpitune.decoder.matched import Matched
 from mpitune.kernel import int64, kernel, uint64
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.decoder.base import KBest
-from mpitune.decoder.cube import Forest
+from mpitune.decoder.forest import Forest
 from mpitune.decoder.kbest import NONE, Derivations
 from mpitune.decoder.matched import Matched
 from mpitune.kernel import int64, kernel
