@@ -24,7 +24,7 @@ from mpitune.decoder.base import Decoder, Sentence, TranslationModel
 from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm, connect
 from mpitune.results import evaluate, inspect
-from mpitune.runtime import keep_traceback, start_logging
+from mpitune.runtime import keep_in_log, keep_traceback, start_logging
 from mpitune.train import train
 
 
@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # What all ranks have met is told once; what one rank has met ends the others.
         if comm is None or comm.root or not error.on_all_ranks:
             print(f"mpitune: {error}", file=sys.stderr, flush=True)
+            keep_in_log(str(error))
         if comm is not None and comm.size > 1 and not error.on_all_ranks:
             _end_all(comm, error.exit_code)
         return error.exit_code
@@ -48,6 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has had enough; Python must not try to flush it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except SystemExit:
+        # Whoever calls exit leaves the others waiting.
+        if comm is not None and comm.size > 1:
+            _end_all(comm, 1)
+        raise
     except Exception as error:
         kept = keep_traceback(error, options.folder, comm.rank) if comm is not None and options.folder else None
         if kept is None:

@@ -52,6 +52,14 @@ def start_logging(folder: Path | None, *, rank: int = 0, size: int = 1, quiet: b
         LOG.addHandler(to_screen)
 
 
+def keep_in_log(text: str) -> None:
+    """Write an error to the log file, where one is open, and not to the screen: there it is said otherwise."""
+    record = LOG.makeRecord(LOG.name, logging.ERROR, __file__, 0, text, (), None)
+    for handler in LOG.handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.handle(record)
+
+
 class Progress(AbstractContextManager["Progress"]):
     """How far the work is: here, for all who have nothing to say, without a word."""
 

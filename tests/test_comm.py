@@ -229,11 +229,11 @@ def test_a_launcher_means_mpi(environment: dict[str, str], monkeypatch: pytest.M
     assert isinstance(connect(environment), World)
 
 
-@pytest.mark.parametrize("environment", [{"SLURM_STEP_NUM_TASKS": "4"}, {"PMI_SIZE": "4"}])
-def test_worlds_of_one_are_refused(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
+def test_worlds_of_one_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comm_module, "MpiComm", SerialComm)
-    with pytest.raises(UsageError, match="4 processes were started, but MPI sees a world of 1"):
-        connect(environment)
+    with pytest.raises(UsageError, match="4 processes were started, but MPI sees a world of 1.*mpirun -n 4"):
+        connect({name: "4"})
 
 
 def _run(what: str) -> None:

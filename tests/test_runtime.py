@@ -13,7 +13,7 @@ import pytest
 
 from mpitune import runtime
 from mpitune.errors import MachineError, UsageError
-from mpitune.runtime import Progress, RunLock, SpokenProgress, StopFlag, check_world, start_logging
+from mpitune.runtime import Progress, RunLock, SpokenProgress, StopFlag, start_logging
 
 LOG = logging.getLogger("mpitune.part")
 
@@ -138,38 +138,6 @@ def test_a_second_interrupt_kills() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == -signal.SIGINT and done.stdout == ""
-
-
-ALONE: list[dict[str, str]] = [
-    {},
-    {"SLURM_NTASKS": "1", "SLURM_PROCID": "0"},
-    {"PMI_SIZE": "1", "SLURM_NTASKS": "4"},
-    {"OMPI_COMM_WORLD_SIZE": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2"},
-    {"SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "4"},
-    {"SLURM_NTASKS": ""},
-]
-TORN: list[dict[str, str]] = [
-    {"SLURM_NTASKS": "4"},
-    {"SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4", "SLURM_PROCID": "2"},
-    {"PMI_SIZE": "4"},
-    {"OMPI_COMM_WORLD_SIZE": "4"},
-]
-
-
-@pytest.mark.parametrize("environment", ALONE)
-def test_a_process_may_be_alone(environment: dict[str, str]) -> None:
-    check_world(1, environment)
-
-
-@pytest.mark.parametrize("environment", TORN)
-def test_worlds_of_one_rank_are_refused(environment: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match="4 processes.*mpirun -n 4 mpitune"):
-        check_world(1, environment)
-    check_world(4, environment)
-
-
-def test_a_world_may_be_larger_than_the_step_that_its_launcher_runs_in() -> None:
-    check_world(8, {"SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2"})
 
 
 def test_lock_is_for_one_and_is_given_back(tmp_path: Path) -> None:

@@ -504,7 +504,8 @@ from mpitune.exchange.comm import connect
 rank, where, error = connect().rank, sys.argv[1], sys.argv[2]
 if rank == 1:
     def fail(*_):
-        raise {"data": DataError, "machine": MachineError, "bug": KeyError}[error]("what went wrong")
+        errors = {"data": DataError, "machine": MachineError, "bug": KeyError, "exit": SystemExit}
+        raise errors[error]("what went wrong")
     module, name = where.split(":")
     setattr(sys.modules[module], name, fail)
 sys.exit(main(sys.argv[3:]))
@@ -528,10 +529,22 @@ def test_what_fails_on_one_rank_ends_all(tiny: Tiny, tmp_path: Path, where: str,
     told = [line for line in done.stderr.splitlines() if line.startswith("mpitune:")]
     assert len(told) == 1 and "what went wrong" in told[0], done.stderr
     kept = tmp_path / "run" / "traceback-1.txt"
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert error == "bug" or re.search(r"\[1/2\] ERROR what went wrong", log)
     if error == "bug":
         assert "KeyError" in kept.read_text() and str(kept) in told[0]
     else:
         assert not kept.exists() and "Traceback" not in done.stderr
+
+
+@pytest.mark.mpi
+def test_a_rank_that_exits_leaves_nobody_waiting(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    job = tiny.job_file(tmp_path / "run")
+    done = mpirun(
+        2, [tmp_path / "faulty.py", "mpitune.train:_learn_shard", "exit", "train", job, "--quiet"], timeout=60
+    )
+    assert done.returncode == 1
 
 
 @pytest.mark.mpi
