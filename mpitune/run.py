@@ -18,6 +18,7 @@ from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.mixing import RunningMean
 from mpitune.learner.base import OnlineLearner
+from mpitune.pairs.bleu import statistics
 from mpitune.pairs.gold import Gold, make_gold
 from mpitune.results import health
 from mpitune.results.checkpoint import Checkpoint, Vector, newest_sound, read_checkpoint, write_checkpoint
@@ -107,7 +108,7 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
         gold=make_gold(job.learner.gold),
         identity=comm.at_root(lambda: assemble.identity(job, folder)),
     )
-    comm.at_root(lambda: warm_up(run))
+    comm.at_root(lambda: _warm_up(run))
     return run
 
 
@@ -119,13 +120,20 @@ def _make_store(job: config.Job, sources: prepare.Sources, folder: Path) -> None
             raise DataError(f"{job.file}: found no sentences in [{table}], expected at least one")
 
 
-def warm_up(run: Run) -> None:
-    """Have the decoder's kernels compiled, or loaded from where an earlier run left them: on one rank, so only once."""
+def _warm_up(run: Run) -> None:
+    """Have all kernels compiled, or loaded from where an earlier run left them: on one rank, so only once.
+
+    The shortest sentence is learned from, and forgotten.
+    """
     LOG.info("%d sentences, %d features", run.corpus.size, len(run.features))
-    LOG.info("loading kernels (compiled once, half a minute)")
+    LOG.info("loading kernels (compiled once, which takes about a minute)")
     lengths = np.diff(run.corpus.source_ptr)
-    shortest = int(np.argmin(np.where(lengths > 0, lengths, lengths.max() + 1)))
-    run.decoder.decode(run.corpus.sentence(shortest), run.first.weights, 2)
+    i = int(np.argmin(np.where(lengths > 0, lengths, lengths.max() + 1)))
+    weights = run.first.weights.copy()
+    kbest = run.decoder.decode(run.corpus.sentence(i), weights, run.job.decoder.kbest)
+    counted = statistics(kbest, run.corpus.references(i))
+    run.learner.start_shard(weights)
+    run.learner.update(kbest, run.gold.score(counted, int(lengths[i])), weights, np.random.default_rng(0))
 
 
 def begin(run: Run, resume: str) -> State:

@@ -38,7 +38,7 @@ def main() -> None:
         corpus = store.train
         assert corpus is not None
         decoder = assemble.decoder(job, store)
-        first = assemble.first_weights(job, decoder.features)
+        first = assemble.first_weights(job, assemble.initial_weights(job), decoder.features)
         learner, gold = assemble.learner(job, first.frozen), make_gold(job.learner.gold)
         numbers = range(min(SENTENCES, corpus.size))
 
