@@ -20,8 +20,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
-from numba.core.errors import NumbaError
+# With coloured error messages, Numba makes every process write terminal codes to standard output at its end.
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+
+import numba  # noqa: E402
+from numba.core.errors import NumbaError  # noqa: E402
 
 F = TypeVar("F", bound=Callable[..., Any])
 

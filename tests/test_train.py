@@ -16,7 +16,7 @@ import h5py
 import naive
 import numpy as np
 import pytest
-from mpi import mpirun
+from mpi import launcher, mpirun
 from tiny import DEVTEST, Tiny, kill_all, start, wait_for
 
 from mpitune import config
@@ -560,6 +560,8 @@ def test_what_fails_on_all_ranks_is_told_once(tiny: Tiny, tmp_path: Path) -> Non
 def test_a_signal_to_the_launcher_stops_all_ranks(
     tiny: Tiny, tmp_path: Path, ranks: int, number: signal.Signals
 ) -> None:
+    if number == signal.SIGTERM and "--oversubscribe" in launcher():
+        pytest.skip("Open MPI's mpirun does not pass SIGTERM on: it ends the ranks itself, with exit code 1")
     learner: dict[str, Any] = {"epochs": 300}
     job = tiny.job_file(tmp_path / "run", learner=learner)
     process = start(ranks, ["train", job])
