@@ -23,8 +23,8 @@ from typing import Any, TypeVar, cast
 # With coloured error messages, Numba makes every process write terminal codes to standard output at its end.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
-import numba  # noqa: E402
-from numba.core.errors import NumbaError  # noqa: E402
+import numba
+from numba.core.errors import NumbaError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
