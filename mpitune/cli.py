@@ -24,7 +24,7 @@ from mpitune.decoder.base import Decoder, Sentence, TranslationModel
 from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm, connect
 from mpitune.results import evaluate, inspect
-from mpitune.runtime import keep_in_log, keep_traceback, start_logging
+from mpitune.runtime import keep_in_log, keep_traceback, progress, start_logging
 from mpitune.train import train
 
 
@@ -90,10 +90,14 @@ def _prepare(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
 
     def make() -> None:
-        made = prepare.prepare(assemble.sources(job), job.run.store, lambda text: print(text, file=sys.stderr))
+        made = prepare.prepare(assemble.sources(job), job.run.store, _tell, progress)
         print(f"{job.run.store}: {', '.join(made)} made" if made else f"{job.run.store}: up to date", flush=True)
 
     comm.at_root(make)
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _decode(options: argparse.Namespace, comm: Comm) -> None:
@@ -125,7 +129,7 @@ def _open_decoder(job: Job, comm: Comm, file: Path) -> tuple[Decoder, Translatio
         folder /= "decode"
         texts = prepare.Texts(comm.at_root(lambda: _rereadable(file, folder)))
         sources = prepare.Sources(train=texts, templates=sources.templates, lms=sources.lms)
-    comm.at_root(lambda: prepare.prepare(sources, folder, lambda text: print(text, file=sys.stderr)))
+    comm.at_root(lambda: prepare.prepare(sources, folder, _tell, progress))
     store = prepare.open_store(sources, folder)
     if sources.grammar is None:
         corpus = store.train

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -110,10 +111,15 @@ class Store:
     devtest: Corpus | None
 
 
-def prepare(sources: Sources, folder: Path, tell: Callable[[str], None]) -> list[str]:
+Watch = Callable[[str, int], AbstractContextManager[Any]]
+"""Watches work of so many items, by a name: gives what has ``advance()`` called for each item done."""
+
+
+def prepare(sources: Sources, folder: Path, tell: Callable[[str], None], watch: Watch) -> list[str]:
     """Make those parts of the store in ``folder`` that are missing, damaged or stale; returns the names of their files.
 
-    ``tell`` is told what is made. Raises DataError for bad data, UsageError for an unknown template.
+    ``tell`` is told what is made, ``watch`` how the reading of many grammars gets on. Raises DataError for bad data,
+    UsageError for an unknown template.
     """
     data, rule_features = folder / _DATA, folder / _features_name(sources.templates)
     shape: dict[str, Any] = {
@@ -125,7 +131,7 @@ def prepare(sources: Sources, folder: Path, tell: Callable[[str], None]) -> list
     files = [file for texts in sources.texts.values() for file in texts.files] + grammars
     made = []
     with writing_to(folder):
-        if _make(data, files, shape, lambda: _compile_data(sources, grammars), tell):
+        if _make(data, files, shape, lambda: _compile_data(sources, grammars, watch), tell):
             made.append(data.name)
         shape = {"templates": list(sources.templates), "data": _content(data)}
         if _make(rule_features, [], shape, lambda: _compile_features(data, sources.templates), tell):
@@ -218,11 +224,13 @@ def _grammars(sources: Sources) -> list[Path]:
     return list(named)
 
 
-def _compile_data(sources: Sources, grammars: Sequence[Path]) -> dict[str, np.ndarray]:
+def _compile_data(sources: Sources, grammars: Sequence[Path], watch: Watch) -> dict[str, np.ndarray]:
     words = Vocabulary()
     reader = RuleReader(words)
-    for grammar in grammars:
-        reader.read(grammar)
+    with watch("grammars read", len(grammars)) as told:
+        for grammar in grammars:
+            reader.read(grammar)
+            told.advance()
     arrays = _prefixed("rules", reader.rules())
     number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
     for name, texts in sources.texts.items():

@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from mpitune.results.checkpoint import Checkpoint, Vector, newest_sound, read_ch
 from mpitune.results.checkpoint import checkpoint_path as path_of
 from mpitune.results.evaluate import corpus_bleu
 from mpitune.results.folder import RunFolder
-from mpitune.runtime import StopFlag
+from mpitune.runtime import StopFlag, progress
 
 LOG = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class State:
 def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     """Prepare the store where need be and open everything."""
     folder, sources = job.run.store, assemble.sources(job)
-    comm.at_root(lambda: _make_store(job, sources, folder))
+    comm.at_root(lambda: _make_store(job, sources, folder, partial(progress, quiet=quiet)))
     store = prepare.open_store(sources, folder)
     assert store.train is not None  # config.require_data sees to it
     decoder = assemble.decoder(job, store)
@@ -112,8 +113,8 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     return run
 
 
-def _make_store(job: config.Job, sources: prepare.Sources, folder: Path) -> None:
-    prepare.prepare(sources, folder, LOG.info)
+def _make_store(job: config.Job, sources: prepare.Sources, folder: Path, watch: prepare.Watch) -> None:
+    prepare.prepare(sources, folder, LOG.info, watch)
     store = prepare.open_store(sources, folder)
     for table, corpus in {"data": store.train, "data.devtest": store.devtest}.items():
         if corpus is not None and corpus.size == 0:

@@ -12,6 +12,7 @@ import pytest
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.prepare import Sources, Store, Texts, open_store, prepare
+from mpitune.runtime import Progress
 
 K = 100
 DIGITS = 6e-6
@@ -53,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(sources: Sources, folder: Path) -> Store:
-    prepare(sources, folder, print)
+    prepare(sources, folder, print, lambda what, total: Progress())
     return open_store(sources, folder)
 
 

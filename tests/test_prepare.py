@@ -14,6 +14,7 @@ from mpitune.errors import DataError, UsageError
 from mpitune.grammar.arpa import read_arpa
 from mpitune.grammar.features import GLUE, features, pass_through
 from mpitune.prepare import Sources, Store, Texts, open_store, prepare
+from mpitune.runtime import Progress
 
 ARPA = """\\data\\
 ngram 1=4
@@ -57,7 +58,7 @@ def sources(tmp_path: Path) -> Sources:
 
 def made(sources: Sources, folder: Path) -> list[str]:
     told: list[str] = []
-    names = prepare(sources, folder, told.append)
+    names = prepare(sources, folder, told.append, lambda what, total: Progress())
     assert len(told) == len(names)
     return names
 
@@ -254,3 +255,19 @@ def test_the_news_data_with_grammars_per_sentence(shared: Path, tmp_path: Path) 
     assert store.train is not None
     assert store.train.grammar.tolist() == [0, 1]
     assert len(store.model.rules.grammar_ptr) == 3
+
+
+def test_the_reading_of_many_grammars_is_watched(tmp_path: Path) -> None:
+    class Counted(Progress):
+        done = 0
+
+        def advance(self, items: int = 1) -> None:
+            self.done += items
+
+    watched: dict[tuple[str, int], Counted] = {}
+    (tmp_path / "in").write_text("".join(f'<seg grammar="g{i}">haus</seg>\n' for i in range(3)))
+    for i in range(3):
+        (tmp_path / f"g{i}").write_text("[X] ||| haus ||| house\n")
+    sources = Sources(train=Texts(tmp_path / "in"))
+    prepare(sources, tmp_path / "store", print, lambda what, total: watched.setdefault((what, total), Counted()))
+    assert [(key, count.done) for key, count in watched.items()] == [(("grammars read", 3), 3)]

@@ -20,6 +20,7 @@ import numpy as np
 from mpitune import assemble, prepare
 from mpitune.pairs.bleu import statistics
 from mpitune.pairs.gold import make_gold
+from mpitune.runtime import progress
 
 PASSES = 5
 SENTENCES = 50
@@ -33,7 +34,7 @@ def main() -> None:
     job = assemble.load_job(path, [])
     with tempfile.TemporaryDirectory() as folder:
         sources = assemble.sources(job)
-        prepare.prepare(sources, Path(folder), print)
+        prepare.prepare(sources, Path(folder), print, progress)
         store = prepare.open_store(sources, Path(folder))
         corpus = store.train
         assert corpus is not None
