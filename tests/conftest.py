@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tiny import Tiny
+
+from mpitune.runtime import LOG
+
+
+@pytest.fixture(autouse=True)
+def log_as_new() -> Iterator[None]:
+    """A run in this process leaves its log open: no test is to find that of another."""
+    yield
+    for handler in LOG.handlers[:]:
+        LOG.removeHandler(handler)
+        handler.close()
+    LOG.propagate = True
+    LOG.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,6 @@ from mpitune.errors import MachineError, UsageError
 from mpitune.runtime import Progress, RunLock, SpokenProgress, StopFlag, start_logging
 
 LOG = logging.getLogger("mpitune.part")
-
-
-@pytest.fixture(autouse=True)
-def log_left_as_found() -> Iterator[None]:
-    log = runtime.LOG
-    before = log.handlers[:], log.level, log.propagate
-    yield
-    for handler in [handler for handler in log.handlers if handler not in before[0]]:
-        handler.close()
-    log.handlers[:], log.level, log.propagate = before
 
 
 def test_log_lines_carry_rank_and_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
