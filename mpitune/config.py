@@ -167,7 +167,6 @@ _NOT_BUILT: dict[str, Collection[Any]] = {
     "learner.gold": ("context",),
     "parallel.exchange": ("alltoall",),
     "decoder.backend": ("cdec",),
-    "decoder.unique": (False,),
     "features.templates": ("word-pair", "insertion", "target-words"),
     "grammar.leave_one_out": (True,),
 }

@@ -521,3 +521,17 @@ def test_weights_of_runs_and_checkpoints(cli: Cli, trained: Trained, tmp_path: P
     assert cli.refused(3, "weights", tmp_path / "cut.h5").startswith(f"{tmp_path}/cut.h5: found a damaged or cut file")
     (tmp_path / "bad").write_text("Glue 1\nGlue: x y\n")
     assert cli.refused(3, "weights", tmp_path / "bad").startswith(f"{tmp_path}/bad:2: found 3 fields")
+
+
+def test_lists_that_are_not_unique(tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = str(tiny.job_file(tmp_path / "run"))
+    (tmp_path / "weights").write_text("LanguageModel 1\n")
+    given = ["decode", job, "--input", str(tiny.folder / "train.de"), "--weights", str(tmp_path / "weights")]
+
+    def most_often(unique: str) -> int:
+        assert main([*given, "--set", f"decoder.unique={unique}", "--nbest", "20", "--format", "cdec"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        entries = [tuple(line.split(" ||| ")[:2]) for line in lines]
+        return max(entries.count(entry) for entry in entries)
+
+    assert most_often("true") == 1 < most_often("false")

@@ -225,7 +225,6 @@ def test_only_train_needs_data(tmp_path: Path) -> None:
         'learner.gold = "context"',
         'parallel.exchange = "alltoall"',
         'decoder.backend = "cdec"',
-        "decoder.unique = false",
         'features.templates = "word-pair"',
         "grammar.leave_one_out = true",
     ],
