@@ -18,6 +18,7 @@ import numpy as np
 
 from mpitune import __version__, assemble, prepare, translate
 from mpitune.config import Job
+from mpitune.corpus.files import written_whole
 from mpitune.corpus.text import SourceSentence, lines, read_sentences
 from mpitune.corpus.weights import write_weights
 from mpitune.decoder.base import Decoder, Sentence, TranslationModel
@@ -162,12 +163,10 @@ def _write(output: Path | None, text: str) -> None:
             # A pipe or a device: what is written aside could only take its place.
             output.write_text(text, encoding="utf-8")
             return
-        aside = output.with_name(f".{output.name}.part")
-        try:
+        # A folder that is not there is a slip of the pen: it is not made.
+        output.parent.stat()
+        with written_whole(output) as aside:
             aside.write_text(text, encoding="utf-8")
-            os.replace(aside, output)
-        finally:
-            aside.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -63,14 +63,14 @@ def test_an_opened_file_may_be_replaced(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.h5"]
 
 
-@pytest.mark.parametrize("step", ["_try_space", "_lay_out", "_fsync_folder"])
+@pytest.mark.parametrize("step", ["store._try_space", "store._lay_out", "files._fsync"])
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     write_arrays(tmp_path / "a.h5", {"a": np.zeros(5)}, {})
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(store, step, full)
+    monkeypatch.setattr(f"mpitune.corpus.{step}", full)
     with pytest.raises(MachineError, match=r"a\.h5: cannot be written: No space left on device"):
         write_arrays(tmp_path / "a.h5", {"a": np.zeros(5)}, {})
     assert os.listdir(tmp_path) == ["a.h5"]

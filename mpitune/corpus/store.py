@@ -17,7 +17,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mpitune.errors import DataError, MachineError
+from mpitune.corpus.files import written_whole
+from mpitune.errors import DataError, MachineError, UsageError
 
 VERSION = 1
 """Raised whenever the meaning of a stored array changes; a file of another version is never read."""
@@ -31,23 +32,15 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mappi
     Raises MachineError where it cannot be written (disk full).
     """
     text = json.dumps(attributes)
-    # One name for all attempts: what a killed one leaves behind is overwritten, not piled up.
-    aside = path.with_name(f".{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _try_space(aside, _FRAME + len(text), sum(array.nbytes for array in arrays.values()))
-        places = _lay_out(aside, arrays, text)
-        with open(aside, "r+b") as file:
-            for name, offset in places.items():
-                file.seek(offset)
-                file.write(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-        _fsync_folder(path.parent)
+        with written_whole(path) as aside:
+            _try_space(aside, _FRAME + len(text), sum(array.nbytes for array in arrays.values()))
+            places = _lay_out(aside, arrays, text)
+            with open(aside, "r+b") as file:
+                for name, offset in places.items():
+                    file.seek(offset)
+                    file.write(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
     except OSError as error:
-        with suppress(OSError):
-            aside.unlink()
         raise MachineError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
@@ -79,28 +72,19 @@ def _lay_out(path: Path, arrays: Mapping[str, np.ndarray], attributes: str) -> d
         return {name: dataset.id.get_offset() for name, dataset in datasets.items() if dataset.size}
 
 
-def _fsync_folder(folder: Path) -> None:
-    """Put on disk which files ``folder`` holds: without it, a renamed file may be gone after a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
     """Hold the right to write files in ``folder`` (made if need be), waiting for whoever has it: runs may share one.
 
-    Raises MachineError where nothing can be written there.
+    Raises UsageError where nothing can be written there.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / "lock", "a", encoding="utf-8")  # noqa: SIM115 (closed below)
     except OSError as error:
-        raise MachineError(f"{folder}: cannot be written to: {error.strerror}") from error
+        raise UsageError(f"{folder}: cannot write to the store: {error.strerror}") from None
     with lock:
-        # A file system without locks: nobody shares a store there without knowing.
+        # Some network file systems have no locks: runs that share a store there must not make it at the same time.
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

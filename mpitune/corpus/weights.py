@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from mpitune.corpus.files import written_whole
 from mpitune.corpus.text import lines, parse_number, split_words
 from mpitune.errors import DataError
 
@@ -35,13 +35,5 @@ def write_weights(path: Path, weights: Iterable[tuple[str, float]]) -> None:
     content = "".join(f"{name} {float(value)!r}\n" for name, value in weights).encode()
     if path.name.endswith(".gz"):
         content = gzip.compress(content, mtime=0)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.part")
-    try:
-        with open(aside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with written_whole(path) as aside:
+        aside.write_bytes(content)

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from mpitune.corpus.files import written_whole
 from mpitune.errors import DataError, MachineError
 
 VERSION = 1
@@ -205,30 +204,12 @@ def _write(path: Path, attributes: Mapping[str, Any], datasets: Mapping[str, np.
             file.create_dataset(name, data=array)
         file.flush()
         image = file.id.get_file_image()
-    # One name for all attempts: what a killed one leaves behind is overwritten, not piled up.
-    aside = path.with_name(f".{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(aside, "wb") as written:
+        with written_whole(path) as aside, open(aside, "wb") as written:
             written.write(_user_block(hashlib.blake2b(image)))
             written.write(image)
-            written.flush()
-            os.fsync(written.fileno())
-        os.replace(aside, path)
-        _fsync_folder(path.parent)
     except OSError as error:
-        with suppress(OSError):
-            aside.unlink()
         raise MachineError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _fsync_folder(folder: Path) -> None:
-    """Put on disk which files ``folder`` holds: without it, a renamed file may be gone after a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mpitune.corpus.files import written_whole
 from mpitune.corpus.weights import write_weights
 from mpitune.errors import MachineError
 
@@ -50,19 +51,19 @@ class RunFolder:
 
     def write_weights(self, path: Path, weights: Weights) -> None:
         """Write ``weights`` to ``path``, one of this folder's, sorted by name. Raises MachineError where it can't."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        with _telling(path):
             write_weights(path, sorted(weights))
-        except OSError as error:
-            raise MachineError(f"{path}: cannot be written: {error.strerror}") from error
 
     def _write_text(self, name: str, text: str) -> None:
-        path, aside = self.path / name, self.path / f".{name}.part"
-        try:
-            with open(aside, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, path)
-        except OSError as error:
-            raise MachineError(f"{path}: cannot be written: {error.strerror}") from error
+        path = self.path / name
+        with _telling(path), written_whole(path) as aside:
+            aside.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Raise MachineError where ``path`` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise MachineError(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mpitune.corpus.files import written_whole
+from mpitune.corpus.store import writing_to
+from mpitune.errors import UsageError
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    with written_whole(path) as aside:
+        aside.write_text("one")
+        assert not path.exists()
+    assert path.read_text() == "one" and os.listdir(path.parent) == ["file"]
+
+
+def test_a_failure_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("before")
+    (tmp_path / ".file.part").write_text("left behind by a kill")
+    with pytest.raises(KeyError), written_whole(path) as aside:
+        aside.write_text("half")
+        raise KeyError
+    assert path.read_text() == "before" and os.listdir(tmp_path) == ["file"]
+
+
+def test_one_process_at_a_time_writes_to_a_store(tmp_path: Path) -> None:
+    with writing_to(tmp_path / "store"):
+        child = os.fork()
+        if child == 0:
+            import fcntl
+
+            with open(tmp_path / "store" / "lock") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os._exit(7)
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot write to the store"), writing_to(tmp_path / "file" / "store"):
+        pass
