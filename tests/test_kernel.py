@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -53,3 +55,15 @@ def test_what_numba_does_not_tell_apart_is_kept_apart(monkeypatch: pytest.Monkey
     assert all(folder.startswith("/somewhere/mpitune/") for folder in folders)
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/elsewhere")
     assert door._cache_folder() == "/elsewhere"
+
+
+def test_where_nothing_can_be_written_at_home_the_cache_lies_with_temporary_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    assert Path(door._cache_folder()).parent == tmp_path / "temporary" / f"mpitune-{os.getuid()}"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    assert Path(door._cache_folder()).parent == tmp_path / "home" / "mpitune"
