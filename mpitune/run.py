@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mpitune import assemble, config, prepare, translate
+from mpitune import assemble, config, prepare
 from mpitune.corpus.symbols import FeatureTable
 from mpitune.decoder.base import Decoder
 from mpitune.errors import DataError, UsageError
@@ -24,7 +24,6 @@ from mpitune.pairs.gold import Gold, make_gold
 from mpitune.results import health
 from mpitune.results.checkpoint import Checkpoint, Vector, newest_sound, read_checkpoint, write_checkpoint
 from mpitune.results.checkpoint import checkpoint_path as path_of
-from mpitune.results.evaluate import corpus_bleu
 from mpitune.results.folder import RunFolder
 from mpitune.runtime import StopFlag, progress
 
@@ -161,7 +160,7 @@ def begin(run: Run, resume: str) -> State:
 def _epoch_to_resume(run: Run, resume: str) -> int:
     folder = run.folder.checkpoints
     if resume == "never":
-        for old in (folder, run.folder.weights):
+        for old in (folder, run.folder.weights, run.folder.translations):
             shutil.rmtree(old, ignore_errors=True)
         return 0
     checkpoint, unsound = newest_sound(folder)
@@ -179,28 +178,6 @@ def _epoch_to_resume(run: Run, resume: str) -> int:
         what = ", ".join(f"{key} (was {checkpoint.job.get(key)!r}, is {job.get(key)!r})" for key in changed)
         raise UsageError(f"{run.folder.path}: the job has changed since its last checkpoint: {what}")
     return checkpoint.epoch
-
-
-def devtest_bleu(run: Run, weights: Vector) -> float | None:
-    """Corpus BLEU (0 to 100) of the devtest set under ``weights``, on every rank; None where the job has none."""
-    corpus = run.store.devtest
-    if corpus is None:
-        return None
-    dense, words = run.dense(weights), run.store.model.words.words
-    translations = translate.spread(
-        run.comm,
-        corpus.size,
-        lambda i: translate.text(run.decoder.decode(corpus.sentence(i), dense, 1), 0, words),
-        "devtest",
-        quiet=run.quiet,
-    )
-
-    def score() -> float:
-        references = [corpus.references(i) for i in range(corpus.size)]
-        texts = [[" ".join([words[w] for w in reference.tolist()]) for reference in those] for those in references]
-        return corpus_bleu(translations or [], texts)
-
-    return run.comm.at_root(score)
 
 
 def chosen_epoch(run: Run, history: list[dict[str, Any]]) -> int:

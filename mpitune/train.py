@@ -21,8 +21,9 @@ from mpitune.exchange.comm import Comm, SparseVectors
 from mpitune.pairs.bleu import LENGTH, REFERENCE, statistics
 from mpitune.results.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
 from mpitune.results.folder import RunFolder
-from mpitune.run import Run, State, begin, chosen_epoch, devtest_bleu, open_run, write_epoch
+from mpitune.run import Run, State, begin, chosen_epoch, open_run, write_epoch
 from mpitune.runtime import RunLock, StopFlag, peak_memory, progress, start_logging
+from mpitune.watch import watch_epoch, watch_start
 
 LOG = logging.getLogger(__name__)
 
@@ -45,6 +46,10 @@ def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = Fa
             run = open_run(job, comm, stop, quiet)
             state = begin(run, resume)
             comm.at_root(lambda: folder.write_config(job.to_toml()))
+            if state.epoch == 0:
+                bleu = watch_start(run, state.start)
+                if bleu is not None:
+                    LOG.info("before training: devtest BLEU %.2f", bleu)
             while state.epoch < job.learner.epochs:
                 _learn_epoch(run, state)
             LOG.info("done: %s holds the weights of epoch %d", folder.result, chosen_epoch(run, state.history))
@@ -64,7 +69,7 @@ def _learn_epoch(run: Run, state: State) -> None:
     else:
         state.shards = _by_shard(vectors)
     state.epoch = epoch
-    bleu = devtest_bleu(run, weights)
+    bleu = watch_epoch(run, epoch, weights)
     parts = run.comm.gather([(result.shard, result.statistics) for result in results])
     seconds = time.monotonic() - began
     ranks = run.comm.gather((seconds, run.comm.waited - waited, peak_memory()))

@@ -29,14 +29,14 @@ def spread(comm: Comm, count: int, work: Callable[[int], T], what: str, *, quiet
     return [parts[i % comm.size][i // comm.size] for i in range(count)]
 
 
-def text(kbest: KBest, j: int, words: Sequence[str]) -> str:
-    """Translation ``j`` of a list."""
-    return " ".join([words[word] for word in kbest.translation(j).tolist()])
+def text(numbers: np.ndarray, words: Sequence[str]) -> str:
+    """The sentence whose words have these ``numbers`` (int32)."""
+    return " ".join([words[word] for word in numbers.tolist()])
 
 
 def plain_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable) -> list[str]:
     """The best translation, alone on its line."""
-    return [text(kbest, 0, words)]
+    return [text(kbest.translation(0), words)]
 
 
 def cdec_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable) -> list[str]:
@@ -59,7 +59,7 @@ def _kbest_lines(number: int, kbest: KBest, words: Sequence[str], features: Feat
         row = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])
         pairs = zip(kbest.feature_index[row].tolist(), kbest.feature_value[row].tolist(), strict=True)
         values = " ".join([f"{features.name(slot)}{equals}{_number(value)}" for slot, value in pairs if value != 0.0])
-        lines.append(f"{number} ||| {text(kbest, j, words)} ||| {values} ||| {_number(kbest.score[j])}")
+        lines.append(f"{number} ||| {text(kbest.translation(j), words)} ||| {values} ||| {_number(kbest.score[j])}")
     return lines
 
 

@@ -66,7 +66,10 @@ def _bytes(node: h5py.Group | h5py.Dataset) -> bytes:
 
 
 class Decodes:
-    """Counts what is decoded, and may send this process a signal at some point of it."""
+    """Counts what is decoded to learn from, and may send this process a signal at some point of it.
+
+    What is decoded to be watched has one translation a sentence, and does not count.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -74,8 +77,8 @@ class Decodes:
         decode = EmbeddedDecoder.decode
 
         def counted(decoder: EmbeddedDecoder, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
-            self.count += 1
-            if self.stop_at is not None and self.count == self.stop_at[0]:
+            self.count += k > 1
+            if self.stop_at is not None and k > 1 and self.count == self.stop_at[0]:
                 os.kill(os.getpid(), self.stop_at[1])
             return decode(decoder, sentence, weights, k)
 
@@ -267,6 +270,8 @@ def test_a_finished_run_leaves_no_scraps(tiny: Tiny, tmp_path: Path) -> None:
         for folder, end in (("checkpoints", ".h5"), ("weights", ".txt.gz"))
         for n in (1, 2)
     }
+    translations = {"source", "reference-0", "reference-1", *(f"epoch-000{n}" for n in (0, 1, 2))}
+    epochs |= {f"translations/{name}.txt.gz" for name in translations}
     assert found == epochs | {"config.toml", "log.txt", "metrics.jsonl", "weights.txt.gz", "lock"}
 
 

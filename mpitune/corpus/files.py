@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,13 @@ def written_whole(path: Path) -> Iterator[Path]:
         with suppress(OSError):
             aside.unlink()
         raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` to ``path``, whole or not at all; gzipped (the same text to the same bytes) for a name in .gz."""
+    content = text.encode()
+    with written_whole(path) as aside:
+        aside.write_bytes(gzip.compress(content, mtime=0) if path.name.endswith(".gz") else content)
 
 
 def _fsync(path: Path) -> None:

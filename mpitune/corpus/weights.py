@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterable
 from pathlib import Path
 
-from mpitune.corpus.files import written_whole
+from mpitune.corpus.files import write_text
 from mpitune.corpus.text import lines, parse_number, split_words
 from mpitune.errors import DataError
 
@@ -32,8 +31,4 @@ def read_weights(path: Path) -> dict[str, float]:
 
 def write_weights(path: Path, weights: Iterable[tuple[str, float]]) -> None:
     """Write ``weights`` in their order, whole or not at all; gzipped (to the same bytes) for a name in .gz."""
-    content = "".join(f"{name} {float(value)!r}\n" for name, value in weights).encode()
-    if path.name.endswith(".gz"):
-        content = gzip.compress(content, mtime=0)
-    with written_whole(path) as aside:
-        aside.write_bytes(content)
+    write_text(path, "".join(f"{name} {float(value)!r}\n" for name, value in weights))

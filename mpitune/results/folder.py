@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from mpitune.corpus.files import written_whole
+from mpitune.corpus.files import write_text
 from mpitune.corpus.weights import write_weights
 from mpitune.errors import MachineError
 
@@ -41,23 +42,44 @@ class RunFolder:
         """What was published after ``epoch``."""
         return self.weights / f"epoch-{epoch:04d}.txt.gz"
 
+    @property
+    def translations(self) -> Path:
+        """The folder of `epoch_translations`, with their ``source.txt.gz`` and ``reference-0.txt.gz``, ``-1``, ..."""
+        return self.path / "translations"
+
+    def epoch_translations(self, epoch: int) -> Path:
+        """Translations of the watched sentences with what was published after ``epoch``; 0: before training."""
+        return self.translations / f"epoch-{epoch:04d}.txt.gz"
+
     def write_config(self, toml: str) -> None:
         """Keep the effective configuration."""
-        self._write_text("config.toml", toml)
+        self._write_text(self.path / "config.toml", toml)
 
     def write_metrics(self, epochs: Sequence[Mapping[str, Any]]) -> None:
         """One line for each epoch so far."""
-        self._write_text("metrics.jsonl", "".join(json.dumps(metrics) + "\n" for metrics in epochs))
+        self._write_text(self.path / "metrics.jsonl", "".join(json.dumps(metrics) + "\n" for metrics in epochs))
 
     def write_weights(self, path: Path, weights: Weights) -> None:
         """Write ``weights`` to ``path``, one of this folder's, sorted by name. Raises MachineError where it can't."""
         with _telling(path):
             write_weights(path, sorted(weights))
 
-    def _write_text(self, name: str, text: str) -> None:
-        path = self.path / name
-        with _telling(path), written_whole(path) as aside:
-            aside.write_text(text, encoding="utf-8")
+    def write_watched(self, source: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+        """Keep the watched sentences and their references; ``references[i]``: those of sentence i, one or more."""
+        self._write_lines(self.translations / "source.txt.gz", source)
+        for n, text in enumerate(zip_longest(*references, fillvalue="")):
+            self._write_lines(self.translations / f"reference-{n}.txt.gz", text)
+
+    def write_translations(self, epoch: int, translations: Sequence[str]) -> None:
+        """Keep how the watched sentences are translated after ``epoch``."""
+        self._write_lines(self.epoch_translations(epoch), translations)
+
+    def _write_lines(self, path: Path, lines: Sequence[str]) -> None:
+        self._write_text(path, "".join(f"{line}\n" for line in lines))
+
+    def _write_text(self, path: Path, text: str) -> None:
+        with _telling(path):
+            write_text(path, text)
 
 
 @contextmanager

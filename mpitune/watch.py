@@ -1,0 +1,65 @@
+"""The sentences that a run watches: translated before training and after each epoch, to be scored and to be read.
+
+They are the devtest set; where the job has none, some of the training sentences, which are not scored.
+"""
+
+from __future__ import annotations
+
+from mpitune import translate
+from mpitune.prepare import Corpus
+from mpitune.results.checkpoint import Vector
+from mpitune.results.evaluate import corpus_bleu
+from mpitune.run import Run
+
+WITHOUT_DEVTEST = 20
+"""How many training sentences are watched where there is no devtest set."""
+
+
+def watch_start(run: Run, weights: Vector) -> float | None:
+    """Keep the watched sentences in the run folder, translated with the weights that training starts from.
+
+    Returns the BLEU of `watch_epoch`.
+    """
+    corpus, count = _watched(run)
+    words = run.store.model.words.words
+
+    def write() -> None:
+        source = [translate.text(corpus.sentence(i).words, words) for i in range(count)]
+        run.folder.write_watched(source, _references(run, corpus, count))
+
+    run.comm.at_root(write)
+    return watch_epoch(run, 0, weights)
+
+
+def watch_epoch(run: Run, epoch: int, weights: Vector) -> float | None:
+    """Translate the watched sentences with what was published after ``epoch``, and keep that in the run folder.
+
+    Returns the corpus BLEU (0 to 100) of the devtest set on every rank; None where the job has none.
+    """
+    corpus, count = _watched(run)
+    dense, words = run.dense(weights), run.store.model.words.words
+    translations = translate.spread(
+        run.comm,
+        count,
+        lambda i: translate.text(run.decoder.decode(corpus.sentence(i), dense, 1).translation(0), words),
+        "devtest",
+        quiet=run.quiet,
+    )
+
+    def keep() -> float | None:
+        run.folder.write_translations(epoch, translations or [])
+        return None if run.store.devtest is None else corpus_bleu(translations or [], _references(run, corpus, count))
+
+    return run.comm.at_root(keep)
+
+
+def _watched(run: Run) -> tuple[Corpus, int]:
+    """A corpus, and how many of its sentences are watched."""
+    if run.store.devtest is not None:
+        return run.store.devtest, run.store.devtest.size
+    return run.corpus, min(run.corpus.size, WITHOUT_DEVTEST)
+
+
+def _references(run: Run, corpus: Corpus, count: int) -> list[list[str]]:
+    words = run.store.model.words.words
+    return [[translate.text(reference, words) for reference in corpus.references(i)] for i in range(count)]
