@@ -16,6 +16,9 @@ from mpitune import schema
 from mpitune.errors import UsageError
 from mpitune.schema import choice, choices, internal, literal, number, put, read, values
 
+_MANY = 1_000_000
+"""The most of anything that memory is set aside for: more is a slip of the pen."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -71,9 +74,9 @@ class Decoder:
     backend: str = choice("embedded", "cdec")
     config: Path | None = None
     binary: str = "cdec"
-    pop_limit: int = number(200, 1)
-    span_limit: int = number(15, 1)
-    kbest: int = number(100, 1)
+    pop_limit: int = number(200, 1, _MANY)
+    span_limit: int = number(15, 1, _MANY)
+    kbest: int = number(100, 1, _MANY)
     unique: bool = True
 
 
@@ -112,7 +115,7 @@ class Learner:
 class Parallel:
     """``[parallel]``: shards, and how their weights meet."""
 
-    shards: int = number(8, 1)
+    shards: int = number(8, 1, _MANY)
     reshuffle: bool = False
     exchange: str = choice("auto", "allgather", "alltoall")
 
@@ -185,12 +188,16 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Job:
     Raises UsageError naming the file, the key, what was found and what was expected.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        # Some editors put a byte order mark first.
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: cannot read the job file: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = 1 + error.object.count(b"\n", 0, error.start)
+        raise UsageError(f"{path}:{line}: found bytes that are not UTF-8 ({error.reason}), expected UTF-8") from None
     except ValueError as error:
         raise UsageError(f"{path}: not a TOML file: {error}") from None
-    overridden = {_override(raw, text) for text in overrides}
+    overridden = {key for text in overrides for key in _override(raw, text)}
     for key, rival in (("select.k", "lambda"), ("select.lambda", "k")):
         if key in overridden and f"select.{rival}" not in overridden:
             raw["select"].pop(rival, None)
@@ -273,18 +280,17 @@ def _check_inputs(job: Job) -> None:
         raise UsageError(f"{job.file}: found no language model, expected one or more [[lm]] tables")
 
 
-def _override(raw: dict[str, Any], text: str) -> str:
-    """Apply one ``table.key=value`` to ``raw``; returns the dotted key."""
+def _override(raw: dict[str, Any], text: str) -> list[str]:
+    """Apply one ``table.key=value`` to ``raw``; returns the dotted names of what it gives, see `put`."""
     key, equals, value = text.partition("=")
     key = key.strip()
-    if not equals or not key:
+    if not equals or not all(key.split(".")):
         raise UsageError(f"--set {text}: expected table.key=value")
     try:
         parsed = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
         parsed = {}
-    put(raw, key, parsed["value"] if parsed.keys() == {"value"} else value.strip())
-    return key
+    return put(raw, key, parsed["value"] if parsed.keys() == {"value"} else value.strip())
 
 
 def _leaves(raw: dict[str, Any], prefix: str) -> Iterator[str]:

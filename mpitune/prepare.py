@@ -4,13 +4,15 @@
     features-<templates>.h5   what the sparse templates fire on the rules
     lm-<n>.h5                 one language model each
 
-Each file remembers what it was made from; it is made anew only where that changed or the file is damaged.
+Each file remembers what it was made from; it is made anew only where that changed or the file is damaged or of an older
+version.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,13 +24,23 @@ import numpy as np
 
 from mpitune.corpus.store import open_arrays, read_attributes, write_arrays, writing_to
 from mpitune.corpus.symbols import Names, Vocabulary
-from mpitune.corpus.text import Fingerprint, SentencePair, fingerprint, read_bitext, read_parallel, unchanged
+from mpitune.corpus.text import (
+    Fingerprint,
+    SentencePair,
+    check_readable,
+    fingerprint,
+    read_bitext,
+    read_parallel,
+    unchanged,
+)
 from mpitune.decoder.base import Sentence, TranslationModel
 from mpitune.errors import DataError
 from mpitune.grammar.arpa import read_arpa
 from mpitune.grammar.features import RuleFeatures, compile_features
 from mpitune.grammar.lm import language_model
 from mpitune.grammar.rules import RuleReader, Rules
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -119,7 +131,7 @@ def prepare(sources: Sources, folder: Path, tell: Callable[[str], None], watch: 
     """Make those parts of the store in ``folder`` that are missing, damaged or stale; returns the names of their files.
 
     ``tell`` is told what is made, ``watch`` how the reading of many grammars gets on. Raises DataError for bad data,
-    UsageError for an unknown template.
+    UsageError for an unknown template or a store that a newer version made.
     """
     data, rule_features = folder / _DATA, folder / _features_name(sources.templates)
     shape: dict[str, Any] = {
@@ -127,8 +139,12 @@ def prepare(sources: Sources, folder: Path, tell: Callable[[str], None], watch: 
         for name, texts in sources.texts.items()
     }
     shape["per_sentence"] = sources.grammar is None
+    files = [file for texts in sources.texts.values() for file in texts.files]
+    # To read a grammar may take minutes: a misspelt name is told before that.
+    for file in [*files, *([sources.grammar] if sources.grammar else []), *sources.lms]:
+        check_readable(file)
     grammars = _grammars(sources)
-    files = [file for texts in sources.texts.values() for file in texts.files] + grammars
+    files += grammars
     made = []
     with writing_to(folder):
         if _make(data, files, shape, lambda: _compile_data(sources, grammars, watch), tell):
@@ -187,7 +203,8 @@ def _make(
     tell: Callable[[str], None],
 ) -> bool:
     """Make one file of the store from ``inputs``, ``shape`` being what else it depends on; False if it is fresh."""
-    known = (read_attributes(file) or {}).get("inputs")
+    attributes = read_attributes(file)
+    known = (attributes or {}).get("inputs")
     if (
         known is not None
         and known["shape"] == shape
@@ -195,7 +212,8 @@ def _make(
         and all(unchanged(Fingerprint(*old), path) for old, path in zip(known["files"], inputs, strict=True))
     ):
         return False
-    tell(f"{file}: {'stale or damaged, made anew' if file.exists() else 'made'}")
+    before = "damaged or of an older version" if attributes is None else "stale"
+    tell(f"{file}: {f'{before}: making it anew' if file.exists() else 'making it'}")
     # Taken before the files are read: what changes in between is noticed the next time.
     taken = [fingerprint(path) for path in inputs]
     write_arrays(file, compiled(), {"inputs": {"files": taken, "shape": shape}})
@@ -231,10 +249,15 @@ def _compile_data(sources: Sources, grammars: Sequence[Path], watch: Watch) -> d
         for grammar in grammars:
             reader.read(grammar)
             told.advance()
-    arrays = _prefixed("rules", reader.rules())
+    rules = reader.rules()
+    if sources.grammar is not None and len(rules.type) == 0:
+        raise DataError.at(sources.grammar, None, found="no rules", expected="a rule a line")
+    arrays = _prefixed("rules", rules)
     number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
     for name, texts in sources.texts.items():
-        arrays |= _prefixed(name, _corpus(texts.read(), words, number))
+        corpus = _corpus(texts.read(), words, number)
+        _warn_of_unknown_words(texts.source, corpus, rules)
+        arrays |= _prefixed(name, corpus)
     for name, strings in (
         ("words", words.words),
         ("categories", reader.categories),
@@ -242,6 +265,13 @@ def _compile_data(sources: Sources, grammars: Sequence[Path], watch: Watch) -> d
     ):
         arrays |= _strings(name, Names.of(strings))
     return arrays
+
+
+def _warn_of_unknown_words(source: Path, corpus: Corpus, rules: Rules) -> None:
+    """Texts that were swapped, or tokenised otherwise than the grammar's, are decoded all the same: to themselves."""
+    unknown, total = int((~np.isin(corpus.source, rules.source)).sum()), len(corpus.source)
+    if 2 * unknown > total:
+        LOG.warning("%s: %d of %d words are in no rule's source side: is this the right text?", source, unknown, total)
 
 
 def _corpus(pairs: Sequence[SentencePair], words: Vocabulary, number: Mapping[Path, int]) -> Corpus:

@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, TextIO
@@ -39,7 +39,7 @@ def start_logging(folder: Path | None, *, rank: int = 0, size: int = 1, quiet: b
     line = f"%(asctime)s [{rank}/{size}] %(levelname)s %(message)s"
     if folder is not None:
         try:
-            to_file = logging.FileHandler(folder / "log.txt", encoding="utf-8")
+            to_file = _LogFile(folder / "log.txt", encoding="utf-8")
         except OSError as error:
             raise _unwritable(folder, error) from None
         to_file.setFormatter(logging.Formatter(line, "%Y-%m-%d %H:%M:%S"))
@@ -50,6 +50,17 @@ def start_logging(folder: Path | None, *, rank: int = 0, size: int = 1, quiet: b
         to_screen.setFormatter(logging.Formatter((_CLEAR_LINE if sys.stderr.isatty() else "") + line, "%H:%M:%S"))
         to_screen.setLevel(logging.WARNING if quiet else logging.INFO)
         LOG.addHandler(to_screen)
+
+
+class _LogFile(logging.FileHandler):
+    """A log that does without what it cannot write: on a full disk, the work itself tells."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
 
 def keep_in_log(text: str) -> None:
@@ -186,9 +197,14 @@ class RunLock:
             raise UsageError(f"{self.folder}: the run folder is in use by {owner}") from None
         except OSError as error:
             LOG.warning("%s: no lock (%s): see to it that no other run writes there", self.folder, error.strerror)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
+        try:
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+        except OSError as error:
+            with suppress(OSError):
+                file.close()
+            raise _unwritable(self.folder, error) from None
         self._file = file
 
     def release(self) -> None:

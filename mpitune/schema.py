@@ -91,25 +91,30 @@ def literal(value: Any) -> str:
     return "a table" if isinstance(value, dict) else str(value)
 
 
-def put(raw: dict[str, Any], key: str, value: Any) -> None:
+def put(raw: dict[str, Any], key: str, value: Any) -> list[str]:
     """Give the dotted ``key`` of ``raw`` a ``value``; ``lm.0.file`` is the key of a list's entry, added if it is next.
 
+    Returns the dotted names of what that gives: ``key`` and the tables on the way there that were not there before.
     Raises UsageError, which only --set can cause, where the way there leads through something that is no table.
     """
     place: Any = raw
+    given = [key]
     names = key.split(".")
-    for name, following in zip(names[:-1], names[1:], strict=True):
+    for depth, (name, following) in enumerate(zip(names[:-1], names[1:], strict=True), start=1):
         if isinstance(place, list) and name.isdecimal() and int(name) <= len(place):
             if int(name) == len(place):
                 place.append({})
             place = place[int(name)]
         elif isinstance(place, dict):
+            if name not in place:
+                given.append(".".join(names[:depth]))
             place = place.setdefault(name, [] if following == "0" else {})
         else:
             place = None
     if not isinstance(place, dict):
         raise UsageError(f"--set {key}: no such key")
     place[names[-1]] = value
+    return given
 
 
 def _keys(schema: Any) -> dict[str, Field[Any]]:
@@ -197,16 +202,16 @@ class _Reader:
         if "least" in limits:
             least, most, above = limits["least"], limits["most"], limits["above"]
             if not least <= raw <= most or (above and raw == least):
-                upper = f" and at most {most}" if most != _LARGEST else ""
+                upper = f" and at most {most}" if most != _LARGEST or raw > most else ""
                 raise self.wrong(key, raw, f"{expected} {'above' if above else 'of at least'} {least}{upper}")
         if core is Path:
             return self.path(key, raw, may_be_empty=hint is not Path)
         return float(raw) if core is float else raw
 
     def path(self, key: str, text: str, *, may_be_empty: bool) -> Path | None:
-        if not text:
-            if may_be_empty:
-                return None
+        if not text and may_be_empty:
+            return None
+        if not text or "\0" in text:
             raise self.wrong(key, text, "a path")
 
         def variable(match: re.Match[str]) -> str:

@@ -59,6 +59,7 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
         GOOD.replace("\n", "\r\n"),
         GOOD.replace("\t", " "),
         GOOD.replace(" a", "  a") + "\n\n",
+        "\ufeff" + GOOD,
         GOOD.replace("-1.25", "-125e-2").replace("-99", "-.99E+2").replace("\t0.125", "\t+0.125"),
         gzip.compress(GOOD.encode()),
         gzip.compress(GOOD[:50].encode()) + gzip.compress(GOOD[50:].encode()),
@@ -117,9 +118,17 @@ def test_table_grows_for_many_blanks(tmp_path: Path) -> None:
     assert np.count_nonzero(lm.node["key"][lm.words :]) == 150 * (5 + 4 + 3 + 2 + 1)
 
 
+KENLM = b"mmap lm http://kheafield.com/code format version 5\n".ljust(96, b"\0")
 BAD = [
     ("", 1, "found the end of the file, expected \\data\\"),
-    ("mmap lm http://kheafield.com/code format version 5\n\0", None, "found a KenLM binary"),
+    (KENLM, None, "found a KenLM binary, expected the ARPA file that it was made from"),
+    (KENLM + bytes(4), None, "found a KenLM binary (probing), expected the ARPA file"),
+    (KENLM + b"\3\0\0\0" + bytes(1000), None, "found a KenLM binary (quantised trie), expected the ARPA file"),
+    (gzip.compress(KENLM + b"\2\0\0\0", mtime=0), None, "found a KenLM binary (trie), expected the ARPA file"),
+    (KENLM + b"\7\0\0\0", None, "found a KenLM binary, expected"),
+    (KENLM.replace(b"5\n", b"4\n") + bytes(4), None, "found a KenLM binary, expected"),
+    ("[X] ||| haus ||| house\n", 1, "'[X] ||| haus ||| house', expected \\data\\"),
+    (random.Random(1).randbytes(1000), 1, "found bytes that are not UTF-8"),
     ("the cat sat\n", 1, "'the cat sat', expected \\data\\"),
     (GOOD.replace("ngram 2", "ngram 4"), 4, "'ngram 4=3', expected ngram 2=COUNT or \\1-grams:"),
     (GOOD.replace("2=3", "2=three"), 4, "'ngram 2=three', expected ngram 2=COUNT"),
@@ -177,7 +186,7 @@ def test_a_line_longer_than_a_block_is_refused(tmp_path: Path, monkeypatch: pyte
 def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         read_arpa(tmp_path / "lm.arpa")
-    with pytest.raises(DataError, match="directory"):
+    with pytest.raises(DataError, match="a folder"):
         read_arpa(tmp_path)
 
 

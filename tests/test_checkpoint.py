@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mpitune.errors import DataError, MachineError
+from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.results import checkpoint as module
 from mpitune.results.checkpoint import (
     Checkpoint,
@@ -123,12 +124,23 @@ def test_every_damage_is_recognised(tmp_path: Path) -> None:
     assert same(read_checkpoint(path).weights, PLAIN.weights)
 
 
-def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        (2, "made by a newer mpitune (version 2, this one reads 1): update mpitune, or start over with --resume never"),
+        (0, "made by an older mpitune (version 0, this one reads 1): go on with that one, or start over with --resume"),
+    ],
+)
+def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, told: str) -> None:
+    write_checkpoint(tmp_path, replace(PLAIN, epoch=1))
+    monkeypatch.setattr(module, "VERSION", version)
     write_checkpoint(tmp_path, PLAIN)
+    write_shard(tmp_path, 3, "job", RESULT)
     monkeypatch.undo()
-    with pytest.raises(DataError, match="found version 2, expected version 1"):
-        read_checkpoint(checkpoint_path(tmp_path, 2))
+    for read in (lambda: read_checkpoint(checkpoint_path(tmp_path, 2)), lambda: newest_sound(tmp_path)):
+        with pytest.raises(UsageError, match=re.escape(f"epoch-0002.h5: {told}")):
+            read()
+    assert read_shard(tmp_path, 3, "job", 5) is None, "it is learned again"
 
 
 def test_newest_sound_goes_back_past_damage(tmp_path: Path) -> None:
@@ -143,6 +155,16 @@ def test_newest_sound_goes_back_past_damage(tmp_path: Path) -> None:
     assert found is not None and found.epoch == 9999
     assert [str(error).split(":")[0] for error in unsound] == [
         str(checkpoint_path(tmp_path, e)) for e in (10001, 10000)
+    ]
+
+
+def test_a_checkpoint_of_another_epoch_is_left_out(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, PLAIN)
+    shutil.copy(checkpoint_path(tmp_path, 2), checkpoint_path(tmp_path, 5))
+    found, unsound = newest_sound(tmp_path)
+    assert found is not None and found.epoch == 2
+    assert [str(error) for error in unsound] == [
+        f"{checkpoint_path(tmp_path, 5)}: found what epoch 2 has written, expected epoch 5"
     ]
 
 

@@ -162,6 +162,10 @@ def test_environment_variables_in_paths(tmp_path: Path, monkeypatch: pytest.Monk
         ("[learner]\nmargin = nan", "learner.margin: found nan, expected a number of at least 0"),
         ("[learner]\nl1 = inf", "learner.l1: found inf, expected a number of at least 0"),
         (f"[learner]\nl1 = 1{'0' * 400}", "learner.l1: found 1000"),
+        ("[learner]\nl1 = inf", "of at least 0.0 and at most 9223372036854775807"),
+        ("[learner]\nepochs = 1000000000000000000000", "of at least 1 and at most 9223372036854775807"),
+        ("[decoder]\nkbest = 1000001", "found 1000001, expected a whole number of at least 1 and at most 1000000"),
+        ('[run]\nstore = "a\\u0000"', 'run.store: found "a\\u0000", expected a path'),
         ("[learner]\nlearning_rate = 0", "learner.learning_rate: found 0, expected a number above 0"),
         ("[learner]\nshare = 0.6", "learner.share: found 0.6, expected a number above 0.0 and at most 0.5"),
         ('[learner]\ngold = "bleu"', 'learner.gold: found "bleu", expected one of liang, bleu+1, nakov, papineni, sum'),
@@ -244,8 +248,12 @@ def test_a_job_file_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="cannot read the job file"):
             load(path)
     (tmp_path / "latin.toml").write_bytes(b'[run]\ndir = "\xe9"\n')
-    with pytest.raises(UsageError, match="latin.toml: not a TOML file"):
+    with pytest.raises(UsageError, match="latin.toml:2: found bytes that are not UTF-8 .*, expected UTF-8"):
         load(tmp_path / "latin.toml")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_job(tmp_path: Path) -> None:
+    assert job(tmp_path, "\ufeff" + SMALL) == job(tmp_path, SMALL)
 
 
 def test_overrides(tmp_path: Path) -> None:
@@ -274,6 +282,11 @@ def test_an_override_is_named_where_it_is_wrong(tmp_path: Path) -> None:
     assert refused(tmp_path, "", "learner.epoch=5") == said
     assert refused(tmp_path, "", "learner.epochs=x") == '--set learner.epochs: found "x", expected a whole number'
     assert refused(tmp_path, "", "learner.epochs") == "--set learner.epochs: expected table.key=value"
+    assert refused(tmp_path, "", "lerner.epochs=1") == "--set lerner: unknown table; did you mean learner?"
+    assert refused(tmp_path, "", "data.devtst.source=x").startswith("--set data.devtst: unknown table; did you mean")
+    assert refused(tmp_path, "[lerner]\n", "lerner.epochs=1") == "lerner: unknown table; did you mean learner?"
+    for text in ("learner..epochs=1", ".=1", "=1", "epochs."):
+        assert refused(tmp_path, "", text) == f"--set {text}: expected table.key=value"
     assert refused(tmp_path, "", "lm.7.file=x") == "--set lm.7.file: no such key"
     assert refused(tmp_path, "[learner]\nepochs = 1\n", "learner.epochs.x=1") == "--set learner.epochs.x: no such key"
     assert refused(tmp_path, "", "learner.gold=1\nx = 2").startswith("--set learner.gold: found")

@@ -155,12 +155,21 @@ def test_damaged_parts_are_made_anew(sources: Sources, tmp_path: Path, name: str
     assert (folder / name).read_bytes() == whole
 
 
-def test_parts_of_another_version_are_made_anew(
+def test_parts_of_an_older_version_are_made_anew_and_newer_ones_kept(
     sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made(sources, tmp_path / "store")
-    monkeypatch.setattr("mpitune.corpus.store.VERSION", -1)
+    with monkeypatch.context() as patch:
+        patch.setattr("mpitune.corpus.store.VERSION", -1)
+        made(sources, tmp_path / "store")
     assert made(sources, tmp_path / "store") == ALL
+    with monkeypatch.context() as patch:
+        patch.setattr("mpitune.corpus.store.VERSION", 9)
+        (tmp_path / "store" / ALL[1]).unlink()
+        made(sources, tmp_path / "store")
+    newer = {name: (tmp_path / "store" / name).read_bytes() for name in ALL}
+    with pytest.raises(UsageError, match=rf"{ALL[0]}: made by a newer mpitune \(version 9, "):
+        made(sources, tmp_path / "store")
+    assert {name: (tmp_path / "store" / name).read_bytes() for name in ALL} == newer
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again(
@@ -186,6 +195,35 @@ def test_a_failed_preparation_leaves_no_part(sources: Sources, tmp_path: Path) -
     (tmp_path / "grammar").write_text(FILES["grammar"])
     with pytest.raises(UsageError, match="unknown feature template 'shapes'"):
         made(replace(sources, templates=("shapes",)), tmp_path / "store")
+
+
+def test_missing_files_are_told_before_anything_is_made(sources: Sources, tmp_path: Path) -> None:
+    (tmp_path / "lm").unlink()
+    with pytest.raises(DataError, match="lm: found no such file"):
+        made(sources, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_grammar_of_no_rules_is_refused(sources: Sources, tmp_path: Path) -> None:
+    (tmp_path / "grammar").write_text("")
+    with pytest.raises(DataError, match="grammar: found no rules, expected a rule a line"):
+        made(sources, tmp_path / "store")
+    own = tmp_path / "own"
+    own.write_text('<seg grammar="grammar">das haus</seg>\n')
+    made(Sources(train=Texts(own)), tmp_path / "store")
+
+
+def test_texts_that_the_grammar_does_not_know(
+    sources: Sources, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made(sources, tmp_path / "store")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/dev.de: 1 of 1 words are in no rule's source side: is this the right text?"
+    ]
+    caplog.clear()
+    (tmp_path / "dev.de").write_text("neu haus\n")
+    made(sources, tmp_path / "store")
+    assert caplog.records == []
 
 
 def test_sentences_with_grammars_of_their_own(sources: Sources, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_scores(tmp_path: Path, field: str, expected: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("", "found 1 fields, expected"),
+        ("", "found 1 field, expected"),
         ("[X] ||| a", "found 2 fields, expected"),
         ("[X] ||| a ||| b ||| 1 ||| 0-0 ||| x", "found 6 fields, expected"),
         ("X ||| a ||| b", "found left-hand side 'X', expected a category such as"),
@@ -114,6 +114,8 @@ def test_scores(tmp_path: Path, field: str, expected: dict[str, float]) -> None:
         ("[X] ||| a ||| b ||| 1 ||| 0-1", "found alignment '0-1', expected i-j with i below 1 and j below 1"),
         ("[X] ||| a ||| b ||| 1 ||| 1-0", "found alignment '1-0'"),
         ("[X] ||| a ||| b ||| 1 ||| 0:0", "found alignment '0:0'"),
+        (f"[X] ||| a ||| {'b ' * 32768}", "found a side of 32768 symbols, expected at most 32767"),
+        (f"[X] ||| {'a ' * 32768} ||| b", "found a side of 32768 symbols, expected at most 32767"),
         ("[X] ||| [X,1] ||| [1]", "found a unary rule from X to X that closes a cycle"),
         ("[X] ||| [S,1] ||| [1]", "found a unary rule from X to S that closes a cycle"),
     ],

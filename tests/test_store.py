@@ -12,7 +12,7 @@ import pytest
 
 from mpitune.corpus import store
 from mpitune.corpus.store import open_arrays, read_attributes, write_arrays
-from mpitune.errors import DataError, MachineError
+from mpitune.errors import DataError, MachineError, UsageError
 
 RECORD = np.dtype([("key", "<i8"), ("prob", "<f4"), ("backoff", "<f4")])
 ARRAYS = {
@@ -90,10 +90,19 @@ def test_missing_and_damaged_files(tmp_path: Path) -> None:
     (tmp_path / "cut.h5").write_bytes(content[:-1000])
     (tmp_path / "text.h5").write_text("text")
     (tmp_path / "empty.h5").write_text("")
-    for name in ("cut", "text", "empty", "missing"):
-        assert read_attributes(tmp_path / f"{name}.h5") is None
+    (tmp_path / "list.h5").write_bytes(content.replace(b"SNOD", b"NODS"))
+    for name in ("cut", "text", "empty", "missing", "list"):
+        assert name == "list" or read_attributes(tmp_path / f"{name}.h5") is None
         with pytest.raises(DataError, match=rf"{name}\.h5: found a damaged or missing store"):
             open_arrays(tmp_path / f"{name}.h5")
+
+
+def test_files_of_other_versions(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "a.h5", ARRAYS, {"made from": 1})
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file.attrs["version"] = store.VERSION - 1
+    assert read_attributes(tmp_path / "a.h5") is None
     with h5py.File(tmp_path / "a.h5", "r+") as file:
         file.attrs["version"] = store.VERSION + 1
-    assert read_attributes(tmp_path / "a.h5") is None
+    with pytest.raises(UsageError, match=r"a\.h5: made by a newer mpitune \(version 2, this one reads 1\): update"):
+        read_attributes(tmp_path / "a.h5")

@@ -48,8 +48,28 @@ def test_bytes_that_are_not_utf8_are_told_with_their_line(tmp_path: Path) -> Non
 def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere: found no such file"):
         list(text.lines(tmp_path / "nowhere"))
-    with pytest.raises(DataError, match=r"is a directory"):
+    with pytest.raises(DataError, match=r"found a folder, expected a readable file"):
         list(text.lines(tmp_path))
+    with pytest.raises(DataError, match=r"nowhere: found no such file"):
+        text.check_readable(tmp_path / "nowhere")
+    text.check_readable(write(tmp_path / "here", ""))
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_byte_order_mark_is_no_text(tmp_path: Path, zipped: bool) -> None:
+    path = write(tmp_path / "a", "\ufeffeins\n\ufeffzwei", zipped=zipped)
+    assert list(text.lines(path)) == [(1, "eins"), (2, "\ufeffzwei")]
+
+
+@pytest.mark.parametrize("line", ["{}", '<seg id="0"> {} </seg>'])
+def test_a_sentence_has_so_many_words_at_most(tmp_path: Path, line: str) -> None:
+    longest = "wort " * text.MAX_WORDS
+    path = write(tmp_path / "a", f"wort\n{line.format(longest)}\n")
+    assert [len(sentence.words) for sentence in text.read_sentences(path)] == [1, text.MAX_WORDS]
+    for separator, read in ((" ", text.read_sentences), (" ||| word", text.read_bitext)):
+        path = write(tmp_path / "a", f"wort{separator}\n{line.format(longest + 'wort')}{separator}\n")
+        with pytest.raises(DataError, match=rf"a:2: found {text.MAX_WORDS + 1} words, expected .* {text.MAX_WORDS}:"):
+            read(path)
 
 
 def test_words_are_separated_by_blanks_and_tabs_only() -> None:

@@ -21,9 +21,11 @@ from mpitune.corpus.files import written_whole
 from mpitune.errors import DataError, MachineError, UsageError
 
 VERSION = 1
-"""Raised whenever the meaning of a stored array changes; a file of another version is never read."""
+"""Raised whenever the meaning of a stored array changes; files of older versions are made anew, never read."""
 _FRAME = 1 << 16
 """More bytes than HDF5 needs for all but the arrays and the attributes."""
+_DAMAGE = (OSError, KeyError, ValueError, TypeError, RuntimeError)
+"""What h5py raises for files that are missing, damaged or not such files at all."""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> None:
@@ -91,14 +93,19 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 
 def read_attributes(path: Path) -> dict[str, Any] | None:
-    """The attributes of ``path``; None where there is no such file, or none that this version can read."""
+    """The attributes of ``path``; None where there is no such file, or one that is damaged or of an older version.
+
+    Raises UsageError for a file of a newer version: those who can read it are to find it again.
+    """
     try:
         with h5py.File(path, "r") as file:
-            if file.attrs.get("version") != VERSION:
-                return None
+            version = int(file.attrs["version"])
+            if version > VERSION:
+                found = f"made by a newer mpitune (version {version}, this one reads {VERSION})"
+                raise UsageError(f"{path}: {found}: update mpitune or name another run.store")
             attributes: dict[str, Any] = json.loads(file.attrs["attributes"])
-            return attributes
-    except (OSError, KeyError, ValueError):
+            return attributes if version == VERSION else None
+    except _DAMAGE:
         return None
 
 
@@ -109,16 +116,19 @@ def open_arrays(path: Path) -> dict[str, np.ndarray]:
     """
     try:
         with h5py.File(path, "r") as file:
-            places = {name: (data.id.get_offset(), data.dtype, data.shape) for name, data in file.items()}
+            found = {name: file[name] for name in file}
+            places = {name: (data.id.get_offset(), data.dtype, data.shape) for name, data in found.items()}
         mapped = np.memmap(path, dtype=np.uint8, mode="c")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: found a damaged or missing store ({error}), expected one made by prepare") from None
-    arrays = {}
-    for name, (offset, dtype, shape) in places.items():
-        if offset is None:
-            arrays[name] = np.zeros(shape, dtype)
-        else:
-            size = int(np.prod(shape)) * dtype.itemsize
-            # A plain ndarray over the mapped pages: kernels are compiled once for mapped and built arrays alike.
-            arrays[name] = np.asarray(mapped[offset : offset + size]).view(np.ndarray).view(dtype).reshape(shape)
-    return arrays
+        return {name: _mapped(mapped, *place) for name, place in places.items()}
+    except _DAMAGE as error:
+        expected = "expected one made by prepare: remove it to have it made anew"
+        raise DataError(f"{path}: found a damaged or missing store ({error}), {expected}") from None
+
+
+def _mapped(file: np.ndarray, offset: int | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+    if offset is None:
+        return np.zeros(shape, dtype)
+    size = int(np.prod(shape)) * dtype.itemsize
+    # A plain ndarray over the mapped pages: kernels are compiled once for mapped and built arrays alike.
+    array: np.ndarray = np.asarray(file[offset : offset + size]).view(np.ndarray).view(dtype).reshape(shape)
+    return array

@@ -97,6 +97,9 @@ class FeatureTable:
     def __len__(self) -> int:
         return self._fixed + len(self._late_names)
 
+    def __contains__(self, name: str) -> bool:
+        return bool(self.find(np.array([feature_id(name)], dtype=np.uint64))[0] >= 0)
+
     @property
     def ids(self) -> np.ndarray:
         """uint64 [slots]: the id of each slot."""

@@ -51,6 +51,12 @@ class Fingerprint(NamedTuple):
     digest: str
 
 
+MAX_WORDS = 5000
+"""The most words of a source sentence: decoding takes memory as the square of their number, 1 GB for this one."""
+
+BYTE_ORDER_MARK = "\ufeff".encode()
+"""What some editors put before UTF-8; it is no part of the text."""
+
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 """What Python raises for gzip data that are damaged or cut."""
 
@@ -64,7 +70,8 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     with open_bytes(path) as file:
         try:
             for number, line in enumerate(file, start=1):
-                yield number, line.decode().rstrip("\r\n")
+                text = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+                yield number, text.decode().rstrip("\r\n")
         except GZIP_ERRORS as error:
             found = f"damaged gzip data ({error})"
             raise DataError.at(path, number + 1, found=found, expected="a whole gzip file") from None
@@ -87,9 +94,17 @@ def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
             yield raw
 
 
+def check_readable(path: Path) -> None:
+    """Raise DataError where a file cannot be opened."""
+    with _open(path):
+        pass
+
+
 def _open(path: Path) -> io.BufferedReader:
     try:
         return open(path, "rb")
+    except IsADirectoryError:
+        raise DataError.at(path, None, found="a folder", expected="a readable file") from None
     except OSError as error:
         found = (error.strerror or str(error)).lower()
         raise DataError.at(path, None, found=found, expected="a readable file") from None
@@ -103,6 +118,11 @@ def split_words(text: str) -> list[str]:
 def split_fields(line: str) -> list[str]:
     """The fields of ``line``, separated by ``|||`` where that stands as a word of its own."""
     return _SEPARATOR.split(line)
+
+
+def counted(number: int, what: str) -> str:
+    """``1 field``, ``2 fields``."""
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def parse_number(text: str) -> float:
@@ -145,7 +165,7 @@ def read_parallel(source: Path, references: Sequence[Path], limit: int = 0) -> l
             if number <= len(inputs):
                 translations[number - 1].append(split_words(line))
         if number != count:
-            raise DataError.at(path, None, found=f"{number} lines", expected=f"{count}, as many as {source} has")
+            raise DataError.at(path, None, found=counted(number, "line"), expected=f"{count}, as many as {source} has")
     return [SentencePair(*pair) for pair in zip(inputs, translations, strict=True)]
 
 
@@ -163,8 +183,15 @@ def _plain_source(path: Path, number: int, line: str) -> SourceSentence:
 
 
 def _source(path: Path, number: int, text: str) -> SourceSentence:
-    """A sentence, plain or inside ``<seg ...> </seg>``."""
-    text = text.strip(" \t")
+    """A sentence, plain or inside ``<seg ...> </seg>``, of at most `MAX_WORDS` words."""
+    sentence = _segment(path, number, text.strip(" \t"))
+    if len(sentence.words) > MAX_WORDS:
+        expected = f"a sentence of at most {MAX_WORDS}: is a line end missing?"
+        raise DataError.at(path, number, found=f"{len(sentence.words)} words", expected=expected)
+    return sentence
+
+
+def _segment(path: Path, number: int, text: str) -> SourceSentence:
     if not _TAG.search(text):
         return SourceSentence(split_words(text), None)
     match = _SEG.fullmatch(text)

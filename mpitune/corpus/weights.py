@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mpitune.corpus.files import write_text
-from mpitune.corpus.text import lines, parse_number, split_words
+from mpitune.corpus.text import counted, lines, parse_number, split_words
 from mpitune.errors import DataError
 
 
@@ -18,7 +18,8 @@ def read_weights(path: Path) -> dict[str, float]:
         if line.startswith("#") or not fields:
             continue
         if len(fields) != 2:
-            raise DataError.at(path, number, found=f"{len(fields)} fields", expected="a feature's name and its weight")
+            expected = "a feature's name and its weight"
+            raise DataError.at(path, number, found=counted(len(fields), "field"), expected=expected)
         name, text = fields
         if name in weights:
             raise DataError.at(path, number, found=f"a second weight of {name}", expected="one weight per feature")

@@ -11,7 +11,7 @@ from typing import BinaryIO, NoReturn
 
 import numpy as np
 
-from mpitune.corpus.text import GZIP_ERRORS, open_bytes, split_words
+from mpitune.corpus.text import BYTE_ORDER_MARK, GZIP_ERRORS, counted, open_bytes, split_words
 from mpitune.errors import DataError
 from mpitune.grammar.arpa_lines import (
     BACKOFF,
@@ -38,6 +38,8 @@ UNKNOWN_PROBABILITY = -100.0
 """log10 probability of ``<unk>`` where a model has none, as in KenLM."""
 
 _KENLM_BINARY = b"mmap lm http://kheafield.com/code"
+_KENLM_KIND = 96  # where its number stands, an int32, in the header of format version 5
+_KENLM_KINDS = ("probing", "probing with rest costs", "trie", "quantised trie", "array trie", "quantised array trie")
 _BLOCK = 1 << 22
 _LOAD = 0.6  # how full the table of n-grams is to be
 _MAX_LOAD = 0.9  # how full blank n-grams may make it
@@ -92,7 +94,13 @@ def _counts(source: _Source) -> list[int]:
     """How many n-grams of each length are announced; reads on to ``\\1-grams:``."""
     source.fill()
     if source.buffer.startswith(_KENLM_BINARY):
-        raise DataError.at(source.path, None, found="a KenLM binary", expected="the ARPA file that it was made from")
+        header = source.buffer[: min(source.filled, _KENLM_KIND + 4)]
+        kind = int.from_bytes(header[_KENLM_KIND:], "little")
+        known = b"version 5\n" in header and len(header) > _KENLM_KIND and kind < len(_KENLM_KINDS)
+        found = "a KenLM binary" + (f" ({_KENLM_KINDS[kind]})" if known else "")
+        raise DataError.at(source.path, None, found=found, expected="the ARPA file that it was made from")
+    if source.buffer.startswith(BYTE_ORDER_MARK):
+        source.at[POSITION] = len(BYTE_ORDER_MARK)
     if (line := source.next_line("\\data\\")) != "\\data\\":
         source.refuse(repr(line[:60]), "\\data\\, where an ARPA language model begins")
     counts: list[int] = []
@@ -166,7 +174,7 @@ def _go_on(source: _Source, parser: Parser, code: int, n: int, counts: list[int]
         source.refuse(f"{line[:60]!r} after {read} {n}-grams", announced)
     if code == FIELDS:
         backoff = " and perhaps a backoff" if n < len(counts) else ""
-        source.refuse(f"{len(split_words(line))} fields", f"a log10 probability, {n} word{'s'[: n - 1]}{backoff}")
+        source.refuse(counted(len(split_words(line)), "field"), f"a log10 probability, {n} word{'s'[: n - 1]}{backoff}")
     if code == PROBABILITY:
         source.refuse(repr(field), "a log10 probability: a finite number, not above 0")
     if code == BACKOFF:

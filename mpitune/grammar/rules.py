@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.corpus.symbols import Vocabulary
-from mpitune.corpus.text import lines, parse_number, split_fields, split_words
+from mpitune.corpus.text import counted, lines, parse_number, split_fields, split_words
 from mpitune.errors import DataError
 
 GOAL = 0
@@ -18,6 +18,8 @@ GOAL = 0
 PHRASE = 1
 """The number of category X, which pass-through rules have."""
 MAX_GAPS = 2
+MAX_SYMBOLS = 32767
+"""The most symbols of a rule's side: alignments are stored as int16."""
 
 _LHS = re.compile(r"\[([^\[\],\s]+)\]")
 _SOURCE_GAP = re.compile(r"\[([^\[\],]+)(?:,([0-9]+))?\]")
@@ -152,7 +154,7 @@ class RuleReader:
         """Take in one line; returns its rule type."""
         fields = split_fields(line)
         if not 3 <= len(fields) <= 5:
-            raise _Refused(f"{len(fields)} fields", "[LHS] ||| source ||| target [||| scores [||| alignment]]")
+            raise _Refused(counted(len(fields), "field"), "[LHS] ||| source ||| target [||| scores [||| alignment]]")
         # Raw text tells types apart: a line seen before costs one look-up.
         text = "|||".join(fields[:3] + fields[4:])
         rule_type = self._types.get(text)
@@ -173,6 +175,8 @@ class RuleReader:
             self._sources[fields[1]] = self._source_side(fields[1])
         source, gaps = self._sources[fields[1]]
         target = self._target_side(fields[2], gaps)
+        if max(len(source), len(target)) > MAX_SYMBOLS:
+            raise _Refused(f"a side of {max(len(source), len(target))} symbols", f"at most {MAX_SYMBOLS}")
         align = _alignment(fields[4], len(source), len(target)) if len(fields) > 4 else []
         rule_type = len(self._lhs)
         self._lhs.append(self._categories.add(lhs[1]))

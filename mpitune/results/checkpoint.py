@@ -20,10 +20,10 @@ import h5py
 import numpy as np
 
 from mpitune.corpus.files import written_whole
-from mpitune.errors import DataError, MachineError
+from mpitune.errors import DataError, MachineError, UsageError
 
 VERSION = 1
-"""Raised whenever the meaning of something stored changes; a file of another version is never read."""
+"""Raised whenever the meaning of something stored changes; a file of another version is refused, not left out."""
 
 Vector = tuple[np.ndarray, np.ndarray]
 """A sparse weight vector: feature ids (uint64 [n]) and their weights (float64 [n])."""
@@ -121,7 +121,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 def read_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint at ``path``.
 
-    Raises DataError where it is missing, damaged, cut or of another version, MachineError where it cannot be read.
+    Raises DataError where it is missing, damaged or cut, UsageError where another version of mpitune made it,
+    MachineError where it cannot be read.
     """
     attributes, datasets = _read(path)
     ends = np.cumsum(datasets["state/shards/length"])[:-1]
@@ -144,15 +145,21 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def newest_sound(folder: Path) -> tuple[Checkpoint | None, list[DataError]]:
     """The newest checkpoint in ``folder`` that is whole, and what is wrong with those newer than it.
 
-    No folder and an empty one give None. Raises MachineError where a file cannot be read.
+    No folder and an empty one give None. Raises UsageError where another version of mpitune made it, MachineError where
+    a file cannot be read.
     """
     epochs = [int(match[1]) for path in folder.glob("*") if (match := _CHECKPOINT.fullmatch(path.name))]
     unsound: list[DataError] = []
     for epoch in sorted(epochs, reverse=True):
         try:
-            return read_checkpoint(checkpoint_path(folder, epoch)), unsound
+            checkpoint = read_checkpoint(checkpoint_path(folder, epoch))
         except DataError as error:
             unsound.append(error)
+            continue
+        if checkpoint.epoch == epoch:
+            return checkpoint, unsound
+        found = f"what epoch {checkpoint.epoch} has written"
+        unsound.append(DataError.at(checkpoint_path(folder, epoch), None, found=found, expected=f"epoch {epoch}"))
     return None, unsound
 
 
@@ -176,13 +183,13 @@ def write_shard(folder: Path, epoch: int, job_digest: str, result: ShardResult) 
 
 
 def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardResult | None:
-    """What `write_shard` kept; None where the shard is to be (re)done: nothing kept, damaged, or of another job.
+    """What `write_shard` kept; None where the shard is to be (re)done: none kept, damaged, of another job or version.
 
     Raises MachineError where it cannot be read.
     """
     try:
         attributes, datasets = _read(_shard_path(folder, epoch, shard))
-    except DataError:
+    except (DataError, UsageError):
         return None
     if (attributes["job_digest"], attributes["epoch"], attributes["shard"]) != (job_digest, epoch, shard):
         return None
@@ -232,9 +239,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
     # Finished files are never written to, so HDF5's file locks, which some network file systems lack, guard nothing.
     with h5py.File(path, "r", locking=False) as file:
-        version = file.attrs["version"]
+        version = int(file.attrs["version"])
         if version != VERSION:
-            raise DataError.at(path, None, found=f"version {version}", expected=f"version {VERSION}")
+            age, remedy = ("a newer", "update mpitune") if version > VERSION else ("an older", "go on with that one")
+            found = f"made by {age} mpitune (version {version}, this one reads {VERSION})"
+            raise UsageError(f"{path}: {found}: {remedy}, or start over with --resume never")
         attributes = dict(file.attrs)
         file.visititems(collect)
     return attributes, datasets
