@@ -1,9 +1,11 @@
-"""A language model straight from its definition, and random models to try things on."""
+"""A language model and its estimation straight from their definitions, and random models to try things on."""
 
 from __future__ import annotations
 
 import gzip
+import math
 import random
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,3 +75,49 @@ def random_arpa(path: Path, seed: int, order: int, *, pruned: float = 0.0, unkno
                 print("\t".join(fields), file=file)
         print("\n\\end\\", file=file)
     return words
+
+
+def kneser_ney(sentences: Sequence[Sequence[str]], order: int) -> dict[tuple[str, ...], tuple[float, float]]:
+    """n-gram -> (log10 probability, log10 backoff), by interpolated modified Kneser-Ney."""
+    marked = [("<s>", *sentence, "</s>") for sentence in sentences]
+    seen = Counter(words[i : i + n] for words in marked for n in range(1, order + 1) for i in range(len(words) - n + 1))
+    before = defaultdict(set)
+    for ngram in seen:
+        before[ngram[1:]].add(ngram[0])
+    adjusted = {
+        ngram: count if len(ngram) == order or ngram[0] == "<s>" else len(before[ngram])
+        for ngram, count in seen.items()
+    }
+    adjusted |= {("<s>",): 0, ("<unk>",): 0}
+    after = defaultdict(list)
+    for ngram in adjusted:
+        after[ngram[:-1]].append(ngram)
+
+    def discounts(n: int) -> list[float]:
+        n1, n2, n3, n4 = (sum(len(g) == n and count == k for g, count in adjusted.items()) for k in (1, 2, 3, 4))
+        if n1 and n2 and n3:
+            y = n1 / (n1 + 2 * n2)
+            closed_form = [0, 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
+            if min(closed_form[1:]) > 0:
+                return closed_form
+        return [0, 0.5, 1, 1.5]
+
+    discount = {n: discounts(n) for n in range(1, order + 1)}
+
+    def backoff(context: tuple[str, ...]) -> float:
+        if not after[context]:
+            return 1.0
+        mass = sum(discount[len(context) + 1][min(adjusted[ngram], 3)] for ngram in after[context])
+        return mass / sum(adjusted[ngram] for ngram in after[context])
+
+    def prob(ngram: tuple[str, ...]) -> float:
+        if not ngram:
+            return 1 / (len(after[()]) - 1)
+        count, context = adjusted[ngram], ngram[:-1]
+        own = (count - discount[len(ngram)][min(count, 3)]) / sum(adjusted[other] for other in after[context])
+        return own + backoff(context) * prob(ngram[1:])
+
+    return {
+        ngram: (math.log10(prob(ngram)), math.log10(backoff(ngram)) if len(ngram) < order else 0.0)
+        for ngram in adjusted
+    }
