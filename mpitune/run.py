@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,12 +25,10 @@ from mpitune.results import health
 from mpitune.results.checkpoint import Checkpoint, Vector, newest_sound, read_checkpoint, write_checkpoint
 from mpitune.results.checkpoint import checkpoint_path as path_of
 from mpitune.results.folder import RunFolder
+from mpitune.results.record import AVERAGING, chosen_epoch
 from mpitune.runtime import StopFlag, progress
 
 LOG = logging.getLogger(__name__)
-
-SHARDS_MEET = ("itermix", "itersel")
-"""The algorithms whose shards start each epoch from common weights, and whose epoch a devtest set chooses."""
 
 
 @dataclass
@@ -57,7 +55,12 @@ class Run:
 
     @property
     def shards_meet(self) -> bool:
-        return self.job.learner.algorithm in SHARDS_MEET
+        """Whether all shards start an epoch from common weights."""
+        return self.job.learner.algorithm not in AVERAGING
+
+    def chosen_epoch(self, history: Sequence[Mapping[str, Any]]) -> int:
+        """The epoch whose weights are the result, after those that ``history`` has the metrics of."""
+        return chosen_epoch(self.job.learner.algorithm, [metrics["devtest_bleu"] for metrics in history])
 
     def dense(self, vector: Vector) -> np.ndarray:
         """float64 [D]: a sparse vector by slot; frozen features have their initial weights."""
@@ -93,7 +96,9 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     store = prepare.open_store(sources, folder)
     assert store.train is not None  # config.require_data sees to it
     decoder = assemble.decoder(job, store)
-    first = assemble.first_weights(job, comm.at_root(lambda: assemble.initial_weights(job)), decoder.features)
+    given = comm.at_root(lambda: assemble.initial_weights(job))
+    comm.at_root(lambda: _warn_of_unknown(job, given, decoder.features))
+    first = assemble.first_weights(job, given, decoder.features)
     run = Run(
         job=job,
         comm=comm,
@@ -116,8 +121,18 @@ def _make_store(job: config.Job, sources: prepare.Sources, folder: Path, watch: 
     prepare.prepare(sources, folder, LOG.info, watch)
     store = prepare.open_store(sources, folder)
     for table, corpus in {"data": store.train, "data.devtest": store.devtest}.items():
-        if corpus is not None and corpus.size == 0:
+        if corpus is not None and len(corpus.source) == 0:
             raise DataError(f"{job.file}: found no sentences in [{table}], expected at least one")
+        if corpus is not None and len(corpus.reference) == 0:
+            raise DataError(f"{job.file}: found only empty references in [{table}], expected translations")
+
+
+def _warn_of_unknown(job: config.Job, given: Mapping[str, float], features: FeatureTable) -> None:
+    """Features that nothing fires do no harm, but are often misspelt, or those of other data."""
+    if unknown := [name for name in job.learner.frozen if name not in features]:
+        LOG.warning("learner.frozen: nothing in this job fires %s", ", ".join(unknown))
+    if given and not any(name in features for name in given):
+        LOG.warning("%s: nothing in this job fires any of its features", job.learner.initial_weights)
 
 
 def _warm_up(run: Run) -> None:
@@ -126,6 +141,8 @@ def _warm_up(run: Run) -> None:
     The shortest sentence is learned from, and forgotten.
     """
     LOG.info("%d sentences, %d features", run.corpus.size, len(run.features))
+    if (shards := run.job.parallel.shards) > run.corpus.size:
+        LOG.warning("%d shards for %d sentences: those that are empty count in every mean", shards, run.corpus.size)
     LOG.info("loading kernels (compiled once, which takes about a minute)")
     lengths = np.diff(run.corpus.source_ptr)
     i = int(np.argmin(np.where(lengths > 0, lengths, lengths.max() + 1)))
@@ -160,15 +177,14 @@ def begin(run: Run, resume: str) -> State:
 def _epoch_to_resume(run: Run, resume: str) -> int:
     folder = run.folder.checkpoints
     if resume == "never":
-        for old in (folder, run.folder.weights, run.folder.translations):
-            shutil.rmtree(old, ignore_errors=True)
+        run.folder.clear()
         return 0
     checkpoint, unsound = newest_sound(folder)
     for error in unsound:
         LOG.warning("%s; left out", error)
     if checkpoint is None:
         if unsound:
-            raise DataError(f"{folder}: found no sound checkpoint, expected one: --resume never starts over")
+            raise DataError(f"{folder}: found no sound checkpoint, expected one; to start over: --resume never")
         if resume == "must":
             raise UsageError(f"{folder}: found no checkpoint, but --resume must asks for one")
         return 0
@@ -178,16 +194,6 @@ def _epoch_to_resume(run: Run, resume: str) -> int:
         what = ", ".join(f"{key} (was {checkpoint.job.get(key)!r}, is {job.get(key)!r})" for key in changed)
         raise UsageError(f"{run.folder.path}: the job has changed since its last checkpoint: {what}")
     return checkpoint.epoch
-
-
-def chosen_epoch(run: Run, history: list[dict[str, Any]]) -> int:
-    """The epoch whose weights are the result: for algorithms 3 and 4 the best on devtest, if any, else the last.
-
-    1 and 2 always return their averages (SRD12, section 5).
-    """
-    if run.store.devtest is None or not run.shards_meet:
-        return len(history)
-    return 1 + int(np.argmax([metrics["devtest_bleu"] for metrics in history]))
 
 
 def write_epoch(run: Run, state: State, weights: Vector) -> None:
@@ -200,7 +206,7 @@ def write_epoch(run: Run, state: State, weights: Vector) -> None:
     for warning in health.warnings(named, metrics["length_ratio"], metrics["empty_outputs"], metrics["sentences"]):
         LOG.warning("epoch %d: %s", state.epoch, warning)
     run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
-    if chosen_epoch(run, state.history) == state.epoch:
+    if run.chosen_epoch(state.history) == state.epoch:
         run.folder.write_weights(run.folder.result, named)
     run.folder.write_metrics(state.history)
     checkpoint = Checkpoint(

@@ -21,7 +21,7 @@ from mpitune.exchange.comm import Comm, SparseVectors
 from mpitune.pairs.bleu import LENGTH, REFERENCE, statistics
 from mpitune.results.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
 from mpitune.results.folder import RunFolder
-from mpitune.run import Run, State, begin, chosen_epoch, open_run, write_epoch
+from mpitune.run import Run, State, begin, open_run, write_epoch
 from mpitune.runtime import RunLock, StopFlag, peak_memory, progress, start_logging
 from mpitune.watch import watch_epoch, watch_start
 
@@ -52,7 +52,7 @@ def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = Fa
                     LOG.info("before training: devtest BLEU %.2f", bleu)
             while state.epoch < job.learner.epochs:
                 _learn_epoch(run, state)
-            LOG.info("done: %s holds the weights of epoch %d", folder.result, chosen_epoch(run, state.history))
+            LOG.info("done: %s holds the weights of epoch %d", folder.result, run.chosen_epoch(state.history))
     finally:
         lock.release()
 
@@ -116,6 +116,8 @@ def _learn_shards(run: Run, state: State, epoch: int, shards: list[np.ndarray]) 
     what = f"epoch {epoch} of {run.job.learner.epochs}" + (" (rank 0)" if run.comm.size > 1 else "")
     with progress(what, sum(len(shards[z]) for z in mine), rank=run.comm.rank, quiet=run.quiet) as told:
         for z in mine:
+            if run.stop:
+                break
             result = read_shard(run.folder.checkpoints, epoch, job_digest, z)
             if result is None:
                 weights = run.dense(state.start if run.shards_meet else state.shards.get(z, state.start))

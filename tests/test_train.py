@@ -29,6 +29,7 @@ from mpitune.errors import DataError, StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.base import Counts
 from mpitune.learner.perceptron import Perceptron
+from mpitune.results.folder import RunFolder
 from mpitune.run import open_run
 from mpitune.runtime import RunLock, StopFlag
 from mpitune.train import draw_shards
@@ -370,6 +371,13 @@ def test_resume_never_starts_over(tiny: Tiny, tmp_path: Path, decodes: Decodes) 
     tiny.train(tmp_path / "run", resume="never", learner={"learning_rate": 0.5})
     assert decodes.count == 1 + 2 * SENTENCES
     assert files_of(tmp_path / "run") == files_of(tmp_path / "other")
+
+
+def test_starting_over_leaves_nothing_of_the_old_run(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", **DEVTEST)
+    RunFolder(tmp_path / "run").clear()
+    left = {path.name for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert left == {"config.toml", "log.txt", "lock"}
 
 
 def test_resume_must_needs_a_checkpoint(tiny: Tiny, tmp_path: Path) -> None:

@@ -150,10 +150,29 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) 
 
     Raises DataError where the numbers of sentences differ or are 0.
     """
+    return signed_bleu(hypotheses, references)[0]
+
+
+def signed_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
+    """`corpus_bleu` and its signature."""
     _check_counts([("the references", references), ("the translations", hypotheses)])
     # sacreBLEU takes whole texts, with None where a sentence has fewer references than others.
     texts = list(zip_longest(*references))
-    return float(_bleu("none", lowercase=False).corpus_score(hypotheses, texts).score)
+    metric = _bleu("none", lowercase=False)
+    score = float(metric.corpus_score(hypotheses, texts).score)
+    return score, str(metric.get_signature())
+
+
+def sentence_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    """BLEU, 0 to 100, of each sentence for itself: smoothed, and without the orders that a short one has no n-grams of.
+
+    Arguments as for `corpus_bleu`. These scores tell sentences apart; their mean is no corpus score.
+    """
+    metric = BLEU(tokenize="none", effective_order=True)
+    return [
+        float(metric.sentence_score(hypothesis, list(texts)).score)
+        for hypothesis, texts in zip(hypotheses, references, strict=True)
+    ]
 
 
 def _bleu(tokenize: str, lowercase: bool) -> BLEU:

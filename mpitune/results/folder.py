@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -38,6 +39,11 @@ class RunFolder:
         """The weights that the run ends with."""
         return self.path / "weights.txt.gz"
 
+    @property
+    def metrics(self) -> Path:
+        """One JSON object for each epoch."""
+        return self.path / "metrics.jsonl"
+
     def epoch_weights(self, epoch: int) -> Path:
         """What was published after ``epoch``."""
         return self.weights / f"epoch-{epoch:04d}.txt.gz"
@@ -51,13 +57,20 @@ class RunFolder:
         """Translations of the watched sentences with what was published after ``epoch``; 0: before training."""
         return self.translations / f"epoch-{epoch:04d}.txt.gz"
 
+    def clear(self) -> None:
+        """Remove what epochs have left here."""
+        for folder in (self.checkpoints, self.weights, self.translations):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in (self.metrics, self.result):
+            file.unlink(missing_ok=True)
+
     def write_config(self, toml: str) -> None:
         """Keep the effective configuration."""
         self._write_text(self.path / "config.toml", toml)
 
     def write_metrics(self, epochs: Sequence[Mapping[str, Any]]) -> None:
         """One line for each epoch so far."""
-        self._write_text(self.path / "metrics.jsonl", "".join(json.dumps(metrics) + "\n" for metrics in epochs))
+        self._write_text(self.metrics, "".join(json.dumps(metrics) + "\n" for metrics in epochs))
 
     def write_weights(self, path: Path, weights: Weights) -> None:
         """Write ``weights`` to ``path``, one of this folder's, sorted by name. Raises MachineError where it can't."""

@@ -1,0 +1,206 @@
+"""What each subcommand does, from its parsed options to the modules that do the work."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from mpitune import assemble, prepare, translate
+from mpitune.config import Job
+from mpitune.corpus.files import opened
+from mpitune.corpus.text import SourceSentence, lines, read_sentences
+from mpitune.corpus.weights import write_weights
+from mpitune.decoder.base import Decoder, Sentence, TranslationModel
+from mpitune.errors import MachineError, MpituneError, UsageError
+from mpitune.exchange.comm import Comm
+from mpitune.grammar.kneser_ney import estimate
+from mpitune.results import evaluate, inspect
+from mpitune.runtime import progress, start_logging
+from mpitune.train import train
+
+
+def _load(options: argparse.Namespace, comm: Comm) -> Job:
+    job = comm.at_root(lambda: assemble.load_job(options.job, options.set))
+    options.folder = job.run.dir
+    return job
+
+
+def run_train(options: argparse.Namespace, comm: Comm) -> None:
+    """Learn the weights, going on from checkpoints; alone, or under mpirun or srun."""
+    job = _load(options, comm)
+    if options.dry_run:
+        comm.at_root(lambda: print(job.to_toml(), end="", flush=True))
+    else:
+        train(job, comm, resume=options.resume, quiet=options.quiet)
+
+
+def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
+    """Build the job's store (train does it by itself)."""
+    job = _load(options, comm)
+    start_logging(None, rank=comm.rank, size=comm.size)
+
+    def make() -> None:
+        made = prepare.prepare(assemble.sources(job), job.run.store, _tell, progress)
+        print(f"{job.run.store}: {', '.join(made)} made" if made else f"{job.run.store}: up to date", flush=True)
+
+    comm.at_root(make)
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_decode(options: argparse.Namespace, comm: Comm) -> None:
+    """Translate; alone, or under mpirun or srun."""
+    job = _load(options, comm)
+    start_logging(None, rank=comm.rank, size=comm.size, quiet=True)
+    if options.nbest > 1 and options.format == "text":
+        raise _on_all(UsageError(f"--nbest {options.nbest} needs --format cdec or moses"))
+    path = options.weights or job.run.dir
+    given = comm.at_root(lambda: _read_model(path))
+    decoder, model, sentences = _open_decoder(job, comm, options.input)
+    if given and not any(name in decoder.features for name in given):
+        comm.at_root(lambda: _tell(f"warning: {path}: nothing in this job fires any of its features"))
+    slots = [decoder.features.slot(name) for name in given]
+    weights = np.zeros(len(decoder.features))
+    weights[slots] = list(given.values())
+    write = translate.FORMATS[options.format]
+
+    def decode(i: int) -> list[str]:
+        kbest = decoder.decode(sentences[i], weights, options.nbest)
+        return write(i, kbest, model.words.words, decoder.features)
+
+    done = translate.spread(comm, len(sentences), decode, "decode", quiet=options.output is None)
+    text = "".join(f"{line}\n" for block in done or [] for line in block)
+    comm.at_root(lambda: _write(options.output, text))
+
+
+def _read_model(path: Path) -> dict[str, float]:
+    if not path.exists():
+        raise UsageError(f"{path}: found no such file or folder, expected weights: --weights, or a run that has some")
+    return inspect.read_model(path)
+
+
+def _open_decoder(job: Job, comm: Comm, file: Path) -> tuple[Decoder, TranslationModel, list[Sentence]]:
+    """The job's decoder, and the sentences of ``file`` in its words."""
+    folder, sources = job.run.store, assemble.sources(job)
+    read: list[SourceSentence] = []
+    if sources.grammar is not None:
+        # Before the store is made, which may take minutes.
+        read = comm.at_root(lambda: read_sentences(file))
+    else:
+        # The input names grammars of its own: they are compiled beside the job's store.
+        folder /= "decode"
+        texts = prepare.Texts(comm.at_root(lambda: _rereadable(file, folder)))
+        sources = prepare.Sources(train=texts, templates=sources.templates, lms=sources.lms)
+    comm.at_root(lambda: prepare.prepare(sources, folder, _tell, progress))
+    store = prepare.open_store(sources, folder)
+    if sources.grammar is None:
+        corpus = store.train
+        assert corpus is not None
+        sentences = [corpus.sentence(i) for i in range(corpus.size)]
+    else:
+        sentences = [Sentence(i, store.model.words.encode(line.words), 0) for i, line in enumerate(read)]
+    return assemble.decoder(job, store), store.model, sentences
+
+
+def _rereadable(file: Path, folder: Path) -> Path:
+    """``file``, or a copy of it in ``folder`` where it is a pipe, which can be read only once."""
+    if not (file.is_fifo() or file.is_char_device()):
+        return file
+    copy = folder / "input"
+    with _writing(copy):
+        folder.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
+    return copy
+
+
+def _write(output: Path | None, text: str) -> None:
+    if output is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    with _writing(output), opened(output) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Tells what goes wrong while ``path`` is written: MachineError where the disk is full, else UsageError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        kind = MachineError if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else UsageError
+        raise kind(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
+    """Score translations with sacreBLEU, and test them against the first system."""
+
+    def score() -> None:
+        texts = {path: [line for _, line in lines(path)] for path in {*options.refs, *options.hyps}}
+        result = evaluate.evaluate(
+            [(str(path), texts[path]) for path in options.refs],
+            [(str(path), texts[path]) for path in options.hyps],
+            test=options.test,
+            tokenize=options.tokenize,
+            lowercase=options.lowercase,
+        )
+        print(json.dumps(result.as_json(), indent=1) if options.json else result.as_text(), flush=True)
+
+    comm.at_root(score)
+
+
+def run_lm(options: argparse.Namespace, comm: Comm) -> None:
+    """Estimate a language model: modified Kneser-Ney, written as ARPA."""
+
+    def make() -> None:
+        with _writing(options.output):
+            estimate(options.input, options.order, options.output, _tell)
+
+    comm.at_root(make)
+
+
+def run_report(options: argparse.Namespace, comm: Comm) -> None:
+    """Write what happened in a run, as one HTML file that needs nothing else."""
+    # Its libraries take longer to load than all others together.
+    from mpitune.results.report import write_report
+
+    def write() -> None:
+        with _writing(options.run_folder):
+            print(f"the report: {write_report(options.run_folder)}", flush=True)
+
+    comm.at_root(write)
+
+
+def run_weights(options: argparse.Namespace, comm: Comm) -> None:
+    """Look into a model."""
+
+    def look() -> None:
+        weights = inspect.read_model(options.model)
+        if options.diff:
+            weights = inspect.difference(weights, inspect.read_model(options.diff))
+        found = inspect.largest(inspect.chosen(weights, options.template, options.find), options.top)
+        if options.export:
+            with _writing(options.export):
+                write_weights(options.export, sorted(found))
+            return
+        for name, value in found:
+            print(f"{name} {value!r}")
+
+    comm.at_root(look)
+
+
+def _on_all(error: MpituneError) -> MpituneError:
+    """``error``, which every rank is about to raise."""
+    error.on_all_ranks = True
+    return error

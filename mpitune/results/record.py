@@ -1,0 +1,215 @@
+"""What a run folder tells of its run: settings, each epoch's figures, the model, warnings, translations.
+
+Nothing else is read: the folder may have been copied away from the data that it was learned from.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mpitune.corpus.text import lines
+from mpitune.errors import DataError, UsageError
+from mpitune.results.folder import RunFolder
+from mpitune.results.inspect import read_model
+
+AVERAGING = ("sgd", "mix")
+"""The algorithms whose result is always their average over all epochs (SRD12, section 5)."""
+
+_LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \[\d+/\d+\] ([A-Z]+) (.*)")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The figures of one epoch: those keys of its line in metrics.jsonl that are shown."""
+
+    epoch: int
+    seconds: float
+    sentences: int
+    gold: float
+    """Mean gold score of the 1-best translations while training."""
+    devtest_bleu: float | None
+    """0 to 100."""
+    length_ratio: float
+    empty_outputs: int
+    pairs: int
+    updates: int
+    active_features: int
+    selected_features: int
+    lambda_: float | None
+    """The column norm that a feature had to exceed."""
+
+    @property
+    def rate(self) -> float:
+        """Sentences a second."""
+        return self.sentences / self.seconds if self.seconds > 0 else 0.0
+
+
+class LogLine(NamedTuple):
+    """One thing said in log.txt."""
+
+    time: str
+    level: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Sentences with their translations by the weights that training started from, and by its result."""
+
+    source: list[str]
+    references: list[list[str]]
+    """Those of each sentence, one or more."""
+    before: list[str]
+    after: list[str]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run."""
+
+    name: str
+    config: str
+    """The effective configuration, as TOML."""
+    algorithm: str
+    planned: int
+    """How many epochs the configuration asks for."""
+    epochs: list[Epoch]
+    """Those that are done, one at least."""
+    weights: dict[str, float]
+    """The result."""
+    watched: Watched | str
+    """Or why there are no translations."""
+    warnings: list[LogLine]
+    ending: LogLine | None
+    """The error that the log ends with, if it does."""
+
+    @property
+    def has_devtest(self) -> bool:
+        return all(epoch.devtest_bleu is not None for epoch in self.epochs)
+
+    @property
+    def selects(self) -> bool:
+        """Whether what is published has other features than what was learned."""
+        return any(epoch.active_features != epoch.selected_features for epoch in self.epochs)
+
+    @property
+    def finished(self) -> bool:
+        return len(self.epochs) >= self.planned
+
+    @property
+    def chosen(self) -> Epoch:
+        """The epoch whose weights are the result."""
+        return self.epochs[chosen_epoch(self.algorithm, [epoch.devtest_bleu for epoch in self.epochs]) - 1]
+
+
+def chosen_epoch(algorithm: str, bleus: Sequence[float | None]) -> int:
+    """The epoch, from 1, whose weights are the result: the first of the best on devtest.
+
+    Without a devtest set (``bleus``, one for each epoch, are None), and for `AVERAGING` algorithms, it is the last.
+    """
+    known = [bleu for bleu in bleus if bleu is not None]
+    if algorithm in AVERAGING or len(known) < len(bleus):
+        return len(bleus)
+    return 1 + known.index(max(known))
+
+
+def read_record(path: Path) -> Record:
+    """The record of the run in the folder ``path``.
+
+    Raises UsageError where that is no run folder or no epoch has been finished, DataError for a damaged file.
+    """
+    folder = RunFolder(path)
+    config = path / "config.toml"
+    if not config.is_file():
+        raise UsageError(f"{path}: found no config.toml, expected a run folder")
+    epochs = _epochs(folder.metrics)
+    if not epochs:
+        raise UsageError(f"{path}: found no finished epoch, expected at least one to report on")
+    text = "".join(f"{line}\n" for _, line in lines(config))
+    algorithm = _setting(config, text, "learner", "algorithm")
+    log = _log(path / "log.txt")
+    return Record(
+        name=path.resolve().name,
+        config=text,
+        algorithm=algorithm,
+        planned=int(_setting(config, text, "learner", "epochs")),
+        epochs=epochs,
+        weights=read_model(path),
+        watched=_watched(folder, chosen_epoch(algorithm, [epoch.devtest_bleu for epoch in epochs])),
+        warnings=[line for line in log if line.level == "WARNING"],
+        ending=log[-1] if log and log[-1].level == "ERROR" else None,
+    )
+
+
+def _epochs(path: Path) -> list[Epoch]:
+    epochs: list[Epoch] = []
+    for number, line in lines(path) if path.is_file() else ():
+        try:
+            figures = json.loads(line)
+        except ValueError:
+            figures = None
+        if not isinstance(figures, dict):
+            raise DataError.at(path, number, found=repr(line[:60]), expected="a JSON object, the figures of an epoch")
+        values = {spec.name: _figure(path, number, figures, spec.name.rstrip("_")) for spec in fields(Epoch)}
+        if values["epoch"] != number:
+            raise DataError.at(path, number, found=f"epoch {values['epoch']}", expected=f"epoch {number}")
+        epochs.append(Epoch(**values))
+    return epochs
+
+
+def _figure(path: Path, number: int, figures: dict[str, Any], key: str) -> Any:
+    value = figures.get(key)
+    if value is None and key in ("devtest_bleu", "lambda"):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        found = f"{key} {json.dumps(value)}" if key in figures else f"no {key}"
+        raise DataError.at(path, number, found=found, expected=f"a number as {key}")
+    return value
+
+
+def _setting(path: Path, text: str, table: str, key: str) -> Any:
+    """The value of a key in ``text``, as a run writes it: one key a line, the value also JSON."""
+    # Only config knows TOML; whoever edits this file by hand is told what was not found.
+    match = re.search(rf"^\[{table}\]\n(?:[^\[\n].*\n)*?{key} = (\d+|\"\w+\")$", text, re.MULTILINE)
+    if match is None:
+        raise DataError.at(path, None, found=f"no {table}.{key}", expected="the configuration that the run wrote")
+    return json.loads(match[1])
+
+
+def _log(path: Path) -> list[LogLine]:
+    """What was said, by any rank; a line that does not begin like one goes on with the one before."""
+    found: list[LogLine] = []
+    # A killed process may leave half a character: no reason to report nothing.
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    for line in text.splitlines():
+        if match := _LOG_LINE.fullmatch(line):
+            found.append(LogLine(*match.groups()))
+        elif found:
+            found[-1] = found[-1]._replace(text=f"{found[-1].text}\n{line}")
+    return found
+
+
+def _watched(folder: RunFolder, epoch: int) -> Watched | str:
+    """The watched sentences, ``epoch`` giving the translations after; or which file is missing."""
+    references = [folder.translations / "reference-0.txt.gz"]
+    while (path := folder.translations / f"reference-{len(references)}.txt.gz").is_file():
+        references.append(path)
+    first = folder.translations / "source.txt.gz"
+    paths = [first, folder.epoch_translations(0), folder.epoch_translations(epoch), *references]
+    for path in paths:
+        if not path.is_file():
+            return f"the run folder holds no {path.relative_to(folder.path)}"
+    source, before, after, *texts = [[line for _, line in lines(path)] for path in paths]
+    for path, text in zip(paths, [source, before, after, *texts], strict=True):
+        if not text or len(text) != len(source):
+            expected = f"{len(source)}, as in {first}" if source else "one for each watched sentence"
+            raise DataError.at(path, None, found=f"{len(text)} lines", expected=expected)
+    # Where a sentence has fewer references than others, those that it lacks are empty lines.
+    by_sentence = [[one, *filter(None, others)] for one, *others in zip(*texts, strict=True)]
+    return Watched(source, by_sentence, before, after)
