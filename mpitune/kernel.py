@@ -68,6 +68,8 @@ int64 = cast(Callable[[Any], int], numba.int64)
 """A number as the integer that kernels compute with. Arguments of another width would compile a kernel once more."""
 uint64 = cast(Callable[[Any], int], numba.uint64)
 """The same without a sign, for hashes."""
+at = uint64
+"""An index. Without a sign it cannot count from the end: inner loops are spared the check."""
 
 
 def kernel(function: F) -> F:

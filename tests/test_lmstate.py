@@ -42,7 +42,7 @@ class Scorer:
     def __init__(self, lm: LanguageModel, vocabulary: LmVocabulary) -> None:
         self.lm = lm
         self.vocabulary = vocabulary
-        self.states = new_states(lm, ROWS)
+        self.states = new_states(lm.order, ROWS)
         self.free = 0
 
     def build(self, parts: Sequence[str | int], begin: bool = False) -> tuple[int, float]:
@@ -79,7 +79,7 @@ class Scorer:
 
     def rest(self, i: int) -> list[int]:
         """All of a row that is in use, beside what its key is made of."""
-        row, wide = self.states.row[i], width(self.lm)
+        row, wide = self.states.row[i], width(self.states)
         left, right = row[LEFT_LENGTH], row[RIGHT_LENGTH]
         words, backoffs = row[LEFT + wide :], row[LEFT + 2 * wide :]
         return [left, right, *row[LEFT:][:left], *words[:right], *backoffs]

@@ -6,16 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.decoder.chart import Chart
-from mpitune.decoder.forest import Forest
 from mpitune.decoder.heap import Heap, new_heap, push
 from mpitune.decoder.lmstate import LmStates, copy, key, nonterminal, reset, terminal
 from mpitune.decoder.matched import Matched
 from mpitune.grammar.lm import LanguageModel
-from mpitune.kernel import int64, kernel
+from mpitune.kernel import at, int64, kernel
 
 FREE = -1
 """In the hash tables: a place where nothing is."""
+
+CANDIDATE = np.dtype(
+    [("score", "f8"), ("rule", "i4"), ("first", "i4"), ("second", "i4"), ("edge", "i4"), ("next", "i4")], align=True
+)
+"""A matched rule over the nodes of its first and second gap (-1: there is no such gap), of an edge of the chart.
+``next``: the candidate that comes after this one in the same node, or -1."""
 
 
 class Model(NamedTuple):
@@ -23,46 +27,36 @@ class Model(NamedTuple):
 
     lms: tuple[LanguageModel, ...]
     states: tuple[LmStates, ...]
-    """Rows: a rule's leading words, then candidates, then the forest's nodes."""
+    """Rows: a rule's leading words, then `scratch`, then the forest's nodes."""
     lm_weight: np.ndarray
     """float64 [LMs]"""
     leading: np.ndarray
     """int32 [rules]: where the target side goes on after its leading words."""
     leading_lm: np.ndarray
     """float32 [rules, LMs]: log10 probability of the leading words."""
-    first_candidate: int
+    scratch: int
     first_node: int
 
 
 class Candidates(NamedTuple):
     """The candidates of the vertex at work, and what finds doubles among them."""
 
-    edge: np.ndarray
-    """int32 [candidates]: the chart's edge."""
-    rule: np.ndarray
-    """int32 [candidates]: the matched rule."""
-    rank: np.ndarray
-    """int32 [candidates, 2]: which node of each gap's vertex, 0 = best."""
-    score: np.ndarray
-    """float64 [candidates]"""
+    one: np.ndarray
+    """CANDIDATE [candidates]"""
     lm: np.ndarray
-    """float64 [candidates, LMs]"""
+    """float64 [candidates, LMs]: what the candidate adds to each LM's log10 probability."""
     state: np.ndarray
-    """int32 [candidates]: row of the LM states."""
+    """int64 [candidates, LMs]: its LM states, as their `lmstate.key`."""
     heap: Heap
-    next: np.ndarray
-    """int32 [candidates]: the candidate that went into the same node after this one, or -1."""
     node_first: np.ndarray
-    """int32 [pop limit]: the first candidate of each node, nodes numbered as they arise ..."""
+    """int32 [pop limit]: the best candidate of each node, nodes numbered as they arise ..."""
     node_last: np.ndarray
-    """int32 [pop limit]: ... and the last."""
-    node_score: np.ndarray
-    """float64 [pop limit]: the best score of each node."""
+    """int32 [pop limit]: ... and the worst."""
     ranking: Heap
     same_state: np.ndarray
     """int32 [power of two]: hash table of the nodes by LM state."""
-    same_ranks: np.ndarray
-    """int32 [power of two]: hash table of the candidates by edge, rule and ranks."""
+    same_nodes: np.ndarray
+    """int32 [power of two]: hash table of the candidates by rule and nodes."""
 
 
 def new_candidates(candidates: int, lms: int, limit: int) -> Candidates:
@@ -71,20 +65,15 @@ def new_candidates(candidates: int, lms: int, limit: int) -> Candidates:
     while table < 4 * limit:
         table *= 2
     return Candidates(
-        edge=np.empty(candidates, dtype=np.int32),
-        rule=np.empty(candidates, dtype=np.int32),
-        rank=np.empty((candidates, 2), dtype=np.int32),
-        score=np.empty(candidates, dtype=np.float64),
+        one=np.empty(candidates, dtype=CANDIDATE),
         lm=np.empty((candidates, lms), dtype=np.float64),
-        state=np.empty(candidates, dtype=np.int32),
+        state=np.empty((candidates, lms), dtype=np.int64),
         heap=new_heap(candidates),
-        next=np.empty(candidates, dtype=np.int32),
         node_first=np.empty(limit, dtype=np.int32),
         node_last=np.empty(limit, dtype=np.int32),
-        node_score=np.empty(limit, dtype=np.float64),
         ranking=new_heap(limit),
         same_state=np.empty(table, dtype=np.int32),
-        same_ranks=np.empty(table, dtype=np.int32),
+        same_nodes=np.empty(table, dtype=np.int32),
     )
 
 
@@ -107,98 +96,123 @@ def begin_rules(matched: Matched, model: Model) -> None:
 
 @kernel
 def add_candidate(
-    chart: Chart,
     matched: Matched,
     model: Model,
     candidates: Candidates,
     number: int,
-    forest: Forest,
+    node_score: np.ndarray,
     edge: int,
     rule: int,
-    left: int,
-    right: int,
+    first: int,
+    second: int,
 ) -> None:
-    """Score candidate ``number``, ``rule`` over the nodes of rank ``left`` and ``right``, and put it into the heap."""
+    """Score candidate ``number``, ``rule`` over the nodes ``first`` and ``second``, and put it into the heap."""
     # Added up in the order in which cdec does: where rounding decides, it decides alike.
-    score, below = matched.score[rule], 0.0
-    first, second = int64(-1), int64(-1)
-    if chart.edge_tail[edge, 0] >= 0:
-        first = forest.vertex_ptr[chart.edge_tail[edge, 0], 0] + left
-        below += forest.node_score[first]
-    if chart.edge_tail[edge, 1] >= 0:
-        second = forest.vertex_ptr[chart.edge_tail[edge, 1], 0] + right
-        below += forest.node_score[second]
-    rest, end = int64(model.leading[rule]), int64(matched.target_ptr[rule + 1])
-    row = int64(rule) if rest == end else model.first_candidate + number
+    score, below = matched.score[at(rule)], 0.0
+    if first >= 0:
+        below += node_score[at(first)]
+    if second >= 0:
+        below += node_score[at(second)]
     for m in range(len(model.lms)):
-        total = model.leading_lm[rule, m]
-        if rest < end:
-            lm, states = model.lms[m], model.states[m]
-            copy(states, row, rule)
-            for k in range(rest, end):
-                symbol = int64(matched.lm_target[m, k])
-                if symbol >= 0:
-                    total = terminal(lm, states, row, symbol, total)
-                else:
-                    node = first if symbol == -1 else second
-                    total = nonterminal(lm, states, row, model.first_node + node, total)
-        candidates.lm[number, m] = total
+        total = lm_score(matched, model, m, rule, first, second, model.scratch)
+        row = model.scratch if first >= 0 else int64(rule)
+        candidates.lm[at(number), m] = total
+        candidates.state[at(number), m] = key(model.states[m], row)
         score += model.lm_weight[m] * np.float64(total)
-        score += matched.oov_score[rule, m]
+        score += matched.oov_score[at(rule), m]
     score += below
-    candidates.edge[number] = edge
-    candidates.rule[number] = rule
-    candidates.rank[number, 0] = left
-    candidates.rank[number, 1] = right
-    candidates.state[number] = row
-    candidates.score[number] = score
+    one = candidates.one[at(number)]
+    one["score"] = score
+    one["rule"] = rule
+    one["first"] = first
+    one["second"] = second
+    one["edge"] = edge
     push(candidates.heap, score, number)
 
 
 @kernel
-def is_new(candidates: Candidates, number: int, edge: int, rule: int, left: int, right: int) -> bool:
+def lm_score(matched: Matched, model: Model, m: int, rule: int, first: int, second: int, row: int) -> np.float32:
+    """What ``rule`` over the nodes ``first`` and ``second`` adds to the log10 probability of LM ``m``.
+
+    The state goes to ``row``, but for a rule without gaps, whose state lies ready in the rule's own row.
+    """
+    k, end = int64(model.leading[at(rule)]), int64(matched.target_ptr[at(rule + 1)])
+    total = np.float32(model.leading_lm[at(rule), m])
+    if k == end:
+        return total
+    lm, states = model.lms[m], model.states[m]
+    if k == matched.target_ptr[at(rule)]:
+        # Nothing before the first gap: the state is that of its node.
+        copy(states, row, model.first_node + (first if matched.lm_target[m, at(k)] == -1 else second))
+        k += 1
+    else:
+        copy(states, row, rule)
+    while k < end:
+        symbol = int64(matched.lm_target[m, at(k)])
+        if symbol >= 0:
+            total = terminal(lm, states, row, symbol, total)
+        else:
+            total = nonterminal(lm, states, row, model.first_node + (first if symbol == -1 else second), total)
+        k += 1
+    return total
+
+
+@kernel
+def is_new(candidates: Candidates, number: int, rule: int, first: int, second: int) -> bool:
     """Whether no candidate is the same already; then ``number`` is noted as the one."""
-    table = candidates.same_ranks
-    slot = (edge * 40503 + rule * 10007 + left * 1009 + right * 2654435) & (table.shape[0] - 1)
-    while table[slot] != FREE:
-        other = table[slot]
-        if (
-            candidates.rank[other, 0] == left
-            and candidates.rank[other, 1] == right
-            and candidates.rule[other] == rule
-            and candidates.edge[other] == edge
-        ):
+    table = candidates.same_nodes
+    slot = (rule * 10007 + first * 1009 + second * 2654435) & (table.shape[0] - 1)
+    while table[at(slot)] != FREE:
+        other = candidates.one[at(table[at(slot)])]
+        if other["rule"] == rule and other["first"] == first and other["second"] == second:
             return False
         slot = (slot + 1) & (table.shape[0] - 1)
-    table[slot] = number
+    table[at(slot)] = number
     return True
 
 
 @kernel
 def recombine(model: Model, candidates: Candidates, number: int, nodes: int) -> int:
     """Put candidate ``number`` into the node that has its LM state, or into a new one; returns the number of nodes."""
-    row = int64(candidates.state[number])
     table = candidates.same_state
     slot = int64(0)
     for m in range(len(model.lms)):
-        state = key(model.states[m], row)
+        state = candidates.state[at(number), m]
         slot = slot * 5 + (state >> 32) * 40503 + (state & 0xFFFFFFFF) * 2654435
     slot = (slot ^ (slot >> 15)) & (table.shape[0] - 1)
-    candidates.next[number] = -1
-    while table[slot] != FREE:
-        node = table[slot]
-        other = int64(candidates.state[candidates.node_first[node]])
+    while table[at(slot)] != FREE:
+        node = int64(table[at(slot)])
+        other = int64(candidates.node_first[at(node)])
         same = True
         for m in range(len(model.lms)):
-            same = same and key(model.states[m], row) == key(model.states[m], other)
+            same = same and candidates.state[at(number), m] == candidates.state[at(other), m]
         if same:
-            candidates.next[candidates.node_last[node]] = number
-            candidates.node_last[node] = number
-            candidates.node_score[node] = max(candidates.node_score[node], candidates.score[number])
+            _join(candidates, node, number)
             return nodes
         slot = (slot + 1) & (table.shape[0] - 1)
-    table[slot] = nodes
-    candidates.node_first[nodes] = number
-    candidates.node_last[nodes] = number
-    candidates.node_score[nodes] = candidates.score[number]
+    table[at(slot)] = nodes
+    candidates.node_first[at(nodes)] = number
+    candidates.node_last[at(nodes)] = number
+    candidates.one[at(number)]["next"] = -1
     return nodes + 1
+
+
+@kernel
+def _join(candidates: Candidates, node: int, number: int) -> None:
+    """Put candidate ``number`` among those of ``node``, after all that are no worse."""
+    new = candidates.one[at(number)]
+    first, last = int64(candidates.node_first[at(node)]), int64(candidates.node_last[at(node)])
+    if new["score"] <= candidates.one[at(last)]["score"]:
+        # They come almost in order.
+        new["next"] = -1
+        candidates.one[at(last)]["next"] = number
+        candidates.node_last[at(node)] = number
+    elif new["score"] > candidates.one[at(first)]["score"]:
+        new["next"] = first
+        candidates.node_first[at(node)] = number
+    else:
+        before = first
+        while candidates.one[at(candidates.one[at(before)]["next"])]["score"] >= new["score"]:
+            before = int64(candidates.one[at(before)]["next"])
+        new["next"] = candidates.one[at(before)]["next"]
+        candidates.one[at(before)]["next"] = number

@@ -16,6 +16,7 @@ from mpitune.decoder.candidates import (
     add_candidate,
     begin_rules,
     is_new,
+    lm_score,
     new_candidates,
     recombine,
 )
@@ -25,7 +26,7 @@ from mpitune.decoder.heap import pop, push
 from mpitune.decoder.lmstate import LmStates, begin_sentence, copy, new_states, nonterminal, terminal
 from mpitune.decoder.matched import Matched
 from mpitune.grammar.lm import LanguageModel
-from mpitune.kernel import int64, kernel
+from mpitune.kernel import at, int64, kernel
 
 
 def search(chart: Chart, matched: Matched, lms: tuple[LanguageModel, ...], lm_weight: np.ndarray, limit: int) -> Forest:
@@ -39,14 +40,16 @@ def search(chart: Chart, matched: Matched, lms: tuple[LanguageModel, ...], lm_we
     candidates = int(size[0]) + 2 * limit
     nodes = int(size[1]) + 1
     forest = new_forest(int(chart.size[VERTICES]), nodes, nodes + limit, count)
+    # One order for all models: their states are of one type, or kernels could not choose among them by number.
+    order = max([lm.order for lm in lms], default=0)
     model = Model(
         lms=lms,
-        states=tuple(new_states(lm, rules + candidates + nodes) for lm in lms),
+        states=tuple(new_states(order, rules + 1 + nodes) for _ in lms),
         lm_weight=lm_weight,
         leading=np.empty(rules, dtype=np.int32),
         leading_lm=np.empty((rules, count), dtype=np.float32),
-        first_candidate=rules,
-        first_node=rules + candidates,
+        scratch=rules,
+        first_node=rules + 1,
     )
     _search(chart, matched, model, new_candidates(candidates, count, limit), limit, forest)
     return forest
@@ -77,7 +80,7 @@ def _search(chart: Chart, matched: Matched, model: Model, candidates: Candidates
     for k in range(chart.size[VERTICES]):
         vertex = int64(chart.order[k])
         nodes = _take_best(chart, matched, model, candidates, limit, forest, vertex)
-        _add_nodes(chart, model, candidates, nodes, forest, vertex)
+        _add_nodes(matched, model, candidates, nodes, forest, vertex)
     _add_goal(model, forest, int64(chart.vertex[0, chart.vertex.shape[1] - 1, GOAL]))
 
 
@@ -88,13 +91,15 @@ def _take_best(
     """Take the best candidates of ``vertex`` from the heap and recombine them; returns the number of nodes."""
     candidates.heap.size[0] = 0
     candidates.same_state[:] = FREE
-    candidates.same_ranks[:] = FREE
+    candidates.same_nodes[:] = FREE
     count, nodes = int64(0), int64(0)
     edge = int64(chart.first_edge[vertex])
     while edge >= 0:
-        group = chart.edge_group[edge]
+        group, left, right = chart.edge_group[edge], chart.edge_tail[edge, 0], chart.edge_tail[edge, 1]
+        first = int64(forest.vertex_ptr[left, 0]) if left >= 0 else -1
+        second = int64(forest.vertex_ptr[right, 0]) if right >= 0 else -1
         for rule in range(matched.group_ptr[group], matched.group_ptr[group + 1]):
-            add_candidate(chart, matched, model, candidates, count, forest, edge, rule, 0, 0)
+            add_candidate(matched, model, candidates, count, forest.node_score, edge, rule, first, second)
             count += 1
         edge = int64(chart.next_edge[edge])
     for _ in range(limit):
@@ -102,47 +107,52 @@ def _take_best(
             break
         best = pop(candidates.heap)
         nodes = recombine(model, candidates, best, nodes)
-        edge, rule = int64(candidates.edge[best]), int64(candidates.rule[best])
+        one = candidates.one[at(best)]
+        edge, rule = int64(one["edge"]), int64(one["rule"])
         for side in range(2):
-            tail = chart.edge_tail[edge, side]
-            left = int64(candidates.rank[best, 0]) + (1 - side)
-            right = int64(candidates.rank[best, 1]) + side
-            rank = left if side == 0 else right
-            if tail < 0 or rank >= forest.vertex_ptr[tail, 1] - forest.vertex_ptr[tail, 0]:
+            first, second = int64(one["first"]) + (1 - side), int64(one["second"]) + side
+            moved, stayed = (first, second) if side == 0 else (second, first)
+            tail, other = int64(chart.edge_tail[at(edge), side]), int64(chart.edge_tail[at(edge), 1 - side])
+            if tail < 0 or moved >= forest.vertex_ptr[at(tail), 1]:
                 continue
-            # Only a candidate with both ranks above 0 can be reached from two sides.
-            if left > 0 and right > 0 and not is_new(candidates, count, edge, rule, left, right):
+            # Only a candidate over none of the best nodes can be reached from two sides.
+            two_ways = other >= 0 and stayed > forest.vertex_ptr[at(other), 0]
+            if two_ways and not is_new(candidates, count, rule, first, second):
                 continue
-            add_candidate(chart, matched, model, candidates, count, forest, edge, rule, left, right)
+            add_candidate(matched, model, candidates, count, forest.node_score, edge, rule, first, second)
             count += 1
     return nodes
 
 
 @kernel
-def _add_nodes(chart: Chart, model: Model, candidates: Candidates, nodes: int, forest: Forest, vertex: int) -> None:
+def _add_nodes(matched: Matched, model: Model, candidates: Candidates, nodes: int, forest: Forest, vertex: int) -> None:
     """Append the nodes of ``vertex`` to the forest, best first, each with its edges, best first."""
-    base = forest.size[NODES]
+    base, edge = forest.size[NODES], forest.size[EDGES]
     candidates.ranking.size[0] = 0
     for node in range(nodes):
-        push(candidates.ranking, candidates.node_score[node], node)
-    for rank in range(nodes):
-        node = pop(candidates.ranking)
-        forest.node_score[base + rank] = candidates.node_score[node]
-        row = int64(candidates.state[candidates.node_first[node]])
+        push(candidates.ranking, candidates.one[at(candidates.node_first[at(node)])]["score"], node)
+    for rank in range(base, base + nodes):
+        number = int64(candidates.node_first[at(pop(candidates.ranking))])
+        best = candidates.one[at(number)]
+        forest.node_score[at(rank)] = best["score"]
         for m in range(len(model.lms)):
-            copy(model.states[m], model.first_node + base + rank, row)
-        begin = forest.size[EDGES]
-        number = int64(candidates.node_first[node])
+            if best["first"] >= 0:
+                lm_score(matched, model, m, best["rule"], best["first"], best["second"], model.first_node + rank)
+            else:
+                copy(model.states[m], model.first_node + rank, best["rule"])
         while number >= 0:
-            tail = chart.edge_tail[candidates.edge[number]]
-            left = forest.vertex_ptr[tail[0], 0] + candidates.rank[number, 0] if tail[0] >= 0 else -1
-            right = forest.vertex_ptr[tail[1], 0] + candidates.rank[number, 1] if tail[1] >= 0 else -1
-            edge = insert_edge(forest, begin, int64(candidates.rule[number]), left, right, candidates.score[number])
+            one = candidates.one[at(number)]
+            forest.edge_rule[at(edge)] = one["rule"]
+            forest.edge_tail[at(edge), 0] = one["first"]
+            forest.edge_tail[at(edge), 1] = one["second"]
+            forest.edge_score[at(edge)] = one["score"]
             for m in range(len(model.lms)):
-                forest.edge_lm[edge, m] = candidates.lm[number, m]
-            number = int64(candidates.next[number])
-        forest.edge_ptr[base + rank + 1] = forest.size[EDGES]
+                forest.edge_lm[at(edge), m] = candidates.lm[at(number), m]
+            number = int64(one["next"])
+            edge += 1
+        forest.edge_ptr[at(rank + 1)] = edge
     forest.size[NODES] = base + nodes
+    forest.size[EDGES] = edge
     forest.vertex_ptr[vertex, 0] = base
     forest.vertex_ptr[vertex, 1] = base + nodes
 
@@ -151,7 +161,7 @@ def _add_nodes(chart: Chart, model: Model, candidates: Candidates, nodes: int, f
 def _add_goal(model: Model, forest: Forest, vertex: int) -> None:
     """Add the goal node over the nodes of ``vertex``, S over the whole sentence, with the LMs' sentence boundaries."""
     goal, begin = forest.size[NODES], forest.size[EDGES]
-    row = model.first_candidate
+    row = model.scratch
     for node in range(forest.vertex_ptr[vertex, 0], forest.vertex_ptr[vertex, 1]):
         score = forest.node_score[node]
         for m in range(len(model.lms)):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.kernel import int64, kernel
+from mpitune.kernel import at, int64, kernel
 
 
 class Heap(NamedTuple):
@@ -32,14 +32,14 @@ def push(heap: Heap, score: float, number: int) -> None:
     heap.size[0] = place + 1
     while place > 0:
         above = (place - 1) >> 1
-        other = heap.score[above]
-        if other > score or (other == score and heap.number[above] < number):
+        other = heap.score[at(above)]
+        if other > score or (other == score and heap.number[at(above)] < number):
             break
-        heap.score[place] = other
-        heap.number[place] = heap.number[above]
+        heap.score[at(place)] = other
+        heap.number[at(place)] = heap.number[at(above)]
         place = above
-    heap.score[place] = score
-    heap.number[place] = number
+    heap.score[at(place)] = score
+    heap.number[at(place)] = number
 
 
 @kernel
@@ -48,24 +48,22 @@ def pop(heap: Heap) -> int:
     best = int64(heap.number[0])
     size = heap.size[0] - 1
     heap.size[0] = size
-    score, number = heap.score[size], heap.number[size]
+    score, number = heap.score[at(size)], heap.number[at(size)]
     place = 0
     while True:
         below = 2 * place + 1
         if below >= size:
             break
-        right = below + 1
-        if right < size and (
-            heap.score[right] > heap.score[below]
-            or (heap.score[right] == heap.score[below] and heap.number[right] < heap.number[below])
-        ):
-            below = right
-        other = heap.score[below]
-        if score > other or (score == other and number < heap.number[below]):
+        right = min(below + 1, size - 1)
+        # No branch: which child is better cannot be predicted.
+        a, b = heap.score[at(below)], heap.score[at(right)]
+        below += int64(b > a) | (int64(b == a) & int64(heap.number[at(right)] < heap.number[at(below)]))
+        other = heap.score[at(below)]
+        if score > other or (score == other and number < heap.number[at(below)]):
             break
-        heap.score[place] = other
-        heap.number[place] = heap.number[below]
+        heap.score[at(place)] = other
+        heap.number[at(place)] = heap.number[at(below)]
         place = below
-    heap.score[place] = score
-    heap.number[place] = number
+    heap.score[at(place)] = score
+    heap.number[at(place)] = number
     return best

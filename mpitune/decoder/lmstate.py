@@ -41,24 +41,30 @@ class LmStates(NamedTuple):
 
     row: np.ndarray
     """int32 [C, 4 + 3 W]"""
+    places: tuple[int, ...]
+    """W zeros. The length of a tuple is known when kernels are compiled: their loops over W are unrolled."""
 
 
-def new_states(lm: LanguageModel, capacity: int) -> LmStates:
-    """Room for ``capacity`` states of ``lm``; each is undefined until `reset`, `begin_sentence` or `copy`."""
-    return LmStates(np.empty((capacity, LEFT + 3 * width(lm)), dtype=np.int32))
+def new_states(order: int, capacity: int) -> LmStates:
+    """Room for ``capacity`` states of a model of at most that ``order``.
+
+    Each is undefined until `reset`, `begin_sentence` or `copy`.
+    """
+    # Even, so that there are few to compile for.
+    context = max(order, 2) // 2 * 2
+    return LmStates(np.empty((capacity, LEFT + 3 * context), dtype=np.int32), (0,) * context)
 
 
 @kernel
-def width(lm: LanguageModel) -> int:
-    """W: order - 1, but at least 1, rounded up to a multiple of 4."""
-    # The mask tells the compiler that it is one and not negative: loops without remainder, indices without sign check.
-    return (max(lm.order, 2) + 2) & 0xFFFC
+def width(states: LmStates) -> int:
+    """W: room for so many context words, order - 1 or one more."""
+    return len(states.places)
 
 
 @kernel
 def reset(states: LmStates, i: int) -> None:
     """Make ``i`` the state of no words."""
-    for k in range(states.row.shape[1]):
+    for k in range(LEFT + 3 * width(states)):
         states.row[i, k] = 0
 
 
@@ -71,8 +77,8 @@ def begin_sentence(lm: LanguageModel, states: LmStates, i: int) -> None:
     if lm.node[lm.bos]["key"] & EXTENDS_RIGHT:
         row[i, RIGHT_KEY] = lm.bos + 1
         row[i, RIGHT_LENGTH] = 1
-        row[i, LEFT + width(lm)] = lm.bos
-        row[i, LEFT + 2 * width(lm)] = _bits(lm.node[lm.bos]["backoff"])
+        row[i, LEFT + width(states)] = lm.bos
+        row[i, LEFT + 2 * width(states)] = _bits(lm.node[lm.bos]["backoff"])
 
 
 @kernel
@@ -80,7 +86,7 @@ def copy(states: LmStates, i: int, j: int) -> None:
     """Make ``i`` the state that ``j`` is."""
     row = states.row
     to, of = np.uint64(i), np.uint64(j)
-    for k in range(row.shape[1] & 0xFFFC):
+    for k in range(LEFT + 3 * width(states)):
         row[to, k] = row[of, k]
 
 
@@ -96,8 +102,8 @@ def terminal(lm: LanguageModel, states: LmStates, i: int, word: int, total: np.f
     """Append ``word`` (a word number of the model) to state ``i``; returns ``total`` + its log10 probability there."""
     node, row = lm.node, states.row
     to = np.uint64(i)
-    words = LEFT + width(lm)
-    backoffs = words + width(lm)
+    words = LEFT + width(states)
+    backoffs = words + width(states)
     length = int(row[to, RIGHT_LENGTH])
     ngram = word
     flags = node[ngram]["key"]
@@ -120,12 +126,12 @@ def terminal(lm: LanguageModel, states: LmStates, i: int, word: int, total: np.f
         if flags & EXTENDS_RIGHT:
             use, top = found + 1, ngram + 1
     score = node[ngram]["prob"]
-    for k in range(width(lm)):
+    for k in range(width(states)):
         score += _backoff(row[to, backoffs + k]) if k >= found else np.float32(0.0)
         row[to, backoffs + k] = row[to, backoffs + k] if k < use else 0
     if found < use:
         row[to, backoffs + found] = _bits(backoff)
-    for k in range(width(lm) - 1, 0, -1):
+    for k in range(width(states) - 1, 0, -1):
         row[to, words + k] = row[to, words + k - 1]
     row[to, words] = word
     row[to, RIGHT_LENGTH] = use
@@ -140,8 +146,8 @@ def nonterminal(lm: LanguageModel, states: LmStates, i: int, j: int, total: np.f
     """Append the words of state ``j`` to state ``i``; returns ``total`` + what their log10 probability gains there."""
     node, row = lm.node, states.row
     to, of = np.uint64(i), np.uint64(j)
-    words = LEFT + width(lm)
-    backoffs = words + width(lm)
+    words = LEFT + width(states)
+    backoffs = words + width(states)
     length = int(row[to, RIGHT_LENGTH])
     waiting = int(row[of, LEFT_LENGTH])
     full = row[of, LEFT_KEY] < 0
@@ -169,7 +175,7 @@ def nonterminal(lm: LanguageModel, states: LmStates, i: int, j: int, total: np.f
             if flags & EXTENDS_RIGHT:
                 use, top = found, ngram + 1
         score = node[ngram]["prob"]
-        for k in range(width(lm)):
+        for k in range(width(states)):
             score += _backoff(row[to, backoffs + k]) if k >= found else np.float32(0.0)
             row[to, backoffs + k] = row[to, backoffs + k] if k < use else 0
         total = np.float32(total + (score - node[start]["prob"]))
@@ -179,12 +185,12 @@ def nonterminal(lm: LanguageModel, states: LmStates, i: int, j: int, total: np.f
         m += 1
     if length == 0 or full:
         # The next word of j has found its n-gram already, and backs off from all that i could have added to it.
-        for k in range(width(lm)):
+        for k in range(width(states)):
             total = np.float32(total + _backoff(row[to, backoffs + k]))
         row[to, LEFT_KEY] = min(row[to, LEFT_KEY], ~row[to, LEFT_KEY])
         row[to, RIGHT_KEY] = row[of, RIGHT_KEY]
         row[to, RIGHT_LENGTH] = row[of, RIGHT_LENGTH]
-        for k in range(words, words + 2 * width(lm)):
+        for k in range(words, words + 2 * width(states)):
             row[to, k] = row[of, k]
         return total
     # All words of j are context, and before them as many of i as are in use.
