@@ -110,6 +110,12 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--nbest", type=_positive, default=1, metavar="K", help="translations per sentence")
     sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")
     sub.add_argument("--format", choices=list(translate.FORMATS), default="text", help="of the output")
+    sub.add_argument(
+        "--explain", type=_positive, metavar="N", help="write how the N best translations came about, not translations"
+    )
+    sub.add_argument(
+        "--forest", type=Path, metavar="FILE", help="also write the hypergraphs, each a line of JSON (gzipped for .gz)"
+    )
 
     sub = command("evaluate", commands.run_evaluate)
     sub.add_argument("--refs", type=Path, nargs="+", required=True, metavar="R", help="references")

@@ -7,8 +7,9 @@ import errno
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -17,13 +18,17 @@ from mpitune.config import Job
 from mpitune.corpus.files import opened
 from mpitune.corpus.text import SourceSentence, lines, read_sentences
 from mpitune.corpus.weights import write_weights
-from mpitune.decoder.base import Decoder, Sentence, TranslationModel
+from mpitune.decoder.base import ForestDecoder, Sentence, TranslationModel
 from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.kneser_ney import estimate
 from mpitune.results import evaluate, inspect
+from mpitune.results.explain import NamedHypergraph
 from mpitune.runtime import progress, start_logging
 from mpitune.train import train
+
+FORESTS_AT_ONCE = 8
+"""How many hypergraphs a rank keeps, of some MB each, before they are written."""
 
 
 def _load(options: argparse.Namespace, comm: Comm) -> Job:
@@ -61,6 +66,8 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     """Translate; alone, or under mpirun or srun."""
     job = _load(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size, quiet=True)
+    if options.explain and (options.nbest > 1 or options.format != "text"):
+        raise _on_all(UsageError("--explain has a form of its own: leave out --nbest and --format"))
     if options.nbest > 1 and options.format == "text":
         raise _on_all(UsageError(f"--nbest {options.nbest} needs --format cdec or moses"))
     path = options.weights or job.run.dir
@@ -71,15 +78,31 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     slots = [decoder.features.slot(name) for name in given]
     weights = np.zeros(len(decoder.features))
     weights[slots] = list(given.values())
-    write = translate.FORMATS[options.format]
+    write, best = translate.FORMATS[options.format], options.explain or options.nbest
 
-    def decode(i: int) -> list[str]:
-        kbest = decoder.decode(sentences[i], weights, options.nbest)
-        return write(i, kbest, model.words.words, decoder.features)
+    def translated(i: int) -> list[str]:
+        return write(i, decoder.decode(sentences[i], weights, best), model.words.words, decoder.features)
 
-    done = translate.spread(comm, len(sentences), decode, "decode", quiet=options.output is None)
-    text = "".join(f"{line}\n" for block in done or [] for line in block)
-    comm.at_root(lambda: _write(options.output, text))
+    def decode(i: int) -> tuple[list[str], bytes]:
+        """The lines of sentence ``i`` in the output and its line in the file of forests."""
+        if not (options.explain or options.forest):
+            return translated(i), b""
+        forest = NamedHypergraph(decoder.forest(sentences[i], weights, best), weights, decoder.features)
+        lines = forest.as_text(i) if options.explain else translated(i)
+        return lines, f"{forest.as_json(i)}\n".encode() if options.forest else b""
+
+    text: list[str] = []
+    with ExitStack() as stack:
+        files: list[BinaryIO] = []
+        if options.forest:
+            comm.at_root(lambda: files.append(stack.enter_context(_written(options.forest))))
+        at_once = FORESTS_AT_ONCE if options.forest else None
+        quiet = options.output is None
+        for lines, forest in translate.spread(comm, len(sentences), decode, "decode", quiet=quiet, at_once=at_once):
+            text += [f"{line}\n" for line in lines]
+            for file in files:
+                file.write(forest)
+    comm.at_root(lambda: _write(options.output, "".join(text)))
 
 
 def _read_model(path: Path) -> dict[str, float]:
@@ -88,7 +111,7 @@ def _read_model(path: Path) -> dict[str, float]:
     return inspect.read_model(path)
 
 
-def _open_decoder(job: Job, comm: Comm, file: Path) -> tuple[Decoder, TranslationModel, list[Sentence]]:
+def _open_decoder(job: Job, comm: Comm, file: Path) -> tuple[ForestDecoder, TranslationModel, list[Sentence]]:
     """The job's decoder, and the sentences of ``file`` in its words."""
     folder, sources = job.run.store, assemble.sources(job)
     read: list[SourceSentence] = []
@@ -127,8 +150,15 @@ def _write(output: Path | None, text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    with _writing(output), opened(output) as file:
+    with _written(output) as file:
         file.write(text.encode())
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[BinaryIO]:
+    """What is written here becomes ``path``; `_writing` tells what goes wrong."""
+    with _writing(path), opened(path) as file:
+        yield file
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -15,18 +15,25 @@ from mpitune.runtime import progress
 T = TypeVar("T")
 
 
-def spread(comm: Comm, count: int, work: Callable[[int], T], what: str, *, quiet: bool) -> list[T] | None:
-    """``work(0)`` to ``work(count - 1)`` done by all ranks: the results in order on rank 0, None elsewhere."""
-    mine = range(comm.rank, count, comm.size)
-    done = []
-    with progress(what, len(mine), rank=comm.rank, quiet=quiet) as told:
-        for i in mine:
-            done.append(work(i))
-            told.advance()
-    parts = comm.gather(done)
-    if parts is None:
-        return None
-    return [parts[i % comm.size][i // comm.size] for i in range(count)]
+def spread(
+    comm: Comm, count: int, work: Callable[[int], T], what: str, *, quiet: bool, at_once: int | None = None
+) -> Iterator[T]:
+    """``work(0)`` to ``work(count - 1)`` done by all ranks: the results in order on rank 0, nothing elsewhere.
+
+    Every rank must ask until nothing comes any more. ``at_once``: how many results a rank keeps before it sends them to
+    rank 0 (None: all); where they are large, few.
+    """
+    step = (at_once or count) * comm.size
+    with progress(what, len(range(comm.rank, count, comm.size)), rank=comm.rank, quiet=quiet) as told:
+        for first in range(0, count, max(step, 1)):
+            last = min(first + step, count)
+            done = []
+            for i in range(first + comm.rank, last, comm.size):
+                done.append(work(i))
+                told.advance()
+            parts = comm.gather(done)
+            if parts is not None:
+                yield from (parts[i % comm.size][i // comm.size] for i in range(last - first))
 
 
 def text(numbers: np.ndarray, words: Sequence[str]) -> str:

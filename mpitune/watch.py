@@ -38,17 +38,19 @@ def watch_epoch(run: Run, epoch: int, weights: Vector) -> float | None:
     """
     corpus, count = _watched(run)
     dense, words = run.dense(weights), run.store.model.words.words
-    translations = translate.spread(
-        run.comm,
-        count,
-        lambda i: translate.text(run.decoder.decode(corpus.sentence(i), dense, 1).translation(0), words),
-        "devtest",
-        quiet=run.quiet,
+    translations = list(
+        translate.spread(
+            run.comm,
+            count,
+            lambda i: translate.text(run.decoder.decode(corpus.sentence(i), dense, 1).translation(0), words),
+            "devtest",
+            quiet=run.quiet,
+        )
     )
 
     def keep() -> float | None:
-        run.folder.write_translations(epoch, translations or [])
-        return None if run.store.devtest is None else corpus_bleu(translations or [], _references(run, corpus, count))
+        run.folder.write_translations(epoch, translations)
+        return None if run.store.devtest is None else corpus_bleu(translations, _references(run, corpus, count))
 
     return run.comm.at_root(keep)
 

@@ -68,7 +68,7 @@ def random_arpa(path: Path, seed: int, order: int, *, pruned: float = 0.0, unkno
         print("\n\\data\\", *(f"ngram {n}={len(level)}" for n, level in enumerate(levels, 1)), sep="\n", file=file)
         for n, level in enumerate(levels, 1):
             print(f"\n\\{n}-grams:", file=file)
-            for ngram in sorted(level, key=lambda ngram: (draw.random(), ngram)):
+            for ngram in sorted(sorted(level), key=lambda _: draw.random()):
                 fields = [f"{-9 * draw.random():.6g}", " ".join(ngram)]
                 if n < order and draw.random() < 0.8:
                     fields.append(draw.choice(["0", f"{draw.gauss(-0.3, 0.5):.5f}", f"{-draw.random() / 1e4:.4e}"]))

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "pairs": EVERYONE | {"pairs", "decoder/base"},
     "learner": EVERYONE | {"learner", "pairs", "decoder/base"},
     "exchange": EVERYONE | {"exchange"},
-    "results": EVERYONE | {"results", "corpus", "learner/base"},
+    "results": EVERYONE | {"results", "corpus", "learner/base", "decoder/base"},
     "prepare": EVERYONE | {"corpus", "grammar", "decoder/base"},
     "assemble": EVERYONE | {"config", "prepare", "corpus", "grammar", "decoder", "pairs", "learner"},
     "translate": EVERYONE | {"runtime", "corpus", "decoder/base", "exchange"},

@@ -1,14 +1,15 @@
-"""What a decoder is to the rest of the project: sentences in, k-best lists out."""
+"""What a decoder is to the rest of the project: sentences in, k-best lists and hypergraphs out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from mpitune.corpus.symbols import FeatureTable, Vocabulary
-from mpitune.grammar.features import RuleFeatures
+from mpitune.grammar.features import Gap, Rule, RuleFeatures
 from mpitune.grammar.lm import LanguageModel, LmVocabulary
 from mpitune.grammar.rules import Rules
 
@@ -64,6 +65,85 @@ class KBest(NamedTuple):
         return self.word[self.word_ptr[j] : self.word_ptr[j + 1]]
 
 
+@dataclass(frozen=True, eq=False)
+class Derivation:
+    """One way to build a node of a hypergraph: an edge over a derivation of each of its tails."""
+
+    edge: int
+    parts: tuple[Derivation, ...]
+    """In the order of the source side."""
+    score: float
+    """Of the edge and all that is below it."""
+
+    def edges(self) -> list[int]:
+        """Its edges from the top down: each before those of its first part, then those of its second."""
+        found: list[int] = []
+        # A list and not recursion: glued phrases nest as deep as the sentence is long.
+        waiting = [self]
+        while waiting:
+            derivation = waiting.pop()
+            found.append(derivation.edge)
+            waiting += reversed(derivation.parts)
+        return found
+
+
+class Hypergraph(NamedTuple):
+    """All derivations of one sentence that a search has kept.
+
+    A node stands for what translates one span alike as far as the search can tell (same category, same language model
+    states). Nodes are numbered bottom-up, the goal last; edges lie in the order of their heads, those of a node best
+    first. The features of an edge are those of its rule, and what it adds to the language models.
+    """
+
+    source: Sequence[str]
+    """The source words."""
+    node_span: np.ndarray
+    """int32 [nodes, 2]: first source word and one past the last."""
+    node_category: Sequence[str]
+    node_score: np.ndarray
+    """float64 [nodes]: score of the best derivation."""
+    edge_head: np.ndarray
+    """int32 [edges]"""
+    edge_tail: np.ndarray
+    """int32 [edges, 2]: the nodes that fill the gaps, in the order of the source side, or -1."""
+    edge_rule: np.ndarray
+    """int32 [edges]: places in `rules`."""
+    edge_lm: np.ndarray
+    """float64 [edges, LMs]: what the edge adds to each LM's log10 probability."""
+    edge_score: np.ndarray
+    """float64 [edges]: weights times the edge's own features."""
+    lm_slot: np.ndarray
+    """int32 [LMs]: slots of the LMs' features."""
+    rules: Sequence[Rule]
+    origin: Sequence[str]
+    """Where each rule comes from: ``grammar``, ``glue``, ``pass-through``, or ``goal`` for the goal's (number 0)."""
+    feature_ptr: np.ndarray
+    """int64 [rules + 1]: rows of the rules' features (CSR)."""
+    feature_index: np.ndarray
+    """int32: slots in the decoder's feature table."""
+    feature_value: np.ndarray
+    """float64: values of those features."""
+    best: Sequence[Derivation]
+    """The best derivations, as many as were asked for, best first."""
+
+    def rule_of(self, derivation: Derivation) -> int:
+        """The number of the rule at the top of ``derivation``."""
+        return int(self.edge_rule[derivation.edge])
+
+    def translation(self, derivation: Derivation) -> list[str]:
+        """The target words of ``derivation``."""
+        words: list[str] = []
+        waiting: list[str | Derivation] = [derivation]
+        while waiting:
+            next_ = waiting.pop()
+            if isinstance(next_, str):
+                words.append(next_)
+                continue
+            target = self.rules[self.rule_of(next_)].target
+            waiting += [next_.parts[s.number - 1] if isinstance(s, Gap) else s for s in reversed(target)]
+        return words
+
+
 class Decoder(Protocol):
     """Translates; which search does it is nobody else's business."""
 
@@ -74,4 +154,12 @@ class Decoder(Protocol):
 
         Slots past the end of ``weights`` count as weight 0.
         """
+        ...
+
+
+class ForestDecoder(Decoder, Protocol):
+    """A decoder that lets others look into its search; one that runs in another process may give lists only."""
+
+    def forest(self, sentence: Sentence, weights: np.ndarray, k: int = 0) -> Hypergraph:
+        """The hypergraph that `decode` takes its list from, with the derivations of the ``k`` best entries."""
         ...

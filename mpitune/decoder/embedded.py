@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mpitune.corpus.symbols import FeatureTable, Names, feature_id
-from mpitune.decoder import chart, cube, kbest, matched, readout, trie
-from mpitune.decoder.base import KBest, Sentence, TranslationModel
+from mpitune.decoder import chart, cube, explain, kbest, matched, readout, trie
+from mpitune.decoder.base import Hypergraph, KBest, Sentence, TranslationModel
+from mpitune.decoder.forest import Forest
 from mpitune.grammar.features import GLUE, Rule, features, pass_through
 from mpitune.grammar.rules import GOAL, PHRASE, Rules
 
@@ -60,17 +61,32 @@ class EmbeddedDecoder:
         n = len(sentence.words)
         if n == 0:
             return _empty_translation()
-        sources = self._sources(sentence)
-        if len(weights) < len(self.features):
-            weights = np.concatenate([weights, np.zeros(len(self.features) - len(weights))])
+        weights, _, rules, forest = self._search(sentence, weights)
         depth = n * len(self._category_order) + 1
         if len(self._scratch.total) < len(self.features) or len(self._scratch.stack) < depth + 2:
             self._scratch = readout.new_scratch(len(self.features), depth)
-        forest_without_lm = self._parse(sentence)
-        rules = matched.match(forest_without_lm, sources, weights)
-        forest = cube.search(forest_without_lm, rules, self._lms, weights[self._lm_slot], self._pop_limit)
         found, derivations = kbest.best_derivations(forest, rules, k, self._unique)
         return readout.read_out(forest, rules, derivations, found, self._lm_slot, weights, self._scratch)
+
+    def forest(self, sentence: Sentence, weights: np.ndarray, k: int = 0) -> Hypergraph:
+        """The hypergraph that `decode` takes its list from, with the derivations of the ``k`` best entries."""
+        if len(sentence.words) == 0:
+            return explain.empty_hypergraph(self._lm_slot, k)
+        weights, parsed, rules, forest = self._search(sentence, weights)
+        found = kbest.best_derivations(forest, rules, k, self._unique)
+        source = self._model.words.decode(sentence.words)
+        return explain.hypergraph(self._model, source, parsed, rules, forest, found, self._lm_slot, weights)
+
+    def _search(
+        self, sentence: Sentence, weights: np.ndarray
+    ) -> tuple[np.ndarray, chart.Chart, matched.Matched, Forest]:
+        """Weights for all slots (a sentence may bring new features), the forest without LMs, its rules, the forest."""
+        sources = self._sources(sentence)
+        if len(weights) < len(self.features):
+            weights = np.concatenate([weights, np.zeros(len(self.features) - len(weights))])
+        parsed = self._parse(sentence)
+        rules = matched.match(parsed, sources, weights)
+        return weights, parsed, rules, cube.search(parsed, rules, self._lms, weights[self._lm_slot], self._pop_limit)
 
     def _parse(self, sentence: Sentence) -> chart.Chart:
         """The forest without LMs."""

@@ -25,13 +25,19 @@ class Gap(NamedTuple):
     number: int
     """From 1, in the order of the source side."""
 
+    def __str__(self) -> str:
+        return f"[{self.label},{self.number}]"
+
 
 class Rule(NamedTuple):
-    """A rule as symbols: words and gaps."""
+    """A rule as symbols: words and gaps. As a string it is the beginning of a grammar's line."""
 
     lhs: str
     source: Sequence[str | Gap]
     target: Sequence[str | Gap]
+
+    def __str__(self) -> str:
+        return f"[{self.lhs}] ||| {' '.join(map(str, self.source))} ||| {' '.join(map(str, self.target))}"
 
 
 Template = Callable[[Rule], Iterable[str]]
@@ -127,7 +133,7 @@ def compile_features(
     index: list[int] = []
     value: list[int] = []
     ptr = np.zeros(len(rules.lhs) + 1, dtype=np.int64)
-    for number, rule in enumerate(_as_symbols(rules, categories, words), start=1):
+    for number, rule in enumerate(_all_as_symbols(rules, categories, words), start=1):
         fired = Counter([names.add(name) for name in _fired(functions, rule)])
         index += fired.keys()
         value += fired.values()
@@ -139,22 +145,33 @@ def compile_features(
     return RuleFeatures(Names.of(names.words), ids, ptr, np.array(index, np.int32), np.array(value, np.float64))
 
 
-def _as_symbols(rules: Rules, categories: Sequence[str], words: Sequence[str]) -> Iterable[Rule]:
+def as_symbols(rules: Rules, rule_type: int, categories: Sequence[str], words: Sequence[str]) -> Rule:
+    """The rule type ``rule_type`` of ``rules``; ``categories`` and ``words`` name the symbols."""
+    source = rules.source[rules.source_ptr[rule_type] : rules.source_ptr[rule_type + 1]].tolist()
+    target = rules.target[rules.target_ptr[rule_type] : rules.target_ptr[rule_type + 1]].tolist()
+    return _named(int(rules.lhs[rule_type]), source, target, categories, words)
+
+
+def _all_as_symbols(rules: Rules, categories: Sequence[str], words: Sequence[str]) -> Iterable[Rule]:
     source_ptr, target_ptr = rules.source_ptr.tolist(), rules.target_ptr.tolist()
     source, target = rules.source.tolist(), rules.target.tolist()
     for t, lhs in enumerate(rules.lhs.tolist()):
-        source_side: list[str | Gap] = []
-        gaps: list[Gap] = []
-        for symbol in source[source_ptr[t] : source_ptr[t + 1]]:
-            if symbol < 0:
-                gaps.append(Gap(categories[-1 - symbol], len(gaps) + 1))
-                source_side.append(gaps[-1])
-            else:
-                source_side.append(words[symbol])
-        target_side = [
-            words[symbol] if symbol >= 0 else gaps[-1 - symbol] for symbol in target[target_ptr[t] : target_ptr[t + 1]]
-        ]
-        yield Rule(categories[lhs], source_side, target_side)
+        source_side = source[source_ptr[t] : source_ptr[t + 1]]
+        target_side = target[target_ptr[t] : target_ptr[t + 1]]
+        yield _named(lhs, source_side, target_side, categories, words)
+
+
+def _named(lhs: int, source: list[int], target: list[int], categories: Sequence[str], words: Sequence[str]) -> Rule:
+    source_side: list[str | Gap] = []
+    gaps: list[Gap] = []
+    for symbol in source:
+        if symbol < 0:
+            gaps.append(Gap(categories[-1 - symbol], len(gaps) + 1))
+            source_side.append(gaps[-1])
+        else:
+            source_side.append(words[symbol])
+    target_side = [words[symbol] if symbol >= 0 else gaps[-1 - symbol] for symbol in target]
+    return Rule(categories[lhs], source_side, target_side)
 
 
 def _chosen(templates: Sequence[str]) -> list[Template]:
