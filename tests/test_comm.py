@@ -232,7 +232,8 @@ def test_a_launcher_means_mpi(environment: dict[str, str], monkeypatch: pytest.M
 @pytest.mark.parametrize("name", ["SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
 def test_worlds_of_one_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comm_module, "MpiComm", SerialComm)
-    with pytest.raises(UsageError, match="4 processes were started, but MPI sees a world of 1.*mpirun -n 4"):
+    told = "4 processes were started, but MPI sees a world of 1.*mpirun -n 4.*srun --mpi=pmi2 .*MPICH.*srun --mpi=pmix "
+    with pytest.raises(UsageError, match=told):
         connect({name: "4"})
 
 

@@ -235,8 +235,8 @@ def connect(environment: Mapping[str, str] = os.environ) -> Comm:
     if tasks not in (0, comm.size):
         raise UsageError(
             f"{tasks} processes were started, but MPI sees a world of {comm.size}: use `mpirun -n {tasks} mpitune ...` "
-            "with the mpirun of the MPI that mpi4py uses, or `srun --mpi=pmi2 --kill-on-bad-exit=1 mpitune ...` "
-            "(MPICH), `srun --mpi=pmix mpitune ...` (Open MPI)"
+            "with the mpirun of the MPI that mpi4py uses; under SLURM also `srun --mpi=pmi2 --wait=60 mpitune ...` "
+            "(MPICH), `srun --mpi=pmix mpitune ...` (an Open MPI built for it)"
         )
     return comm
 
