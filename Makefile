@@ -24,7 +24,7 @@ WORLD := mpirun -n 2 $(BIN)/python -c 'from mpi4py.MPI import COMM_WORLD as worl
     sizes = world.gather(world.size); sizes and print(len(sizes))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types unit uncompiled format bench clean
+.PHONY: help setup demo test lint types unit uncompiled checked format bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -56,9 +56,25 @@ endif
 	        "of mpi4py: $${library:-none found}. They must be of the same MPI: load that one, or take mpicc and mpirun" \
 	        "off the PATH to get one from the package index, and call make again." >&2; \
 	    exit 1; }
+	@echo "Compiling the decoder; this takes about a minute"
+	@$(BIN)/python -m mpitune.warm
 	@touch $@
 
-test: lint types unit uncompiled  ## everything that must pass: lint, types, tests (mpirun too), kernels uncompiled
+DEMO := jobs/runs/demo
+DATA := jobs/runs/demo-data
+
+demo: setup  ## the whole way on data made here: learn, translate, evaluate, report; a few minutes
+	@echo "Writing German and English sentences, rules and a language model to $(DATA)"
+	@$(BIN)/python jobs/demo/generate.py $(DATA)
+	@$(BIN)/mpitune lm --order 3 --input $(DATA)/lm.en --output $(DATA)/lm.arpa.gz
+	mpirun -n 2 $(BIN)/mpitune train jobs/demo.toml
+	@mpirun -n 2 $(BIN)/mpitune decode jobs/demo.toml --input $(DATA)/test.de --weights jobs/demo/start.weights --output $(DEMO)/before
+	@mpirun -n 2 $(BIN)/mpitune decode jobs/demo.toml --input $(DATA)/test.de --output $(DEMO)/after
+	@echo
+	@$(BIN)/mpitune evaluate --refs $(DATA)/test.en --hyps $(DEMO)/before $(DEMO)/after --test ar
+	@$(BIN)/mpitune report $(DEMO)
+
+test: lint types unit uncompiled checked  ## everything that must pass: lint, types, tests, kernels in other ways
 
 lint: setup  ## ruff: rules and formatting
 	$(BIN)/ruff check
@@ -72,6 +88,9 @@ unit: setup  ## the tests; those under MPI start mpirun themselves
 
 uncompiled: setup  ## the kernels' tests once more, as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto -m kernel
+
+checked: setup  ## the kernels' tests once more, with the bounds of arrays checked
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n auto -m kernel
 
 format: setup  ## format the code
 	$(BIN)/ruff check --select I --fix

@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "assemble": EVERYONE | {"config", "prepare", "corpus", "grammar", "decoder", "pairs", "learner"},
     "translate": EVERYONE | {"runtime", "corpus", "decoder/base", "exchange"},
     "run": ANY,
+    "warm": ANY,
     "watch": ANY,
     "train": ANY,
     "commands": ANY,
