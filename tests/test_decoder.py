@@ -196,6 +196,19 @@ def test_low_pop_limits_give_sound_lists(tmp_path: Path, seed: int, pop_limit: i
     check_sound(case, decoder, words, case.weights(decoder, words))
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["Glue", "WordPenalty", "LanguageModel", "PassThrough"])
+def test_weights_that_are_no_numbers_do_no_harm(tmp_path: Path, name: str, bad: float) -> None:
+    """They are told by whoever learns; a search with them must end, and stay within its arrays."""
+    case = Case(tmp_path, 250)
+    words = case.some_words(50, 500)
+    decoder = case.decoder(pop_limit=20)
+    weights = {**case.weights(decoder, words), name: bad}
+    with np.errstate(invalid="ignore"):
+        found = decoder.decode(case.sentence(words), by_slot(decoder, weights), 30)
+    assert 0 < found.size <= 30
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_short_lists_are_the_heads_of_long_ones(tmp_path: Path, seed: int) -> None:
     case = Case(tmp_path, 300 + seed)

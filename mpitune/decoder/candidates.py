@@ -202,8 +202,8 @@ def _join(candidates: Candidates, node: int, number: int) -> None:
     """Put candidate ``number`` among those of ``node``, after all that are no worse."""
     new = candidates.one[at(number)]
     first, last = int64(candidates.node_first[at(node)]), int64(candidates.node_last[at(node)])
-    if new["score"] <= candidates.one[at(last)]["score"]:
-        # They come almost in order.
+    if not new["score"] > candidates.one[at(last)]["score"]:
+        # They come almost in order; and NaN, which is not above anything, ends up here.
         new["next"] = -1
         candidates.one[at(last)]["next"] = number
         candidates.node_last[at(node)] = number
