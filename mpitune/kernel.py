@@ -76,3 +76,12 @@ def kernel(function: F) -> F:
     """Compile ``function`` with Numba (or leave it as it is under ``NUMBA_DISABLE_JIT=1``)."""
     compiled: F = numba.njit(**_OPTIONS)(function)
     return compiled
+
+
+def inlined(function: F) -> F:
+    """`kernel`, for what inner loops do: compiled into each kernel that calls it, however large that becomes.
+
+    A call that is left standing passes every word of every array on the stack.
+    """
+    compiled: F = numba.njit(forceinline=True, **_OPTIONS)(function)
+    return compiled

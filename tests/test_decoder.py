@@ -12,7 +12,8 @@ from naive_decoder import Features, Line, NaiveDecoder, Translation, dot, random
 from naive_lm import NaiveLm, random_arpa
 
 from mpitune.corpus.symbols import Vocabulary
-from mpitune.decoder import kbest
+from mpitune.decoder import embedded, kbest
+from mpitune.decoder.arena import Arena
 from mpitune.decoder.base import KBest, Sentence, TranslationModel
 from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.grammar.arpa import read_arpa
@@ -317,7 +318,9 @@ def _is_unary(line: Line) -> bool:
 def test_space_that_runs_out_is_enlarged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(tmp_path, 700)
     words = case.some_words(50, 500)
-    usual, tight = case.decoder(), case.decoder()
+    usual = case.decoder()
+    monkeypatch.setattr(embedded, "LM_STATES", 4)
+    tight = case.decoder()
     weights = case.weights(usual, words)
     vector = by_slot(usual, weights)
     expected = usual.decode(case.sentence(words), vector, 50)
@@ -325,13 +328,14 @@ def test_space_that_runs_out_is_enlarged(tmp_path: Path, monkeypatch: pytest.Mon
     tried = []
     new_derivations = kbest._new_derivations
 
-    def small(capacity: int, nodes: int) -> kbest.Derivations:
+    def small(arena: Arena, capacity: int, nodes: int) -> kbest.Derivations:
         tried.append(capacity)
-        return new_derivations(capacity // 256, nodes)
+        return new_derivations(arena, capacity // 256, nodes)
 
     monkeypatch.setattr(kbest, "_new_derivations", small)
     assert same(expected, tight.decode(case.sentence(words), vector, 50))
     assert min(tight._space.values()) > 1
+    assert tight._lm_states > 4
     assert len(tried) > 1
 
 

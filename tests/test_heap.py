@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from mpitune.decoder.arena import Arena
 from mpitune.decoder.heap import new_heap, pop, push
 
 pytestmark = pytest.mark.kernel
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.kernel
 @pytest.mark.parametrize("seed", range(20))
 def test_takes_out_the_best_the_lower_number_on_a_tie(seed: int) -> None:
     draw = random.Random(seed)
-    heap = new_heap(60)
+    heap = new_heap(Arena(), 60)
     # Few scores, so that many tie; the numbers come in no order.
     numbers = draw.sample(range(100), 60)
     expected: list[tuple[float, int]] = []

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.decoder.arena import Arena
+from mpitune.decoder.automaton import EMPTY, Automaton, advance
 from mpitune.decoder.heap import Heap, new_heap, push
-from mpitune.decoder.lmstate import LmStates, copy, key, nonterminal, reset, terminal
 from mpitune.decoder.matched import Matched
-from mpitune.grammar.lm import LanguageModel
-from mpitune.kernel import at, int64, kernel
+from mpitune.kernel import at, inlined, int64, kernel
 
 FREE = -1
 """In the hash tables: a place where nothing is."""
@@ -23,19 +23,20 @@ CANDIDATE = np.dtype(
 
 
 class Model(NamedTuple):
-    """What scores candidates beside the rules' own scores."""
+    """What scores candidates beside the rules' own scores. LM states are pairs of an `Automaton`'s numbers."""
 
-    lms: tuple[LanguageModel, ...]
-    states: tuple[LmStates, ...]
-    """Rows: a rule's leading words, then `scratch`, then the forest's nodes."""
+    automata: tuple[Automaton, ...]
+    """One for each LM."""
     lm_weight: np.ndarray
     """float64 [LMs]"""
     leading: np.ndarray
     """int32 [rules]: where the target side goes on after its leading words."""
     leading_lm: np.ndarray
     """float32 [rules, LMs]: log10 probability of the leading words."""
-    scratch: int
-    first_node: int
+    leading_state: np.ndarray
+    """int32 [rules, LMs, 2]: their LM state, left half and right half."""
+    node_state: np.ndarray
+    """int32 [nodes, LMs, 2]: the LM state of each node of the forest."""
 
 
 class Candidates(NamedTuple):
@@ -46,34 +47,35 @@ class Candidates(NamedTuple):
     lm: np.ndarray
     """float64 [candidates, LMs]: what the candidate adds to each LM's log10 probability."""
     state: np.ndarray
-    """int64 [candidates, LMs]: its LM states, as their `lmstate.key`."""
+    """int32 [candidates, LMs, 2]: its LM states."""
     heap: Heap
     node_first: np.ndarray
     """int32 [pop limit]: the best candidate of each node, nodes numbered as they arise ..."""
     node_last: np.ndarray
     """int32 [pop limit]: ... and the worst."""
-    ranking: Heap
+    ranking: np.ndarray
+    """int32 [pop limit]: the best candidates of the nodes, best first."""
     same_state: np.ndarray
     """int32 [power of two]: hash table of the nodes by LM state."""
     same_nodes: np.ndarray
     """int32 [power of two]: hash table of the candidates by rule and nodes."""
 
 
-def new_candidates(candidates: int, lms: int, limit: int) -> Candidates:
+def new_candidates(arena: Arena, candidates: int, lms: int, limit: int) -> Candidates:
     """Space for so many candidates of one vertex, ``limit`` of which are taken from the heap at most."""
     table = 8
     while table < 4 * limit:
         table *= 2
     return Candidates(
-        one=np.empty(candidates, dtype=CANDIDATE),
-        lm=np.empty((candidates, lms), dtype=np.float64),
-        state=np.empty((candidates, lms), dtype=np.int64),
-        heap=new_heap(candidates),
-        node_first=np.empty(limit, dtype=np.int32),
-        node_last=np.empty(limit, dtype=np.int32),
-        ranking=new_heap(limit),
-        same_state=np.empty(table, dtype=np.int32),
-        same_nodes=np.empty(table, dtype=np.int32),
+        one=arena.empty(candidates, dtype=CANDIDATE),
+        lm=arena.empty((candidates, lms), dtype=np.float64),
+        state=arena.empty((candidates, lms, 2), dtype=np.int32),
+        heap=new_heap(arena, candidates),
+        node_first=arena.empty(limit, dtype=np.int32),
+        node_last=arena.empty(limit, dtype=np.int32),
+        ranking=arena.empty(limit, dtype=np.int32),
+        same_state=arena.empty(table, dtype=np.int32),
+        same_nodes=arena.empty(table, dtype=np.int32),
     )
 
 
@@ -86,15 +88,17 @@ def begin_rules(matched: Matched, model: Model) -> None:
         while rest < end and matched.target[rest] >= 0:
             rest += 1
         model.leading[rule] = rest
-        for m in range(len(model.lms)):
-            reset(model.states[m], rule)
-            total = np.float32(0.0)
+        for m in range(len(model.automata)):
+            automaton, left, right, total = model.automata[m], int64(EMPTY), int64(EMPTY), np.float32(0.0)
             for k in range(matched.target_ptr[rule], rest):
-                total = terminal(model.lms[m], model.states[m], rule, int64(matched.lm_target[m, k]), total)
+                word = int64(matched.lm_target[m, k])
+                left, right, total = advance(automaton, left, right, word, int64(EMPTY), total)
+            model.leading_state[rule, m, 0] = left
+            model.leading_state[rule, m, 1] = right
             model.leading_lm[rule, m] = total
 
 
-@kernel
+@inlined
 def add_candidate(
     matched: Matched,
     model: Model,
@@ -113,11 +117,11 @@ def add_candidate(
         below += node_score[at(first)]
     if second >= 0:
         below += node_score[at(second)]
-    for m in range(len(model.lms)):
-        total = lm_score(matched, model, m, rule, first, second, model.scratch)
-        row = model.scratch if first >= 0 else int64(rule)
+    for m in range(len(model.automata)):
+        left, right, total = _lm_score(matched, model, m, rule, first, second)
         candidates.lm[at(number), m] = total
-        candidates.state[at(number), m] = key(model.states[m], row)
+        candidates.state[at(number), m, 0] = left
+        candidates.state[at(number), m, 1] = right
         score += model.lm_weight[m] * np.float64(total)
         score += matched.oov_score[at(rule), m]
     score += below
@@ -130,34 +134,34 @@ def add_candidate(
     push(candidates.heap, score, number)
 
 
-@kernel
-def lm_score(matched: Matched, model: Model, m: int, rule: int, first: int, second: int, row: int) -> np.float32:
+@inlined
+def _lm_score(
+    matched: Matched, model: Model, m: int, rule: int, first: int, second: int
+) -> tuple[int, int, np.float32]:
     """What ``rule`` over the nodes ``first`` and ``second`` adds to the log10 probability of LM ``m``.
 
-    The state goes to ``row``, but for a rule without gaps, whose state lies ready in the rule's own row.
+    Returns both halves of the state that this leads to, then the sum.
     """
     k, end = int64(model.leading[at(rule)]), int64(matched.target_ptr[at(rule + 1)])
+    left, right = int64(model.leading_state[at(rule), m, 0]), int64(model.leading_state[at(rule), m, 1])
     total = np.float32(model.leading_lm[at(rule), m])
-    if k == end:
-        return total
-    lm, states = model.lms[m], model.states[m]
-    if k == matched.target_ptr[at(rule)]:
+    automaton = model.automata[m]
+    if k < end and k == matched.target_ptr[at(rule)]:
         # Nothing before the first gap: the state is that of its node.
-        copy(states, row, model.first_node + (first if matched.lm_target[m, at(k)] == -1 else second))
+        node = first if matched.lm_target[m, at(k)] == -1 else second
+        left, right = int64(model.node_state[at(node), m, 0]), int64(model.node_state[at(node), m, 1])
         k += 1
-    else:
-        copy(states, row, rule)
     while k < end:
-        symbol = int64(matched.lm_target[m, at(k)])
-        if symbol >= 0:
-            total = terminal(lm, states, row, symbol, total)
-        else:
-            total = nonterminal(lm, states, row, model.first_node + (first if symbol == -1 else second), total)
+        symbol, after = int64(matched.lm_target[m, at(k)]), int64(EMPTY)
+        if symbol < 0:
+            node = first if symbol == -1 else second
+            symbol, after = ~int64(model.node_state[at(node), m, 0]), int64(model.node_state[at(node), m, 1])
+        left, right, total = advance(automaton, left, right, symbol, after, total)
         k += 1
-    return total
+    return left, right, total
 
 
-@kernel
+@inlined
 def is_new(candidates: Candidates, number: int, rule: int, first: int, second: int) -> bool:
     """Whether no candidate is the same already; then ``number`` is noted as the one."""
     table = candidates.same_nodes
@@ -171,21 +175,22 @@ def is_new(candidates: Candidates, number: int, rule: int, first: int, second: i
     return True
 
 
-@kernel
+@inlined
 def recombine(model: Model, candidates: Candidates, number: int, nodes: int) -> int:
     """Put candidate ``number`` into the node that has its LM state, or into a new one; returns the number of nodes."""
     table = candidates.same_state
     slot = int64(0)
-    for m in range(len(model.lms)):
-        state = candidates.state[at(number), m]
-        slot = slot * 5 + (state >> 32) * 40503 + (state & 0xFFFFFFFF) * 2654435
+    for m in range(len(model.automata)):
+        left, right = int64(candidates.state[at(number), m, 0]), int64(candidates.state[at(number), m, 1])
+        slot = slot * 5 + left * 40503 + right * 2654435
     slot = (slot ^ (slot >> 15)) & (table.shape[0] - 1)
     while table[at(slot)] != FREE:
         node = int64(table[at(slot)])
         other = int64(candidates.node_first[at(node)])
         same = True
-        for m in range(len(model.lms)):
-            same = same and candidates.state[at(number), m] == candidates.state[at(other), m]
+        for m in range(len(model.automata)):
+            same = same and candidates.state[at(number), m, 0] == candidates.state[at(other), m, 0]
+            same = same and candidates.state[at(number), m, 1] == candidates.state[at(other), m, 1]
         if same:
             _join(candidates, node, number)
             return nodes

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.decoder.arena import Arena
 from mpitune.decoder.trie import ROOT, TAKES_GAP, TAKES_WORD, Trie, child
 from mpitune.kernel import int64, kernel
 
@@ -84,27 +85,27 @@ class Chart(NamedTuple):
     """int64 [groups, 2]: first rule of a group in the grammar, and one past the last; unused for the fixed groups."""
 
 
-def new_items(length: int, items: int) -> Items:
+def new_items(arena: Arena, length: int, items: int) -> Items:
     """Space for the items of a sentence of ``length`` words."""
     return Items(
         size=np.zeros(1, dtype=np.int64),
-        ptr=np.empty(((length + 1) * (length + 1), 2), dtype=np.int32),
-        node=np.empty(items, dtype=np.int32),
-        tail=np.empty((items, 2), dtype=np.int32),
+        ptr=arena.empty(((length + 1) * (length + 1), 2), dtype=np.int32),
+        node=arena.empty(items, dtype=np.int32),
+        tail=arena.empty((items, 2), dtype=np.int32),
     )
 
 
-def new_chart(length: int, categories: int, vertices: int, edges: int, groups: int) -> Chart:
+def new_chart(arena: Arena, length: int, categories: int, vertices: int, edges: int, groups: int) -> Chart:
     """Space for the forest of a sentence of ``length`` words."""
     return Chart(
         size=np.zeros(3, dtype=np.int64),
-        vertex=np.empty((length + 1, length + 1, categories), dtype=np.int32),
-        first_edge=np.empty(vertices, dtype=np.int32),
-        order=np.empty(vertices, dtype=np.int32),
-        next_edge=np.empty(edges, dtype=np.int32),
-        edge_group=np.empty(edges, dtype=np.int32),
-        edge_tail=np.empty((edges, 2), dtype=np.int32),
-        group_rule=np.empty((groups, 2), dtype=np.int64),
+        vertex=arena.empty((length + 1, length + 1, categories), dtype=np.int32),
+        first_edge=arena.empty(vertices, dtype=np.int32),
+        order=arena.empty(vertices, dtype=np.int32),
+        next_edge=arena.empty(edges, dtype=np.int32),
+        edge_group=arena.empty(edges, dtype=np.int32),
+        edge_tail=arena.empty((edges, 2), dtype=np.int32),
+        group_rule=arena.empty((groups, 2), dtype=np.int64),
     )
 
 

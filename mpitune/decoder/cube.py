@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpitune.decoder.arena import Arena
+from mpitune.decoder.automaton import BEGIN, EMPTY, Automaton, advance, failed
 from mpitune.decoder.candidates import (
     FREE,
     Candidates,
@@ -16,43 +18,40 @@ from mpitune.decoder.candidates import (
     add_candidate,
     begin_rules,
     is_new,
-    lm_score,
     new_candidates,
     recombine,
 )
 from mpitune.decoder.chart import GOAL, VERTICES, Chart
 from mpitune.decoder.forest import EDGES, NODES, Forest, insert_edge, new_forest
-from mpitune.decoder.heap import pop, push
-from mpitune.decoder.lmstate import LmStates, begin_sentence, copy, new_states, nonterminal, terminal
+from mpitune.decoder.heap import pop
 from mpitune.decoder.matched import Matched
-from mpitune.grammar.lm import LanguageModel
 from mpitune.kernel import at, int64, kernel
 
 
-def search(chart: Chart, matched: Matched, lms: tuple[LanguageModel, ...], lm_weight: np.ndarray, limit: int) -> Forest:
-    """The forest with LMs of a sentence that has at least one word.
+def search(
+    arena: Arena, chart: Chart, matched: Matched, automata: tuple[Automaton, ...], lm_weight: np.ndarray, limit: int
+) -> Forest | None:
+    """The forest with LMs of a sentence that has at least one word, or None if an automaton has too little space.
 
-    ``lm_weight``: float64 [LMs]; ``limit``: how many candidates are taken from the heap for each vertex, at most.
+    ``automata``: one for each LM; ``lm_weight``: float64 [LMs]; ``limit``: how many candidates are taken from the heap
+    for each vertex, at most.
     """
-    rules, count = len(matched.score), len(lms)
+    rules, count = len(matched.score), len(automata)
     size = np.zeros(2, dtype=np.int64)
     _measure(chart, matched, limit, size)
     candidates = int(size[0]) + 2 * limit
     nodes = int(size[1]) + 1
-    forest = new_forest(int(chart.size[VERTICES]), nodes, nodes + limit, count)
-    # One order for all models: their states are of one type, or kernels could not choose among them by number.
-    order = max([lm.order for lm in lms], default=0)
+    forest = new_forest(arena, int(chart.size[VERTICES]), nodes, nodes + limit, count)
     model = Model(
-        lms=lms,
-        states=tuple(new_states(order, rules + 1 + nodes) for _ in lms),
+        automata=automata,
         lm_weight=lm_weight,
-        leading=np.empty(rules, dtype=np.int32),
-        leading_lm=np.empty((rules, count), dtype=np.float32),
-        scratch=rules,
-        first_node=rules + 1,
+        leading=arena.empty(rules, dtype=np.int32),
+        leading_lm=arena.empty((rules, count), dtype=np.float32),
+        leading_state=arena.empty((rules, count, 2), dtype=np.int32),
+        node_state=arena.empty((nodes, count, 2), dtype=np.int32),
     )
-    _search(chart, matched, model, new_candidates(candidates, count, limit), limit, forest)
-    return forest
+    _search(chart, matched, model, new_candidates(arena, candidates, count, limit), limit, forest)
+    return None if any(map(failed, automata)) else forest
 
 
 @kernel
@@ -80,7 +79,7 @@ def _search(chart: Chart, matched: Matched, model: Model, candidates: Candidates
     for k in range(chart.size[VERTICES]):
         vertex = int64(chart.order[k])
         nodes = _take_best(chart, matched, model, candidates, limit, forest, vertex)
-        _add_nodes(matched, model, candidates, nodes, forest, vertex)
+        _add_nodes(model, candidates, nodes, forest, vertex)
     _add_goal(model, forest, int64(chart.vertex[0, chart.vertex.shape[1] - 1, GOAL]))
 
 
@@ -125,28 +124,24 @@ def _take_best(
 
 
 @kernel
-def _add_nodes(matched: Matched, model: Model, candidates: Candidates, nodes: int, forest: Forest, vertex: int) -> None:
+def _add_nodes(model: Model, candidates: Candidates, nodes: int, forest: Forest, vertex: int) -> None:
     """Append the nodes of ``vertex`` to the forest, best first, each with its edges, best first."""
     base, edge = forest.size[NODES], forest.size[EDGES]
-    candidates.ranking.size[0] = 0
-    for node in range(nodes):
-        push(candidates.ranking, candidates.one[at(candidates.node_first[at(node)])]["score"], node)
+    _rank(candidates, nodes)
     for rank in range(base, base + nodes):
-        number = int64(candidates.node_first[at(pop(candidates.ranking))])
+        number = int64(candidates.ranking[at(rank - base)])
         best = candidates.one[at(number)]
         forest.node_score[at(rank)] = best["score"]
-        for m in range(len(model.lms)):
-            if best["first"] >= 0:
-                lm_score(matched, model, m, best["rule"], best["first"], best["second"], model.first_node + rank)
-            else:
-                copy(model.states[m], model.first_node + rank, best["rule"])
+        for m in range(len(model.automata)):
+            for half in range(2):
+                model.node_state[at(rank), m, half] = candidates.state[at(number), m, half]
         while number >= 0:
             one = candidates.one[at(number)]
             forest.edge_rule[at(edge)] = one["rule"]
             forest.edge_tail[at(edge), 0] = one["first"]
             forest.edge_tail[at(edge), 1] = one["second"]
             forest.edge_score[at(edge)] = one["score"]
-            for m in range(len(model.lms)):
+            for m in range(len(model.automata)):
                 forest.edge_lm[at(edge), m] = candidates.lm[at(number), m]
             number = int64(one["next"])
             edge += 1
@@ -158,24 +153,40 @@ def _add_nodes(matched: Matched, model: Model, candidates: Candidates, nodes: in
 
 
 @kernel
+def _rank(candidates: Candidates, nodes: int) -> None:
+    """Put the best candidates of the nodes into ``ranking``, best first; the nodes arose almost in that order."""
+    ranking = candidates.ranking
+    for node in range(nodes):
+        number = candidates.node_first[at(node)]
+        score = candidates.one[at(number)]["score"]
+        place = node
+        while place > 0 and score > candidates.one[at(ranking[at(place - 1)])]["score"]:
+            ranking[at(place)] = ranking[at(place - 1)]
+            place -= 1
+        ranking[at(place)] = number
+
+
+@kernel
 def _add_goal(model: Model, forest: Forest, vertex: int) -> None:
     """Add the goal node over the nodes of ``vertex``, S over the whole sentence, with the LMs' sentence boundaries."""
     goal, begin = forest.size[NODES], forest.size[EDGES]
-    row = model.scratch
     for node in range(forest.vertex_ptr[vertex, 0], forest.vertex_ptr[vertex, 1]):
         score = forest.node_score[node]
-        for m in range(len(model.lms)):
-            score += model.lm_weight[m] * _finish(model.lms[m], model.states[m], row, model.first_node + node)
+        for m in range(len(model.automata)):
+            score += model.lm_weight[m] * _finish(model, m, node)
         edge = insert_edge(forest, begin, -1, node, -1, score)
-        for m in range(len(model.lms)):
-            forest.edge_lm[edge, m] = _finish(model.lms[m], model.states[m], row, model.first_node + node)
+        for m in range(len(model.automata)):
+            forest.edge_lm[edge, m] = _finish(model, m, node)
     forest.node_score[goal] = forest.edge_score[begin]
     forest.edge_ptr[goal + 1] = forest.size[EDGES]
     forest.size[NODES] = goal + 1
 
 
 @kernel
-def _finish(lm: LanguageModel, states: LmStates, row: int, node: int) -> float:
-    """What the boundaries <s> and </s> around ``node`` add to its log10 probability; ``row`` is space for a state."""
-    begin_sentence(lm, states, row)
-    return np.float64(terminal(lm, states, row, lm.eos, nonterminal(lm, states, row, node, np.float32(0.0))))
+def _finish(model: Model, m: int, node: int) -> float:
+    """What the boundaries <s> and </s> around ``node`` add to its log10 probability under LM ``m``."""
+    automaton, begin = model.automata[m], int64(BEGIN)
+    first, last = ~int64(model.node_state[node, m, 0]), int64(model.node_state[node, m, 1])
+    left, right, total = advance(automaton, begin, begin, first, last, np.float32(0.0))
+    _, _, total = advance(automaton, left, right, int64(automaton.lm.eos), int64(EMPTY), total)
+    return np.float64(total)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from mpitune.corpus.symbols import FeatureTable, Names, feature_id
-from mpitune.decoder import chart, cube, explain, kbest, matched, readout, trie
+from mpitune.decoder import automaton, chart, cube, explain, kbest, matched, readout, trie
+from mpitune.decoder.arena import Arena
 from mpitune.decoder.base import Hypergraph, KBest, Sentence, TranslationModel
 from mpitune.decoder.forest import Forest
 from mpitune.grammar.features import GLUE, Rule, features, pass_through
 from mpitune.grammar.rules import GOAL, PHRASE, Rules
+
+LM_STATES = 1 << 16
+"""How many halves of LM states an automaton numbers, where no sentence needs more."""
 
 
 class EmbeddedDecoder:
@@ -30,21 +34,20 @@ class EmbeddedDecoder:
         self._pop_limit = pop_limit
         self._span_limit = span_limit
         self._unique = unique
-        self._lms = tuple(lm for lm, _ in model.lms)
         dense = ["Glue", "WordPenalty", "PassThrough"]
-        for i in range(len(self._lms)):
+        for i in range(len(model.lms)):
             name = f"LanguageModel_{i}" if i else "LanguageModel"
             dense += [name, f"{name}_OOV"]
         dense += [name for name in model.score_names if name not in dense]
         ids = np.array([feature_id(name) for name in dense], dtype=np.uint64)
         self.features = FeatureTable([(Names.of(dense), ids), (model.rule_features.names, model.rule_features.ids)])
-        self._lm_slot = np.array([3 + 2 * i for i in range(len(self._lms))], dtype=np.int32)
+        self._lm_slot = np.array([3 + 2 * i for i in range(len(model.lms))], dtype=np.int32)
         self._score_slot = np.array([dense.index(name) for name in model.score_names], dtype=np.int32)
         self._template_slot = len(dense)
         self._templates = matched.Rows(model.rule_features.ptr, model.rule_features.index, model.rule_features.value)
         self._glue = [self._fixed_row(GLUE[0], None), self._fixed_row(GLUE[1], "Glue")]
         self._pass_through: dict[int, tuple[list[int], list[float]]] = {}
-        self._lm_word = np.zeros((len(self._lms), 0), dtype=np.int32)
+        self._lm_word = np.zeros((len(model.lms), 0), dtype=np.int32)
         self._category_order = _category_order(model.rules, len(model.categories))
         self._grammar = -1
         self._phrases: tuple[trie.Trie, np.ndarray]
@@ -52,6 +55,9 @@ class EmbeddedDecoder:
         self._stamp = 1
         self._space = {"vertices": 1 << 10, "edges": 1 << 13, "items": 1 << 13, "groups": 1 << 11}
         self._scratch = readout.new_scratch(0, 0)
+        self._arena = Arena()
+        self._lm_states = LM_STATES
+        self._forget()
 
     def decode(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
         """At most ``k`` translations of ``sentence`` under ``weights`` (float64 by slot of `features`).
@@ -65,7 +71,7 @@ class EmbeddedDecoder:
         depth = n * len(self._category_order) + 1
         if len(self._scratch.total) < len(self.features) or len(self._scratch.stack) < depth + 2:
             self._scratch = readout.new_scratch(len(self.features), depth)
-        found, derivations = kbest.best_derivations(forest, rules, k, self._unique)
+        found, derivations = kbest.best_derivations(self._arena, forest, rules, k, self._unique)
         return readout.read_out(forest, rules, derivations, found, self._lm_slot, weights, self._scratch)
 
     def forest(self, sentence: Sentence, weights: np.ndarray, k: int = 0) -> Hypergraph:
@@ -73,7 +79,7 @@ class EmbeddedDecoder:
         if len(sentence.words) == 0:
             return explain.empty_hypergraph(self._lm_slot, k)
         weights, parsed, rules, forest = self._search(sentence, weights)
-        found = kbest.best_derivations(forest, rules, k, self._unique)
+        found = kbest.best_derivations(self._arena, forest, rules, k, self._unique)
         source = self._model.words.decode(sentence.words)
         return explain.hypergraph(self._model, source, parsed, rules, forest, found, self._lm_slot, weights)
 
@@ -81,12 +87,31 @@ class EmbeddedDecoder:
         self, sentence: Sentence, weights: np.ndarray
     ) -> tuple[np.ndarray, chart.Chart, matched.Matched, Forest]:
         """Weights for all slots (a sentence may bring new features), the forest without LMs, its rules, the forest."""
+        self._arena.take_back()
         sources = self._sources(sentence)
         if len(weights) < len(self.features):
             weights = np.concatenate([weights, np.zeros(len(self.features) - len(weights))])
         parsed = self._parse(sentence)
-        rules = matched.match(parsed, sources, weights)
-        return weights, parsed, rules, cube.search(parsed, rules, self._lms, weights[self._lm_slot], self._pop_limit)
+        rules = matched.match(self._arena, parsed, sources, weights)
+        return weights, parsed, rules, self._with_lms(parsed, rules, weights[self._lm_slot])
+
+    def _with_lms(self, parsed: chart.Chart, rules: matched.Matched, lm_weight: np.ndarray) -> Forest:
+        """The forest with LMs."""
+        is_new = any(map(automaton.is_half_full, self._automata))
+        if is_new:
+            self._forget()
+        while True:
+            forest = cube.search(self._arena, parsed, rules, self._automata, lm_weight, self._pop_limit)
+            if forest is not None:
+                return forest
+            # Full of the states of sentences before; or, if there were none, too small for this one.
+            self._lm_states *= 2 if is_new else 1
+            self._forget()
+            is_new = True
+
+    def _forget(self) -> None:
+        """Begin with automata that know nothing of sentences before."""
+        self._automata = tuple(automaton.new_automaton(lm, self._lm_states) for lm, _ in self._model.lms)
 
     def _parse(self, sentence: Sentence) -> chart.Chart:
         """The forest without LMs."""
@@ -96,14 +121,16 @@ class EmbeddedDecoder:
         while True:
             space = self._space
             result = chart.new_chart(
-                n, len(self._category_order), space["vertices"], space["edges"], space["groups"] + n
+                self._arena, n, len(self._category_order), space["vertices"], space["edges"], space["groups"] + n
             )
             search = chart.Search(
                 words=sentence.words,
                 span_limit=self._span_limit,
                 category_order=self._category_order,
-                phrases=chart.Grammar(self._phrases[0], chart.new_items(n, space["items"]), self._phrases[1]),
-                goals=chart.Grammar(self._goals[0], chart.new_items(n, space["items"]), self._goals[1]),
+                phrases=chart.Grammar(
+                    self._phrases[0], chart.new_items(self._arena, n, space["items"]), self._phrases[1]
+                ),
+                goals=chart.Grammar(self._goals[0], chart.new_items(self._arena, n, space["items"]), self._goals[1]),
                 stamp=self._stamp,
             )
             complete = chart.parse(search, result)

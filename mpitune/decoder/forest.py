@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.decoder.arena import Arena
 from mpitune.kernel import int64, kernel
 
 NODES, EDGES = 0, 1
@@ -33,17 +34,17 @@ class Forest(NamedTuple):
     """float64 [edges, LMs]: what the edge adds to each LM's log10 probability."""
 
 
-def new_forest(vertices: int, nodes: int, edges: int, lms: int) -> Forest:
+def new_forest(arena: Arena, vertices: int, nodes: int, edges: int, lms: int) -> Forest:
     """Space for a forest of so many vertices, nodes and edges at most."""
     return Forest(
         size=np.zeros(2, dtype=np.int64),
-        vertex_ptr=np.empty((vertices, 2), dtype=np.int32),
-        node_score=np.empty(nodes, dtype=np.float64),
-        edge_ptr=np.zeros(nodes + 1, dtype=np.int32),
-        edge_rule=np.empty(edges, dtype=np.int32),
-        edge_tail=np.empty((edges, 2), dtype=np.int32),
-        edge_score=np.empty(edges, dtype=np.float64),
-        edge_lm=np.empty((edges, lms), dtype=np.float64),
+        vertex_ptr=arena.empty((vertices, 2), dtype=np.int32),
+        node_score=arena.empty(nodes, dtype=np.float64),
+        edge_ptr=arena.full(nodes + 1, 0, dtype=np.int32),
+        edge_rule=arena.empty(edges, dtype=np.int32),
+        edge_tail=arena.empty((edges, 2), dtype=np.int32),
+        edge_score=arena.empty(edges, dtype=np.float64),
+        edge_lm=arena.empty((edges, lms), dtype=np.float64),
     )
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.decoder.arena import Arena
 from mpitune.decoder.forest import NODES, Forest
 from mpitune.decoder.matched import Matched
 from mpitune.kernel import int64, kernel, uint64
@@ -69,7 +70,9 @@ class Derivations(NamedTuple):
     """int64 [1]"""
 
 
-def best_derivations(forest: Forest, matched: Matched, k: int, unique: bool) -> tuple[np.ndarray, Derivations]:
+def best_derivations(
+    arena: Arena, forest: Forest, matched: Matched, k: int, unique: bool
+) -> tuple[np.ndarray, Derivations]:
     """The goal's ``k`` best derivations (int32 [at most k]) and the table that they are in.
 
     ``unique``: one derivation a translation.
@@ -77,31 +80,31 @@ def best_derivations(forest: Forest, matched: Matched, k: int, unique: bool) -> 
     nodes = int(forest.size[NODES])
     capacity = 64 * k + (1 << 14)
     while True:
-        blank = np.full((5, nodes), NONE, dtype=np.int32)
-        lists = NodeLists(blank[0], blank[1], blank[2], blank[3], blank[4], np.full(nodes, NEW, dtype=np.int8))
-        derivations = _new_derivations(capacity, nodes)
-        found = np.empty(k, dtype=np.int32)
+        blank = arena.full((5, nodes), NONE, dtype=np.int32)
+        lists = NodeLists(blank[0], blank[1], blank[2], blank[3], blank[4], arena.full(nodes, NEW, dtype=np.int8))
+        derivations = _new_derivations(arena, capacity, nodes)
+        found = arena.empty(k, dtype=np.int32)
         number = _best_derivations(forest, matched, lists, derivations, unique, found)
         if number >= 0:
             return found[:number], derivations
         capacity *= 4
 
 
-def _new_derivations(capacity: int, nodes: int) -> Derivations:
+def _new_derivations(arena: Arena, capacity: int, nodes: int) -> Derivations:
     table = 8
     while table < 2 * capacity:
         table *= 2
     return Derivations(
-        edge=np.empty(capacity, dtype=np.int32),
-        child=np.empty((capacity, 2), dtype=np.int32),
-        score=np.empty(capacity, dtype=np.float64),
-        next=np.empty(capacity, dtype=np.int32),
-        below=np.empty(capacity, dtype=np.int32),
-        beside=np.empty(capacity, dtype=np.int32),
-        text=np.empty((capacity, 2), dtype=np.uint64),
-        seen=np.full(table, NONE, dtype=np.int32),
-        head=np.empty(capacity, dtype=np.int32),
-        stack=np.empty(nodes + 1, dtype=np.int32),
+        edge=arena.empty(capacity, dtype=np.int32),
+        child=arena.empty((capacity, 2), dtype=np.int32),
+        score=arena.empty(capacity, dtype=np.float64),
+        next=arena.empty(capacity, dtype=np.int32),
+        below=arena.empty(capacity, dtype=np.int32),
+        beside=arena.empty(capacity, dtype=np.int32),
+        text=arena.empty((capacity, 2), dtype=np.uint64),
+        seen=arena.full(table, NONE, dtype=np.int32),
+        head=arena.empty(capacity, dtype=np.int32),
+        stack=arena.empty(nodes + 1, dtype=np.int32),
         size=np.zeros(1, dtype=np.int64),
     )
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.decoder.arena import Arena
 from mpitune.decoder.chart import GLUE_ONE, GLUE_TWO, GROUPS, PASS_THROUGH, Chart
 from mpitune.grammar.lm import UNKNOWN
 from mpitune.grammar.rules import Rules
@@ -70,23 +71,23 @@ class Matched(NamedTuple):
     probability: rounded alike, candidates tie as they do there."""
 
 
-def match(chart: Chart, sources: Sources, weights: np.ndarray) -> Matched:
+def match(arena: Arena, chart: Chart, sources: Sources, weights: np.ndarray) -> Matched:
     """Gather the rules of ``chart`` and score them with ``weights`` (float64 by slot, one for every slot)."""
     size = np.zeros(3, dtype=np.int64)
     _measure(chart, sources, size)
     rules, symbols, features = size.tolist()
     matched = Matched(
-        group_ptr=np.empty(int(chart.size[GROUPS]) + 1, dtype=np.int32),
-        target_ptr=np.empty(rules + 1, dtype=np.int32),
-        target=np.empty(symbols, dtype=np.int32),
-        lm_target=np.empty((sources.lm_word.shape[0], symbols), dtype=np.int32),
+        group_ptr=arena.empty(int(chart.size[GROUPS]) + 1, dtype=np.int32),
+        target_ptr=arena.empty(rules + 1, dtype=np.int32),
+        target=arena.empty(symbols, dtype=np.int32),
+        lm_target=arena.empty((sources.lm_word.shape[0], symbols), dtype=np.int32),
         features=Rows(
-            np.empty(rules + 1, dtype=np.int64),
-            np.empty(features, dtype=np.int32),
-            np.empty(features, dtype=np.float64),
+            arena.empty(rules + 1, dtype=np.int64),
+            arena.empty(features, dtype=np.int32),
+            arena.empty(features, dtype=np.float64),
         ),
-        score=np.empty(rules, dtype=np.float64),
-        oov_score=np.empty((rules, sources.lm_word.shape[0]), dtype=np.float64),
+        score=arena.empty(rules, dtype=np.float64),
+        oov_score=arena.empty((rules, sources.lm_word.shape[0]), dtype=np.float64),
     )
     _gather(chart, sources, weights, matched)
     return matched

@@ -1,19 +1,22 @@
-"""N-gram language models as one flat table of n-grams.
+"""N-gram language models: what kernels ask of them, and the flat table that ARPA files are compiled to.
 
-The n-grams form a trie over reversed words, kept in a hash table: the node of ``w1 .. wn`` is the child of the node of
+The n-grams form a trie over reversed words, kept in hash tables: the node of ``w1 .. wn`` is the child of the node of
 ``w2 .. wn`` under ``w1``. A lookup therefore starts at the newest word and walks back through the history, one probe a
 step. Nodes hold log10 values in float32, as KenLM keeps them.
+
+`child`, `entry` and `find` answer alike for our own table and for those of a KenLM binary (`probing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from mpitune.corpus.symbols import Names
-from mpitune.kernel import kernel
+from mpitune.grammar.probing import NO_TABLES, Probing, probing_child, probing_entry
+from mpitune.kernel import at, kernel
 
 NODE = np.dtype([("key", "<i8"), ("prob", "<f4"), ("backoff", "<f4")])
 """One n-gram: ``key`` = (parent + 1) << 32 | oldest word << 2 | flags; a slot of the table with key 0 is empty. Of the
@@ -38,7 +41,8 @@ class LanguageModel(NamedTuple):
 
     node: np.ndarray
     """NODE: nodes 0 .. words-1 are the unigrams, the node number being the word number; from `first_slot` on come the
-    slots, a multiple of 4, of an open-addressed table (linear probing, never full) of all longer n-grams."""
+    slots, a multiple of 4, of an open-addressed table (linear probing, never full) of all longer n-grams. Empty for a
+    KenLM binary."""
     order: int
     """Length of the longest n-grams."""
     words: int
@@ -47,6 +51,42 @@ class LanguageModel(NamedTuple):
     """The word ``<s>``."""
     eos: int
     """The word ``</s>``."""
+    probing: Probing = NO_TABLES
+    """The tables of a KenLM binary, whose nodes 0 .. words-1 are the unigrams as well."""
+
+
+@kernel
+def child(lm: LanguageModel, parent: int, word: int) -> int:
+    """The node of the n-gram ``word`` + (the n-gram of node ``parent``), or -1 where the model has none (all int64).
+
+    ``parent`` must be shorter than the model's longest n-grams.
+    """
+    if len(lm.node) > 0:
+        return _own_child(lm, parent, word)
+    return probing_child(lm.probing, lm.words, lm.order, parent, word)
+
+
+@kernel
+def entry(lm: LanguageModel, node: int) -> tuple[np.float32, np.float32, bool, bool]:
+    """The n-gram of ``node`` (int64): log10 probability, log10 backoff, whether it extends to the left, to the right.
+
+    It extends to the left where some longer n-gram ends with it, and to the right where it matters as a context, see
+    `EXTENDS_RIGHT`.
+    """
+    if len(lm.node) > 0:
+        return _own_entry(lm, node)
+    return probing_entry(lm.probing, lm.words, lm.order, node)
+
+
+@kernel
+def find(lm: LanguageModel, word: np.ndarray, begin: int, end: int) -> int:
+    """The node of the n-gram ``word[begin:end]`` (int64), or -1 where the model has none."""
+    node: int = word[end - 1]
+    k = end - 2
+    while k >= begin and node >= 0:
+        node = child(lm, node, word[k])
+        k -= 1
+    return node
 
 
 @kernel
@@ -71,8 +111,7 @@ def _home(lm: LanguageModel, parent: int, word: int) -> int:
 
 
 @kernel
-def child(lm: LanguageModel, parent: int, word: int) -> int:
-    """The node of the n-gram ``word`` + (the n-gram of node ``parent``), or -1 where the model has none (all int64)."""
+def _own_child(lm: LanguageModel, parent: int, word: int) -> int:
     node = lm.node
     key = node_key(parent, word) | FLAGS
     i = _home(lm, parent, word)
@@ -96,6 +135,13 @@ def child(lm: LanguageModel, parent: int, word: int) -> int:
 
 
 @kernel
+def _own_entry(lm: LanguageModel, node: int) -> tuple[np.float32, np.float32, bool, bool]:
+    ngram = lm.node[at(node)]
+    key = ngram["key"]
+    return ngram["prob"], ngram["backoff"], key & EXTENDS_LEFT != 0, key & EXTENDS_RIGHT != 0
+
+
+@kernel
 def _slot(lm: LanguageModel, parent: int, word: int) -> int:
     """Where the child of node ``parent`` under ``word`` is in ``lm.node``, or the empty slot where it would go."""
     key = node_key(parent, word)
@@ -105,17 +151,6 @@ def _slot(lm: LanguageModel, parent: int, word: int) -> int:
         if i == len(lm.node):
             i = first_slot(lm.words)
     return i
-
-
-@kernel
-def find(lm: LanguageModel, word: np.ndarray, begin: int, end: int) -> int:
-    """The node of the n-gram ``word[begin:end]`` (int64), or -1 where the model has none."""
-    node: int = word[end - 1]
-    k = end - 2
-    while k >= begin and node >= 0:
-        node = child(lm, node, word[k])
-        k -= 1
-    return node
 
 
 @kernel
@@ -208,8 +243,17 @@ def _find_words(table: WordTable, text: np.ndarray, ptr: np.ndarray, out: np.nda
         out[w] = found - 1 if found > 0 else UNKNOWN
 
 
-class LmVocabulary:
+class LmVocabulary(Protocol):
     """The words of a language model; opening one reads nothing."""
+
+    def __len__(self) -> int: ...
+
+    def numbers(self, words: Sequence[str]) -> np.ndarray:
+        """int32 [n]: the model's numbers of ``words``, 0 (``<unk>``) for those that it does not know."""
+
+
+class ListedWords:
+    """The words of a model in our own table."""
 
     def __init__(self, table: WordTable) -> None:
         self._table = table
@@ -223,16 +267,16 @@ class LmVocabulary:
         return Names(self._table.text, self._table.ptr)
 
     def numbers(self, words: Sequence[str]) -> np.ndarray:
-        """int32 [n]: the model's numbers of ``words``, 0 (``<unk>``) for those that it does not know."""
+        """See `LmVocabulary`."""
         asked = Names.of(words)
         out = np.empty(len(words), dtype=np.int32)
         _find_words(self._table, asked.text, asked.ptr, out)
         return out
 
 
-def language_model(arrays: Mapping[str, np.ndarray]) -> tuple[LanguageModel, LmVocabulary]:
+def language_model(arrays: Mapping[str, np.ndarray]) -> tuple[LanguageModel, ListedWords]:
     """The model in the arrays that `read_arpa` made, just made or opened from a store; copies nothing."""
     order, bos, eos = arrays["order_bos_eos"].tolist()
     table = WordTable(arrays["word_text"], arrays["word_ptr"], arrays["word_slot"])
-    vocabulary = LmVocabulary(table)
+    vocabulary = ListedWords(table)
     return LanguageModel(arrays["node"].view(NODE), order, len(vocabulary), bos, eos), vocabulary

@@ -1,0 +1,218 @@
+"""A language model as an automaton: what each word or partial translation adds after each context, computed once.
+
+Cube pruning asks for the same few thousand transitions over and over, within a sentence and from one to the next. So
+the two halves of an LM state (`lmstate`) are numbered as they appear, and a transition (from the right half of a state,
+by a word or by the left half of another state) is looked up in a table. Only where it is not there, in a few per cent
+of cases, is the model itself asked.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.decoder.lmstate import (
+    LEFT_KEY,
+    LEFT_LENGTH,
+    RIGHT_KEY,
+    LmStates,
+    begin_sentence,
+    copy,
+    new_states,
+    nonterminal,
+    reset,
+    terminal,
+    width,
+)
+from mpitune.grammar.lm import LanguageModel
+from mpitune.kernel import at, inlined, int64, kernel
+
+EMPTY = 0
+"""The number of both halves of the state of no words."""
+BEGIN = 1
+"""The number of both halves of the state of ``<s>``."""
+
+TRANSITION = np.dtype(
+    [
+        ("right", "<i4"),
+        ("symbol", "<i4"),
+        ("next_left", "<i4"),
+        ("next_right", "<i4"),
+        ("gains", "<i4"),
+        ("gain_0", "<f4"),
+        ("gain_1", "<f4"),
+        ("gain_2", "<f4"),
+    ]
+)
+"""From the right half ``right``, by ``symbol``: a word, or ~ the number of a left half. A free place has right -1.
+
+``next_left``, ``next_right``: the halves of the state that it leads to; -1 where the left half stays what it was, or
+the right half is that of the partial translation appended. ``gains``: how many numbers make up the gain in log10
+probability, the first three of them in ``gain``."""
+_TABLE = 1 << 13
+"""Places for transitions: 256 kB, so that none is ever far away."""
+
+_LEFTS, _RIGHTS, _FAILED = 0, 1, 2
+
+
+class Automaton(NamedTuple):
+    """A model with the states and transitions met so far."""
+
+    lm: LanguageModel
+    left: LmStates
+    """States by the numbers of left halves; of a full state only the left half counts."""
+    right: LmStates
+    """States by the numbers of right halves; only the right half counts, but all where ``is_open``."""
+    is_open: np.ndarray
+    """bool [capacity]: whether the left half of states with this right half is not full; it is known then, too."""
+    left_slot: np.ndarray
+    """int32 [power of two]: hash table of the left halves, -1 = free."""
+    right_slot: np.ndarray
+    """int32 [power of two]: hash table of the right halves, -1 = free."""
+    size: np.ndarray
+    """int64 [3]: how many left halves and right halves there are; whether there was no space for another one."""
+    transition: np.ndarray
+    """TRANSITION [power of two]: the one used last of all that share a place."""
+    gain: np.ndarray
+    """float32 [transitions, 2 W]: all numbers of each transition's gain."""
+    work: LmStates
+    """Space for two states."""
+
+
+def new_automaton(lm: LanguageModel, capacity: int) -> Automaton:
+    """An automaton of ``lm`` that knows nothing yet; ``capacity``: how many halves it numbers (a power of two)."""
+    left = new_states(lm.order, capacity)
+    free = np.zeros(_TABLE, dtype=TRANSITION)
+    free["right"] = -1
+    automaton = Automaton(
+        lm=lm,
+        left=left,
+        right=new_states(lm.order, capacity),
+        is_open=np.empty(capacity, dtype=np.bool_),
+        left_slot=np.full(2 * capacity, -1, dtype=np.int32),
+        right_slot=np.full(2 * capacity, -1, dtype=np.int32),
+        size=np.zeros(3, dtype=np.int64),
+        transition=free,
+        gain=np.zeros((_TABLE, 2 * int(width(left))), dtype=np.float32),
+        work=new_states(lm.order, 2),
+    )
+    _start(automaton)
+    return automaton
+
+
+def failed(automaton: Automaton) -> bool:
+    """Whether there was no space for some half: all numbers given since then are worthless."""
+    return bool(automaton.size[_FAILED])
+
+
+def is_half_full(automaton: Automaton) -> bool:
+    """Whether half the space is taken."""
+    return bool(2 * automaton.size[:_FAILED].max() > len(automaton.is_open))
+
+
+@kernel
+def _start(automaton: Automaton) -> None:
+    """Number the states `EMPTY` and `BEGIN`."""
+    reset(automaton.work, int64(0))
+    _number_left(automaton)
+    _number_right(automaton)
+    begin_sentence(automaton.lm, automaton.work, int64(0))
+    _number_left(automaton)
+    _number_right(automaton)
+
+
+@inlined
+def advance(
+    automaton: Automaton, left: int, right: int, symbol: int, after: int, total: np.float32
+) -> tuple[int, int, np.float32]:
+    """Append to the state with the halves ``left`` and ``right`` a word, or another state.
+
+    ``symbol`` (int64) is the model's number of the word; or ~ the left half of the state, whose right half is
+    ``after``. Returns the halves that this leads to, and ``total`` + what the log10 probability gains.
+    """
+    place = at((right * 1640531527 + symbol * 1540483477) >> 13 & (automaton.transition.shape[0] - 1))
+    one = automaton.transition[place]
+    if one["right"] != right or one["symbol"] != symbol:
+        _learn(automaton, place, right, symbol)
+    # Numbers are added one by one, as KenLM does: where rounding decides, it decides alike.
+    total = np.float32(total + one["gain_0"])
+    if one["gains"] > 1:
+        total = np.float32(total + one["gain_1"])
+        if one["gains"] > 2:
+            total = np.float32(total + one["gain_2"])
+            for k in range(3, one["gains"]):
+                total = np.float32(total + automaton.gain[place, k])
+    next_left, next_right = int64(one["next_left"]), int64(one["next_right"])
+    return next_left if next_left >= 0 else left, next_right if next_right >= 0 else after, total
+
+
+@kernel
+def _learn(automaton: Automaton, place: int, right: int, symbol: int) -> None:
+    """Ask the model, and put the transition into its place."""
+    lm, work, gain = automaton.lm, automaton.work, automaton.gain[place]
+    one = automaton.transition[place]
+    state, other = int64(0), int64(1)
+    copy(work, state, automaton.right, right)
+    if not automaton.is_open[right]:
+        work.row[state, LEFT_KEY] = ~0
+        work.row[state, LEFT_LENGTH] = 0
+    one["right"], one["symbol"] = right, symbol
+    gain[:] = 0
+    if symbol >= 0:
+        gain[0] = terminal(lm, work, state, symbol)
+        one["gains"] = 1
+        one["next_right"] = _number_right(automaton)
+    else:
+        copy(work, other, automaton.left, ~symbol)
+        one["gains"] = nonterminal(lm, work, state, other, gain)
+        one["next_right"] = _number_right(automaton) if work.row[other, LEFT_KEY] >= 0 else -1
+    one["next_left"] = _number_left(automaton) if automaton.is_open[right] else -1
+    one["gain_0"], one["gain_1"], one["gain_2"] = gain[0], gain[1], gain[2] if gain.shape[0] > 2 else 0.0
+
+
+@kernel
+def _number_left(automaton: Automaton) -> int:
+    """The number of the left half of the state at work."""
+    left, slot, size = automaton.left, automaton.left_slot, automaton.size
+    key = int64(automaton.work.row[0, LEFT_KEY])
+    place = _home(key, slot.shape[0])
+    while slot[place] >= 0:
+        if left.row[slot[place], LEFT_KEY] == key:
+            return int64(slot[place])
+        place = (place + 1) & (slot.shape[0] - 1)
+    number = int64(size[_LEFTS])
+    if number == left.row.shape[0]:
+        size[_FAILED] = 1
+        return int64(EMPTY)
+    size[_LEFTS] += 1
+    slot[place] = number
+    copy(left, number, automaton.work, int64(0))
+    return number
+
+
+@kernel
+def _number_right(automaton: Automaton) -> int:
+    """The number of the right half of the state at work."""
+    right, slot, size = automaton.right, automaton.right_slot, automaton.size
+    key = int64(automaton.work.row[0, RIGHT_KEY])
+    is_open = automaton.work.row[0, LEFT_KEY] >= 0
+    place = _home(2 * key + is_open, slot.shape[0])
+    while slot[place] >= 0:
+        if right.row[slot[place], RIGHT_KEY] == key and automaton.is_open[slot[place]] == is_open:
+            return int64(slot[place])
+        place = (place + 1) & (slot.shape[0] - 1)
+    number = int64(size[_RIGHTS])
+    if number == right.row.shape[0]:
+        size[_FAILED] = 1
+        return int64(EMPTY)
+    size[_RIGHTS] += 1
+    slot[place] = number
+    copy(right, number, automaton.work, int64(0))
+    automaton.is_open[number] = is_open
+    return number
+
+
+@kernel
+def _home(key: int, places: int) -> int:
+    return int64(key * 1640531527 >> 9 & (places - 1))

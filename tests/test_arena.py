@@ -1,0 +1,35 @@
+"""Memory that is used again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpitune.decoder.arena import Arena
+
+
+def test_arrays_are_apart_until_they_are_taken_back() -> None:
+    arena = Arena()
+    arrays = [arena.full(shape, i, np.int32) for i, shape in enumerate([3, (2, 5), 0, (4, 0), 1000])]
+    assert [array.shape for array in arrays] == [(3,), (2, 5), (0,), (4, 0), (1000,)]
+    assert all((array == i).all() for i, array in enumerate(arrays))
+    arena.take_back()
+    again = arena.full(3, 7, np.int32)
+    assert np.shares_memory(again, arrays[0]) and (arrays[0] == 7).all()
+
+
+def test_structured_arrays_begin_at_cache_lines() -> None:
+    arena = Arena()
+    dtype = np.dtype([("a", "<f8"), ("b", "<i4")])
+    first, second = arena.empty(3, dtype), arena.empty(3, dtype)
+    assert first.dtype == dtype
+    assert (second.ctypes.data - first.ctypes.data) % 64 == 0
+
+
+def test_more_than_there_is() -> None:
+    arena = Arena()
+    sizes = [1 << 22, 1 << 20]
+    arrays = [arena.full(size, i, np.int32) for i, size in enumerate(sizes)]
+    assert all((array == i).all() for i, array in enumerate(arrays))
+    arena.take_back()
+    arrays = [arena.full(size, i, np.int32) for i, size in enumerate(sizes)]
+    assert arrays[1].ctypes.data - arrays[0].ctypes.data == arrays[0].nbytes
