@@ -2,7 +2,7 @@
 
     data.h5                   words, rules, corpora
     features-<templates>.h5   what the sparse templates fire on the rules
-    lm-<n>.h5                 one language model each
+    lm-<n>.h5                 one language model each; of a KenLM binary, which is used where it lies, only its size
 
 Each file remembers what it was made from; it is made anew only where that changed or the file is damaged or of an older
 version.
@@ -37,7 +37,8 @@ from mpitune.decoder.base import Sentence, TranslationModel
 from mpitune.errors import DataError
 from mpitune.grammar.arpa import read_arpa
 from mpitune.grammar.features import RuleFeatures, compile_features
-from mpitune.grammar.lm import language_model
+from mpitune.grammar.kenlm import is_kenlm, open_kenlm, read_kenlm
+from mpitune.grammar.lm import LanguageModel, LmVocabulary, language_model
 from mpitune.grammar.rules import RuleReader, Rules
 
 LOG = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class Sources:
     templates: tuple[str, ...] = ()
     """Sparse templates, see `mpitune.grammar.features.TEMPLATES`."""
     lms: tuple[Path, ...] = ()
-    """Language models in ARPA format."""
+    """Language models: ARPA files or KenLM binaries."""
 
     @property
     def texts(self) -> dict[str, Texts]:
@@ -152,8 +153,8 @@ def prepare(sources: Sources, folder: Path, tell: Callable[[str], None], watch: 
         shape = {"templates": list(sources.templates), "data": _content(data)}
         if _make(rule_features, [], shape, lambda: _compile_features(data, sources.templates), tell):
             made.append(rule_features.name)
-        for n, arpa in enumerate(sources.lms):
-            if _make(folder / _lm_name(n), [arpa], {}, partial(read_arpa, arpa), tell):
+        for n, file in enumerate(sources.lms):
+            if _make(folder / _lm_name(n), [file], {}, partial(_compile_lm, file), tell):
                 made.append(_lm_name(n))
     return made
 
@@ -165,7 +166,10 @@ def contents(sources: Sources, folder: Path) -> dict[str, str]:
 
 
 def open_store(sources: Sources, folder: Path) -> Store:
-    """Open what `prepare` made of ``sources``, without a look at their files. Raises DataError for a damaged store."""
+    """Open what `prepare` made of ``sources``, without a look at their files but for KenLM binaries.
+
+    Raises DataError for a damaged store, or where a KenLM binary is no longer there.
+    """
     data = open_arrays(folder / _DATA)
     fired = open_arrays(folder / _features_name(sources.templates))
     model = TranslationModel(
@@ -175,7 +179,7 @@ def open_store(sources: Sources, folder: Path) -> Store:
         score_names=_names(data, "score_names").all(),
         templates=sources.templates,
         rule_features=RuleFeatures(_names(fired, "names"), fired["ids"], fired["ptr"], fired["index"], fired["value"]),
-        lms=[language_model(open_arrays(folder / _lm_name(n))) for n in range(len(sources.lms))],
+        lms=[_open_lm(file, open_arrays(folder / _lm_name(n))) for n, file in enumerate(sources.lms)],
     )
     return Store(
         model=model,
@@ -303,6 +307,14 @@ def _compile_features(data: Path, templates: Sequence[str]) -> dict[str, np.ndar
         "index": fired.index,
         "value": fired.value,
     }
+
+
+def _compile_lm(file: Path) -> dict[str, np.ndarray]:
+    return read_kenlm(file) if is_kenlm(file) else read_arpa(file)
+
+
+def _open_lm(file: Path, arrays: Mapping[str, np.ndarray]) -> tuple[LanguageModel, LmVocabulary]:
+    return open_kenlm(file, int(arrays["kenlm"][0])) if "kenlm" in arrays else language_model(arrays)
 
 
 def _prefixed(prefix: str, arrays: Rules | Corpus) -> dict[str, np.ndarray]:

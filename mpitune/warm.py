@@ -1,4 +1,4 @@
-"""Compiles the kernels ahead of the first run, by running tiny jobs: ``python -m mpitune.warm``.
+"""Compiles the kernels ahead of the first run, by running a tiny job: ``python -m mpitune.warm``.
 
 What is compiled is kept (`kernel`), and other processes of this user load it in a moment.
 """
@@ -8,8 +8,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from mpitune import assemble
 from mpitune.exchange.comm import SerialComm
+from mpitune.grammar.kenlm import WORD, KenlmWords
 from mpitune.grammar.kneser_ney import estimate
 from mpitune.train import train
 
@@ -35,19 +38,17 @@ epochs = 1
 [parallel]
 shards = 1
 """
-ORDERS = (3, 5)
-"""Kernels are compiled for language models up to order 3, for those up to 5, and so on."""
 
 
 def main() -> None:
-    """Run a job for each of `ORDERS`, in a folder that is removed."""
-    for order in ORDERS:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            for file, text in {"source": SOURCE, "references": REFERENCES, "grammar": GRAMMAR, "job": JOB}.items():
-                (folder / file).write_text(text, encoding="utf-8")
-            estimate(folder / "references", order, folder / "lm", lambda _: None)
-            train(assemble.load_job(folder / "job", [f"run.dir={folder / 'run'}"]), SerialComm(), quiet=True)
+    """Run the job in a folder that is removed; kernels are the same for all orders of language models."""
+    KenlmWords(np.zeros(1, WORD), 1).numbers(["word"])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, text in {"source": SOURCE, "references": REFERENCES, "grammar": GRAMMAR, "job": JOB}.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        estimate(folder / "references", 2, folder / "lm", lambda _: None)
+        train(assemble.load_job(folder / "job", [f"run.dir={folder / 'run'}"]), SerialComm(), quiet=True)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from unittest.mock import patch
 import h5py
 import pytest
 from mpi import ROOT, mpirun
+from naive_kenlm import write_kenlm
 from tiny import write_data
 
 from mpitune.cli import main
@@ -163,6 +164,14 @@ def cut(name: str, *, zipped: bool = False) -> Spoil:
     return spoil
 
 
+def kenlm_of(folder: Path) -> bytes:
+    """The language model as a KenLM binary."""
+    write_kenlm(folder / "lm.arpa", folder / "lm.klm")
+    content = (folder / "lm.klm").read_bytes()
+    (folder / "lm.klm").unlink()
+    return content
+
+
 def first_lines(name: str, count: int) -> Spoil:
     def spoil(folder: Path) -> None:
         (folder / name).write_bytes(b"".join((folder / name).read_bytes().splitlines(keepends=True)[:count]))
@@ -214,7 +223,8 @@ CASES = {
     "a grammar without rules": Case(write("grammar", "")),
     "a language model that was cut": Case(first_lines("lm.arpa", 37), made=2),
     "a language model with wrong counts": Case(edit("lm.arpa", r"ngram 3=\d+", "ngram 3=5"), made=2),
-    "a language model as a KenLM binary": Case(write("lm.arpa", KENLM), made=2),
+    "a KenLM binary of another kind": Case(write("lm.arpa", KENLM), made=2),
+    "a KenLM binary that was cut": Case(lambda folder: write("lm.arpa", kenlm_of(folder)[:1024])(folder), made=2),
     "no language model at all": Case(lambda folder: shutil.copy(folder / "grammar", folder / "lm.arpa"), made=2),
     "a weights file with a bad line": Case(line("warm", 2, "R:X:ball:dance = 0.25"), made=3),
     # Root may write wherever permission is all that is missing: here a file is in the way.
@@ -272,9 +282,15 @@ OTHERS = {
         Case(cut("lm.arpa"), made=2),
         Row("lm.arpa:46: found 1 field, expected a log10 probability, 2 words and perhaps a backoff", 3),
     ),
-    "a language model as a gzipped KenLM binary": (
+    "a gzipped KenLM binary of another kind": (
         Case(write("lm.arpa", gzip.compress(KENLM)), made=2),
-        Row("lm.arpa: found a KenLM binary (trie), expected the ARPA file that it was made from", 3),
+        Row(
+            "lm.arpa: found a KenLM binary (trie), expected a probing one (build_binary's default), or the ARPA file", 3
+        ),
+    ),
+    "a gzipped KenLM binary": (
+        Case(lambda folder: write("lm.arpa", gzip.compress(kenlm_of(folder)))(folder), made=2),
+        Row("lm.arpa: found a gzipped KenLM binary, expected it unpacked: it is mapped into memory", 3),
     ),
     "bytes for a language model": (
         Case(write("lm.arpa", bytes(range(128, 256))), made=2),

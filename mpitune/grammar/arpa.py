@@ -32,14 +32,12 @@ from mpitune.grammar.arpa_lines import (
     read_ngrams,
     read_unigrams,
 )
+from mpitune.grammar.kenlm import MAGIC, refuse_other_kinds
 from mpitune.grammar.lm import MAX_NODES, NODE, UNKNOWN, LanguageModel, WordTable, first_slot, word_slot
 
 UNKNOWN_PROBABILITY = -100.0
 """log10 probability of ``<unk>`` where a model has none, as in KenLM."""
 
-_KENLM_BINARY = b"mmap lm http://kheafield.com/code"
-_KENLM_KIND = 96  # where its number stands, an int32, in the header of format version 5
-_KENLM_KINDS = ("probing", "probing with rest costs", "trie", "quantised trie", "array trie", "quantised array trie")
 _BLOCK = 1 << 22
 _LOAD = 0.6  # how full the table of n-grams is to be
 _MAX_LOAD = 0.9  # how full blank n-grams may make it
@@ -93,12 +91,10 @@ def _read(path: Path, room: int) -> dict[str, np.ndarray] | None:
 def _counts(source: _Source) -> list[int]:
     """How many n-grams of each length are announced; reads on to ``\\1-grams:``."""
     source.fill()
-    if source.buffer.startswith(_KENLM_BINARY):
-        header = source.buffer[: min(source.filled, _KENLM_KIND + 4)]
-        kind = int.from_bytes(header[_KENLM_KIND:], "little")
-        known = b"version 5\n" in header and len(header) > _KENLM_KIND and kind < len(_KENLM_KINDS)
-        found = "a KenLM binary" + (f" ({_KENLM_KINDS[kind]})" if known else "")
-        raise DataError.at(source.path, None, found=found, expected="the ARPA file that it was made from")
+    if source.buffer.startswith(MAGIC):
+        refuse_other_kinds(source.path, bytes(source.buffer[: source.filled]))
+        expected = "it unpacked: it is mapped into memory"
+        raise DataError.at(source.path, None, found="a gzipped KenLM binary", expected=expected)
     if source.buffer.startswith(BYTE_ORDER_MARK):
         source.at[POSITION] = len(BYTE_ORDER_MARK)
     if (line := source.next_line("\\data\\")) != "\\data\\":
