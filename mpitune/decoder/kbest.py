@@ -16,7 +16,7 @@ import numpy as np
 from mpitune.decoder.arena import Arena
 from mpitune.decoder.forest import NODES, Forest
 from mpitune.decoder.matched import Matched
-from mpitune.kernel import int64, kernel, uint64
+from mpitune.kernel import inlined, int64, kernel, uint64
 
 NONE = -1
 BASE = uint64(0x9E3779B97F4A7C15)
@@ -125,7 +125,7 @@ def _best_derivations(
     return number
 
 
-@kernel
+@inlined
 def _list_next(
     forest: Forest, matched: Matched, lists: NodeLists, derivations: Derivations, unique: bool, goal: int
 ) -> bool:
@@ -174,7 +174,7 @@ def _list_next(
     return True
 
 
-@kernel
+@inlined
 def _add(
     forest: Forest, lists: NodeLists, derivations: Derivations, node: int, edge: int, left: int, right: int
 ) -> None:
@@ -196,7 +196,7 @@ def _add(
     lists.heap[node] = _meld(derivations, int64(lists.heap[node]), number)
 
 
-@kernel
+@inlined
 def _meld(derivations: Derivations, a: int, b: int) -> int:
     """Join two heaps; on a tie the candidate that arose first is on top."""
     if a == NONE:
@@ -210,7 +210,7 @@ def _meld(derivations: Derivations, a: int, b: int) -> int:
     return a
 
 
-@kernel
+@inlined
 def _take(lists: NodeLists, derivations: Derivations, node: int) -> int:
     """Take the best candidate from the heap of ``node``."""
     best = int64(lists.heap[node])
@@ -236,7 +236,7 @@ def _take(lists: NodeLists, derivations: Derivations, node: int) -> int:
     return best
 
 
-@kernel
+@inlined
 def _complete(forest: Forest, lists: NodeLists, derivations: Derivations, candidate: int) -> int:
     """Fill in children that stand for the best of a tail; returns a tail without a derivation yet, else NONE."""
     edge = derivations.edge[candidate]
@@ -249,7 +249,7 @@ def _complete(forest: Forest, lists: NodeLists, derivations: Derivations, candid
     return int64(NONE)
 
 
-@kernel
+@inlined
 def _expand(forest: Forest, lists: NodeLists, derivations: Derivations, node: int) -> int:
     """Put the neighbours of the derivation in ``expand`` into the heap; returns a tail that must list one more first.
 
@@ -275,7 +275,7 @@ def _expand(forest: Forest, lists: NodeLists, derivations: Derivations, node: in
     return int64(NONE)
 
 
-@kernel
+@inlined
 def _hash_translation(forest: Forest, matched: Matched, derivations: Derivations, candidate: int) -> None:
     edge = derivations.edge[candidate]
     rule = forest.edge_rule[edge]
@@ -298,7 +298,7 @@ def _hash_translation(forest: Forest, matched: Matched, derivations: Derivations
     derivations.text[candidate, 1] = power
 
 
-@kernel
+@inlined
 def _scatter(number: int) -> int:
     """A 64-bit number to another that looks random (the finaliser of SplitMix64)."""
     number = (number ^ (number >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
@@ -306,7 +306,7 @@ def _scatter(number: int) -> int:
     return number ^ (number >> uint64(31))
 
 
-@kernel
+@inlined
 def _is_new(derivations: Derivations, candidate: int) -> bool:
     """Whether no listed derivation of the same node has the same translation; then ``candidate`` is noted."""
     table, text, node = derivations.seen, derivations.text[candidate, 0], derivations.head[candidate]
