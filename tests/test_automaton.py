@@ -23,11 +23,11 @@ Halves = tuple[int, int]
 class Pair:
     """The same partial translations twice: as rows of states, and as numbers of an automaton."""
 
-    def __init__(self, folder: Path, seed: int, order: int, capacity: int = 4096) -> None:
+    def __init__(self, folder: Path, seed: int, order: int, capacity: int = 4096, transitions: int = 1024) -> None:
         self.draw = random.Random(seed)
         self.words = random_arpa(folder / "lm.arpa", seed, order, pruned=0.3)[:4]
         self.scorer = Scorer(*language_model(read_arpa(folder / "lm.arpa")))
-        self.automaton: Automaton = new_automaton(self.scorer.lm, capacity)
+        self.automaton: Automaton = new_automaton(self.scorer.lm, capacity, transitions)
         self.known: list[tuple[int, Halves]] = []
 
     def build(self) -> tuple[tuple[int, float], tuple[Halves, float]]:
@@ -66,9 +66,8 @@ def test_gains_and_states_are_the_same(pair: Pair) -> None:
     assert not failed(pair.automaton)
 
 
-def test_what_was_forgotten_is_learned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automata, "_TABLE", 2)
-    pair = Pair(tmp_path, 50, 3)
+def test_what_was_forgotten_is_learned_again(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, 50, 3, transitions=2)
     for _ in range(300):
         (_, gain), (_, total) = pair.build()
         assert total == pytest.approx(gain, rel=1e-6, abs=1e-5)

@@ -320,6 +320,7 @@ def test_space_that_runs_out_is_enlarged(tmp_path: Path, monkeypatch: pytest.Mon
     words = case.some_words(50, 500)
     usual = case.decoder()
     monkeypatch.setattr(embedded, "LM_STATES", 4)
+    monkeypatch.setattr(embedded, "TRANSITIONS", 2)
     tight = case.decoder()
     weights = case.weights(usual, words)
     vector = by_slot(usual, weights)
@@ -335,7 +336,7 @@ def test_space_that_runs_out_is_enlarged(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(kbest, "_new_derivations", small)
     assert same(expected, tight.decode(case.sentence(words), vector, 50))
     assert min(tight._space.values()) > 1
-    assert tight._lm_states > 4
+    assert tight._lm_states > 4 and tight._transitions > 2
     assert len(tried) > 1
 
 

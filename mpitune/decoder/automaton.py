@@ -50,9 +50,6 @@ TRANSITION = np.dtype(
 ``next_left``, ``next_right``: the halves of the state that it leads to; -1 where the left half stays what it was, or
 the right half is that of the partial translation appended. ``gains``: how many numbers make up the gain in log10
 probability, the first three of them in ``gain``."""
-_TABLE = 1 << 13
-"""Places for transitions: 256 kB, so that none is ever far away."""
-
 _LEFTS, _RIGHTS, _FAILED = 0, 1, 2
 
 
@@ -80,10 +77,13 @@ class Automaton(NamedTuple):
     """Space for two states."""
 
 
-def new_automaton(lm: LanguageModel, capacity: int) -> Automaton:
-    """An automaton of ``lm`` that knows nothing yet; ``capacity``: how many halves it numbers (a power of two)."""
+def new_automaton(lm: LanguageModel, capacity: int, transitions: int) -> Automaton:
+    """An automaton of ``lm`` that knows nothing yet.
+
+    ``capacity``: how many halves of each kind it can number; ``transitions``: how many it remembers. Powers of two.
+    """
     left = new_states(lm.order, capacity)
-    free = np.zeros(_TABLE, dtype=TRANSITION)
+    free = np.zeros(transitions, dtype=TRANSITION)
     free["right"] = -1
     automaton = Automaton(
         lm=lm,
@@ -94,7 +94,7 @@ def new_automaton(lm: LanguageModel, capacity: int) -> Automaton:
         right_slot=np.full(2 * capacity, -1, dtype=np.int32),
         size=np.zeros(3, dtype=np.int64),
         transition=free,
-        gain=np.zeros((_TABLE, 2 * int(width(left))), dtype=np.float32),
+        gain=np.zeros((transitions, 2 * int(width(left))), dtype=np.float32),
         work=new_states(lm.order, 2),
     )
     _start(automaton)

@@ -14,6 +14,9 @@ from mpitune.grammar.rules import GOAL, PHRASE, Rules
 
 LM_STATES = 1 << 16
 """How many halves of LM states an automaton numbers, where no sentence needs more."""
+TRANSITIONS = 1 << 13
+"""How many LM transitions it remembers, where no sentence has many rules: 256 kB, so that none is ever far away."""
+MOST_TRANSITIONS = 1 << 20
 
 
 class EmbeddedDecoder:
@@ -56,7 +59,7 @@ class EmbeddedDecoder:
         self._space = {"vertices": 1 << 10, "edges": 1 << 13, "items": 1 << 13, "groups": 1 << 11}
         self._scratch = readout.new_scratch(0, 0)
         self._arena = Arena()
-        self._lm_states = LM_STATES
+        self._lm_states, self._transitions = LM_STATES, TRANSITIONS
         self._forget()
 
     def decode(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
@@ -97,7 +100,11 @@ class EmbeddedDecoder:
 
     def _with_lms(self, parsed: chart.Chart, rules: matched.Matched, lm_weight: np.ndarray) -> Forest:
         """The forest with LMs."""
-        is_new = any(map(automaton.is_half_full, self._automata))
+        wanted = self._transitions
+        while wanted < min(4 * len(rules.score), MOST_TRANSITIONS):
+            wanted *= 2
+        is_new = wanted > self._transitions or any(map(automaton.is_half_full, self._automata))
+        self._transitions = wanted
         if is_new:
             self._forget()
         while True:
@@ -111,7 +118,9 @@ class EmbeddedDecoder:
 
     def _forget(self) -> None:
         """Begin with automata that know nothing of sentences before."""
-        self._automata = tuple(automaton.new_automaton(lm, self._lm_states) for lm, _ in self._model.lms)
+        self._automata = tuple(
+            automaton.new_automaton(lm, self._lm_states, self._transitions) for lm, _ in self._model.lms
+        )
 
     def _parse(self, sentence: Sentence) -> chart.Chart:
         """The forest without LMs."""
