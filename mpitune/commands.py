@@ -91,6 +91,10 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
         lines = forest.as_text(i) if options.explain else translated(i)
         return lines, f"{forest.as_json(i)}\n".encode() if options.forest else b""
 
+    if sentences:
+        # Kernels are compiled, where they are not yet, by one rank: the others load them.
+        shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
+        comm.at_root(lambda: len(decode(shortest)))
     text: list[str] = []
     with ExitStack() as stack:
         files: list[BinaryIO] = []

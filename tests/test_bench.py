@@ -1,22 +1,139 @@
-"""The scripts of tests/bench run; what they measure is for people to read."""
+"""The scripts of tests/bench run, on tiny input: what they print has its form, whatever the figures."""
 
 from __future__ import annotations
 
+import gzip
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from tiny import Tiny
+import pytest
+from mpi import launcher
+from tiny import Tiny, write_data
+
+BENCH = Path(__file__).parent / "bench"
+
+
+def run(script: str, *arguments: str | Path, environment: Mapping[str, str] | None = None) -> str:
+    """What the script prints."""
+    done = subprocess.run(
+        [sys.executable, BENCH / script, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(environment or {})},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(printed: str) -> dict[str, list[str]]:
+    """The rows of all Markdown tables by their first cell."""
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
+    return {row[0]: row[1:] for row in cells}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny task in the place of news commentary, with lists of cdec for its first sentences."""
+    tiny = tmp_path_factory.mktemp("bench")
+    folder, golden = tiny / "data" / "nc", tiny / "golden"
+    folder.mkdir(parents=True)
+    golden.mkdir()
+    write_data(tiny)
+    for name, file in (("nc.de", "train.de"), ("nc.en", "train.en"), ("grammar", "grammar"), ("lm.3.arpa", "lm.arpa")):
+        with gzip.open(folder / f"{name}.gz", "wt", encoding="utf-8") as packed:
+            text = (tiny / file).read_text(encoding="utf-8")
+            # Sentences from 51 on are wanted, too, and none without words.
+            packed.write(3 * text.replace("\n\n", "\n") if name in ("nc.de", "nc.en") else text)
+    (golden / "nc.weights").write_text("LanguageModel 1\nLanguageModel_OOV -1\nWordPenalty -0.5\nPassThrough -3\n")
+    with gzip.open(golden / "nc.kbest.gz", "wt", encoding="utf-8") as packed:
+        packed.writelines(f"{i} ||| the man ||| Glue=1 ||| {score}\n" for i in range(3) for score in (-99, -100.5))
+    return folder.parent
+
+
+PEER = """#!{python}
+import sys
+asked = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+config = open(asked["-c"]).read()
+if "iterations=1" in config:
+    sys.stderr.write("  avg # updates: 7.00\\n  avg list sz: 100.00\\n")
+else:
+    for number, line in enumerate(open(asked["-i"])):
+        if "incremental_search" in config:
+            print("the house ||| -12.5")
+        elif "-k" in asked:
+            print(f"{{number}} ||| the house ||| Glue=1 ||| -50")
+        else:
+            print("the house")
+"""
+"""A program that prints as cdec and dtrain do, and has no idea of translating."""
+
+
+def beside(data: Path, peers: Path) -> str:
+    """What peers.py prints where nothing is on the PATH but ``peers``."""
+    return run("peers.py", "--small", "--passes", "1", environment={"MPITUNE_DATA": str(data), "PATH": str(peers)})
+
+
+def test_ours_beside_peers(data: Path, tmp_path: Path) -> None:
+    for name in ("cdec", "dtrain"):
+        (tmp_path / name).write_text(PEER.format(python=sys.executable), encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    printed = beside(data, tmp_path)
+    table = rows(printed)
+    for name in ("nc, dense: 1-best", "nc, id, source-bigram, shape: an epoch"):
+        reference, ours, ratio, wanted = table[name]
+        assert reference.endswith(" ms") and float(ours.removesuffix(" ms")) > 0
+        assert ratio.startswith("1/") and wanted.startswith("1/")
+    assert "dtrain: 7 updates a sentence, from lists of 100" in printed
+    # The LM gives the peer's translation of each sentence the same ends.
+    assert any(name.startswith("nc, dense: 1-best, incremental search (-") for name in table)
+    sentences, ours, reference, better, equal, worse, ranks = table["nc, dense"]
+    assert (sentences, reference, better, equal, worse, ranks) == ("3", "-99.000", "3", "0", "0", "100.00 %")
+    assert float(ours) > -99
+    assert table["nc, sentences 51 to 53, 5-gram LM"][2] == "-50.000"
+    assert "nc, sentences 51 to 53, 5-gram LM, no ties" in table
+    assert "Multi30k: skipped: there is no" in printed
+
+
+def test_ours_alone(data: Path, tmp_path: Path) -> None:
+    printed = beside(data, tmp_path)
+    assert "skipped: no cdec on the PATH" in printed and "skipped: no dtrain on the PATH" in printed
+    assert rows(printed)["nc, dense: 1-best"][0] == ""
+
+
+def test_growth(tmp_path: Path) -> None:
+    printed = run("growth.py", "--small", "--passes", "1", "--write", tmp_path)
+    assert len(rows(printed)["words"]) == 10 and printed.count("| power |") == 8
+    written = (tmp_path / "growth.md").read_text(encoding="utf-8")
+    assert printed.strip() in written and "![growth](growth.svg)" in written
+    assert (tmp_path / "growth.svg").read_text(encoding="utf-8").count("CPU ms") == 8
+
+
+def test_start() -> None:
+    table = rows(run("start.py", "--small", environment={"MPITUNE_DATA": ""}))
+    assert table["all kernels loaded"][2] == "0"
+    assert float(table["a tiny job, decode, 1 rank"][0].removesuffix(" s")) > 0
+
+
+@pytest.mark.mpi
+def test_sharing() -> None:
+    launcher()
+    printed = run("sharing.py", "--small")
+    assert [line.split("|")[1:3] for line in printed.splitlines()[2:-1]] == [
+        [" 1 ", " 0 "],
+        [" 2 ", " 0 "],
+        [" 2 ", " 1 "],
+    ]
 
 
 def test_stages(tiny: Tiny, tmp_path: Path) -> None:
-    script = Path(__file__).parent / "bench" / "stages.py"
-    done = subprocess.run(
-        [sys.executable, script, tiny.job_file(tmp_path / "run")],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    stages = [line.split()[0] for line in done.stdout.splitlines()[-3:]]
-    assert stages == ["1-best", "k-best", "learning"]
+    table = rows(run("stages.py", tiny.job_file(tmp_path / "run")))
+    assert {"parse", "match", "cube", "learner", "an epoch"} <= set(table)
+
+
+@pytest.mark.parametrize("script", ["stages.py", "peers.py"])
+def test_without_data(script: str) -> None:
+    assert run(script, environment={"MPITUNE_DATA": ""}).startswith("skipped: ")

@@ -15,8 +15,9 @@ from mpitune.grammar.rules import GOAL, PHRASE, Rules
 LM_STATES = 1 << 16
 """How many halves of LM states an automaton numbers, where no sentence needs more."""
 TRANSITIONS = 1 << 13
-"""How many LM transitions it remembers, where no sentence has many rules: 256 kB, so that none is ever far away."""
+"""How many LM transitions it remembers, where no sentence has more rules: 256 kB, so that none is ever far away."""
 MOST_TRANSITIONS = 1 << 20
+"""How many it remembers at most: 32 MB."""
 
 
 class EmbeddedDecoder:
@@ -101,7 +102,7 @@ class EmbeddedDecoder:
     def _with_lms(self, parsed: chart.Chart, rules: matched.Matched, lm_weight: np.ndarray) -> Forest:
         """The forest with LMs."""
         wanted = self._transitions
-        while wanted < min(4 * len(rules.score), MOST_TRANSITIONS):
+        while wanted < min(len(rules.score), MOST_TRANSITIONS):
             wanted *= 2
         is_new = wanted > self._transitions or any(map(automaton.is_half_full, self._automata))
         self._transitions = wanted

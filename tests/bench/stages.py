@@ -1,73 +1,72 @@
-"""Where an epoch's time goes: the stages of decoding and learning, as shares of the whole, on a store given by a job.
+"""Where an epoch's time goes: the stages of decoding, and learning, on a store given by a job.
 
     python tests/bench/stages.py [JOB.toml]
 
-Without a job: jobs/nc.toml, where MPITUNE_DATA is set. Times are CPU seconds, medians over passes; kernels are compiled
-before the first.
+Without a job: jobs/nc.toml, where MPITUNE_DATA is set. Times are CPU milliseconds a sentence, medians over passes;
+kernels are compiled before the first.
 """
 
 from __future__ import annotations
 
 import os
-import statistics as medians
 import sys
 import tempfile
-import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
 import numpy as np
+from support.measure import CpuTime, Stages, print_table
+from support.ours import stored, training
 
-from mpitune import assemble, prepare
+from mpitune import assemble
 from mpitune.pairs.bleu import statistics
 from mpitune.pairs.gold import make_gold
-from mpitune.runtime import progress
 
 PASSES = 5
 SENTENCES = 50
 
 
 def main() -> None:
-    if len(sys.argv) < 2 and "MPITUNE_DATA" not in os.environ:
+    if len(sys.argv) < 2 and not os.environ.get("MPITUNE_DATA"):
         print("skipped: no job given and MPITUNE_DATA is not set")
         return
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[2] / "jobs" / "nc.toml"
-    job = assemble.load_job(path, [])
+    print_table(("stage", "CPU", "share"), rows(path))
+
+
+def rows(path: Path) -> Iterator[Sequence[str]]:
+    """The stages of an epoch of the job in ``path``, over its first sentences."""
+    taken: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        sources = assemble.sources(job)
-        prepare.prepare(sources, Path(folder), print, progress)
-        store = prepare.open_store(sources, Path(folder))
-        corpus = store.train
-        assert corpus is not None
-        decoder = assemble.decoder(job, store)
+        job = assemble.load_job(path, [])
+        store = stored(assemble.sources(job), Path(folder))
+        corpus, decoder = training(store), assemble.decoder(job, store)
         first = assemble.first_weights(job, assemble.initial_weights(job), decoder.features)
         learner, gold = assemble.learner(job, first.frozen), make_gold(job.learner.gold)
         numbers = range(min(SENTENCES, corpus.size))
-
-        def measure(k: int, learn: bool) -> float:
-            """CPU milliseconds a sentence."""
+        for _ in range(1 + PASSES):
             weights = first.weights.copy()
             weights[decoder.features.slot("LanguageModel")] = 0.01
             learner.start_shard(weights)
             gold.start_shard()
-            began = time.process_time()
-            for i in numbers:
-                kbest = decoder.decode(corpus.sentence(i), weights, k)
-                if learn:
-                    counted = statistics(kbest, corpus.references(i))
-                    learner.update(kbest, gold.score(counted, 0), weights, np.random.default_rng(i))
-            return 1000 * (time.process_time() - began) / len(numbers)
-
-        modes = {"1-best": (1, False), "k-best": (job.decoder.kbest, False), "learning": (job.decoder.kbest, True)}
-        for mode in modes.values():
-            measure(*mode)
-        taken: dict[str, list[float]] = {name: [] for name in modes}
-        for _ in range(PASSES):
-            for name, mode in modes.items():
-                taken[name].append(measure(*mode))
-        base = medians.median(taken["1-best"])
-        for name, times in taken.items():
-            median = medians.median(times)
-            print(f"{name:10} {median:8.2f} ms a sentence   {median / base:5.2f} x 1-best")
+            spent = dict.fromkeys(("references", "learner"), 0.0)
+            with Stages() as stages, CpuTime() as whole:
+                for i in numbers:
+                    sentence = corpus.sentence(i)
+                    kbest = decoder.decode(sentence, weights, job.decoder.kbest)
+                    with CpuTime() as scoring:
+                        scores = gold.score(statistics(kbest, corpus.references(i)), len(sentence.words))
+                    with CpuTime() as learning:
+                        learner.update(kbest, scores, weights, np.random.default_rng(i))
+                    spent["references"] += scoring.seconds
+                    spent["learner"] += learning.seconds
+            parts = {**stages.seconds, **spent}
+            parts |= {"rest": whole.seconds - sum(parts.values()), "an epoch": whole.seconds}
+            taken.append({name: 1000 * seconds / len(numbers) for name, seconds in parts.items()})
+    times = {name: median(one[name] for one in taken[1:]) for name in taken[0]}
+    for name, milliseconds in times.items():
+        yield name, f"{milliseconds:.2f} ms", f"{milliseconds / times['an epoch']:.1%}"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,225 @@
+"""How decoding and learning grow: CPU time and memory against all that they depend on, one at a time.
+
+    python tests/bench/growth.py [--write FOLDER] [--passes N] [--small]
+
+All data are made here (`support.synthetic`). Where nothing else is said: sentences of 25 words, a grammar of 100 rules
+for each word, a 3-gram LM of a million n-grams, pop limit 200, the 1-best translation. Times are CPU milliseconds a
+sentence on one core, medians over passes; memory is the most that numpy is asked for at once by a decoder and its work.
+With ``--write`` the tables become growth.md in a folder, and a picture of them growth.svg. With ``--small`` the script
+is tried, and nothing worth knowing is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from support import synthetic
+from support.curves import Curve, Point, Work, draw, measured, table
+from support.ours import learning, stored, training
+
+from mpitune.decoder.base import TranslationModel
+from mpitune.decoder.embedded import EmbeddedDecoder
+from mpitune.exchange.comm import SparseVectors
+from mpitune.exchange.selection import select
+from mpitune.grammar.kneser_ney import estimate
+from mpitune.grammar.lm import LanguageModel, LmVocabulary
+from mpitune.prepare import Corpus, Sources, Store, Texts
+
+SENTENCES, LENGTH = 3, 25
+"""How many sentences there are of each length, and the length where no other is said."""
+RULES = 100
+"""For each word of the longest sentences."""
+WEIGHTS = {"LanguageModel": 1.0, "WordPenalty": -0.3, "Glue": -0.2, "PassThrough": -5.0, "A": -0.3, "B": -0.2}
+SHARDS = 2
+SELECTED = 100_000
+
+
+class Lm(NamedTuple):
+    """A language model as a translation model has it, and how many n-grams its file holds."""
+
+    opened: tuple[LanguageModel, LmVocabulary]
+    ngrams: int
+
+
+class Sizes(NamedTuple):
+    """What is tried."""
+
+    words: Sequence[int] = (10, 15, 25, 40, 60, 80)
+    rules: Sequence[int] = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+    pop_limits: Sequence[int] = (50, 100, 200, 500, 1000, 2000)
+    ks: Sequence[int] = (1, 10, 100, 300, 1000)
+    orders: Sequence[int] = (2, 3, 4, 5)
+    texts: Sequence[int] = (12_000, 120_000, 1_000_000, 7_000_000)
+    """Words that language models are estimated from."""
+    text: int = 1_000_000
+    """The same where nothing else is said."""
+    features: Sequence[int] = (10, 1_000, 100_000, 1_000_000, 5_000_000)
+
+
+SMALL = Sizes((10, LENGTH), (500, 1000), (5, 10), (1, 10), (2, 3), (2000, 4000), 4000, (10, 1000))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="How time and memory grow.")
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="for growth.md and growth.svg")
+    parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--small", action="store_true", help="try the script with tiny sizes")
+    options = parser.parse_args()
+    curves, text = [], ""
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder), SMALL if options.small else Sizes(), options.passes)
+        for curve in world.curves():
+            lines = "\n".join([*table(curve), "\n"])
+            print(lines, end="", flush=True)
+            curves.append(curve)
+            text += lines
+    if options.write:
+        (options.write / "growth.md").write_text(f"![growth](growth.svg)\n\n{text.rstrip()}\n", encoding="utf-8")
+        draw(curves, options.write / "growth.svg")
+
+
+class World:
+    """The made-up task at all sizes."""
+
+    def __init__(self, folder: Path, sizes: Sizes, passes: int) -> None:
+        self._folder = folder
+        self._sizes = sizes
+        self._passes = passes
+        self._walk = synthetic.text(max(sizes.texts))
+        longest = max(sizes.words)
+        pieces = [self._walk[begin : begin + longest] for begin in range(0, SENTENCES * longest, longest)]
+        grammar = folder / "grammar"
+        synthetic.write_grammar(map(synthetic.source, pieces), RULES * SENTENCES * longest, grammar)
+        cut = [piece[:length] for length in sizes.words for piece in pieces]
+        source = [" ".join(synthetic.source(piece)) for piece in cut]
+        self._store = self._stored("task", source, [synthetic.target(piece) for piece in cut], grammar)
+        self._lm = self._language_model(3, sizes.text)
+
+    def curves(self) -> Iterator[Curve]:
+        """All curves, one after the other."""
+        sizes = self._sizes
+        for title, point, values in (
+            ("words", lambda words: self._decoding(words, words=words), sizes.words),
+            ("rules for one sentence", self._with_rules, sizes.rules),
+            ("pop limit", lambda limit: self._decoding(limit, pop_limit=limit), sizes.pop_limits),
+            ("k", lambda k: self._decoding(k, k=k), sizes.ks),
+            ("LM order", lambda order: self._decoding(order, lm=self._language_model(order, sizes.text)), sizes.orders),
+            ("n-grams of the LM", self._with_text, sizes.texts),
+            ("active features, learning", self._learning, sizes.features),
+            (f"active features, selecting ({SHARDS} shards)", self._selecting, sizes.features),
+        ):
+            yield Curve(title, [point(value) for value in values])
+
+    def _decoding(
+        self, x: float, *, words: int = LENGTH, lm: Lm | None = None, pop_limit: int = 200, k: int = 1
+    ) -> Point:
+        model = self._store.model._replace(lms=[(lm or self._lm).opened])
+
+        def begin() -> Work:
+            return _decode(EmbeddedDecoder(model, pop_limit=pop_limit), training(self._store), self._of(words), k)
+
+        return measured(x, begin, _mapped(model), self._passes)
+
+    def _with_rules(self, rules: int) -> Point:
+        """As with a grammar for each sentence: another one comes in between, so that the trie is built each time."""
+        sentence = synthetic.source(self._walk[:LENGTH])
+        large, small = self._folder / f"grammar.{rules}", self._folder / "grammar.small"
+        synthetic.write_grammar([sentence], rules, large)
+        synthetic.write_grammar([sentence[:1]], 1, small)
+        source = [f'<seg grammar="{large}">{" ".join(sentence)}</seg>', f'<seg grammar="{small}">{sentence[0]}</seg>']
+        store = self._stored(large.name, source, [""] * 2, None)
+        model = store.model._replace(lms=[self._lm.opened])
+
+        def begin() -> Work:
+            return _decode(EmbeddedDecoder(model), training(store), range(2), 1)._replace(sentences=1)
+
+        return measured(rules, begin, _mapped(model), self._passes)
+
+    def _with_text(self, words: int) -> Point:
+        lm = self._language_model(3, words)
+        return self._decoding(lm.ngrams, lm=lm)
+
+    def _learning(self, features: int) -> Point:
+        """Learning where all of so many features have weights."""
+        model = self._model_with(features)
+
+        def begin() -> Work:
+            decoder = EmbeddedDecoder(model)
+            learn = learning(decoder, _weights(decoder), training(self._store))
+            return Work(lambda: [learn(i) for i in self._of(LENGTH)], SENTENCES)
+
+        return measured(features, begin, _mapped(model), self._passes)
+
+    def _selecting(self, features: int) -> Point:
+        """The end of an epoch: so many features of each shard gathered, selected, and spread out again."""
+        decoder = EmbeddedDecoder(self._model_with(features))
+        weights = _weights(decoder)
+
+        def select_once() -> None:
+            slots = np.flatnonzero(weights)
+            vectors = SparseVectors(
+                np.arange(SHARDS),
+                len(slots) * np.arange(SHARDS + 1),
+                np.tile(decoder.features.ids[slots], SHARDS),
+                np.tile(weights[slots], SHARDS),
+            )
+            chosen = select(vectors, norm="l2", k=SELECTED)
+            np.zeros(len(weights))[decoder.features.find(chosen.index)] = chosen.value
+
+        return measured(features, lambda: Work(select_once), 0, self._passes)
+
+    def _of(self, words: int) -> range:
+        """The sentences of that length."""
+        first = SENTENCES * list(self._sizes.words).index(words)
+        return range(first, first + SENTENCES)
+
+    def _model_with(self, features: int) -> TranslationModel:
+        model = self._store.model
+        fired = synthetic.rule_features(len(model.rules.lhs), features)
+        return model._replace(lms=[self._lm.opened], rule_features=fired)
+
+    def _language_model(self, order: int, words: int) -> Lm:
+        text, arpa = self._folder / f"text.{words}", self._folder / f"lm.{order}.{words}"
+        synthetic.write_text(self._walk[:words], text)
+        estimate(text, order, arpa, lambda text: None)
+        with open(arpa, encoding="utf-8") as file:
+            head = "".join(next(file) for _ in range(order + 1))
+        opened = stored(Sources(lms=(arpa,)), arpa.with_name(f"{arpa.name}.store")).model.lms[0]
+        return Lm(opened, sum(map(int, re.findall(r"ngram \d+=(\d+)", head))))
+
+    def _stored(self, name: str, source: Sequence[str], references: Sequence[str], grammar: Path | None) -> Store:
+        files = [self._folder / f"{name}.{side}" for side in ("source", "references")]
+        for file, lines in zip(files, (source, references), strict=True):
+            file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return stored(Sources(train=Texts(files[0], (files[1],)), grammar=grammar), self._folder / f"{name}.store")
+
+
+def _decode(decoder: EmbeddedDecoder, corpus: Corpus, numbers: range, k: int) -> Work:
+    weights = _weights(decoder)
+    sentences = [corpus.sentence(i) for i in numbers]
+    return Work(lambda: [decoder.decode(sentence, weights, k) for sentence in sentences], len(sentences))
+
+
+def _weights(decoder: EmbeddedDecoder) -> np.ndarray:
+    """float64 by slot: `WEIGHTS`, and small random ones for all other features."""
+    weights = np.random.default_rng(4).normal(0.0, 0.01, len(decoder.features))
+    for name, value in WEIGHTS.items():
+        weights[decoder.features.slot(name)] = value
+    return weights
+
+
+def _mapped(model: TranslationModel) -> int:
+    """Bytes of rules, language models and what the templates fire."""
+    fired = model.rule_features
+    parts = [*model.rules, fired.ptr, fired.index, fired.value, *(part for lm, _ in model.lms for part in lm)]
+    return sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
+
+
+if __name__ == "__main__":
+    main()

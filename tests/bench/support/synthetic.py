@@ -1,0 +1,119 @@
+"""A made-up translation task of any size: text, language models, sentences and grammars for them.
+
+Text is a random walk over words: every other word hangs on the one before it, so that n-grams recur as they do in real
+text. A source sentence is a piece of the text word for word in another language, some neighbours swapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from mpitune.corpus.symbols import Names
+from mpitune.grammar.features import RuleFeatures
+
+VOCABULARY = 50_000
+COMMON = 5_000
+"""Wrong translations are drawn from so many words."""
+GAP = "[X]"
+SPAN = 15
+"""The most source words that a rule's gaps and words cover."""
+SENTENCE = 20
+"""Words of a sentence of the text."""
+
+
+def text(words: int, seed: int = 1) -> np.ndarray:
+    """int64 [words]: word numbers; a shorter text is the beginning of a longer one."""
+    random = np.random.default_rng(seed)
+    steps = []
+    # In blocks, so that the beginning does not depend on the length.
+    for _ in range(0, words, 1 << 14):
+        free = np.minimum(random.zipf(1.3, 1 << 14), VOCABULARY) - 1
+        steps.append((free, np.minimum(random.zipf(1.5, 1 << 14), VOCABULARY), random.random(1 << 14) < 0.5))
+    free, near, hangs = (np.concatenate(part)[:words].tolist() for part in zip(*steps, strict=True))
+    walk, word = [], 0
+    for here, step, bound in zip(free, near, hangs, strict=True):
+        word = (31 * word + step) % VOCABULARY if bound else here
+        walk.append(word)
+    return np.array(walk, dtype=np.int64)
+
+
+def write_text(walk: np.ndarray, path: Path) -> None:
+    """Write a text as sentences of `SENTENCE` words."""
+    with open(path, "w", encoding="utf-8") as file:
+        for begin in range(0, len(walk), SENTENCE):
+            print(target(walk[begin : begin + SENTENCE]), file=file)
+
+
+def source(walk: np.ndarray) -> list[str]:
+    """The source sentence of a piece of the text: every third word changes places with the next."""
+    words = walk.tolist()
+    for i in range(0, len(words) - 1, 3):
+        words[i], words[i + 1] = words[i + 1], words[i]
+    return [f"f{word}" for word in words]
+
+
+def target(walk: np.ndarray) -> str:
+    """The reference translation of `source`."""
+    return " ".join(f"e{word}" for word in walk.tolist())
+
+
+def write_grammar(sentences: Iterable[Sequence[str]], rules: int, path: Path, seed: int = 2) -> None:
+    """Write about ``rules`` rules for ``sentences``: phrases and rules with one and two gaps.
+
+    Some source sides have many translations, most few. The first is word for word, the others have a word replaced, and
+    of rules with two gaps every other one changes their order.
+    """
+    random = np.random.default_rng(seed)
+    sides = sorted({side for sentence in sentences for side in _source_sides(sentence)})
+    share = 1 / np.sqrt(1 + random.permutation(len(sides)))
+    counts = np.maximum(1, np.round(rules * share / share.sum()).astype(int)).tolist()
+    with open(path, "w", encoding="utf-8") as file:
+        for side, count in zip(sides, counts, strict=True):
+            scores = random.exponential(1.0, (count, 2)).round(4).tolist()
+            others = random.integers(0, COMMON, count).tolist()
+            gaps = [i for i, symbol in enumerate(side) if symbol == GAP]
+            words = [i for i, symbol in enumerate(side) if symbol != GAP]
+            shown = list(side)
+            for number, i in enumerate(gaps, start=1):
+                shown[i] = f"[X,{number}]"
+            for n in range(count):
+                target = [
+                    f"e{symbol[1:]}" if symbol != GAP else f"[{1 + gaps.index(i)}]" for i, symbol in enumerate(side)
+                ]
+                if n:
+                    target[words[n % len(words)]] = f"e{others[n]}"
+                if n % 2 and len(gaps) == 2:
+                    target[gaps[0]], target[gaps[1]] = target[gaps[1]], target[gaps[0]]
+                print(
+                    f"[X] ||| {' '.join(shown)} ||| {' '.join(target)} ||| A={scores[n][0]} B={scores[n][1]}", file=file
+                )
+
+
+def _source_sides(sentence: Sequence[str]) -> Iterable[tuple[str, ...]]:
+    for i, j in product(range(len(sentence)), range(1, SPAN)):
+        words = tuple(sentence[i : i + j])
+        if j <= 3 and i + j <= len(sentence):
+            yield words
+            if j <= 2:
+                yield from ((*words, GAP), (GAP, *words), (GAP, *words, GAP))
+        elif i + j <= len(sentence):
+            yield words[0], GAP, words[-1]
+
+
+def rule_features(types: int, features: int, seed: int = 3) -> RuleFeatures:
+    """``features`` sparse features, five of which each of ``types`` rule types fires, drawn at random."""
+    random = np.random.default_rng(seed)
+    width = len(str(features))
+    digits = np.char.zfill(np.arange(features).astype(f"S{width}"), width)
+    names = Names(np.frombuffer(digits.tobytes(), dtype=np.uint8), width * np.arange(features + 1, dtype=np.int64))
+    return RuleFeatures(
+        names=names,
+        ids=random.permutation(features).astype(np.uint64) * np.uint64(2**64 // (features + 1)) + np.uint64(1),
+        ptr=5 * np.arange(types + 1, dtype=np.int64),
+        index=random.integers(0, features, 5 * types, dtype=np.int32),
+        value=np.ones(5 * types),
+    )
