@@ -10,11 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mpitune.corpus.text import lines
-from mpitune.corpus.weights import read_weights, write_weights
 from mpitune.grammar.kneser_ney import estimate
 from support.cdec import Entry, Reference, read_kbest
-from support.ours import K, Ours, Task, multi30k, news_commentary
+from support.ours import K, Ours, multi30k, news_commentary
 
 TITLES = ("search", "sentences", "ours", "reference", "better", "equal", "worse", "ranks no worse")
 ROUNDING = 6e-6
@@ -41,9 +39,8 @@ def rows(data: Path, golden: Path, work: Path, most: int) -> Iterator[Sequence[s
             theirs = read_kbest(file)[:most]
         ours = Ours(replace(task, sentences=(0, len(theirs))), work / lists, pop_limit)
         yield _compared(name, ours.scores(max(map(len, theirs))), theirs)
-    for order, ties in ((3, True), (5, True), (5, False)):
-        name = f"nc, sentences 51 to {50 + most}, {order}-gram LM{'' if ties else ', no ties'}"
-        folder = work / f"unseen-{order}-{ties}"
+    for order in (3, 5):
+        name, folder = f"nc, sentences 51 to {50 + most}, {order}-gram LM", work / f"unseen-{order}"
         if shutil.which("cdec") is None or nc.missing():
             yield (f"{name}: skipped: there is no {(nc.missing() or ['cdec'])[0]}",)
             continue
@@ -51,35 +48,7 @@ def rows(data: Path, golden: Path, work: Path, most: int) -> Iterator[Sequence[s
         if order != 3:
             task = replace(task, lm=work / f"lm.{order}.arpa")
             estimate(nc.references, order, task.lm, lambda text: None)
-        if not ties:
-            task = _without_ties(task, work)
         yield _compared(name, Ours(task, folder).scores(K), Reference(task, folder).kbest())
-
-
-def _without_ties(task: Task, folder: Path) -> Task:
-    """The task with a further feature, which gives every rule of the grammar a small score of its own.
-
-    Many derivations of a sentence score the same, but for rounding. Which of them are taken before the pop limit ends
-    the search is an accident in either decoder, and what follows from it can be seen in the lists.
-    """
-    assert task.grammar is not None
-    random, name = np.random.default_rng(1), "Tie"
-    grammar, weights = folder / "no-ties.grammar", folder / "no-ties.weights"
-    with open(grammar, "w", encoding="utf-8") as file:
-        for _, line in lines(task.grammar):
-            fields = [field.strip() for field in line.split("|||")]
-            fields += [""] * (4 - len(fields))
-            scores = fields[3].split()
-            score = f"{random.random():.9f}"
-            if scores and "=" not in scores[0]:
-                # Scores without names are known by their places.
-                name = f"PhraseModel_{len(scores)}"
-            else:
-                score = f"{name}={score}"
-            fields[3] = " ".join([*scores, score])
-            print(*fields, sep=" ||| ", file=file)
-    write_weights(weights, [*read_weights(task.weights).items(), (name, 0.001)])
-    return replace(task, grammar=grammar, weights=weights)
 
 
 def _compared(name: str, ours: Sequence[np.ndarray], theirs: Sequence[Sequence[Entry]]) -> Sequence[str]:
