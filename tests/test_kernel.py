@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mpitune import kernel as door
-from mpitune.kernel import int64, kernel, uint64
+from mpitune.kernel import inlined, int64, kernel, uint64
 
 
 class Pair(NamedTuple):
@@ -31,9 +31,10 @@ def twice(pair: Pair, n: int) -> int:
 def test_kernels_work_with_and_without_reference_counting(monkeypatch: pytest.MonkeyPatch, counting: bool) -> None:
     options = {name: value for name, value in door._OPTIONS.items() if name != "_nrt"}
     monkeypatch.setattr(door, "_OPTIONS", {**options, "cache": False} | ({} if counting else door._WITHOUT_COUNTING))
-    pair = Pair(np.arange(5, dtype=np.int32), np.zeros(5, dtype=np.int32))
-    assert kernel(twice)(pair, 4) == 12
-    assert pair.b.tolist() == [0, 2, 4, 6, 0]
+    for compiled in (kernel, inlined):
+        pair = Pair(np.arange(5, dtype=np.int32), np.zeros(5, dtype=np.int32))
+        assert compiled(twice)(pair, 4) == 12
+        assert pair.b.tolist() == [0, 2, 4, 6, 0]
 
 
 @pytest.mark.kernel

@@ -61,7 +61,7 @@ class EmbeddedDecoder:
         self._scratch = readout.new_scratch(0, 0)
         self._arena = Arena()
         self._lm_states, self._transitions = LM_STATES, TRANSITIONS
-        self._forget()
+        self._automata: tuple[automaton.Automaton, ...] = ()
 
     def decode(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
         """At most ``k`` translations of ``sentence`` under ``weights`` (float64 by slot of `features`).
@@ -105,6 +105,8 @@ class EmbeddedDecoder:
         while wanted < min(len(rules.score), MOST_TRANSITIONS):
             wanted *= 2
         is_new = wanted > self._transitions or any(map(automaton.is_half_full, self._automata))
+        # At the first sentence there are none: to make them earlier would have every rank compile kernels for that.
+        is_new = is_new or len(self._automata) < len(self._model.lms)
         self._transitions = wanted
         if is_new:
             self._forget()
