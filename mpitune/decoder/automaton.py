@@ -49,7 +49,8 @@ TRANSITION = np.dtype(
 
 ``next_left``, ``next_right``: the halves of the state that it leads to; -1 where the left half stays what it was, or
 the right half is that of the partial translation appended. ``gains``: how many numbers make up the gain in log10
-probability, the first three of them in ``gain``."""
+probability; `Automaton.gain` has them all, the first three are here as well."""
+
 _LEFTS, _RIGHTS, _FAILED = 0, 1, 2
 
 
