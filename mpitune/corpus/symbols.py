@@ -84,7 +84,8 @@ class FeatureTable:
         self._blocks = [names for names, _ in blocks]
         self._starts = np.cumsum([0] + [len(names) for names in self._blocks])
         self._ids = np.concatenate([ids for _, ids in blocks] or [np.zeros(0, dtype=np.uint64)]).astype(np.uint64)
-        self._fixed = len(self._ids)
+        self.fixed = len(self._ids)
+        """Slots from here on are those of features met later, in the order in which this process met them."""
         self._order = np.argsort(self._ids, kind="stable")
         self._sorted = self._ids[self._order]
         self._late_names: list[str] = []
@@ -95,7 +96,7 @@ class FeatureTable:
             raise DataError(f"features {first!r} and {second!r} have the same 64-bit id: rename one of them")
 
     def __len__(self) -> int:
-        return self._fixed + len(self._late_names)
+        return self.fixed + len(self._late_names)
 
     def __contains__(self, name: str) -> bool:
         return bool(self.find(np.array([feature_id(name)], dtype=np.uint64))[0] >= 0)
@@ -105,21 +106,21 @@ class FeatureTable:
         """uint64 [slots]: the id of each slot."""
         if len(self._ids) < len(self):
             late = np.fromiter(self._late, dtype=np.uint64, count=len(self._late))
-            self._ids = np.concatenate([self._ids[: self._fixed], late])
+            self._ids = np.concatenate([self._ids[: self.fixed], late])
         return self._ids
 
     def name(self, slot: int) -> str:
-        if slot >= self._fixed:
-            return self._late_names[slot - self._fixed]
+        if slot >= self.fixed:
+            return self._late_names[slot - self.fixed]
         block = int(np.searchsorted(self._starts, slot, side="right")) - 1
         return self._blocks[block][slot - int(self._starts[block])]
 
     def find(self, ids: np.ndarray) -> np.ndarray:
         """int64 [n]: the slots of ``ids`` (uint64 [n]), -1 where a feature is unknown."""
-        if self._fixed == 0:
+        if self.fixed == 0:
             slots = np.full(len(ids), -1, dtype=np.int64)
         else:
-            place = np.minimum(np.searchsorted(self._sorted, ids), self._fixed - 1)
+            place = np.minimum(np.searchsorted(self._sorted, ids), self.fixed - 1)
             slots = np.where(self._sorted[place] == ids, self._order[place], -1).astype(np.int64)
         if self._late:
             for i in np.flatnonzero(slots < 0):

@@ -51,25 +51,31 @@ TRANSITION = np.dtype(
 the right half is that of the partial translation appended. ``gains``: how many numbers make up the gain in log10
 probability; `Automaton.gain` has them all, the first three are here as well."""
 
-_LEFTS, _RIGHTS, _FAILED = 0, 1, 2
+_COUNT, _FAILED = 0, 1
+
+
+class Halves(NamedTuple):
+    """Halves of states by their numbers, and what finds them."""
+
+    states: LmStates
+    """Of each number one of the states that have this half."""
+    key: np.ndarray
+    """int64 [capacity]: what tells one half from all others."""
+    slot: np.ndarray
+    """int32 [power of two]: hash table of the numbers by key, -1 = free."""
+    size: np.ndarray
+    """int64 [2]: how many there are; whether there was no space for another one."""
 
 
 class Automaton(NamedTuple):
     """A model with the states and transitions met so far."""
 
     lm: LanguageModel
-    left: LmStates
-    """States by the numbers of left halves; of a full state only the left half counts."""
-    right: LmStates
-    """States by the numbers of right halves; only the right half counts, but all where ``is_open``."""
-    is_open: np.ndarray
-    """bool [capacity]: whether the left half of states with this right half is not full; it is known then, too."""
-    left_slot: np.ndarray
-    """int32 [power of two]: hash table of the left halves, -1 = free."""
-    right_slot: np.ndarray
-    """int32 [power of two]: hash table of the right halves, -1 = free."""
-    size: np.ndarray
-    """int64 [3]: how many left halves and right halves there are; whether there was no space for another one."""
+    left: Halves
+    """Keys are `LEFT_KEY`. Of the states only the left half counts, but all where it is not full."""
+    right: Halves
+    """Keys are `RIGHT_KEY`, doubled, plus 1 if the left half is not full. Only then more than the right half counts:
+    all words of the state are in either half."""
     transition: np.ndarray
     """TRANSITION [power of two]: the one used last of all that share a place."""
     gain: np.ndarray
@@ -83,33 +89,38 @@ def new_automaton(lm: LanguageModel, capacity: int, transitions: int) -> Automat
 
     ``capacity``: how many halves of each kind it can number; ``transitions``: how many it remembers. Powers of two.
     """
-    left = new_states(lm.order, capacity)
     free = np.zeros(transitions, dtype=TRANSITION)
     free["right"] = -1
+    work = new_states(lm.order, 2)
     automaton = Automaton(
         lm=lm,
-        left=left,
-        right=new_states(lm.order, capacity),
-        is_open=np.empty(capacity, dtype=np.bool_),
-        left_slot=np.full(2 * capacity, -1, dtype=np.int32),
-        right_slot=np.full(2 * capacity, -1, dtype=np.int32),
-        size=np.zeros(3, dtype=np.int64),
+        left=_new_halves(lm.order, capacity),
+        right=_new_halves(lm.order, capacity),
         transition=free,
-        gain=np.zeros((transitions, 2 * int(width(left))), dtype=np.float32),
-        work=new_states(lm.order, 2),
+        gain=np.zeros((transitions, 2 * int(width(work))), dtype=np.float32),
+        work=work,
     )
     _start(automaton)
     return automaton
 
 
+def _new_halves(order: int, capacity: int) -> Halves:
+    return Halves(
+        states=new_states(order, capacity),
+        key=np.empty(capacity, dtype=np.int64),
+        slot=np.full(2 * capacity, -1, dtype=np.int32),
+        size=np.zeros(2, dtype=np.int64),
+    )
+
+
 def failed(automaton: Automaton) -> bool:
     """Whether there was no space for some half: all numbers given since then are worthless."""
-    return bool(automaton.size[_FAILED])
+    return bool(automaton.left.size[_FAILED] or automaton.right.size[_FAILED])
 
 
 def is_half_full(automaton: Automaton) -> bool:
     """Whether half the space is taken."""
-    return bool(2 * automaton.size[:_FAILED].max() > len(automaton.is_open))
+    return any(bool(2 * halves.size[_COUNT] > len(halves.key)) for halves in (automaton.left, automaton.right))
 
 
 @kernel
@@ -154,8 +165,9 @@ def _learn(automaton: Automaton, place: int, right: int, symbol: int) -> None:
     lm, work, gain = automaton.lm, automaton.work, automaton.gain[place]
     one = automaton.transition[place]
     state, other = int64(0), int64(1)
-    copy(work, state, automaton.right, right)
-    if not automaton.is_open[right]:
+    copy(work, state, automaton.right.states, right)
+    is_open = automaton.right.key[right] & 1 != 0
+    if not is_open:
         work.row[state, LEFT_KEY] = ~0
         work.row[state, LEFT_LENGTH] = 0
     one["right"], one["symbol"] = right, symbol
@@ -165,55 +177,41 @@ def _learn(automaton: Automaton, place: int, right: int, symbol: int) -> None:
         one["gains"] = 1
         one["next_right"] = _number_right(automaton)
     else:
-        copy(work, other, automaton.left, ~symbol)
+        copy(work, other, automaton.left.states, ~symbol)
         one["gains"] = nonterminal(lm, work, state, other, gain)
         one["next_right"] = _number_right(automaton) if work.row[other, LEFT_KEY] >= 0 else -1
-    one["next_left"] = _number_left(automaton) if automaton.is_open[right] else -1
+    one["next_left"] = _number_left(automaton) if is_open else -1
     one["gain_0"], one["gain_1"], one["gain_2"] = gain[0], gain[1], gain[2] if gain.shape[0] > 2 else 0.0
 
 
 @kernel
 def _number_left(automaton: Automaton) -> int:
     """The number of the left half of the state at work."""
-    left, slot, size = automaton.left, automaton.left_slot, automaton.size
-    key = int64(automaton.work.row[0, LEFT_KEY])
-    place = _home(key, slot.shape[0])
-    while slot[place] >= 0:
-        if left.row[slot[place], LEFT_KEY] == key:
-            return int64(slot[place])
-        place = (place + 1) & (slot.shape[0] - 1)
-    number = int64(size[_LEFTS])
-    if number == left.row.shape[0]:
-        size[_FAILED] = 1
-        return int64(EMPTY)
-    size[_LEFTS] += 1
-    slot[place] = number
-    copy(left, number, automaton.work, int64(0))
-    return number
+    return _number(automaton.left, int64(automaton.work.row[0, LEFT_KEY]), automaton.work)
 
 
 @kernel
 def _number_right(automaton: Automaton) -> int:
     """The number of the right half of the state at work."""
-    right, slot, size = automaton.right, automaton.right_slot, automaton.size
-    key = int64(automaton.work.row[0, RIGHT_KEY])
-    is_open = automaton.work.row[0, LEFT_KEY] >= 0
-    place = _home(2 * key + is_open, slot.shape[0])
-    while slot[place] >= 0:
-        if right.row[slot[place], RIGHT_KEY] == key and automaton.is_open[slot[place]] == is_open:
-            return int64(slot[place])
-        place = (place + 1) & (slot.shape[0] - 1)
-    number = int64(size[_RIGHTS])
-    if number == right.row.shape[0]:
-        size[_FAILED] = 1
-        return int64(EMPTY)
-    size[_RIGHTS] += 1
-    slot[place] = number
-    copy(right, number, automaton.work, int64(0))
-    automaton.is_open[number] = is_open
-    return number
+    row = automaton.work.row[0]
+    return _number(automaton.right, 2 * int64(row[RIGHT_KEY]) + int64(row[LEFT_KEY] >= 0), automaton.work)
 
 
 @kernel
-def _home(key: int, places: int) -> int:
-    return int64(key * 1640531527 >> 9 & (places - 1))
+def _number(halves: Halves, key: int, work: LmStates) -> int:
+    """The number of the half with that key; where it is new, it is that of the first state in ``work``."""
+    places = halves.slot.shape[0]
+    place = key * 1640531527 >> 9 & (places - 1)
+    while halves.slot[place] >= 0:
+        if halves.key[halves.slot[place]] == key:
+            return int64(halves.slot[place])
+        place = (place + 1) & (places - 1)
+    number = int64(halves.size[_COUNT])
+    if number == halves.key.shape[0]:
+        halves.size[_FAILED] = 1
+        return int64(EMPTY)
+    halves.size[_COUNT] += 1
+    halves.slot[place] = number
+    halves.key[number] = key
+    copy(halves.states, number, work, int64(0))
+    return number
