@@ -61,15 +61,10 @@ FORMATS = {"text": plain_lines, "cdec": cdec_lines, "moses": moses_lines}
 
 
 def _kbest_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable, equals: str) -> list[str]:
-    def late_by_name(slot: int) -> tuple[int, str]:
-        return min(slot, features.fixed), features.name(slot) if slot >= features.fixed else ""
-
     lines = []
     for j in range(kbest.size):
         row = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])
-        slots, numbers = kbest.feature_index[row].tolist(), kbest.feature_value[row].tolist()
-        # By name where the order of slots is that of this rank's sentences.
-        pairs = sorted(zip(slots, numbers, strict=True), key=lambda pair: late_by_name(pair[0]))
+        pairs = zip(kbest.feature_index[row].tolist(), kbest.feature_value[row].tolist(), strict=True)
         values = " ".join([f"{features.name(slot)}{equals}{_number(value)}" for slot, value in pairs if value != 0.0])
         lines.append(f"{number} ||| {text(kbest.translation(j), words)} ||| {values} ||| {_number(kbest.score[j])}")
     return lines

@@ -118,7 +118,8 @@ def entries(case: Case, decoder: EmbeddedDecoder, kbest: KBest) -> list[tuple[Tr
     for j in range(kbest.size):
         row = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])
         slots = kbest.feature_index[row].tolist()
-        assert slots == sorted(set(slots))
+        features = decoder.features
+        assert slots == sorted(set(slots), key=lambda slot: (min(slot, features.fixed), features.ids[slot]))
         fired = dict(zip(map(decoder.features.name, slots), kbest.feature_value[row].tolist(), strict=True))
         listed.append((tuple(case.vocabulary.decode(kbest.translation(j))), float(kbest.score[j]), fired))
     return listed
@@ -338,6 +339,27 @@ def test_space_that_runs_out_is_enlarged(tmp_path: Path, monkeypatch: pytest.Mon
     assert min(tight._space.values()) > 1
     assert tight._lm_states > 4 and tight._transitions > 2
     assert len(tried) > 1
+
+
+def test_what_was_decoded_before_does_not_show(tmp_path: Path) -> None:
+    case = Case(tmp_path, 750, templates=["id", "source-bigram"])
+    words = ["newest", "a", "Zug", "oldest"]
+    one, other = case.decoder(), case.decoder()
+    for word in ("oldest", "later", "Zug"):
+        other.decode(case.sentence([word]), np.zeros(0), 1)
+    draw = random.Random(1)
+    weights = {name: draw.gauss(0, 1) for name in case.weights(one, words)}
+    for name in reversed(weights):
+        other.features.slot(name)
+    first, second = (decoder.decode(case.sentence(words), by_slot(decoder, weights), 50) for decoder in (one, other))
+    assert max(first.feature_index) >= one.features.fixed
+    assert first.feature_index.tolist() != second.feature_index.tolist()
+    names = [
+        [decoder.features.name(slot) for slot in listed.feature_index.tolist()]
+        for decoder, listed in ((one, first), (other, second))
+    ]
+    assert names[0] == names[1]
+    assert first.score.tolist() == second.score.tolist()
 
 
 def test_words_that_the_vocabulary_gains_later(tmp_path: Path) -> None:

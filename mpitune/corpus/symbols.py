@@ -89,6 +89,7 @@ class FeatureTable:
         self._order = np.argsort(self._ids, kind="stable")
         self._sorted = self._ids[self._order]
         self._late_names: list[str] = []
+        self._late_ids = np.empty(64, dtype=np.uint64)
         self._late: dict[int, int] = {}
         twins = np.flatnonzero(self._sorted[1:] == self._sorted[:-1])
         if len(twins):
@@ -105,9 +106,13 @@ class FeatureTable:
     def ids(self) -> np.ndarray:
         """uint64 [slots]: the id of each slot."""
         if len(self._ids) < len(self):
-            late = np.fromiter(self._late, dtype=np.uint64, count=len(self._late))
-            self._ids = np.concatenate([self._ids[: self.fixed], late])
+            self._ids = np.concatenate([self._ids[: self.fixed], self.late_ids])
         return self._ids
+
+    @property
+    def late_ids(self) -> np.ndarray:
+        """uint64: the ids of the slots from `fixed` on."""
+        return self._late_ids[: len(self._late_names)]
 
     def name(self, slot: int) -> str:
         if slot >= self.fixed:
@@ -133,6 +138,9 @@ class FeatureTable:
         slot = int(self.find(np.array([number], dtype=np.uint64))[0])
         if slot < 0:
             slot = self._late[number] = len(self)
+            if slot - self.fixed == len(self._late_ids):
+                self._late_ids = np.concatenate([self._late_ids, np.empty_like(self._late_ids)])
+            self._late_ids[slot - self.fixed] = number
             self._late_names.append(name)
         elif self.name(slot) != name:
             raise DataError(f"features {self.name(slot)!r} and {name!r} have the same 64-bit id: rename one of them")

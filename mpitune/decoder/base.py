@@ -51,7 +51,7 @@ class KBest(NamedTuple):
     feature_ptr: np.ndarray
     """int64 [k + 1]: rows of the feature vectors (CSR)."""
     feature_index: np.ndarray
-    """int32: slots in the decoder's feature table, ascending inside a row."""
+    """int32: slots in the decoder's feature table; inside a row ascending, those of features met late by their ids."""
     feature_value: np.ndarray
     """float64: values of those features."""
 

@@ -58,7 +58,7 @@ class EmbeddedDecoder:
         self._goals: tuple[trie.Trie, np.ndarray]
         self._stamp = 1
         self._space = {"vertices": 1 << 10, "edges": 1 << 13, "items": 1 << 13, "groups": 1 << 11}
-        self._scratch = readout.new_scratch(0, 0)
+        self._scratch = readout.new_scratch(self.features, 0)
         self._arena = Arena()
         self._lm_states, self._transitions = LM_STATES, TRANSITIONS
         self._automata: tuple[automaton.Automaton, ...] = ()
@@ -74,7 +74,7 @@ class EmbeddedDecoder:
         weights, _, rules, forest = self._search(sentence, weights)
         depth = n * len(self._category_order) + 1
         if len(self._scratch.total) < len(self.features) or len(self._scratch.stack) < depth + 2:
-            self._scratch = readout.new_scratch(len(self.features), depth)
+            self._scratch = readout.new_scratch(self.features, depth)
         found, derivations = kbest.best_derivations(self._arena, forest, rules, k, self._unique)
         return readout.read_out(forest, rules, derivations, found, self._lm_slot, weights, self._scratch)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.corpus.symbols import FeatureTable
 from mpitune.decoder.base import KBest
 from mpitune.decoder.forest import Forest
 from mpitune.decoder.kbest import NONE, Derivations
@@ -22,11 +23,21 @@ class Scratch(NamedTuple):
     """uint8 [slots]"""
     stack: np.ndarray
     """int32 [depth, 2]: derivations being read, and the place reached in the target side."""
+    fixed: int
+    """Slots from here on are those of features met late, in an order that is this process's own ..."""
+    late_ids: np.ndarray
+    """uint64 [slots - fixed]: ... and these are their ids."""
 
 
-def new_scratch(slots: int, depth: int) -> Scratch:
-    """Space for ``slots`` features and derivations at most ``depth`` rules deep."""
-    return Scratch(np.zeros(slots), np.zeros(slots, dtype=np.uint8), np.empty((depth + 2, 2), dtype=np.int32))
+def new_scratch(features: FeatureTable, depth: int) -> Scratch:
+    """Space for all ``features`` there are so far, and derivations at most ``depth`` rules deep."""
+    return Scratch(
+        total=np.zeros(len(features)),
+        touched=np.zeros(len(features), dtype=np.uint8),
+        stack=np.empty((depth + 2, 2), dtype=np.int32),
+        fixed=features.fixed,
+        late_ids=features.late_ids,
+    )
 
 
 def read_out(
@@ -108,7 +119,7 @@ def _read_out(
         kbest.word_ptr[j + 1] = words
         kbest.feature_ptr[j + 1] = features
         begin = kbest.feature_ptr[j]
-        _sort(kbest.feature_index, begin, features)
+        _sort(scratch, kbest.feature_index, begin, features)
         score = 0.0
         for k in range(begin, features):
             slot = kbest.feature_index[k]
@@ -183,13 +194,21 @@ def _add_up(scratch: Scratch, kbest: KBest, slot: int, value: float, features: i
 
 
 @kernel
-def _sort(numbers: np.ndarray, begin: int, end: int) -> None:
-    """Sort ``numbers[begin:end]``, some hundred of them (Shell sort, gaps by Ciura)."""
+def _is_before(scratch: Scratch, a: int, b: int) -> bool:
+    """The order of slots; of late ones that of their ids: sums over features are rounded alike in all processes."""
+    if a < scratch.fixed or b < scratch.fixed:
+        return a < b
+    return bool(scratch.late_ids[a - scratch.fixed] < scratch.late_ids[b - scratch.fixed])
+
+
+@kernel
+def _sort(scratch: Scratch, numbers: np.ndarray, begin: int, end: int) -> None:
+    """Sort the slots ``numbers[begin:end]``, some hundred of them (Shell sort, gaps by Ciura)."""
     for gap in (301, 132, 57, 23, 10, 4, 1):
         for i in range(begin + gap, end):
             number = numbers[i]
             k = i
-            while k >= begin + gap and numbers[k - gap] > number:
+            while k >= begin + gap and _is_before(scratch, int64(number), int64(numbers[k - gap])):
                 numbers[k] = numbers[k - gap]
                 k -= gap
             numbers[k] = number
