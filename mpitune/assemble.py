@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,12 @@ from mpitune import config, prepare
 from mpitune.corpus.symbols import FeatureTable
 from mpitune.corpus.text import fingerprint
 from mpitune.corpus.weights import read_weights
+from mpitune.decoder.base import Decoder
+from mpitune.decoder.cdec import Timeouts
 from mpitune.decoder.embedded import EmbeddedDecoder
+from mpitune.decoder.external import CdecDecoder
 from mpitune.errors import UsageError
-from mpitune.grammar.inifile import read_inifile
+from mpitune.grammar.inifile import SPAN_LIMIT, IniFile, inifile_for, read_inifile
 from mpitune.learner import METHODS
 from mpitune.learner.base import OnlineLearner
 from mpitune.learner.perceptron import Options
@@ -29,14 +32,16 @@ def load_job(path: Path, overrides: list[str]) -> config.Job:
     if ini is None:
         return job
     asked = read_inifile(ini)
-    if lacking := asked.lacking():
-        raise UsageError(f"{ini}: found {', '.join(lacking)}, which the embedded decoder does not have")
+    external = job.decoder.backend == "cdec"
+    if lacking := asked.unfit() if external else asked.lacking():
+        whose = "mpitune cannot tune" if external else "the embedded decoder does not have"
+        raise UsageError(f"{ini}: found {', '.join(lacking)}, which {whose}")
     given: dict[str, Any] = {
         "decoder.pop_limit": asked.pop_limit,
-        "decoder.span_limit": asked.span_limit,
-        "grammar.file": str(asked.grammars[0]) if asked.grammars else None,
+        "decoder.span_limit": asked.span_limit or SPAN_LIMIT,
+        "grammar.file": str(asked.grammars[0].absolute()) if asked.grammars else None,
         "features.templates": list(asked.templates) or None,
-        "lm": [{"file": str(file)} for _, file in asked.language_models] or None,
+        "lm": [{"file": str(file.absolute()), "name": name} for name, file in asked.language_models] or None,
     }
     return job.completed({key: value for key, value in given.items() if value is not None}, ini)
 
@@ -54,7 +59,25 @@ def sources(job: config.Job) -> prepare.Sources:
         grammar=job.grammar.file,
         templates=job.features.templates,
         lms=tuple(lm.file for lm in job.lm),
+        lm_names=config.lm_names(job),
+        external=job.decoder.backend == "cdec",
+        further_grammars=_further_grammars(job),
     )
+
+
+def _inifile(job: config.Job) -> IniFile | None:
+    return read_inifile(job.decoder.config) if job.decoder.config is not None else None
+
+
+def _further_grammars(job: config.Job) -> tuple[Path, ...]:
+    """The grammars that an external decoder uses besides the job's: those of its cdec.ini, but for one of the job's."""
+    asked = _inifile(job)
+    if asked is None or job.decoder.backend != "cdec":
+        return ()
+    grammars = tuple(file.absolute() for file in asked.grammars)
+    if job.grammar.per_sentence:
+        return grammars
+    return grammars[1:] if grammars[:1] == (job.grammar.file,) else ()
 
 
 def _texts(source: Path | None, bitext: Path | None, references: tuple[Path, ...], limit: int) -> prepare.Texts:
@@ -63,14 +86,39 @@ def _texts(source: Path | None, bitext: Path | None, references: tuple[Path, ...
     return prepare.Texts(file, references, bitext=bitext is not None, limit=limit)
 
 
-def decoder(job: config.Job, store: prepare.Store) -> EmbeddedDecoder:
-    """The job's decoder over the models of ``store``."""
-    return EmbeddedDecoder(
+def decoder(job: config.Job, store: prepare.Store, folder: Path, kbest: int, grammars: Sequence[Path] = ()) -> Decoder:
+    """The job's decoder over the models of ``store``.
+
+    For an external decoder: ``folder`` is for its files, ``kbest`` the most translations that it will be asked for, and
+    ``grammars`` are the files of the sentences' own grammars, by number.
+    """
+    wanted = job.decoder
+    if wanted.backend == "embedded":
+        return EmbeddedDecoder(
+            store.model, pop_limit=wanted.pop_limit, span_limit=wanted.span_limit, unique=wanted.unique
+        )
+    return CdecDecoder(
         store.model,
-        pop_limit=job.decoder.pop_limit,
-        span_limit=job.decoder.span_limit,
-        unique=job.decoder.unique,
+        binary=wanted.binary,
+        inifile=inifile_for(
+            _inifile(job),
+            grammars=[*([job.grammar.file] if job.grammar.file else []), *_further_grammars(job)],
+            language_models=list(zip(config.lm_names(job), [lm.file for lm in job.lm], strict=True)),
+            templates=job.features.templates,
+            pop_limit=wanted.pop_limit,
+            span_limit=wanted.span_limit,
+        ),
+        grammars=grammars,
+        folder=folder,
+        kbest=kbest,
+        unique=wanted.unique,
+        timeouts=Timeouts(wanted.cdec.start_timeout, wanted.cdec.first_timeout, wanted.cdec.sentence_timeout),
     )
+
+
+def sentence_grammars(job: config.Job, sources: prepare.Sources) -> list[Path]:
+    """The files of the sentences' own grammars, by number, where an external decoder is to read them; else none."""
+    return prepare.grammar_files(sources) if sources.external and job.grammar.per_sentence else []
 
 
 @dataclass(frozen=True)
@@ -121,4 +169,7 @@ def identity(job: config.Job, folder: Path) -> dict[str, Any]:
     given = {key: list(v) if isinstance(v, tuple) else v for key, v in config.identity(job).items()}
     initial = job.learner.initial_weights
     given["learner.initial_weights"] = fingerprint(initial).digest if initial else ""
+    asked = _inifile(job)
+    if asked is not None and job.decoder.backend == "cdec":
+        given["decoder.config"] = asked.of_decoder_alone()
     return given | prepare.contents(sources(job), folder)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import errno
 import json
+import os
+import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,12 +22,15 @@ from mpitune.config import Job
 from mpitune.corpus.files import opened
 from mpitune.corpus.text import SourceSentence, lines, read_sentences
 from mpitune.corpus.weights import write_weights
-from mpitune.decoder.base import ForestDecoder, Sentence, TranslationModel
+from mpitune.decoder.base import Decoder, Sentence, TranslationModel
+from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
+from mpitune.grammar.features import features, pass_through
 from mpitune.grammar.kneser_ney import estimate
 from mpitune.results import evaluate, inspect
 from mpitune.results.explain import NamedHypergraph
+from mpitune.results.folder import RunFolder
 from mpitune.runtime import progress, start_logging
 from mpitune.train import train
 
@@ -70,28 +77,31 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
         raise _on_all(UsageError("--explain has a form of its own: leave out --nbest and --format"))
     if options.nbest > 1 and options.format == "text":
         raise _on_all(UsageError(f"--nbest {options.nbest} needs --format cdec or moses"))
+    if (options.explain or options.forest) and job.decoder.backend != "embedded":
+        raise _on_all(UsageError("--explain and --forest need the embedded decoder: --set decoder.backend=embedded"))
     path = options.weights or job.run.dir
     given = comm.at_root(lambda: _read_model(path))
-    decoder, model, sentences = _open_decoder(job, comm, options.input)
+    decoder, model, sentences = _open_decoder(job, comm, options.input, options.explain or options.nbest)
     if given and not any(name in decoder.features for name in given):
         comm.at_root(lambda: _tell(f"warning: {path}: nothing in this job fires any of its features"))
     slots = [decoder.features.slot(name) for name in given]
     weights = np.zeros(len(decoder.features))
     weights[slots] = list(given.values())
     write, best = translate.FORMATS[options.format], options.explain or options.nbest
+    embedded = decoder if isinstance(decoder, EmbeddedDecoder) else None
 
     def translated(i: int) -> list[str]:
         return write(i, decoder.decode(sentences[i], weights, best), model.words.words, decoder.features)
 
     def decode(i: int) -> tuple[list[str], bytes]:
         """The lines of sentence ``i`` in the output and its line in the file of forests."""
-        if not (options.explain or options.forest):
+        if embedded is None or not (options.explain or options.forest):
             return translated(i), b""
-        forest = NamedHypergraph(decoder.forest(sentences[i], weights, best), weights, decoder.features)
+        forest = NamedHypergraph(embedded.forest(sentences[i], weights, best), weights, decoder.features)
         lines = forest.as_text(i) if options.explain else translated(i)
         return lines, f"{forest.as_json(i)}\n".encode() if options.forest else b""
 
-    if sentences:
+    if sentences and embedded is not None:
         # Kernels are compiled, where they are not yet, by one rank: the others load them.
         shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
         comm.at_root(lambda: len(decode(shortest)))
@@ -106,7 +116,15 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
             text += [f"{line}\n" for line in lines]
             for file in files:
                 file.write(forest)
+    failures = comm.gather(decoder.failed)
+    comm.at_root(lambda: translate.check_failed(sum(failures or []), len(sentences)))
     comm.at_root(lambda: _write(options.output, "".join(text)))
+    shutil.rmtree(_decoder_folder(job), ignore_errors=True)
+
+
+def _decoder_folder(job: Job) -> Path:
+    """For the files of this process's external decoder; what it said is left there where decoding fails."""
+    return RunFolder(job.run.dir).of_decoder(f"decode-{socket.gethostname()}-{os.getpid()}")
 
 
 def _read_model(path: Path) -> dict[str, float]:
@@ -115,7 +133,7 @@ def _read_model(path: Path) -> dict[str, float]:
     return inspect.read_model(path)
 
 
-def _open_decoder(job: Job, comm: Comm, file: Path) -> tuple[ForestDecoder, TranslationModel, list[Sentence]]:
+def _open_decoder(job: Job, comm: Comm, file: Path, kbest: int) -> tuple[Decoder, TranslationModel, list[Sentence]]:
     """The job's decoder, and the sentences of ``file`` in its words."""
     folder, sources = job.run.store, assemble.sources(job)
     read: list[SourceSentence] = []
@@ -126,16 +144,23 @@ def _open_decoder(job: Job, comm: Comm, file: Path) -> tuple[ForestDecoder, Tran
         # The input names grammars of its own: they are compiled beside the job's store.
         folder /= "decode"
         texts = prepare.Texts(comm.at_root(lambda: _rereadable(file, folder)))
-        sources = prepare.Sources(train=texts, templates=sources.templates, lms=sources.lms)
+        sources = replace(sources, train=texts, devtest=None)
     comm.at_root(lambda: prepare.prepare(sources, folder, _tell, progress))
     store = prepare.open_store(sources, folder)
+    known = len(store.model.words)
     if sources.grammar is None:
         corpus = store.train
         assert corpus is not None
         sentences = [corpus.sentence(i) for i in range(corpus.size)]
     else:
         sentences = [Sentence(i, store.model.words.encode(line.words), 0) for i, line in enumerate(read)]
-    return assemble.decoder(job, store), store.model, sentences
+    grammars = comm.at_root(lambda: assemble.sentence_grammars(job, sources))
+    decoder = assemble.decoder(job, store, _decoder_folder(job), kbest, grammars)
+    for word in store.model.words.words[known:]:
+        # On all ranks, and in one order: an external decoder's choice among equals may depend on it.
+        for name, _ in features(sources.templates, pass_through(word)):
+            decoder.features.slot(name)
+    return decoder, store.model, sentences
 
 
 def _rereadable(file: Path, folder: Path) -> Path:

@@ -6,6 +6,7 @@ is an error, so a misspelt one is never silently ignored.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,6 +66,20 @@ class Lm:
     """``[[lm]]``: one language model."""
 
     file: Path
+    name: str = ""
+    """The feature that holds its log probability; LanguageModel, LanguageModel_1, ... where it is empty."""
+
+
+@dataclass(frozen=True)
+class Cdec:
+    """``[decoder.cdec]``: how many seconds the external decoder has before it is held for hung, and started anew."""
+
+    start_timeout: float = number(1800.0, 0.0, above=True)
+    """Until it takes its first sentence: grammar and language models are loaded then."""
+    first_timeout: float = number(900.0, 0.0, above=True)
+    """For the first answer after that."""
+    sentence_timeout: float = number(300.0, 0.0, above=True)
+    """For any other."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +93,7 @@ class Decoder:
     span_limit: int = number(15, 1, _MANY)
     kbest: int = number(100, 1, _MANY)
     unique: bool = True
+    cdec: Cdec = Cdec()
 
 
 @dataclass(frozen=True)
@@ -158,7 +174,7 @@ class Job:
             if not (_grammars(self.grammar) if key.startswith("grammar.") else key in self.explicit):
                 put(raw, key, value)
         job = read(Job, raw, origin)
-        return _settled(replace(job, file=self.file, explicit=self.explicit | given.keys()), complete=True)
+        return _settled(replace(job, file=self.file, explicit=self.explicit), complete=True)
 
     def to_toml(self) -> str:
         """The effective configuration, every key with its value; `load` reads the same job from it."""
@@ -169,13 +185,22 @@ _NOT_BUILT: dict[str, Collection[Any]] = {
     "learner.method": ("mira", "pro", "mert", "rampion", "minrisk"),
     "learner.gold": ("context",),
     "parallel.exchange": ("alltoall",),
-    "decoder.backend": ("cdec",),
     "features.templates": ("word-pair", "insertion", "target-words"),
     "grammar.leave_one_out": (True,),
 }
 """Values that the job file has words for and mpitune has no code for yet."""
 
-_NOT_RESULT = {"run.dir", "run.store", "learner.epochs", "parallel.exchange"}
+_NOT_RESULT = {
+    "run.dir",
+    "run.store",
+    "learner.epochs",
+    "parallel.exchange",
+    "decoder.binary",
+    "decoder.cdec.start_timeout",
+    "decoder.cdec.first_timeout",
+    "decoder.cdec.sentence_timeout",
+}
+"""Keys that the result does not depend on."""
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Job:
@@ -217,6 +242,11 @@ def require_data(job: Job) -> Data:
     return job.data
 
 
+def lm_names(job: Job) -> tuple[str, ...]:
+    """The feature that each language model's probability is."""
+    return tuple(lm.name or (f"LanguageModel_{n}" if n else "LanguageModel") for n, lm in enumerate(job.lm))
+
+
 def identity(job: Job) -> dict[str, Any]:
     """Dotted key to value of all that the result depends on, paths left out (what the files hold counts instead)."""
     return {key: value for key, kind, value in values(job) if kind is not Path and key not in _NOT_RESULT}
@@ -232,6 +262,9 @@ def _settled(job: Job, *, complete: bool) -> Job:
         _check_inputs(job)
     if job.data is not None:
         job = replace(job, data=_checked_data(job, job.data))
+    if "/" in job.decoder.binary:
+        binary = os.path.abspath(job.file.parent / os.path.expandvars(job.decoder.binary))
+        job = replace(job, decoder=replace(job.decoder, binary=binary))
     if {"select.k", "select.lambda"} <= job.explicit:
         raise UsageError(f"{job.file}: found both select.k and select.lambda, expected one of them")
     if job.select.lambda_ is not None:
@@ -276,8 +309,11 @@ def _check_inputs(job: Job) -> None:
     if len(found) != 1:
         choices = "grammar.file, grammar.per_sentence = true"
         raise UsageError(f"{job.file}: found {' and '.join(found) or 'no grammar'}, expected one of {choices}")
-    if not job.lm:
+    if not job.lm and job.decoder.backend == "embedded":
         raise UsageError(f"{job.file}: found no language model, expected one or more [[lm]] tables")
+    names = lm_names(job)
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{job.file}: found two language models called {twice[0]}, expected a name for each")
 
 
 def _override(raw: dict[str, Any], text: str) -> list[str]:

@@ -3,6 +3,7 @@
     data.h5                   words, rules, corpora
     features-<templates>.h5   what the sparse templates fire on the rules
     lm-<n>.h5                 one language model each; of a KenLM binary, which is used where it lies, only its size
+    lm-<n>-external.h5        of one that an external decoder reads, only what its content was
 
 Each file remembers what it was made from; it is made anew only where that changed or the file is damaged or of an older
 version.
@@ -77,6 +78,12 @@ class Sources:
     """Sparse templates, see `mpitune.grammar.features.TEMPLATES`."""
     lms: tuple[Path, ...] = ()
     """Language models: ARPA files or KenLM binaries."""
+    lm_names: tuple[str, ...] = ("LanguageModel",)
+    """The features that hold their probabilities."""
+    external: bool = False
+    """Whether an external decoder reads grammars and language models itself: these may then be of any kind."""
+    further_grammars: tuple[Path, ...] = ()
+    """Grammars that an external decoder uses besides; here they only name features."""
 
     @property
     def texts(self) -> dict[str, Texts]:
@@ -140,11 +147,13 @@ def prepare(sources: Sources, folder: Path, tell: Callable[[str], None], watch: 
         for name, texts in sources.texts.items()
     }
     shape["per_sentence"] = sources.grammar is None
+    if sources.further_grammars:
+        shape["further_grammars"] = len(sources.further_grammars)
     files = [file for texts in sources.texts.values() for file in texts.files]
     # To read a grammar may take minutes: a misspelt name is told before that.
-    for file in [*files, *([sources.grammar] if sources.grammar else []), *sources.lms]:
+    for file in [*files, *([sources.grammar] if sources.grammar else []), *sources.further_grammars, *sources.lms]:
         check_readable(file)
-    grammars = _grammars(sources)
+    grammars = grammar_files(sources)
     files += grammars
     made = []
     with writing_to(folder):
@@ -154,15 +163,17 @@ def prepare(sources: Sources, folder: Path, tell: Callable[[str], None], watch: 
         if _make(rule_features, [], shape, lambda: _compile_features(data, sources.templates), tell):
             made.append(rule_features.name)
         for n, file in enumerate(sources.lms):
-            if _make(folder / _lm_name(n), [file], {}, partial(_compile_lm, file), tell):
-                made.append(_lm_name(n))
+            name = _lm_name(n, sources.external)
+            if _make(folder / name, [file], {}, dict if sources.external else partial(_compile_lm, file), tell):
+                made.append(name)
     return made
 
 
 def contents(sources: Sources, folder: Path) -> dict[str, str]:
     """A digest of the content of the files that `prepare` made the store from, under a name for each part."""
     digests = {"files of [data] and [grammar]": _content(folder / _DATA)}
-    return digests | {f"lm.{n}.file": _content(folder / _lm_name(n)) for n in range(len(sources.lms))}
+    lms = {f"lm.{n}.file": folder / _lm_name(n, sources.external) for n in range(len(sources.lms))}
+    return digests | {name: _content(file) for name, file in lms.items()}
 
 
 def open_store(sources: Sources, folder: Path) -> Store:
@@ -172,6 +183,7 @@ def open_store(sources: Sources, folder: Path) -> Store:
     """
     data = open_arrays(folder / _DATA)
     fired = open_arrays(folder / _features_name(sources.templates))
+    lms = () if sources.external else sources.lms
     model = TranslationModel(
         words=Vocabulary(_names(data, "words").all()),
         categories=_names(data, "categories").all(),
@@ -179,7 +191,8 @@ def open_store(sources: Sources, folder: Path) -> Store:
         score_names=_names(data, "score_names").all(),
         templates=sources.templates,
         rule_features=RuleFeatures(_names(fired, "names"), fired["ids"], fired["ptr"], fired["index"], fired["value"]),
-        lms=[_open_lm(file, open_arrays(folder / _lm_name(n))) for n, file in enumerate(sources.lms)],
+        lms=[_open_lm(file, open_arrays(folder / _lm_name(n))) for n, file in enumerate(lms)],
+        lm_names=sources.lm_names[: len(sources.lms)],
     )
     return Store(
         model=model,
@@ -195,8 +208,8 @@ def _features_name(templates: Sequence[str]) -> str:
     return f"features-{'+'.join(templates) or 'none'}.h5"
 
 
-def _lm_name(n: int) -> str:
-    return f"lm-{n}.h5"
+def _lm_name(n: int, external: bool = False) -> str:
+    return f"lm-{n}-external.h5" if external else f"lm-{n}.h5"
 
 
 def _make(
@@ -231,10 +244,10 @@ def _content(file: Path) -> str:
     return hashlib.blake2b(json.dumps([contents, inputs["shape"]]).encode(), digest_size=16).hexdigest()
 
 
-def _grammars(sources: Sources) -> list[Path]:
-    """The grammar files in the order of their numbers."""
+def grammar_files(sources: Sources) -> list[Path]:
+    """The grammar files in the order of their numbers. Raises DataError where a sentence has none."""
     if sources.grammar is not None:
-        return [sources.grammar]
+        return [sources.grammar, *sources.further_grammars]
     named: dict[Path, None] = {}
     for texts in sources.texts.values():
         for line, pair in enumerate(texts.read(), start=1):
@@ -243,7 +256,7 @@ def _grammars(sources: Sources) -> list[Path]:
             elif pair.source.words:
                 expected = "a grammar for each: this job has none for all"
                 raise DataError.at(texts.source, line, found="a sentence that names no grammar", expected=expected)
-    return list(named)
+    return [*named, *sources.further_grammars]
 
 
 def _compile_data(sources: Sources, grammars: Sequence[Path], watch: Watch) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,10 @@ class Run:
     gold: Gold
     identity: dict[str, Any]
     """What the result depends on."""
+    known: int
+    """Slots from here on are those of features that nobody knew before; each rank has met some, in its own order."""
+    met: set[str] = field(default_factory=set)
+    """The names of those that all ranks know by now."""
 
     @property
     def features(self) -> FeatureTable:
@@ -62,16 +66,39 @@ class Run:
         """The epoch whose weights are the result, after those that ``history`` has the metrics of."""
         return chosen_epoch(self.job.learner.algorithm, [metrics["devtest_bleu"] for metrics in history])
 
+    def meet(self, names: Iterable[str]) -> None:
+        """All ranks get to know these features; each gives them slots."""
+        for name in sorted(set(names) - self.met):
+            self.features.slot(name)
+            self.met.add(name)
+
+    def with_room(self, weights: np.ndarray) -> np.ndarray:
+        """``weights`` (float64, by slot), longer where the decoder has met features since: they begin with weight 0."""
+        new = len(self.features) - len(weights)
+        return np.concatenate([weights, np.zeros(new)]) if new else weights
+
     def dense(self, vector: Vector) -> np.ndarray:
         """float64 [D]: a sparse vector by slot; frozen features have their initial weights."""
-        weights = np.where(self.first.frozen, self.first.weights, 0.0)
+        weights = np.zeros(len(self.features))
+        frozen = np.flatnonzero(self.first.frozen)
+        weights[frozen] = self.first.weights[frozen]
         weights[self.features.find(vector[0])] = vector[1]
         return weights
 
     def sparse(self, weights: np.ndarray) -> Vector:
         """The weights other than 0 of features that are not frozen."""
-        slots = np.flatnonzero((weights != 0.0) & ~self.first.frozen)
+        slots = self._learned(weights)
         return self.features.ids[slots], weights[slots]
+
+    def new_names(self, weights: np.ndarray) -> list[str]:
+        """The names of features in `sparse` that nobody knew before."""
+        slots = self._learned(weights)
+        return [self.features.name(slot) for slot in slots[slots >= self.known].tolist()]
+
+    def _learned(self, weights: np.ndarray) -> np.ndarray:
+        learned = weights != 0.0
+        learned[: len(self.first.frozen)] &= ~self.first.frozen
+        return np.flatnonzero(learned)
 
 
 @dataclass
@@ -95,7 +122,9 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     comm.at_root(lambda: _make_store(job, sources, folder, partial(progress, quiet=quiet)))
     store = prepare.open_store(sources, folder)
     assert store.train is not None  # config.require_data sees to it
-    decoder = assemble.decoder(job, store)
+    grammars = comm.at_root(lambda: assemble.sentence_grammars(job, sources))
+    own = RunFolder(job.run.dir).of_decoder(f"rank-{comm.rank}")
+    decoder = assemble.decoder(job, store, own, job.decoder.kbest, grammars)
     given = comm.at_root(lambda: assemble.initial_weights(job))
     comm.at_root(lambda: _warn_of_unknown(job, given, decoder.features))
     first = assemble.first_weights(job, given, decoder.features)
@@ -112,8 +141,9 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
         learner=assemble.learner(job, first.frozen),
         gold=make_gold(job.learner.gold),
         identity=comm.at_root(lambda: assemble.identity(job, folder)),
+        known=len(decoder.features),
     )
-    comm.at_root(lambda: _warm_up(run))
+    _warm_up(run)
     return run
 
 
@@ -129,6 +159,8 @@ def _make_store(job: config.Job, sources: prepare.Sources, folder: Path, watch: 
 
 def _warn_of_unknown(job: config.Job, given: Mapping[str, float], features: FeatureTable) -> None:
     """Features that nothing fires do no harm, but are often misspelt, or those of other data."""
+    if job.decoder.backend != "embedded":
+        return  # It may have features of its own.
     if unknown := [name for name in job.learner.frozen if name not in features]:
         LOG.warning("learner.frozen: nothing in this job fires %s", ", ".join(unknown))
     if given and not any(name in features for name in given):
@@ -136,21 +168,29 @@ def _warn_of_unknown(job: config.Job, given: Mapping[str, float], features: Feat
 
 
 def _warm_up(run: Run) -> None:
-    """Have all kernels compiled, or loaded from where an earlier run left them: on one rank, so only once.
+    """Start what takes long to start: the external decoder, on all ranks side by side; kernels, on one.
 
-    The shortest sentence is learned from, and forgotten.
+    These are compiled, or loaded from where an earlier run left them. The shortest sentence is learned from, and
+    forgotten.
     """
     LOG.info("%d sentences, %d features", run.corpus.size, len(run.features))
-    if (shards := run.job.parallel.shards) > run.corpus.size:
+    if (shards := run.job.parallel.shards) > run.corpus.size and run.comm.root:
         LOG.warning("%d shards for %d sentences: those that are empty count in every mean", shards, run.corpus.size)
-    LOG.info("loading kernels (compiled once, which takes about a minute)")
     lengths = np.diff(run.corpus.source_ptr)
     i = int(np.argmin(np.where(lengths > 0, lengths, lengths.max() + 1)))
-    weights = run.first.weights.copy()
-    kbest = run.decoder.decode(run.corpus.sentence(i), weights, run.job.decoder.kbest)
-    counted = statistics(kbest, run.corpus.references(i))
-    run.learner.start_shard(weights)
-    run.learner.update(kbest, run.gold.score(counted, int(lengths[i])), weights, np.random.default_rng(0))
+    sentence, weights = run.corpus.sentence(i), run.first.weights
+
+    def learn() -> None:
+        LOG.info("loading kernels (compiled once, which takes about a minute)")
+        kbest = run.decoder.decode(sentence, weights, run.job.decoder.kbest)
+        counted = statistics(kbest, run.corpus.references(i))
+        changed = run.with_room(weights.copy())
+        run.learner.start_shard(changed)
+        run.learner.update(kbest, run.gold.score(counted, len(sentence.words)), changed, np.random.default_rng(0))
+
+    if run.job.decoder.backend != "embedded":
+        run.decoder.decode(sentence, weights, 1)
+    run.comm.at_root(learn)
 
 
 def begin(run: Run, resume: str) -> State:
@@ -164,6 +204,7 @@ def begin(run: Run, resume: str) -> State:
     if epoch == 0:
         return State(start=run.sparse(run.first.weights))
     checkpoint = read_checkpoint(path_of(folder, epoch))
+    run.meet(checkpoint.met)
     LOG.info("going on after epoch %d", epoch)
     return State(
         start=checkpoint.start,
@@ -219,5 +260,6 @@ def write_epoch(run: Run, state: State, weights: Vector) -> None:
         start=state.start,
         shards=state.shards,
         total=(state.mean.index, state.mean.total),
+        met=sorted(run.met),
     )
     write_checkpoint(run.folder.checkpoints, checkpoint)

@@ -23,6 +23,7 @@ from mpitune.results.checkpoint import ShardResult, Vector, checkpoint_path, dig
 from mpitune.results.folder import RunFolder
 from mpitune.run import Run, State, begin, open_run, write_epoch
 from mpitune.runtime import RunLock, StopFlag, peak_memory, progress, start_logging
+from mpitune.translate import check_failed
 from mpitune.watch import watch_epoch, watch_start
 
 LOG = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ def _learn_epoch(run: Run, state: State) -> None:
     shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, _redraw(run, epoch))
     results = _learn_shards(run, state, epoch, shards)
     vectors = run.comm.allgather(_stacked(results))
+    named = run.comm.gather([name for result in results for name in result.names])
+    run.meet(run.comm.at_root(lambda: sorted({name for part in named or [] for name in part})))
     kept, weights = _mix(run, state, vectors)
     if run.shards_meet:
         state.start = weights
@@ -75,10 +78,12 @@ def _learn_epoch(run: Run, state: State) -> None:
     ranks = run.comm.gather((seconds, run.comm.waited - waited, peak_memory()))
 
     def write() -> dict[str, Any]:
+        summary = _summary(sorted(pair for part in parts or [] for pair in part))
+        check_failed(summary["failed_sentences"], summary["sentences"])
         metrics = {
             "epoch": epoch,
             "seconds": seconds,
-            **_summary(sorted(pair for part in parts or [] for pair in part)),
+            **summary,
             "devtest_bleu": bleu,
             **kept,
             "busy_seconds": [spent - wait for spent, wait, _ in ranks or []],
@@ -111,7 +116,8 @@ def _learn_shards(run: Run, state: State, epoch: int, shards: list[np.ndarray]) 
 
     Raises StopRequested on every rank where one was asked to stop before its shards were done.
     """
-    job_digest, results = digest(run.identity), []
+    job_digest = digest(run.identity)
+    results: list[ShardResult] = []
     mine = range(run.comm.rank, len(shards), run.comm.size)
     what = f"epoch {epoch} of {run.job.learner.epochs}" + (" (rank 0)" if run.comm.size > 1 else "")
     with progress(what, sum(len(shards[z]) for z in mine), rank=run.comm.rank, quiet=run.quiet) as told:
@@ -124,7 +130,9 @@ def _learn_shards(run: Run, state: State, epoch: int, shards: list[np.ndarray]) 
                 result = _learn_shard(run, epoch, z, shards[z], weights, told.advance)
                 if result is None:
                     break
-                write_shard(run.folder.checkpoints, epoch, job_digest, result)
+                check_failed(sum(int(done.statistics["failed"]) for done in [*results, result]), run.corpus.size)
+                if result.statistics["failed"] == 0:
+                    write_shard(run.folder.checkpoints, epoch, job_digest, result)
             else:
                 told.advance(len(shards[z]))
             results.append(result)
@@ -141,9 +149,10 @@ def _learn_shard(
 ) -> ShardResult | None:
     """Algorithm 1's inner loop: decode each sentence with the weights that the one before it left, and learn from it.
 
-    ``shard``: int64, sentence numbers; ``weights``: float64 [D], changed in place. None where a stop was asked for.
+    ``shard``: int64, sentence numbers; ``weights``: float64 [D], to be changed. None where a stop was asked for.
     """
     sums = dict.fromkeys(SUMS, 0.0)
+    sums["failed"] = float(-run.decoder.failed)
     run.learner.start_shard(weights)
     run.gold.start_shard()
     for i in shard.tolist():
@@ -151,6 +160,7 @@ def _learn_shard(
             return None
         sentence = run.corpus.sentence(i)
         kbest = run.decoder.decode(sentence, weights, run.job.decoder.kbest)
+        weights = run.with_room(weights)
         _check_finite(run, epoch, kbest.score)
         counted = statistics(kbest, run.corpus.references(i))
         gold = run.gold.score(counted, len(sentence.words))
@@ -163,7 +173,8 @@ def _learn_shard(
         advance()
     run.learner.end_shard(weights)
     _check_finite(run, epoch, weights)
-    return ShardResult(z, *run.sparse(weights), sums)
+    sums["failed"] += run.decoder.failed
+    return ShardResult(z, *run.sparse(weights), sums, run.new_names(weights))
 
 
 def _is_empty(source: np.ndarray, kbest: KBest) -> bool:
@@ -219,7 +230,7 @@ def _by_shard(vectors: SparseVectors) -> dict[int, Vector]:
 
 def _summary(shards: Sequence[tuple[int, dict[str, float]]]) -> dict[str, Any]:
     """The metrics of an epoch's decoding from the sums of its shards, in shard order."""
-    sums = {name: sum(statistics[name] for _, statistics in shards) for name in SUMS}
+    sums = {name: sum(statistics[name] for _, statistics in shards) for name in (*SUMS, "failed")}
     return {
         "sentences": int(sums["sentences"]),
         "gold": sums["gold"] / sums["sentences"],
@@ -227,6 +238,7 @@ def _summary(shards: Sequence[tuple[int, dict[str, float]]]) -> dict[str, Any]:
         "pairs": int(sums["pairs"]),
         "updates": int(sums["updates"]),
         "empty_outputs": int(sums["empty"]),
+        "failed_sentences": int(sums["failed"]),
     }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpitune.corpus.symbols import FeatureTable
 from mpitune.decoder.base import KBest
+from mpitune.errors import MachineError
 from mpitune.exchange.comm import Comm
 from mpitune.runtime import progress
 
@@ -34,6 +35,13 @@ def spread(
             parts = comm.gather(done)
             if parts is not None:
                 yield from (parts[i % comm.size][i // comm.size] for i in range(last - first))
+
+
+def check_failed(failed: int, sentences: int) -> None:
+    """Raise MachineError where a decoder has ``failed`` on more than 1 % of ``sentences``: it is not their fault."""
+    if 100 * failed > sentences:
+        found = f"the decoder failed on {failed} of {sentences} sentences, more than 1 %"
+        raise MachineError(f'{found}: its log tells how (README, "cdec")')
 
 
 def text(numbers: np.ndarray, words: Sequence[str]) -> str:

@@ -37,7 +37,7 @@ def watch_epoch(run: Run, epoch: int, weights: Vector) -> float | None:
     Returns the corpus BLEU (0 to 100) of the devtest set on every rank; None where the job has none.
     """
     corpus, count = _watched(run)
-    dense, words = run.dense(weights), run.store.model.words.words
+    dense, words, failed = run.dense(weights), run.store.model.words.words, -run.decoder.failed
     translations = list(
         translate.spread(
             run.comm,
@@ -48,7 +48,10 @@ def watch_epoch(run: Run, epoch: int, weights: Vector) -> float | None:
         )
     )
 
+    failures = run.comm.gather(failed + run.decoder.failed)
+
     def keep() -> float | None:
+        translate.check_failed(sum(failures or []), count)
         run.folder.write_translations(epoch, translations)
         return None if run.store.devtest is None else corpus_bleu(translations, _references(run, corpus, count))
 

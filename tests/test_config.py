@@ -45,6 +45,7 @@ alignment = ""
 leave_one_out = false
 [[lm]]
 file = "lm.3.arpa.gz"
+name = ""
 [decoder]
 backend = "embedded"
 config = ""
@@ -53,6 +54,10 @@ pop_limit = 200
 span_limit = 15
 kbest = 100
 unique = true
+[decoder.cdec]
+start_timeout = 1800.0
+first_timeout = 900.0
+sentence_timeout = 300.0
 [features]
 templates = []
 [learner]
@@ -80,7 +85,7 @@ exchange = "auto"
 k = 100000
 norm = "l2"
 """
-"""The job file of the interface's specification."""
+"""The job file of the interface's specification, with the keys that it leaves to us."""
 
 
 def job(folder: Path, text: str, *overrides: str, name: str = "nc.toml") -> Job:
@@ -228,7 +233,6 @@ def test_only_train_needs_data(tmp_path: Path) -> None:
         'learner.method = "mira"',
         'learner.gold = "context"',
         'parallel.exchange = "alltoall"',
-        'decoder.backend = "cdec"',
         'features.templates = "word-pair"',
         "grammar.leave_one_out = true",
     ],

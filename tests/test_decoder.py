@@ -67,6 +67,7 @@ class Case:
             templates=templates,
             rule_features=compile_features(templates, rules, reader.categories, self.vocabulary.words, []),
             lms=[language_model(read_arpa(arpa)) for arpa in arpas],
+            lm_names=["LanguageModel", "LanguageModel_1"][: len(arpas)],
         )
 
     def naive(self, grammar: int = 0) -> NaiveDecoder:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from mpitune.corpus.symbols import FeatureTable, Vocabulary
+from mpitune.corpus.symbols import FeatureTable, Names, Vocabulary, feature_id
 from mpitune.grammar.features import Gap, Rule, RuleFeatures
 from mpitune.grammar.lm import LanguageModel, LmVocabulary
 from mpitune.grammar.rules import Rules
@@ -26,6 +26,22 @@ class TranslationModel(NamedTuple):
     rule_features: RuleFeatures
     """What those templates fire on the rule types."""
     lms: Sequence[tuple[LanguageModel, LmVocabulary]]
+    """None for an external decoder, which reads its own."""
+    lm_names: Sequence[str] = ()
+    """The features that hold the language models' probabilities."""
+
+    def dense_features(self) -> list[str]:
+        """The names of all features that no template fires, as cdec calls them."""
+        dense = ["Glue", "WordPenalty", "PassThrough"]
+        for name in self.lm_names:
+            dense += [name, f"{name}_OOV"]
+        return dense + [name for name in self.score_names if name not in dense]
+
+    def feature_table(self) -> FeatureTable:
+        """All features known beforehand, the dense ones first. Raises DataError where two share an id."""
+        dense = self.dense_features()
+        ids = np.array([feature_id(name) for name in dense], dtype=np.uint64)
+        return FeatureTable([(Names.of(dense), ids), (self.rule_features.names, self.rule_features.ids)])
 
 
 class Sentence(NamedTuple):
@@ -63,6 +79,13 @@ class KBest(NamedTuple):
     def translation(self, j: int) -> np.ndarray:
         """int32: the target words of entry j."""
         return self.word[self.word_ptr[j] : self.word_ptr[j + 1]]
+
+
+def empty_translation() -> KBest:
+    """One translation of no words and no features."""
+    none = np.zeros(0, dtype=np.int32)
+    ptr = np.zeros(2, dtype=np.int64)
+    return KBest(ptr, none, np.zeros(1), ptr, none, np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,11 +171,14 @@ class Decoder(Protocol):
     """Translates; which search does it is nobody else's business."""
 
     features: FeatureTable
+    failed: int
+    """How many sentences it has given up so far; it says that they have one translation, of no words."""
 
     def decode(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
         """At most ``k`` translations of ``sentence`` under ``weights`` (float64, by slot of `features`).
 
-        Slots past the end of ``weights`` count as weight 0.
+        Slots past the end of ``weights`` count as weight 0; the translations may fire features that `features` gains
+        now.
         """
         ...
 

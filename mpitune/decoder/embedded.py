@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpitune.corpus.symbols import FeatureTable, Names, feature_id
 from mpitune.decoder import automaton, chart, cube, explain, kbest, matched, readout, trie
 from mpitune.decoder.arena import Arena
-from mpitune.decoder.base import Hypergraph, KBest, Sentence, TranslationModel
+from mpitune.decoder.base import Hypergraph, KBest, Sentence, TranslationModel, empty_translation
 from mpitune.decoder.forest import Forest
 from mpitune.grammar.features import GLUE, Rule, features, pass_through
 from mpitune.grammar.rules import GOAL, PHRASE, Rules
@@ -38,14 +37,10 @@ class EmbeddedDecoder:
         self._pop_limit = pop_limit
         self._span_limit = span_limit
         self._unique = unique
-        dense = ["Glue", "WordPenalty", "PassThrough"]
-        for i in range(len(model.lms)):
-            name = f"LanguageModel_{i}" if i else "LanguageModel"
-            dense += [name, f"{name}_OOV"]
-        dense += [name for name in model.score_names if name not in dense]
-        ids = np.array([feature_id(name) for name in dense], dtype=np.uint64)
-        self.features = FeatureTable([(Names.of(dense), ids), (model.rule_features.names, model.rule_features.ids)])
-        self._lm_slot = np.array([3 + 2 * i for i in range(len(model.lms))], dtype=np.int32)
+        dense = model.dense_features()
+        self.features = model.feature_table()
+        self.failed = 0
+        self._lm_slot = np.array([dense.index(name) for name in model.lm_names], dtype=np.int32)
         self._score_slot = np.array([dense.index(name) for name in model.score_names], dtype=np.int32)
         self._template_slot = len(dense)
         self._templates = matched.Rows(model.rule_features.ptr, model.rule_features.index, model.rule_features.value)
@@ -70,7 +65,7 @@ class EmbeddedDecoder:
         """
         n = len(sentence.words)
         if n == 0:
-            return _empty_translation()
+            return empty_translation()
         weights, _, rules, forest = self._search(sentence, weights)
         depth = n * len(self._category_order) + 1
         if len(self._scratch.total) < len(self.features) or len(self._scratch.stack) < depth + 2:
@@ -197,12 +192,6 @@ class EmbeddedDecoder:
         if new:
             numbers = [vocabulary.numbers(new) for _, vocabulary in self._model.lms]
             self._lm_word = np.ascontiguousarray(np.concatenate([self._lm_word, np.stack(numbers)], axis=1))
-
-
-def _empty_translation() -> KBest:
-    none = np.zeros(0, dtype=np.int32)
-    ptr = np.zeros(2, dtype=np.int64)
-    return KBest(ptr, none, np.zeros(1), ptr, none, np.zeros(0))
 
 
 def _category_order(rules: Rules, categories: int) -> np.ndarray:

@@ -1,14 +1,14 @@
-"""cdec.ini: the external decoder's configuration, and how much of it the embedded decoder understands."""
+"""cdec.ini: the configuration of cdec, what of it the embedded decoder has, and one for an external decoder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mpitune.corpus.text import lines, resolve, split_words
-from mpitune.errors import DataError
+from mpitune.errors import DataError, UsageError
 
 _TEMPLATES = {
     "RuleIdentityFeatures": "id",
@@ -16,6 +16,12 @@ _TEMPLATES = {
     "RuleTargetBigramFeatures": "target-bigram",
     "RuleShape": "shape",
 }
+SPAN_LIMIT = 10
+"""What cdec takes where the file says nothing; its pop limit is then 200, as ours."""
+_REPLACED = {"input", "weights", "k_best", "unique_k_best", "mr_mira_compat"}
+"""Keys of an external decoder that mpitune gives itself."""
+_REFUSED = {"quiet"} | {f"{key}{n}" for key in ("weights", "feature_function", "intersection_strategy") for n in (2, 3)}
+"""Keys with which an external decoder does not answer as mpitune understands it: silence, scores of a second pass."""
 _TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
@@ -53,6 +59,50 @@ class IniFile:
         return [what for what, it_is in asked.items() if it_is] + [
             f"feature_function={function}" for function in self.other_features
         ]
+
+    def of_decoder_alone(self) -> list[str]:
+        """What this file says that no key of a job does."""
+        said = [f"{key}={value}" for key, value in self.unknown if key not in _REPLACED]
+        said += [f"intersection_strategy={self.intersection_strategy}"] if self.intersection_strategy else []
+        said += ["add_pass_through_rules=true"] if self.add_pass_through else []
+        said += ["feature_function=WordPenalty"] if self.word_penalty else []
+        return said + [f"feature_function={function}" for function in self.other_features]
+
+    def unfit(self) -> list[str]:
+        """What this file asks for and mpitune cannot do with an external decoder either."""
+        other = [f"formalism={self.formalism}"] if self.formalism not in (None, "scfg") else []
+        return other + [f"{key}={value}" for key, value in self.unknown if key in _REFUSED]
+
+
+def inifile_for(
+    ini: IniFile | None,
+    *,
+    grammars: Sequence[Path],
+    language_models: Sequence[tuple[str, Path]],
+    templates: Sequence[str],
+    pop_limit: int,
+    span_limit: int,
+) -> str:
+    """A cdec.ini for an external decoder: what ``ini`` says, but for the settings given here.
+
+    Without ``ini``: those, word penalty and pass-through rules, as the embedded decoder has them. Raises UsageError for
+    a path or a name that such a file cannot hold.
+    """
+    lines = ["formalism=scfg", f"scfg_max_span_limit={span_limit}", f"cubepruning_pop_limit={pop_limit}"]
+    lines += [f"grammar={_word(path.absolute())}" for path in grammars]
+    functions = [f"KLanguageModel -n {_word(name)} {_word(path.absolute())}" for name, path in language_models]
+    functions += [function for function, template in _TEMPLATES.items() if template in templates]
+    lines += [f"feature_function={function}" for function in functions]
+    lines += ini.of_decoder_alone() if ini else ["add_pass_through_rules=true", "feature_function=WordPenalty"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _word(text: str | Path) -> str:
+    """``text`` if it can stand as one word in a cdec.ini."""
+    text = str(text)
+    if not text or any(mark in text for mark in " \t#"):
+        raise UsageError(f"found {text!r}, expected a name without blanks and #: cdec.ini cannot hold others")
+    return text
 
 
 def read_inifile(path: Path) -> IniFile:

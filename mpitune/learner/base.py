@@ -26,8 +26,8 @@ class Counts(NamedTuple):
 class OnlineLearner(Protocol):
     """Learns from one k-best list after another.
 
-    ``weights`` is float64 [D], by slot of the decoder's feature table, and changed in place; its length does not change
-    between `start_shard` and `end_shard`.
+    ``weights`` is float64 [D], by slot of the decoder's feature table, and changed in place. From one call to the next
+    it may get longer: features that nobody knew before begin with weight 0.
     """
 
     def start_shard(self, weights: np.ndarray) -> None:

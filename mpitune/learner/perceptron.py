@@ -17,7 +17,7 @@ from mpitune.learner.base import Counts
 from mpitune.learner.columns import Columns, columns_of, model_scores
 from mpitune.learner.direct import Space, fixed_scores, learn_in_turn, shrink_all
 from mpitune.learner.gram import apply, fill_gram, judge_at_once, judge_in_turn
-from mpitune.learner.rates import make_rate
+from mpitune.learner.rates import longer, make_rate, make_room
 from mpitune.pairs.sampling import Sampler
 
 ORDERS = ("sequential", "sentence")
@@ -55,24 +55,34 @@ class Perceptron:
     """An `mpitune.learner.base.OnlineLearner`."""
 
     def __init__(self, sampler: Sampler, options: Options, frozen: np.ndarray) -> None:
-        """``frozen``: bool [D], by slot: features whose weights never move."""
+        """``frozen``: bool [slots], features whose weights never move; slots past its end may move."""
         self._sampler = sampler
         self._options = options
         self._frozen = frozen
 
     def start_shard(self, weights: np.ndarray) -> None:
-        """Raises ValueError where ``weights`` and ``frozen`` have different lengths."""
-        size = len(self._frozen)
-        if len(weights) != size:
-            raise ValueError(f"{len(weights)} weights, but {size} slots")
-        self._rate = make_rate(self._options.rate, self._options.learning_rate, size)
+        """Raises ValueError where there are fewer ``weights`` than there were slots before."""
+        if len(weights) < len(self._frozen):
+            raise ValueError(f"{len(weights)} weights, but {len(self._frozen)} slots")
+        self._rate = make_rate(self._options.rate, self._options.learning_rate, 0)
         self._steps = 0
-        self._place = np.full(size, -1, dtype=np.int32)
+        self._place = np.zeros(0, dtype=np.int32)
         self._due = 0.0
-        self._paid = np.zeros(size if self._options.l1 > 0 else 0)
+        self._paid = np.zeros(0)
+        self._make_room(len(weights))
+
+    def _make_room(self, size: int) -> None:
+        """Make all that is kept by slot as long as the weights; features met late are as those that never fired."""
+        self._frozen = longer(self._frozen, size, False)
+        self._place = longer(self._place, size, -1)
+        self._rate = make_room(self._rate, size)
+        if self._options.l1 > 0:
+            self._paid = longer(self._paid, size, 0.0)
 
     def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
         """Raises ValueError where ``kbest`` has features beyond the end of ``weights``."""
+        if len(weights) > len(self._place):
+            self._make_room(len(weights))
         if len(kbest.feature_index) and kbest.feature_index.max() >= len(self._place):
             raise ValueError(f"feature slot {kbest.feature_index.max()}, but {len(self._place)} weights")
         pairs = self._sampler(gold, kbest.score, random)

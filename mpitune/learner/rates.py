@@ -41,6 +41,19 @@ def make_rate(name: str, learning_rate: float, size: int) -> Rate:
     return Rate(RATES[name], learning_rate, np.zeros(squares), np.zeros(moves), np.zeros(moves, dtype=np.int64))
 
 
+def make_room(rate: Rate, size: int) -> Rate:
+    """``rate`` for ``size`` slots, those that are new having seen nothing yet."""
+    if rate.kind == _CONSTANT:
+        return rate
+    squares, moves, time = (longer(array, size, 0) for array in (rate.squares, rate.moves, rate.time))
+    return rate._replace(squares=squares) if rate.kind == _ADAGRAD else Rate(*rate[:2], squares, moves, time)
+
+
+def longer(array: np.ndarray, size: int, value: float) -> np.ndarray:
+    """``array`` with ``value`` added at its end until there are ``size`` of them."""
+    return np.concatenate([array, np.full(size - len(array), value, dtype=array.dtype)])
+
+
 @kernel
 def move(rate: Rate, slot: int, gradient: float, step: int) -> float:
     """What to add to the weight of ``slot`` for ``gradient`` (that which raises the objective).

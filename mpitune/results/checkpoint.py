@@ -54,6 +54,8 @@ class Checkpoint:
     """What each shard goes on from, where shards do not talk (sgd, mix)."""
     total: Vector = field(default_factory=lambda: (np.zeros(0, dtype=np.uint64), np.zeros(0)))
     """The sum over the epochs so far of the weights, where their mean is published (sgd, mix)."""
+    met: list[str] = field(default_factory=list)
+    """The names of features, of all those vectors, that are not known before training."""
 
     @property
     def job_digest(self) -> str:
@@ -72,6 +74,8 @@ class ShardResult:
     """float64 [n]: weights."""
     statistics: dict[str, float]
     """Sums over the shard's sentences, by name."""
+    names: list[str] = field(default_factory=list)
+    """The names of those features that are not known before training."""
 
 
 def digest(job: Mapping[str, Any]) -> str:
@@ -100,11 +104,12 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     datasets = {
         "weights/index": checkpoint.weights[0],
         "weights/value": checkpoint.weights[1],
-        "weights/name": np.array(checkpoint.names, dtype=h5py.string_dtype()),
+        "weights/name": _strings(checkpoint.names),
         "state/start/index": checkpoint.start[0],
         "state/start/value": checkpoint.start[1],
         "state/total/index": checkpoint.total[0],
         "state/total/value": checkpoint.total[1],
+        "state/met": _strings(checkpoint.met),
         "state/shards/shard": np.array(list(checkpoint.shards), dtype=np.int64),
         "state/shards/length": np.array([len(index) for index, _ in vectors], dtype=np.int64),
         "state/shards/index": np.concatenate([index for index, _ in vectors] or [np.zeros(0, dtype=np.uint64)]),
@@ -134,11 +139,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
         job=json.loads(attributes["job"]),
         metrics=json.loads(attributes["metrics"]),
         weights=(datasets["weights/index"], datasets["weights/value"]),
-        names=[name.decode() for name in datasets["weights/name"].tolist()],
+        names=_texts(datasets["weights/name"]),
         start=(datasets["state/start/index"], datasets["state/start/value"]),
         # Where there are no shards, split still gives one (empty) piece.
         shards=dict(zip(shards, zip(*rows, strict=True), strict=False)),
         total=(datasets["state/total/index"], datasets["state/total/value"]),
+        met=_texts(datasets.get("state/met", _strings([]))),
     )
 
 
@@ -178,6 +184,7 @@ def write_shard(folder: Path, epoch: int, job_digest: str, result: ShardResult) 
         "index": result.index,
         "value": result.value,
         "statistics": np.array(list(result.statistics.values()), dtype=np.float64),
+        "names": _strings(result.names),
     }
     _write(_shard_path(folder, epoch, result.shard), attributes, datasets)
 
@@ -195,7 +202,17 @@ def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardRe
         return None
     names = json.loads(attributes["statistics"])
     statistics = dict(zip(names, datasets["statistics"].tolist(), strict=True))
-    return ShardResult(shard, datasets["index"], datasets["value"], statistics)
+    return ShardResult(
+        shard, datasets["index"], datasets["value"], statistics, _texts(datasets.get("names", _strings([])))
+    )
+
+
+def _strings(names: list[str]) -> np.ndarray:
+    return np.array(names, dtype=h5py.string_dtype())
+
+
+def _texts(names: np.ndarray) -> list[str]:
+    return [name.decode() for name in names.tolist()]
 
 
 def _shard_path(folder: Path, epoch: int, shard: int) -> Path:

@@ -57,6 +57,10 @@ class RunFolder:
         """Translations of the watched sentences with what was published after ``epoch``; 0: before training."""
         return self.translations / f"epoch-{epoch:04d}.txt.gz"
 
+    def of_decoder(self, process: str) -> Path:
+        """The folder for the files of the external decoder of one ``process``."""
+        return self.path / "cdec" / process
+
     def clear(self) -> None:
         """Remove what epochs have left here."""
         for folder in (self.checkpoints, self.weights, self.translations):

@@ -119,7 +119,7 @@ class World:
     def _decoding(
         self, x: float, *, words: int = LENGTH, lm: Lm | None = None, pop_limit: int = 200, k: int = 1
     ) -> Point:
-        model = self._store.model._replace(lms=[(lm or self._lm).opened])
+        model = self._store.model._replace(lms=[(lm or self._lm).opened], lm_names=["LanguageModel"])
 
         def begin() -> Work:
             return _decode(EmbeddedDecoder(model, pop_limit=pop_limit), training(self._store), self._of(words), k)
@@ -134,7 +134,7 @@ class World:
         synthetic.write_grammar([sentence[:1]], 1, small)
         source = [f'<seg grammar="{large}">{" ".join(sentence)}</seg>', f'<seg grammar="{small}">{sentence[0]}</seg>']
         store = self._stored(large.name, source, [""] * 2, None)
-        model = store.model._replace(lms=[self._lm.opened])
+        model = store.model._replace(lms=[self._lm.opened], lm_names=["LanguageModel"])
 
         def begin() -> Work:
             return _decode(EmbeddedDecoder(model), training(store), range(2), 1)._replace(sentences=1)
@@ -182,7 +182,7 @@ class World:
     def _model_with(self, features: int) -> TranslationModel:
         model = self._store.model
         fired = synthetic.rule_features(len(model.rules.lhs), features)
-        return model._replace(lms=[self._lm.opened], rule_features=fired)
+        return model._replace(lms=[self._lm.opened], lm_names=["LanguageModel"], rule_features=fired)
 
     def _language_model(self, order: int, words: int) -> Lm:
         text, arpa = self._folder / f"text.{words}", self._folder / f"lm.{order}.{words}"

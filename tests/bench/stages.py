@@ -41,7 +41,7 @@ def rows(path: Path) -> Iterator[Sequence[str]]:
     with tempfile.TemporaryDirectory() as folder:
         job = assemble.load_job(path, [])
         store = stored(assemble.sources(job), Path(folder))
-        corpus, decoder = training(store), assemble.decoder(job, store)
+        corpus, decoder = training(store), assemble.decoder(job, store, job.run.dir, job.decoder.kbest)
         first = assemble.first_weights(job, assemble.initial_weights(job), decoder.features)
         learner, gold = assemble.learner(job, first.frozen), make_gold(job.learner.gold)
         numbers = range(min(SENTENCES, corpus.size))
