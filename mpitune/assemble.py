@@ -57,6 +57,7 @@ def sources(job: config.Job) -> prepare.Sources:
         train=train,
         devtest=devtest,
         grammar=job.grammar.file,
+        table_format="cdec" if job.decoder.backend == "cdec" else job.grammar.format,
         templates=job.features.templates,
         lms=tuple(lm.file for lm in job.lm),
         lm_names=config.lm_names(job),

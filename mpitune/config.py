@@ -51,10 +51,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Grammar:
-    """``[grammar]``: one of file, per_sentence, source + target + alignment."""
+    """``[grammar]``: one of file, per_sentence, source + target + alignment; and the format of the file or files."""
 
     file: Path | None = None
     per_sentence: bool = False
+    format: str = choice("auto", "cdec", "joshua", "moses")
     source: Path | None = None
     target: Path | None = None
     alignment: Path | None = None
@@ -309,6 +310,8 @@ def _check_inputs(job: Job) -> None:
     if len(found) != 1:
         choices = "grammar.file, grammar.per_sentence = true"
         raise UsageError(f"{job.file}: found {' and '.join(found) or 'no grammar'}, expected one of {choices}")
+    if job.decoder.backend == "cdec" and job.grammar.format not in ("auto", "cdec"):
+        raise UsageError(f"{job.file}: grammar.format = {literal(job.grammar.format)}: cdec reads no such tables")
     if not job.lm and job.decoder.backend == "embedded":
         raise UsageError(f"{job.file}: found no language model, expected one or more [[lm]] tables")
     names = lm_names(job)

@@ -84,6 +84,8 @@ class Sources:
     """Whether an external decoder reads grammars and language models itself: these may then be of any kind."""
     further_grammars: tuple[Path, ...] = ()
     """Grammars that an external decoder uses besides; here they only name features."""
+    table_format: str = "auto"
+    """The format of the grammars, see `mpitune.grammar.tables.FORMATS`; ``auto``: as a file's first line shows."""
 
     @property
     def texts(self) -> dict[str, Texts]:
@@ -149,6 +151,8 @@ def prepare(sources: Sources, folder: Path, tell: Callable[[str], None], watch: 
     shape["per_sentence"] = sources.grammar is None
     if sources.further_grammars:
         shape["further_grammars"] = len(sources.further_grammars)
+    if sources.table_format not in ("auto", "cdec"):
+        shape["table_format"] = sources.table_format
     files = [file for texts in sources.texts.values() for file in texts.files]
     # To read a grammar may take minutes: a misspelt name is told before that.
     for file in [*files, *([sources.grammar] if sources.grammar else []), *sources.further_grammars, *sources.lms]:
@@ -261,7 +265,7 @@ def grammar_files(sources: Sources) -> list[Path]:
 
 def _compile_data(sources: Sources, grammars: Sequence[Path], watch: Watch) -> dict[str, np.ndarray]:
     words = Vocabulary()
-    reader = RuleReader(words)
+    reader = RuleReader(words, sources.table_format)
     with watch("grammars read", len(grammars)) as told:
         for grammar in grammars:
             reader.read(grammar)

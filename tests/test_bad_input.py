@@ -220,6 +220,7 @@ CASES = {
     "a rule of two fields": Case(line("grammar", 7, "[X] ||| haus")),
     "a score that is NaN or infinite": Case(line("grammar", 7, "[X] ||| haus ||| house ||| Lex=0.5 Cost=nan")),
     "a rule with three gaps": Case(line("grammar", 7, "[X] ||| [X,1] a [X,2] b [X,3] ||| [1] [2] [3]")),
+    "a line of Moses' rule table in one of cdec": Case(line("grammar", 7, "haus [X] ||| house [X] ||| 0.5")),
     "a grammar without rules": Case(write("grammar", "")),
     "a language model that was cut": Case(first_lines("lm.arpa", 37), made=2),
     "a language model with wrong counts": Case(edit("lm.arpa", r"ngram 3=\d+", "ngram 3=5"), made=2),

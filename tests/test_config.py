@@ -39,6 +39,7 @@ references = []
 [grammar]
 file = "grammar.gz"
 per_sentence = false
+format = "auto"
 source = ""
 target = ""
 alignment = ""

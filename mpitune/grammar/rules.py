@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.corpus.symbols import Vocabulary
-from mpitune.corpus.text import counted, lines, parse_number, split_fields, split_words
+from mpitune.corpus.text import lines, split_words
 from mpitune.errors import DataError
+from mpitune.grammar.tables import LINK, Refused, Sides, Table, table_for
 
 GOAL = 0
 """The number of category S."""
@@ -21,10 +22,8 @@ MAX_GAPS = 2
 MAX_SYMBOLS = 32767
 """The most symbols of a rule's side: alignments are stored as int16."""
 
-_LHS = re.compile(r"\[([^\[\],\s]+)\]")
 _SOURCE_GAP = re.compile(r"\[([^\[\],]+)(?:,([0-9]+))?\]")
 _TARGET_GAP = re.compile(r"\[(?:([^\[\],]+),)?([0-9]+)\]")
-_LINK = re.compile(r"([0-9]+)-([0-9]+)")
 
 
 class Rules(NamedTuple):
@@ -63,19 +62,15 @@ class Rules(NamedTuple):
     """
 
 
-class _Refused(Exception):
-    """What is wrong with a line, told before anyone knows which line it is."""
-
-    def __init__(self, found: str, expected: str) -> None:
-        self.found = found
-        self.expected = expected
-
-
 class RuleReader:
     """Reads grammar files in turn into one `Rules`."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        """``vocabulary``: where the rules' words get their numbers."""
+    def __init__(self, vocabulary: Vocabulary, table_format: str = "auto") -> None:
+        """``vocabulary``: where the rules' words get their numbers; ``table_format``: see `table_for`, which is shown
+        the first line of all.
+        """
+        self._table_format = table_format
+        self._table: Table | None = None
         self._categories = Vocabulary(["S", "X"])
         self._score_names = Vocabulary()
         self._vocabulary = vocabulary
@@ -109,11 +104,12 @@ class RuleReader:
         order of the categories serves all).
         """
         for number, line in lines(path):
+            self._table = self._table or table_for(self._table_format, line)
             try:
-                rule_type = self._rule(line)
+                rule_type = self._rule(self._table, line)
                 if rule_type in self._unary:
                     _refuse_cycle(self._derives, *self._unary[rule_type], self.categories)
-            except _Refused as refused:
+            except Refused as refused:
                 raise DataError.at(path, number, found=refused.found, expected=refused.expected) from None
         self._grammar_ptr.append(len(self._type))
 
@@ -150,36 +146,36 @@ class RuleReader:
         kept_ptr = np.searchsorted(row, np.arange(len(order) + 1)).astype(np.int64)
         return kept_ptr, _array(self._score_index)[place][value != 0], value[value != 0]
 
-    def _rule(self, line: str) -> int:
+    def _rule(self, table: Table, line: str) -> int:
         """Take in one line; returns its rule type."""
-        fields = split_fields(line)
-        if not 3 <= len(fields) <= 5:
-            raise _Refused(counted(len(fields), "field"), "[LHS] ||| source ||| target [||| scores [||| alignment]]")
+        fields = table.fields(line)
         # Raw text tells types apart: a line seen before costs one look-up.
-        text = "|||".join(fields[:3] + fields[4:])
+        text = table.type_text(fields)
         rule_type = self._types.get(text)
         if rule_type is None:
-            rule_type = self._new_type(fields)
+            rule_type = self._new_type(table.sides(fields))
             self._types[text] = rule_type
-        if len(fields) > 3:
-            self._scores(fields[3])
+        labels, values = table.scores(fields)
+        row = self._score_rows.get(labels)
+        if row is None:
+            row = self._score_rows[labels] = self._new_row(table.score_names(labels))
+        self._score_index.extend(row)
+        self._score_value.extend(values)
         self._type.append(rule_type)
         self._score_ptr.append(len(self._score_index))
         return rule_type
 
-    def _new_type(self, fields: list[str]) -> int:
-        lhs = _LHS.fullmatch(fields[0].strip(" \t"))
-        if lhs is None:
-            raise _Refused(f"left-hand side {fields[0].strip()!r}", "a category such as [X]")
-        if fields[1] not in self._sources:
-            self._sources[fields[1]] = self._source_side(fields[1])
-        source, gaps = self._sources[fields[1]]
-        target = self._target_side(fields[2], gaps)
+    def _new_type(self, sides: Sides) -> int:
+        lhs, source_text, target_text, alignment = sides
+        if source_text not in self._sources:
+            self._sources[source_text] = self._source_side(source_text)
+        source, gaps = self._sources[source_text]
+        target = self._target_side(target_text, gaps)
         if max(len(source), len(target)) > MAX_SYMBOLS:
-            raise _Refused(f"a side of {max(len(source), len(target))} symbols", f"at most {MAX_SYMBOLS}")
-        align = _alignment(fields[4], len(source), len(target)) if len(fields) > 4 else []
+            raise Refused(f"a side of {max(len(source), len(target))} symbols", f"at most {MAX_SYMBOLS}")
+        align = _alignment(alignment, len(source), len(target))
         rule_type = len(self._lhs)
-        self._lhs.append(self._categories.add(lhs[1]))
+        self._lhs.append(self._categories.add(lhs))
         self._source.extend(source)
         self._source_ptr.append(len(self._source))
         self._target.extend(target)
@@ -201,15 +197,15 @@ class RuleReader:
                 continue
             number = int(gap[2] or len(gaps) + 1)
             if number in gaps:
-                raise _Refused(f"gap {number} twice on the source side", "gaps numbered 1, 2")
+                raise Refused(f"gap {number} twice on the source side", "gaps numbered 1, 2")
             gaps[number] = gap[1]
             symbols.append(-1 - self._categories.add(gap[1]))
         if not symbols:
-            raise _Refused("an empty source side", "at least one word or gap")
+            raise Refused("an empty source side", "at least one word or gap")
         if len(gaps) > MAX_GAPS:
-            raise _Refused(f"{len(gaps)} gaps", f"at most {MAX_GAPS}")
+            raise Refused(f"{len(gaps)} gaps", f"at most {MAX_GAPS}")
         if sorted(gaps) != list(range(1, len(gaps) + 1)):
-            raise _Refused(f"source gaps numbered {_listed(gaps)}", f"gaps numbered 1 to {len(gaps)}")
+            raise Refused(f"source gaps numbered {_listed(gaps)}", f"gaps numbered 1 to {len(gaps)}")
         return symbols, gaps
 
     def _target_side(self, text: str, gaps: dict[int, str]) -> list[int]:
@@ -222,40 +218,23 @@ class RuleReader:
                 continue
             number = int(gap[2])
             if number not in gaps:
-                raise _Refused(f"target gap {word}", f"one of the source's gaps ({_listed(gaps) or 'it has none'})")
+                raise Refused(f"target gap {word}", f"one of the source's gaps ({_listed(gaps) or 'it has none'})")
             if gap[1] is not None and gap[1] != gaps[number]:
-                raise _Refused(f"target gap {word}", f"[{gaps[number]},{number}] as on the source side")
+                raise Refused(f"target gap {word}", f"[{gaps[number]},{number}] as on the source side")
             met.append(number)
             symbols.append(-1 - list(gaps).index(number))
         if len(met) != len(gaps) or set(met) != set(gaps):
-            raise _Refused(f"target gaps {_listed(met) or 'none'}", f"each gap of the source ({_listed(gaps)}) once")
+            raise Refused(f"target gaps {_listed(met) or 'none'}", f"each gap of the source ({_listed(gaps)}) once")
         return symbols
 
-    def _scores(self, text: str) -> None:
-        """Take in a line's scores, zeros too."""
-        scores = text.split()
-        parts = [score.rpartition("=") for score in scores]
-        names = tuple([name + equals for name, equals, _ in parts])
-        row = self._score_rows.get(names)
-        if row is None:
-            row = self._score_rows[names] = self._new_row(names)
-        try:
-            values = [parse_number(value) for _, _, value in parts]
-        except ValueError:
-            bad = next(score for score, part in zip(scores, parts, strict=True) if not _is_number(part[2]))
-            raise _Refused(f"score {bad!r}", "a finite number") from None
-        self._score_index.extend(row)
-        self._score_value.extend(values)
-
-    def _new_row(self, names: tuple[str, ...]) -> list[int]:
-        """The numbers of a line's scores; one without a name is called after its place on the line, as cdec does."""
-        row = []
-        for place, name in enumerate(names):
-            if name == "=" or "=" in name[:-1]:
-                raise _Refused(f"a score named {name[:-1]!r}", "name=value or value")
-            row.append(self._score_names.add(name[:-1] or f"PhraseModel_{place}"))
-            if row[-1] in row[:-1]:
-                raise _Refused(f"score {self.score_names[row[-1]]} twice", "each score once")
+    def _new_row(self, names: list[str]) -> list[int]:
+        """The numbers of a line's scores."""
+        row: list[int] = []
+        for name in names:
+            number = self._score_names.add(name)
+            if number in row:
+                raise Refused(f"score {name} twice", "each score once")
+            row.append(number)
         return row
 
 
@@ -263,9 +242,9 @@ def _alignment(text: str, sources: int, targets: int) -> list[int]:
     """Source and target position of each link in turn."""
     links: list[int] = []
     for word in split_words(text):
-        link = _LINK.fullmatch(word)
+        link = LINK.fullmatch(word)
         if link is None or int(link[1]) >= sources or int(link[2]) >= targets:
-            raise _Refused(f"alignment {word!r}", f"i-j with i below {sources} and j below {targets}")
+            raise Refused(f"alignment {word!r}", f"i-j with i below {sources} and j below {targets}")
         links += (int(link[1]), int(link[2]))
     return links
 
@@ -278,7 +257,7 @@ def _refuse_cycle(derives: dict[int, set[int]], parent: int, child: int, names: 
         reached |= new
     if parent in reached:
         found = f"a unary rule from {names[parent]} to {names[child]} that closes a cycle"
-        raise _Refused(found, "no cycle of unary rules, in all grammars together (the glue rule from S to X counts)")
+        raise Refused(found, "no cycle of unary rules, in all grammars together (the glue rule from S to X counts)")
     derives.setdefault(parent, set()).add(child)
 
 
@@ -290,14 +269,6 @@ def _rank(lhs: np.ndarray, source_ptr: np.ndarray, source: np.ndarray) -> np.nda
     keys = [(text[a:b], c) for a, b, c in zip(ends[:-1], ends[1:], lhs.tolist(), strict=True)]
     place = {key: i for i, key in enumerate(sorted(set(keys)))}
     return np.array([place[key] for key in keys], dtype=np.int64)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        parse_number(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _array(values: array) -> np.ndarray:  # type: ignore[type-arg]
