@@ -133,6 +133,10 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--input", type=Path, required=True, metavar="E", help="tokenised sentences, a line each")
     sub.add_argument("--output", type=Path, required=True, metavar="LM", help="gzipped where its name ends in .gz")
 
+    sub = command("import-dtrain", commands.run_import_dtrain)
+    sub.add_argument("configuration", type=Path, metavar="DTRAIN.ini", help="the configuration file, of 2012 or 2016")
+    sub.add_argument("--output", type=Path, metavar="JOB.toml", help="the job file; standard output if not given")
+
     sub = command("weights", commands.run_weights)
     sub.add_argument("model", type=Path, metavar="RUN_OR_FILE", help="a run folder, checkpoint or weights file")
     sub.add_argument("--top", type=_positive, metavar="N", help="only the N of largest absolute value")

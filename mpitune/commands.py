@@ -24,6 +24,7 @@ from mpitune.corpus.text import SourceSentence, lines, read_sentences
 from mpitune.corpus.weights import write_weights
 from mpitune.decoder.base import Decoder, Sentence, TranslationModel
 from mpitune.decoder.embedded import EmbeddedDecoder
+from mpitune.dtrain import import_job
 from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.features import features, pass_through
@@ -227,6 +228,11 @@ def run_lm(options: argparse.Namespace, comm: Comm) -> None:
             estimate(options.input, options.order, options.output, _tell)
 
     comm.at_root(make)
+
+
+def run_import_dtrain(options: argparse.Namespace, comm: Comm) -> None:
+    """Write the job file that a configuration of dtrain corresponds to, and what became of its options."""
+    comm.at_root(lambda: _write(options.output, import_job(options.configuration, Path.cwd())))
 
 
 def run_report(options: argparse.Namespace, comm: Comm) -> None:

@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "prepare": EVERYONE | {"corpus", "grammar", "decoder/base"},
     "assemble": EVERYONE | {"config", "prepare", "corpus", "grammar", "decoder", "pairs", "learner"},
     "translate": EVERYONE | {"runtime", "corpus", "decoder/base", "exchange"},
+    "dtrain": EVERYONE | {"dtrain", "schema", "config", "corpus", "grammar"},
     "run": ANY,
     "warm": ANY,
     "watch": ANY,
