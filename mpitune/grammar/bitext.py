@@ -1,0 +1,175 @@
+"""A word-aligned bitext as arrays that rules are extracted from: texts, links, a suffix array, lexical counts.
+
+The pairs lie in a random order, always the same: the first occurrences of anything are then a random sample of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.corpus.symbols import Vocabulary
+
+DEPTH = 5
+"""Suffixes are sorted by so many words: source sides are no longer."""
+_SEED = 1
+
+Pair = tuple[Sequence[str], Sequence[str], Sequence[tuple[int, int]]]
+"""Source words, target words, links (source position, target position)."""
+
+
+SOURCE = np.dtype([("word", np.int32), ("pair", np.int32), ("low", np.int16), ("high", np.int16)])
+"""A source word: which it is, which pair it is of, the first target position that it is linked to, one past the last.
+
+A word without links has -1 for both. After each sentence stands one with word -1.
+"""
+TARGET = np.dtype([("word", np.int32), ("low", np.int16), ("high", np.int16)])
+"""A target word, likewise."""
+
+
+class Texts(NamedTuple):
+    """The pairs with their links; words of both languages are numbered together."""
+
+    source: np.ndarray
+    """`SOURCE` [source words + pairs]"""
+    source_ptr: np.ndarray
+    """int64 [pairs + 1]: the source of pair p is ``source[source_ptr[p]:source_ptr[p + 1] - 1]``."""
+    target: np.ndarray
+    """`TARGET` [target words]"""
+    target_ptr: np.ndarray
+    """int64 [pairs + 1]"""
+    link_ptr: np.ndarray
+    """int64 [pairs + 1]"""
+    link: np.ndarray
+    """int16 [links, 2]: source and target position, in the order of the file."""
+
+
+class Suffixes(NamedTuple):
+    """Where source words and phrases occur, as places in ``Texts.source``."""
+
+    suffix: np.ndarray
+    """int32 [source words]: the suffixes in the order of their first `DEPTH` words."""
+    occurrence: np.ndarray
+    """int32 [source words]: the occurrences of each word, sorted by word and then by place."""
+    word_ptr: np.ndarray
+    """int64 [words + 1]: the suffixes that begin with each word, and its occurrences."""
+
+
+class Lexicon(NamedTuple):
+    """How often words are linked; an unlinked word counts as linked to NULL."""
+
+    ptr: np.ndarray
+    """int64 [words + 1]: the words that each source word is linked to."""
+    word: np.ndarray
+    """int32: those words, ascending for a source word ..."""
+    times: np.ndarray
+    """int32: ... and how often."""
+    source_count: np.ndarray
+    """int64 [words + 1]: links of each source word; last those of NULL."""
+    target_count: np.ndarray
+    """int64 [words + 1]: links of each target word; last those of NULL."""
+    source_null: np.ndarray
+    """int64 [words]: how often a source word is unlinked."""
+    target_null: np.ndarray
+    """int64 [words]: how often a target word is unlinked."""
+
+
+class Bitext(NamedTuple):
+    """All that rules are extracted from."""
+
+    place: np.ndarray
+    """int32 [pairs]: where each pair of the files lies in ``texts``."""
+    texts: Texts
+    suffixes: Suffixes
+    lexicon: Lexicon
+
+
+def compile_bitext(pairs: Sequence[Pair], words: Vocabulary) -> Bitext:
+    """The arrays of ``pairs``; their words get numbers in ``words``. Links must lie within their sentences."""
+    order = np.random.default_rng(_SEED).permutation(len(pairs))
+    place = np.empty(len(pairs), dtype=np.int32)
+    place[order] = np.arange(len(pairs), dtype=np.int32)
+    shuffled = [pairs[i] for i in order.tolist()]
+    texts = _texts(shuffled, words)
+    return Bitext(place, texts, _suffixes(texts.source["word"], len(words)), _lexicon(texts, len(words)))
+
+
+def _texts(pairs: Sequence[Pair], words: Vocabulary) -> Texts:
+    target_ptr, target_words = _laid(words, [pair[1] for pair in pairs])
+    source_ptr, source_words = _laid(words, [pair[0] for pair in pairs])
+    lengths = np.diff(source_ptr)
+    source = np.empty(len(source_words) + len(pairs), dtype=SOURCE)
+    source["word"] = np.insert(source_words, source_ptr[1:], -1)
+    source["pair"] = np.repeat(np.arange(len(pairs), dtype=np.int32), lengths + 1)
+    target = np.empty(len(target_words), dtype=TARGET)
+    target["word"] = target_words
+    texts = Texts(
+        source=source,
+        source_ptr=source_ptr + np.arange(len(pairs) + 1),
+        target=target,
+        target_ptr=target_ptr,
+        link_ptr=_ends([len(pair[2]) for pair in pairs]),
+        link=np.array([link for pair in pairs for link in pair[2]], dtype=np.int16).reshape(-1, 2),
+    )
+    source_at, target_at = _linked_words(texts)
+    source["low"], source["high"] = _hull(source_at, texts.link[:, 1], len(source))
+    target["low"], target["high"] = _hull(target_at, texts.link[:, 0], len(target))
+    return texts
+
+
+def _laid(words: Vocabulary, sentences: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
+    return _ends([len(sentence) for sentence in sentences]), words.encode([w for s in sentences for w in s])
+
+
+def _ends(lengths: Sequence[int]) -> np.ndarray:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def _hull(at: np.ndarray, other: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """int16 [size] each: the smallest of ``other`` at each place and one past the largest, or -1."""
+    low, high = np.full(size, np.iinfo(np.int16).max, dtype=np.int16), np.full(size, -1, dtype=np.int16)
+    np.minimum.at(low, at, other)
+    np.maximum.at(high, at, other + np.int16(1))
+    low[high < 0] = -1
+    return low, high
+
+
+def _linked_words(texts: Texts) -> tuple[np.ndarray, np.ndarray]:
+    """int64 [links] each: the places of the source and the target word of each link."""
+    pair = np.repeat(np.arange(len(texts.link_ptr) - 1), np.diff(texts.link_ptr))
+    return texts.source_ptr[pair] + texts.link[:, 0], texts.target_ptr[pair] + texts.link[:, 1]
+
+
+def _suffixes(source: np.ndarray, words: int) -> Suffixes:
+    """The suffix array of ``source`` (int32), ties in the order of place; -1 begins no suffix, and ends one."""
+    keys = [source]
+    for _ in range(1, DEPTH):
+        following = np.append(keys[-1][1:], np.int32(-1))
+        following[keys[-1] < 0] = -1
+        keys.append(following)
+    suffix, occurrence = (
+        order[source[order] >= 0] for order in (np.lexsort(keys[::-1]), np.argsort(source, kind="stable"))
+    )
+    word_ptr = np.searchsorted(source[occurrence], np.arange(words + 1)).astype(np.int64)
+    return Suffixes(suffix.astype(np.int32), occurrence.astype(np.int32), word_ptr)
+
+
+def _lexicon(texts: Texts, words: int) -> Lexicon:
+    source_at, target_at = _linked_words(texts)
+    source, target = texts.source["word"], texts.target["word"]
+    key, count = np.unique(source[source_at] * np.int64(words) + target[target_at], return_counts=True)
+    source_null = np.bincount(source[(source >= 0) & (texts.source["low"] < 0)], minlength=words)
+    target_null = np.bincount(target[texts.target["low"] < 0], minlength=words)
+    source_count = np.bincount(source[source_at], minlength=words) + source_null
+    target_count = np.bincount(target[target_at], minlength=words) + target_null
+    return Lexicon(
+        ptr=np.searchsorted(key // words, np.arange(words + 1)).astype(np.int64),
+        word=(key % words).astype(np.int32),
+        times=count.astype(np.int32),
+        source_count=np.append(source_count, target_null.sum()),
+        target_count=np.append(target_count, source_null.sum()),
+        source_null=source_null,
+        target_null=target_null,
+    )
