@@ -128,6 +128,11 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("report", commands.run_report)
     sub.add_argument("run_folder", type=Path, metavar="RUN", help="a run folder; the file is its report.html")
 
+    sub = command("align", commands.run_align)
+    sub.add_argument("--source", type=Path, required=True, metavar="F", help="tokenised sentences, a line each")
+    sub.add_argument("--target", type=Path, required=True, metavar="E", help="their translations, likewise")
+    sub.add_argument("--output", type=Path, required=True, metavar="A", help="gzipped where its name ends in .gz")
+
     sub = command("lm", commands.run_lm)
     sub.add_argument("--order", type=_positive, required=True, metavar="N", help="words in the longest n-grams")
     sub.add_argument("--input", type=Path, required=True, metavar="E", help="tokenised sentences, a line each")

@@ -19,8 +19,9 @@ import numpy as np
 
 from mpitune import assemble, prepare, translate
 from mpitune.config import Job
+from mpitune.corpus.align import align
 from mpitune.corpus.files import opened
-from mpitune.corpus.text import SourceSentence, lines, read_sentences
+from mpitune.corpus.text import SourceSentence, counted, lines, read_sentences
 from mpitune.corpus.weights import write_weights
 from mpitune.decoder.base import Decoder, Sentence, TranslationModel
 from mpitune.decoder.embedded import EmbeddedDecoder
@@ -218,6 +219,23 @@ def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
         print(json.dumps(result.as_json(), indent=1) if options.json else result.as_text(), flush=True)
 
     comm.at_root(score)
+
+
+def run_align(options: argparse.Namespace, comm: Comm) -> None:
+    """Align the words of a bitext by eflomal in both directions, joined by grow-diag-final-and.
+
+    eflomal draws at random, and its seed cannot be set: another run gives somewhat different links.
+    """
+
+    def make() -> None:
+        links = 0
+        with _written(options.output) as file:
+            for line in align(options.source, options.target, _tell):
+                file.write(f"{line}\n".encode())
+                links += line.count("-")
+        _tell(f"{options.output}: {counted(links, 'link')}")
+
+    comm.at_root(make)
 
 
 def run_lm(options: argparse.Namespace, comm: Comm) -> None:

@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "__init__": set(),
     "errors": set(),
     "kernel": set(),
+    "leash": set(),
     "schema": {"errors"},
     "config": {"errors", "schema"},
     "runtime": {"errors"},

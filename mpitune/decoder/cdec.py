@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 LOG_LIMIT = 1 << 22
 """Bytes of the child's standard error that are kept, and as many of what came before them."""
-_LEASH = Path(__file__).with_name("leash.py")
+_LEASH = Path(__file__).parents[1] / "leash.py"
 _TURN = 0.05
 """Seconds between looks at whether a starting child has taken its input."""
 

@@ -1,7 +1,7 @@
 """Becomes another program that does not outlive its parent: ``python leash.py PARENT PROGRAM ARGUMENT ...``.
 
 Started by file name, so that it loads nothing of mpitune. Signals that ask a run to stop may reach all processes of a
-job: the program is to go on with its sentence, until its parent has finished and closes its input.
+job: the program is to go on with its work, until its parent has finished and closes its input or ends it.
 """
 
 import ctypes
