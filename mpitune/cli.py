@@ -128,6 +128,23 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("report", commands.run_report)
     sub.add_argument("run_folder", type=Path, metavar="RUN", help="a run folder; the file is its report.html")
 
+    sub = command("extract", commands.run_extract)
+    sub.add_argument("--source", type=Path, metavar="F", help="the bitext's source sentences, tokenised, a line each")
+    sub.add_argument("--target", type=Path, metavar="E", help="their translations, likewise")
+    sub.add_argument("--bitext", type=Path, metavar="FE", help="both in one file instead: source ||| target")
+    sub.add_argument(
+        "--alignment", type=Path, required=True, metavar="A", help="a line of links for each pair: 0-0 1-2"
+    )
+    sub.add_argument(
+        "--input", type=Path, required=True, metavar="IN", help="sentences that want a grammar, a line each"
+    )
+    sub.add_argument("--output", type=Path, required=True, metavar="DIR", help="for grammar.N.gz and input.sgm")
+    sub.add_argument(
+        "--leave-one-out",
+        action="store_true",
+        help="the input is the bitext's source: leave out each sentence's own pair",
+    )
+
     sub = command("align", commands.run_align)
     sub.add_argument("--source", type=Path, required=True, metavar="F", help="tokenised sentences, a line each")
     sub.add_argument("--target", type=Path, required=True, metavar="E", help="their translations, likewise")

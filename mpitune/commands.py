@@ -20,6 +20,7 @@ import numpy as np
 from mpitune import assemble, prepare, translate
 from mpitune.config import Job
 from mpitune.corpus.align import align
+from mpitune.corpus.aligned import AlignedFiles
 from mpitune.corpus.files import opened
 from mpitune.corpus.text import SourceSentence, counted, lines, read_sentences
 from mpitune.corpus.weights import write_weights
@@ -28,6 +29,7 @@ from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.dtrain import import_job
 from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
+from mpitune.extraction import Extraction, check_same, read_inputs, store_bitext
 from mpitune.grammar.features import features, pass_through
 from mpitune.grammar.kneser_ney import estimate
 from mpitune.results import evaluate, inspect
@@ -219,6 +221,47 @@ def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
         print(json.dumps(result.as_json(), indent=1) if options.json else result.as_text(), flush=True)
 
     comm.at_root(score)
+
+
+def run_extract(options: argparse.Namespace, comm: Comm) -> None:
+    """Write a grammar for each sentence, from a word-aligned bitext; alone, or under mpirun or srun."""
+    if (options.bitext is None) == (options.source is None) or (options.source is None) != (options.target is None):
+        raise _on_all(UsageError("expected --source F and --target E, or --bitext FE"))
+    files = AlignedFiles(options.bitext or options.source, options.target, options.alignment)
+    output, stored = options.output, options.output / "bitext.h5"
+    read = comm.at_root(lambda: read_inputs(options.input))
+    if options.leave_one_out:
+        comm.at_root(lambda: check_same(files, [words for words, _ in read], options.input))
+
+    def compile_bitext() -> None:
+        with _writing(output):
+            output.mkdir(parents=True, exist_ok=True)
+        _tell(f"{stored}: compiling the bitext")
+        pairs = store_bitext(files, stored)
+        _tell(f"{stored}: {counted(pairs, 'sentence pair')}; kernels are compiled once, which takes half a minute")
+        # By one rank: the others load them.
+        extraction = Extraction(stored)
+        extraction.lines(extraction.rules(next((words for words, _ in read if words), [])))
+
+    comm.at_root(compile_bitext)
+    extraction = Extraction(stored)
+
+    def extract(i: int) -> int:
+        rules = extraction.rules(read[i][0], i if options.leave_one_out else None)
+        with _written(output / f"grammar.{i}.gz") as file:
+            file.write(extraction.lines(rules))
+        return int(rules.size[0])
+
+    counts = list(translate.spread(comm, len(read), extract, "extract", quiet=False))
+
+    def finish() -> None:
+        with _written(output / "input.sgm") as file:
+            for i, (words, rest) in enumerate(read):
+                file.write(f'<seg grammar="grammar.{i}.gz" id="{i}">{" ".join(words)}</seg>{rest}\n'.encode())
+        stored.unlink()
+        _tell(f"{output / 'input.sgm'}: {counted(len(read), 'sentence')}, {counted(sum(counts), 'rule')}")
+
+    comm.at_root(finish)
 
 
 def run_align(options: argparse.Namespace, comm: Comm) -> None:

@@ -5,7 +5,7 @@ The pairs lie in a random order, always the same: the first occurrences of anyth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -173,3 +173,22 @@ def _lexicon(texts: Texts, words: int) -> Lexicon:
         source_null=source_null,
         target_null=target_null,
     )
+
+
+def to_arrays(bitext: Bitext) -> dict[str, np.ndarray]:
+    """``bitext`` as plain arrays by name, to be stored."""
+    parts = {part: getattr(bitext, part)._asdict() for part in _PARTS}
+    arrays = {f"{part}.{name}": array for part, fields in parts.items() for name, array in fields.items()}
+    arrays = {name: array.view(np.uint8) if array.dtype.names else array for name, array in arrays.items()}
+    return arrays | {"place": bitext.place}
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray]) -> Bitext:
+    """What `to_arrays` was given."""
+    parts = {part: {n.split(".")[1]: a for n, a in arrays.items() if n.startswith(f"{part}.")} for part in _PARTS}
+    parts["texts"]["source"] = parts["texts"]["source"].view(SOURCE)
+    parts["texts"]["target"] = parts["texts"]["target"].view(TARGET)
+    return Bitext(arrays["place"], Texts(**parts["texts"]), Suffixes(**parts["suffixes"]), Lexicon(**parts["lexicon"]))
+
+
+_PARTS = ("texts", "suffixes", "lexicon")

@@ -1,0 +1,77 @@
+"""Word-aligned bitexts, as files: two texts, or one of both, and their links in Pharaoh's format (``0-0 1-2``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from mpitune.corpus.text import counted, lines, split_fields, split_words
+from mpitune.errors import DataError
+
+_LINK = re.compile(r"([0-9]+)-([0-9]+)")
+
+AlignedPair = tuple[list[str], list[str], list[tuple[int, int]]]
+"""Source words, target words, links (source position, target position, from 0)."""
+
+
+@dataclass(frozen=True)
+class AlignedFiles:
+    """Where a word-aligned bitext is."""
+
+    source: Path
+    """Source sentences, or pairs ``source ||| target`` where there is no ``target``."""
+    target: Path | None
+    alignment: Path
+
+    @property
+    def files(self) -> list[Path]:
+        return [self.source, *([self.target] if self.target else []), self.alignment]
+
+    def read(self) -> Iterator[AlignedPair]:
+        """The pairs. Raises DataError for a bad line, and where the files have not as many lines each."""
+        texts = _bitext(self.source) if self.target is None else _parallel(self.source, self.target)
+        number = 0
+        links = lines(self.alignment)
+        for number, (source, target) in enumerate(texts, start=1):
+            _, text = next(links, (None, None))
+            if text is None:
+                raise _too_few(self.alignment, number - 1, self.source)
+            yield source, target, _links(self.alignment, number, text, len(source), len(target))
+        if next(links, None) is not None:
+            raise DataError.at(
+                self.alignment, number + 1, found="a line more", expected=f"as many as {self.source} has"
+            )
+
+
+def _parallel(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
+    for number, (one, other) in enumerate(zip_longest(lines(source), lines(target)), start=1):
+        if one is None or other is None:
+            short, long = (source, target) if one is None else (target, source)
+            raise _too_few(short, number - 1, long)
+        yield split_words(one[1]), split_words(other[1])
+
+
+def _bitext(path: Path) -> Iterator[tuple[list[str], list[str]]]:
+    for number, line in lines(path):
+        fields = split_fields(line)
+        if len(fields) != 2:
+            raise DataError.at(path, number, found=counted(len(fields), "field"), expected="source ||| target")
+        yield split_words(fields[0]), split_words(fields[1])
+
+
+def _too_few(path: Path, count: int, other: Path) -> DataError:
+    return DataError.at(path, None, found=counted(count, "line"), expected=f"as many as {other} has")
+
+
+def _links(path: Path, number: int, text: str, source: int, target: int) -> list[tuple[int, int]]:
+    found = []
+    for word in split_words(text):
+        link = _LINK.fullmatch(word)
+        if link is None or int(link[1]) >= source or int(link[2]) >= target:
+            expected = f"i-j with i below {source} and j below {target}, the numbers of words"
+            raise DataError.at(path, number, found=repr(word), expected=expected)
+        found.append((int(link[1]), int(link[2])))
+    return found
