@@ -98,7 +98,13 @@ class Run:
     def _learned(self, weights: np.ndarray) -> np.ndarray:
         learned = weights != 0.0
         learned[: len(self.first.frozen)] &= ~self.first.frozen
-        return np.flatnonzero(learned)
+        return self.in_order(np.flatnonzero(learned))
+
+    def in_order(self, slots: np.ndarray) -> np.ndarray:
+        """Ascending ``slots``, those of features that nobody knew before by their ids: in one order on all ranks."""
+        known = int(np.searchsorted(slots, self.known))
+        late = slots[known:]
+        return np.concatenate([slots[:known], late[np.argsort(self.features.ids[late])]])
 
 
 @dataclass
@@ -241,7 +247,7 @@ def write_epoch(run: Run, state: State, weights: Vector) -> None:
     """Write the epoch that ``state`` has come to: weights, metrics, last of all the checkpoint. Rank 0 does this."""
     metrics = state.history[-1]
     dense = run.dense(weights)
-    slots = np.flatnonzero(dense)
+    slots = run.in_order(np.flatnonzero(dense))
     names = [run.features.name(slot) for slot in slots.tolist()]
     named = list(zip(names, dense[slots].tolist(), strict=True))
     for warning in health.warnings(named, metrics["length_ratio"], metrics["empty_outputs"], metrics["sentences"]):

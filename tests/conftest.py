@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake import Session, golden_session, own_session
 from tiny import Tiny
 
 from mpitune.runtime import LOG
@@ -36,3 +37,9 @@ def shared() -> Path:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     """A complete task over which a run takes a second."""
     return Tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(params=["own", "golden"])
+def session(request: pytest.FixtureRequest) -> Session:
+    """A recorded session with cdec: one that lies with the tests, and the one beside the repository."""
+    return own_session() if request.param == "own" else golden_session(request.getfixturevalue("shared"))

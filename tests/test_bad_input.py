@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 import h5py
 import pytest
+from fake import FakeCdec
 from mpi import ROOT, mpirun
 from naive_kenlm import write_kenlm
 from tiny import write_data
@@ -26,6 +27,7 @@ from tiny import write_data
 from mpitune.cli import main
 from mpitune.results import checkpoint
 from mpitune.runtime import RunLock
+from mpitune.train import draw_shards
 
 JOB = """[data]
 source = "train.de"
@@ -49,6 +51,8 @@ shards = 4
 k = 40
 """
 STORE = ("store/data.h5", "store/features-id+shape.h5", "store/lm-0.h5")
+EXTERNAL = ("store/lm-0-external.h5", *(f"cdec/rank-0/{name}" for name in ("cdec.ini", "weights", "stderr.log")))
+WATCHED = tuple(f"translations/{name}.txt.gz" for name in ("source", "reference-0", "epoch-0000"))
 CHECKPOINT = "runs/job/checkpoints/epoch-0002.h5"
 IN_USE = "a run folder that another run is using"
 FULL_DISK = "a full disk"
@@ -118,6 +122,8 @@ class Case(NamedTuple):
     """Two of the three epochs are done before."""
     mended: tuple[str, ...] = ()
     """Added to the command where the input is mended."""
+    left: tuple[str, ...] = ()
+    """What else of the run folder is made nevertheless."""
 
 
 Spoil = Callable[[Path], None]
@@ -194,6 +200,24 @@ def newer_store(folder: Path) -> None:
         file.attrs["version"] = file.attrs["version"] + 1
 
 
+def cdec(binary: object = "cdec", more: str = "") -> Spoil:
+    """Another decoder."""
+    return edit("job.toml", r"\[decoder\]", f'[decoder]\nbackend = "cdec"\nbinary = "{binary}"\n{more}')
+
+
+def failing_cdec(fault: str, *, shard: int | None = None) -> Spoil:
+    """One that fails: always, or on a sentence of that shard."""
+
+    def spoil(folder: Path) -> None:
+        texts = (folder / "train.de").read_text().splitlines()
+        # Beside the folder: what it writes is not of the run.
+        fake = FakeCdec(folder.with_name(f"{folder.name}-cdec"), {text: [("the", {})] for text in texts})
+        fake.fails(fault, **{} if shard is None else {"text": texts[draw_shards(len(texts), 4, 1, 0)[shard][0]]})
+        cdec(fake.binary)(folder)
+
+    return spoil
+
+
 OWN = "".join(f'<seg grammar="own.{n}" id="{n}">haus</seg>\n' for n in range(26))
 KENLM = b"mmap lm http://kheafield.com/code format version 5\n".ljust(96, b"\0") + b"\2\0\0\0" + bytes(1000)
 
@@ -235,6 +259,14 @@ CASES = {
     ),
     "a checkpoint that was cut: the one before is used": Case(cut(CHECKPOINT), trained=True),
     "no checkpoint is sound": Case(all_of(cut(CHECKPOINT), cut(CHECKPOINT.replace("2.h5", "1.h5"))), trained=True),
+    "cdec is asked for and not there": Case(cdec("no-such-cdec"), made=2, left=EXTERNAL[:-1]),
+    "cdec does not start": Case(failing_cdec("never starts"), made=2, left=EXTERNAL),
+    "cdec fails on more than 1 % of the sentences": Case(
+        failing_cdec("dies mid-answer", shard=0), made=2, left=(*EXTERNAL, "config.toml", *WATCHED)
+    ),
+    "a cdec.ini that mpitune cannot tune": Case(
+        all_of(write("cdec.ini", "formalism=scfg\nquiet=true\n"), cdec(more='config = "cdec.ini"'))
+    ),
     "a checkpoint of a newer version": Case(newer_checkpoint, trained=True),
     "a store of a newer version": Case(newer_store, trained=True),
 }
@@ -242,6 +274,19 @@ OTHERS = {
     "devtest without references": (
         Case(edit("job.toml", r"\[grammar\]", '[data.devtest]\nsource = "dev.de"\n[grammar]')),
         Row("job.toml: data.devtest: expected both source and references, or neither", 2),
+    ),
+    "what only cdec has": (
+        Case(
+            all_of(
+                write("cdec.ini", "feature_function=SpanFeatures\n"),
+                edit("job.toml", r"\[decoder\]", '[decoder]\nconfig = "cdec.ini"'),
+            )
+        ),
+        Row("cdec.ini: found feature_function=SpanFeatures, which the embedded decoder does not have", 2),
+    ),
+    "what cdec does not have": (
+        Case(all_of(cdec(), edit("job.toml", 'file = "grammar"', 'file = "grammar"\nformat = "moses"'))),
+        Row('job.toml: grammar.format = "moses": cdec reads no such tables', 2),
     ),
     "a number that is none": (
         Case(edit("job.toml", "0.0078125", "nan")),
@@ -354,7 +399,7 @@ def try_case(
     assert spoilt.keys() <= left.keys()
     changed = {name for name in left if left[name] != spoilt.get(name)}
     if code:
-        assert changed == {f"runs/job/{name}" for name in STORE[: case.made]}
+        assert changed == {f"runs/job/{name}" for name in (*STORE[: case.made], *case.left)}
     for name in spoilt.keys() - good.keys():
         (folder / name).unlink()
     for name, content in good.items():

@@ -211,6 +211,46 @@ def test_l1_reaches_features_that_were_not_met_at_the_end_of_a_shard() -> None:
     assert weights[[0, 1, 5, 6, 7]].tolist() == [8.5, 0.0, 8.5, -8.5, 0.0]
 
 
+GROWING: list[dict[str, Any]] = [
+    {"rate": rate, "l1": l1, "l2": l2, "order": order}
+    for rate in ("constant", "adagrad", "adadelta")
+    for l1, l2 in ((0.0, 0.0), (0.02, 0.0), (0.02, 0.1))
+    for order in ("sequential", "sentence")
+]
+
+
+@pytest.mark.parametrize("options", GROWING, ids=str)
+def test_features_met_late_learn_as_if_always_known(options: dict[str, Any]) -> None:
+    """Slots that come in the middle of a shard, none of which has fired before: the same bits as with room for them."""
+    random = np.random.default_rng(18)
+    lists = []
+    for size in (10, 10, 17, 17, 24, SIZE, SIZE):
+        rows = [{slot: float(random.normal()) for slot in range(size) if random.random() < 0.3} for _ in range(12)]
+        lists.append((naive.kbest_of([[1]] * 12, rows), random.integers(0, 12, 12) / 16, size))
+    frozen = np.zeros(10, dtype=bool)
+    frozen[[1, 4]] = True
+    all_known = np.zeros(SIZE)
+    all_known[:10] = random.normal(size=10)
+    growing = all_known[:10].copy()
+    results = []
+    known = learner(frozen=[1, 4], learning_rate=0.05, **options)
+    met_late = Perceptron(make_sampler("multipartite"), Options(learning_rate=0.05, **options), frozen)
+    for _ in range(2):  # The second shard begins with all of them.
+        known.start_shard(all_known)
+        met_late.start_shard(growing)
+        for kbest, gold, size in lists:
+            growing = np.append(growing, np.zeros(max(size - len(growing), 0)))
+            counts = [p.update(kbest, gold, w, random) for p, w in ((known, all_known), (met_late, growing))]
+            assert counts[0] == counts[1]
+            assert (growing == all_known[: len(growing)]).all()
+        known.end_shard(all_known)
+        met_late.end_shard(growing)
+        assert (growing == all_known).all()
+        results.append(growing.copy())
+    assert results[0][10:].any() and (results[0] != results[1]).any()
+    assert (growing[[1, 4]] == results[0][[1, 4]]).all()
+
+
 def test_random_pairs_come_from_the_generator() -> None:
     random = np.random.default_rng(15)
     kbest, gold = random_list(random, 30)

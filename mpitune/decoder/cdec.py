@@ -59,7 +59,7 @@ class Child:
         self._begun = b""
         program = shutil.which(command[0])
         if program is None:
-            raise NotStarted(f"no program {command[0]!r}, on the PATH or as a file that may be run")
+            raise NotStarted("is no program on the PATH, and no file that may be run")
         with open(log, "ab") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-ISE", str(_LEASH), str(os.getpid()), program, *command[1:]],
@@ -87,6 +87,8 @@ class Child:
         Raises ChildError where the child ends or time is up; NotStarted where it had never taken a line.
         """
         self._keep_log_short()
+        if self._lines or self._begun or (_is_ready(self._output, select.POLLIN) and os.read(self._output, 1)):
+            raise ChildError("said more than it was asked for")
         text = f"{line}\n".encode()
         if not self._taken:
             self._give_first(text)
@@ -142,9 +144,7 @@ class Child:
 
     def _wait(self, file: int, event: int, end: float) -> None:
         """Return when ``file`` is ready. Raises ChildError at time ``end``."""
-        poll = select.poll()
-        poll.register(file, event)
-        if not poll.poll(max(end - time.monotonic(), 0.0) * 1000.0):
+        if not _is_ready(file, event, max(end - time.monotonic(), 0.0)):
             raise ChildError("no answer in time: it hangs, or decoder.cdec's time-outs are too short for this sentence")
 
     def _ended(self) -> str:
@@ -171,6 +171,13 @@ class Child:
                 shutil.copyfile(self._log, self._log.with_suffix(".old.log"))
                 # The child appends, so it goes on at the new end.
                 os.truncate(self._log, 0)
+
+
+def _is_ready(file: int, event: int, seconds: float = 0.0) -> bool:
+    """Whether ``file`` is ready within ``seconds``."""
+    poll = select.poll()
+    poll.register(file, event)
+    return bool(poll.poll(seconds * 1000.0))
 
 
 def _waiting_in(pipe: int) -> bool:
