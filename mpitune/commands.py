@@ -238,7 +238,9 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
             output.mkdir(parents=True, exist_ok=True)
         _tell(f"{stored}: compiling the bitext")
         pairs = store_bitext(files, stored)
-        _tell(f"{stored}: {counted(pairs, 'sentence pair')}; kernels are compiled once, which takes half a minute")
+        _tell(
+            f"{stored}: {counted(pairs, 'sentence pair')}; loading kernels (compiled once, which takes half a minute)"
+        )
         # By one rank: the others load them.
         extraction = Extraction(stored)
         extraction.lines(extraction.rules(next((words for words, _ in read if words), [])))

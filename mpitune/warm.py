@@ -1,4 +1,4 @@
-"""Compiles the kernels ahead of the first run, by running a tiny job: ``python -m mpitune.warm``.
+"""Compiles the kernels ahead of the first run, by a tiny bitext and a tiny job: ``python -m mpitune.warm``.
 
 What is compiled is kept (`kernel`), and other processes of this user load it in a moment.
 """
@@ -11,13 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from mpitune import assemble
+from mpitune.corpus.aligned import AlignedFiles
 from mpitune.exchange.comm import SerialComm
+from mpitune.extraction import Extraction, store_bitext
 from mpitune.grammar.kenlm import WORD, KenlmWords
 from mpitune.grammar.kneser_ney import estimate
 from mpitune.train import train
 
 SOURCE = "das alte haus\ndas haus am see\n"
 REFERENCES = "the old house\nthe house by the lake\n"
+LINKS = "0-0 1-1 2-2\n0-0 1-1 2-2 3-3 3-4\n"
 GRAMMAR = """\
 [X] ||| das [X,1] ||| the [X,1] ||| Cost=1 ||| 0-0
 [X] ||| alte haus ||| old house ||| Cost=1 ||| 0-0 1-1
@@ -45,9 +48,13 @@ def main() -> None:
     KenlmWords(np.zeros(1, WORD), 1).numbers(["word"])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file, text in {"source": SOURCE, "references": REFERENCES, "grammar": GRAMMAR, "job": JOB}.items():
+        texts = {"source": SOURCE, "references": REFERENCES, "links": LINKS, "grammar": GRAMMAR, "job": JOB}
+        for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")
         estimate(folder / "references", 2, folder / "lm", lambda _: None)
+        store_bitext(AlignedFiles(folder / "source", folder / "references", folder / "links"), folder / "bitext.h5")
+        extraction = Extraction(folder / "bitext.h5")
+        extraction.lines(extraction.rules(SOURCE.split()))
         train(assemble.load_job(folder / "job", [f"run.dir={folder / 'run'}"]), SerialComm(), quiet=True)
 
 

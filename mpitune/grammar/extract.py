@@ -278,14 +278,14 @@ def _counted(bitext: Bitext, chunks: int, symbols: int, found: int, space: _Spac
     terminals = 0
     for c in range(chunks):
         for k in range(core.length[c] if found > 0 else 0):
-            space.source[terminals] = bitext.texts.source[space.places[0, c] + k].word
+            space.source[terminals] = bitext.texts.source[space.places[0, c] + k]["word"]
             terminals += 1
     source = space.source[:terminals]
     begin(yields)
     for o in range(found):
         for c in range(chunks):
             core.at[c] = space.places[o, c]
-        meet(yields, int64(bitext.texts.source[core.at[0]].pair), -1)
+        meet(yields, int64(bitext.texts.source[core.at[0]]["pair"]), -1)
         for r in range(phrase_pairs(bitext.texts, core, chunks, symbols, space.found)):
             count(bitext, source, core, chunks, r, space.found, yields)
     return end(yields)

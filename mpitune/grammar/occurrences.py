@@ -37,14 +37,14 @@ def narrowed(texts: Texts, suffixes: Suffixes, low: int, high: int, depth: int, 
     first, end = low, high
     while first < end:
         middle = (first + end) >> 1
-        if texts.source[suffixes.suffix[middle] + depth].word < word:
+        if texts.source[suffixes.suffix[middle] + depth]["word"] < word:
             first = middle + 1
         else:
             end = middle
     last, end = first, high
     while last < end:
         middle = (last + end) >> 1
-        if texts.source[suffixes.suffix[middle] + depth].word <= word:
+        if texts.source[suffixes.suffix[middle] + depth]["word"] <= word:
             last = middle + 1
         else:
             end = middle
@@ -54,10 +54,10 @@ def narrowed(texts: Texts, suffixes: Suffixes, low: int, high: int, depth: int, 
 @inlined
 def _is_there(texts: Texts, words: np.ndarray, chunk: Chunk, c: int, place: int) -> bool:
     """Whether chunk ``c`` stands at ``place``."""
-    same = texts.source[place].word == words[chunk.word[c]]
+    same = texts.source[place]["word"] == words[chunk.word[c]]
     k = 1
     while same and k < chunk.length[c]:
-        same = texts.source[place + k].word == words[chunk.word[c] + k]
+        same = texts.source[place + k]["word"] == words[chunk.word[c] + k]
         k += 1
     return bool(same)
 
@@ -123,7 +123,7 @@ def _around(
     count: int,
 ) -> int:
     """Add the occurrences whose chunk ``rarest`` stands at ``place``; returns how many there are now."""
-    pair = texts.source[place].pair
+    pair = texts.source[place]["pair"]
     begin, end = texts.source_ptr[pair], texts.source_ptr[pair + 1] - 1
     if rarest == 0:
         first, last = place, place

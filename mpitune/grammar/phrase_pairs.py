@@ -61,10 +61,10 @@ def _reach_target(texts: Texts, begin: int, end: int, a: int, b: int) -> tuple[i
     """The span from ``a`` to ``b`` (-1: none yet) and all that source words from ``begin`` to ``end`` are linked to."""
     for k in range(begin, end):
         word = texts.source[k]
-        if word.low >= 0:
-            if a < 0 or word.low < a:
-                a = int64(word.low)
-            b = max(b, int64(word.high))
+        if word["low"] >= 0:
+            if a < 0 or word["low"] < a:
+                a = int64(word["low"])
+            b = max(b, int64(word["high"]))
     return a, b
 
 
@@ -73,10 +73,10 @@ def _reach_source(texts: Texts, begin: int, end: int, a: int, b: int) -> tuple[i
     """The same for target words."""
     for k in range(begin, end):
         word = texts.target[k]
-        if word.low >= 0:
-            if a < 0 or word.low < a:
-                a = int64(word.low)
-            b = max(b, int64(word.high))
+        if word["low"] >= 0:
+            if a < 0 or word["low"] < a:
+                a = int64(word["low"])
+            b = max(b, int64(word["high"]))
     return a, b
 
 
@@ -126,11 +126,11 @@ def _base(texts: Texts, pair: int, core: Core, chunks: int, symbols: int, found:
     linked = False
     for c in range(chunks):
         for k in range(core.at[c], core.at[c] + core.length[c]):
-            linked |= texts.source[k].low >= 0
+            linked |= texts.source[k]["low"] >= 0
     if not linked:
         return 0, -1, 0, False
     for c in range(chunks - 1):
-        if texts.source[core.at[c] + core.length[c]].low < 0 or texts.source[core.at[c + 1] - 1].low < 0:
+        if texts.source[core.at[c] + core.length[c]]["low"] < 0 or texts.source[core.at[c + 1] - 1]["low"] < 0:
             return 0, -1, 0, False
     a, b = _reach_target(texts, s + begin, s + end, -1, -1)
     if b - a > SPAN:
@@ -151,7 +151,7 @@ def _base(texts: Texts, pair: int, core: Core, chunks: int, symbols: int, found:
             continue
         first = x if k == -1 else core.at[k] + core.length[k] - s
         last = y if k == chunks - 1 else core.at[k + 1] - s
-        if texts.source[s + first].low < 0 or texts.source[s + last - 1].low < 0:
+        if texts.source[s + first]["low"] < 0 or texts.source[s + last - 1]["low"] < 0:
             return 0, -1, 0, False
         c, d = _gap(texts, pair, first, last)
         if c < 0:
@@ -160,8 +160,8 @@ def _base(texts: Texts, pair: int, core: Core, chunks: int, symbols: int, found:
         gaps += 1
     found.edges[0], found.gaps[0] = edges, gaps
     found.span[0, 0], found.span[0, 1] = a, b
-    is_rule = (edges & LEFT or texts.source[s + begin].low >= 0) and (
-        edges & RIGHT or texts.source[s + end - 1].low >= 0
+    is_rule = (edges & LEFT or texts.source[s + begin]["low"] >= 0) and (
+        edges & RIGHT or texts.source[s + end - 1]["low"] >= 0
     )
     return x, y, edges, bool(is_rule)
 
@@ -172,7 +172,7 @@ def phrase_pairs(texts: Texts, core: Core, chunks: int, symbols: int, found: Fou
 
     Returns how many there are.
     """
-    pair = int64(texts.source[core.at[0]].pair)
+    pair = int64(texts.source[core.at[0]]["pair"])
     x, y, edges, is_rule = _base(texts, pair, core, chunks, symbols, found)
     if y < 0:
         return 0
@@ -188,7 +188,7 @@ def phrase_pairs(texts: Texts, core: Core, chunks: int, symbols: int, found: Fou
             continue
         if x < left or y + right > length or y - x + new > SPAN:
             continue
-        if texts.source[s + x - left].low < 0 or texts.source[s + y + right - 1].low < 0:
+        if texts.source[s + x - left]["low"] < 0 or texts.source[s + y + right - 1]["low"] < 0:
             continue
         p, q, a, b = _closure(texts, pair, x - left, y + right, more)
         if b < 0:
@@ -196,7 +196,7 @@ def phrase_pairs(texts: Texts, core: Core, chunks: int, symbols: int, found: Fou
         n = 0
         if left:
             c, d = _gap(texts, pair, p, x)
-            if c < 0 or texts.source[s + p].low < 0:
+            if c < 0 or texts.source[s + p]["low"] < 0:
                 continue
             found.gap[count, 0, 0], found.gap[count, 0, 1] = c, d
             n = 1
@@ -205,7 +205,7 @@ def phrase_pairs(texts: Texts, core: Core, chunks: int, symbols: int, found: Fou
             n += 1
         if right:
             c, d = _gap(texts, pair, y, q)
-            if c < 0 or texts.source[s + q - 1].low < 0:
+            if c < 0 or texts.source[s + q - 1]["low"] < 0:
                 continue
             found.gap[count, n, 0], found.gap[count, n, 1] = c, d
             n += 1

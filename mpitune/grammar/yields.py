@@ -13,7 +13,7 @@ import numpy as np
 from mpitune.grammar.bitext import Bitext, Texts
 from mpitune.grammar.lexical import lexical_scores
 from mpitune.grammar.occurrences import SAMPLES
-from mpitune.grammar.phrase_pairs import SPAN, SYMBOLS, Core, Found
+from mpitune.grammar.phrase_pairs import GAPS, SPAN, SYMBOLS, Core, Found
 from mpitune.kernel import int64, kernel, uint64
 
 _SLOTS = 1 << 12
@@ -160,7 +160,7 @@ def meet(yields: Yields, pair: int, alignment: int) -> None:
 def count(bitext: Bitext, source: np.ndarray, core: Core, chunks: int, r: int, found: Found, yields: Yields) -> None:
     """Count rule ``r`` of ``found``, the yield of an occurrence of ``core``, whose words are ``source`` (int32)."""
     texts = bitext.texts
-    pair = int64(texts.source[core.at[0]].pair)
+    pair = int64(texts.source[core.at[0]]["pair"])
     rule = _rule(texts, pair, r, found, yields)
     if rule == yields.size[RULES]:
         yields.size[RULES] += 1
@@ -196,13 +196,13 @@ def _rule(texts: Texts, pair: int, r: int, found: Found, yields: Yields) -> int:
     hash_ = uint64(found.edges[r])
     k = found.span[r, 0]
     while k < found.span[r, 1]:
-        symbol = int64(texts.target[t + k].word)
+        symbol = int64(texts.target[t + k]["word"])
         k += 1
         for g in range(found.gaps[r]):
             if found.gap[r, g, 0] == k - 1:
                 symbol, k = -1 - g, found.gap[r, g, 1]
         yields.symbol[end] = symbol
-        hash_ = (hash_ ^ uint64(symbol)) * uint64(0x9E3779B97F4A7C15)
+        hash_ = (hash_ ^ uint64(symbol + GAPS)) * uint64(0x9E3779B97F4A7C15)
         hash_ ^= hash_ >> uint64(29)
         end += 1
     slot = int64(hash_ & uint64(_SLOTS - 1))
@@ -245,7 +245,7 @@ def _is_alignment(yields: Yields, alignment: int, begin: int, end: int) -> bool:
 @kernel
 def _links(texts: Texts, core: Core, chunks: int, r: int, found: Found, yields: Yields, begin: int) -> int:
     """Write the links between the words of a rule from ``begin`` on, by symbol; returns where they end."""
-    pair = texts.source[core.at[0]].pair
+    pair = texts.source[core.at[0]]["pair"]
     s = texts.source_ptr[pair]
     end = begin
     for link in range(texts.link_ptr[pair], texts.link_ptr[pair + 1]):
