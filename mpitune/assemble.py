@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpitune import config, prepare
+from mpitune.corpus.aligned import AlignedFiles
 from mpitune.corpus.symbols import FeatureTable
 from mpitune.corpus.text import fingerprint
 from mpitune.corpus.weights import read_weights
@@ -63,7 +64,15 @@ def sources(job: config.Job) -> prepare.Sources:
         lm_names=config.lm_names(job),
         external=job.decoder.backend == "cdec",
         further_grammars=_further_grammars(job),
+        aligned=_aligned(job.grammar),
+        leave_one_out=job.grammar.leave_one_out,
     )
+
+
+def _aligned(grammar: config.Grammar) -> AlignedFiles | None:
+    if grammar.source is None or grammar.alignment is None:
+        return None
+    return AlignedFiles(grammar.source, grammar.target, grammar.alignment)
 
 
 def _inifile(job: config.Job) -> IniFile | None:

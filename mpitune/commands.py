@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,7 +30,7 @@ from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.dtrain import import_job
 from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
-from mpitune.extraction import Extraction, check_same, read_inputs, store_bitext
+from mpitune.extraction import Extraction, check_same, make_store, read_inputs, warm_up
 from mpitune.grammar.features import features, pass_through
 from mpitune.grammar.kneser_ney import estimate
 from mpitune.results import evaluate, inspect
@@ -38,6 +39,8 @@ from mpitune.results.folder import RunFolder
 from mpitune.runtime import progress, start_logging
 from mpitune.train import train
 
+STORED_BITEXT = ".bitext"
+"""Where `mpitune extract` keeps the compiled bitext while it is at work."""
 FORESTS_AT_ONCE = 8
 """How many hypergraphs a rank keeps, of some MB each, before they are written."""
 
@@ -61,12 +64,9 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
     """Build the job's store (train does it by itself)."""
     job = _load(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
-
-    def make() -> None:
-        made = prepare.prepare(assemble.sources(job), job.run.store, _tell, progress)
-        print(f"{job.run.store}: {', '.join(made)} made" if made else f"{job.run.store}: up to date", flush=True)
-
-    comm.at_root(make)
+    store = job.run.store
+    made = make_store(comm, assemble.sources(job), store, store, _tell, partial(progress, rank=comm.rank))
+    comm.at_root(lambda: print(f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True))
 
 
 def _tell(text: str) -> None:
@@ -148,8 +148,8 @@ def _open_decoder(job: Job, comm: Comm, file: Path, kbest: int) -> tuple[Decoder
         # The input names grammars of its own: they are compiled beside the job's store.
         folder /= "decode"
         texts = prepare.Texts(comm.at_root(lambda: _rereadable(file, folder)))
-        sources = replace(sources, train=texts, devtest=None)
-    comm.at_root(lambda: prepare.prepare(sources, folder, _tell, progress))
+        sources = replace(sources, train=texts, devtest=None, leave_one_out=False)
+    make_store(comm, sources, folder, job.run.store, _tell, partial(progress, rank=comm.rank))
     store = prepare.open_store(sources, folder)
     known = len(store.model.words)
     if sources.grammar is None:
@@ -228,25 +228,23 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     if (options.bitext is None) == (options.source is None) or (options.source is None) != (options.target is None):
         raise _on_all(UsageError("expected --source F and --target E, or --bitext FE"))
     files = AlignedFiles(options.bitext or options.source, options.target, options.alignment)
-    output, stored = options.output, options.output / "bitext.h5"
+    output = options.output
     read = comm.at_root(lambda: read_inputs(options.input))
     if options.leave_one_out:
         comm.at_root(lambda: check_same(files, [words for words, _ in read], options.input))
 
-    def compile_bitext() -> None:
+    def compile_bitext() -> Path:
         with _writing(output):
             output.mkdir(parents=True, exist_ok=True)
-        _tell(f"{stored}: compiling the bitext")
-        pairs = store_bitext(files, stored)
-        _tell(
-            f"{stored}: {counted(pairs, 'sentence pair')}; loading kernels (compiled once, which takes half a minute)"
-        )
-        # By one rank: the others load them.
-        extraction = Extraction(stored)
-        extraction.lines(extraction.rules(next((words for words, _ in read if words), [])))
+        try:
+            stored = prepare.prepare_bitext(files, output / STORED_BITEXT, _tell)
+        except MpituneError:
+            shutil.rmtree(output / STORED_BITEXT)
+            raise
+        warm_up(stored, _tell)
+        return stored
 
-    comm.at_root(compile_bitext)
-    extraction = Extraction(stored)
+    extraction = Extraction(comm.at_root(compile_bitext))
 
     def extract(i: int) -> int:
         rules = extraction.rules(read[i][0], i if options.leave_one_out else None)
@@ -260,7 +258,7 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
         with _written(output / "input.sgm") as file:
             for i, (words, rest) in enumerate(read):
                 file.write(f'<seg grammar="grammar.{i}.gz" id="{i}">{" ".join(words)}</seg>{rest}\n'.encode())
-        stored.unlink()
+        shutil.rmtree(output / STORED_BITEXT)
         _tell(f"{output / 'input.sgm'}: {counted(len(read), 'sentence')}, {counted(sum(counts), 'rule')}")
 
     comm.at_root(finish)

@@ -187,7 +187,6 @@ _NOT_BUILT: dict[str, Collection[Any]] = {
     "learner.gold": ("context",),
     "parallel.exchange": ("alltoall",),
     "features.templates": ("word-pair", "insertion", "target-words"),
-    "grammar.leave_one_out": (True,),
 }
 """Values that the job file has words for and mpitune has no code for yet."""
 
@@ -280,9 +279,6 @@ def _check_built(job: Job) -> None:
         missing = [v for v in (value if isinstance(value, tuple) else (value,)) if v in _NOT_BUILT.get(key, ())]
         if missing:
             raise UsageError(f"{job.file}: {key} = {literal(missing[0])} is not built yet")
-    for name in ("source", "target", "alignment"):
-        if getattr(job.grammar, name) is not None:
-            raise UsageError(f"{job.file}: grammar.{name}: extracting a grammar from a bitext is not built yet")
 
 
 def _checked_data(job: Job, data: Data) -> Data:
@@ -308,8 +304,17 @@ def _grammars(grammar: Grammar) -> list[str]:
 def _check_inputs(job: Job) -> None:
     found = _grammars(job.grammar)
     if len(found) != 1:
-        choices = "grammar.file, grammar.per_sentence = true"
+        choices = "grammar.file, grammar.per_sentence = true, grammar.source (a bitext)"
         raise UsageError(f"{job.file}: found {' and '.join(found) or 'no grammar'}, expected one of {choices}")
+    grammar = job.grammar
+    if grammar.source is not None and None in (grammar.target, grammar.alignment):
+        raise UsageError(f"{job.file}: grammar.source: expected grammar.target and grammar.alignment beside it")
+    if grammar.source is None and (grammar.target or grammar.alignment or grammar.leave_one_out):
+        raise UsageError(
+            f"{job.file}: [grammar]: found target, alignment or leave_one_out, expected source beside them"
+        )
+    if job.decoder.backend == "cdec" and grammar.source is not None:
+        raise UsageError(f"{job.file}: grammar.source: cdec needs grammars as files: `mpitune extract` writes them")
     if job.decoder.backend == "cdec" and job.grammar.format not in ("auto", "cdec"):
         raise UsageError(f"{job.file}: grammar.format = {literal(job.grammar.format)}: cdec reads no such tables")
     if not job.lm and job.decoder.backend == "embedded":

@@ -1,47 +1,96 @@
-"""Grammars from a word-aligned bitext: the bitext compiled once, then extraction spread over the ranks.
-
-bitext.h5   texts, links, suffix array and lexical counts, memory-mapped: the ranks of a machine share one copy
-"""
+"""Grammars from a word-aligned bitext: the bitext compiled once, then extraction spread over the ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from mpitune import prepare
 from mpitune.corpus.aligned import AlignedFiles
 from mpitune.corpus.store import open_arrays, write_arrays
-from mpitune.corpus.symbols import Names, Vocabulary
+from mpitune.corpus.symbols import Names
 from mpitune.corpus.text import lines, split_words
 from mpitune.errors import DataError
-from mpitune.grammar.bitext import compile_bitext, from_arrays, to_arrays
+from mpitune.exchange.comm import Comm
+from mpitune.grammar.bitext import from_arrays
+from mpitune.grammar.collected import Collector
 from mpitune.grammar.extract import Extracted, Extractor
 from mpitune.grammar.rule_lines import rule_lines
 
 
-def store_bitext(files: AlignedFiles, file: Path) -> int:
-    """Compile a bitext into ``file``; returns how many pairs it has.
+def make_store(
+    comm: Comm,
+    sources: prepare.Sources,
+    folder: Path,
+    bitext_folder: Path,
+    tell: Callable[[str], None],
+    watch: prepare.Watch,
+) -> list[str]:
+    """`prepare.prepare` on rank 0, before which all ranks extract grammars where they are wanted from a bitext.
 
-    Raises DataError for bad files, and where there are no pairs at all.
+    ``bitext_folder``: where the compiled bitext is kept. ``tell`` and ``watch`` are those of rank 0.
     """
-    words = Vocabulary()
-    pairs = list(files.read())
-    if not pairs:
-        raise DataError.at(files.source, None, found="no sentences", expected="a bitext")
-    arrays = to_arrays(compile_bitext(pairs, words))
-    names = Names.of(words.words)
-    write_arrays(file, {**arrays, "words.text": names.text, "words.ptr": names.ptr}, {})
-    return len(pairs)
+    aligned = sources.aligned
+    if aligned is not None and comm.at_root(lambda: prepare.wants_extraction(sources, folder)):
+        file = comm.at_root(lambda: _begin(aligned, sources, folder, bitext_folder, tell))
+        collector, extraction = Collector(), Extraction(file)
+        wanted = _wanted(sources)
+        mine = range(comm.rank, len(wanted), comm.size)
+        with watch("grammars extracted", len(mine)) as told:
+            for number in mine:
+                words, without = wanted[number]
+                collector.add(number, extraction.rules(words, without))
+                told.advance()
+        part = {f"rules.{name}": array for name, array in collector.part()._asdict().items()}
+        write_arrays(prepare.part_file(folder, comm.rank), part | extraction.word_arrays, {})
+        comm.barrier()
+    return comm.at_root(lambda: _finish(sources, folder, tell, watch))
+
+
+def _begin(
+    aligned: AlignedFiles, sources: prepare.Sources, folder: Path, bitext_folder: Path, tell: Callable[[str], None]
+) -> Path:
+    """Compile the bitext, and check that leaving one out will leave out the right ones."""
+    file = prepare.prepare_bitext(aligned, bitext_folder, tell)
+    if sources.leave_one_out and sources.train is not None:
+        check_same(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
+    folder.mkdir(parents=True, exist_ok=True)
+    _remove_parts(folder)
+    warm_up(file, tell)
+    return file
+
+
+def _wanted(sources: prepare.Sources) -> list[tuple[list[str], int | None]]:
+    """The sentences that want a grammar, and the pair of the bitext that it is to do without."""
+    return [
+        (pair.source.words, i if sources.leave_one_out and name == "train" else None)
+        for name, texts in sources.texts.items()
+        for i, pair in enumerate(texts.read())
+    ]
+
+
+def _finish(sources: prepare.Sources, folder: Path, tell: Callable[[str], None], watch: prepare.Watch) -> list[str]:
+    made = prepare.prepare(sources, folder, tell, watch)
+    _remove_parts(folder)
+    return made
+
+
+def _remove_parts(folder: Path) -> None:
+    for part in folder.glob("part-*.h5"):
+        part.unlink()
 
 
 class Extraction:
     """Extracts from a stored bitext, by words."""
 
     def __init__(self, file: Path) -> None:
-        """``file``: what `store_bitext` wrote. Raises DataError where it is damaged or missing."""
+        """``file``: what `prepare.prepare_bitext` made. Raises DataError where it is damaged or missing."""
         arrays = open_arrays(file)
-        self._names = Names(arrays.pop("words.text"), arrays.pop("words.ptr"))
+        self.word_arrays = {name: arrays.pop(name) for name in ("words.text", "words.ptr")}
+        """The words, as they are stored."""
+        self._names = Names(*self.word_arrays.values())
         self._number = {word: number for number, word in enumerate(self._names.all())}
         self._extractor = Extractor(from_arrays(arrays))
 
@@ -50,9 +99,20 @@ class Extraction:
         known = np.array([self._number.get(word, -1) for word in words], dtype=np.int32)
         return self._extractor.grammar(known, -1 if without is None else without)
 
+    def some_words(self) -> list[str]:
+        """A few words of the bitext."""
+        return [self._names[number] for number in range(min(3, len(self._names)))]
+
     def lines(self, extracted: Extracted) -> bytes:
         """The lines of a grammar file."""
         return rule_lines(extracted, self._names)
+
+
+def warm_up(file: Path, tell: Callable[[str], None]) -> None:
+    """Have all kernels compiled, on one rank: the others load them then."""
+    tell("loading the extractor's kernels (compiled once, which takes half a minute)")
+    extraction = Extraction(file)
+    extraction.lines(extraction.rules(extraction.some_words()))
 
 
 def read_inputs(file: Path) -> list[tuple[list[str], str]]:

@@ -1,6 +1,7 @@
 """The shard store: a job's data, grammars and language models compiled to arrays once, so that training parses no text.
 
     data.h5                   words, rules, corpora
+    bitext.h5                 a word-aligned bitext that grammars are extracted from
     features-<templates>.h5   what the sparse templates fire on the rules
     lm-<n>.h5                 one language model each; of a KenLM binary, which is used where it lies, only its size
     lm-<n>-external.h5        of one that an external decoder reads, only what its content was
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpitune.corpus.aligned import AlignedFiles
 from mpitune.corpus.store import open_arrays, read_attributes, write_arrays, writing_to
 from mpitune.corpus.symbols import Names, Vocabulary
 from mpitune.corpus.text import (
@@ -37,6 +39,9 @@ from mpitune.corpus.text import (
 from mpitune.decoder.base import Sentence, TranslationModel
 from mpitune.errors import DataError
 from mpitune.grammar.arpa import read_arpa
+from mpitune.grammar.bitext import compiled_bitext
+from mpitune.grammar.collected import Part, merged
+from mpitune.grammar.extract import FEATURES
 from mpitune.grammar.features import RuleFeatures, compile_features
 from mpitune.grammar.kenlm import is_kenlm, open_kenlm, read_kenlm
 from mpitune.grammar.lm import LanguageModel, LmVocabulary, language_model
@@ -84,6 +89,10 @@ class Sources:
     """Whether an external decoder reads grammars and language models itself: these may then be of any kind."""
     further_grammars: tuple[Path, ...] = ()
     """Grammars that an external decoder uses besides; here they only name features."""
+    aligned: AlignedFiles | None = None
+    """The bitext that the grammars of all sentences are extracted from."""
+    leave_one_out: bool = False
+    """Whether the sentences of ``train`` are those of the bitext, each to do without its own pair."""
     table_format: str = "auto"
     """The format of the grammars, see `mpitune.grammar.tables.FORMATS`; ``auto``: as a file's first line shows."""
 
@@ -144,6 +153,28 @@ def prepare(sources: Sources, folder: Path, tell: Callable[[str], None], watch: 
     UsageError for an unknown template or a store that a newer version made.
     """
     data, rule_features = folder / _DATA, folder / _features_name(sources.templates)
+    # To read a grammar may take minutes: a misspelt name is told before that.
+    texts = [file for texts in sources.texts.values() for file in texts.files]
+    for file in [*texts, *([sources.grammar] if sources.grammar else []), *sources.further_grammars, *sources.lms]:
+        check_readable(file)
+    grammars = grammar_files(sources)
+    files, shape = _data_inputs(sources, grammars)
+    made = []
+    with writing_to(folder):
+        if _make(data, files, shape, lambda: _compile_data(sources, grammars, folder, watch), tell):
+            made.append(data.name)
+        shape = {"templates": list(sources.templates), "data": _content(data)}
+        if _make(rule_features, [], shape, lambda: _compile_features(data, sources.templates), tell):
+            made.append(rule_features.name)
+        for n, file in enumerate(sources.lms):
+            name = _lm_name(n, sources.external)
+            if _make(folder / name, [file], {}, dict if sources.external else partial(_compile_lm, file), tell):
+                made.append(name)
+    return made
+
+
+def _data_inputs(sources: Sources, grammars: Sequence[Path]) -> tuple[list[Path], dict[str, Any]]:
+    """The files that `_DATA` is made from, and what else it depends on."""
     shape: dict[str, Any] = {
         name: {"references": len(texts.references), "bitext": texts.bitext, "limit": texts.limit}
         for name, texts in sources.texts.items()
@@ -154,23 +185,27 @@ def prepare(sources: Sources, folder: Path, tell: Callable[[str], None], watch: 
     if sources.table_format not in ("auto", "cdec"):
         shape["table_format"] = sources.table_format
     files = [file for texts in sources.texts.values() for file in texts.files]
-    # To read a grammar may take minutes: a misspelt name is told before that.
-    for file in [*files, *([sources.grammar] if sources.grammar else []), *sources.further_grammars, *sources.lms]:
-        check_readable(file)
-    grammars = grammar_files(sources)
-    files += grammars
-    made = []
+    if sources.aligned is not None:
+        shape["extracted"] = {"files": len(sources.aligned.files), "leave_one_out": sources.leave_one_out}
+        return [*files, *sources.aligned.files], shape
+    return [*files, *grammars], shape
+
+
+def wants_extraction(sources: Sources, folder: Path) -> bool:
+    """Whether `prepare` will ask for grammars extracted from ``sources.aligned``, as parts in ``folder``."""
+    return sources.aligned is not None and not _is_fresh(folder / _DATA, *_data_inputs(sources, []))
+
+
+def prepare_bitext(files: AlignedFiles, folder: Path, tell: Callable[[str], None]) -> Path:
+    """Make the compiled bitext in ``folder`` if it is missing or stale; returns its file."""
     with writing_to(folder):
-        if _make(data, files, shape, lambda: _compile_data(sources, grammars, watch), tell):
-            made.append(data.name)
-        shape = {"templates": list(sources.templates), "data": _content(data)}
-        if _make(rule_features, [], shape, lambda: _compile_features(data, sources.templates), tell):
-            made.append(rule_features.name)
-        for n, file in enumerate(sources.lms):
-            name = _lm_name(n, sources.external)
-            if _make(folder / name, [file], {}, dict if sources.external else partial(_compile_lm, file), tell):
-                made.append(name)
-    return made
+        _make(folder / _BITEXT, files.files, {"files": len(files.files)}, lambda: compiled_bitext(files), tell)
+    return folder / _BITEXT
+
+
+def part_file(folder: Path, n: int) -> Path:
+    """Where the grammars that process ``n`` has extracted wait for `prepare`."""
+    return folder / f"part-{n}.h5"
 
 
 def contents(sources: Sources, folder: Path) -> dict[str, str]:
@@ -206,6 +241,7 @@ def open_store(sources: Sources, folder: Path) -> Store:
 
 
 _DATA = "data.h5"
+_BITEXT = "bitext.h5"
 
 
 def _features_name(templates: Sequence[str]) -> str:
@@ -224,21 +260,25 @@ def _make(
     tell: Callable[[str], None],
 ) -> bool:
     """Make one file of the store from ``inputs``, ``shape`` being what else it depends on; False if it is fresh."""
-    attributes = read_attributes(file)
-    known = (attributes or {}).get("inputs")
-    if (
-        known is not None
-        and known["shape"] == shape
-        and len(known["files"]) == len(inputs)
-        and all(unchanged(Fingerprint(*old), path) for old, path in zip(known["files"], inputs, strict=True))
-    ):
+    if _is_fresh(file, inputs, shape):
         return False
+    attributes = read_attributes(file)
     before = "damaged or of an older version" if attributes is None else "stale"
     tell(f"{file}: {f'{before}: making it anew' if file.exists() else 'making it'}")
     # Taken before the files are read: what changes in between is noticed the next time.
     taken = [fingerprint(path) for path in inputs]
     write_arrays(file, compiled(), {"inputs": {"files": taken, "shape": shape}})
     return True
+
+
+def _is_fresh(file: Path, inputs: Sequence[Path], shape: Mapping[str, Any]) -> bool:
+    known = (read_attributes(file) or {}).get("inputs")
+    return (
+        known is not None
+        and known["shape"] == shape
+        and len(known["files"]) == len(inputs)
+        and all(unchanged(Fingerprint(*old), path) for old, path in zip(known["files"], inputs, strict=True))
+    )
 
 
 def _content(file: Path) -> str:
@@ -250,6 +290,8 @@ def _content(file: Path) -> str:
 
 def grammar_files(sources: Sources) -> list[Path]:
     """The grammar files in the order of their numbers. Raises DataError where a sentence has none."""
+    if sources.aligned is not None:
+        return []
     if sources.grammar is not None:
         return [sources.grammar, *sources.further_grammars]
     named: dict[Path, None] = {}
@@ -263,29 +305,42 @@ def grammar_files(sources: Sources) -> list[Path]:
     return [*named, *sources.further_grammars]
 
 
-def _compile_data(sources: Sources, grammars: Sequence[Path], watch: Watch) -> dict[str, np.ndarray]:
-    words = Vocabulary()
-    reader = RuleReader(words, sources.table_format)
-    with watch("grammars read", len(grammars)) as told:
-        for grammar in grammars:
-            reader.read(grammar)
-            told.advance()
-    rules = reader.rules()
+def _compile_data(sources: Sources, grammars: Sequence[Path], folder: Path, watch: Watch) -> dict[str, np.ndarray]:
+    if sources.aligned is not None:
+        words, rules, score_names = _extracted_rules(folder)
+        categories = ["S", "X"]
+    else:
+        words = Vocabulary()
+        reader = RuleReader(words, sources.table_format)
+        with watch("grammars read", len(grammars)) as told:
+            for grammar in grammars:
+                reader.read(grammar)
+                told.advance()
+        rules, score_names, categories = reader.rules(), reader.score_names, reader.categories
     if sources.grammar is not None and len(rules.type) == 0:
         raise DataError.at(sources.grammar, None, found="no rules", expected="a rule a line")
     arrays = _prefixed("rules", rules)
     number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
+    before = 0
     for name, texts in sources.texts.items():
         corpus = _corpus(texts.read(), words, number)
+        if sources.aligned is not None:
+            # Each sentence has the grammar of its number, counted through all texts.
+            corpus = corpus._replace(grammar=np.arange(before, before + corpus.size, dtype=np.int32))
+            before += corpus.size
         _warn_of_unknown_words(texts.source, corpus, rules)
         arrays |= _prefixed(name, corpus)
-    for name, strings in (
-        ("words", words.words),
-        ("categories", reader.categories),
-        ("score_names", reader.score_names),
-    ):
+    for name, strings in (("words", words.words), ("categories", categories), ("score_names", score_names)):
         arrays |= _strings(name, Names.of(strings))
     return arrays
+
+
+def _extracted_rules(folder: Path) -> tuple[Vocabulary, Rules, list[str]]:
+    """The words of the bitext, the rules of the parts in ``folder``, and the names of their scores."""
+    count = sum(1 for _ in folder.glob("part-*.h5"))
+    parts = [open_arrays(part_file(folder, n)) for n in range(count)]
+    words = Vocabulary(_names(parts[0], "words").all())
+    return words, merged([Part(**_part(part, "rules")) for part in parts]), list(FEATURES)
 
 
 def _warn_of_unknown_words(source: Path, corpus: Corpus, rules: Rules) -> None:

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from mpitune.decoder.base import Decoder
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.mixing import RunningMean
+from mpitune.extraction import make_store
 from mpitune.learner.base import OnlineLearner
 from mpitune.pairs.bleu import statistics
 from mpitune.pairs.gold import Gold, make_gold
@@ -125,8 +125,9 @@ class State:
 def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     """Prepare the store where need be and open everything."""
     folder, sources = job.run.store, assemble.sources(job)
-    comm.at_root(lambda: _make_store(job, sources, folder, partial(progress, quiet=quiet)))
+    make_store(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet))
     store = prepare.open_store(sources, folder)
+    comm.at_root(lambda: _check_store(job, store))
     assert store.train is not None  # config.require_data sees to it
     grammars = comm.at_root(lambda: assemble.sentence_grammars(job, sources))
     own = RunFolder(job.run.dir).of_decoder(f"rank-{comm.rank}")
@@ -153,9 +154,7 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     return run
 
 
-def _make_store(job: config.Job, sources: prepare.Sources, folder: Path, watch: prepare.Watch) -> None:
-    prepare.prepare(sources, folder, LOG.info, watch)
-    store = prepare.open_store(sources, folder)
+def _check_store(job: config.Job, store: prepare.Store) -> None:
     for table, corpus in {"data": store.train, "data.devtest": store.devtest}.items():
         if corpus is not None and len(corpus.source) == 0:
             raise DataError(f"{job.file}: found no sentences in [{table}], expected at least one")

@@ -13,9 +13,10 @@ import numpy as np
 from mpitune import assemble
 from mpitune.corpus.aligned import AlignedFiles
 from mpitune.exchange.comm import SerialComm
-from mpitune.extraction import Extraction, store_bitext
+from mpitune.extraction import Extraction
 from mpitune.grammar.kenlm import WORD, KenlmWords
 from mpitune.grammar.kneser_ney import estimate
+from mpitune.prepare import prepare_bitext
 from mpitune.train import train
 
 SOURCE = "das alte haus\ndas haus am see\n"
@@ -52,8 +53,8 @@ def main() -> None:
         for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")
         estimate(folder / "references", 2, folder / "lm", lambda _: None)
-        store_bitext(AlignedFiles(folder / "source", folder / "references", folder / "links"), folder / "bitext.h5")
-        extraction = Extraction(folder / "bitext.h5")
+        files = AlignedFiles(folder / "source", folder / "references", folder / "links")
+        extraction = Extraction(prepare_bitext(files, folder, lambda _: None))
         extraction.lines(extraction.rules(SOURCE.split()))
         train(assemble.load_job(folder / "job", [f"run.dir={folder / 'run'}"]), SerialComm(), quiet=True)
 

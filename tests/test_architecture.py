@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "learner": EVERYONE | {"learner", "pairs", "decoder/base"},
     "exchange": EVERYONE | {"exchange"},
     "results": EVERYONE | {"results", "corpus", "learner/base", "decoder/base"},
-    "extraction": EVERYONE | {"corpus", "grammar"},
+    "extraction": EVERYONE | {"prepare", "corpus", "grammar", "exchange"},
     "prepare": EVERYONE | {"corpus", "grammar", "decoder/base"},
     "assemble": EVERYONE | {"config", "prepare", "corpus", "grammar", "decoder", "pairs", "learner"},
     "translate": EVERYONE | {"runtime", "corpus", "decoder/base", "exchange"},

@@ -235,7 +235,6 @@ def test_only_train_needs_data(tmp_path: Path) -> None:
         'learner.gold = "context"',
         'parallel.exchange = "alltoall"',
         'features.templates = "word-pair"',
-        "grammar.leave_one_out = true",
     ],
 )
 def test_what_is_not_built_is_refused_by_name(tmp_path: Path, key: str) -> None:
@@ -243,9 +242,22 @@ def test_what_is_not_built_is_refused_by_name(tmp_path: Path, key: str) -> None:
     assert refused(tmp_path, "", override) == f"{key} is not built yet"
 
 
-def test_extraction_is_refused_by_name(tmp_path: Path) -> None:
-    assert refused(tmp_path, "", "grammar.file=", "grammar.source=a").startswith("grammar.source: extracting")
-    assert refused(tmp_path, "", "grammar.alignment=a").startswith("grammar.alignment: extracting")
+def test_a_bitext_to_extract_from_is_named_whole(tmp_path: Path) -> None:
+    told = "grammar.source: expected grammar.target and grammar.alignment beside it"
+    assert refused(tmp_path, "", "grammar.file=", "grammar.source=a") == told
+    assert refused(tmp_path, "", "grammar.file=", "grammar.source=a", "grammar.target=b") == told
+    for override in ("grammar.alignment=a", "grammar.target=b", "grammar.leave_one_out=true"):
+        assert refused(tmp_path, "", override).endswith("expected source beside them")
+    whole = (
+        "grammar.file=",
+        "grammar.source=a",
+        "grammar.target=b",
+        "grammar.alignment=c",
+        "grammar.leave_one_out=true",
+    )
+    found = job(tmp_path, SMALL, *whole).grammar
+    assert (found.source, found.alignment, found.leave_one_out) == (tmp_path / "a", tmp_path / "c", True)
+    assert refused(tmp_path, "", *whole, "decoder.backend=cdec").startswith("grammar.source: cdec needs grammars")
 
 
 def test_a_job_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.symbols import Vocabulary
+from mpitune.corpus.aligned import AlignedFiles
+from mpitune.corpus.symbols import Names, Vocabulary
+from mpitune.errors import DataError
 
 DEPTH = 5
 """Suffixes are sorted by so many words: source sides are no longer."""
@@ -173,6 +175,17 @@ def _lexicon(texts: Texts, words: int) -> Lexicon:
         source_null=source_null,
         target_null=target_null,
     )
+
+
+def compiled_bitext(files: AlignedFiles) -> dict[str, np.ndarray]:
+    """The arrays of a bitext and its words, to be stored. Raises DataError for bad files, and for one of no pairs."""
+    words = Vocabulary()
+    pairs = list(files.read())
+    if not pairs:
+        raise DataError.at(files.source, None, found="no sentences", expected="a bitext")
+    arrays = to_arrays(compile_bitext(pairs, words))
+    names = Names.of(words.words)
+    return arrays | {"words.text": names.text, "words.ptr": names.ptr}
 
 
 def to_arrays(bitext: Bitext) -> dict[str, np.ndarray]:

@@ -1,0 +1,153 @@
+"""A job whose grammars are extracted from a bitext, straight into the store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from mpi import mpirun
+from naive_extract import random_pairs
+from tiny import write_data
+
+from mpitune import assemble
+from mpitune.cli import main
+from mpitune.corpus.store import open_arrays
+from mpitune.prepare import open_store
+
+PAIRS = [pair for seed in (3, 8, 9, 11) for pair in random_pairs(seed) if pair[0] and pair[1]]
+JOB = """
+[data]
+source = "f"
+references = ["e"]
+[data.devtest]
+source = "dev"
+references = ["dev.e"]
+[[lm]]
+file = "lm.arpa"
+[learner]
+epochs = 1
+[parallel]
+shards = 2
+[grammar]
+"""
+EXTRACTED = 'source = "f"\ntarget = "e"\nalignment = "a"\nleave_one_out = true\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A bitext to tune on, which the grammars come from as well, and its job."""
+    write_data(tmp_path)
+    texts = {
+        "f": [" ".join(pair[0]) for pair in PAIRS],
+        "e": [" ".join(pair[1]) for pair in PAIRS],
+        "a": [" ".join(f"{i}-{j}" for i, j in pair[2]) for pair in PAIRS],
+        "dev": ["a b c d", "zzz f e a"],
+        "dev.e": ["u v w x", "zzz z y u"],
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "job.toml").write_text(JOB + EXTRACTED)
+    return tmp_path
+
+
+def grammars(job_file: Path, *overrides: str) -> list[set[tuple[object, ...]]]:
+    """The rules of each sentence of the job's store, devtest last, with all that a decoder sees of them."""
+    job = assemble.load_job(job_file, list(overrides))
+    store = open_store(assemble.sources(job), job.run.store)
+    rules, words, found = store.model.rules, store.model.words.words, []
+    assert store.train is not None and store.devtest is not None
+    for corpus in (store.train, store.devtest):
+        for i in range(corpus.size):
+            first, last = rules.grammar_ptr[corpus.sentence(i).grammar : corpus.sentence(i).grammar + 2].tolist()
+            of_sentence: set[tuple[object, ...]] = set()
+            for r in range(first, last):
+                t = rules.type[r]
+                source, target = (
+                    tuple(words[s] if s >= 0 else s for s in side[ptr[t] : ptr[t + 1]].tolist())
+                    for side, ptr in ((rules.source, rules.source_ptr), (rules.target, rules.target_ptr))
+                )
+                links = tuple(map(tuple, rules.align[rules.align_ptr[t] : rules.align_ptr[t + 1]].tolist()))
+                row = slice(rules.score_ptr[r], rules.score_ptr[r + 1])
+                names = [store.model.score_names[k] for k in rules.score_index[row].tolist()]
+                values = [f"{value:.9g}" for value in rules.score_value[row].tolist()]
+                of_sentence.add((int(rules.lhs[t]), source, target, links, *sorted(zip(names, values, strict=True))))
+            assert len(of_sentence) == last - first
+            found.append(of_sentence)
+    return found
+
+
+def test_the_rules_are_those_of_the_grammar_files(folder: Path) -> None:
+    options = ["--source", f"{folder}/f", "--target", f"{folder}/e", "--alignment", f"{folder}/a"]
+    for name, more in (("f", ["--leave-one-out"]), ("dev", [])):
+        assert main(["extract", *options, "--input", f"{folder}/{name}", "--output", f"{folder}/{name}.d", *more]) == 0
+    # input.sgm has references where its input has some: here it has none.
+    other = JOB.replace('"f"', '"f.d/input.sgm"').replace('"dev"', '"dev.d/input.sgm"')
+    (folder / "files.toml").write_text(f"{other}per_sentence = true\n")
+    assert main(["prepare", f"{folder}/job.toml"]) == 0
+    assert main(["prepare", f"{folder}/files.toml"]) == 0
+    extracted = grammars(folder / "job.toml")
+    assert extracted == grammars(folder / "files.toml")
+    assert len(extracted) == len(PAIRS) + 2 and sum(map(len, extracted)) > 300
+
+
+def test_the_store_does_not_tell_how_many_ranks_there_were(folder: Path) -> None:
+    command = ["-m", "mpitune", "train", folder / "job.toml", "--set"]
+    for n in (1, 3):
+        run = mpirun(n, [*command, f"run.dir={folder}/run{n}"])
+        assert run.returncode == 0, run.stderr
+    one, three = (open_arrays(folder / f"run{n}/store/data.h5") for n in (1, 3))
+    assert one.keys() == three.keys() and all((one[name] == three[name]).all() for name in one)
+    assert (folder / "run1/weights.txt.gz").read_bytes() == (folder / "run3/weights.txt.gz").read_bytes()
+    assert sorted(path.name for path in (folder / "run3/store").iterdir()) == sorted(
+        ["bitext.h5", "data.h5", "features-none.h5", "lm-0.h5", "lock"]
+    )
+    assert len((folder / "run3/metrics.jsonl").read_text().splitlines()) == 1
+
+
+def test_what_is_fresh_is_not_made_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = str(folder / "job.toml")
+    assert main(["prepare", job]) == 0
+    assert "bitext.h5: making it" in capsys.readouterr().err
+    assert main(["prepare", job]) == 0
+    assert "making" not in capsys.readouterr().err
+    assert main(["prepare", job, "--set", "grammar.leave_one_out=false"]) == 0
+    said = capsys.readouterr().err
+    assert "data.h5: stale" in said and "bitext.h5" not in said
+    links = (folder / "a").read_text().splitlines()
+    (folder / "a").write_text("\n".join(["", *links[1:]]) + "\n")
+    assert main(["prepare", job, "--set", "grammar.leave_one_out=false"]) == 0
+    said = capsys.readouterr().err
+    assert "data.h5: stale" in said and "bitext.h5: stale" in said
+
+
+def test_decode_extracts_for_its_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = str(folder / "job.toml")
+    assert main(["train", job, "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["decode", job, "--input", f"{folder}/f", "--nbest", "3", "--format", "cdec"]) == 0
+    out, said = capsys.readouterr()
+    assert len({line.split(" ||| ")[0] for line in out.splitlines()}) == len(PAIRS)
+    # Nothing is left out here, and the compiled bitext is used again.
+    assert "bitext.h5" not in said
+    metrics = json.loads((folder / "runs/job/metrics.jsonl").read_text())
+    assert metrics["sentences"] == len(PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "code", "told"),
+    [
+        ('source = "f"\ntarget = "e"\n', 2, "grammar.source: expected grammar.target and grammar.alignment beside it"),
+        ('file = "grammar"\nleave_one_out = true\n', 2, "found target, alignment or leave_one_out, expected source"),
+        (EXTRACTED + 'file = "grammar"\n', 2, "found grammar.file and grammar.source, expected one of"),
+        (EXTRACTED + '[decoder]\nbackend = "cdec"\n', 2, "cdec needs grammars as files: `mpitune extract` writes them"),
+        (EXTRACTED + "[data]", 3, "dev:1: found another sentence, expected that of "),
+        (EXTRACTED.replace('"a"', '"nowhere"'), 3, "nowhere: found no such file or directory"),
+    ],
+)
+def test_bad_jobs(folder: Path, capsys: pytest.CaptureFixture[str], grammar: str, code: int, told: str) -> None:
+    other = ("data.source=dev", 'data.references=["dev.e"]') if grammar.endswith("[data]") else ()
+    (folder / "job.toml").write_text(JOB + grammar.removesuffix("[data]"))
+    assert main(["prepare", f"{folder}/job.toml", *(text for one in other for text in ("--set", one))]) == code
+    assert told in capsys.readouterr().err
+    assert not list(folder.glob("runs/job/store/part-*"))
