@@ -24,6 +24,7 @@ from mpitune.learner import METHODS
 from mpitune.learner.base import OnlineLearner
 from mpitune.learner.perceptron import Options
 from mpitune.pairs.sampling import make_sampler
+from mpitune.sources import Sources, Texts, grammar_files
 
 
 def load_job(path: Path, overrides: list[str]) -> config.Job:
@@ -47,14 +48,14 @@ def load_job(path: Path, overrides: list[str]) -> config.Job:
     return job.completed({key: value for key, value in given.items() if value is not None}, ini)
 
 
-def sources(job: config.Job) -> prepare.Sources:
+def sources(job: config.Job) -> Sources:
     """The files that the job's store is made from."""
     train = devtest = None
     if job.data is not None:
         train = _texts(job.data.source, job.data.bitext, job.data.references, job.data.limit)
         if job.data.devtest is not None:
             devtest = _texts(job.data.devtest.source, None, job.data.devtest.references, 0)
-    return prepare.Sources(
+    return Sources(
         train=train,
         devtest=devtest,
         grammar=job.grammar.file,
@@ -90,10 +91,10 @@ def _further_grammars(job: config.Job) -> tuple[Path, ...]:
     return grammars[1:] if grammars[:1] == (job.grammar.file,) else ()
 
 
-def _texts(source: Path | None, bitext: Path | None, references: tuple[Path, ...], limit: int) -> prepare.Texts:
+def _texts(source: Path | None, bitext: Path | None, references: tuple[Path, ...], limit: int) -> Texts:
     file = bitext or source
     assert file is not None  # config sees to it that one of them is given
-    return prepare.Texts(file, references, bitext=bitext is not None, limit=limit)
+    return Texts(file, references, bitext=bitext is not None, limit=limit)
 
 
 def decoder(job: config.Job, store: prepare.Store, folder: Path, kbest: int, grammars: Sequence[Path] = ()) -> Decoder:
@@ -126,9 +127,9 @@ def decoder(job: config.Job, store: prepare.Store, folder: Path, kbest: int, gra
     )
 
 
-def sentence_grammars(job: config.Job, sources: prepare.Sources) -> list[Path]:
+def sentence_grammars(job: config.Job, sources: Sources) -> list[Path]:
     """The files of the sentences' own grammars, by number, where an external decoder is to read them; else none."""
-    return prepare.grammar_files(sources) if sources.external and job.grammar.per_sentence else []
+    return grammar_files(sources) if sources.external and job.grammar.per_sentence else []
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from mpitune.results import evaluate, inspect
 from mpitune.results.explain import NamedHypergraph
 from mpitune.results.folder import RunFolder
 from mpitune.runtime import progress, start_logging
+from mpitune.sources import Texts
 from mpitune.train import train
 
 STORED_BITEXT = ".bitext"
@@ -147,7 +148,7 @@ def _open_decoder(job: Job, comm: Comm, file: Path, kbest: int) -> tuple[Decoder
     else:
         # The input names grammars of its own: they are compiled beside the job's store.
         folder /= "decode"
-        texts = prepare.Texts(comm.at_root(lambda: _rereadable(file, folder)))
+        texts = Texts(comm.at_root(lambda: _rereadable(file, folder)))
         sources = replace(sources, train=texts, devtest=None, leave_one_out=False)
     make_store(comm, sources, folder, job.run.store, _tell, partial(progress, rank=comm.rank))
     store = prepare.open_store(sources, folder)

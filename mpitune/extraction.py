@@ -18,11 +18,12 @@ from mpitune.grammar.bitext import from_arrays
 from mpitune.grammar.collected import Collector
 from mpitune.grammar.extract import Extracted, Extractor
 from mpitune.grammar.rule_lines import rule_lines
+from mpitune.sources import Sources
 
 
 def make_store(
     comm: Comm,
-    sources: prepare.Sources,
+    sources: Sources,
     folder: Path,
     bitext_folder: Path,
     tell: Callable[[str], None],
@@ -50,7 +51,7 @@ def make_store(
 
 
 def _begin(
-    aligned: AlignedFiles, sources: prepare.Sources, folder: Path, bitext_folder: Path, tell: Callable[[str], None]
+    aligned: AlignedFiles, sources: Sources, folder: Path, bitext_folder: Path, tell: Callable[[str], None]
 ) -> Path:
     """Compile the bitext, and check that leaving one out will leave out the right ones."""
     file = prepare.prepare_bitext(aligned, bitext_folder, tell)
@@ -62,7 +63,7 @@ def _begin(
     return file
 
 
-def _wanted(sources: prepare.Sources) -> list[tuple[list[str], int | None]]:
+def _wanted(sources: Sources) -> list[tuple[list[str], int | None]]:
     """The sentences that want a grammar, and the pair of the bitext that it is to do without."""
     return [
         (pair.source.words, i if sources.leave_one_out and name == "train" else None)
@@ -71,7 +72,7 @@ def _wanted(sources: prepare.Sources) -> list[tuple[list[str], int | None]]:
     ]
 
 
-def _finish(sources: prepare.Sources, folder: Path, tell: Callable[[str], None], watch: prepare.Watch) -> list[str]:
+def _finish(sources: Sources, folder: Path, tell: Callable[[str], None], watch: prepare.Watch) -> list[str]:
     made = prepare.prepare(sources, folder, tell, watch)
     _remove_parts(folder)
     return made

@@ -11,8 +11,9 @@ import pytest
 
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded import EmbeddedDecoder
-from mpitune.prepare import Sources, Store, Texts, open_store, prepare
+from mpitune.prepare import Store, open_store, prepare
 from mpitune.runtime import Progress
+from mpitune.sources import Sources, Texts
 
 K = 100
 DIGITS = 6e-6

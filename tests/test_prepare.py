@@ -13,8 +13,9 @@ from mpitune.corpus.text import read_parallel
 from mpitune.errors import DataError, UsageError
 from mpitune.grammar.arpa import read_arpa
 from mpitune.grammar.features import GLUE, features, pass_through
-from mpitune.prepare import Sources, Store, Texts, open_store, prepare
+from mpitune.prepare import Store, open_store, prepare
 from mpitune.runtime import Progress
+from mpitune.sources import Sources, Texts
 
 ARPA = """\\data\\
 ngram 1=4

@@ -29,7 +29,8 @@ from mpitune.exchange.comm import SparseVectors
 from mpitune.exchange.selection import select
 from mpitune.grammar.kneser_ney import estimate
 from mpitune.grammar.lm import LanguageModel, LmVocabulary
-from mpitune.prepare import Corpus, Sources, Store, Texts
+from mpitune.prepare import Corpus, Store
+from mpitune.sources import Sources, Texts
 
 SENTENCES, LENGTH = 3, 25
 """How many sentences there are of each length, and the length where no other is said."""

@@ -21,7 +21,7 @@ from support.ours import stored, training
 
 from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.grammar.kneser_ney import estimate
-from mpitune.prepare import Sources, Texts
+from mpitune.sources import Sources, Texts
 
 LENGTH = 25
 PAGE = 4096
