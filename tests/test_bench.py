@@ -128,6 +128,12 @@ def test_sharing() -> None:
     ]
 
 
+def test_extraction(shared: Path) -> None:
+    table = rows(run("extraction.py", "--small", environment={"MPITUNE_DATA": str(shared / "data")}))
+    assert all(float(table[name][0]) > 0 for name in ("into the store", "as gzipped text"))
+    assert float(table["made up, 1,000 pairs"][0].removesuffix(" s")) > 0
+
+
 def test_stages(tiny: Tiny, tmp_path: Path) -> None:
     table = rows(run("stages.py", tiny.job_file(tmp_path / "run")))
     assert {"parse", "match", "cube", "learner", "an epoch"} <= set(table)

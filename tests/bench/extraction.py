@@ -1,0 +1,163 @@
+"""What extraction takes: CPU time of a sentence beside cdec's extractor, and time and memory of compiling a bitext.
+
+    MPITUNE_DATA=... PATH=<cdec's extractor>:$PATH python tests/bench/extraction.py [--small]
+
+The bitext is Multi30k's, the sentences are the first of its validation set. The reference (``sacompile``, ``extract``)
+writes gzipped text with one thread; its start, measured with one sentence, is taken off. Large bitexts are made up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import resource
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+from support.measure import CpuTime, in_turns, print_table, run
+from support.synthetic import SENTENCE, source, target, text
+
+from mpitune.corpus.aligned import AlignedFiles
+from mpitune.extraction import Extraction
+from mpitune.grammar.collected import Collector
+from mpitune.prepare import prepare_bitext
+
+PASSES = 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What extraction takes.")
+    parser.add_argument("--small", action="store_true", help="few sentences and small bitexts")
+    parser.add_argument("--compile", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.compile:
+        print(_compile(options.compile))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        print_table(("a sentence", "CPU ms", "against the reference"), speed(Path(name), 5 if options.small else 600))
+        print_table(("compiling a bitext", "CPU", "file", "peak memory"), compiling(Path(name), options.small))
+
+
+def speed(folder: Path, sentences: int) -> Iterator[Sequence[str]]:
+    """CPU time of a sentence: ours into a store and as text, the reference's."""
+    if not os.environ.get("MPITUNE_DATA"):
+        yield ("the speed is not measured: MPITUNE_DATA is not set",)
+        return
+    files = _unpacked(Path(os.environ["MPITUNE_DATA"]) / "multi30k", folder)
+    wanted = (folder / "val.de").read_text(encoding="utf-8").splitlines()[:sentences]
+    file = prepare_bitext(files, folder, lambda _: None)
+
+    def ours(use: Callable[[Extraction], Callable[[int, list[str]], object]]) -> Callable[[], float]:
+        def measure() -> float:
+            # A new one each time: what it keeps from sentence to sentence it has to gather again.
+            extraction = Extraction(file)
+            each = use(extraction)
+            with CpuTime() as spent:
+                for i, line in enumerate(wanted):
+                    each(i, line.split())
+            return 1000 * spent.seconds / len(wanted)
+
+        return measure
+
+    def to_store(extraction: Extraction) -> Callable[[int, list[str]], object]:
+        collector = Collector()
+        return lambda i, words: collector.add(i, extraction.rules(words))
+
+    def to_text(extraction: Extraction) -> Callable[[int, list[str]], object]:
+        return lambda i, words: gzip.compress(extraction.lines(extraction.rules(words)), 6)
+
+    measures = {"into the store": ours(to_store), "as gzipped text": ours(to_text)}
+    for measure in measures.values():
+        measure()
+    if shutil.which("extract") and shutil.which("sacompile"):
+        measures["the reference, as gzipped text"] = _reference(files, folder, wanted)
+    taken = {name: median(values) for name, values in in_turns(measures, PASSES).items()}
+    reference = taken.get("the reference, as gzipped text")
+    for name, value in taken.items():
+        yield (name, f"{value:.1f}", f"1/{reference / value:.1f}" if reference else "-")
+    if reference is None:
+        yield ("the reference is not measured: sacompile and extract are not on the PATH",)
+
+
+def _reference(files: AlignedFiles, folder: Path, wanted: Sequence[str]) -> Callable[[], float]:
+    assert files.target is not None
+    index = folder / "index"
+    command = [
+        "sacompile",
+        "-f",
+        files.source,
+        "-e",
+        files.target,
+        "-a",
+        files.alignment,
+        "-o",
+        index,
+        "-c",
+        index / "ini",
+    ]
+    index.mkdir()
+    run(command, folder)
+
+    def seconds(sentences: Sequence[str]) -> float:
+        output = Path(tempfile.mkdtemp(dir=folder))
+        command = ["extract", "-c", index / "ini", "-g", output, "-z", "-t", "1"]
+        return run(command, folder, input="".join(f"{line}\n" for line in sentences)).cpu
+
+    return lambda: 1000 * (seconds(wanted) - seconds(wanted[:1])) / (len(wanted) - 1)
+
+
+def compiling(folder: Path, small: bool) -> Iterator[Sequence[str]]:
+    """CPU time and memory of compiling: Multi30k, and bitexts made up of 20 words a sentence."""
+    if (folder / "train.de").exists():
+        yield _compiled("Multi30k, 29,000 pairs", folder)
+    for pairs in (1_000,) if small else (29_000, 1_000_000):
+        made = folder / str(pairs)
+        made.mkdir()
+        walk = text(SENTENCE * pairs)
+        links = []
+        with open(made / "train.de", "w") as german, open(made / "train.en", "w") as english:
+            for begin in range(0, len(walk), SENTENCE):
+                words = source(walk[begin : begin + SENTENCE])
+                print(" ".join(words), file=german)
+                print(target(walk[begin : begin + SENTENCE]), file=english)
+        # Neighbours have changed places, see `source`.
+        turned = list(range(SENTENCE))
+        for i in range(0, SENTENCE - 1, 3):
+            turned[i], turned[i + 1] = turned[i + 1], turned[i]
+        links = " ".join(f"{i}-{j}" for i, j in enumerate(turned))
+        (made / "align").write_text(f"{links}\n" * pairs)
+        yield _compiled(f"made up, {pairs:,} pairs", made)
+
+
+def _compiled(name: str, folder: Path) -> Sequence[str]:
+    done = run([sys.executable, __file__, "--compile", folder], folder)
+    size, memory = map(int, done.output.split())
+    return name, f"{done.cpu:.1f} s", f"{size / 1e6:.0f} MB", f"{memory / 1e6:.0f} MB"
+
+
+def _compile(folder: Path) -> str:
+    """Compile the bitext in ``folder``; the size of the file, and the most memory that this process had."""
+    files = AlignedFiles(folder / "train.de", folder / "train.en", folder / "align")
+    size = prepare_bitext(files, folder / "compiled", lambda _: None).stat().st_size
+    return f"{size} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}"
+
+
+def _unpacked(data: Path, folder: Path) -> AlignedFiles:
+    names = {
+        "train.de": "train.de.gz",
+        "train.en": "train.en.gz",
+        "align": "train.de-en.align.gz",
+        "val.de": "val.de.gz",
+    }
+    for name, packed in names.items():
+        (folder / name).write_bytes(gzip.decompress((data / packed).read_bytes()))
+    return AlignedFiles(folder / "train.de", folder / "train.en", folder / "align")
+
+
+if __name__ == "__main__":
+    main()
