@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
 from mpitune import prepare
 from mpitune.corpus.aligned import AlignedFiles
-from mpitune.corpus.store import open_arrays, write_arrays
+from mpitune.corpus.store import open_arrays, write_arrays, writing_to
 from mpitune.corpus.symbols import Names
 from mpitune.corpus.text import lines, split_words
 from mpitune.errors import DataError
@@ -34,33 +35,45 @@ def make_store(
     ``bitext_folder``: where the compiled bitext is kept. ``tell`` and ``watch`` are those of rank 0.
     """
     aligned = sources.aligned
-    if aligned is not None and comm.at_root(lambda: prepare.wants_extraction(sources, folder)):
-        file = comm.at_root(lambda: _begin(aligned, sources, folder, bitext_folder, tell))
-        collector, extraction = Collector(), Extraction(file)
-        wanted = _wanted(sources)
-        mine = range(comm.rank, len(wanted), comm.size)
-        with watch("grammars extracted", len(mine)) as told:
-            for number in mine:
-                words, without = wanted[number]
-                collector.add(number, extraction.rules(words, without))
-                told.advance()
-        part = {f"rules.{name}": array for name, array in collector.part()._asdict().items()}
-        write_arrays(prepare.part_file(folder, comm.rank), part | extraction.word_arrays, {})
-        comm.barrier()
-    return comm.at_root(lambda: _finish(sources, folder, tell, watch))
+    if aligned is None:
+        return comm.at_root(lambda: prepare.prepare(sources, folder, tell, watch))
+    parts = folder / "parts"
+    with ExitStack() as stack:
+        # Runs may share a store: one after the other.
+        comm.at_root(lambda: stack.enter_context(writing_to(parts)))
+        if comm.at_root(lambda: prepare.wants_extraction(sources, folder)):
+            file = comm.at_root(lambda: _begin(aligned, sources, parts, bitext_folder, tell))
+            collector, extraction = Collector(), Extraction(file)
+            wanted = _wanted(sources)
+            mine = range(comm.rank, len(wanted), comm.size)
+            with watch("grammars extracted", len(mine)) as told:
+                for number in mine:
+                    words, without = wanted[number]
+                    collector.add(number, extraction.rules(words, without))
+                    told.advance()
+            part = {f"rules.{name}": array for name, array in collector.part()._asdict().items()}
+            write_arrays(prepare.part_file(parts, comm.rank), part | extraction.word_arrays, {})
+            comm.barrier()
+        made = comm.at_root(lambda: prepare.prepare(sources, folder, tell, watch, parts))
+        comm.at_root(lambda: _remove(parts))
+    return made
 
 
 def _begin(
-    aligned: AlignedFiles, sources: Sources, folder: Path, bitext_folder: Path, tell: Callable[[str], None]
+    aligned: AlignedFiles, sources: Sources, parts: Path, bitext_folder: Path, tell: Callable[[str], None]
 ) -> Path:
     """Compile the bitext, and check that leaving one out will leave out the right ones."""
     file = prepare.prepare_bitext(aligned, bitext_folder, tell)
     if sources.leave_one_out and sources.train is not None:
         check_same(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
-    folder.mkdir(parents=True, exist_ok=True)
-    _remove_parts(folder)
+    _remove(parts)
     warm_up(file, tell)
     return file
+
+
+def _remove(parts: Path) -> None:
+    for part in parts.glob("part-*.h5"):
+        part.unlink()
 
 
 def _wanted(sources: Sources) -> list[tuple[list[str], int | None]]:
@@ -70,17 +83,6 @@ def _wanted(sources: Sources) -> list[tuple[list[str], int | None]]:
         for name, texts in sources.texts.items()
         for i, pair in enumerate(texts.read())
     ]
-
-
-def _finish(sources: Sources, folder: Path, tell: Callable[[str], None], watch: prepare.Watch) -> list[str]:
-    made = prepare.prepare(sources, folder, tell, watch)
-    _remove_parts(folder)
-    return made
-
-
-def _remove_parts(folder: Path) -> None:
-    for part in folder.glob("part-*.h5"):
-        part.unlink()
 
 
 class Extraction:

@@ -93,10 +93,13 @@ Watch = Callable[[str, int], AbstractContextManager[Any]]
 """Watches work of so many items, by a name: gives what has ``advance()`` called for each item done."""
 
 
-def prepare(sources: Sources, folder: Path, tell: Callable[[str], None], watch: Watch) -> list[str]:
+def prepare(
+    sources: Sources, folder: Path, tell: Callable[[str], None], watch: Watch, parts: Path | None = None
+) -> list[str]:
     """Make those parts of the store in ``folder`` that are missing, damaged or stale; returns the names of their files.
 
-    ``tell`` is told what is made, ``watch`` how the reading of many grammars gets on. Raises DataError for bad data,
+    ``tell`` is told what is made, ``watch`` how the reading of many grammars gets on; ``parts`` is the folder of
+    extracted grammars, where there are any (see `wants_extraction`). Raises DataError for bad data,
     UsageError for an unknown template or a store that a newer version made.
     """
     data, rule_features = folder / _DATA, folder / _features_name(sources.templates)
@@ -108,7 +111,7 @@ def prepare(sources: Sources, folder: Path, tell: Callable[[str], None], watch: 
     files, shape = _data_inputs(sources, grammars)
     made = []
     with writing_to(folder):
-        if _make(data, files, shape, lambda: _compile_data(sources, grammars, folder, watch), tell):
+        if _make(data, files, shape, lambda: _compile_data(sources, grammars, parts, watch), tell):
             made.append(data.name)
         shape = {"templates": list(sources.templates), "data": _content(data)}
         if _make(rule_features, [], shape, lambda: _compile_features(data, sources.templates), tell):
@@ -139,7 +142,7 @@ def _data_inputs(sources: Sources, grammars: Sequence[Path]) -> tuple[list[Path]
 
 
 def wants_extraction(sources: Sources, folder: Path) -> bool:
-    """Whether `prepare` will ask for grammars extracted from ``sources.aligned``, as parts in ``folder``."""
+    """Whether `prepare` will ask for grammars extracted from ``sources.aligned``, as parts."""
     return sources.aligned is not None and not _is_fresh(folder / _DATA, *_data_inputs(sources, []))
 
 
@@ -235,9 +238,11 @@ def _content(file: Path) -> str:
     return hashlib.blake2b(json.dumps([contents, inputs["shape"]]).encode(), digest_size=16).hexdigest()
 
 
-def _compile_data(sources: Sources, grammars: Sequence[Path], folder: Path, watch: Watch) -> dict[str, np.ndarray]:
-    if sources.aligned is not None:
-        words, rules, score_names = _extracted_rules(folder)
+def _compile_data(
+    sources: Sources, grammars: Sequence[Path], parts: Path | None, watch: Watch
+) -> dict[str, np.ndarray]:
+    if parts is not None:
+        words, rules, score_names = _extracted_rules(parts)
         categories = ["S", "X"]
     else:
         words = Vocabulary()
@@ -254,7 +259,7 @@ def _compile_data(sources: Sources, grammars: Sequence[Path], folder: Path, watc
     before = 0
     for name, texts in sources.texts.items():
         corpus = _corpus(texts.read(), words, number)
-        if sources.aligned is not None:
+        if parts is not None:
             # Each sentence has the grammar of its number, counted through all texts.
             corpus = corpus._replace(grammar=np.arange(before, before + corpus.size, dtype=np.int32))
             before += corpus.size
@@ -268,9 +273,9 @@ def _compile_data(sources: Sources, grammars: Sequence[Path], folder: Path, watc
 def _extracted_rules(folder: Path) -> tuple[Vocabulary, Rules, list[str]]:
     """The words of the bitext, the rules of the parts in ``folder``, and the names of their scores."""
     count = sum(1 for _ in folder.glob("part-*.h5"))
-    parts = [open_arrays(part_file(folder, n)) for n in range(count)]
-    words = Vocabulary(_names(parts[0], "words").all())
-    return words, merged([Part(**_part(part, "rules")) for part in parts]), list(FEATURES)
+    found = [open_arrays(part_file(folder, n)) for n in range(count)]
+    words = Vocabulary(_names(found[0], "words").all())
+    return words, merged([Part(**_part(part, "rules")) for part in found]), list(FEATURES)
 
 
 def _warn_of_unknown_words(source: Path, corpus: Corpus, rules: Rules) -> None:

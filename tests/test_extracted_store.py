@@ -100,7 +100,7 @@ def test_the_store_does_not_tell_how_many_ranks_there_were(folder: Path) -> None
     assert one.keys() == three.keys() and all((one[name] == three[name]).all() for name in one)
     assert (folder / "run1/weights.txt.gz").read_bytes() == (folder / "run3/weights.txt.gz").read_bytes()
     assert sorted(path.name for path in (folder / "run3/store").iterdir()) == sorted(
-        ["bitext.h5", "data.h5", "features-none.h5", "lm-0.h5", "lock"]
+        ["bitext.h5", "data.h5", "features-none.h5", "lm-0.h5", "lock", "parts"]
     )
     assert len((folder / "run3/metrics.jsonl").read_text().splitlines()) == 1
 
@@ -150,4 +150,4 @@ def test_bad_jobs(folder: Path, capsys: pytest.CaptureFixture[str], grammar: str
     (folder / "job.toml").write_text(JOB + grammar.removesuffix("[data]"))
     assert main(["prepare", f"{folder}/job.toml", *(text for one in other for text in ("--set", one))]) == code
     assert told in capsys.readouterr().err
-    assert not list(folder.glob("runs/job/store/part-*"))
+    assert not list(folder.glob("runs/job/store/parts/part-*"))

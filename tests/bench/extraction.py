@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import os
-import resource
+import re
 import shutil
 import sys
 import tempfile
@@ -144,7 +144,10 @@ def _compile(folder: Path) -> str:
     """Compile the bitext in ``folder``; the size of the file, and the most memory that this process had."""
     files = AlignedFiles(folder / "train.de", folder / "train.en", folder / "align")
     size = prepare_bitext(files, folder / "compiled", lambda _: None).stat().st_size
-    return f"{size} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}"
+    # Not getrusage: what that says of a new process begins with what its parent had.
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert peak is not None
+    return f"{size} {1024 * int(peak[1])}"
 
 
 def _unpacked(data: Path, folder: Path) -> AlignedFiles:
