@@ -152,7 +152,6 @@ def _open_decoder(job: Job, comm: Comm, file: Path, kbest: int) -> tuple[Decoder
         sources = replace(sources, train=texts, devtest=None, leave_one_out=False)
     make_store(comm, sources, folder, job.run.store, _tell, partial(progress, rank=comm.rank))
     store = prepare.open_store(sources, folder)
-    known = len(store.model.words)
     if sources.grammar is None:
         corpus = store.train
         assert corpus is not None
@@ -161,10 +160,13 @@ def _open_decoder(job: Job, comm: Comm, file: Path, kbest: int) -> tuple[Decoder
         sentences = [Sentence(i, store.model.words.encode(line.words), 0) for i, line in enumerate(read)]
     grammars = comm.at_root(lambda: assemble.sentence_grammars(job, sources))
     decoder = assemble.decoder(job, store, _decoder_folder(job), kbest, grammars)
-    for word in store.model.words.words[known:]:
-        # On all ranks, and in one order: an external decoder's choice among equals may depend on it.
-        for name, _ in features(sources.templates, pass_through(word)):
-            decoder.features.slot(name)
+    if sources.external:
+        # On all ranks, and in one order: its choice among equals may depend on that. A word that the vocabulary has
+        # may be one of target sides only.
+        numbers = dict.fromkeys(word for sentence in sentences for word in sentence.words.tolist())
+        for word in store.model.words.decode(np.array(list(numbers), dtype=np.int32)):
+            for name, _ in features(sources.templates, pass_through(word)):
+                decoder.features.slot(name)
     return decoder, store.model, sentences
 
 

@@ -104,6 +104,8 @@ def test_segments(tmp_path: Path) -> None:
 def test_an_entry() -> None:
     found = entry(f"7 ||| 2 ||| the  house ||| {as_sent({'Glue': 1.0, 'ä': -0.25})} ||| -1.5e-05", 7)
     assert found == (["the", "house"], {b"Glue": 1.0, "ä".encode(): -0.25}, -1.5e-05, None)
+    other_spaces = ["\N{NO-BREAK SPACE}the", "old\N{EM SPACE}house"]
+    assert entry(f"7 ||| 2 ||| {' '.join(other_spaces)} |||  ||| 0", 7).words == other_spaces, "parts of words"
     assert entry("7 ||| 2 |||  |||  ||| 0", 7) == ([], {}, 0.0, None), "no words, no features"
 
 

@@ -17,7 +17,7 @@ from mpi import mpirun
 from test_train import DRIVER, epoch_weights, files_of, metrics
 from tiny import DEVTEST, Tiny, kill_all, ranks_of, start, wait_for
 
-from mpitune import train
+from mpitune import commands, train
 from mpitune.cli import main
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import Sentence
@@ -288,7 +288,7 @@ def test_too_many_failed_sentences_end_the_run(
     assert main(["train", str(tiny.job_file(tmp_path / "run", **job)), "--quiet"]) == 4
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("mpitune:")]
     assert said == [
-        'mpitune: the decoder failed on 1 of 26 sentences, more than 1 %: its log tells how (README, "cdec")'
+        'mpitune: the decoder failed on 1 of 26 sentences, more than 1 %: its log tells how (README, "With cdec")'
     ]
     assert not list((tmp_path / "run").glob("checkpoints/*.h5"))
 
@@ -355,6 +355,14 @@ def best_of_the_table(table: Table, text: str, weights: dict[str, float]) -> lis
     """Translations by score, each once."""
     scored = [(sum(weights.get(n, 0.0) * v for n, v in row.items()), target) for target, row in table.get(text, [])]
     return list(dict.fromkeys(target for _, target in sorted(scored, key=lambda entry: -entry[0]))) or [""]
+
+
+def test_decoding_knows_the_pass_through_features_of_its_input(tiny: Tiny, tmp_path: Path) -> None:
+    job = tiny.job(tmp_path / "run", decoder={"backend": "cdec"})
+    (tmp_path / "in").write_text("house haus never\n")
+    decoder, model, _ = commands._open_decoder(job, SerialComm(), tmp_path / "in", 1)
+    assert "house" in model.words.words, "a word of target sides only"
+    assert all(f"R:X:{word}:{word}" in decoder.features for word in ("house", "never"))
 
 
 def test_decoding(tiny: Tiny, tmp_path: Path, trained: Path, table: Table, capsys: pytest.CaptureFixture[str]) -> None:

@@ -118,6 +118,15 @@ def test_there_may_be_fewer_than_asked_for(fake: FakeCdec) -> None:
     assert (decoder.failed, len(fake.children)) == (0, 1)
 
 
+def test_a_sentence_without_a_derivation_is_told_of_once(fake: FakeCdec, caplog: pytest.LogCaptureFixture) -> None:
+    decoder = decoder_of(fake)
+    for _ in range(2):
+        decode(decoder, "nichts", WEIGHTS, number=4)
+    told = [record.message for record in caplog.records if "derivation" in record.message]
+    assert [text.split(": ")[0] for text in told] == ["sentence 5"]
+    assert "its translation is empty" in told[0]
+
+
 def test_an_empty_sentence_is_not_sent(fake: FakeCdec) -> None:
     decoder = decoder_of(fake)
     assert listed(decoder, decode(decoder, "", WEIGHTS)) == [("", {}, 0.0)]

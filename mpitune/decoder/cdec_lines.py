@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from mpitune.corpus.text import split_words
+
 _VALUE = struct.Struct("<d")
 _LAST_BYTE = {0x0: 0x00, 0x3: 0x3F, 0x4: 0x40, 0x8: 0x80, 0xB: 0xBF, 0xC: 0xC0}
 """The last byte of a double by its high nibble: right for 0 and for magnitudes from 2^-15 to 2^17."""
@@ -49,7 +51,7 @@ def entry(line: str, number: int) -> Entry:
         if int(id_) != number:
             raise ValueError
         features, guessed = decode(record)
-        return Entry(text.split(), features, float(score), guessed)
+        return Entry(split_words(text), features, float(score), guessed)
     except (ValueError, struct.error):
         expected = f"'{number} ||| source length ||| translation ||| base64 ||| score'"
         raise BadAnswer(f"answered {line[:80]!r}, expected {expected}") from None

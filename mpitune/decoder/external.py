@@ -63,13 +63,14 @@ class CdecDecoder:
         self._failed_in_a_row = 0
         self._slots: dict[bytes, int] = {}
         self._met_unknown = False
+        self._underivable: set[int] = set()
 
     def decode(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
         """At most ``k`` translations of ``sentence`` under ``weights`` (float64 by slot of `features`).
 
-        A sentence of no words, or one that the child finds no derivation for, has one translation of no words. So has
-        one that it fails on twice: the log tells, and `failed` counts it. Raises MachineError where the child does not
-        start, or fails on one sentence after the other; DataError for a sentence that it takes for something else.
+        A sentence of no words has one translation of no words. So has one that the child finds no derivation for, which
+        the log tells once, and one that it fails on twice, which `failed` counts. Raises MachineError where the child
+        does not start, or fails on one sentence after the other; DataError for a sentence that it takes for a lattice.
         """
         if len(sentence.words) == 0:
             return empty_translation()
@@ -101,6 +102,10 @@ class CdecDecoder:
         wanted = rounded(padded(weights, len(self.features)))
         lines = self._resident.answer(sentence.number, words, grammar, wanted)
         if not lines:
+            if sentence.number not in self._underivable:
+                self._underivable.add(sentence.number)
+                what = "finds no derivation: its translation is empty"
+                LOG.warning("sentence %d: %s %s", sentence.number + 1, self._resident.name, what)
             return empty_translation()
         try:
             return self._kbest([entry(line, sentence.number) for line in lines[:k]], wanted, weights)

@@ -57,22 +57,10 @@ def new_found() -> Found:
 
 
 @kernel
-def _reach_target(texts: Texts, begin: int, end: int, a: int, b: int) -> tuple[int, int]:
-    """The span from ``a`` to ``b`` (-1: none yet) and all that source words from ``begin`` to ``end`` are linked to."""
+def _reach(words: np.ndarray, begin: int, end: int, a: int, b: int) -> tuple[int, int]:
+    """The span from ``a`` to ``b`` (-1: none yet) and all that words from ``begin`` to ``end`` are linked to."""
     for k in range(begin, end):
-        word = texts.source[k]
-        if word["low"] >= 0:
-            if a < 0 or word["low"] < a:
-                a = int64(word["low"])
-            b = max(b, int64(word["high"]))
-    return a, b
-
-
-@kernel
-def _reach_source(texts: Texts, begin: int, end: int, a: int, b: int) -> tuple[int, int]:
-    """The same for target words."""
-    for k in range(begin, end):
-        word = texts.target[k]
+        word = words[k]
         if word["low"] >= 0:
             if a < 0 or word["low"] < a:
                 a = int64(word["low"])
@@ -84,10 +72,10 @@ def _reach_source(texts: Texts, begin: int, end: int, a: int, b: int) -> tuple[i
 def _gap(texts: Texts, pair: int, begin: int, end: int) -> tuple[int, int]:
     """The target span of a gap; (-1, -1) where the two are no phrase pair."""
     s, t = texts.source_ptr[pair], texts.target_ptr[pair]
-    a, b = _reach_target(texts, s + begin, s + end, -1, -1)
+    a, b = _reach(texts.source, s + begin, s + end, -1, -1)
     if a < 0 or b - a > SPAN:
         return -1, -1
-    x, y = _reach_source(texts, t + a, t + b, -1, -1)
+    x, y = _reach(texts.target, t + a, t + b, -1, -1)
     return (a, b) if x >= begin and y <= end else (-1, -1)
 
 
@@ -98,15 +86,15 @@ def _closure(texts: Texts, pair: int, x: int, y: int, edges: int) -> tuple[int, 
     Returns source and target span; the last is -1 where there is none.
     """
     s, t = texts.source_ptr[pair], texts.target_ptr[pair]
-    a, b = _reach_target(texts, s + x, s + y, -1, -1)
+    a, b = _reach(texts.source, s + x, s + y, -1, -1)
     while a >= 0 and b - a <= SPAN:
-        p, q = _reach_source(texts, t + a, t + b, x, y)
+        p, q = _reach(texts.target, t + a, t + b, x, y)
         if p == x and q == y:
             return x, y, a, b
         if (p < x and not edges & LEFT) or (q > y and not edges & RIGHT) or q - p > SPAN:
             break
-        c, d = _reach_target(texts, s + p, s + x, a, b)
-        c, d = _reach_target(texts, s + y, s + q, c, d)
+        c, d = _reach(texts.source, s + p, s + x, a, b)
+        c, d = _reach(texts.source, s + y, s + q, c, d)
         x, y = p, q
         if c == a and d == b:
             return x, y, a, b
@@ -132,16 +120,16 @@ def _base(texts: Texts, pair: int, core: Core, chunks: int, symbols: int, found:
     for c in range(chunks - 1):
         if texts.source[core.at[c] + core.length[c]]["low"] < 0 or texts.source[core.at[c + 1] - 1]["low"] < 0:
             return 0, -1, 0, False
-    a, b = _reach_target(texts, s + begin, s + end, -1, -1)
+    a, b = _reach(texts.source, s + begin, s + end, -1, -1)
     if b - a > SPAN:
         return 0, -1, 0, False
-    x, y = _reach_source(texts, t + a, t + b, begin, end)
+    x, y = _reach(texts.target, t + a, t + b, begin, end)
     edges = (LEFT if x < begin else 0) | (RIGHT if y > end else 0)
     more = (edges >> 1) + (edges & 1)
     if chunks - 1 + more > GAPS or symbols + more > SYMBOLS or y - x > SPAN:
         return 0, -1, 0, False
-    c, d = _reach_target(texts, s + x, s + begin, a, b)
-    c, d = _reach_target(texts, s + end, s + y, c, d)
+    c, d = _reach(texts.source, s + x, s + begin, a, b)
+    c, d = _reach(texts.source, s + end, s + y, c, d)
     if c != a or d != b:
         return 0, -1, 0, False
     gaps = 0
