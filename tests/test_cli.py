@@ -543,3 +543,10 @@ def test_lists_that_are_not_unique(tiny: Tiny, tmp_path: Path, capsys: pytest.Ca
         return max(entries.count(entry) for entry in entries)
 
     assert most_often("true") == 1 < most_often("false")
+
+
+def test_a_language_model_may_have_a_name_of_its_own(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("Big 1\nWordPenalty -1\n")
+    arguments: Arguments = ["--input", trained.source, "--format", "cdec", "--weights", tmp_path / "weights"]
+    lines = cli("decode", trained.job, *arguments, "--set", "lm.0.name=Big").output.splitlines()
+    assert any(" Big=-" in line for line in lines) and not any("LanguageModel=" in line for line in lines)
