@@ -115,7 +115,9 @@ def warm_up(file: Path, tell: Callable[[str], None]) -> None:
     """Have all kernels compiled, on one rank: the others load them then."""
     tell("loading the extractor's kernels (compiled once, which takes half a minute)")
     extraction = Extraction(file)
-    extraction.lines(extraction.rules(extraction.some_words()))
+    rules = extraction.rules(extraction.some_words())
+    extraction.lines(rules)
+    Collector().add(0, rules)
 
 
 def read_inputs(file: Path) -> list[tuple[list[str], str]]:

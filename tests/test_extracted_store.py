@@ -68,7 +68,8 @@ def grammars(job_file: Path, *overrides: str) -> list[set[tuple[object, ...]]]:
                     for side, ptr in ((rules.source, rules.source_ptr), (rules.target, rules.target_ptr))
                 )
                 links = tuple(map(tuple, rules.align[rules.align_ptr[t] : rules.align_ptr[t + 1]].tolist()))
-                row = slice(rules.score_ptr[r], rules.score_ptr[r + 1])
+                number = rules.score_row[r]
+                row = slice(rules.score_ptr[number], rules.score_ptr[number + 1])
                 names = [store.model.score_names[k] for k in rules.score_index[row].tolist()]
                 values = [f"{value:.9g}" for value in rules.score_value[row].tolist()]
                 of_sentence.add((int(rules.lhs[t]), source, target, links, *sorted(zip(names, values, strict=True))))

@@ -41,7 +41,8 @@ class Grammar:
         )
 
     def scores(self, rule: int) -> dict[str, float]:
-        row = slice(self.rules.score_ptr[rule], self.rules.score_ptr[rule + 1])
+        number = self.rules.score_row[rule]
+        row = slice(self.rules.score_ptr[number], self.rules.score_ptr[number + 1])
         index, value = self.rules.score_index[row].tolist(), self.rules.score_value[row].tolist()
         return {self.score_names[i]: v for i, v in zip(index, value, strict=True)}
 
@@ -183,7 +184,7 @@ def test_rules_are_sorted_by_source_then_category_then_line(
 
 def test_arrays_have_the_types_that_kernels_expect(tmp_path: Path) -> None:
     kinds = {name: array.dtype for name, array in Grammar(tmp_path, "[X] ||| a ||| b ||| 1\n").rules._asdict().items()}
-    for name in ("lhs", "source", "target", "type", "score_index"):
+    for name in ("lhs", "source", "target", "type", "score_row", "score_index"):
         assert kinds.pop(name) == np.int32
     assert kinds.pop("align") == np.int16
     assert kinds.pop("score_value") == np.float64

@@ -83,7 +83,7 @@ def scores(reader: RuleReader, names: dict[str, str] | None = None) -> list[dict
     rules, called = reader.rules(), [(names or {}).get(name, name) for name in reader.score_names]
     ptr = rules.score_ptr.tolist()
     index, value = rules.score_index.tolist(), rules.score_value.tolist()
-    rows = [slice(a, b) for a, b in zip(ptr[:-1], ptr[1:], strict=True)]
+    rows = [slice(ptr[row], ptr[row + 1]) for row in rules.score_row.tolist()]
     return [{called[i]: v for i, v in zip(index[row], value[row], strict=True)} for row in rows]
 
 

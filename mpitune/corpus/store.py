@@ -20,7 +20,7 @@ import numpy as np
 from mpitune.corpus.files import written_whole
 from mpitune.errors import DataError, MachineError, UsageError
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the meaning of a stored array changes; files of older versions are made anew, never read."""
 _FRAME = 1 << 16
 """More bytes than HDF5 needs for all but the arrays and the attributes."""

@@ -107,7 +107,8 @@ def _measure(chart: Chart, sources: Sources, size: np.ndarray) -> None:
             type_ = rules.type[rule]
             size[0] += 1
             size[1] += rules.target_ptr[type_ + 1] - rules.target_ptr[type_]
-            size[2] += rules.score_ptr[rule + 1] - rules.score_ptr[rule]
+            row = rules.score_row[rule]
+            size[2] += rules.score_ptr[row + 1] - rules.score_ptr[row]
             size[2] += templates.ptr[type_ + 1] - templates.ptr[type_] + most_extra
 
 
@@ -144,7 +145,8 @@ def _gather(chart: Chart, sources: Sources, weights: np.ndarray, matched: Matche
                 for k in range(rules.target_ptr[type_], rules.target_ptr[type_ + 1]):
                     matched.target[symbols] = rules.target[k]
                     symbols += 1
-                for k in range(rules.score_ptr[rule], rules.score_ptr[rule + 1]):
+                row = rules.score_row[rule]
+                for k in range(rules.score_ptr[row], rules.score_ptr[row + 1]):
                     rows.column[features] = sources.score_slot[rules.score_index[k]]
                     rows.value[features] = rules.score_value[k]
                     features += 1

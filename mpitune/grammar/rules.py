@@ -49,8 +49,10 @@ class Rules(NamedTuple):
     """int16 [links, 2]: source position, target position; gaps count as positions."""
     type: np.ndarray
     """int32 [rules]: the type of each rule."""
+    score_row: np.ndarray
+    """int32 [rules]: which row of the grammars' own scores a rule has; rules may share one."""
     score_ptr: np.ndarray
-    """int64 [rules + 1]: rows of the grammars' own scores (CSR)."""
+    """int64 [rows + 1]: those rows (CSR)."""
     score_index: np.ndarray
     """int32: which score, by its place in the list of score names."""
     score_value: np.ndarray
@@ -120,7 +122,7 @@ class RuleReader:
         rank = _rank(lhs, _array(self._source_ptr), source)
         grammar = np.repeat(np.arange(len(grammar_ptr) - 1), np.diff(grammar_ptr))
         order = np.lexsort((rank[rule_type], grammar))
-        score_ptr, score_index, score_value = self._sorted_scores(order)
+        score_ptr, score_index, score_value = self._scores()
         return Rules(
             lhs=lhs,
             source_ptr=_array(self._source_ptr),
@@ -130,21 +132,19 @@ class RuleReader:
             align_ptr=_array(self._align_ptr),
             align=_array(self._align).reshape(-1, 2),
             type=rule_type[order],
+            score_row=order.astype(np.int32),
             score_ptr=score_ptr,
             score_index=score_index,
             score_value=score_value,
             grammar_ptr=grammar_ptr,
         )
 
-    def _sorted_scores(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The rows of scores in a new order, without the zeros."""
-        ptr = _array(self._score_ptr)
-        length = np.diff(ptr)[order]
-        place = np.arange(len(self._score_index)) + np.repeat(ptr[order] - (np.cumsum(length) - length), length)
-        value = _array(self._score_value)[place]
-        row = np.repeat(np.arange(len(order)), length)[value != 0]
-        kept_ptr = np.searchsorted(row, np.arange(len(order) + 1)).astype(np.int64)
-        return kept_ptr, _array(self._score_index)[place][value != 0], value[value != 0]
+    def _scores(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The rows of scores, a row a line, without the zeros."""
+        value = _array(self._score_value)
+        kept = value != 0
+        kept_before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])
+        return kept_before[_array(self._score_ptr)], _array(self._score_index)[kept], value[kept]
 
     def _rule(self, table: Table, line: str) -> int:
         """Take in one line; returns its rule type."""
