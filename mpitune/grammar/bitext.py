@@ -5,12 +5,15 @@ The pairs lie in a random order, always the same: the first occurrences of anyth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from mpitune.corpus.aligned import AlignedFiles
+from mpitune.corpus.rows import chosen, ends
 from mpitune.corpus.symbols import Names, Vocabulary
 from mpitune.errors import DataError
 
@@ -20,6 +23,8 @@ _SEED = 1
 
 Pair = tuple[Sequence[str], Sequence[str], Sequence[tuple[int, int]]]
 """Source words, target words, links (source position, target position)."""
+_Rows = tuple[np.ndarray, np.ndarray]
+"""``ptr`` and ``flat`` of `mpitune.corpus.rows`."""
 
 
 SOURCE = np.dtype([("word", np.int32), ("pair", np.int32), ("low", np.int16), ("high", np.int16)])
@@ -88,45 +93,53 @@ class Bitext(NamedTuple):
     lexicon: Lexicon
 
 
-def compile_bitext(pairs: Sequence[Pair], words: Vocabulary) -> Bitext:
+def compile_bitext(pairs: Iterable[Pair], words: Vocabulary) -> Bitext:
     """The arrays of ``pairs``; their words get numbers in ``words``. Links must lie within their sentences."""
-    order = np.random.default_rng(_SEED).permutation(len(pairs))
-    place = np.empty(len(pairs), dtype=np.int32)
-    place[order] = np.arange(len(pairs), dtype=np.int32)
-    shuffled = [pairs[i] for i in order.tolist()]
-    texts = _texts(shuffled, words)
+    source, target, link = _read(pairs, words)
+    order = np.random.default_rng(_SEED).permutation(len(source[0]) - 1)
+    place = np.empty(len(order), dtype=np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    texts = _texts(*(chosen(*rows, order) for rows in (source, target, link)))
     return Bitext(place, texts, _suffixes(texts.source["word"], len(words)), _lexicon(texts, len(words)))
 
 
-def _texts(pairs: Sequence[Pair], words: Vocabulary) -> Texts:
-    target_ptr, target_words = _laid(words, [pair[1] for pair in pairs])
-    source_ptr, source_words = _laid(words, [pair[0] for pair in pairs])
-    lengths = np.diff(source_ptr)
-    source = np.empty(len(source_words) + len(pairs), dtype=SOURCE)
+def _read(pairs: Iterable[Pair], words: Vocabulary) -> tuple[_Rows, _Rows, _Rows]:
+    """Words and links of the pairs in turn. Only numbers are kept of them: a large bitext's words fill the memory."""
+    lengths = array("q"), array("q"), array("q")
+    source, target, link = array("i"), array("i"), array("h")
+    for pair in pairs:
+        source.extend(map(words.add, pair[0]))
+        target.extend(map(words.add, pair[1]))
+        for one in pair[2]:
+            link.extend(one)
+        for length, part in zip(lengths, pair, strict=True):
+            length.append(len(part))
+    flat = (np.frombuffer(part, dtype=part.typecode) for part in (source, target, link))
+    source_rows, target_rows, link_rows = ((ends(length), part) for length, part in zip(lengths, flat, strict=True))
+    return source_rows, target_rows, (link_rows[0], link_rows[1].reshape(-1, 2))
+
+
+def _texts(source_rows: _Rows, target_rows: _Rows, link_rows: _Rows) -> Texts:
+    source_ptr, source_words = source_rows
+    target_ptr, target_words = target_rows
+    pairs = len(source_ptr) - 1
+    source = np.empty(len(source_words) + pairs, dtype=SOURCE)
     source["word"] = np.insert(source_words, source_ptr[1:], -1)
-    source["pair"] = np.repeat(np.arange(len(pairs), dtype=np.int32), lengths + 1)
+    source["pair"] = np.repeat(np.arange(pairs, dtype=np.int32), np.diff(source_ptr) + 1)
     target = np.empty(len(target_words), dtype=TARGET)
     target["word"] = target_words
     texts = Texts(
         source=source,
-        source_ptr=source_ptr + np.arange(len(pairs) + 1),
+        source_ptr=source_ptr + np.arange(pairs + 1),
         target=target,
         target_ptr=target_ptr,
-        link_ptr=_ends([len(pair[2]) for pair in pairs]),
-        link=np.array([link for pair in pairs for link in pair[2]], dtype=np.int16).reshape(-1, 2),
+        link_ptr=link_rows[0],
+        link=link_rows[1],
     )
     source_at, target_at = _linked_words(texts)
     source["low"], source["high"] = _hull(source_at, texts.link[:, 1], len(source))
     target["low"], target["high"] = _hull(target_at, texts.link[:, 0], len(target))
     return texts
-
-
-def _laid(words: Vocabulary, sentences: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-    return _ends([len(sentence) for sentence in sentences]), words.encode([w for s in sentences for w in s])
-
-
-def _ends(lengths: Sequence[int]) -> np.ndarray:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def _hull(at: np.ndarray, other: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -179,11 +192,11 @@ def _lexicon(texts: Texts, words: int) -> Lexicon:
 
 def compiled_bitext(files: AlignedFiles) -> dict[str, np.ndarray]:
     """The arrays of a bitext and its words, to be stored. Raises DataError for bad files, and for one of no pairs."""
-    words = Vocabulary()
-    pairs = list(files.read())
-    if not pairs:
+    words, pairs = Vocabulary(), files.read()
+    first = next(pairs, None)
+    if first is None:
         raise DataError.at(files.source, None, found="no sentences", expected="a bitext")
-    arrays = to_arrays(compile_bitext(pairs, words))
+    arrays = to_arrays(compile_bitext(chain([first], pairs), words))
     names = Names.of(words.words)
     return arrays | {"words.text": names.text, "words.ptr": names.ptr}
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.corpus.distinct import DistinctRows
+from mpitune.corpus.rows import chosen, ends
 from mpitune.grammar.extract import FEATURES, Extracted
 from mpitune.grammar.phrase_pairs import SYMBOLS
 from mpitune.grammar.rules import PHRASE, Rules
@@ -89,7 +90,7 @@ class Collector:
         none = [np.zeros(0, dtype=np.int32)]
         return Part(
             number=np.array(self._numbers, dtype=np.int64),
-            grammar_ptr=_ends([len(of_sentence) for of_sentence in self._types]),
+            grammar_ptr=ends([len(of_sentence) for of_sentence in self._types]),
             type=np.concatenate([*none, *self._types]),
             score_row=np.concatenate([*none, *self._score_rows]),
             types=distinct.types.flat.reshape(-1, 3),
@@ -125,7 +126,7 @@ def merged(parts: Sequence[Part]) -> Rules:
         score_row[here] = _renumbered(part.score_row[first:last], new_row[p], part.scores, distinct.add_scores)
         lengths.append(last - first)
     types = distinct.types.flat.reshape(-1, 3)
-    source, target, align = (_rows(side, types[:, n]) for n, side in enumerate(distinct.sides))
+    source, target, align = (chosen(side.ptr, side.flat, types[:, n]) for n, side in enumerate(distinct.sides))
     scores = distinct.scores.flat.view(np.float64).reshape(-1, len(FEATURES))
     row, index = np.nonzero(scores)
     return Rules(
@@ -138,10 +139,10 @@ def merged(parts: Sequence[Part]) -> Rules:
         align=align[1].view(np.int16).reshape(-1, 2),
         type=type_,
         score_row=score_row,
-        score_ptr=_ends(np.bincount(row, minlength=len(scores))),
+        score_ptr=ends(np.bincount(row, minlength=len(scores))),
         score_index=index.astype(np.int32),
         score_value=scores[row, index],
-        grammar_ptr=_ends(lengths),
+        grammar_ptr=ends(lengths),
     )
 
 
@@ -162,14 +163,6 @@ def _renumbered(
     return renumbered
 
 
-def _rows(distinct: DistinctRows, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of these numbers, end to end: int64 [n + 1] and int32."""
-    length = np.diff(distinct.ptr)[chosen]
-    ptr = _ends(length)
-    place = np.arange(ptr[-1]) + np.repeat(distinct.ptr[chosen] - ptr[:-1], length)
-    return ptr, distinct.flat[place]
-
-
 def _by_source(source: np.ndarray, ptr: np.ndarray) -> np.ndarray:
     """The order of `Rules`: by source side, symbol by symbol, shorter ones first; equal ones as they were."""
     length = np.diff(ptr)
@@ -177,7 +170,3 @@ def _by_source(source: np.ndarray, ptr: np.ndarray) -> np.ndarray:
     row = np.repeat(np.arange(len(length)), length)
     symbols[row, np.arange(len(source)) - ptr[row]] = source
     return np.lexsort(symbols.T[::-1])
-
-
-def _ends(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
