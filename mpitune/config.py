@@ -130,7 +130,11 @@ class Learner:
 
 @dataclass(frozen=True)
 class Parallel:
-    """``[parallel]``: shards, and how their weights meet."""
+    """``[parallel]``: shards, and how their weights meet.
+
+    ``exchange``: on rank 0 (``allgather``), or a part of the features on each rank (``alltoall``); ``auto`` takes the
+    first while all shards' weights, and sorting them, fit in a quarter of each machine's memory divided by its ranks.
+    """
 
     shards: int = number(8, 1, _MANY)
     reshuffle: bool = False
@@ -185,7 +189,6 @@ class Job:
 _NOT_BUILT: dict[str, Collection[Any]] = {
     "learner.method": ("mira", "pro", "mert", "rampion", "minrisk"),
     "learner.gold": ("context",),
-    "parallel.exchange": ("alltoall",),
     "features.templates": ("word-pair", "insertion", "target-words"),
 }
 """Values that the job file has words for and mpitune has no code for yet."""

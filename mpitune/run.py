@@ -51,7 +51,7 @@ class Run:
     known: int
     """Slots from here on are those of features that nobody knew before; each rank has met some, in its own order."""
     met: set[str] = field(default_factory=set)
-    """The names of those that all ranks know by now."""
+    """The names of those that all ranks know by now: of all that an epoch's weights have named."""
 
     @property
     def features(self) -> FeatureTable:
@@ -109,13 +109,15 @@ class Run:
 
 @dataclass
 class State:
-    """What changes from epoch to epoch: all that a resumed run needs to go on as if never interrupted."""
+    """What changes from epoch to epoch: all that a resumed run needs to go on as if never interrupted.
+
+    But for what each shard goes on from where shards do not talk (algorithms 1 and 2): that stays where the shard's
+    result was written to, for whoever has the shard next.
+    """
 
     start: Vector
     """What every shard starts the next epoch from (algorithms 3 and 4)."""
     epoch: int = 0
-    shards: dict[int, Vector] = field(default_factory=dict)
-    """What each shard goes on from, once it has begun (algorithms 1 and 2)."""
     mean: RunningMean = field(default_factory=RunningMean)
     """The mean over the epochs (algorithms 1 and 2); rank 0 keeps it."""
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -214,7 +216,6 @@ def begin(run: Run, resume: str) -> State:
     return State(
         start=checkpoint.start,
         epoch=epoch,
-        shards=dict(checkpoint.shards),
         mean=RunningMean(epoch, *checkpoint.total),
         history=list(checkpoint.metrics["epochs"]),
     )
@@ -263,7 +264,7 @@ def write_epoch(run: Run, state: State, weights: Vector) -> None:
         weights=(run.features.ids[slots], dense[slots]),
         names=names,
         start=state.start,
-        shards=state.shards,
+        shards=0 if run.shards_meet else run.job.parallel.shards,
         total=(state.mean.index, state.mean.total),
         met=sorted(run.met),
     )

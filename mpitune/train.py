@@ -1,7 +1,8 @@
 """Training: algorithms 1 to 4 of SRD12 (SGD, MixSGD, IterMixSGD, IterSelSGD).
 
-Every shard is learned on its own; after each epoch the shards' weights are exchanged, and rank 0 mixes them. Which rank
-learned which shard leaves no trace: results are keyed by (epoch, shard) and reduced in shard order.
+Every shard is learned on its own; after each epoch the shards' weights are exchanged and mixed. Which rank learned
+which shard, and whether one rank or each mixes, leaves no trace: results are keyed by (epoch, shard) and reduced in
+shard order.
 """
 
 from __future__ import annotations
@@ -9,20 +10,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mpitune import config
+from mpitune.corpus.symbols import feature_id
 from mpitune.decoder.base import KBest
 from mpitune.errors import DataError, StopRequested
 from mpitune.exchange import mixing, selection
-from mpitune.exchange.comm import Comm, SparseVectors
+from mpitune.exchange.comm import Comm
+from mpitune.exchange.reduction import Mix, reduce
+from mpitune.exchange.vectors import SparseVectors, row_ends
 from mpitune.pairs.bleu import LENGTH, REFERENCE, statistics
 from mpitune.results.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
 from mpitune.results.folder import RunFolder
 from mpitune.run import Run, State, begin, open_run, write_epoch
-from mpitune.runtime import RunLock, StopFlag, peak_memory, progress, start_logging
+from mpitune.runtime import RunLock, StopFlag, machine_memory, peak_memory, progress, start_logging
 from mpitune.translate import check_failed
 from mpitune.watch import watch_epoch, watch_start
 
@@ -63,14 +68,10 @@ def _learn_epoch(run: Run, state: State) -> None:
     epoch, began, waited = state.epoch + 1, time.monotonic(), run.comm.waited
     shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, _redraw(run, epoch))
     results = _learn_shards(run, state, epoch, shards)
-    vectors = run.comm.allgather(_stacked(results))
-    named = run.comm.gather([name for result in results for name in result.names])
-    run.meet(run.comm.at_root(lambda: sorted({name for part in named or [] for name in part})))
-    kept, weights = _mix(run, state, vectors)
+    kept, weights = _mix(run, state, results)
+    _meet(run, results, weights)
     if run.shards_meet:
         state.start = weights
-    else:
-        state.shards = _by_shard(vectors)
     state.epoch = epoch
     bleu = watch_epoch(run, epoch, weights)
     parts = run.comm.gather([(result.shard, result.statistics) for result in results])
@@ -125,14 +126,13 @@ def _learn_shards(run: Run, state: State, epoch: int, shards: list[np.ndarray]) 
             if run.stop:
                 break
             result = read_shard(run.folder.checkpoints, epoch, job_digest, z)
-            if result is None:
-                weights = run.dense(state.start if run.shards_meet else state.shards.get(z, state.start))
+            if result is None or result.statistics["failed"]:
+                weights = run.dense(_shard_start(run, state, z))
                 result = _learn_shard(run, epoch, z, shards[z], weights, told.advance)
                 if result is None:
                     break
                 check_failed(sum(int(done.statistics["failed"]) for done in [*results, result]), run.corpus.size)
-                if result.statistics["failed"] == 0:
-                    write_shard(run.folder.checkpoints, epoch, job_digest, result)
+                write_shard(run.folder.checkpoints, epoch, job_digest, result)
             else:
                 told.advance(len(shards[z]))
             results.append(result)
@@ -142,6 +142,17 @@ def _learn_shards(run: Run, state: State, epoch: int, shards: list[np.ndarray]) 
             "the same command goes on from there"
         )
     return results
+
+
+def _shard_start(run: Run, state: State, z: int) -> Vector:
+    """What shard ``z`` starts from: the common weights (algorithms 3 and 4), or those that it ended with (1 and 2)."""
+    if run.shards_meet or state.epoch == 0:
+        return state.start
+    kept = read_shard(run.folder.checkpoints, state.epoch, digest(run.identity), z)
+    if kept is None:
+        found, expected = f"no sound result of shard {z} beside it", "what the shard goes on from"
+        raise DataError.at(checkpoint_path(run.folder.checkpoints, state.epoch), None, found=found, expected=expected)
+    return kept.index, kept.value
 
 
 def _learn_shard(
@@ -190,42 +201,44 @@ def _check_finite(run: Run, epoch: int, numbers: np.ndarray) -> None:
         )
 
 
-def _mix(run: Run, state: State, vectors: SparseVectors) -> tuple[dict[str, Any], Vector]:
-    """The epoch's weights out of all shards', computed by rank 0; on rank 0 also what metrics say of them.
+def _mix(run: Run, state: State, results: Sequence[ShardResult]) -> tuple[dict[str, Any], Vector]:
+    """The epoch's weights out of all shards', and what metrics say of them.
 
     They are the mean over shards (algorithm 3), that of the selected columns (4), or the mean over shards and epochs
-    (1 and 2).
+    (1 and 2), which rank 0 keeps.
     """
-    kept: dict[str, Any] = {}
-    weights: Vector = (np.zeros(0, np.uint64), np.zeros(0))
-    if run.comm.rank == 0:
-        weights = mixing.mean(vectors)
-        kept = {"active_features": len(weights[0]), "lambda": None}
-        if run.job.learner.algorithm == "itersel":
-            wanted = run.job.select
-            chosen = selection.select(vectors, norm=wanted.norm, k=wanted.k, threshold=wanted.lambda_)
-            weights = chosen.index, chosen.value
-            kept["lambda"] = chosen.threshold
-        elif not run.shards_meet:
+    job = run.job
+    mix: Mix = mixing.mean
+    if job.learner.algorithm == "itersel":
+        mix = partial(selection.select, norm=job.select.norm, k=job.select.k, threshold=job.select.lambda_)
+    mixed = reduce(run.comm, _stacked(results), mix, exchange=job.parallel.exchange, memory=machine_memory())
+    weights: Vector = mixed.index, mixed.value
+    if not run.shards_meet:
+        if run.comm.root:
             state.mean.add(*weights)
-            weights = state.mean.index, state.mean.value
-        kept["selected_features"] = len(weights[0])
-        _check_finite(run, state.epoch + 1, weights[1])
-    return kept, run.comm.bcast_sparse(*weights)
+        weights = run.comm.bcast_sparse(state.mean.index, state.mean.value)
+    run.comm.at_root(lambda: _check_finite(run, state.epoch + 1, weights[1]))
+    kept = {"active_features": mixed.active, "lambda": mixed.threshold, "selected_features": len(weights[0])}
+    return kept, weights
+
+
+def _meet(run: Run, results: Sequence[ShardResult], weights: Vector) -> None:
+    """All ranks get to know the features of ``weights`` that nobody knew before; other names stay where they are."""
+    names = [name for result in results for name in result.names]
+    ids = np.array([feature_id(name) for name in names], dtype=np.uint64)
+    # The weights ascend in their ids.
+    first, end = (np.searchsorted(weights[0], ids, side=side) for side in ("left", "right"))
+    named = run.comm.gather([names[i] for i in np.flatnonzero(first < end)])
+    run.meet(run.comm.at_root(lambda: sorted({name for part in named or [] for name in part})))
 
 
 def _stacked(results: Sequence[ShardResult]) -> SparseVectors:
     return SparseVectors(
         np.array([result.shard for result in results], dtype=np.int64),
-        np.cumsum([0] + [len(result.index) for result in results], dtype=np.int64),
+        row_ends(np.array([len(result.index) for result in results], dtype=np.int64)),
         np.concatenate([np.zeros(0, np.uint64)] + [result.index for result in results]),
         np.concatenate([np.zeros(0)] + [result.value for result in results]),
     )
-
-
-def _by_shard(vectors: SparseVectors) -> dict[int, Vector]:
-    rows = zip(vectors.shard.tolist(), vectors.ptr[:-1].tolist(), vectors.ptr[1:].tolist(), strict=True)
-    return {z: (vectors.index[a:b], vectors.value[a:b]) for z, a, b in rows}
 
 
 def _summary(shards: Sequence[tuple[int, dict[str, float]]]) -> dict[str, Any]:

@@ -238,7 +238,7 @@ NORMS: dict[str, Callable[[Sequence[float]], float]] = {
 def select(
     matrix: Sequence[Sequence[float]], ids: Sequence[int], norm: str, k: int | None, threshold: float | None
 ) -> tuple[list[int], list[float], int, float | None]:
-    """Ids ascending, means, number of non-zero columns, lambda: by sorting all columns."""
+    """Ids ascending, means, number of columns with a weight other than 0, lambda: by sorting all columns."""
     norms = [NORMS[norm](column) for column in zip(*matrix, strict=True)]
     means = mean(matrix)
     ranked = sorted((-norms[d], ids[d], means[d]) for d in range(len(ids)) if norms[d] > 0)
@@ -249,7 +249,8 @@ def select(
         kept = ranked[:k]
         threshold = -kept[-1][0] if len(ranked) >= k else None
     chosen = sorted((id_, value) for _, id_, value in kept)
-    return [id_ for id_, _ in chosen], [value for _, value in chosen], len(ranked), threshold
+    active = sum(any(value != 0 for value in column) for column in zip(*matrix, strict=True))
+    return [id_ for id_, _ in chosen], [value for _, value in chosen], active, threshold
 
 
 # Training: algorithms 1 to 4 of SRD12 as their pseudocode has them, over the same decoder as the run itself

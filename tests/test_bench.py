@@ -128,6 +128,20 @@ def test_sharing() -> None:
     ]
 
 
+@pytest.mark.mpi
+def test_exchange() -> None:
+    launcher()
+    printed = run("exchange.py", "--scale", "0.0002", "--case", "select", "mix", "--ranks", "2", "--memory", "0.5")
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines()[2:] if "|" in line]
+    assert [row[:3] for row in cells] == [
+        [f"{case}, 141 of 141 shards", "2", exchange]
+        for case in ("select", "mix")
+        for exchange in ("allgather", "alltoall")
+    ]
+    assert all(float(row[4]) > 0 for row in cells)
+    assert "The results of a case are the same to the bit." in printed
+
+
 def test_extraction(shared: Path) -> None:
     table = rows(run("extraction.py", "--small", environment={"MPITUNE_DATA": str(shared / "data")}))
     assert all(float(table[name][0]) > 0 for name in ("into the store", "as gzipped text"))

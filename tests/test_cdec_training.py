@@ -19,10 +19,12 @@ from tiny import DEVTEST, Tiny, kill_all, ranks_of, start, wait_for
 
 from mpitune import commands, train
 from mpitune.cli import main
+from mpitune.corpus.symbols import feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import Sentence
 from mpitune.errors import MachineError
 from mpitune.exchange.comm import SerialComm
+from mpitune.results.checkpoint import read_checkpoint
 from mpitune.run import open_run
 from mpitune.runtime import StopFlag
 from mpitune.translate import check_failed
@@ -102,6 +104,18 @@ def test_it_learns(tiny: Tiny, tmp_path: Path, fake: FakeCdec, algorithm: str) -
         assert 0 < len(only_known_to_the_fake(weights)) < len(weights)
 
 
+def test_only_the_names_of_what_an_epoch_keeps_travel(tiny: Tiny, tmp_path: Path, fake: FakeCdec) -> None:
+    tiny.train(tmp_path / "run", select={"k": 20}, **tables(fake, algorithm="itersel"))
+    kept: set[int] = set()
+    for epoch in (1, 2, 3):
+        checkpoint = read_checkpoint(tmp_path / "run" / "checkpoints" / f"epoch-{epoch:04d}.h5")
+        # Not only those of `weights`: a mean may be 0.
+        kept |= set(checkpoint.start[0].tolist())
+        met = {feature_id(name) for name in checkpoint.met}
+        assert met and met <= kept
+    assert {feature_id(name) for name in only_known_to_the_fake(epoch_weights(tmp_path / "run", 3))} <= met
+
+
 def test_what_the_child_was_started_with(tiny: Tiny, tmp_path: Path, fake: FakeCdec) -> None:
     tiny.train(tmp_path / "run", **tables(fake, initial_weights="warm"))
     folder = tmp_path / "run" / "cdec" / "rank-0"
@@ -165,14 +179,20 @@ def test_the_decoder_is_part_of_the_job_and_where_it_lies_is_not(
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_leave_no_trace(tiny: Tiny, tmp_path: Path, table: Table, unbroken: Unbroken, ranks: int) -> None:
+@pytest.mark.parametrize(("ranks", "exchange"), [(2, "allgather"), (3, "alltoall")])
+def test_ranks_leave_no_trace(
+    tiny: Tiny, tmp_path: Path, table: Table, unbroken: Unbroken, ranks: int, exchange: str
+) -> None:
     """With a failure somewhere or without one."""
     (tmp_path / "driver.py").write_text(DRIVER)
     fakes = {name: FakeCdec(tmp_path / f"fake-{name}", table) for name in ("mix", "itersel", "failing")}
     fakes["failing"].fails("dies mid-answer", segment=15, once=True)
     learners = {name: {"algorithm": "mix" if name == "mix" else "itersel"} for name in fakes}
-    jobs = [tiny.job_file(tmp_path / name, **tables(fake, **learners[name])) for name, fake in fakes.items()]
+    parallel = {"exchange": exchange}
+    jobs = [
+        tiny.job_file(tmp_path / name, parallel=parallel, **tables(fake, **learners[name]))
+        for name, fake in fakes.items()
+    ]
     done = mpirun(ranks, [tmp_path / "driver.py", *jobs])
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     for name, fake in fakes.items():
@@ -301,25 +321,46 @@ def test_one_percent_is_the_most() -> None:
             check_failed(failed, sentences)
 
 
-@pytest.mark.mpi
-def test_a_few_failed_sentences_are_counted(
-    tiny: Tiny, tmp_path: Path, fake: FakeCdec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wherever they were decoded, and among the few that are watched too; shards without any are kept for a resume."""
-    kept: list[Any] = []
-    monkeypatch.setattr(train, "write_shard", lambda *found: kept.append(found[-1]))
+def one_too_hard(tiny: Tiny) -> dict[str, Any]:
+    """The data of a job of 105 sentences, the first of which the fake fails on."""
     # Not in its table: it ends. (The shortest sentence of a run would be decoded to warm up, too.)
     hard = "ein satz der viel zu schwer ist um je verstanden zu werden"
     sources = (tiny.folder / "train.de").read_text().splitlines() * 4
     references = (tiny.folder / "train.en").read_text().splitlines() * 4
     (tiny.folder / "many.de").write_text("".join(f"{line}\n" for line in [hard, *sources]))
     (tiny.folder / "many.en").write_text("".join(f"{line}\n" for line in ["too hard", *references]))
-    job = tables(fake, epochs=2) | {"data": {"source": "many.de", "references": ["many.en"]}, "data__devtest": None}
+    return {"data": {"source": "many.de", "references": ["many.en"]}, "data__devtest": None}
+
+
+def test_shards_with_failures_are_not_taken_for_done(
+    tiny: Tiny, tmp_path: Path, fake: FakeCdec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = tables(fake, epochs=1) | one_too_hard(tiny)
+
+    def fail(*_: object) -> None:
+        raise MachineError("no room")
+
+    with monkeypatch.context() as patch, pytest.raises(MachineError, match="no room"):
+        patch.setattr(train, "write_epoch", fail)
+        tiny.train(tmp_path / "run", **job)
+    tiny.train(tmp_path / "run", **job)
+    given_up = re.findall("sentence 1: .*; it is given up", (tmp_path / "run" / "log.txt").read_text())
+    assert len(given_up) == 2 * (1 + 2), "in the epoch, and where translations are kept before and after it"
+
+
+@pytest.mark.mpi
+def test_a_few_failed_sentences_are_counted(
+    tiny: Tiny, tmp_path: Path, fake: FakeCdec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever they were decoded, and among the few that are watched too."""
+    kept: list[Any] = []
+    monkeypatch.setattr(train, "write_shard", lambda *found: kept.append(found[-1]))
+    job = tables(fake, epochs=2) | one_too_hard(tiny)
     for ranks in (1, 3):
         run = tmp_path / f"run-{ranks}"
         if ranks == 1:
             tiny.train(run, **job)
-            assert len(kept) == 2 * 3 and {shard.statistics["failed"] for shard in kept} == {0}
+            assert sorted(shard.statistics["failed"] for shard in kept) == [0] * 6 + [1] * 2
         else:
             done = mpirun(ranks, ["-m", "mpitune", "train", tiny.job_file(run, **job), "--quiet"])
             assert done.returncode == 0, done.stderr

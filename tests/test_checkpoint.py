@@ -59,8 +59,8 @@ def same(a: Vector, b: Vector) -> bool:
     "written",
     [
         PLAIN,
-        # sgd and mix; a shard that has learned nothing, shards in any order.
-        replace(PLAIN, shards={3: vector(4, 3), 0: vector(5, 0), 1: vector(6, 2)}, total=vector(7, 9)),
+        # sgd and mix.
+        replace(PLAIN, shards=3, total=vector(7, 9)),
         # Nothing learned at all.
         replace(PLAIN, weights=vector(0, 0), names=[], start=vector(0, 0), job={}, metrics={}),
     ],
@@ -72,12 +72,11 @@ def test_round_trip(tmp_path: Path, written: Checkpoint) -> None:
     assert (read.epoch, read.seed, read.job, read.metrics) == (2, 7, written.job, written.metrics)
     assert read.job_digest == written.job_digest
     assert read.names == written.names
-    assert list(read.shards) == list(written.shards)
+    assert read.shards == written.shards
     for a, b in [
         (read.weights, written.weights),
         (read.start, written.start),
         (read.total, written.total),
-        *((read.shards[shard], written.shards[shard]) for shard in written.shards),
     ]:
         assert same(a, b)
 
@@ -127,8 +126,8 @@ def test_every_damage_is_recognised(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        (2, "made by a newer mpitune (version 2, this one reads 1): update mpitune, or start over with --resume never"),
-        (0, "made by an older mpitune (version 0, this one reads 1): go on with that one, or start over with --resume"),
+        (3, "made by a newer mpitune (version 3, this one reads 2): update mpitune, or start over with --resume never"),
+        (1, "made by an older mpitune (version 1, this one reads 2): go on with that one, or start over with --resume"),
     ],
 )
 def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, told: str) -> None:
@@ -283,6 +282,32 @@ def test_a_checkpoint_removes_the_shards_that_it_supersedes(tmp_path: Path) -> N
         write_shard(tmp_path, epoch, "job", RESULT)
     write_checkpoint(tmp_path, PLAIN)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0002.h5", "epoch-0003.shards"]
+
+
+def test_shards_that_belong_to_a_checkpoint_are_kept_for_two_epochs(tmp_path: Path) -> None:
+    for epoch in (1, 2, 3, 4):
+        write_shard(tmp_path, epoch, "job", RESULT)
+    write_checkpoint(tmp_path, replace(PLAIN, epoch=3, shards=8))
+    assert {path.name for path in tmp_path.iterdir()} == {"epoch-0003.h5"} | {
+        f"epoch-000{epoch}.shards" for epoch in (2, 3, 4)
+    }
+
+
+def test_a_checkpoint_is_not_whole_without_its_shards(tmp_path: Path) -> None:
+    for epoch in (2, 3):
+        checkpoint = replace(PLAIN, epoch=epoch, shards=2)
+        for shard in (0, 1):
+            write_shard(tmp_path, epoch, checkpoint.job_digest, replace(RESULT, shard=shard))
+        write_checkpoint(tmp_path, checkpoint)
+    found, unsound = newest_sound(tmp_path)
+    assert found is not None and (found.epoch, unsound) == (3, [])
+    path = tmp_path / "epoch-0003.shards" / "shard-0001.h5"
+    path.write_bytes(path.read_bytes()[:-1])
+    found, unsound = newest_sound(tmp_path)
+    assert found is not None and found.epoch == 2
+    assert [str(error) for error in unsound] == [
+        f"{checkpoint_path(tmp_path, 3)}: found no sound result of shard 1 beside it, expected those of 2 shards"
+    ]
 
 
 def test_a_checkpoint_that_fails_keeps_the_shards(tmp_path: Path) -> None:

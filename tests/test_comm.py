@@ -14,8 +14,10 @@ import pytest
 from mpi import mpirun
 
 from mpitune.errors import DataError, UsageError
+from mpitune.exchange import chunks
 from mpitune.exchange import comm as comm_module
-from mpitune.exchange.comm import Comm, SerialComm, SparseVectors, connect
+from mpitune.exchange.comm import Comm, SerialComm, connect
+from mpitune.exchange.vectors import SparseVectors, by_part, row_ends
 
 SHARDS = 7
 
@@ -53,16 +55,62 @@ def check_small_messages(comm: Comm) -> None:
     assert not comm.any(False)
 
 
+def dealings(comm: Comm) -> list[list[int]]:
+    """Which shards this rank has: dealt out, the other way round, all on the last rank."""
+    dealt = [shard for shard in range(SHARDS) if shard % comm.size == comm.rank]
+    return [dealt, dealt[::-1], list(range(SHARDS)) if comm.rank == comm.size - 1 else []]
+
+
 def check_allgather(comm: Comm) -> None:
     """However the shards lie on the ranks, every rank holds the same, in shard order."""
     expected = stacked(list(range(SHARDS)))
-    dealt = [shard for shard in range(SHARDS) if shard % comm.size == comm.rank]
-    everything_on_last = list(range(SHARDS)) if comm.rank == comm.size - 1 else []
-    for mine in (dealt, dealt[::-1], everything_on_last):
+    for mine in dealings(comm):
         got = comm.allgather(stacked(mine))
         for name, array in expected._asdict().items():
             assert getattr(got, name).dtype == array.dtype
             assert getattr(got, name).tobytes() == array.tobytes(), name
+
+
+def part_of(vectors: SparseVectors, part: int, parts: int) -> SparseVectors:
+    """The columns of one of ``parts`` ranges of ids, picked one by one."""
+    rows = [range(begin, end) for begin, end in zip(vectors.ptr[:-1], vectors.ptr[1:], strict=True)]
+    kept = [[i for i in row if (int(vectors.index[i]) >> 32) * parts >> 32 == part] for row in rows]
+    picked = np.array([i for row in kept for i in row], dtype=np.int64)
+    ptr = row_ends(np.array([len(row) for row in kept], dtype=np.int64))
+    return SparseVectors(vectors.shard, ptr, vectors.index[picked], vectors.value[picked])
+
+
+def check_alltoall(comm: Comm) -> None:
+    """However the shards lie on the ranks, each rank holds all shards' rows of its range of ids."""
+    expected = part_of(stacked(list(range(SHARDS))), comm.rank, comm.size)
+    for mine in dealings(comm):
+        got = comm.alltoall(stacked(mine))
+        for name, array in expected._asdict().items():
+            assert getattr(got, name).dtype == array.dtype
+            assert getattr(got, name).tobytes() == array.tobytes(), name
+
+
+def check_concatenate(comm: Comm) -> None:
+    index, value = comm.concatenate(*row(comm.rank + 1))
+    assert index.tobytes() == b"".join(row(rank + 1)[0].tobytes() for rank in range(comm.size))
+    assert value.tobytes() == b"".join(row(rank + 1)[1].tobytes() for rank in range(comm.size))
+    assert (index.dtype, value.dtype) == (np.uint64, np.float64)
+
+
+def check_counts(comm: Comm) -> None:
+    assert comm.sum(comm.rank + 2**40) == sum(rank + 2**40 for rank in range(comm.size))
+    assert comm.sum(np.array([1, comm.rank])).tolist() == [comm.size, sum(range(comm.size))]
+    assert comm.before(comm.rank + 1) == sum(rank + 1 for rank in range(comm.rank))
+    assert comm.on_machine == comm.size
+
+
+def check_chunks(comm: Comm) -> None:
+    """Arrays of more elements than one call may move travel in pieces, and come out the same."""
+    for chunk in (1, 4, 17):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(chunks, "CHUNK", chunk)
+            for check in (check_allgather, check_alltoall, check_concatenate, check_bcast_sparse):
+                check(comm)
 
 
 def check_bcast_sparse(comm: Comm) -> None:
@@ -91,20 +139,6 @@ def check_at_root(comm: Comm) -> None:
     comm.barrier()
 
 
-def check_limit(comm: Comm) -> None:
-    """More than a collective carries: the same error on every rank, none left behind."""
-    if isinstance(comm, SerialComm):
-        return
-    mine = stacked([shard for shard in range(SHARDS) if shard % comm.size == comm.rank])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comm_module, "MAX_ELEMENTS", 20)
-        with pytest.raises(UsageError, match="one collective carries 20"):
-            comm.allgather(mine)
-        with pytest.raises(UsageError, match="hold 21 values"):
-            comm.bcast_sparse(np.zeros(21, dtype=np.uint64), np.zeros(21))
-    comm.barrier()
-
-
 class Clock:
     """A clock that moves when told to, and by ``tick`` whenever it is read."""
 
@@ -127,6 +161,10 @@ def check_waited(comm: Comm) -> None:
         lambda: comm.gather(1),
         lambda: comm.any(True),
         lambda: comm.allgather(stacked([comm.rank])),
+        lambda: comm.alltoall(stacked([comm.rank])),
+        lambda: comm.concatenate(*row(3)),
+        lambda: comm.sum(1),
+        lambda: comm.before(1),
         lambda: comm.bcast_sparse(*row(3)),
         lambda: comm.at_root(lambda: 1),
     ]
@@ -142,12 +180,64 @@ def check_waited(comm: Comm) -> None:
         assert comm.waited == before
 
 
-CHECKS = [check_small_messages, check_allgather, check_bcast_sparse, check_at_root, check_limit, check_waited]
+CHECKS = [
+    check_small_messages,
+    check_counts,
+    check_allgather,
+    check_alltoall,
+    check_concatenate,
+    check_bcast_sparse,
+    check_chunks,
+    check_at_root,
+    check_waited,
+]
 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_serial(check: Callable[[Comm], None]) -> None:
     check(SerialComm())
+
+
+class CountingWorld:
+    """An MPI world of one that keeps how many elements each call moves."""
+
+    def __init__(self) -> None:
+        self.moved: list[int] = []
+
+    def Get_size(self) -> int:
+        return 1
+
+    def Bcast(self, array: np.ndarray) -> None:
+        self.moved.append(len(array))
+
+    def Allgatherv(self, sent: np.ndarray, received: tuple[np.ndarray, list[int]]) -> None:
+        self.moved.append(len(sent))
+        received[0][:] = sent
+
+
+def test_no_call_moves_more_than_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", 4)
+    world, array = CountingWorld(), np.arange(10.0)
+    chunks.bcast(world, array)
+    assert chunks.allgather(world, array, [10]).tolist() == array.tolist()
+    assert world.moved == [4, 4, 2] * 2
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 256, 300])
+def test_parts_are_ranges_of_ids_of_equal_width(parts: int) -> None:
+    vectors = stacked(list(range(SHARDS)))
+    ends = np.array([0, 2**64 - 1, 2**63 - 1, 2**63], dtype=np.uint64)
+    vectors = vectors._replace(index=np.concatenate([ends, vectors.index[4:]]))
+    order, lengths = by_part(vectors, parts)
+    assert lengths.shape == (parts, SHARDS) and lengths.dtype == np.int64
+    begin = 0
+    for part in range(parts):
+        expected = part_of(vectors, part, parts)
+        end = begin + len(expected.index)
+        assert lengths[part].tolist() == np.diff(expected.ptr).tolist()
+        assert vectors.index[order[begin:end]].tolist() == expected.index.tolist()
+        assert vectors.value[order[begin:end]].tolist() == expected.value.tolist()
+        begin = end
 
 
 @pytest.mark.mpi

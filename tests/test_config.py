@@ -233,7 +233,6 @@ def test_only_train_needs_data(tmp_path: Path) -> None:
     [
         'learner.method = "mira"',
         'learner.gold = "context"',
-        'parallel.exchange = "alltoall"',
         'features.templates = "word-pair"',
     ],
 )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mpitune.exchange import mixing
-from mpitune.exchange.comm import SparseVectors
+from mpitune.exchange.vectors import SparseVectors
 
 
 def sparse(matrix: np.ndarray, ids: np.ndarray, generator: np.random.Generator) -> SparseVectors:
@@ -36,7 +36,8 @@ def random_rows(seed: int, shards: int, features: int) -> tuple[np.ndarray, np.n
 def test_mean_equals_the_plain_twin(shards: int, features: int) -> None:
     matrix, ids, vectors = random_rows(shards, shards, features)
     present = np.flatnonzero((matrix != 0).any(axis=0))
-    index, value = mixing.mean(vectors)
+    index, value, active, _ = mixing.mean(vectors)
+    assert active == len(present)
     assert index.dtype == np.uint64 and index.tolist() == ids[present].tolist()
     assert value.tolist() == naive.mean(matrix[:, present].tolist())
 
@@ -48,7 +49,7 @@ def test_the_mean_is_unweighted_and_absent_counts_as_0() -> None:
         np.array([9, 4, 4, 4], dtype=np.uint64),
         np.array([8.0, 1, 2, 3]),
     )
-    index, value = mixing.mean(vectors)
+    index, value, *_ = mixing.mean(vectors)
     assert (index.tolist(), value.tolist()) == ([4, 9], [1.5, 2.0])
 
 
@@ -56,7 +57,7 @@ def test_sums_run_in_shard_order() -> None:
     """1e16 + 1 + 1 - 1e16 is 0 from the left in float64, and 2 or 1 in other orders."""
     ones = np.array([7, 7, 7, 7], dtype=np.uint64)
     vectors = SparseVectors(np.arange(4), np.arange(5), ones, np.array([1e16, 1.0, 1.0, -1e16]))
-    assert mixing.mean(vectors)[1].tolist() == [0.0]
+    assert mixing.mean(vectors).value.tolist() == [0.0]
 
 
 @pytest.mark.kernel
@@ -70,7 +71,7 @@ def test_columns_hold_their_values_in_shard_order() -> None:
 
 def test_nothing_learned() -> None:
     nothing = SparseVectors(np.arange(2), np.zeros(3, dtype=np.int64), np.zeros(0, dtype=np.uint64), np.zeros(0))
-    index, value = mixing.mean(nothing)
+    index, value, *_ = mixing.mean(nothing)
     assert len(index) == len(value) == 0
 
 

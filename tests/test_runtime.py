@@ -12,7 +12,7 @@ import pytest
 
 from mpitune import runtime
 from mpitune.errors import MachineError, UsageError
-from mpitune.runtime import Progress, RunLock, SpokenProgress, StopFlag, start_logging
+from mpitune.runtime import Progress, RunLock, SpokenProgress, StopFlag, machine_memory, start_logging
 
 LOG = logging.getLogger("mpitune.part")
 
@@ -199,3 +199,20 @@ def test_traceback_of_a_bug_is_kept(tmp_path: Path) -> None:
         assert path == tmp_path / "traceback-2.txt"
         assert "IndexError" in path.read_text() and "test_runtime.py" in path.read_text()
         assert runtime.keep_traceback(error, tmp_path / "absent") is None
+
+
+def test_a_control_group_may_allow_less_memory_than_there_is(tmp_path: Path) -> None:
+    """Version 2 (no name), version 1 (memory), and a group above the process's own."""
+    groups, root = tmp_path / "cgroup", tmp_path / "groups"
+    whole = machine_memory(tmp_path / "absent", root)
+    assert whole > 2**20
+    (root / "job/step").mkdir(parents=True)
+    (root / "memory/batch").mkdir(parents=True)
+    groups.write_text("4:memory:/batch\n3:cpuset:/batch\n0::/job/step\n")
+    (root / "job/step/memory.max").write_text("max\n")
+    (root / "memory/batch/memory.limit_in_bytes").write_text(f"{2**63 - 4096}\n")
+    assert machine_memory(groups, root) == whole
+    (root / "job/memory.max").write_text("900000\n")
+    assert machine_memory(groups, root) == 900_000
+    (root / "memory/batch/memory.limit_in_bytes").write_text("700000\n")
+    assert machine_memory(groups, root) == 700_000

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_mixing import random_rows, sparse
 
-from mpitune.exchange.comm import SparseVectors
 from mpitune.exchange.mixing import columns
 from mpitune.exchange.selection import NORMS, select
+from mpitune.exchange.vectors import SparseVectors
 
 IDS = np.array([3, 5, 8, 2**40, 2**64 - 1], dtype=np.uint64)
 
@@ -75,7 +75,7 @@ def test_selection_with_ties_equals_the_plain_twin(matrix: list[list[float]], no
     for size, threshold in ((k, None), (None, 0.1), (None, 1.0), (None, 2.0)):
         got = select(vectors, norm=norm, k=size, threshold=threshold)
         expected = naive.select(matrix, ids.tolist(), norm, size, threshold)
-        assert (got.index.tolist(), got.value.tolist(), got.nonzero, got.threshold) == expected
+        assert (got.index.tolist(), got.value.tolist(), got.active, got.threshold) == expected
         assert got.index.dtype == np.uint64 and got.value.dtype == np.float64
 
 
@@ -85,14 +85,14 @@ def test_large_selection_equals_the_plain_twin(norm: str) -> None:
     for k in (1, 100, 499, 500, 501):
         got = select(vectors, norm=norm, k=k)
         expected = naive.select(matrix.tolist(), ids.tolist(), norm, k, None)
-        assert (got.index.tolist(), got.value.tolist(), got.nonzero, got.threshold) == expected
+        assert (got.index.tolist(), got.value.tolist(), got.active, got.threshold) == expected
 
 
 def test_ties_go_to_the_smaller_id() -> None:
     got = select(rows([[1, 2, -1, 1, 1], [0, 0, 0, 0, 0]]), norm="l2", k=3)
     assert got.index.tolist() == [3, 5, 8]
     assert got.value.tolist() == [0.5, 1.0, -0.5]
-    assert (got.nonzero, got.threshold) == (5, 1.0)
+    assert (got.active, got.threshold) == (5, 1.0)
 
 
 def test_columns_of_norm_0_are_never_selected() -> None:
@@ -105,9 +105,9 @@ def test_columns_of_norm_0_are_never_selected() -> None:
     )
     by_l2 = select(vectors, norm="l2", k=5)
     assert (by_l2.index.tolist(), by_l2.value.tolist()) == ([3, 5], [1.0, 0.0])
-    assert (by_l2.nonzero, by_l2.threshold) == (2, None)
+    assert (by_l2.active, by_l2.threshold) == (3, None)
     by_mean = select(vectors, norm="mean", threshold=0.0)
-    assert (by_mean.index.tolist(), by_mean.nonzero) == ([3], 1)
+    assert (by_mean.index.tolist(), by_mean.active) == ([3], 3)
 
 
 def test_k_and_lambda_are_interchangeable() -> None:
@@ -121,7 +121,7 @@ def test_k_and_lambda_are_interchangeable() -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_part_of_the_columns_gives_the_same_bits(norm: str) -> None:
-    """What a later exchange without a centre relies on: norms and means of a column do not depend on the others."""
+    """What the exchange without a centre relies on: norms and means of a column do not depend on the others."""
     _, _, vectors = random_rows(9, 7, 120)
     whole = columns(vectors)
     row = np.repeat(vectors.shard, np.diff(vectors.ptr))
@@ -137,4 +137,4 @@ def test_a_part_of_the_columns_gives_the_same_bits(norm: str) -> None:
 def test_nothing_learned_selects_nothing() -> None:
     nothing = SparseVectors(np.arange(2), np.zeros(3, dtype=np.int64), np.zeros(0, dtype=np.uint64), np.zeros(0))
     for got in (select(nothing, norm="l2", k=3), select(nothing, norm="median", threshold=0.5)):
-        assert len(got.index) == len(got.value) == got.nonzero == 0
+        assert len(got.index) == len(got.value) == got.active == 0

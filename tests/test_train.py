@@ -19,6 +19,7 @@ import pytest
 from mpi import launcher, mpirun
 from tiny import DEVTEST, Tiny, kill_all, start, wait_for
 
+import mpitune.train
 from mpitune import config
 from mpitune.cli import main
 from mpitune.corpus.symbols import feature_id
@@ -253,7 +254,7 @@ def test_checkpoints_open_with_plain_h5py(tiny: Tiny, tmp_path: Path) -> None:
     tiny.train(tmp_path / "run", run={"seed": 7}, learner={"frozen": ["LanguageModel"], "initial_weights": "warm"})
     for epoch in (1, 2):
         with h5py.File(tmp_path / "run" / "checkpoints" / f"epoch-000{epoch}.h5") as file:
-            assert (file.attrs["version"], file.attrs["epoch"], file.attrs["seed"]) == (1, epoch, 7)
+            assert (file.attrs["version"], file.attrs["epoch"], file.attrs["seed"]) == (2, epoch, 7)
             assert re.fullmatch("[0-9a-f]{32}", file.attrs["job_digest"])
             weights = file["weights"]
             assert (weights["index"].dtype, weights["value"].dtype) == (np.dtype("u8"), np.dtype("f8"))
@@ -476,6 +477,39 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tiny: Tiny, tmp_path: 
     assert files_of(tmp_path / "run") == before
 
 
+def test_shards_that_do_not_talk_go_on_from_what_is_kept(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
+    """Where a shard of the last epoch is damaged, from the epoch before; the shards of older ones are not kept."""
+    learner: dict[str, Any] = {"algorithm": "mix", "epochs": 3}
+    tiny.train(tmp_path / "run", learner=learner)
+    folder = tmp_path / "run" / "checkpoints"
+    kept = [len(list((folder / f"epoch-000{epoch}.shards").glob("*.h5"))) for epoch in (1, 2, 3)]
+    assert kept == [0, 4, 4]
+    damage(folder / "epoch-0003.shards" / "shard-0002.h5")
+    learner["epochs"], decodes.count = 4, 0
+    tiny.train(tmp_path / "run", learner=learner)
+    assert decodes.count == 1 + SHARD_SIZES[2] + SENTENCES, "the damaged one, and an epoch"
+    told = "WARNING .*epoch-0003.h5: found no sound result of shard 2 beside it, expected those of 4 shards; left out"
+    assert re.search(told, (tmp_path / "run" / "log.txt").read_text())
+    tiny.train(tmp_path / "unbroken", learner=learner)
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+def test_a_shard_that_vanishes_while_the_run_goes_on(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner: dict[str, Any] = {"algorithm": "mix", "epochs": 2}
+    write = mpitune.train.write_epoch
+
+    def write_and_lose(*given: Any) -> None:
+        write(*given)
+        (tmp_path / "run" / "checkpoints" / "epoch-0001.shards" / "shard-0001.h5").unlink()
+
+    monkeypatch.setattr(mpitune.train, "write_epoch", write_and_lose)
+    told = "epoch-0001.h5: found no sound result of shard 1 beside it, expected what the shard goes on from"
+    with pytest.raises(DataError, match=told):
+        tiny.train(tmp_path / "run", learner=learner)
+
+
 # Under MPI
 
 DRIVER = """
@@ -492,19 +526,35 @@ for job in sys.argv[1:]:
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_leave_no_trace(tiny: Tiny, tmp_path: Path, ranks: int) -> None:
+@pytest.mark.parametrize(("ranks", "exchange"), [(2, "alltoall"), (3, "allgather"), (3, "alltoall")])
+def test_ranks_and_exchanges_leave_no_trace(tiny: Tiny, tmp_path: Path, ranks: int, exchange: str) -> None:
     (tmp_path / "driver.py").write_text(DRIVER)
     jobs = []
     for algorithm in ALGORITHMS:
         tables: dict[str, Any] = {"learner": {"algorithm": algorithm, "epochs": 3}, **DEVTEST}
         tiny.train(tmp_path / algorithm, **tables)
+        tables["parallel"] = {"exchange": exchange}
         jobs.append(tiny.job_file(tmp_path / f"{algorithm}-{ranks}", **tables))
     done = mpirun(ranks, [tmp_path / "driver.py", *jobs])
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     for algorithm in ALGORITHMS:
         assert files_of(tmp_path / f"{algorithm}-{ranks}") == files_of(tmp_path / algorithm)
         assert [len(epoch["busy_seconds"]) for epoch in metrics(tmp_path / f"{algorithm}-{ranks}")] == [ranks] * 3
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("algorithm", ["mix", "itersel"])
+def test_a_run_goes_on_with_the_other_exchange(tiny: Tiny, tmp_path: Path, algorithm: str) -> None:
+    jobs = []
+    for epochs, exchange in ((1, "alltoall"), (2, "allgather"), (3, "auto"), (4, "alltoall")):
+        learner, parallel = {"algorithm": algorithm, "epochs": epochs}, {"exchange": exchange, "reshuffle": True}
+        job = tiny.job_file(tmp_path / "run", learner=learner, parallel=parallel)
+        jobs.append(job.rename(job.with_stem(f"{job.stem}-{epochs}")))
+    (tmp_path / "driver.py").write_text(DRIVER)
+    done = mpirun(2, [tmp_path / "driver.py", *jobs])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    tiny.train(tmp_path / "unbroken", learner=learner, parallel={"reshuffle": True})
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
 
 
 FAULTY = """

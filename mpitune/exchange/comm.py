@@ -11,32 +11,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
 from mpitune.errors import MpituneError, UsageError
+from mpitune.exchange import chunks
+from mpitune.exchange.vectors import SparseVectors, by_part, in_shard_order, row_ends
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 T = TypeVar("T")
-
-MAX_ELEMENTS = 2**31 - 1
-"""How many elements one collective may carry: MPI counts and displacements are C ints."""
-
-
-class SparseVectors(NamedTuple):
-    """The weight vectors of some shards as sparse rows, ascending in their shard numbers."""
-
-    shard: np.ndarray
-    """int64 [n]: whose vector each row is."""
-    ptr: np.ndarray
-    """int64 [n + 1]: row i is ``ptr[i]:ptr[i + 1]`` of the next two."""
-    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nobody asks of these
-    """uint64: feature ids, none twice in a row."""
-    value: np.ndarray
-    """float64: their weights; features that are not named have weight 0."""
 
 
 class Comm(Protocol):
@@ -46,6 +32,8 @@ class Comm(Protocol):
     size: int
     root: bool
     """Whether this is the rank that decides and speaks: rank 0."""
+    on_machine: int
+    """How many of the ranks share this one's machine and its memory, itself among them."""
     waited: float
     """Seconds that this rank has spent inside collectives: waiting for the others and moving data."""
 
@@ -65,18 +53,31 @@ class Comm(Protocol):
         """On every rank: whether ``flag`` is true on any."""
         ...
 
-    def allgather(self, vectors: SparseVectors) -> SparseVectors:
-        """The vectors of all ranks in shard order: the same on every rank, however the shards lie on the ranks.
+    def sum(self, counts: T) -> T:
+        """On every rank: the sum over all ranks of ``counts``, a whole number or an array of them (small)."""
+        ...
 
-        Raises UsageError on every rank where they are more than one collective carries.
+    def before(self, count: int) -> int:
+        """The sum of ``count`` over the ranks below this one."""
+        ...
+
+    def allgather(self, vectors: SparseVectors) -> SparseVectors:
+        """The vectors of all ranks in shard order: the same on every rank, however the shards lie on the ranks."""
+        ...
+
+    def alltoall(self, vectors: SparseVectors) -> SparseVectors:
+        """This rank's part of the columns of all ranks' vectors: every shard's row, in shard order.
+
+        Parts are ranges of feature ids of equal width, ascending with the ranks.
         """
         ...
 
-    def bcast_sparse(self, index: np.ndarray | None, value: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Rank 0's ``index`` (uint64 [n]) and ``value`` (float64 [n]) on every rank; what others pass is ignored.
+    def concatenate(self, index: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """On every rank, in rank order: every rank's ``index`` (uint64 [n]) and ``value`` (float64 [n])."""
+        ...
 
-        Raises UsageError on every rank where they are more than one collective carries.
-        """
+    def bcast_sparse(self, index: np.ndarray | None, value: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Rank 0's ``index`` (uint64 [n]) and ``value`` (float64 [n]) on every rank; what others pass is ignored."""
         ...
 
     def at_root(self, function: Callable[[], T]) -> T:
@@ -94,6 +95,7 @@ class SerialComm:
     rank = 0
     size = 1
     root = True
+    on_machine = 1
     waited = 0.0
 
     def barrier(self) -> None:
@@ -108,8 +110,20 @@ class SerialComm:
     def any(self, flag: bool) -> bool:
         return flag
 
+    def sum(self, counts: T) -> T:
+        return counts
+
+    def before(self, count: int) -> int:
+        return 0
+
     def allgather(self, vectors: SparseVectors) -> SparseVectors:
-        return _in_shard_order(vectors)
+        return in_shard_order(vectors)
+
+    def alltoall(self, vectors: SparseVectors) -> SparseVectors:
+        return in_shard_order(vectors)
+
+    def concatenate(self, index: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return index, value
 
     def bcast_sparse(self, index: np.ndarray | None, value: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(index, dtype=np.uint64), np.asarray(value, dtype=np.float64)
@@ -119,6 +133,10 @@ class SerialComm:
 
     def abort(self, code: int) -> NoReturn:
         raise SystemExit(code)
+
+
+ALONE = SerialComm()
+"""For what one process does by itself."""
 
 
 class MpiComm:
@@ -141,6 +159,9 @@ class MpiComm:
         self.rank = self._world.Get_rank()
         self.root = self.rank == 0
         self.size = self._world.Get_size()
+        machine = self._world.Split_type(MPI.COMM_TYPE_SHARED)
+        self.on_machine = machine.Get_size()
+        machine.Free()
         self.waited = 0.0
 
     @contextmanager
@@ -168,33 +189,55 @@ class MpiComm:
         with self._waiting():
             return bool(self._world.allreduce(flag, self._mpi.LOR))
 
-    def allgather(self, vectors: SparseVectors) -> SparseVectors:
+    def sum(self, counts: T) -> T:
         with self._waiting():
-            sizes = self._world.allgather((len(vectors.shard), len(vectors.index)))
-            shards, entries = ([size[k] for size in sizes] for k in (0, 1))
-            _check_elements(sum(entries))
-            shard = self._concatenate(vectors.shard, np.int64, shards)
-            length = self._concatenate(np.diff(vectors.ptr), np.int64, shards)
-            index = self._concatenate(vectors.index, np.uint64, entries)
-            value = self._concatenate(vectors.value, np.float64, entries)
-        return _in_shard_order(SparseVectors(shard, _ends(length), index, value))
+            total: T = self._world.allreduce(counts)
+        return total
 
-    def _concatenate(self, mine: np.ndarray, dtype: type, counts: list[int]) -> np.ndarray:
-        """The arrays of all ranks, of ``counts`` elements each, one after the other."""
-        everything: np.ndarray = np.empty(sum(counts), dtype=dtype)
-        self._world.Allgatherv(np.ascontiguousarray(mine, dtype=dtype), (everything, counts))
-        return everything
+    def before(self, count: int) -> int:
+        with self._waiting():
+            # The lowest rank gets None.
+            return self._world.exscan(count) or 0
+
+    def allgather(self, vectors: SparseVectors) -> SparseVectors:
+        world = self._world
+        with self._waiting():
+            sizes = world.allgather((len(vectors.shard), len(vectors.index)))
+            shards, entries = ([size[k] for size in sizes] for k in (0, 1))
+            shard = chunks.allgather(world, vectors.shard, shards)
+            length = chunks.allgather(world, np.diff(vectors.ptr), shards)
+            index = chunks.allgather(world, vectors.index, entries)
+            value = chunks.allgather(world, vectors.value, entries)
+        return in_shard_order(SparseVectors(shard, row_ends(length), index, value))
+
+    def alltoall(self, vectors: SparseVectors) -> SparseVectors:
+        world = self._world
+        order, lengths = by_part(vectors, self.size)
+        sent = lengths.sum(axis=1).tolist()
+        with self._waiting():
+            shards = world.allgather(len(vectors.shard))
+            shard = chunks.allgather(world, vectors.shard, shards)
+            length = chunks.alltoall(world, lengths.ravel(), [len(vectors.shard)] * self.size, shards)
+            ptr = row_ends(length)
+            received = np.diff(ptr[np.cumsum([0, *shards])]).tolist()
+            index = chunks.alltoall(world, vectors.index[order], sent, received)
+            value = chunks.alltoall(world, vectors.value[order], sent, received)
+        return in_shard_order(SparseVectors(shard, ptr, index, value))
+
+    def concatenate(self, index: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with self._waiting():
+            counts = self._world.allgather(len(index))
+            return chunks.allgather(self._world, index, counts), chunks.allgather(self._world, value, counts)
 
     def bcast_sparse(self, index: np.ndarray | None, value: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         with self._waiting():
             count = self._world.bcast(len(index) if index is not None else 0)
-            _check_elements(count)
             if self.rank == 0:
                 sent = np.ascontiguousarray(index, dtype=np.uint64), np.ascontiguousarray(value, dtype=np.float64)
             else:
                 sent = np.empty(count, dtype=np.uint64), np.empty(count, dtype=np.float64)
             for array in sent:
-                self._world.Bcast(array)
+                chunks.bcast(self._world, array)
         return sent
 
     def at_root(self, function: Callable[[], T]) -> T:
@@ -252,32 +295,6 @@ def _tasks(environment: Mapping[str, str]) -> int | None:
     if step > 1:
         return step
     return 0 if any(name in environment for name in ("PMI_RANK", "PMIX_RANK", "MPI_LOCALNRANKS")) else None
-
-
-def _in_shard_order(vectors: SparseVectors) -> SparseVectors:
-    order = np.argsort(vectors.shard, kind="stable")
-    if np.array_equal(order, np.arange(len(order))):
-        return vectors
-    rows = [slice(vectors.ptr[i], vectors.ptr[i + 1]) for i in order]
-    return SparseVectors(
-        vectors.shard[order],
-        _ends(np.diff(vectors.ptr)[order]),
-        np.concatenate([vectors.index[row] for row in rows]),
-        np.concatenate([vectors.value[row] for row in rows]),
-    )
-
-
-def _ends(lengths: np.ndarray) -> np.ndarray:
-    """int64 [n + 1]: the row pointer of rows of these lengths."""
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
-
-
-def _check_elements(count: int) -> None:
-    if count > MAX_ELEMENTS:
-        raise UsageError(
-            f"the weight vectors of an exchange hold {count} values, one collective carries {MAX_ELEMENTS}: "
-            "use fewer shards or fewer features"
-        )
 
 
 def _portable(error: Exception) -> Exception:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.exchange.comm import SparseVectors
+from mpitune.exchange.comm import ALONE, Comm
+from mpitune.exchange.vectors import SparseVectors
 from mpitune.kernel import kernel
 
 
@@ -52,13 +53,28 @@ def _sums(stacked: Columns, out: np.ndarray) -> None:
         out[c] = total
 
 
-def mean(vectors: SparseVectors) -> tuple[np.ndarray, np.ndarray]:
+class Mixed(NamedTuple):
+    """The shards' vectors mixed to one, or a rank's part of it: a range of feature ids."""
+
+    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nobody asks of these
+    """uint64 [n]: the features that it names, ascending."""
+    value: np.ndarray
+    """float64 [n]: their means over all shards."""
+    active: int
+    """How many features any shard names, over all ranks."""
+    threshold: float | None
+    """lambda, where columns were selected: every feature kept has at least this norm, on all ranks. Where K was given:
+    the K-th largest norm, None where fewer than K columns have a norm other than 0."""
+
+
+def mean(vectors: SparseVectors, comm: Comm = ALONE) -> Mixed:
     """The unweighted mean of the shards' vectors (algorithm 3, IterMixSGD: v = 1/Z sum_z w_z).
 
-    Returns the ids of all features that any of them names (uint64 ascending) and their means (float64).
+    It names the features that any of them names. ``vectors``: the rows of all shards, in shard order; over ``comm``,
+    their columns of this rank's part (`Comm.alltoall`), and all ranks call this.
     """
     stacked = columns(vectors)
-    return stacked.id, sums(stacked) / len(vectors.shard)
+    return Mixed(stacked.id, sums(stacked) / len(vectors.shard), comm.sum(len(stacked.id)), None)
 
 
 class RunningMean:

@@ -2,63 +2,75 @@
 
 Simianer, Riezler, Dyer (2012), algorithm 4: stack the shards' weight vectors into a matrix of Z rows, keep the K
 columns of largest norm, mix those. Everything is computed column by column from a column's values in shard order
-alone, ties go to the smaller feature id: whoever holds a column gets the same bits.
+alone, ties go to the smaller feature id: whoever holds a column gets the same bits. Ranks that hold a part of the
+columns each agree on the threshold by counting; no norm leaves its rank.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from mpitune.exchange.comm import SparseVectors
-from mpitune.exchange.mixing import Columns, columns, sums
+from mpitune.exchange.comm import ALONE, Comm
+from mpitune.exchange.mixing import Columns, Mixed, columns, sums
+from mpitune.exchange.vectors import SparseVectors
 from mpitune.kernel import kernel
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The features that an epoch keeps."""
-
-    index: np.ndarray
-    """uint64 [n]: their ids, ascending."""
-    value: np.ndarray
-    """float64 [n]: their means over all shards."""
-    nonzero: int
-    """How many columns there were to choose from: those whose norm is not 0."""
-    threshold: float | None
-    """lambda: every feature kept has at least this norm. Where K was given: the K-th largest norm, None where fewer
-    than K columns have a norm other than 0."""
-
-
-def select(vectors: SparseVectors, *, norm: str, k: int | None = None, threshold: float | None = None) -> Selection:
+def select(
+    vectors: SparseVectors, comm: Comm = ALONE, *, norm: str, k: int | None = None, threshold: float | None = None
+) -> Mixed:
     """Keep the ``k`` columns of largest ``norm`` (a name of `NORMS`), or those of norm >= ``threshold`` (lambda).
 
     One of ``k`` >= 1 and ``threshold`` is given; columns of norm 0 are never kept. ``vectors`` hold the rows of all
-    shards in shard order, finite values only.
+    shards in shard order, finite values only; over ``comm``, their columns of this rank's part (`Comm.alltoall`): then
+    all ranks call this, and each gets what is kept of its part.
     """
     stacked = columns(vectors)
     shards = len(vectors.shard)
     norms = NORMS[norm](stacked, shards)
-    nonzero = int(np.count_nonzero(norms))
     if threshold is not None:
         kept = np.flatnonzero((norms > 0.0) & (norms >= threshold))
     elif k is not None:
-        kept, threshold = _largest(norms, k, nonzero)
+        kept, threshold = _largest(norms, k, comm)
     else:
         raise ValueError("select() needs k or threshold")
-    return Selection(stacked.id[kept], sums(stacked)[kept] / shards, nonzero, threshold)
+    return Mixed(stacked.id[kept], sums(stacked)[kept] / shards, comm.sum(len(stacked.id)), threshold)
 
 
-def _largest(norms: np.ndarray, k: int, nonzero: int) -> tuple[np.ndarray, float | None]:
-    """Where the ``k`` largest norms stand, ascending, and the k-th; of equal norms the first ones count as larger."""
-    if nonzero < k:
+def _largest(norms: np.ndarray, k: int, comm: Comm) -> tuple[np.ndarray, float | None]:
+    """Where this rank's of the ``k`` largest norms of all ranks stand, ascending, and the k-th of all.
+
+    Of equal norms the first ones of the first ranks count as larger.
+    """
+    agreed = _kth_largest(norms[norms > 0.0], k, comm)
+    if agreed is None:
         return np.flatnonzero(norms), None
-    threshold = np.partition(norms, len(norms) - k)[len(norms) - k]
-    above = np.flatnonzero(norms > threshold)
-    ties = np.flatnonzero(norms == threshold)[: k - len(above)]
-    return np.sort(np.concatenate([above, ties])), float(threshold)
+    threshold, wanted = agreed
+    ties = np.flatnonzero(norms == threshold)
+    mine = max(wanted - comm.before(len(ties)), 0)
+    return np.sort(np.concatenate([np.flatnonzero(norms > threshold), ties[:mine]])), threshold
+
+
+def _kth_largest(positive: np.ndarray, k: int, comm: Comm) -> tuple[float, int] | None:
+    """The ``k``-th largest of all ranks' numbers, and how many equal to it are among the ``k`` largest.
+
+    None where there are fewer than ``k``. Radix selection: positive floats are ordered as their bits are, and 8 bits of
+    the answer are settled at a time, by adding up how many numbers of each rank go on with each digit.
+    """
+    if comm.sum(len(positive)) < k:
+        return None
+    left, found = positive.view(np.uint64), 0
+    for shift in range(56, -1, -8):
+        digits = (left >> np.uint64(shift)).astype(np.uint8)
+        counts = comm.sum(np.bincount(digits, minlength=256))
+        at_least = np.cumsum(counts[::-1])[::-1]
+        digit = int(np.flatnonzero(at_least >= k)[-1])
+        k -= int(at_least[digit] - counts[digit])
+        left = left[digits == digit]
+        found = found << 8 | digit
+    return float(np.uint64(found).view(np.float64)), k
 
 
 def _norm(fill: Callable[[Columns, np.ndarray], None]) -> Callable[[Columns, int], np.ndarray]:

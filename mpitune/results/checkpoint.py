@@ -1,8 +1,9 @@
 """Checkpoints: what an epoch has published and all that the next one needs, in one HDF5 file per epoch.
 
-Beside them stand, while an epoch runs, the results of its finished shards. Every file appears whole or not at all
-(written aside, fsynced, renamed, the folder fsynced), and starts with a digest of the rest in HDF5's user block, so
-that a damaged or cut file is known before the HDF5 library sees it; h5py and h5dump skip that block.
+Beside them stand the results of shards: while an epoch runs those that are finished; where shards do not talk (sgd,
+mix) those of the last two epochs are kept, for they are what each shard goes on from. Every file appears whole or not
+at all (written aside, fsynced, renamed, the folder fsynced), and starts with a digest of the rest in HDF5's user block,
+so that a damaged or cut file is known before the HDF5 library sees it; h5py and h5dump skip that block.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 from mpitune.corpus.files import written_whole
 from mpitune.errors import DataError, MachineError, UsageError
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the meaning of something stored changes; a file of another version is refused, not left out."""
 
 Vector = tuple[np.ndarray, np.ndarray]
@@ -50,8 +51,8 @@ class Checkpoint:
     """The names of the features of `weights`."""
     start: Vector
     """What every shard starts the next epoch from (itermix, itersel)."""
-    shards: Mapping[int, Vector] = field(default_factory=dict)
-    """What each shard goes on from, where shards do not talk (sgd, mix)."""
+    shards: int = 0
+    """How many shards' results belong to it, kept beside it (sgd, mix): 0 or all. They never meet in one process."""
     total: Vector = field(default_factory=lambda: (np.zeros(0, dtype=np.uint64), np.zeros(0)))
     """The sum over the epochs so far of the weights, where their mean is published (sgd, mix)."""
     met: list[str] = field(default_factory=list)
@@ -89,7 +90,10 @@ def checkpoint_path(folder: Path, epoch: int) -> Path:
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write the epoch's checkpoint; once it stands, remove the shard results of this epoch and earlier ones.
+    """Write the epoch's checkpoint; once it stands, remove the shard results that are not needed any more.
+
+    Those are the ones of this epoch and earlier; where they belong to checkpoints (sgd, mix), this one's stay, and the
+    ones of the epoch before, in case this checkpoint should come to harm.
 
     Raises MachineError where it cannot be written (disk full).
     """
@@ -99,8 +103,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "seed": checkpoint.seed,
         "job": json.dumps(checkpoint.job),
         "metrics": json.dumps(checkpoint.metrics),
+        "shards": checkpoint.shards,
     }
-    vectors = [checkpoint.shards[shard] for shard in checkpoint.shards]
     datasets = {
         "weights/index": checkpoint.weights[0],
         "weights/value": checkpoint.weights[1],
@@ -110,16 +114,13 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "state/total/index": checkpoint.total[0],
         "state/total/value": checkpoint.total[1],
         "state/met": _strings(checkpoint.met),
-        "state/shards/shard": np.array(list(checkpoint.shards), dtype=np.int64),
-        "state/shards/length": np.array([len(index) for index, _ in vectors], dtype=np.int64),
-        "state/shards/index": np.concatenate([index for index, _ in vectors] or [np.zeros(0, dtype=np.uint64)]),
-        "state/shards/value": np.concatenate([value for _, value in vectors] or [np.zeros(0)]),
     }
     _write(checkpoint_path(folder, checkpoint.epoch), attributes, datasets)
+    superseded = checkpoint.epoch - 2 if checkpoint.shards else checkpoint.epoch
     for path in folder.iterdir():
         match = _SHARDS.fullmatch(path.name)
-        if match and int(match[1]) <= checkpoint.epoch:
-            # They are not needed any more: one that cannot be removed does no harm.
+        if match and int(match[1]) <= superseded:
+            # One that cannot be removed does no harm.
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -130,9 +131,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
     MachineError where it cannot be read.
     """
     attributes, datasets = _read(path)
-    ends = np.cumsum(datasets["state/shards/length"])[:-1]
-    rows = [np.split(datasets[f"state/shards/{part}"], ends) for part in ("index", "value")]
-    shards = datasets["state/shards/shard"].tolist()
     return Checkpoint(
         epoch=int(attributes["epoch"]),
         seed=int(attributes["seed"]),
@@ -141,15 +139,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
         weights=(datasets["weights/index"], datasets["weights/value"]),
         names=_texts(datasets["weights/name"]),
         start=(datasets["state/start/index"], datasets["state/start/value"]),
-        # Where there are no shards, split still gives one (empty) piece.
-        shards=dict(zip(shards, zip(*rows, strict=True), strict=False)),
+        shards=int(attributes["shards"]),
         total=(datasets["state/total/index"], datasets["state/total/value"]),
         met=_texts(datasets.get("state/met", _strings([]))),
     )
 
 
 def newest_sound(folder: Path) -> tuple[Checkpoint | None, list[DataError]]:
-    """The newest checkpoint in ``folder`` that is whole, and what is wrong with those newer than it.
+    """The newest checkpoint in ``folder`` that is whole, shards included, and what is wrong with those newer than it.
 
     No folder and an empty one give None. Raises UsageError where another version of mpitune made it, MachineError where
     a file cannot be read.
@@ -162,15 +159,24 @@ def newest_sound(folder: Path) -> tuple[Checkpoint | None, list[DataError]]:
         except DataError as error:
             unsound.append(error)
             continue
-        if checkpoint.epoch == epoch:
+        if checkpoint.epoch != epoch:
+            found, expected = f"what epoch {checkpoint.epoch} has written", f"epoch {epoch}"
+        elif (shard := _first_lacking(folder, checkpoint)) is not None:
+            found, expected = f"no sound result of shard {shard} beside it", f"those of {checkpoint.shards} shards"
+        else:
             return checkpoint, unsound
-        found = f"what epoch {checkpoint.epoch} has written"
-        unsound.append(DataError.at(checkpoint_path(folder, epoch), None, found=found, expected=f"epoch {epoch}"))
+        unsound.append(DataError.at(checkpoint_path(folder, epoch), None, found=found, expected=expected))
     return None, unsound
 
 
+def _first_lacking(folder: Path, checkpoint: Checkpoint) -> int | None:
+    """The first shard whose result belongs to ``checkpoint`` and is not to be had."""
+    shards = range(checkpoint.shards)
+    return next((z for z in shards if read_shard(folder, checkpoint.epoch, checkpoint.job_digest, z) is None), None)
+
+
 def write_shard(folder: Path, epoch: int, job_digest: str, result: ShardResult) -> None:
-    """Keep a finished shard of a running epoch, so that a kill does not lose it.
+    """Keep what a shard has learned in an epoch, so that a kill does not lose it and a later epoch can go on from it.
 
     Raises MachineError where it cannot be written (disk full).
     """

@@ -25,8 +25,8 @@ from support.ours import learning, stored, training
 
 from mpitune.decoder.base import TranslationModel
 from mpitune.decoder.embedded import EmbeddedDecoder
-from mpitune.exchange.comm import SparseVectors
 from mpitune.exchange.selection import select
+from mpitune.exchange.vectors import SparseVectors
 from mpitune.grammar.kneser_ney import estimate
 from mpitune.grammar.lm import LanguageModel, LmVocabulary
 from mpitune.prepare import Corpus, Store

@@ -1,0 +1,53 @@
+"""The weight vectors of shards as sparse rows: their order, and their parts by feature."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class SparseVectors(NamedTuple):
+    """The weight vectors of some shards as sparse rows, ascending in their shard numbers."""
+
+    shard: np.ndarray
+    """int64 [n]: whose vector each row is."""
+    ptr: np.ndarray
+    """int64 [n + 1]: row i is ``ptr[i]:ptr[i + 1]`` of the next two."""
+    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nobody asks of these
+    """uint64: feature ids, none twice in a row."""
+    value: np.ndarray
+    """float64: their weights; features that are not named have weight 0."""
+
+
+def in_shard_order(vectors: SparseVectors) -> SparseVectors:
+    """``vectors``, given in any order, ascending in their shard numbers."""
+    order = np.argsort(vectors.shard, kind="stable")
+    if np.array_equal(order, np.arange(len(order))):
+        return vectors
+    rows = [slice(vectors.ptr[i], vectors.ptr[i + 1]) for i in order]
+    return SparseVectors(
+        vectors.shard[order],
+        row_ends(np.diff(vectors.ptr)[order]),
+        np.concatenate([vectors.index[row] for row in rows]),
+        np.concatenate([vectors.value[row] for row in rows]),
+    )
+
+
+def row_ends(lengths: np.ndarray) -> np.ndarray:
+    """int64 [n + 1]: the row pointer of rows of these lengths."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def by_part(vectors: SparseVectors, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """The entries of ``vectors`` by part: all ids fall into ``parts`` (below 2^32) ranges of equal width, ascending.
+
+    Ids are hashes, so that each part gets about as many. Returns where the entries stand, part by part and row by row
+    within (int64 [entries]), and how many each part has of each row (int64 [parts, rows]).
+    """
+    high = np.uint64(32)
+    part = ((vectors.index >> high) * np.uint64(parts) >> high).astype(np.min_scalar_type(parts))
+    rows = zip(vectors.ptr[:-1].tolist(), vectors.ptr[1:].tolist(), strict=True)
+    lengths = [np.bincount(part[begin:end], minlength=parts) for begin, end in rows]
+    by_row = np.array(lengths, dtype=np.int64).reshape(len(vectors.shard), parts)
+    return np.argsort(part, kind="stable"), np.ascontiguousarray(by_row.T)
