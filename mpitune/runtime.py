@@ -138,7 +138,7 @@ def progress(what: str, total: int, *, rank: int = 0, quiet: bool = False) -> Pr
 class StopFlag(AbstractContextManager["StopFlag"]):
     """True once SIGTERM, SIGUSR1 or SIGINT has come; to be polled. A second SIGINT ends the process at once.
 
-    Signals are caught while the ``with`` block runs.
+    Signals are caught while the ``with`` block runs. If one came, SIGTERM and SIGUSR1 are ignored from then on.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -158,7 +158,10 @@ class StopFlag(AbstractContextManager["StopFlag"]):
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            # Asked to stop, the process is on its way out, with its own exit code. SLURM asks more than once: the next
+            # request would kill the process meanwhile.
+            ignored = self.signal is not None and number != signal.SIGINT
+            signal.signal(number, signal.SIG_IGN if ignored else handler)
 
     def _caught(self, number: int, _: FrameType | None) -> None:
         now = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from fake import Session, golden_session, own_session
 from tiny import Tiny
 
-from mpitune.runtime import LOG
+from mpitune.runtime import LOG, StopFlag
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +23,15 @@ def log_as_new() -> Iterator[None]:
         handler.close()
     LOG.propagate = True
     LOG.setLevel(logging.NOTSET)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_new() -> Iterator[None]:
+    """A run in this process that was asked to stop ignores further requests: the next test is not to."""
+    before = {number: signal.getsignal(number) for number in StopFlag.SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

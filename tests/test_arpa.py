@@ -61,8 +61,8 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
         GOOD.replace(" a", "  a") + "\n\n",
         "\ufeff" + GOOD,
         GOOD.replace("-1.25", "-125e-2").replace("-99", "-.99E+2").replace("\t0.125", "\t+0.125"),
-        gzip.compress(GOOD.encode()),
-        gzip.compress(GOOD[:50].encode()) + gzip.compress(GOOD[50:].encode()),
+        gzip.compress(GOOD.encode(), mtime=0),
+        gzip.compress(GOOD[:50].encode(), mtime=0) + gzip.compress(GOOD[50:].encode(), mtime=0),
     ],
 )
 def test_ways_to_write_the_same(tmp_path: Path, variant: str | bytes) -> None:
@@ -161,9 +161,9 @@ BAD = [
     (GOOD.encode().replace("ß".encode(), b"\xff", 1), 12, "found bytes that are not UTF-8"),
     (GOOD.encode().replace("a ß".encode(), b"a \xc3", 1), 16, "found bytes that are not UTF-8"),
     (GOOD.encode().replace(b"ngram 2", b"ngram \xff"), 4, "found bytes that are not UTF-8"),
-    (gzip.compress(GOOD.encode())[:-30], 1, "found damaged gzip data"),
-    (gzip.compress(GOOD.encode())[:-3], 1, "found damaged gzip data"),
-    (gzip.compress(GOOD.encode())[:-8] + b"\0" * 8, 1, "found damaged gzip data"),
+    (gzip.compress(GOOD.encode(), mtime=0)[:-30], 1, "found damaged gzip data"),
+    (gzip.compress(GOOD.encode(), mtime=0)[:-3], 1, "found damaged gzip data"),
+    (gzip.compress(GOOD.encode(), mtime=0)[:-8] + b"\0" * 8, 1, "found damaged gzip data"),
 ]
 
 

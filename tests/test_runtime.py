@@ -100,13 +100,30 @@ def test_progress_of_other_ranks_says_nothing(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("number", StopFlag.SIGNALS)
-def test_stop_flag_is_set_by_signals_and_puts_handlers_back(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
+def test_stop_flag_is_set_by_signals(number: signal.Signals) -> None:
     with StopFlag() as stop:
         assert not stop
         os.kill(os.getpid(), number)
         assert stop and stop.signal == number.name
-    assert signal.getsignal(number) is before
+
+
+def test_stop_flag_puts_handlers_back() -> None:
+    before = [signal.getsignal(number) for number in StopFlag.SIGNALS]
+    with StopFlag():
+        pass
+    assert [signal.getsignal(number) for number in StopFlag.SIGNALS] == before
+
+
+def test_asked_to_stop_more_than_once_a_process_ends_by_itself() -> None:
+    program = (
+        "import os, signal, sys; from mpitune import runtime\n"
+        "with runtime.StopFlag():\n"
+        "    os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.exit(75)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 75
 
 
 def test_one_interrupt_may_come_twice() -> None:
