@@ -45,12 +45,11 @@ def make_store(
             file = comm.at_root(lambda: _begin(aligned, sources, parts, bitext_folder, tell))
             collector, extraction = Collector(), Extraction(file)
             wanted = _wanted(sources)
-            mine = range(comm.rank, len(wanted), comm.size)
-            with watch("grammars extracted", len(mine)) as told:
-                for number in mine:
+            with watch("grammars extracted", len(wanted)) as told, comm.turns() as turns:
+                while (number := turns.take()) < len(wanted):
                     words, without = wanted[number]
                     collector.add(number, extraction.rules(words, without))
-                    told.advance()
+                    told.reach(turns.done())
             part = {f"rules.{name}": array for name, array in collector.part()._asdict().items()}
             write_arrays(prepare.part_file(parts, comm.rank), part | extraction.word_arrays, {})
             comm.barrier()

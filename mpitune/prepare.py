@@ -90,7 +90,7 @@ class Store:
 
 
 Watch = Callable[[str, int], AbstractContextManager[Any]]
-"""Watches work of so many items, by a name: gives what has ``advance()`` called for each item done."""
+"""Watches work of so many items, by a name: gives what has ``advance()`` called for each item done, or ``reach()``."""
 
 
 def prepare(

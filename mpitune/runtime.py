@@ -77,6 +77,9 @@ class Progress(AbstractContextManager["Progress"]):
     def advance(self, items: int = 1) -> None:
         """``items`` more are done."""
 
+    def reach(self, done: int) -> None:
+        """``done`` items are done in all."""
+
     def __exit__(self, *_: object) -> None:
         """The work is over."""
 
@@ -113,6 +116,9 @@ class SpokenProgress(Progress):
             self._terminal.write(_CLEAR_LINE + self.line(now))
             self._terminal.flush()
 
+    def reach(self, done: int) -> None:
+        self.advance(done - self.done)
+
     def __exit__(self, *_: object) -> None:
         if self._terminal is not None:
             self._terminal.write(_CLEAR_LINE)
@@ -129,7 +135,7 @@ class SpokenProgress(Progress):
 
 
 def progress(what: str, total: int, *, rank: int = 0, quiet: bool = False) -> Progress:
-    """The progress of ``total`` items of this process: spoken on rank 0, if not ``quiet``; use it in a ``with``."""
+    """The progress of ``total`` items: spoken on rank 0, if not ``quiet``; use it in a ``with``."""
     if rank != 0 or quiet:
         return Progress()
     return SpokenProgress(what, total, sys.stderr if sys.stderr.isatty() else None)

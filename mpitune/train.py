@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,8 @@ def _learn_epoch(run: Run, state: State) -> None:
     ranks = run.comm.gather((seconds, run.comm.waited - waited, peak_memory()))
 
     def write() -> dict[str, Any]:
-        summary = _summary(sorted(pair for part in parts or [] for pair in part))
+        learned = sorted((pair for part in parts or [] for pair in part), key=itemgetter(0))
+        summary = _summary(learned)
         check_failed(summary["failed_sentences"], summary["sentences"])
         metrics = {
             "epoch": epoch,
@@ -89,6 +91,7 @@ def _learn_epoch(run: Run, state: State) -> None:
             **kept,
             "busy_seconds": [spent - wait for spent, wait, _ in ranks or []],
             "wait_seconds": [wait for _, wait, _ in ranks or []],
+            "shard_seconds": [statistics["seconds"] for _, statistics in learned],
             "peak_memory_bytes": [memory for _, _, memory in ranks or []],
         }
         state.history.append(metrics)
@@ -113,35 +116,51 @@ def draw_shards(sentences: int, shards: int, seed: int, draw: int) -> list[np.nd
 
 
 def _learn_shards(run: Run, state: State, epoch: int, shards: list[np.ndarray]) -> list[ShardResult]:
-    """Learn this rank's shards, but for those that an interrupted run has kept.
+    """Learn shards as long as there are any that no rank has taken, but for those that an interrupted run has kept.
 
-    Raises StopRequested on every rank where one was asked to stop before its shards were done.
+    Returns those that fell to this rank, in the order of their numbers. Raises StopRequested on every rank where one
+    was asked to stop before all were done.
     """
     job_digest = digest(run.identity)
     results: list[ShardResult] = []
-    mine = range(run.comm.rank, len(shards), run.comm.size)
-    what = f"epoch {epoch} of {run.job.learner.epochs}" + (" (rank 0)" if run.comm.size > 1 else "")
-    with progress(what, sum(len(shards[z]) for z in mine), rank=run.comm.rank, quiet=run.quiet) as told:
-        for z in mine:
-            if run.stop:
-                break
+    order = _longest_first(run, state, shards)
+    what = f"epoch {epoch} of {run.job.learner.epochs}"
+    with (
+        progress(what, run.corpus.size, rank=run.comm.rank, quiet=run.quiet) as told,
+        run.comm.turns() as turns,
+    ):
+        while not run.stop and (turn := turns.take()) < len(shards):
+            z = order[turn]
             result = read_shard(run.folder.checkpoints, epoch, job_digest, z)
             if result is None or result.statistics["failed"]:
                 weights = run.dense(_shard_start(run, state, z))
-                result = _learn_shard(run, epoch, z, shards[z], weights, told.advance)
+                result = _learn_shard(run, epoch, z, shards[z], weights, lambda: told.reach(turns.done()))
                 if result is None:
                     break
                 check_failed(sum(int(done.statistics["failed"]) for done in [*results, result]), run.corpus.size)
                 write_shard(run.folder.checkpoints, epoch, job_digest, result)
             else:
-                told.advance(len(shards[z]))
+                told.reach(turns.done(len(shards[z])))
             results.append(result)
-    if run.comm.any(len(results) < len(mine)):
+    if run.comm.sum(len(results)) < len(shards):
         raise StopRequested(
             f"stopped by {run.stop.signal or 'a signal to another rank'} in epoch {epoch}; what is finished is kept: "
             "the same command goes on from there"
         )
-    return results
+    return sorted(results, key=lambda result: result.shard)
+
+
+def _longest_first(run: Run, state: State, shards: list[np.ndarray]) -> list[int]:
+    """The shards in the order in which they are handed out: what is begun last is soon done, and no rank waits long.
+
+    By their time in the epoch before, or else by their words; which rank gets which shard changes no result.
+    """
+    if state.history and not run.job.parallel.reshuffle:
+        length = state.history[-1]["shard_seconds"]
+    else:
+        words = np.diff(run.corpus.source_ptr)
+        length = [int(words[shard].sum()) for shard in shards]
+    return sorted(range(len(shards)), key=lambda z: -length[z])
 
 
 def _shard_start(run: Run, state: State, z: int) -> Vector:
@@ -162,6 +181,7 @@ def _learn_shard(
 
     ``shard``: int64, sentence numbers; ``weights``: float64 [D], to be changed. None where a stop was asked for.
     """
+    began = time.monotonic()
     sums = dict.fromkeys(SUMS, 0.0)
     sums["failed"] = float(-run.decoder.failed)
     run.learner.start_shard(weights)
@@ -185,6 +205,7 @@ def _learn_shard(
     run.learner.end_shard(weights)
     _check_finite(run, epoch, weights)
     sums["failed"] += run.decoder.failed
+    sums["seconds"] = time.monotonic() - began
     return ShardResult(z, *run.sparse(weights), sums, run.new_names(weights))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
@@ -19,22 +21,23 @@ T = TypeVar("T")
 def spread(
     comm: Comm, count: int, work: Callable[[int], T], what: str, *, quiet: bool, at_once: int | None = None
 ) -> Iterator[T]:
-    """``work(0)`` to ``work(count - 1)`` done by all ranks: the results in order on rank 0, nothing elsewhere.
+    """``work(0)`` to ``work(count - 1)``, each done by whichever rank is free: the results in order on rank 0.
 
-    Every rank must ask until nothing comes any more. ``at_once``: how many results a rank keeps before it sends them to
-    rank 0 (None: all); where they are large, few.
+    Elsewhere comes nothing, but every rank must ask until nothing comes any more. ``at_once``: how many results a rank
+    keeps, about, before it sends them to rank 0 (None: all); where they are large, few.
     """
     step = (at_once or count) * comm.size
-    with progress(what, len(range(comm.rank, count, comm.size)), rank=comm.rank, quiet=quiet) as told:
+    with progress(what, count, rank=comm.rank, quiet=quiet) as told:
         for first in range(0, count, max(step, 1)):
             last = min(first + step, count)
             done = []
-            for i in range(first + comm.rank, last, comm.size):
-                done.append(work(i))
-                told.advance()
+            with comm.turns() as turns:
+                while (i := first + turns.take()) < last:
+                    done.append((i, work(i)))
+                    told.reach(first + turns.done())
             parts = comm.gather(done)
             if parts is not None:
-                yield from (parts[i % comm.size][i // comm.size] for i in range(last - first))
+                yield from (result for _, result in sorted(chain(*parts), key=itemgetter(0)))
 
 
 def check_failed(failed: int, sentences: int) -> None:

@@ -55,6 +55,23 @@ def check_small_messages(comm: Comm) -> None:
     assert not comm.any(False)
 
 
+def check_turns(comm: Comm) -> None:
+    for items in (0, 1, 40):
+        mine, done = [], 0
+        with comm.turns() as turns:
+            while (turn := turns.take()) < items:
+                mine.append(turn)
+                # However long one rank holds on to an item, the others get theirs.
+                time.sleep(0.2 if turn == 0 else 0.001)
+                done = turns.done(2)
+        parts, reached = comm.gather(mine), comm.gather(done)
+        assert mine == sorted(mine)
+        if parts is not None and reached is not None:
+            assert sorted(turn for part in parts for turn in part) == list(range(items))
+            assert max(reached) == 2 * items
+            assert len(parts) == 1 or items < 40 or all(len(part) >= 1 for part in parts)
+
+
 def dealings(comm: Comm) -> list[list[int]]:
     """Which shards this rank has: dealt out, the other way round, all on the last rank."""
     dealt = [shard for shard in range(SHARDS) if shard % comm.size == comm.rank]
@@ -183,6 +200,7 @@ def check_waited(comm: Comm) -> None:
 CHECKS = [
     check_small_messages,
     check_counts,
+    check_turns,
     check_allgather,
     check_alltoall,
     check_concatenate,

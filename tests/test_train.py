@@ -241,6 +241,7 @@ def test_metrics_have_every_key(tiny: Tiny, tmp_path: Path) -> None:
         assert epoch["gold"] <= 1 and epoch["devtest_bleu"] <= 100.001
         for key in ("busy_seconds", "wait_seconds", "peak_memory_bytes"):
             assert len(epoch[key]) == 1, "one entry for each rank"
+        assert len(epoch["shard_seconds"]) == 4 and min(epoch["shard_seconds"]) > 0
     tiny.train(tmp_path / "sgd", learner={"algorithm": "sgd"})
     assert [(epoch["devtest_bleu"], epoch["lambda"]) for epoch in metrics(tmp_path / "sgd")] == [(None, None)] * 2
 

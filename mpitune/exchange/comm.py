@@ -10,13 +10,14 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange import chunks
+from mpitune.exchange.turns import OwnTurns, SharedTurns, Turns
 from mpitune.exchange.vectors import SparseVectors, by_part, in_shard_order, row_ends
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class Comm(Protocol):
 
     def before(self, count: int) -> int:
         """The sum of ``count`` over the ranks below this one."""
+        ...
+
+    def turns(self) -> AbstractContextManager[Turns]:
+        """Work to be handed out to whichever rank is free, from turn 0; the ``with`` ends when all ranks end theirs."""
         ...
 
     def allgather(self, vectors: SparseVectors) -> SparseVectors:
@@ -115,6 +120,10 @@ class SerialComm:
 
     def before(self, count: int) -> int:
         return 0
+
+    @contextmanager
+    def turns(self) -> Iterator[Turns]:
+        yield OwnTurns()
 
     def allgather(self, vectors: SparseVectors) -> SparseVectors:
         return in_shard_order(vectors)
@@ -198,6 +207,15 @@ class MpiComm:
         with self._waiting():
             # The lowest rank gets None.
             return self._world.exscan(count) or 0
+
+    @contextmanager
+    def turns(self) -> Iterator[Turns]:
+        with self._waiting():
+            turns = SharedTurns(self._mpi, self._world, self.root)
+        yield turns
+        # Not after an exception: to free them is collective, and the others may never come.
+        with self._waiting():
+            turns.free()
 
     def allgather(self, vectors: SparseVectors) -> SparseVectors:
         world = self._world
