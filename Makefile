@@ -24,10 +24,10 @@ WORLD := mpirun -n 2 $(BIN)/python -c 'from mpi4py.MPI import COMM_WORLD as worl
     sizes = world.gather(world.size); sizes and print(len(sizes))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types unit uncompiled checked format bench clean
+.PHONY: help setup demo multi30k test lint types unit uncompiled checked format bench clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 setup: $(STAMP)  ## make .venv with all dependencies and an MPI; does nothing when it is there already
 
@@ -73,6 +73,9 @@ demo: setup  ## the whole way on data made here: learn, translate, evaluate, rep
 	@echo
 	@$(BIN)/mpitune evaluate --refs $(DATA)/test.en --hyps $(DEMO)/before $(DEMO)/after --test ar
 	@$(BIN)/mpitune report $(DEMO)
+
+multi30k: setup  ## five ways of tuning on Multi30k (MPITUNE_DATA), and the table of their scores; an hour
+	@$(BIN)/python jobs/multi30k/table.py
 
 test: lint types unit uncompiled checked  ## everything that must pass: lint, types, tests, kernels in other ways
 
