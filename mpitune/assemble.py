@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,14 @@ from mpitune.decoder.external import CdecDecoder
 from mpitune.errors import UsageError
 from mpitune.grammar.inifile import SPAN_LIMIT, IniFile, inifile_for, read_inifile
 from mpitune.learner import METHODS
-from mpitune.learner.base import OnlineLearner
+from mpitune.learner.base import BatchLearner, OnlineLearner
+from mpitune.learner.mert import Mert
+from mpitune.learner.mert import Options as MertOptions
+from mpitune.learner.minrisk import MinRisk
+from mpitune.learner.minrisk import Options as MinRiskOptions
 from mpitune.learner.perceptron import Options
+from mpitune.learner.pro import Options as ProOptions
+from mpitune.learner.pro import Pro
 from mpitune.pairs.sampling import make_sampler
 from mpitune.sources import Sources, Texts, grammar_files
 
@@ -157,9 +163,21 @@ def first_weights(job: config.Job, given: Mapping[str, float], features: Feature
     return FirstWeights(weights, frozen)
 
 
-def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner:
-    """The job's learner; ``frozen`` (bool [D]) features keep their weights."""
+def tuner(job: config.Job) -> BatchLearner | None:
+    """The job's learner where it is one that learns once an epoch."""
+    tuners: dict[str, BatchLearner] = {
+        "pro": Pro(ProOptions(**asdict(job.learner.pro))),
+        "mert": Mert(MertOptions(**asdict(job.learner.mert))),
+        "minrisk": MinRisk(MinRiskOptions(**asdict(job.learner.minrisk))),
+    }
+    return tuners.get(job.learner.method)
+
+
+def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | None:
+    """The job's learner where it is one that learns from list to list; ``frozen`` (bool [D]) features stay."""
     wanted = job.learner
+    if wanted.method not in METHODS:
+        return None
     options = Options(
         learning_rate=wanted.learning_rate,
         margin=wanted.margin,

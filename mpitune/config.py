@@ -107,6 +107,32 @@ class Features:
 
 
 @dataclass(frozen=True)
+class Pro:
+    """``[learner.pro]``: which pairs PRO learns from, and how far it goes (Hopkins & May 2011)."""
+
+    candidates: int = number(5000, 1, _MANY)
+    threshold: float = number(0.05, 0.0)
+    kept: int = number(50, 1, _MANY)
+    c: float = number(500.0, 0.0, above=True)
+    interpolation: float = number(0.1, 0.0, 1.0, above=True)
+
+
+@dataclass(frozen=True)
+class Mert:
+    """``[learner.mert]``: where MERT looks for better weights (Och 2003)."""
+
+    directions: int = number(10, 0, _MANY)
+    restarts: int = number(10, 0, _MANY)
+
+
+@dataclass(frozen=True)
+class MinRisk:
+    """``[learner.minrisk]``: how much the lists count beside the size of the weights."""
+
+    c: float = number(100.0, 0.0, above=True)
+
+
+@dataclass(frozen=True)
 class Learner:
     """``[learner]``: the algorithm and its update (SRD12)."""
 
@@ -126,6 +152,9 @@ class Learner:
     scale_by_gold: bool = False
     initial_weights: Path | None = None
     frozen: tuple[str, ...] = ()
+    pro: Pro = Pro()
+    mert: Mert = Mert()
+    minrisk: MinRisk = MinRisk()
 
 
 @dataclass(frozen=True)
@@ -187,11 +216,14 @@ class Job:
 
 
 _NOT_BUILT: dict[str, Collection[Any]] = {
-    "learner.method": ("mira", "pro", "mert", "rampion", "minrisk"),
+    "learner.method": ("mira", "rampion"),
     "learner.gold": ("context",),
     "features.templates": ("word-pair", "insertion", "target-words"),
 }
 """Values that the job file has words for and mpitune has no code for yet."""
+
+BATCH = ("pro", "mert", "minrisk")
+"""Methods that learn from the lists of all sentences at once: no algorithm spreads them over shards."""
 
 _NOT_RESULT = {
     "run.dir",
@@ -252,7 +284,9 @@ def lm_names(job: Job) -> tuple[str, ...]:
 
 def identity(job: Job) -> dict[str, Any]:
     """Dotted key to value of all that the result depends on, paths left out (what the files hold counts instead)."""
-    return {key: value for key, kind, value in values(job) if kind is not Path and key not in _NOT_RESULT}
+    others = tuple(f"learner.{method}." for method in BATCH if method != job.learner.method)
+    depends = (value for value in values(job) if value[0] not in _NOT_RESULT and not value[0].startswith(others))
+    return {key: value for key, kind, value in depends if kind is not Path}
 
 
 def _settled(job: Job, *, complete: bool) -> Job:
@@ -272,6 +306,8 @@ def _settled(job: Job, *, complete: bool) -> Job:
         raise UsageError(f"{job.file}: found both select.k and select.lambda, expected one of them")
     if job.select.lambda_ is not None:
         job = replace(job, select=replace(job.select, k=None))
+    if job.learner.method in BATCH:
+        job = replace(job, learner=replace(job.learner, algorithm="itermix"))
     if job.learner.algorithm == "sgd":
         job = replace(job, parallel=replace(job.parallel, shards=1))
     return job

@@ -18,7 +18,7 @@ from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.mixing import RunningMean
 from mpitune.extraction import make_store
-from mpitune.learner.base import OnlineLearner
+from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.bleu import statistics
 from mpitune.pairs.gold import Gold, make_gold
 from mpitune.results import health
@@ -44,7 +44,9 @@ class Run:
     corpus: prepare.Corpus
     decoder: Decoder
     first: assemble.FirstWeights
-    learner: OnlineLearner
+    learner: OnlineLearner | None
+    tuner: BatchLearner | None
+    """One of these two: what learns from list to list, or once an epoch."""
     gold: Gold
     identity: dict[str, Any]
     """What the result depends on."""
@@ -148,6 +150,7 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
         decoder=decoder,
         first=first,
         learner=assemble.learner(job, first.frozen),
+        tuner=assemble.tuner(job),
         gold=make_gold(job.learner.gold),
         identity=comm.at_root(lambda: assemble.identity(job, folder)),
         known=len(decoder.features),
@@ -192,6 +195,8 @@ def _warm_up(run: Run) -> None:
         kbest = run.decoder.decode(sentence, weights, run.job.decoder.kbest)
         counted = statistics(kbest, run.corpus.references(i))
         changed = run.with_room(weights.copy())
+        if run.learner is None:
+            return
         run.learner.start_shard(changed)
         run.learner.update(kbest, run.gold.score(counted, len(sentence.words)), changed, np.random.default_rng(0))
 

@@ -24,12 +24,14 @@ from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.reduction import Mix, reduce
 from mpitune.exchange.vectors import SparseVectors, row_ends
+from mpitune.learner.base import BatchLearner
 from mpitune.pairs.bleu import LENGTH, REFERENCE, statistics
 from mpitune.results.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
 from mpitune.results.folder import RunFolder
 from mpitune.run import Run, State, begin, open_run, write_epoch
 from mpitune.runtime import RunLock, StopFlag, machine_memory, peak_memory, progress, start_logging
 from mpitune.translate import check_failed
+from mpitune.tune import Learned, tune_epoch
 from mpitune.watch import watch_epoch, watch_start
 
 LOG = logging.getLogger(__name__)
@@ -67,15 +69,13 @@ def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = Fa
 def _learn_epoch(run: Run, state: State) -> None:
     """One pass of every shard over its sentences, the exchange, and what is written down of it."""
     epoch, began, waited = state.epoch + 1, time.monotonic(), run.comm.waited
-    shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, _redraw(run, epoch))
-    results = _learn_shards(run, state, epoch, shards)
-    kept, weights = _mix(run, state, results)
-    _meet(run, results, weights)
+    learned = _learn_online(run, state, epoch) if run.tuner is None else _learn_batch(run, run.tuner, state)
+    kept, weights = learned.metrics, learned.weights
     if run.shards_meet:
         state.start = weights
     state.epoch = epoch
     bleu = watch_epoch(run, epoch, weights)
-    parts = run.comm.gather([(result.shard, result.statistics) for result in results])
+    parts = run.comm.gather(learned.shards)
     seconds = time.monotonic() - began
     ranks = run.comm.gather((seconds, run.comm.waited - waited, peak_memory()))
 
@@ -101,6 +101,19 @@ def _learn_epoch(run: Run, state: State) -> None:
     metrics = run.comm.at_root(write)
     state.history[epoch - 1 :] = [metrics]
     _tell(metrics)
+
+
+def _learn_online(run: Run, state: State, epoch: int) -> Learned:
+    shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, _redraw(run, epoch))
+    results = _learn_shards(run, state, epoch, shards)
+    kept, weights = _mix(run, state, results)
+    _meet(run, results, weights)
+    return Learned(weights, kept, [(result.shard, result.statistics) for result in results])
+
+
+def _learn_batch(run: Run, tuner: BatchLearner, state: State) -> Learned:
+    # Lists are kept by shard, so that a sentence stays in its own.
+    return tune_epoch(run, tuner, state, draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0))
 
 
 def _redraw(run: Run, epoch: int) -> int:
@@ -184,7 +197,9 @@ def _learn_shard(
     began = time.monotonic()
     sums = dict.fromkeys(SUMS, 0.0)
     sums["failed"] = float(-run.decoder.failed)
-    run.learner.start_shard(weights)
+    learner = run.learner
+    assert learner is not None  # A batch method has its own epoch.
+    learner.start_shard(weights)
     run.gold.start_shard()
     for i in shard.tolist():
         if run.stop:
@@ -196,13 +211,13 @@ def _learn_shard(
         counted = statistics(kbest, run.corpus.references(i))
         gold = run.gold.score(counted, len(sentence.words))
         random = np.random.default_rng([run.job.run.seed, epoch, i])
-        counts = run.learner.update(kbest, gold, weights, random)
+        counts = learner.update(kbest, gold, weights, random)
         run.gold.observe(counted, len(sentence.words))
         lengths, empty = counted[0, [LENGTH, REFERENCE]].tolist(), _is_empty(sentence.words, kbest)
         for name, number in zip(SUMS, (1, run.gold.report(counted), *counts, *lengths, empty), strict=True):
             sums[name] += float(number)
         advance()
-    run.learner.end_shard(weights)
+    learner.end_shard(weights)
     _check_finite(run, epoch, weights)
     sums["failed"] += run.decoder.failed
     sums["seconds"] = time.monotonic() - began
@@ -278,13 +293,15 @@ def _summary(shards: Sequence[tuple[int, dict[str, float]]]) -> dict[str, Any]:
 
 def _tell(metrics: dict[str, Any]) -> None:
     bleu = "" if metrics["devtest_bleu"] is None else f", devtest BLEU {metrics['devtest_bleu']:.2f}"
+    learned = f"{metrics['updates']} of {metrics['pairs']} pairs updated"
+    if "objective" in metrics:
+        learned = f"objective {metrics['objective']:.6g} after {metrics['updates']} steps"
     LOG.info(
-        "epoch %d: mean gold score %.4f%s, %d features, %d of %d pairs updated, %.1f sentences/s",
+        "epoch %d: mean gold score %.4f%s, %d features, %s, %.1f sentences/s",
         metrics["epoch"],
         metrics["gold"],
         bleu,
         metrics["selected_features"],
-        metrics["updates"],
-        metrics["pairs"],
+        learned,
         metrics["sentences"] / metrics["seconds"],
     )

@@ -78,6 +78,17 @@ l2 = 0.0
 scale_by_gold = false
 initial_weights = ""
 frozen = []
+[learner.pro]
+candidates = 5000
+threshold = 0.05
+kept = 50
+c = 500.0
+interpolation = 0.1
+[learner.mert]
+directions = 10
+restarts = 10
+[learner.minrisk]
+c = 100.0
 [parallel]
 shards = 8
 reshuffle = false
@@ -119,6 +130,14 @@ def test_every_key_has_the_default_of_the_specification(tmp_path: Path) -> None:
             place = place[int(name)] if name.isdecimal() else place.get(name)
         if not isinstance(value, Path | None) and "references" not in key:
             assert (list(value) if isinstance(value, tuple) else value) == place, key
+
+
+@pytest.mark.parametrize("method", ["pro", "mert", "minrisk"])
+def test_batch_methods_have_no_algorithm_and_options_of_their_own(tmp_path: Path, method: str) -> None:
+    batch = job(tmp_path, SMALL + f'[learner]\nalgorithm = "sgd"\nmethod = "{method}"\n')
+    assert (batch.learner.algorithm, batch.parallel.shards) == ("itermix", 8)
+    tables = {key.split(".")[1] for key in identity(batch) if key.count(".") == 2 and key.startswith("learner.")}
+    assert tables == {method}
 
 
 def test_paths_start_at_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,3 +3,4 @@
 from mpitune.learner.perceptron import Perceptron
 
 METHODS = {"perceptron": Perceptron}
+"""Those that learn from one list after another."""

@@ -1,17 +1,19 @@
 """What a learner is to the training loop.
 
 An online learner, defined here, changes the weights after each k-best list; what it remembers from list to list is its
-shard's, and starts afresh with each pass over the shard. A batch learner is the loop's other kind: it collects the
-lists of an epoch and changes the weights once, when all are there. Its protocol belongs here beside `OnlineLearner`.
+shard's, and starts afresh with each pass over the shard. A batch learner changes the weights once an epoch, when the
+lists of all sentences are there, and learns from those of earlier epochs too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from mpitune.decoder.base import KBest
+from mpitune.learner.pool import Pool
 
 
 class Counts(NamedTuple):
@@ -40,4 +42,54 @@ class OnlineLearner(Protocol):
 
     def end_shard(self, weights: np.ndarray) -> None:
         """The pass is over: do what was put off."""
+        ...
+
+
+Reply = tuple[np.ndarray, ...]
+"""What one shard has to say to a question."""
+
+Ask = Callable[[np.ndarray], Iterator[Reply]]
+"""Puts a question to all shards; their replies come in shard order and must be read to the end."""
+
+
+class Part(Protocol):
+    """What a batch learner makes of one shard's lists for the time of an epoch."""
+
+    pairs: int
+    """Pairs that are compared."""
+
+    def answer(self, question: np.ndarray) -> Reply:
+        """The shard's share of what `BatchLearner.optimise` asks for."""
+        ...
+
+
+class Tuned(NamedTuple):
+    """What a batch learner arrives at."""
+
+    weights: np.ndarray
+    """float64 [features]"""
+    objective: float
+    """What it has made as small, or large, as it could."""
+    steps: int
+    """How many it took."""
+
+
+class BatchLearner(Protocol):
+    """Learns once an epoch, from all lists so far, which stay where they are: each shard answers for its own.
+
+    Vectors are float64 [features] over all features that occur in any list or have a weight, ascending in their ids.
+    """
+
+    def part(
+        self, pool: Pool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
+    ) -> Part:
+        """Prepare one shard.
+
+        ``place``: int64 [pool's features], where they stand among all; ``free``: bool [features], those that may move;
+        ``random(s)``: what is random about sentence s of the pool is drawn from it.
+        """
+        ...
+
+    def optimise(self, weights: np.ndarray, free: np.ndarray, ask: Ask, random: np.random.Generator) -> Tuned:
+        """New weights from the epoch's ``weights``, on one process; ``ask`` reaches all shards."""
         ...

@@ -90,20 +90,26 @@ def everything(gold: np.ndarray) -> np.ndarray:
     return _paired(np.argsort(-gold, kind="stable"), gold, np.arange(1, len(gold) + 1, dtype=np.int64))
 
 
-def pro(gold: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Hopkins & May 2011, figure 4: of `CANDIDATES` random pairs those far enough apart, the `KEPT` farthest of them.
+def pro(
+    gold: np.ndarray,
+    random: np.random.Generator,
+    candidates: int = CANDIDATES,
+    threshold: float = THRESHOLD,
+    kept: int = KEPT,
+) -> np.ndarray:
+    """Hopkins & May 2011, figure 4: of ``candidates`` random pairs those far enough apart, the ``kept`` farthest.
 
     Farthest first, ties in the order of drawing; a pair that is drawn twice stays twice.
     """
     k = len(gold)
     if k < 2:
         return np.empty((0, 2), dtype=np.int32)
-    first = random.integers(0, k, CANDIDATES)
-    second = random.integers(0, k - 1, CANDIDATES)
+    first = random.integers(0, k, candidates)
+    second = random.integers(0, k - 1, candidates)
     second += second >= first  # never the entry itself
     difference = gold[first] - gold[second]
-    far = np.flatnonzero(np.abs(difference) >= THRESHOLD)
-    far = far[np.argsort(-np.abs(difference[far]), kind="stable")[:KEPT]]
+    far = np.flatnonzero(np.abs(difference) >= threshold)
+    far = far[np.argsort(-np.abs(difference[far]), kind="stable")[:kept]]
     ahead = difference[far] > 0
     pairs = np.empty((len(far), 2), dtype=np.int32)
     pairs[:, 0] = np.where(ahead, first[far], second[far])

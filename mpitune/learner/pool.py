@@ -1,0 +1,142 @@
+"""K-best lists of a shard's sentences, accumulated over epochs: what batch methods learn from.
+
+Entries that an earlier list has are dropped: two are the same where their features and their BLEU statistics are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.corpus.rows import chosen, ends
+from mpitune.decoder.base import KBest
+from mpitune.kernel import kernel
+from mpitune.pairs.bleu import WIDTH
+
+
+class Pool(NamedTuple):
+    """The lists, sentence by sentence in the order of the shard; in a list the entries of earlier epochs first."""
+
+    sentence_ptr: np.ndarray
+    """int64 [sentences + 1]: sentence s has the entries ``sentence_ptr[s]:sentence_ptr[s + 1]``."""
+    statistics: np.ndarray
+    """int64 [entries, 10]: those of `mpitune.pairs.bleu`."""
+    fingerprint: np.ndarray
+    """uint64 [entries]: equal for equal entries."""
+    feature_ptr: np.ndarray
+    """int64 [entries + 1]: rows of the feature vectors (CSR)."""
+    feature: np.ndarray
+    """int32: places in ``feature_id``."""
+    value: np.ndarray
+    """float64: values of those features."""
+    feature_id: np.ndarray
+    """uint64 [features], ascending: all features that occur."""
+
+    @property
+    def sentences(self) -> int:
+        """How many lists there are."""
+        return len(self.sentence_ptr) - 1
+
+
+def empty(sentences: int) -> Pool:
+    """A pool of lists without entries."""
+    return Pool(
+        np.zeros(sentences + 1, dtype=np.int64),
+        np.zeros((0, WIDTH), dtype=np.int64),
+        np.zeros(0, dtype=np.uint64),
+        np.zeros(1, dtype=np.int64),
+        np.zeros(0, dtype=np.int32),
+        np.zeros(0),
+        np.zeros(0, dtype=np.uint64),
+    )
+
+
+def pool_of(lists: Sequence[tuple[KBest, np.ndarray]], ids: np.ndarray) -> Pool:
+    """The pool of one list for each sentence, with its statistics (int64 [k, 10]); nothing is dropped.
+
+    ``ids``: uint64, the features' ids by slot.
+    """
+    if not lists:
+        return empty(0)
+    feature_id, feature = np.unique(
+        ids[np.concatenate([kbest.feature_index for kbest, _ in lists])], return_inverse=True
+    )
+    fingerprints = [entry for kbest, statistics in lists for entry in _fingerprints(kbest, statistics, ids)]
+    return Pool(
+        ends([kbest.size for kbest, _ in lists]),
+        np.concatenate([statistics for _, statistics in lists]),
+        np.array(fingerprints, dtype=np.uint64),
+        ends(np.concatenate([np.diff(kbest.feature_ptr) for kbest, _ in lists])),
+        feature.astype(np.int32),
+        np.concatenate([kbest.feature_value for kbest, _ in lists]),
+        feature_id,
+    )
+
+
+def _fingerprints(kbest: KBest, statistics: np.ndarray, ids: np.ndarray) -> list[int]:
+    names, ptr = ids[kbest.feature_index], kbest.feature_ptr.tolist()
+    found = []
+    for j in range(kbest.size):
+        row = slice(ptr[j], ptr[j + 1])
+        said = names[row].tobytes() + kbest.feature_value[row].tobytes() + statistics[j].tobytes()
+        found.append(int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little"))
+    return found
+
+
+def merged(old: Pool, new: Pool) -> Pool:
+    """Both pools' entries, those of ``old`` first, without what was there before; they are of the same sentences."""
+    feature_id = np.union1d(old.feature_id, new.feature_id)
+    feature = [np.searchsorted(feature_id, pool.feature_id)[pool.feature] for pool in (old, new)]
+    sentence = np.concatenate([np.repeat(np.arange(p.sentences), np.diff(p.sentence_ptr)) for p in (old, new)])
+    fingerprint = np.concatenate([old.fingerprint, new.fingerprint])
+    # Equal entries become neighbours, in the order in which they came.
+    order = np.lexsort((fingerprint, sentence))
+    again = (np.diff(fingerprint[order]) == 0) & (np.diff(sentence[order]) == 0)
+    kept = np.delete(order, np.flatnonzero(again) + 1)
+    kept = kept[np.lexsort((kept, sentence[kept]))]
+    ptr = ends(np.concatenate([np.diff(old.feature_ptr), np.diff(new.feature_ptr)]))
+    feature_ptr, features = chosen(ptr, np.concatenate(feature).astype(np.int32), kept)
+    return Pool(
+        ends(np.bincount(sentence[kept], minlength=old.sentences)),
+        np.concatenate([old.statistics, new.statistics])[kept],
+        fingerprint[kept],
+        feature_ptr,
+        features,
+        chosen(ptr, np.concatenate([old.value, new.value]), kept)[1],
+        feature_id,
+    )
+
+
+def scores(pool: Pool, weights: np.ndarray) -> np.ndarray:
+    """float64 [entries]: w.x, added up in the order of a row; ``weights``: float64 [features of the pool]."""
+    result = np.empty(len(pool.fingerprint))
+    _scores(pool.feature_ptr, pool.feature, pool.value, weights, result)
+    return result
+
+
+@kernel
+def _scores(ptr: np.ndarray, feature: np.ndarray, value: np.ndarray, weights: np.ndarray, result: np.ndarray) -> None:
+    for j in range(len(result)):
+        score = 0.0
+        for e in range(ptr[j], ptr[j + 1]):
+            score += weights[feature[e]] * value[e]
+        result[j] = score
+
+
+def summed(pool: Pool, coefficients: np.ndarray) -> np.ndarray:
+    """float64 [features of the pool]: the sum of ``coefficients`` (float64 [entries]) times feature vectors."""
+    result = np.zeros(len(pool.feature_id))
+    _summed(pool.feature_ptr, pool.feature, pool.value, coefficients, result)
+    return result
+
+
+@kernel
+def _summed(
+    ptr: np.ndarray, feature: np.ndarray, value: np.ndarray, coefficients: np.ndarray, result: np.ndarray
+) -> None:
+    for j in range(len(coefficients)):
+        for e in range(ptr[j], ptr[j + 1]):
+            result[feature[e]] += coefficients[j] * value[e]
