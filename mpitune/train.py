@@ -53,18 +53,19 @@ def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = Fa
             run = open_run(job, comm, stop, quiet)
             state = begin(run, resume)
             comm.at_root(lambda: folder.write_config(job.to_toml()))
+            comm.at_root(folder.make_checkpoints)
             if state.epoch == 0:
                 bleu = watch_start(run, state.start)
                 if bleu is not None:
                     LOG.info("before training: devtest BLEU %.2f", bleu)
             while state.epoch < job.learner.epochs:
-                _learn_epoch(run, state)
+                _learn_epoch(run, state, lock)
             LOG.info("done: %s holds the weights of epoch %d", folder.result, run.chosen_epoch(state.history))
     finally:
         lock.release()
 
 
-def _learn_epoch(run: Run, state: State) -> None:
+def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
     """One pass of every shard over its sentences, the exchange, and what is written down of it."""
     epoch, began, waited = state.epoch + 1, time.monotonic(), run.comm.waited
     shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, _redraw(run, epoch))
@@ -95,6 +96,7 @@ def _learn_epoch(run: Run, state: State) -> None:
             "peak_memory_bytes": [memory for _, _, memory in ranks or []],
         }
         state.history.append(metrics)
+        lock.check()
         write_epoch(run, state, weights)
         return metrics
 
