@@ -20,9 +20,9 @@ from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.decoder.external import CdecDecoder
 from mpitune.errors import UsageError
 from mpitune.grammar.inifile import SPAN_LIMIT, IniFile, inifile_for, read_inifile
-from mpitune.learner import METHODS
+from mpitune.learner import METHODS, mira, perceptron
 from mpitune.learner.base import OnlineLearner
-from mpitune.learner.perceptron import Options
+from mpitune.pairs.gold import Gold, make_gold
 from mpitune.pairs.sampling import make_sampler
 from mpitune.sources import Sources, Texts, grammar_files
 
@@ -159,8 +159,15 @@ def first_weights(job: config.Job, given: Mapping[str, float], features: Feature
 
 def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner:
     """The job's learner; ``frozen`` (bool [D]) features keep their weights."""
+    return METHODS[job.learner.method](*_method_options(job), frozen)
+
+
+def _method_options(job: config.Job) -> tuple[Any, ...]:
     wanted = job.learner
-    options = Options(
+    if wanted.method == "mira":
+        pick = wanted.mira
+        return (mira.Options(pick.oracle, pick.prediction, pick.variant, pick.c, job.decoder.kbest),)
+    options = perceptron.Options(
         learning_rate=wanted.learning_rate,
         margin=wanted.margin,
         order=wanted.order,
@@ -169,7 +176,20 @@ def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner:
         l2=wanted.l2,
         scale_by_gold=wanted.scale_by_gold,
     )
-    return METHODS[wanted.method](make_sampler(wanted.pairs, wanted.share, wanted.extend_ties), options, frozen)
+    return make_sampler(wanted.pairs, wanted.share, wanted.extend_ties), options
+
+
+def list_length(job: config.Job) -> int:
+    """How many translations of each sentence are learned from."""
+    wanted = job.learner
+    looks_further = wanted.method == "mira" and wanted.mira.oracle == "MB"
+    return max(job.decoder.kbest, wanted.mira.oracle_kbest if looks_further else 0)
+
+
+def gold(job: config.Job, sentences: int) -> Gold:
+    """The job's gold score for a set of so many sentences."""
+    scale = job.learner.mira.cost_scale if job.learner.method == "mira" else 0.0
+    return make_gold(job.learner.gold, scale or float(sentences))
 
 
 def identity(job: config.Job, folder: Path) -> dict[str, Any]:

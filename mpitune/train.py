@@ -24,7 +24,8 @@ from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.reduction import Mix, reduce
 from mpitune.exchange.vectors import SparseVectors, row_ends
-from mpitune.pairs.bleu import LENGTH, REFERENCE, statistics
+from mpitune.pairs.bleu import LENGTH, REFERENCE, WIDTH, statistics
+from mpitune.pairs.gold import papineni
 from mpitune.results.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
 from mpitune.results.folder import RunFolder
 from mpitune.run import Run, State, begin, open_run, write_epoch
@@ -36,6 +37,8 @@ LOG = logging.getLogger(__name__)
 
 SUMS = ("sentences", "gold", "pairs", "updates", "length", "reference", "empty")
 """What is added up over the sentences of a shard; lengths are those of 1-best translations and closest references."""
+PICKED = ("best", "oracle", "prediction")
+"""Of which translations corpus BLEU is told: the 1-best, and those that the method picks to learn from."""
 
 
 def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) -> None:
@@ -69,14 +72,17 @@ def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
     """One pass of every shard over its sentences, the exchange, and what is written down of it."""
     epoch, began, waited = state.epoch + 1, time.monotonic(), run.comm.waited
     shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, _redraw(run, epoch))
+    run.gold.start_epoch(state.best)
     results = _learn_shards(run, state, epoch, shards)
     kept, weights = _mix(run, state, results)
     _meet(run, results, weights)
     if run.shards_meet:
         state.start = weights
+    if run.gold.looks_back:
+        state.best = _best_of_all(run, shards, results)
     state.epoch = epoch
     bleu = watch_epoch(run, epoch, weights)
-    parts = run.comm.gather([(result.shard, result.statistics) for result in results])
+    parts = run.comm.gather([(result.shard, result.statistics, result.bleu) for result in results])
     seconds = time.monotonic() - began
     ranks = run.comm.gather((seconds, run.comm.waited - waited, peak_memory()))
 
@@ -92,7 +98,7 @@ def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
             **kept,
             "busy_seconds": [spent - wait for spent, wait, _ in ranks or []],
             "wait_seconds": [wait for _, wait, _ in ranks or []],
-            "shard_seconds": [statistics["seconds"] for _, statistics in learned],
+            "shard_seconds": [statistics["seconds"] for _, statistics, _ in learned],
             "peak_memory_bytes": [memory for _, _, memory in ranks or []],
         }
         state.history.append(metrics)
@@ -186,29 +192,33 @@ def _learn_shard(
     began = time.monotonic()
     sums = dict.fromkeys(SUMS, 0.0)
     sums["failed"] = float(-run.decoder.failed)
+    best, bleu = np.zeros((len(shard), WIDTH), dtype=np.int32), np.zeros((len(PICKED), WIDTH), dtype=np.int64)
     run.learner.start_shard(weights)
     run.gold.start_shard()
-    for i in shard.tolist():
+    for n, i in enumerate(shard.tolist()):
         if run.stop:
             return None
         sentence = run.corpus.sentence(i)
-        kbest = run.decoder.decode(sentence, weights, run.job.decoder.kbest)
+        kbest = run.decoder.decode(sentence, weights, run.kbest)
         weights = run.with_room(weights)
         _check_finite(run, epoch, kbest.score)
         counted = statistics(kbest, run.corpus.references(i))
-        gold = run.gold.score(counted, len(sentence.words))
+        gold = run.gold.score(counted, len(sentence.words), i)
         random = np.random.default_rng([run.job.run.seed, epoch, i])
         counts = run.learner.update(kbest, gold, weights, random)
         run.gold.observe(counted, len(sentence.words))
+        best[n] = counted[0]
+        for sum_, entry in zip(bleu, (0, counts.oracle, counts.prediction), strict=True):
+            sum_ += counted[entry] if entry >= 0 else 0
         lengths, empty = counted[0, [LENGTH, REFERENCE]].tolist(), _is_empty(sentence.words, kbest)
-        for name, number in zip(SUMS, (1, run.gold.report(counted), *counts, *lengths, empty), strict=True):
+        for name, number in zip(SUMS, (1, run.gold.report(counted), *counts[:2], *lengths, empty), strict=True):
             sums[name] += float(number)
         advance()
     run.learner.end_shard(weights)
     _check_finite(run, epoch, weights)
     sums["failed"] += run.decoder.failed
     sums["seconds"] = time.monotonic() - began
-    return ShardResult(z, *run.sparse(weights), sums, run.new_names(weights))
+    return ShardResult(z, *run.sparse(weights), sums, run.new_names(weights), best, bleu)
 
 
 def _is_empty(source: np.ndarray, kbest: KBest) -> bool:
@@ -255,6 +265,14 @@ def _meet(run: Run, results: Sequence[ShardResult], weights: Vector) -> None:
     run.meet(run.comm.at_root(lambda: sorted({name for part in named or [] for name in part})))
 
 
+def _best_of_all(run: Run, shards: list[np.ndarray], results: Sequence[ShardResult]) -> np.ndarray:
+    """int32 [sentences, 10]: statistics of all 1-best translations of the epoch, by sentence."""
+    best = np.zeros((run.corpus.size, WIDTH), dtype=np.int32)
+    for result in results:
+        best[shards[result.shard]] = result.best
+    return run.comm.sum(best)
+
+
 def _stacked(results: Sequence[ShardResult]) -> SparseVectors:
     return SparseVectors(
         np.array([result.shard for result in results], dtype=np.int64),
@@ -264,12 +282,17 @@ def _stacked(results: Sequence[ShardResult]) -> SparseVectors:
     )
 
 
-def _summary(shards: Sequence[tuple[int, dict[str, float]]]) -> dict[str, Any]:
+def _summary(shards: Sequence[tuple[int, dict[str, float], np.ndarray]]) -> dict[str, Any]:
     """The metrics of an epoch's decoding from the sums of its shards, in shard order."""
-    sums = {name: sum(statistics[name] for _, statistics in shards) for name in (*SUMS, "failed")}
+    sums = {name: sum(statistics[name] for _, statistics, _ in shards) for name in (*SUMS, "failed")}
+    bleu = sum((of_shard for _, _, of_shard in shards), np.zeros((len(PICKED), WIDTH), dtype=np.int64))
     return {
         "sentences": int(sums["sentences"]),
         "gold": sums["gold"] / sums["sentences"],
+        **{
+            f"{name}_bleu": 100 * float(score) if counts.any() else None
+            for name, score, counts in zip(PICKED, papineni(bleu), bleu, strict=True)
+        },
         "length_ratio": sums["length"] / sums["reference"] if sums["reference"] else 0.0,
         "pairs": int(sums["pairs"]),
         "updates": int(sums["updates"]),

@@ -21,6 +21,10 @@ class Counts(NamedTuple):
     """Pairs that were compared."""
     updates: int
     """Those of them that changed the weights."""
+    oracle: int = -1
+    """Which entry the method took for the best translation, where it takes one."""
+    prediction: int = -1
+    """Which entry it moved away from, likewise."""
 
 
 class OnlineLearner(Protocol):
