@@ -24,7 +24,7 @@ WORLD := mpirun -n 2 $(BIN)/python -c 'from mpi4py.MPI import COMM_WORLD as worl
     sizes = world.gather(world.size); sizes and print(len(sizes))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo multi30k test lint types unit uncompiled checked format bench clean
+.PHONY: help setup demo multi30k test lint types unit uncompiled checked test-faults format bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -94,6 +94,9 @@ uncompiled: setup  ## the kernels' tests once more, as plain Python
 
 checked: setup  ## the kernels' tests once more, with the bounds of arrays checked
 	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n auto -m kernel
+
+test-faults: setup  ## kill, fail, remove and fill whatever can be, and show what came of it; some minutes
+	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m faults
 
 format: setup  ## format the code
 	$(BIN)/ruff check --select I --fix

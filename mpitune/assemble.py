@@ -20,15 +20,9 @@ from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.decoder.external import CdecDecoder
 from mpitune.errors import UsageError
 from mpitune.grammar.inifile import SPAN_LIMIT, IniFile, inifile_for, read_inifile
-from mpitune.learner import METHODS
+from mpitune.learner import mert, minrisk, mira, perceptron, pro
 from mpitune.learner.base import BatchLearner, OnlineLearner
-from mpitune.learner.mert import Mert
-from mpitune.learner.mert import Options as MertOptions
-from mpitune.learner.minrisk import MinRisk
-from mpitune.learner.minrisk import Options as MinRiskOptions
-from mpitune.learner.perceptron import Options
-from mpitune.learner.pro import Options as ProOptions
-from mpitune.learner.pro import Pro
+from mpitune.pairs.gold import Gold, make_gold
 from mpitune.pairs.sampling import make_sampler
 from mpitune.sources import Sources, Texts, grammar_files
 
@@ -163,22 +157,22 @@ def first_weights(job: config.Job, given: Mapping[str, float], features: Feature
     return FirstWeights(weights, frozen)
 
 
-def tuner(job: config.Job) -> BatchLearner | None:
-    """The job's learner where it is one that learns once an epoch."""
-    tuners: dict[str, BatchLearner] = {
-        "pro": Pro(ProOptions(**asdict(job.learner.pro))),
-        "mert": Mert(MertOptions(**asdict(job.learner.mert))),
-        "minrisk": MinRisk(MinRiskOptions(**asdict(job.learner.minrisk))),
-    }
-    return tuners.get(job.learner.method)
-
-
-def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | None:
-    """The job's learner where it is one that learns from list to list; ``frozen`` (bool [D]) features stay."""
+def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | BatchLearner:
+    """The job's learner; ``frozen`` (bool [D]) features keep their weights."""
     wanted = job.learner
-    if wanted.method not in METHODS:
-        return None
-    options = Options(
+    match wanted.method:
+        case "mira":
+            pick = wanted.mira
+            return mira.Mira(
+                mira.Options(pick.oracle, pick.prediction, pick.variant, pick.c, job.decoder.kbest), frozen
+            )
+        case "pro":
+            return pro.Pro(pro.Options(**asdict(wanted.pro)))
+        case "mert":
+            return mert.Mert(mert.Options(**asdict(wanted.mert)))
+        case "minrisk":
+            return minrisk.MinRisk(minrisk.Options(**asdict(wanted.minrisk)))
+    options = perceptron.Options(
         learning_rate=wanted.learning_rate,
         margin=wanted.margin,
         order=wanted.order,
@@ -187,7 +181,21 @@ def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | None:
         l2=wanted.l2,
         scale_by_gold=wanted.scale_by_gold,
     )
-    return METHODS[wanted.method](make_sampler(wanted.pairs, wanted.share, wanted.extend_ties), options, frozen)
+    sampler = make_sampler(wanted.pairs, wanted.share, wanted.extend_ties)
+    return perceptron.Perceptron(sampler, options, frozen)
+
+
+def list_length(job: config.Job) -> int:
+    """How many translations of each sentence are learned from."""
+    wanted = job.learner
+    looks_further = wanted.method == "mira" and wanted.mira.oracle == "MB"
+    return max(job.decoder.kbest, wanted.mira.oracle_kbest if looks_further else 0)
+
+
+def gold(job: config.Job, sentences: int) -> Gold:
+    """The job's gold score for a set of so many sentences."""
+    scale = job.learner.mira.cost_scale if job.learner.method == "mira" else 0.0
+    return make_gold(job.learner.gold, scale or float(sentences))
 
 
 def identity(job: config.Job, folder: Path) -> dict[str, Any]:

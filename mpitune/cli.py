@@ -8,7 +8,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     comm: Comm | None = None
     try:
-        comm = connect()
+        with _ended_by_interrupts():
+            comm = connect()
         options.run(options, comm)
         sys.stdout.flush()
         return 0
@@ -55,6 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if comm is not None and comm.size > 1:
             _end_all(comm, 1)
         return 1
+
+
+@contextmanager
+def _ended_by_interrupts() -> Iterator[None]:
+    """Ctrl-C ends the process at once: after a KeyboardInterrupt, it would wait for the other ranks when MPI ends.
+
+    They, who wait for this rank elsewhere, are ended by the launcher.
+    """
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _told(error: MpituneError, comm: Comm | None) -> int:

@@ -107,6 +107,20 @@ class Features:
 
 
 @dataclass(frozen=True)
+class Mira:
+    """``[learner.mira]``: large-margin learning (E12)."""
+
+    oracle: str = choice("M-C", "MB", "LU")
+    prediction: str = choice("M+C", "MC", "PB")
+    variant: str = choice("1-best", "k-constraint", "cutting-plane")
+    c: float = number(0.01, 0.0, above=True)
+    cost_scale: float = number(0.0, 0.0)
+    """What BLEU of the whole set is multiplied by where ``gold = "context"``; 0: by the number of sentences."""
+    oracle_kbest: int = number(50000, 1, _MANY)
+    """How many translations the oracle MB is picked from, where that is more than ``decoder.kbest``."""
+
+
+@dataclass(frozen=True)
 class Pro:
     """``[learner.pro]``: which pairs PRO learns from, and how far it goes (Hopkins & May 2011)."""
 
@@ -152,6 +166,7 @@ class Learner:
     scale_by_gold: bool = False
     initial_weights: Path | None = None
     frozen: tuple[str, ...] = ()
+    mira: Mira = Mira()
     pro: Pro = Pro()
     mert: Mert = Mert()
     minrisk: MinRisk = MinRisk()
@@ -216,14 +231,26 @@ class Job:
 
 
 _NOT_BUILT: dict[str, Collection[Any]] = {
-    "learner.method": ("mira", "rampion"),
-    "learner.gold": ("context",),
-    "features.templates": ("word-pair", "insertion", "target-words"),
+    "learner.method": ("rampion",),
 }
 """Values that the job file has words for and mpitune has no code for yet."""
 
 BATCH = ("pro", "mert", "minrisk")
 """Methods that learn from the lists of all sentences at once: no algorithm spreads them over shards."""
+
+_NOT_OF_CDEC = ("word-pair", "insertion", "target-words")
+"""Templates that an external decoder does not have."""
+
+_DEFAULTS_OF: dict[str, dict[str, Any]] = {
+    "mira": {
+        "learner.algorithm": "itermix",
+        "learner.epochs": 20,
+        "learner.gold": "context",
+        "decoder.kbest": 500,
+        "parallel.shards": 20,
+    }
+}
+"""By method: keys whose default is that of the method's own paper (E12), and not SRD12's."""
 
 _NOT_RESULT = {
     "run.dir",
@@ -236,6 +263,9 @@ _NOT_RESULT = {
     "decoder.cdec.sentence_timeout",
 }
 """Keys that the result does not depend on."""
+
+_TABLES_OF_METHODS = ("mira", *BATCH)
+"""The methods that have a table in [learner], of that name: other methods' results do not depend on it."""
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Job:
@@ -284,9 +314,12 @@ def lm_names(job: Job) -> tuple[str, ...]:
 
 def identity(job: Job) -> dict[str, Any]:
     """Dotted key to value of all that the result depends on, paths left out (what the files hold counts instead)."""
-    others = tuple(f"learner.{method}." for method in BATCH if method != job.learner.method)
-    depends = (value for value in values(job) if value[0] not in _NOT_RESULT and not value[0].startswith(others))
-    return {key: value for key, kind, value in depends if kind is not Path}
+    idle = tuple(f"learner.{method}." for method in _TABLES_OF_METHODS if method != job.learner.method)
+    return {
+        key: value
+        for key, kind, value in values(job)
+        if kind is not Path and key not in _NOT_RESULT and not key.startswith(idle)
+    }
 
 
 def _settled(job: Job, *, complete: bool) -> Job:
@@ -295,6 +328,11 @@ def _settled(job: Job, *, complete: bool) -> Job:
     ``complete``: grammar and language model must be there.
     """
     _check_built(job)
+    for key, value in _DEFAULTS_OF.get(job.learner.method, {}).items():
+        if key not in job.explicit:
+            table, name = key.split(".")
+            tables: dict[str, Any] = {table: replace(getattr(job, table), **{name: value})}
+            job = replace(job, **tables)
     if complete:
         _check_inputs(job)
     if job.data is not None:
@@ -356,6 +394,9 @@ def _check_inputs(job: Job) -> None:
         raise UsageError(f"{job.file}: grammar.source: cdec needs grammars as files: `mpitune extract` writes them")
     if job.decoder.backend == "cdec" and job.grammar.format not in ("auto", "cdec"):
         raise UsageError(f"{job.file}: grammar.format = {literal(job.grammar.format)}: cdec reads no such tables")
+    ours = [template for template in job.features.templates if template in _NOT_OF_CDEC]
+    if job.decoder.backend == "cdec" and ours:
+        raise UsageError(f"{job.file}: features.templates: cdec does not have {', '.join(ours)}")
     if not job.lm and job.decoder.backend == "embedded":
         raise UsageError(f"{job.file}: found no language model, expected one or more [[lm]] tables")
     names = lm_names(job)

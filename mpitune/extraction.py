@@ -62,6 +62,9 @@ def _begin(
     aligned: AlignedFiles, sources: Sources, parts: Path, bitext_folder: Path, tell: Callable[[str], None]
 ) -> Path:
     """Compile the bitext, and check that leaving one out will leave out the right ones."""
+    # All ranks read the texts later: what is wrong with them is told here, once, and before anything takes long.
+    for texts in sources.texts.values():
+        texts.read()
     file = prepare.prepare_bitext(aligned, bitext_folder, tell)
     if sources.leave_one_out and sources.train is not None:
         check_same(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)

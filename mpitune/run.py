@@ -19,8 +19,8 @@ from mpitune.exchange.comm import Comm
 from mpitune.exchange.mixing import RunningMean
 from mpitune.extraction import make_store
 from mpitune.learner.base import BatchLearner, OnlineLearner
-from mpitune.pairs.bleu import statistics
-from mpitune.pairs.gold import Gold, make_gold
+from mpitune.pairs.bleu import WIDTH, statistics
+from mpitune.pairs.gold import Gold
 from mpitune.results import health
 from mpitune.results.checkpoint import Checkpoint, Vector, newest_sound, read_checkpoint, write_checkpoint
 from mpitune.results.checkpoint import checkpoint_path as path_of
@@ -44,9 +44,7 @@ class Run:
     corpus: prepare.Corpus
     decoder: Decoder
     first: assemble.FirstWeights
-    learner: OnlineLearner | None
-    tuner: BatchLearner | None
-    """One of these two: what learns from list to list, or once an epoch."""
+    learner: OnlineLearner | BatchLearner
     gold: Gold
     identity: dict[str, Any]
     """What the result depends on."""
@@ -58,6 +56,11 @@ class Run:
     @property
     def features(self) -> FeatureTable:
         return self.decoder.features
+
+    @property
+    def kbest(self) -> int:
+        """How many translations of each sentence are learned from."""
+        return assemble.list_length(self.job)
 
     @property
     def shards_meet(self) -> bool:
@@ -124,6 +127,8 @@ class State:
     """The mean over the epochs (algorithms 1 and 2); rank 0 keeps it."""
     history: list[dict[str, Any]] = field(default_factory=list)
     """The metrics of the epochs so far."""
+    best: np.ndarray = field(default_factory=lambda: np.zeros((0, WIDTH), dtype=np.int32))
+    """int32 [sentences, 10]: statistics of the latest epoch's 1-best translations, where gold scores look back."""
 
 
 def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
@@ -135,7 +140,7 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     assert store.train is not None  # config.require_data sees to it
     grammars = comm.at_root(lambda: assemble.sentence_grammars(job, sources))
     own = RunFolder(job.run.dir).of_decoder(f"rank-{comm.rank}")
-    decoder = assemble.decoder(job, store, own, job.decoder.kbest, grammars)
+    decoder = assemble.decoder(job, store, own, assemble.list_length(job), grammars)
     given = comm.at_root(lambda: assemble.initial_weights(job))
     comm.at_root(lambda: _warn_of_unknown(job, given, decoder.features))
     first = assemble.first_weights(job, given, decoder.features)
@@ -150,8 +155,7 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
         decoder=decoder,
         first=first,
         learner=assemble.learner(job, first.frozen),
-        tuner=assemble.tuner(job),
-        gold=make_gold(job.learner.gold),
+        gold=assemble.gold(job, store.train.size),
         identity=comm.at_root(lambda: assemble.identity(job, folder)),
         known=len(decoder.features),
     )
@@ -192,11 +196,11 @@ def _warm_up(run: Run) -> None:
 
     def learn() -> None:
         LOG.info("loading kernels (compiled once, which takes about a minute)")
-        kbest = run.decoder.decode(sentence, weights, run.job.decoder.kbest)
+        kbest = run.decoder.decode(sentence, weights, run.kbest)
         counted = statistics(kbest, run.corpus.references(i))
-        changed = run.with_room(weights.copy())
-        if run.learner is None:
+        if isinstance(run.learner, BatchLearner):
             return
+        changed = run.with_room(weights.copy())
         run.learner.start_shard(changed)
         run.learner.update(kbest, run.gold.score(counted, len(sentence.words)), changed, np.random.default_rng(0))
 
@@ -223,6 +227,7 @@ def begin(run: Run, resume: str) -> State:
         epoch=epoch,
         mean=RunningMean(epoch, *checkpoint.total),
         history=list(checkpoint.metrics["epochs"]),
+        best=checkpoint.best,
     )
 
 
@@ -272,5 +277,6 @@ def write_epoch(run: Run, state: State, weights: Vector) -> None:
         shards=0 if run.shards_meet else run.job.parallel.shards,
         total=(state.mean.index, state.mean.total),
         met=sorted(run.met),
+        best=state.best,
     )
     write_checkpoint(run.folder.checkpoints, checkpoint)

@@ -216,6 +216,15 @@ class RunLock:
             raise _unwritable(self.folder, error) from None
         self._file = file
 
+    def check(self) -> None:
+        """Raise MachineError where the folder is no more, or another one has taken its place since it was locked."""
+        if self._file is None:
+            return
+        with suppress(OSError):
+            if os.path.samestat(os.stat(self.folder / "lock"), os.fstat(self._file.fileno())):
+                return
+        raise MachineError(f"{self.folder}: the run folder has been removed or replaced while the run was using it")
+
     def release(self) -> None:
         """Give the right back; nothing happens where it was not had."""
         if self._file is not None:

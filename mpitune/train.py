@@ -11,33 +11,31 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from mpitune import config
 from mpitune.corpus.symbols import feature_id
-from mpitune.decoder.base import KBest
-from mpitune.errors import DataError, StopRequested
+from mpitune.epoch import Learned, ShardTold, Tally, summary, tell
+from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.reduction import Mix, reduce
 from mpitune.exchange.vectors import SparseVectors, row_ends
-from mpitune.learner.base import BatchLearner
-from mpitune.pairs.bleu import LENGTH, REFERENCE, statistics
+from mpitune.learner.base import BatchLearner, OnlineLearner
+from mpitune.pairs.bleu import WIDTH, statistics
 from mpitune.results.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
 from mpitune.results.folder import RunFolder
 from mpitune.run import Run, State, begin, open_run, write_epoch
-from mpitune.runtime import RunLock, StopFlag, machine_memory, peak_memory, progress, start_logging
+from mpitune.runtime import RunLock, StopFlag, machine_memory, peak_memory, start_logging
+from mpitune.shards import draw_shards, hand_out
 from mpitune.translate import check_failed
-from mpitune.tune import Learned, tune_epoch
+from mpitune.tune import tune_epoch
 from mpitune.watch import watch_epoch, watch_start
 
 LOG = logging.getLogger(__name__)
-
-SUMS = ("sentences", "gold", "pairs", "updates", "length", "reference", "empty")
-"""What is added up over the sentences of a shard; lengths are those of 1-best translations and closest references."""
 
 
 def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) -> None:
@@ -55,22 +53,26 @@ def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = Fa
             run = open_run(job, comm, stop, quiet)
             state = begin(run, resume)
             comm.at_root(lambda: folder.write_config(job.to_toml()))
+            comm.at_root(folder.make_checkpoints)
             if state.epoch == 0:
                 bleu = watch_start(run, state.start)
                 if bleu is not None:
                     LOG.info("before training: devtest BLEU %.2f", bleu)
             while state.epoch < job.learner.epochs:
-                _learn_epoch(run, state)
+                _learn_epoch(run, state, lock)
             LOG.info("done: %s holds the weights of epoch %d", folder.result, run.chosen_epoch(state.history))
     finally:
         lock.release()
 
 
-def _learn_epoch(run: Run, state: State) -> None:
+def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
     """One pass of every shard over its sentences, the exchange, and what is written down of it."""
     epoch, began, waited = state.epoch + 1, time.monotonic(), run.comm.waited
-    learned = _learn_online(run, state, epoch) if run.tuner is None else _learn_batch(run, run.tuner, state)
-    kept, weights = learned.metrics, learned.weights
+    if isinstance(run.learner, BatchLearner):
+        learned = _learn_batch(run, run.learner, state)
+    else:
+        learned = _learn_online(run, run.learner, state)
+    weights = learned.weights
     if run.shards_meet:
         state.start = weights
     state.epoch = epoch
@@ -80,100 +82,63 @@ def _learn_epoch(run: Run, state: State) -> None:
     ranks = run.comm.gather((seconds, run.comm.waited - waited, peak_memory()))
 
     def write() -> dict[str, Any]:
-        learned = sorted((pair for part in parts or [] for pair in part), key=itemgetter(0))
-        summary = _summary(learned)
-        check_failed(summary["failed_sentences"], summary["sentences"])
+        shards = sorted((told for part in parts or [] for told in part), key=attrgetter("shard"))
+        summed = summary(shards)
+        check_failed(summed["failed_sentences"], summed["sentences"])
         metrics = {
             "epoch": epoch,
             "seconds": seconds,
-            **summary,
+            **summed,
             "devtest_bleu": bleu,
-            **kept,
+            **learned.metrics,
             "busy_seconds": [spent - wait for spent, wait, _ in ranks or []],
             "wait_seconds": [wait for _, wait, _ in ranks or []],
-            "shard_seconds": [statistics["seconds"] for _, statistics in learned],
+            "shard_seconds": [told.sums["seconds"] for told in shards],
             "peak_memory_bytes": [memory for _, _, memory in ranks or []],
         }
         state.history.append(metrics)
+        lock.check()
         write_epoch(run, state, weights)
         return metrics
 
     metrics = run.comm.at_root(write)
     state.history[epoch - 1 :] = [metrics]
-    _tell(metrics)
+    tell(metrics)
 
 
-def _learn_online(run: Run, state: State, epoch: int) -> Learned:
+def _learn_online(run: Run, learner: OnlineLearner, state: State) -> Learned:
+    epoch = state.epoch + 1
     shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, _redraw(run, epoch))
-    results = _learn_shards(run, state, epoch, shards)
+    run.gold.start_epoch(state.best)
+    results = _learn_shards(run, learner, state, shards)
     kept, weights = _mix(run, state, results)
     _meet(run, results, weights)
-    return Learned(weights, kept, [(result.shard, result.statistics) for result in results])
+    if run.gold.looks_back:
+        state.best = _best_of_all(run, shards, results)
+    return Learned(weights, kept, [ShardTold(result.shard, result.statistics, result.bleu) for result in results])
 
 
-def _learn_batch(run: Run, tuner: BatchLearner, state: State) -> Learned:
+def _learn_batch(run: Run, learner: BatchLearner, state: State) -> Learned:
     # Lists are kept by shard, so that a sentence stays in its own.
-    return tune_epoch(run, tuner, state, draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0))
+    return tune_epoch(run, learner, state, draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0))
 
 
 def _redraw(run: Run, epoch: int) -> int:
     return epoch if run.job.parallel.reshuffle else 0
 
 
-def draw_shards(sentences: int, shards: int, seed: int, draw: int) -> list[np.ndarray]:
-    """A seeded permutation of the sentences in ``shards`` parts whose sizes differ by at most 1; its order stays.
+def _learn_shards(run: Run, learner: OnlineLearner, state: State, shards: list[np.ndarray]) -> list[ShardResult]:
+    """What this rank learns of the shards that come to it."""
+    epoch, job_digest = state.epoch + 1, digest(run.identity)
 
-    ``draw`` tells one drawing under the same seed from the next. Returns int64 arrays of sentence numbers.
-    """
-    return np.array_split(np.random.default_rng([seed, draw]).permutation(sentences), shards)
+    def learn(z: int, advance: Callable[[], None]) -> ShardResult | None:
+        weights = run.dense(_shard_start(run, state, z))
+        result = _learn_shard(run, learner, epoch, z, shards[z], weights, advance)
+        if result is not None:
+            write_shard(run.folder.checkpoints, epoch, job_digest, result)
+        return result
 
-
-def _learn_shards(run: Run, state: State, epoch: int, shards: list[np.ndarray]) -> list[ShardResult]:
-    """Learn shards as long as there are any that no rank has taken, but for those that an interrupted run has kept.
-
-    Returns those that fell to this rank, in the order of their numbers. Raises StopRequested on every rank where one
-    was asked to stop before all were done.
-    """
-    job_digest = digest(run.identity)
-    results: list[ShardResult] = []
-    order = _longest_first(run, state, shards)
-    what = f"epoch {epoch} of {run.job.learner.epochs}"
-    with (
-        progress(what, run.corpus.size, rank=run.comm.rank, quiet=run.quiet) as told,
-        run.comm.turns() as turns,
-    ):
-        while not run.stop and (turn := turns.take()) < len(shards):
-            z = order[turn]
-            result = read_shard(run.folder.checkpoints, epoch, job_digest, z)
-            if result is None or result.statistics["failed"]:
-                weights = run.dense(_shard_start(run, state, z))
-                result = _learn_shard(run, epoch, z, shards[z], weights, lambda: told.reach(turns.done()))
-                if result is None:
-                    break
-                check_failed(sum(int(done.statistics["failed"]) for done in [*results, result]), run.corpus.size)
-                write_shard(run.folder.checkpoints, epoch, job_digest, result)
-            else:
-                told.reach(turns.done(len(shards[z])))
-            results.append(result)
-    if run.comm.sum(len(results)) < len(shards):
-        raise StopRequested(
-            f"stopped by {run.stop.signal or 'a signal to another rank'} in epoch {epoch}; what is finished is kept: "
-            "the same command goes on from there"
-        )
-    return sorted(results, key=lambda result: result.shard)
-
-
-def _longest_first(run: Run, state: State, shards: list[np.ndarray]) -> list[int]:
-    """The shards in the order in which they are handed out: what is begun last is soon done, and no rank waits long.
-
-    By their time in the epoch before, or else by their words; which rank gets which shard changes no result.
-    """
-    if state.history and not run.job.parallel.reshuffle:
-        length = state.history[-1]["shard_seconds"]
-    else:
-        words = np.diff(run.corpus.source_ptr)
-        length = [int(words[shard].sum()) for shard in shards]
-    return sorted(range(len(shards)), key=lambda z: -length[z])
+    return hand_out(run, state, shards, lambda z: read_shard(run.folder.checkpoints, epoch, job_digest, z), learn)
 
 
 def _shard_start(run: Run, state: State, z: int) -> Vector:
@@ -188,44 +153,40 @@ def _shard_start(run: Run, state: State, z: int) -> Vector:
 
 
 def _learn_shard(
-    run: Run, epoch: int, z: int, shard: np.ndarray, weights: np.ndarray, advance: Callable[[], None]
+    run: Run,
+    learner: OnlineLearner,
+    epoch: int,
+    z: int,
+    shard: np.ndarray,
+    weights: np.ndarray,
+    advance: Callable[[], None],
 ) -> ShardResult | None:
     """Algorithm 1's inner loop: decode each sentence with the weights that the one before it left, and learn from it.
 
     ``shard``: int64, sentence numbers; ``weights``: float64 [D], to be changed. None where a stop was asked for.
     """
-    began = time.monotonic()
-    sums = dict.fromkeys(SUMS, 0.0)
-    sums["failed"] = float(-run.decoder.failed)
-    learner = run.learner
-    assert learner is not None  # A batch method has its own epoch.
+    tally, best = Tally(run.decoder), np.zeros((len(shard), WIDTH), dtype=np.int32)
     learner.start_shard(weights)
     run.gold.start_shard()
-    for i in shard.tolist():
+    for n, i in enumerate(shard.tolist()):
         if run.stop:
             return None
         sentence = run.corpus.sentence(i)
-        kbest = run.decoder.decode(sentence, weights, run.job.decoder.kbest)
+        kbest = run.decoder.decode(sentence, weights, run.kbest)
         weights = run.with_room(weights)
         _check_finite(run, epoch, kbest.score)
         counted = statistics(kbest, run.corpus.references(i))
-        gold = run.gold.score(counted, len(sentence.words))
+        gold = run.gold.score(counted, len(sentence.words), i)
         random = np.random.default_rng([run.job.run.seed, epoch, i])
         counts = learner.update(kbest, gold, weights, random)
         run.gold.observe(counted, len(sentence.words))
-        lengths, empty = counted[0, [LENGTH, REFERENCE]].tolist(), _is_empty(sentence.words, kbest)
-        for name, number in zip(SUMS, (1, run.gold.report(counted), *counts, *lengths, empty), strict=True):
-            sums[name] += float(number)
+        best[n] = counted[0]
+        tally.add(sentence.words, kbest, counted, run.gold.report(counted), counts)
         advance()
     learner.end_shard(weights)
     _check_finite(run, epoch, weights)
-    sums["failed"] += run.decoder.failed
-    sums["seconds"] = time.monotonic() - began
-    return ShardResult(z, *run.sparse(weights), sums, run.new_names(weights))
-
-
-def _is_empty(source: np.ndarray, kbest: KBest) -> bool:
-    return len(source) > 0 and len(kbest.translation(0)) == 0
+    told = tally.told(z)
+    return ShardResult(z, *run.sparse(weights), told.sums, run.new_names(weights), best, told.bleu)
 
 
 def _check_finite(run: Run, epoch: int, numbers: np.ndarray) -> None:
@@ -268,40 +229,18 @@ def _meet(run: Run, results: Sequence[ShardResult], weights: Vector) -> None:
     run.meet(run.comm.at_root(lambda: sorted({name for part in named or [] for name in part})))
 
 
+def _best_of_all(run: Run, shards: list[np.ndarray], results: Sequence[ShardResult]) -> np.ndarray:
+    """int32 [sentences, 10]: statistics of all 1-best translations of the epoch, by sentence."""
+    best = np.zeros((run.corpus.size, WIDTH), dtype=np.int32)
+    for result in results:
+        best[shards[result.shard]] = result.best
+    return run.comm.sum(best)
+
+
 def _stacked(results: Sequence[ShardResult]) -> SparseVectors:
     return SparseVectors(
         np.array([result.shard for result in results], dtype=np.int64),
         row_ends(np.array([len(result.index) for result in results], dtype=np.int64)),
         np.concatenate([np.zeros(0, np.uint64)] + [result.index for result in results]),
         np.concatenate([np.zeros(0)] + [result.value for result in results]),
-    )
-
-
-def _summary(shards: Sequence[tuple[int, dict[str, float]]]) -> dict[str, Any]:
-    """The metrics of an epoch's decoding from the sums of its shards, in shard order."""
-    sums = {name: sum(statistics[name] for _, statistics in shards) for name in (*SUMS, "failed")}
-    return {
-        "sentences": int(sums["sentences"]),
-        "gold": sums["gold"] / sums["sentences"],
-        "length_ratio": sums["length"] / sums["reference"] if sums["reference"] else 0.0,
-        "pairs": int(sums["pairs"]),
-        "updates": int(sums["updates"]),
-        "empty_outputs": int(sums["empty"]),
-        "failed_sentences": int(sums["failed"]),
-    }
-
-
-def _tell(metrics: dict[str, Any]) -> None:
-    bleu = "" if metrics["devtest_bleu"] is None else f", devtest BLEU {metrics['devtest_bleu']:.2f}"
-    learned = f"{metrics['updates']} of {metrics['pairs']} pairs updated"
-    if "objective" in metrics:
-        learned = f"objective {metrics['objective']:.6g} after {metrics['updates']} steps"
-    LOG.info(
-        "epoch %d: mean gold score %.4f%s, %d features, %s, %.1f sentences/s",
-        metrics["epoch"],
-        metrics["gold"],
-        bleu,
-        metrics["selected_features"],
-        learned,
-        metrics["sentences"] / metrics["seconds"],
     )

@@ -6,33 +6,20 @@ optimiser and hears the shards' answers in their order, so that the number of ra
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from mpitune.errors import DataError, StopRequested
-from mpitune.learner.base import BatchLearner, Part, Reply, Tuned
+from mpitune.epoch import Learned, ShardTold, Tally
+from mpitune.errors import DataError, MachineError
+from mpitune.learner.base import BatchLearner, Counts, Part, Reply, Tuned
 from mpitune.learner.pool import Pool, empty, merged, pool_of
-from mpitune.pairs.bleu import LENGTH, REFERENCE, statistics
+from mpitune.pairs.bleu import statistics
 from mpitune.results.checkpoint import Vector, checkpoint_path, digest, read_checkpoint
 from mpitune.results.lists import ShardLists, forget_lists, read_lists, write_lists
 from mpitune.run import Run, State
-from mpitune.runtime import progress
-from mpitune.translate import check_failed
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What an epoch has learned."""
-
-    weights: Vector
-    metrics: dict[str, Any]
-    """What is said of the weights; on rank 0."""
-    shards: list[tuple[int, dict[str, float]]]
-    """The sums over the sentences of each of this rank's shards, by name."""
+from mpitune.shards import check_stop, hand_out
 
 
 @dataclass(frozen=True)
@@ -63,7 +50,7 @@ def tune_epoch(run: Run, tuner: BatchLearner, state: State, shards: Sequence[np.
     to stop.
     """
     epoch = state.epoch + 1
-    lists = _collect(run, state, epoch, shards)
+    lists = _collect(run, state, shards)
     run.comm.at_root(lambda: forget_lists(run.folder.lists, epoch - 2))
     _meet(run, lists)
     space = _space(run, state.start, [each.pool for each in lists])
@@ -83,47 +70,52 @@ def tune_epoch(run: Run, tuner: BatchLearner, state: State, shards: Sequence[np.
         "objective": tuned.objective if tuned else 0.0,
         "list_entries": entries,
     }
-    return Learned(weights, metrics, [(each.shard, each.statistics) for each in lists])
+    return Learned(weights, metrics, [ShardTold(each.shard, each.statistics, each.bleu) for each in lists])
 
 
-def _collect(run: Run, state: State, epoch: int, shards: Sequence[np.ndarray]) -> list[ShardLists]:
-    """The lists of this rank's shards up to ``epoch``."""
-    collected: list[ShardLists] = []
-    mine = range(run.comm.rank, len(shards), run.comm.size)
-    what = f"epoch {epoch} of {run.job.learner.epochs}" + (" (rank 0)" if run.comm.size > 1 else "")
-    with progress(what, len(mine), rank=run.comm.rank, quiet=run.quiet) as told:
-        for z in mine:
-            lists = _lists(run, state, epoch, z, shards[z])
-            if lists is None:
-                break
-            collected.append(lists)
-            told.advance()
-    _check_stop(run, epoch, len(collected) < len(mine))
-    failed = run.comm.sum(int(sum(each.statistics["failed"] for each in collected)))
-    check_failed(failed, run.corpus.size)
-    return collected
+def _collect(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[ShardLists]:
+    """The lists up to this epoch of the shards that this rank answers for, whoever has decoded them."""
+    epoch, job_digest = state.epoch + 1, digest(run.identity)
+
+    def kept(z: int) -> ShardLists | None:
+        return read_lists(run.folder.lists, epoch, job_digest, z)
+
+    def decode(z: int, advance: Callable[[], None]) -> ShardLists | None:
+        return _lists(run, state, epoch, z, shards[z], advance)
+
+    hand_out(run, state, shards, kept, decode)
+    # Mapped from their files, where they take no memory of ours.
+    return [_found(kept(z), run, epoch, z) for z in range(run.comm.rank, len(shards), run.comm.size)]
 
 
-def _lists(run: Run, state: State, epoch: int, z: int, shard: np.ndarray) -> ShardLists | None:
-    """Shard ``z``'s lists up to ``epoch``: those that are kept, or those of the epoch before and what it decodes now.
+def _found(lists: ShardLists | None, run: Run, epoch: int, z: int) -> ShardLists:
+    if lists is None:
+        raise MachineError(f"{run.folder.lists}: the lists of shard {z} that epoch {epoch} has just written are gone")
+    return lists
 
-    So what was lost is decoded again, as far back as need be. None where a stop was asked for.
+
+def _lists(
+    run: Run, state: State, epoch: int, z: int, shard: np.ndarray, advance: Callable[[], None]
+) -> ShardLists | None:
+    """Shard ``z``'s lists up to ``epoch``: those of the epoch before and what it decodes now.
+
+    What was lost is decoded again, as far back as need be. None where a stop was asked for.
     """
     job_digest = digest(run.identity)
-    kept = read_lists(run.folder.lists, epoch, job_digest, z)
-    if kept is not None and not (kept.statistics["failed"] and epoch > state.epoch):
-        return kept
-    before = _lists(run, state, epoch - 1, z, shard) if epoch > 1 else ShardLists(z, empty(len(shard)), {}, [])
-    if before is None:
-        return None
-    decoded = _decode(run, epoch, shard, run.dense(_weights_before(run, state, epoch)))
+    pool, known = empty(len(shard)), list[str]()
+    if epoch > 1:
+        before = read_lists(run.folder.lists, epoch - 1, job_digest, z)
+        before = before or _lists(run, state, epoch - 1, z, shard, lambda: None)
+        if before is None:
+            return None
+        pool, known = before.pool, before.names
+    decoded = _decode(run, epoch, z, shard, run.dense(_weights_before(run, state, epoch)), advance)
     if decoded is None:
         return None
-    new, sums, names = decoded
-    lists = ShardLists(z, merged(before.pool, new), sums, sorted({*before.names, *names}))
+    new, told, names = decoded
+    lists = ShardLists(z, merged(pool, new), told.sums, sorted({*known, *names}), told.bleu)
     write_lists(run.folder.lists, epoch, job_digest, lists)
-    # From the file, where they take no memory of ours.
-    return read_lists(run.folder.lists, epoch, job_digest, z) or lists
+    return lists
 
 
 def _weights_before(run: Run, state: State, epoch: int) -> Vector:
@@ -136,31 +128,25 @@ def _weights_before(run: Run, state: State, epoch: int) -> Vector:
 
 
 def _decode(
-    run: Run, epoch: int, shard: np.ndarray, weights: np.ndarray
-) -> tuple[Pool, dict[str, float], list[str]] | None:
-    """The lists of a shard's sentences, sums over these, and the names of their features that nobody knew before."""
-    began, lists = time.monotonic(), []
-    sums = dict.fromkeys(("sentences", "gold", "pairs", "updates", "length", "reference", "empty"), 0.0)
-    sums["failed"] = float(-run.decoder.failed)
+    run: Run, epoch: int, z: int, shard: np.ndarray, weights: np.ndarray, advance: Callable[[], None]
+) -> tuple[Pool, ShardTold, list[str]] | None:
+    """The lists of a shard's sentences, what is told of them, and their features' names that nobody knew before."""
+    tally, lists = Tally(run.decoder), []
     run.gold.start_shard()
     for i in shard.tolist():
         if run.stop:
             return None
         sentence = run.corpus.sentence(i)
-        kbest = run.decoder.decode(sentence, weights, run.job.decoder.kbest)
+        kbest = run.decoder.decode(sentence, weights, run.kbest)
         if not np.isfinite(kbest.score).all():
             raise DataError(f"epoch {epoch}: found NaN or infinite scores, expected numbers: weights are too large")
         counted = statistics(kbest, run.corpus.references(i))
+        run.gold.observe(counted, len(sentence.words))
         lists.append((kbest, counted))
-        sums["sentences"] += 1
-        sums["gold"] += run.gold.report(counted)
-        sums["length"] += float(counted[0, LENGTH])
-        sums["reference"] += float(counted[0, REFERENCE])
-        sums["empty"] += float(len(sentence.words) > 0 and len(kbest.translation(0)) == 0)
-    sums["failed"] += run.decoder.failed
-    sums["seconds"] = time.monotonic() - began
+        tally.add(sentence.words, kbest, counted, run.gold.report(counted), Counts(0, 0))
+        advance()
     slots = {slot for kbest, _ in lists for slot in np.unique(kbest.feature_index).tolist() if slot >= run.known}
-    return pool_of(lists, run.features.ids), sums, [run.features.name(slot) for slot in slots]
+    return pool_of(lists, run.features.ids), tally.told(z), [run.features.name(slot) for slot in slots]
 
 
 def _meet(run: Run, lists: Sequence[ShardLists]) -> None:
@@ -204,7 +190,7 @@ def _optimise(
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
         comm.bcast(question)
-        _check_stop(run, epoch, bool(run.stop))
+        check_stop(run, epoch, bool(run.stop))
         return answers(question)
 
     if comm.root:
@@ -213,16 +199,7 @@ def _optimise(
         comm.bcast(None)
         return tuned
     while (question := comm.bcast(None)) is not None:
-        _check_stop(run, epoch, bool(run.stop))
+        check_stop(run, epoch, bool(run.stop))
         for _ in answers(question):
             pass
     return None
-
-
-def _check_stop(run: Run, epoch: int, stopped: bool) -> None:
-    """Raise StopRequested on every rank where one has ``stopped``."""
-    if run.comm.any(stopped):
-        raise StopRequested(
-            f"stopped by {run.stop.signal or 'a signal to another rank'} in epoch {epoch}; what is finished is kept: "
-            "the same command goes on from there"
-        )

@@ -15,7 +15,7 @@ import numpy as np
 
 from mpitune.decoder.base import KBest
 from mpitune.run import Run
-from mpitune.train import draw_shards
+from mpitune.shards import draw_shards
 
 # pairs/ and learner/
 
@@ -197,6 +197,25 @@ class Perceptron:
                 self.clip(i, w)
 
 
+def pick(name: str, scores: Sequence[float], model: Sequence[float]) -> int:
+    """The oracle or prediction of E12 called ``name``: gamma w.f +- beta cost at its largest, the first of equals."""
+    gamma, beta = {"MB": (0, -1), "LU": (0, -1), "M-C": (1, -1), "MC": (0, 1), "PB": (1, 0), "M+C": (1, 1)}[name]
+    return max(range(len(scores)), key=lambda j: (gamma * model[j] + beta * (1 - scores[j]), -j))
+
+
+def mira(
+    x: np.ndarray, scores: Sequence[float], oracle: int, prediction: int, c: float, free: np.ndarray, w: np.ndarray
+) -> bool:
+    """Algorithm 1 of E12, from line 6 on: changes ``w``; returns whether it did."""
+    margin = w @ x[prediction] - w @ x[oracle]
+    loss = margin + scores[oracle] - scores[prediction]
+    d = (x[oracle] - x[prediction]) * free
+    if loss <= 0 or not d.any():
+        return False
+    w += min(c, loss / (d @ d)) * d
+    return True
+
+
 # exchange/: mixing and selection on a dense matrix of Z rows, one per shard
 
 
@@ -266,14 +285,17 @@ def train(run: Run) -> list[dict[str, float]]:
     own = [run.first.weights.copy() for _ in shards]
     total = np.zeros(size)
     published = []
+    best: list[list[int]] = []
     for t in range(1, run.job.learner.epochs + 1):
+        before, best = best, [[0] * 10 for _ in range(run.corpus.size)]
         for z, shard in enumerate(shards):
             w = v.copy() if talking else own[z]
             options = run.job.learner
             perceptron = Perceptron(size, learning_rate=options.learning_rate, l1=options.l1, frozen=frozen)
             lists: list[tuple[list[list[int]], int]] = []
             for i in shard.tolist():
-                learn(run, perceptron, i, lists, w)
+                learn(run, perceptron, i, lists, w, before)
+                best[i] = lists[-1][0][0]
             perceptron.end_shard(w)
             own[z] = w
         mixed = np.array(mean([w.tolist() for w in own]))
@@ -288,15 +310,40 @@ def train(run: Run) -> list[dict[str, float]]:
     return published
 
 
-def learn(run: Run, perceptron: Perceptron, i: int, lists: list[tuple[list[list[int]], int]], w: np.ndarray) -> None:
-    """``lists``: statistics and source lengths of the shard's sentences so far; added to."""
+def learn(
+    run: Run,
+    perceptron: Perceptron,
+    i: int,
+    lists: list[tuple[list[list[int]], int]],
+    w: np.ndarray,
+    before: list[list[int]],
+) -> None:
+    """``lists``: statistics and source lengths of the shard's sentences so far; added to.
+
+    ``before``: the statistics of each sentence's 1-best translation in the epoch before.
+    """
     sentence = run.corpus.sentence(i)
-    kbest = run.decoder.decode(sentence, w, run.job.decoder.kbest)
+    wanted = run.job.learner.mira
+    k = run.job.decoder.kbest
+    kbest = run.decoder.decode(sentence, w, max(k, wanted.oracle_kbest) if wanted.oracle == "MB" else k)
     references = [reference.tolist() for reference in run.corpus.references(i)]
     rows = [statistics(kbest.translation(j).tolist(), references) for j in range(kbest.size)]
     lists.append((rows, len(sentence.words)))
     kind = run.job.learner.gold
-    scores = chiang(lists)[-1] if kind == "chiang" else [gold(kind, row) for row in rows]
+    if kind == "chiang":
+        scores = chiang(lists)[-1]
+    elif kind == "context" and before:
+        others = [sum(row[n] for j, row in enumerate(before) if j != i) for n in range(10)]
+        together = [[a + b for a, b in zip(others, row, strict=True)] for row in rows]
+        scores = [(wanted.cost_scale or len(before)) * gold("papineni", row) for row in together]
+    else:
+        scores = [gold("bleu+1" if kind == "context" else kind, row) for row in rows]
+    if run.job.learner.method == "mira":
+        model = kbest.score.tolist()
+        oracle = pick(wanted.oracle, *((scores, model) if wanted.oracle == "MB" else (scores[:k], model[:k])))
+        prediction = pick(wanted.prediction, scores[:k], model[:k])
+        mira(dense(kbest, len(w)), scores, oracle, prediction, wanted.c, perceptron.free, w)
+        return
     pairs = multipartite(scores, run.job.learner.share, False)
     perceptron.update(dense(kbest, len(w)), pairs, scores, w)
 

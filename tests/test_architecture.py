@@ -38,6 +38,8 @@ MAY_IMPORT = {
     "dtrain": EVERYONE | {"dtrain", "schema", "config", "corpus", "grammar"},
     "run": ANY,
     "tune": ANY,
+    "epoch": EVERYONE | {"decoder/base", "learner/base", "pairs", "results"},
+    "shards": ANY,
     "warm": ANY,
     "watch": ANY,
     "train": ANY,

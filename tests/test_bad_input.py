@@ -27,7 +27,7 @@ from tiny import write_data
 from mpitune.cli import main
 from mpitune.results import checkpoint
 from mpitune.runtime import RunLock
-from mpitune.train import draw_shards
+from mpitune.shards import draw_shards
 
 JOB = """[data]
 source = "train.de"
@@ -56,6 +56,7 @@ WATCHED = tuple(f"translations/{name}.txt.gz" for name in ("source", "reference-
 CHECKPOINT = "runs/job/checkpoints/epoch-0002.h5"
 IN_USE = "a run folder that another run is using"
 FULL_DISK = "a full disk"
+REMOVED = "a run folder that is removed or moved away while a run uses it"
 
 
 # What README says
@@ -205,14 +206,15 @@ def cdec(binary: object = "cdec", more: str = "") -> Spoil:
     return edit("job.toml", r"\[decoder\]", f'[decoder]\nbackend = "cdec"\nbinary = "{binary}"\n{more}')
 
 
-def failing_cdec(fault: str, *, shard: int | None = None) -> Spoil:
-    """One that fails: always, or on a sentence of that shard."""
+def failing_cdec(fault: str, *, early: bool = False) -> Spoil:
+    """One that fails: always, or on a sentence of the shard that is learned first."""
 
     def spoil(folder: Path) -> None:
         texts = (folder / "train.de").read_text().splitlines()
         # Beside the folder: what it writes is not of the run.
         fake = FakeCdec(folder.with_name(f"{folder.name}-cdec"), {text: [("the", {})] for text in texts})
-        fake.fails(fault, **{} if shard is None else {"text": texts[draw_shards(len(texts), 4, 1, 0)[shard][0]]})
+        first = max(draw_shards(len(texts), 4, 1, 0), key=lambda shard: sum(len(texts[i].split()) for i in shard))
+        fake.fails(fault, **{"text": texts[first[0]]} if early else {})
         cdec(fake.binary)(folder)
 
     return spoil
@@ -262,7 +264,7 @@ CASES = {
     "cdec is asked for and not there": Case(cdec("no-such-cdec"), made=2, left=EXTERNAL[:-1]),
     "cdec does not start": Case(failing_cdec("never starts"), made=2, left=EXTERNAL),
     "cdec fails on more than 1 % of the sentences": Case(
-        failing_cdec("dies mid-answer", shard=0), made=2, left=(*EXTERNAL, "config.toml", *WATCHED)
+        failing_cdec("dies mid-answer", early=True), made=2, left=(*EXTERNAL, "config.toml", *WATCHED)
     ),
     "a cdec.ini that mpitune cannot tune": Case(
         all_of(write("cdec.ini", "formalism=scfg\nquiet=true\n"), cdec(more='config = "cdec.ini"'))
@@ -424,7 +426,7 @@ def in_a_process(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def test_the_table_has_a_row_for_each_case_and_no_other() -> None:
-    assert sorted(table()) == sorted([*CASES, IN_USE, FULL_DISK]), 'README.md, "What can go wrong"'
+    assert sorted(table()) == sorted([*CASES, IN_USE, FULL_DISK, REMOVED]), 'README.md, "What can go wrong"'
     assert {row.code for row in table().values()} == {0, 2, 3, 4}
 
 
@@ -566,16 +568,21 @@ print(json.dumps([ended, (run / "weights.txt.gz").read_bytes().hex()]))
 """
 
 
-def on_a_small_disk(folder: Path, arguments: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
-    """Run a command that finds a disk of its own, of 128 blocks, in ``folder``; skips where that is forbidden."""
-    size = 128 * os.sysconf("SC_PAGESIZE")
+def on_a_small_disk(
+    folder: Path, arguments: Sequence[str | Path], blocks: int = 128, path: Sequence[Path] = (ROOT,)
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that finds a disk of its own in ``folder``; skips where that is forbidden.
+
+    ``path``: where it looks for Python modules.
+    """
+    size = blocks * os.sysconf("SC_PAGESIZE")
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     mounting = f'mount -t tmpfs -o size={size} tmpfs "$1" && shift && exec "$@"'
     alone = [shutil.which("unshare") or "unshare", *user, "--mount", "sh", "-c", mounting, "sh", str(folder)]
 
     def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
     try:
         tried = run([*alone, "true"])

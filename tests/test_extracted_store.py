@@ -152,3 +152,9 @@ def test_bad_jobs(folder: Path, capsys: pytest.CaptureFixture[str], grammar: str
     assert main(["prepare", f"{folder}/job.toml", *(text for one in other for text in ("--set", one))]) == code
     assert told in capsys.readouterr().err
     assert not list(folder.glob("runs/job/store/parts/part-*"))
+
+
+def test_bad_text_is_told_once_and_first(folder: Path) -> None:
+    run = mpirun(2, ["-m", "mpitune", "train", folder / "job.toml", "--set", "data.devtest.source=nope"])
+    assert run.returncode == 3
+    assert run.stderr.count("nope: found no such file") == 1 and "making it" not in run.stderr

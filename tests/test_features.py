@@ -57,8 +57,49 @@ PAPER = ["id", "source-bigram", "shape"]
     ],
 )
 def test_names(rule: Rule, names: list[str]) -> None:
-    chosen = list(TEMPLATES) if names[-1].startswith("Shape") else list(TEMPLATES)[:3]
+    chosen = list(TEMPLATES)[: 4 if names[-1].startswith("Shape") else 3]
     assert features(chosen, rule) == [(name, 1.0) for name in names]
+
+
+WORDS = ["word-pair", "insertion", "target-words"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "names"),
+    [
+        (
+            Rule("X", ["a", X1, "b"], ["c", "d", X1, "e", "f"], [(0, 1), (2, 1), (1, 2), (2, 4)]),
+            [
+                *("WP:a_d", "WP:b_d", "WP:b_f"),
+                *("INS:a_c", "INS:b_c", "INS:a_e", "INS:b_e"),
+                *("TB:c_d", "TB:e_f"),
+            ],
+        ),
+        (Rule("X", ["a"], ["b", X1, "c"], [(0, 0)]), ["WP:a_b", "INS:a_c"]),
+        (Rule("X", ["a", X1], ["b", "c", X1]), ["TB:b_c"]),
+        (Rule("X", [X1], ["=", X1], [(0, 1)]), []),
+        (Rule("X", ["=a"], [";"], [(0, 0)]), ["WP:_a__"]),
+        (pass_through("w"), ["WP:w_w"]),
+        (GLUE[0], []),
+        (GLUE[1], []),
+    ],
+)
+def test_names_by_alignment(rule: Rule, names: list[str]) -> None:
+    """Two links of a word are two pairs; a word linked to a gap is not inserted; no alignment, no pairs."""
+    assert features(WORDS, rule) == [(name, 1.0) for name in names]
+
+
+def test_pairs_and_insertions_are_counted() -> None:
+    rule = Rule("X", ["a", "b", "a"], ["c", "d", "c", "d", "c"], [(0, 0), (2, 2)])
+    assert dict(features(WORDS, rule)) == {
+        "WP:a_c": 2.0,
+        "INS:a_d": 4.0,
+        "INS:b_d": 2.0,
+        "INS:a_c": 2.0,
+        "INS:b_c": 1.0,
+        "TB:c_d": 2.0,
+        "TB:d_c": 2.0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -98,7 +139,11 @@ def rows(compiled: RuleFeatures) -> list[dict[str, float]]:
 
 
 def test_compiled_features_are_those_of_each_rule(tmp_path: Path) -> None:
-    (tmp_path / "g").write_text("[X] ||| a [NP,2] a [X,1] ||| b = [1] [2]\n[NP] ||| a a a ||| \n[X] ||| a ||| a\n")
+    (tmp_path / "g").write_text(
+        "[X] ||| a [NP,2] a [X,1] ||| b = [1] [2]\n[NP] ||| a a a ||| \n[X] ||| a ||| a\n"
+        "[X] ||| a [X,1] a ||| b [1] c = ||| Cost=1 ||| 0-0 2-2 2-0\n"
+        "[X] ||| a [X,1] a ||| b [1] c = ||| Cost=1 ||| 0-0\n"
+    )
     vocabulary = Vocabulary()
     reader = RuleReader(vocabulary)
     reader.read(tmp_path / "g")
@@ -107,18 +152,22 @@ def test_compiled_features_are_those_of_each_rule(tmp_path: Path) -> None:
     expected = [
         Rule("X", ["a", Gap("NP", 1), "a", Gap("X", 2)], ["b", "=", Gap("X", 2), Gap("NP", 1)]),
         Rule("NP", ["a", "a", "a"], []),
-        pass_through("a"),
+        Rule("X", ["a"], ["a"]),
+        Rule("X", ["a", X1, "a"], ["b", X1, "c", "="], [(0, 0), (2, 2), (2, 0)]),
+        Rule("X", ["a", X1, "a"], ["b", X1, "c", "="], [(0, 0)]),
     ]
     assert rows(compiled) == [dict(features(list(TEMPLATES), rule)) for rule in expected]
     assert compiled.ids.tolist() == [feature_id(name) for name in compiled.names.all()]
     registered = {
-        name for rule in (*expected, *GLUE, pass_through("new")) for name, _ in features(list(TEMPLATES), rule)
+        name
+        for rule in (*expected, *GLUE, pass_through("new"), pass_through("a"))
+        for name, _ in features(list(TEMPLATES), rule)
     }
     assert set(compiled.names.all()) == registered
     assert len(compiled.names) == len(registered)
     dtypes = [array.dtype for array in (compiled.ids, compiled.ptr, compiled.index, compiled.value)]
     assert dtypes == [np.dtype(kind) for kind in ("uint64", "int64", "int32", "float64")]
-    assert rows(compile_features([], *arguments, ["new"])) == [{}, {}, {}]
+    assert rows(compile_features([], *arguments, ["new"])) == [{}] * len(expected)
 
 
 @pytest.fixture(scope="module")

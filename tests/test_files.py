@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mpitune.corpus.files import written_whole
+from mpitune.corpus.files import write_text, written_whole
 from mpitune.corpus.store import writing_to
 from mpitune.errors import UsageError
 
@@ -26,6 +26,15 @@ def test_a_failure_leaves_the_file_as_it_was(tmp_path: Path) -> None:
         aside.write_text("half")
         raise KeyError
     assert path.read_text() == "before" and os.listdir(tmp_path) == ["file"]
+
+
+def test_a_folder_that_was_removed_does_not_come_back(tmp_path: Path) -> None:
+    with written_whole(tmp_path / "folder" / "file") as aside:
+        aside.touch()
+    for write in (lambda path: write_text(path, ""), lambda path: written_whole(path).__enter__()):
+        with pytest.raises(FileNotFoundError):
+            write(tmp_path / "removed" / "folder" / "file")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_one_process_at_a_time_writes_to_a_store(tmp_path: Path) -> None:

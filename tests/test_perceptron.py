@@ -9,7 +9,6 @@ import pytest
 
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
-from mpitune.learner import METHODS
 from mpitune.learner.columns import columns_of
 from mpitune.learner.gram import fill_gram
 from mpitune.learner.perceptron import Options, Perceptron
@@ -54,7 +53,7 @@ def both(
         counts = perceptron.update(kbest, gold, ours, random)
         compared = naive.everything(gold) if pairs == "all" else naive.multipartite(gold, 0.1, False)
         updates = twin.update(naive.dense(kbest, SIZE), compared, gold, theirs)
-        assert counts == (len(compared), updates)
+        assert counts[:2] == (len(compared), updates)
         total += updates
     perceptron.end_shard(ours)
     twin.end_shard(theirs)
@@ -109,9 +108,9 @@ def test_one_pair() -> None:
     for order in ("sequential", "sentence"):
         perceptron, weights = learner(learning_rate=0.5, order=order), np.zeros(SIZE)
         perceptron.start_shard(weights)
-        assert perceptron.update(kbest, np.array([0.0, 1.0]), weights, np.random.default_rng(0)) == (1, 1)
+        assert perceptron.update(kbest, np.array([0.0, 1.0]), weights, np.random.default_rng(0))[:2] == (1, 1)
         assert {slot: weights[slot] for slot in np.flatnonzero(weights)} == {0: 1.5, 3: -1.0, 5: 0.5}
-        assert perceptron.update(kbest, np.array([0.0, 1.0]), weights, np.random.default_rng(0)) == (1, 0)
+        assert perceptron.update(kbest, np.array([0.0, 1.0]), weights, np.random.default_rng(0))[:2] == (1, 0)
 
 
 @pytest.mark.parametrize("preferred", [0, 1])
@@ -119,7 +118,7 @@ def test_a_feature_more_makes_a_difference(preferred: int) -> None:
     kbest = naive.kbest_of([[1], [2]], [{0: 1.0}, {0: 1.0, 5: 2.0}])
     perceptron, weights = learner(learning_rate=0.5), np.zeros(SIZE)
     perceptron.start_shard(weights)
-    assert perceptron.update(kbest, np.eye(2)[preferred], weights, np.random.default_rng(0)) == (1, 1)
+    assert perceptron.update(kbest, np.eye(2)[preferred], weights, np.random.default_rng(0))[:2] == (1, 1)
     assert weights[5] == (1.0 if preferred == 1 else -1.0)
 
 
@@ -143,7 +142,7 @@ def test_equal_vectors_are_pairs_but_not_updates(options: dict[str, Any]) -> Non
     weights[9] = 1.0
     perceptron.start_shard(weights)
     for each in (kbest, different_where_frozen):
-        assert perceptron.update(each, np.array([1.0, 0.0]), weights, np.random.default_rng(0)) == (1, 0)
+        assert perceptron.update(each, np.array([1.0, 0.0]), weights, np.random.default_rng(0))[:2] == (1, 0)
     assert np.flatnonzero(weights).tolist() == [9]
 
 
@@ -170,7 +169,7 @@ def test_weights_may_shrink_to_nothing() -> None:
     perceptron, weights = learner(learning_rate=0.5, l2=3.0), np.ones(SIZE) * -1
     perceptron.start_shard(weights)
     counts = perceptron.update(kbest, np.array([0.9, 0.5, 0.1]), weights, np.random.default_rng(0))
-    assert counts == (3, 3)
+    assert counts[:2] == (3, 3)
     assert (weights == 0).all()
 
 
@@ -178,7 +177,7 @@ def test_gradients_too_small_to_square_move_nothing() -> None:
     perceptron, weights = learner(rate="adagrad"), np.zeros(SIZE)
     perceptron.start_shard(weights)
     kbest = naive.kbest_of([[1], [2]], [{0: 1e-200}, {}])
-    assert perceptron.update(kbest, np.array([1.0, 0.0]), weights, np.random.default_rng(0)) == (1, 1)
+    assert perceptron.update(kbest, np.array([1.0, 0.0]), weights, np.random.default_rng(0))[:2] == (1, 1)
     assert not weights.any()
 
 
@@ -301,7 +300,3 @@ def test_bad_options_are_refused() -> None:
     ):
         with pytest.raises(UsageError, match=f"learner.{key}"):
             Options(**{key: value})
-
-
-def test_the_table_names_it() -> None:
-    assert METHODS["perceptron"] is Perceptron

@@ -175,6 +175,22 @@ def test_lock_is_released_by_death(tmp_path: Path) -> None:
     lock.release()
 
 
+def test_a_lock_whose_folder_is_gone(tmp_path: Path) -> None:
+    lock = RunLock(tmp_path / "run")
+    lock.check()
+    lock.acquire()
+    lock.check()
+    (tmp_path / "run").rename(tmp_path / "away")
+    for _ in ("removed", "replaced"):
+        with pytest.raises(MachineError, match="run: the run folder has been removed or replaced"):
+            lock.check()
+        second = RunLock(tmp_path / "run")
+        second.acquire()
+        second.check()
+        second.release()
+    lock.release()
+
+
 def test_unwritable_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot write to the run folder"):

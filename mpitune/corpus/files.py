@@ -14,9 +14,10 @@ from typing import BinaryIO, cast
 def written_whole(path: Path) -> Iterator[Path]:
     """A file aside to write to, which takes the place of ``path`` when the block ends, safe from a power cut.
 
-    Where the block raises, or the disk is full (OSError), ``path`` stays as it was.
+    Where the block raises, or the disk is full (OSError), ``path`` stays as it was. Its folder is made where it is not
+    there, but not the one above that: where that has been removed, this is no time to bring it back.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
     # One name for all attempts: what a killed one leaves behind is overwritten, not piled up.
     aside = path.with_name(f".{path.name}.part")
     try:
@@ -51,8 +52,8 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` as `opened` does, but in a folder that is made where it is not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write ``text`` to ``path`` as `opened` does, but in a folder that is made as by `written_whole`."""
+    path.parent.mkdir(exist_ok=True)
     with opened(path) as file:
         file.write(text.encode())
 

@@ -1,6 +1,7 @@
 """Sparse features: names read off a rule by templates.
 
 Simianer, Riezler and Dyer (ACL 2012, section 5); names exactly as cdec writes them, so that weights files interchange.
+Word pairs, insertions and target words are those of Eidelman (WMT 2012, section 3.3), their names ours.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Rule(NamedTuple):
     lhs: str
     source: Sequence[str | Gap]
     target: Sequence[str | Gap]
+    links: Sequence[tuple[int, int]] = ()
+    """The word alignment: places in source and target, gaps counted; none where the grammar gives none."""
 
     def __str__(self) -> str:
         return f"[{self.lhs}] ||| {' '.join(map(str, self.source))} ||| {' '.join(map(str, self.target))}"
@@ -61,7 +64,7 @@ class RuleFeatures:
 
 def pass_through(word: str) -> Rule:
     """The rule that translates a source word as itself."""
-    return Rule("X", [word], [word])
+    return Rule("X", [word], [word], [(0, 0)])
 
 
 GLUE = (
@@ -107,11 +110,34 @@ def _side_shape(side: Sequence[str | Gap]) -> str:
     return "".join(shape)
 
 
+def _word_pairs(rule: Rule) -> Iterable[str]:
+    linked = [(rule.source[i], rule.target[j]) for i, j in rule.links]
+    return [f"WP:{f}_{e}" for f, e in linked if isinstance(f, str) and isinstance(e, str)]
+
+
+def _insertions(rule: Rule) -> Iterable[str]:
+    """Each target word without a link, with every source word. A rule without any link has no alignment to go by."""
+    if not rule.links:
+        return []
+    linked = {j for _, j in rule.links}
+    inserted = [e for j, e in enumerate(rule.target) if isinstance(e, str) and j not in linked]
+    return [f"INS:{f}_{e}" for e in inserted for f in rule.source if isinstance(f, str)]
+
+
+def _target_words(rule: Rule) -> Iterable[str]:
+    """Bigrams of words that are neighbours inside the rule."""
+    pairs = zip(rule.target[:-1], rule.target[1:], strict=True)
+    return [f"TB:{a}_{b}" for a, b in pairs if isinstance(a, str) and isinstance(b, str)]
+
+
 TEMPLATES: dict[str, Template] = {
     "id": _identity,
     "source-bigram": _source_bigrams,
     "target-bigram": _target_bigrams,
     "shape": _shape,
+    "word-pair": _word_pairs,
+    "insertion": _insertions,
+    "target-words": _target_words,
 }
 """The templates by the names that a job file gives them; each turns a rule into the names that it fires."""
 
@@ -149,19 +175,24 @@ def as_symbols(rules: Rules, rule_type: int, categories: Sequence[str], words: S
     """The rule type ``rule_type`` of ``rules``; ``categories`` and ``words`` name the symbols."""
     source = rules.source[rules.source_ptr[rule_type] : rules.source_ptr[rule_type + 1]].tolist()
     target = rules.target[rules.target_ptr[rule_type] : rules.target_ptr[rule_type + 1]].tolist()
-    return _named(int(rules.lhs[rule_type]), source, target, categories, words)
+    links = rules.align[rules.align_ptr[rule_type] : rules.align_ptr[rule_type + 1]].ravel().tolist()
+    return _named(int(rules.lhs[rule_type]), source, target, links, categories, words)
 
 
 def _all_as_symbols(rules: Rules, categories: Sequence[str], words: Sequence[str]) -> Iterable[Rule]:
-    source_ptr, target_ptr = rules.source_ptr.tolist(), rules.target_ptr.tolist()
-    source, target = rules.source.tolist(), rules.target.tolist()
+    source_ptr, target_ptr, align_ptr = rules.source_ptr.tolist(), rules.target_ptr.tolist(), rules.align_ptr.tolist()
+    source, target, align = rules.source.tolist(), rules.target.tolist(), rules.align.ravel().tolist()
     for t, lhs in enumerate(rules.lhs.tolist()):
         source_side = source[source_ptr[t] : source_ptr[t + 1]]
         target_side = target[target_ptr[t] : target_ptr[t + 1]]
-        yield _named(lhs, source_side, target_side, categories, words)
+        links = align[2 * align_ptr[t] : 2 * align_ptr[t + 1]]
+        yield _named(lhs, source_side, target_side, links, categories, words)
 
 
-def _named(lhs: int, source: list[int], target: list[int], categories: Sequence[str], words: Sequence[str]) -> Rule:
+def _named(
+    lhs: int, source: list[int], target: list[int], links: list[int], categories: Sequence[str], words: Sequence[str]
+) -> Rule:
+    """``links``: source and target place of each link in turn."""
     source_side: list[str | Gap] = []
     gaps: list[Gap] = []
     for symbol in source:
@@ -171,7 +202,7 @@ def _named(lhs: int, source: list[int], target: list[int], categories: Sequence[
         else:
             source_side.append(words[symbol])
     target_side = [words[symbol] if symbol >= 0 else gaps[-1 - symbol] for symbol in target]
-    return Rule(categories[lhs], source_side, target_side)
+    return Rule(categories[lhs], source_side, target_side, list(zip(links[::2], links[1::2], strict=True)))
 
 
 def _chosen(templates: Sequence[str]) -> list[Template]:

@@ -8,7 +8,7 @@ lists of all sentences are there, and learns from those of earlier epochs too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -23,6 +23,10 @@ class Counts(NamedTuple):
     """Pairs that were compared."""
     updates: int
     """Those of them that changed the weights."""
+    oracle: int = -1
+    """Which entry the method took for the best translation, where it takes one."""
+    prediction: int = -1
+    """Which entry it moved away from, likewise."""
 
 
 class OnlineLearner(Protocol):
@@ -74,6 +78,7 @@ class Tuned(NamedTuple):
     """How many it took."""
 
 
+@runtime_checkable
 class BatchLearner(Protocol):
     """Learns once an epoch, from all lists so far, which stay where they are: each shard answers for its own.
 

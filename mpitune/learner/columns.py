@@ -44,6 +44,21 @@ class _Range(NamedTuple):
     """int64 [columns]: where its next value goes."""
 
 
+def only(kbest: KBest, entries: np.ndarray) -> KBest:
+    """The ``entries`` (int64 [n]) of ``kbest``, in that order, without their words."""
+    first, last = kbest.feature_ptr[entries], kbest.feature_ptr[entries + 1]
+    none = np.zeros(0, dtype=np.int64)
+    places = np.concatenate([none, *(np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True))])
+    return KBest(
+        np.zeros(len(entries) + 1, dtype=np.int64),
+        np.zeros(0, dtype=np.int32),
+        kbest.score[entries],
+        np.concatenate([[0], np.cumsum(last - first)]),
+        kbest.feature_index[places],
+        kbest.feature_value[places],
+    )
+
+
 def columns_of(kbest: KBest, frozen: np.ndarray, place: np.ndarray) -> Columns:
     """The columns of ``kbest``.
 

@@ -2,6 +2,7 @@
 
 All are a brevity penalty times n-gram precisions; a precision is 0 where there are no n-grams of its order. SRD12 names
 them; the sources are Liang et al. 2006, Lin & Och 2004, Nakov et al. 2012, Papineni et al. 2002 and Chiang et al. 2008.
+That of E12 (Eidelman 2012) scores a translation in the context of the whole set.
 """
 
 from __future__ import annotations
@@ -113,14 +114,23 @@ def _sentence_bleu(statistics: np.ndarray, add: float, longer: float) -> np.ndar
 class Gold:
     """A gold score that looks at one sentence alone; subclasses may remember earlier ones."""
 
+    looks_back = False
+    """Whether `start_epoch` needs what the epoch before translated."""
+
     def __init__(self, sentence_score: Callable[[np.ndarray], np.ndarray]) -> None:
         self._sentence_score = sentence_score
+
+    def start_epoch(self, best: np.ndarray) -> None:
+        """``best``: int32 [sentences, 10], statistics of the 1-best translations of the epoch before, or of none."""
 
     def start_shard(self) -> None:
         """Forget what was seen: a shard's pass over its inputs begins."""
 
-    def score(self, statistics: np.ndarray, source_length: int) -> np.ndarray:
-        """float64 [k]: the gold scores of a list with ``statistics`` (int64 [k, 10]) of a source of that many words."""
+    def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
+        """float64 [k]: the gold scores of a list with ``statistics`` (int64 [k, 10]).
+
+        It translates sentence ``number`` of the set, a source of ``source_length`` words.
+        """
         return self._sentence_score(statistics)
 
     def observe(self, statistics: np.ndarray, source_length: int) -> None:
@@ -147,7 +157,7 @@ class Chiang(Gold):
         self.document = np.zeros(WIDTH)
         self.source_length = 0.0
 
-    def score(self, statistics: np.ndarray, source_length: int) -> np.ndarray:
+    def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
         scores = np.empty(len(statistics))
         _bleu(statistics, self.document, 0.0, 0.0, scores)
         return scores * (self.source_length + source_length)
@@ -157,19 +167,47 @@ class Chiang(Gold):
         self.source_length = DECAY * (self.source_length + source_length)
 
 
-GOLD: dict[str, Callable[[], Gold]] = {
-    "liang": lambda: Gold(liang),
-    "bleu+1": lambda: Gold(bleu_plus_one),
-    "nakov": lambda: Gold(nakov),
-    "papineni": lambda: Gold(papineni),
-    "sum": lambda: Gold(sum_of_precisions),
-    "chiang": Chiang,
+class Context(Gold):
+    """BLEU of the whole set in which one translation takes the place of the 1-best of the epoch before.
+
+    With s_i the statistics of that 1-best of sentence i, and S their sum over the set: B_i(e) = scale BLEU(S - s_i +
+    c(e)); in the first epoch, and for metrics, `bleu_plus_one`.
+    """
+
+    looks_back = True
+
+    def __init__(self, scale: float) -> None:
+        """One sentence moves BLEU by about 1 / sentences: ``scale`` makes it count like a score of its own."""
+        super().__init__(bleu_plus_one)
+        self._scale = scale
+        self.start_epoch(np.zeros((0, WIDTH), dtype=np.int32))
+
+    def start_epoch(self, best: np.ndarray) -> None:
+        self._best = best
+        self._sum = best.sum(axis=0, dtype=np.int64)
+
+    def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
+        if not len(self._best):
+            return super().score(statistics, source_length)
+        scores = np.empty(len(statistics))
+        _bleu(statistics, (self._sum - self._best[number]).astype(np.float64), 0.0, 0.0, scores)
+        return scores * self._scale
+
+
+GOLD: dict[str, Callable[[float], Gold]] = {
+    "liang": lambda scale: Gold(liang),
+    "bleu+1": lambda scale: Gold(bleu_plus_one),
+    "nakov": lambda scale: Gold(nakov),
+    "papineni": lambda scale: Gold(papineni),
+    "sum": lambda scale: Gold(sum_of_precisions),
+    "chiang": lambda scale: Chiang(),
+    "context": Context,
 }
-"""The gold scores by the name that a job gives them."""
+"""The gold scores by the name that a job gives them; the scale is used by context only."""
 
 
-def make_gold(name: str) -> Gold:
+def make_gold(name: str, scale: float = 1.0) -> Gold:
     """The gold score called ``name``. Raises UsageError where there is none."""
     if name not in GOLD:
         raise UsageError(f"learner.gold: found {name!r}, expected one of {', '.join(GOLD)}")
-    return GOLD[name]()
+    return GOLD[name](scale)

@@ -29,6 +29,7 @@ VERSION = 2
 Vector = tuple[np.ndarray, np.ndarray]
 """A sparse weight vector: feature ids (uint64 [n]) and their weights (float64 [n])."""
 
+_NO_COUNTS = np.zeros((0, 10), dtype=np.int32)
 _USER_BLOCK = 512  # the smallest that HDF5 knows
 _CHECKPOINT = re.compile(r"epoch-(\d{4,})\.h5")
 _SHARDS = re.compile(r"epoch-(\d{4,})\.shards")
@@ -57,6 +58,8 @@ class Checkpoint:
     """The sum over the epochs so far of the weights, where their mean is published (sgd, mix)."""
     met: list[str] = field(default_factory=list)
     """The names of features, of all those vectors, that are not known before training."""
+    best: np.ndarray = field(default_factory=lambda: _NO_COUNTS)
+    """int32 [sentences, 10]: what of BLEU adds up in their latest 1-best translations, where gold scores need it."""
 
     @property
     def job_digest(self) -> str:
@@ -77,6 +80,10 @@ class ShardResult:
     """Sums over the shard's sentences, by name."""
     names: list[str] = field(default_factory=list)
     """The names of those features that are not known before training."""
+    best: np.ndarray = field(default_factory=lambda: _NO_COUNTS)
+    """int32 [sentences, 10]: what of BLEU adds up in the 1-best translation of each of the shard's sentences."""
+    bleu: np.ndarray = field(default_factory=lambda: np.zeros((3, 10), dtype=np.int64))
+    """int64 [3, 10]: its sums over 1-best translations, oracles and predictions."""
 
 
 def digest(job: Mapping[str, Any]) -> str:
@@ -114,6 +121,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "state/total/index": checkpoint.total[0],
         "state/total/value": checkpoint.total[1],
         "state/met": _strings(checkpoint.met),
+        "state/best": checkpoint.best,
     }
     _write(checkpoint_path(folder, checkpoint.epoch), attributes, datasets)
     superseded = checkpoint.epoch - 2 if checkpoint.shards else checkpoint.epoch
@@ -142,6 +150,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         shards=int(attributes["shards"]),
         total=(datasets["state/total/index"], datasets["state/total/value"]),
         met=_texts(datasets.get("state/met", _strings([]))),
+        best=datasets.get("state/best", _NO_COUNTS),
     )
 
 
@@ -191,6 +200,8 @@ def write_shard(folder: Path, epoch: int, job_digest: str, result: ShardResult) 
         "value": result.value,
         "statistics": np.array(list(result.statistics.values()), dtype=np.float64),
         "names": _strings(result.names),
+        "best": result.best,
+        "bleu": result.bleu,
     }
     _write(_shard_path(folder, epoch, result.shard), attributes, datasets)
 
@@ -209,7 +220,13 @@ def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardRe
     names = json.loads(attributes["statistics"])
     statistics = dict(zip(names, datasets["statistics"].tolist(), strict=True))
     return ShardResult(
-        shard, datasets["index"], datasets["value"], statistics, _texts(datasets.get("names", _strings([])))
+        shard,
+        datasets["index"],
+        datasets["value"],
+        statistics,
+        _texts(datasets.get("names", _strings([]))),
+        datasets.get("best", _NO_COUNTS),
+        datasets.get("bleu", np.zeros((3, 10), dtype=np.int64)),
     )
 
 

@@ -77,6 +77,11 @@ class RunFolder:
         """Keep the effective configuration."""
         self._write_text(self.path / "config.toml", toml)
 
+    def make_checkpoints(self) -> None:
+        """Make the folder of checkpoints, which no rank makes by itself: where it is removed, it does not come back."""
+        with _telling(self.checkpoints):
+            self.checkpoints.mkdir(exist_ok=True)
+
     def write_metrics(self, epochs: Sequence[Mapping[str, Any]]) -> None:
         """One line for each epoch so far."""
         self._write_text(self.metrics, "".join(json.dumps(metrics) + "\n" for metrics in epochs))

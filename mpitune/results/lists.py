@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mpitune.corpus.store import open_arrays, read_attributes, write_arrays
 from mpitune.errors import DataError
 from mpitune.learner.pool import Pool
@@ -27,6 +29,8 @@ class ShardLists:
     """Sums over what the epoch has translated, by name."""
     names: list[str]
     """The names of those features in the lists that are not known before training."""
+    bleu: np.ndarray
+    """int64 [3, 10]: as in `mpitune.results.checkpoint.ShardResult`."""
 
 
 def write_lists(folder: Path, epoch: int, job_digest: str, lists: ShardLists) -> None:
@@ -37,6 +41,7 @@ def write_lists(folder: Path, epoch: int, job_digest: str, lists: ShardLists) ->
         "shard": lists.shard,
         "statistics": lists.statistics,
         "names": lists.names,
+        "bleu": lists.bleu.tolist(),
     }
     written = {**attributes, "digest": _digest(attributes, lists.pool)}
     write_arrays(_path(folder, epoch, lists.shard), lists.pool._asdict(), written)
@@ -59,7 +64,7 @@ def read_lists(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardLi
     known = tuple(attributes.get(key) for key in ("job_digest", "epoch", "shard"))
     if known != (job_digest, epoch, shard) or digest != _digest(attributes, pool):
         return None
-    return ShardLists(shard, pool, attributes["statistics"], attributes["names"])
+    return ShardLists(shard, pool, attributes["statistics"], attributes["names"], np.array(attributes["bleu"]))
 
 
 def forget_lists(folder: Path, epoch: int) -> None:

@@ -130,7 +130,7 @@ class Ours:
             return lambda i: counts.append(learn(i))
 
         taken = self._timed(begin)
-        pairs, updates = np.mean(counts, axis=0)
+        pairs, updates, *_ = np.mean(counts, axis=0)
         self.told = f"{updates:.0f} updates from {pairs:.0f} pairs a sentence"
         return taken
 

@@ -1,0 +1,105 @@
+"""What an epoch has to say of itself: the sums over its sentences, and the metrics that come of them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpitune.decoder.base import Decoder, KBest
+from mpitune.learner.base import Counts
+from mpitune.pairs.bleu import LENGTH, REFERENCE, WIDTH
+from mpitune.pairs.gold import papineni
+from mpitune.results.checkpoint import Vector
+
+LOG = logging.getLogger(__name__)
+
+SUMS = ("sentences", "gold", "pairs", "updates", "length", "reference", "empty")
+"""What is added up over the sentences of a shard; lengths are those of 1-best translations and closest references."""
+PICKED = ("best", "oracle", "prediction")
+"""Of which translations corpus BLEU is told: the 1-best, and those that the method picks to learn from."""
+
+
+class ShardTold(NamedTuple):
+    """What is told of one shard."""
+
+    shard: int
+    sums: dict[str, float]
+    """By name: `SUMS`, ``failed`` (sentences that the decoder gave up) and ``seconds``."""
+    bleu: np.ndarray
+    """int64 [3, 10]: summed statistics of the translations `PICKED`; 0 where none are picked."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What an epoch has learned."""
+
+    weights: Vector
+    metrics: dict[str, Any]
+    """What is said of the weights; on rank 0."""
+    shards: list[ShardTold]
+    """Those that this rank has decoded."""
+
+
+class Tally:
+    """The sums of one shard, while its sentences are decoded."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._began, self._failed = time.monotonic(), decoder.failed
+        self._sums = dict.fromkeys(SUMS, 0.0)
+        self._bleu = np.zeros((len(PICKED), WIDTH), dtype=np.int64)
+
+    def add(self, source: np.ndarray, kbest: KBest, counted: np.ndarray, gold: float, counts: Counts) -> None:
+        """One more sentence: its words, its list with the statistics (int64 [k, 10]), the 1-best's gold score."""
+        for sum_, entry in zip(self._bleu, (0, counts.oracle, counts.prediction), strict=True):
+            sum_ += counted[entry] if entry >= 0 else 0
+        lengths = counted[0, [LENGTH, REFERENCE]].tolist()
+        empty = len(source) > 0 and len(kbest.translation(0)) == 0
+        for name, number in zip(SUMS, (1, gold, counts.pairs, counts.updates, *lengths, empty), strict=True):
+            self._sums[name] += float(number)
+
+    def told(self, shard: int) -> ShardTold:
+        """All of it, at the shard's end."""
+        failed = float(self._decoder.failed - self._failed)
+        return ShardTold(shard, {**self._sums, "failed": failed, "seconds": time.monotonic() - self._began}, self._bleu)
+
+
+def summary(shards: Sequence[ShardTold]) -> dict[str, Any]:
+    """The metrics of an epoch's decoding from the sums of its shards, in shard order."""
+    sums = {name: sum(told.sums[name] for told in shards) for name in (*SUMS, "failed")}
+    bleu = sum((told.bleu for told in shards), np.zeros((len(PICKED), WIDTH), dtype=np.int64))
+    return {
+        "sentences": int(sums["sentences"]),
+        "gold": sums["gold"] / sums["sentences"],
+        **{
+            f"{name}_bleu": 100 * float(score) if counts.any() else None
+            for name, score, counts in zip(PICKED, papineni(bleu), bleu, strict=True)
+        },
+        "length_ratio": sums["length"] / sums["reference"] if sums["reference"] else 0.0,
+        "pairs": int(sums["pairs"]),
+        "updates": int(sums["updates"]),
+        "empty_outputs": int(sums["empty"]),
+        "failed_sentences": int(sums["failed"]),
+    }
+
+
+def tell(metrics: dict[str, Any]) -> None:
+    """An epoch's line in the log."""
+    bleu = "" if metrics["devtest_bleu"] is None else f", devtest BLEU {metrics['devtest_bleu']:.2f}"
+    learned = f"{metrics['updates']} of {metrics['pairs']} pairs updated"
+    if "objective" in metrics:
+        learned = f"objective {metrics['objective']:.6g} after {metrics['updates']} steps"
+    LOG.info(
+        "epoch %d: mean gold score %.4f%s, %d features, %s, %.1f sentences/s",
+        metrics["epoch"],
+        metrics["gold"],
+        bleu,
+        metrics["selected_features"],
+        learned,
+        metrics["sentences"] / metrics["seconds"],
+    )

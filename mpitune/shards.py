@@ -1,0 +1,95 @@
+"""Shards: how sentences are cut into them, and how they come to the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from mpitune.errors import StopRequested
+from mpitune.run import Run, State
+from mpitune.runtime import progress
+from mpitune.translate import check_failed
+
+
+class Done(Protocol):
+    """What an epoch has made of a shard."""
+
+    @property
+    def shard(self) -> int:
+        """Its number."""
+
+    @property
+    def statistics(self) -> dict[str, float]:
+        """Sums over its sentences, by name: `mpitune.epoch.ShardTold`."""
+
+
+_Done = TypeVar("_Done", bound=Done)
+
+
+def draw_shards(sentences: int, shards: int, seed: int, draw: int) -> list[np.ndarray]:
+    """A seeded permutation of the sentences in ``shards`` parts whose sizes differ by at most 1; its order stays.
+
+    ``draw`` tells one drawing under the same seed from the next. Returns int64 arrays of sentence numbers.
+    """
+    return np.array_split(np.random.default_rng([seed, draw]).permutation(sentences), shards)
+
+
+def hand_out(
+    run: Run,
+    state: State,
+    shards: Sequence[np.ndarray],
+    kept: Callable[[int], _Done | None],
+    make: Callable[[int, Callable[[], None]], _Done | None],
+) -> list[_Done]:
+    """Work on shards as long as there are any that no rank has taken.
+
+    ``kept(z)`` is what an interrupted run has kept of shard z, if anything; else ``make(z, advance)`` does its work,
+    calling ``advance`` after each sentence, and returns None where a stop was asked for. Returns what fell to this
+    rank, in the order of the shards. Raises StopRequested on every rank where one was asked to stop before all were
+    done.
+    """
+    done: list[_Done] = []
+    epoch, order = state.epoch + 1, _longest_first(run, state, shards)
+    what = f"epoch {epoch} of {run.job.learner.epochs}"
+    with (
+        progress(what, run.corpus.size, rank=run.comm.rank, quiet=run.quiet) as told,
+        run.comm.turns() as turns,
+    ):
+        while not run.stop and (turn := turns.take()) < len(shards):
+            z = order[turn]
+            result = kept(z)
+            if result is not None and not result.statistics["failed"]:
+                told.reach(turns.done(len(shards[z])))
+            else:
+                result = make(z, lambda: told.reach(turns.done()))
+                if result is None:
+                    break
+            done.append(result)
+            check_failed(sum(int(each.statistics["failed"]) for each in done), run.corpus.size)
+    check_stop(run, epoch, run.comm.sum(len(done)) < len(shards))
+    return sorted(done, key=lambda result: result.shard)
+
+
+def check_stop(run: Run, epoch: int, stopped: bool) -> None:
+    """Raise StopRequested on every rank where one has ``stopped``."""
+    if run.comm.any(stopped):
+        raise StopRequested(
+            f"stopped by {run.stop.signal or 'a signal to another rank'} in epoch {epoch}; what is finished is kept: "
+            "the same command goes on from there"
+        )
+
+
+def _longest_first(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[int]:
+    """The shards in the order in which they are handed out: what is begun last is soon done, and no rank waits long.
+
+    By their time in the epoch before, or else by their words; which rank gets which shard changes no result.
+    """
+    length: Sequence[Any]
+    if state.history and not run.job.parallel.reshuffle:
+        length = state.history[-1]["shard_seconds"]
+    else:
+        words = np.diff(run.corpus.source_ptr)
+        length = [int(words[shard].sum()) for shard in shards]
+    return sorted(range(len(shards)), key=lambda z: -length[z])
