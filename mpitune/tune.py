@@ -51,7 +51,7 @@ def tune_epoch(run: Run, tuner: BatchLearner, state: State, shards: Sequence[np.
     """
     epoch = state.epoch + 1
     lists = _collect(run, state, shards)
-    run.comm.at_root(lambda: forget_lists(run.folder.lists, epoch - 2))
+    run.comm.at_root(lambda: forget_lists(run.folder.checkpoints, epoch - 2))
     _meet(run, lists)
     space = _space(run, state.start, [each.pool for each in lists])
     parts = {each.shard: _part(run, tuner, space, epoch, shards[each.shard], each.pool) for each in lists}
@@ -78,7 +78,7 @@ def _collect(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[Shard
     epoch, job_digest = state.epoch + 1, digest(run.identity)
 
     def kept(z: int) -> ShardLists | None:
-        return read_lists(run.folder.lists, epoch, job_digest, z)
+        return read_lists(run.folder.checkpoints, epoch, job_digest, z)
 
     def decode(z: int, advance: Callable[[], None]) -> ShardLists | None:
         return _lists(run, state, epoch, z, shards[z], advance)
@@ -90,7 +90,7 @@ def _collect(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[Shard
 
 def _found(lists: ShardLists | None, run: Run, epoch: int, z: int) -> ShardLists:
     if lists is None:
-        raise MachineError(f"{run.folder.lists}: the lists of shard {z} that epoch {epoch} has just written are gone")
+        raise MachineError(f"{run.folder.checkpoints}: the lists of shard {z} that epoch {epoch} has just written are gone")
     return lists
 
 
@@ -104,7 +104,7 @@ def _lists(
     job_digest = digest(run.identity)
     pool, known = empty(len(shard)), list[str]()
     if epoch > 1:
-        before = read_lists(run.folder.lists, epoch - 1, job_digest, z)
+        before = read_lists(run.folder.checkpoints, epoch - 1, job_digest, z)
         before = before or _lists(run, state, epoch - 1, z, shard, lambda: None)
         if before is None:
             return None
@@ -114,7 +114,7 @@ def _lists(
         return None
     new, told, names = decoded
     lists = ShardLists(z, merged(pool, new), told.sums, sorted({*known, *names}), told.bleu)
-    write_lists(run.folder.lists, epoch, job_digest, lists)
+    write_lists(run.folder.checkpoints, epoch, job_digest, lists)
     return lists
 
 

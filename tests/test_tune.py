@@ -271,8 +271,8 @@ def test_translations_get_better_and_lists_longer(tiny: Tiny, tmp_path: Path, me
     assert last["gold"] > first["gold"] + 0.02
     assert last["list_entries"] > first["list_entries"] >= SENTENCES
     assert epoch_weights(tmp_path / "run", 3)["LanguageModel"] == 0.015625
-    assert not (tmp_path / "run" / "lists" / "epoch-0001").exists()
-    assert len(list((tmp_path / "run" / "lists" / "epoch-0002").iterdir())) == len(SHARD_SIZES)
+    assert not (tmp_path / "run" / "checkpoints" / "epoch-0001.lists").exists()
+    assert len(list((tmp_path / "run" / "checkpoints" / "epoch-0002.lists").iterdir())) == len(SHARD_SIZES)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -292,9 +292,9 @@ def test_a_stopped_run_goes_on_as_if_unbroken(tiny: Tiny, tmp_path: Path, decode
 def test_lists_that_are_lost_are_made_again(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
     tiny.train(tmp_path / "unbroken", **tables_of("pro", 3))
     tiny.train(tmp_path / "run", **tables_of("pro", 2))
-    damage(tmp_path / "run" / "lists" / "epoch-0002" / "shard-0001.h5")
+    damage(tmp_path / "run" / "checkpoints" / "epoch-0002.lists" / "shard-0001.h5")
     for epoch in (1, 2):
-        (tmp_path / "run" / "lists" / f"epoch-000{epoch}" / "shard-0002.h5").unlink()
+        (tmp_path / "run" / "checkpoints" / f"epoch-000{epoch}.lists" / "shard-0002.h5").unlink()
     decodes.count = 0
     tiny.train(tmp_path / "run", **tables_of("pro", 3))
     assert decodes.count == 1 + SENTENCES + SHARD_SIZES[1] + 2 * SHARD_SIZES[2]

@@ -30,11 +30,6 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
-    def lists(self) -> Path:
-        """The folder of `mpitune.results.lists`."""
-        return self.path / "lists"
-
-    @property
     def weights(self) -> Path:
         """The folder of `epoch_weights`."""
         return self.path / "weights"
@@ -68,7 +63,7 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove what epochs have left here."""
-        for folder in (self.checkpoints, self.lists, self.weights, self.translations):
+        for folder in (self.checkpoints, self.weights, self.translations):
             shutil.rmtree(folder, ignore_errors=True)
         for file in (self.metrics, self.result):
             file.unlink(missing_ok=True)

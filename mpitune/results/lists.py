@@ -1,4 +1,4 @@
-"""The k-best lists that batch methods accumulate, on disk: a file for each shard, of this epoch and the one before.
+"""The k-best lists that batch methods accumulate, beside the checkpoints: a file for each shard, of two epochs.
 
 The arrays are mapped into memory when they are read, so that what they take of it is up to the operating system.
 """
@@ -81,7 +81,7 @@ def _digest(attributes: dict[str, Any], pool: Pool) -> str:
 
 
 def _folder(folder: Path, epoch: int) -> Path:
-    return folder / f"epoch-{epoch:04d}"
+    return folder / f"epoch-{epoch:04d}.lists"
 
 
 def _path(folder: Path, epoch: int, shard: int) -> Path:
