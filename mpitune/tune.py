@@ -90,7 +90,7 @@ def _collect(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[Shard
 
 def _found(lists: ShardLists | None, run: Run, epoch: int, z: int) -> ShardLists:
     if lists is None:
-        raise MachineError(f"{run.folder.checkpoints}: the lists of shard {z} that epoch {epoch} has just written are gone")
+        raise MachineError(f"{run.folder.checkpoints}: shard {z}'s lists of epoch {epoch} are gone already")
     return lists
 
 
