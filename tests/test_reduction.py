@@ -18,7 +18,7 @@ from mpi import mpirun
 from test_mixing import sparse
 from threads import on_ranks
 
-from mpitune.exchange import chunks
+from mpitune.exchange import chunks, reduction
 from mpitune.exchange.comm import Comm, connect
 from mpitune.exchange.mixing import Mixed, mean
 from mpitune.exchange.reduction import BYTES, EXCHANGES, SHARE, reduce
@@ -143,6 +143,21 @@ def test_auto_takes_the_centre_up_to_its_share_of_memory(ranks: int, monkeypatch
         return [reduce(comm, mine, mean, exchange="auto", memory=memory) for memory in memories]
 
     assert on_ranks(ranks, choices) == [["allgather", "alltoall", "alltoall"]] * ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_auto_takes_the_centre_while_that_is_quick(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in EXCHANGES:
+        monkeypatch.setitem(EXCHANGES, name, lambda *_, name=name: name)
+
+    def choice(comm: Comm) -> Any:
+        mine = SparseVectors(np.array([comm.rank]), np.array([0, 5]), np.arange(5, dtype=np.uint64), np.ones(5))
+        return reduce(comm, mine, mean, exchange="auto", memory=AMPLE)
+
+    monkeypatch.setattr(reduction, "QUICK", 5 * ranks)
+    assert on_ranks(ranks, choice) == ["allgather"] * ranks
+    monkeypatch.setattr(reduction, "QUICK", 5 * ranks - 1)
+    assert on_ranks(ranks, choice) == ["allgather" if ranks == 1 else "alltoall"] * ranks
 
 
 @pytest.mark.mpi

@@ -3,8 +3,10 @@
     MPITUNE_DATA=... python tests/bench/scaling.py
 
 - Measured: an epoch of nc and of Multi30k's validation set (16 shards, no devtest set) on 1 and on 2 ranks, in turns.
-  Efficiency is (busy seconds on 1 rank) / (busy and waiting seconds on 2 ranks), by the run's own metrics. Beside what
-  the epochs took stands what replaying the shards' times of the run on 1 rank gives for their learning.
+  Efficiency is (busy seconds on 1 rank) / (busy and waiting seconds on 2 ranks), by the run's own metrics. A core may
+  be slower while the other one works too: so two runs on 1 rank each, side by side, are measured as well, and what
+  efficiency is when their busy seconds are taken. Beside what the epochs took stands what replaying the shards' times
+  of the run on 1 rank gives for their learning.
 - Replayed: those shards' times, and times that are more skewed, on more ranks: handed out as ranks come free, longest
   first by the epoch before, and dealt out beforehand (shard z to rank z mod size).
 - Modelled: an epoch of SRD12's data on many ranks. Assumptions: a sentence takes what one of nc takes here; shards
@@ -23,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -38,6 +41,7 @@ JOBS = Path(__file__).resolve().parents[2] / "jobs"
 TASKS = {"nc": "nc.toml", "multi30k": "multi30k-dev.toml"}
 """Jobs by the folder of their data."""
 SHARDS = 16
+SIDE_BY_SIDE = "1 and 1, side by side"
 BYTES, BANDWIDTH, LATENCY = 16, 1.25e9, 50e-6
 WEIGHTS = 300_000
 DEVTEST = 1000
@@ -66,7 +70,7 @@ def main() -> None:
         print("skipped: needs mpirun")
         return
     shard_seconds: dict[str, list[float]] = {}
-    titles = ("epoch of", "ranks", "s", "busy s", "waiting s", "efficiency", "idle", "replayed s")
+    titles = ("epoch of", "ranks", "s", "busy s", "waiting s", "efficiency", "by side by side", "idle", "replayed s")
     print_table(titles, measured(small, shard_seconds))
     titles = ("shards", "ranks", "idle, handed out", "idle, dealt out")
     print_table(titles, replayed(shard_seconds))
@@ -88,26 +92,31 @@ def measured(small: bool, shard_seconds: dict[str, list[float]]) -> Iterator[Seq
         if not (Path(os.environ["MPITUNE_DATA"]) / name).is_dir():
             yield (f"skipped: {name}, for want of its data",)
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            epochs: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
-            for _ in range(1 if small else 3):
-                for ranks, found in epochs.items():
-                    found.append(last_epoch(Path(folder), job, ranks, 20 if small else 0))
-        rows = [epoch["shard_seconds"] for epoch in epochs[1]]
+        epochs: dict[str, list[dict[str, Any]]] = {"1": [], SIDE_BY_SIDE: [], "2": []}
+        with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+
+            def one(run: str, ranks: int, job: str = job, folder: str = folder) -> dict[str, Any]:
+                return last_epoch(Path(folder), run, job, ranks, 20 if small else 0)
+
+            for _ in range(1 if small else 5):
+                epochs["1"].append(one("a", 1))
+                epochs[SIDE_BY_SIDE] += pool.map(one, "ab", (1, 1))
+                epochs["2"].append(one("c", 2))
+        rows = [epoch["shard_seconds"] for epoch in epochs["1"]]
         shard_seconds[name] = [median(times) for times in zip(*rows, strict=True)]
-        alone = median(sum(epoch["busy_seconds"]) for epoch in epochs[1])
-        for ranks, found in epochs.items():
+        alone = {how: median(sum(epoch["busy_seconds"]) for epoch in found) for how, found in epochs.items()}
+        for how, found in epochs.items():
             seconds = median(epoch["seconds"] for epoch in found)
             busy, waiting = (median(sum(epoch[f"{what}_seconds"]) for epoch in found) for what in ("busy", "wait"))
-            predicted = max(handed_out(shard_seconds[name], shard_seconds[name], ranks))
-            efficiency = f"{alone / (busy + waiting):.3f}" if ranks > 1 else ""
-            figures = (f"{seconds:.2f}", f"{busy:.2f}", f"{waiting:.2f}", efficiency)
-            yield name, str(ranks), *figures, percent(waiting / (busy + waiting)), f"{predicted:.2f}"
+            predicted = max(handed_out(shard_seconds[name], shard_seconds[name], 2 if how == "2" else 1))
+            efficiency = [f"{alone[base] / (busy + waiting):.3f}" if how == "2" else "" for base in ("1", SIDE_BY_SIDE)]
+            figures = (f"{seconds:.2f}", f"{busy:.2f}", f"{waiting:.2f}", *efficiency)
+            yield name, how, *figures, percent(waiting / (busy + waiting)), f"{predicted:.2f}"
 
 
-def last_epoch(folder: Path, job: str, ranks: int, limit: int) -> dict[str, Any]:
+def last_epoch(folder: Path, name: str, job: str, ranks: int, limit: int) -> dict[str, Any]:
     """The metrics of the second epoch of a run: the first has no times to go by. The store is made once."""
-    target = folder / f"run-{ranks}"
+    target = folder / name
     settings = [
         f"run.dir={target}",
         f"run.store={folder / 'store'}",
