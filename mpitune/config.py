@@ -177,7 +177,8 @@ class Parallel:
     """``[parallel]``: shards, and how their weights meet.
 
     ``exchange``: on rank 0 (``allgather``), or a part of the features on each rank (``alltoall``); ``auto`` takes the
-    first while all shards' weights, and sorting them, fit in a quarter of each machine's memory divided by its ranks.
+    first while all shards' weights are no more than a million, and fit in a quarter of each machine's memory divided by
+    its ranks.
     """
 
     shards: int = number(8, 1, _MANY)

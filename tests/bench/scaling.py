@@ -5,8 +5,8 @@
 - Measured: an epoch of nc and of Multi30k's validation set (16 shards, no devtest set) on 1 and on 2 ranks, in turns.
   Efficiency is (busy seconds on 1 rank) / (busy and waiting seconds on 2 ranks), by the run's own metrics. A core may
   be slower while the other one works too: so two runs on 1 rank each, side by side, are measured as well, and what
-  efficiency is when their busy seconds are taken. Beside what the epochs took stands what replaying the shards' times
-  of the run on 1 rank gives for their learning.
+  efficiency is when their busy seconds are taken. Beside what the epoch on 2 ranks took stands what replaying the
+  shards' times of those two runs gives for its learning.
 - Replayed: those shards' times, and times that are more skewed, on more ranks: handed out as ranks come free, longest
   first by the epoch before, and dealt out beforehand (shard z to rank z mod size).
 - Modelled: an epoch of SRD12's data on many ranks. Assumptions: a sentence takes what one of nc takes here; shards
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def measured(small: bool, shard_seconds: dict[str, list[float]]) -> Iterator[Sequence[str]]:
-    """The rows of the first table; the median times of the shards on 1 rank are left in ``shard_seconds``."""
+    """The rows of the first table; the median times of the shards, all cores at work, are left in ``shard_seconds``."""
     for name, job in TASKS.items():
         if not (Path(os.environ["MPITUNE_DATA"]) / name).is_dir():
             yield (f"skipped: {name}, for want of its data",)
@@ -102,16 +102,18 @@ def measured(small: bool, shard_seconds: dict[str, list[float]]) -> Iterator[Seq
                 epochs["1"].append(one("a", 1))
                 epochs[SIDE_BY_SIDE] += pool.map(one, "ab", (1, 1))
                 epochs["2"].append(one("c", 2))
-        rows = [epoch["shard_seconds"] for epoch in epochs["1"]]
+        rows = [epoch["shard_seconds"] for epoch in epochs[SIDE_BY_SIDE]]
         shard_seconds[name] = [median(times) for times in zip(*rows, strict=True)]
         alone = {how: median(sum(epoch["busy_seconds"]) for epoch in found) for how, found in epochs.items()}
         for how, found in epochs.items():
             seconds = median(epoch["seconds"] for epoch in found)
             busy, waiting = (median(sum(epoch[f"{what}_seconds"]) for epoch in found) for what in ("busy", "wait"))
-            predicted = max(handed_out(shard_seconds[name], shard_seconds[name], 2 if how == "2" else 1))
-            efficiency = [f"{alone[base] / (busy + waiting):.3f}" if how == "2" else "" for base in ("1", SIDE_BY_SIDE)]
-            figures = (f"{seconds:.2f}", f"{busy:.2f}", f"{waiting:.2f}", *efficiency)
-            yield name, how, *figures, percent(waiting / (busy + waiting)), f"{predicted:.2f}"
+            figures = [f"{seconds:.2f}", f"{busy:.2f}", f"{waiting:.2f}", "", "", "", ""]
+            if how == "2":
+                figures[3:5] = (f"{alone[base] / (busy + waiting):.3f}" for base in ("1", SIDE_BY_SIDE))
+                replayed = max(handed_out(shard_seconds[name], shard_seconds[name], 2))
+                figures[5:] = percent(waiting / (busy + waiting)), f"{replayed:.2f}"
+            yield name, how, *figures
 
 
 def last_epoch(folder: Path, name: str, job: str, ranks: int, limit: int) -> dict[str, Any]:
