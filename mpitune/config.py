@@ -265,6 +265,23 @@ _NOT_RESULT = {
 }
 """Keys that the result does not depend on."""
 
+_OF_PERCEPTRON = tuple(
+    f"learner.{key}"
+    for key in (
+        "learning_rate",
+        "pairs",
+        "share",
+        "extend_ties",
+        "order",
+        "margin",
+        "rate",
+        "l1",
+        "l2",
+        "scale_by_gold",
+    )
+)
+"""Keys that other methods do not look at."""
+
 _TABLES_OF_METHODS = ("mira", *BATCH)
 """The methods that have a table in [learner], of that name: other methods' results do not depend on it."""
 
@@ -315,12 +332,28 @@ def lm_names(job: Job) -> tuple[str, ...]:
 
 def identity(job: Job) -> dict[str, Any]:
     """Dotted key to value of all that the result depends on, paths left out (what the files hold counts instead)."""
-    idle = tuple(f"learner.{method}." for method in _TABLES_OF_METHODS if method != job.learner.method)
     return {
         key: value
         for key, kind, value in values(job)
-        if kind is not Path and key not in _NOT_RESULT and not key.startswith(idle)
+        if kind is not Path and key not in _NOT_RESULT and not _is_idle(job, key)
     }
+
+
+def without_effect(job: Job) -> list[str]:
+    """Keys that the job sets to other than their defaults, and that its method or algorithm does not look at."""
+    defaults = {key: value for key, _, value in values(replace(job, learner=Learner(), select=Select()))}
+    changed = [key for key, _, value in values(job) if key in job.explicit and value != defaults[key]]
+    return [key for key in changed if _is_idle(job, key)]
+
+
+def _is_idle(job: Job, key: str) -> bool:
+    method = job.learner.method
+    tables = tuple(f"learner.{other}." for other in _TABLES_OF_METHODS if other != method)
+    return (
+        (method != "perceptron" and key in _OF_PERCEPTRON)
+        or (job.learner.algorithm != "itersel" and key.startswith("select."))
+        or key.startswith(tables)
+    )
 
 
 def _settled(job: Job, *, complete: bool) -> Job:

@@ -147,7 +147,7 @@ def test_scaling(data: Path) -> None:
     printed = run("scaling.py", "--small", environment={"MPITUNE_DATA": str(data)})
     assert "skipped: multi30k, for want of its data" in printed
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if "|" in line]
-    assert [row[1] for row in cells if row[0] == "nc"] == ["1", "2"]
+    assert [row[1] for row in cells if row[0] == "nc"] == ["1", "1 and 1, side by side", "2"]
     assert all(float(row[2]) > 0 for row in cells if row[0] == "nc")
     # What is handed out leaves ranks idle for less time than what is dealt out.
     idle = [[float(cell.removesuffix(" %")) for cell in row[2:]] for row in cells if "skewed" in row[0]]

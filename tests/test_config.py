@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpitune import schema
-from mpitune.config import Data, DevTest, Job, Learner, Lm, Run, Select, identity, load, require_data
+from mpitune.config import Data, DevTest, Job, Learner, Lm, Run, Select, identity, load, require_data, without_effect
 from mpitune.errors import UsageError
 
 SMALL = """
@@ -156,6 +156,17 @@ def test_batch_methods_have_no_algorithm_and_options_of_their_own(tmp_path: Path
     assert (batch.learner.algorithm, batch.parallel.shards) == ("itermix", 8)
     tables = {key.split(".")[1] for key in identity(batch) if key.count(".") == 2 and key.startswith("learner.")}
     assert tables == {method}
+
+
+def test_keys_that_nothing_looks_at_are_known(tmp_path: Path) -> None:
+    """They make no other job; those at their defaults need no word."""
+    text = '[learner]\nmethod = "mira"\nmargin = 1.0\nl2 = 0.0\npro.c = 2.0\nmira.c = 2.0\n[select]\nk = 7\n'
+    found = job(tmp_path, SMALL + text)
+    assert without_effect(found) == ["learner.margin", "learner.pro.c", "select.k"]
+    assert identity(job(tmp_path, SMALL + text, "learner.margin=2", "select.k=8")) == identity(found)
+    plain = job(tmp_path, SMALL + text, "learner.method=perceptron")
+    assert set(without_effect(plain)) == {"learner.pro.c", "learner.mira.c"}
+    assert without_effect(job(tmp_path, SMALL)) == []
 
 
 def test_paths_start_at_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -285,7 +286,9 @@ def test_a_stopped_run_goes_on_as_if_unbroken(tiny: Tiny, tmp_path: Path, decode
         tiny.train(tmp_path / "run", **tables)
     decodes.count, decodes.stop_at = 0, None
     tiny.train(tmp_path / "run", **tables)
-    assert decodes.count == 1 + 2 * SENTENCES - sum(SHARD_SIZES[:2])
+    # Which two were done by then is a matter of time.
+    done = 1 + 2 * SENTENCES - decodes.count
+    assert done in {a + b for a, b in combinations(SHARD_SIZES, 2)}
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
 
 
