@@ -144,7 +144,7 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     given = comm.at_root(lambda: assemble.initial_weights(job))
     comm.at_root(lambda: _warn_of_unknown(job, given, decoder.features))
     if idle := config.without_effect(job):
-        LOG.warning("%s: set, but nothing in this job looks at it", ", ".join(idle))
+        LOG.info("nothing in this job looks at %s", ", ".join(idle))
     first = assemble.first_weights(job, given, decoder.features)
     run = Run(
         job=job,
