@@ -20,7 +20,7 @@ from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.decoder.external import CdecDecoder
 from mpitune.errors import UsageError
 from mpitune.grammar.inifile import SPAN_LIMIT, IniFile, inifile_for, read_inifile
-from mpitune.learner import mert, minrisk, mira, perceptron, pro
+from mpitune.learner import mert, minrisk, mira, perceptron, pro, rampion
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.gold import Gold, make_gold
 from mpitune.pairs.sampling import make_sampler
@@ -172,6 +172,8 @@ def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | BatchLearner
             return mert.Mert(mert.Options(**asdict(wanted.mert)))
         case "minrisk":
             return minrisk.MinRisk(minrisk.Options(**asdict(wanted.minrisk)))
+        case "rampion":
+            return rampion.Rampion(rampion.Options(**asdict(wanted.rampion)))
     options = perceptron.Options(
         learning_rate=wanted.learning_rate,
         margin=wanted.margin,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,18 @@ class MinRisk:
 
 
 @dataclass(frozen=True)
+class Rampion:
+    """``[learner.rampion]``: the ramp loss, and how far RAMPION goes down it (Gimpel & Smith 2012)."""
+
+    loss: int = number(3, 1, 3)
+    cost_scale: float = number(10.0, 0.0)
+    rounds: int = number(10, 1, _MANY)
+    passes: int = number(5, 1, _MANY)
+    step: float = number(0.0001, 0.0, above=True)
+    c: float = number(1.0, 0.0)
+
+
+@dataclass(frozen=True)
 class Learner:
     """``[learner]``: the algorithm and its update (SRD12)."""
 
@@ -170,6 +182,7 @@ class Learner:
     pro: Pro = Pro()
     mert: Mert = Mert()
     minrisk: MinRisk = MinRisk()
+    rampion: Rampion = Rampion()
 
 
 @dataclass(frozen=True)
@@ -231,12 +244,7 @@ class Job:
         return schema.to_toml(self)
 
 
-_NOT_BUILT: dict[str, Collection[Any]] = {
-    "learner.method": ("rampion",),
-}
-"""Values that the job file has words for and mpitune has no code for yet."""
-
-BATCH = ("pro", "mert", "minrisk")
+BATCH = ("pro", "mert", "minrisk", "rampion")
 """Methods that learn from the lists of all sentences at once: no algorithm spreads them over shards."""
 
 _NOT_OF_CDEC = ("word-pair", "insertion", "target-words")
@@ -249,9 +257,10 @@ _DEFAULTS_OF: dict[str, dict[str, Any]] = {
         "learner.gold": "context",
         "decoder.kbest": 500,
         "parallel.shards": 20,
-    }
+    },
+    "rampion": {"learner.epochs": 20, "decoder.kbest": 500},
 }
-"""By method: keys whose default is that of the method's own paper (E12), and not SRD12's."""
+"""By method: keys whose default is that of the method's own paper (E12; Gimpel & Smith 2012), and not SRD12's."""
 
 _NOT_RESULT = {
     "run.dir",
@@ -361,7 +370,6 @@ def _settled(job: Job, *, complete: bool) -> Job:
 
     ``complete``: grammar and language model must be there.
     """
-    _check_built(job)
     for key, value in _DEFAULTS_OF.get(job.learner.method, {}).items():
         if key not in job.explicit:
             table, name = key.split(".")
@@ -383,13 +391,6 @@ def _settled(job: Job, *, complete: bool) -> Job:
     if job.learner.algorithm == "sgd":
         job = replace(job, parallel=replace(job.parallel, shards=1))
     return job
-
-
-def _check_built(job: Job) -> None:
-    for key, _, value in values(job):
-        missing = [v for v in (value if isinstance(value, tuple) else (value,)) if v in _NOT_BUILT.get(key, ())]
-        if missing:
-            raise UsageError(f"{job.file}: {key} = {literal(missing[0])} is not built yet")
 
 
 def _checked_data(job: Job, data: Data) -> Data:

@@ -96,6 +96,13 @@ directions = 10
 restarts = 10
 [learner.minrisk]
 c = 100.0
+[learner.rampion]
+loss = 3
+cost_scale = 10.0
+rounds = 10
+passes = 5
+step = 0.0001
+c = 1.0
 [parallel]
 shards = 8
 reshuffle = false
@@ -139,7 +146,7 @@ def test_every_key_has_the_default_of_the_specification(tmp_path: Path) -> None:
             assert (list(value) if isinstance(value, tuple) else value) == place, key
 
 
-def test_mira_has_the_defaults_of_its_own_paper(tmp_path: Path) -> None:
+def test_mira_and_rampion_have_the_defaults_of_their_own_papers(tmp_path: Path) -> None:
     """But for what the job says itself, in its file or by --set; what is written down reads back."""
     found = job(tmp_path, SMALL + '[learner]\nmethod = "mira"\nepochs = 10\n', "parallel.shards=8")
     assert (found.learner.algorithm, found.learner.gold, found.decoder.kbest) == ("itermix", "context", 500)
@@ -148,9 +155,11 @@ def test_mira_has_the_defaults_of_its_own_paper(tmp_path: Path) -> None:
     found = job(tmp_path, SMALL, "learner.method=mira", "learner.gold=liang", "decoder.kbest=100")
     assert (found.learner.epochs, found.parallel.shards) == (20, 20)
     assert (found.learner.gold, found.decoder.kbest) == ("liang", 100)
+    found = job(tmp_path, SMALL, "learner.method=rampion")
+    assert (found.learner.epochs, found.decoder.kbest, found.parallel.shards) == (20, 500, 8)
 
 
-@pytest.mark.parametrize("method", ["pro", "mert", "minrisk"])
+@pytest.mark.parametrize("method", ["pro", "mert", "minrisk", "rampion"])
 def test_batch_methods_have_no_algorithm_and_options_of_their_own(tmp_path: Path, method: str) -> None:
     batch = job(tmp_path, SMALL + f'[learner]\nalgorithm = "sgd"\nmethod = "{method}"\n')
     assert (batch.learner.algorithm, batch.parallel.shards) == ("itermix", 8)
@@ -204,7 +213,7 @@ def test_environment_variables_in_paths(tmp_path: Path, monkeypatch: pytest.Monk
         ("[lerner]\nepochs = 3", "lerner: unknown table; did you mean learner?"),
         ("[learner]\nlearning-rate = 1", "learner.learning-rate: unknown key; did you mean learner.learning_rate?"),
         ("[learner]\nkbest = 9", "learner.kbest: unknown key; did you mean decoder.kbest?"),
-        ("[learner.ramp]\nc = 1", "learner.ramp: unknown table; expected one of algorithm, method, "),
+        ("[learner.svm]\nc = 1", "learner.svm: unknown table; expected one of algorithm, method, "),
         (
             "[learner.mira]\ncost-scale = 1",
             "learner.mira.cost-scale: unknown key; did you mean learner.mira.c",
@@ -279,11 +288,6 @@ def test_only_train_needs_data(tmp_path: Path) -> None:
     assert require_data(job(tmp_path, SMALL + DATA + devtest)).devtest == DevTest(
         tmp_path / "d", (tmp_path / "e", tmp_path / "f")
     )
-
-
-@pytest.mark.parametrize("method", ["rampion"])
-def test_what_is_not_built_is_refused_by_name(tmp_path: Path, method: str) -> None:
-    assert refused(tmp_path, "", f"learner.method={method}") == f'learner.method = "{method}" is not built yet'
 
 
 def test_what_cdec_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
