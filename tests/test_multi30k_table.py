@@ -1,54 +1,76 @@
-"""The table of `make multi30k`, from runs that are made up: which epoch, what is counted, which scores differ."""
+"""The tables of `make multi30k` and `make methods`, from runs that are made up: epochs, times, which scores differ."""
 
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from mpi import ROOT
 
+from mpitune.config import BATCH, load
+from mpitune.corpus.weights import read_weights
+
 SENTENCES = [f"a man number {n} is walking down the long street" for n in range(30)]
+TESTS = ("test_2016_flickr", "test_2017_flickr")
+SCRIPTS = {"systems", "table", "methods", "curves", "seeds", "cdec_tuners"}
 
 
 @pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Imports a script of jobs/multi30k by its name."""
     monkeypatch.syspath_prepend(str(ROOT / "jobs" / "multi30k"))
-    import table
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in SCRIPTS & (set(sys.modules) - before):
+        del sys.modules[name]
 
-    monkeypatch.delitem(sys.modules, "table")
-    monkeypatch.setattr(table, "RUNS", tmp_path)
-    return table
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """References that say `SENTENCES`."""
+    for text in ("val", *TESTS):
+        with gzip.open(tmp_path / f"{text}.en.gz", "wt", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in SENTENCES)
+    return tmp_path
 
 
-def made_up(run: Path, devtest: list[float | None], translations: list[str]) -> None:
+def made_up(run: Path, devtest: list[float | None], translations: list[str], **more: object) -> None:
     run.mkdir()
     epochs = [
-        {"epoch": n, "devtest_bleu": bleu, "selected_features": 1000 * n, "seconds": 90.0}
+        {"epoch": n, "devtest_bleu": bleu, "selected_features": 1000 * n, "seconds": 90.0, **more}
         for n, bleu in enumerate(devtest, start=1)
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(epoch) + "\n" for epoch in epochs))
-    for test in ("test_2016_flickr", "test_2017_flickr"):
-        (run / f"{test}.out").write_text("".join(f"{line}\n" for line in translations))
+    for text in ("val", *TESTS):
+        (run / f"{text}.out").write_text("".join(f"{line}\n" for line in translations))
 
 
-def test_the_table(table: ModuleType, tmp_path: Path) -> None:
-    for test in table.TESTS:
-        with gzip.open(tmp_path / f"{test}.en.gz", "wt", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in SENTENCES)
+def cells(printed: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines()]
+
+
+WORSE = [line.replace("walking", "running") for line in SENTENCES]
+
+
+def test_the_table(scripts: Callable[[str], ModuleType], data: Path) -> None:
+    table = scripts("table")
+    where = table.Place(data, data)
     systems = [
-        table.System("dev", "1 SGD", "dev", "12 dense", "no.toml"),
-        table.System("itersel", "4 IterSelSGD", "train", "all", "no.toml"),
-        table.System("worse", "1 SGD", "dev", "all", "no.toml"),
+        table.Row("dev", "no.toml", (), "1 SGD", "dev", "12 dense"),
+        table.Row("itersel", "no.toml", (), "4 IterSelSGD", "train", "all"),
+        table.Row("worse", "no.toml", (), "1 SGD", "dev", "all"),
     ]
     # One sentence differs between the first two: no significant difference.
-    made_up(systems[0].run, [None, None], SENTENCES)
-    made_up(systems[1].run, [30.0, 32.0, 31.0], ["a man is walking", *SENTENCES[1:]])
-    made_up(systems[2].run, [33.0, 31.0], [line.replace("walking", "running") for line in SENTENCES])
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.table(systems, tmp_path).splitlines()]
+    made_up(where.run(systems[0]), [None, None], SENTENCES)
+    made_up(where.run(systems[1]), [30.0, 32.0, 31.0], ["a man is walking", *SENTENCES[1:]])
+    made_up(where.run(systems[2]), [33.0, 31.0], WORSE)
+    rows = cells(table.table(systems, where))
     assert rows[2][:6] == ["a", "1 SGD", "dev", "12 dense", "2,000", "2 of 2"]
     # Algorithms 3 and 4 choose their epoch, and 1 and 2 do not, devtest or none.
     assert [row[4:6] for row in rows[3:]] == [["2,000", "2 of 3"], ["2,000", "2 of 2"]]
@@ -57,7 +79,69 @@ def test_the_table(table: ModuleType, tmp_path: Path) -> None:
     assert rows[3][6].endswith("<sup>c</sup>") and rows[4][6].endswith("<sup>a b</sup>")
 
 
-def test_without_data_it_says_so(table: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_of_methods(scripts: Callable[[str], ModuleType], data: Path) -> None:
+    methods = scripts("methods")
+    where = methods.Place(data, data)
+    shown = [methods.Method(name, "no.toml", (), name.upper()) for name in ("first", "alike", "worse")]
+    made_up(where.run(shown[0]), [None], SENTENCES, busy_seconds=[80.0, 85.0])
+    made_up(where.run(shown[1]), [None] * 3, ["a man is walking", *SENTENCES[1:]], busy_seconds=[1.0])
+    made_up(where.run(shown[2]), [None], WORSE, busy_seconds=[1.0, 2.5])
+    rows = cells(methods.table(shown, where))
+    assert rows[2] == ["FIRST", "0", "1", *["100.00"] * 3, "1.000", "90.0", "165.0"]
+    assert rows[3][2] == "3" and not any("*" in cell for cell in rows[3])
+    # Only what differs significantly from the first has the mark.
+    assert all(cell.endswith("*") for cell in rows[4][3:6]) and rows[4][-1] == "3.5"
+
+
+def test_jobs_of_methods(scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is set in the job is a job: each name, and each value."""
+    methods = scripts("methods")
+    monkeypatch.setenv("MPITUNE_DATA", str(data))
+    where = methods.Place(data, data)
+    jobs = {one.name: load(scripts("systems").JOBS / one.job, where.given(one)).learner for one in methods.METHODS}
+    assert len(jobs) == len(methods.METHODS)
+    assert (jobs["dev"].method, jobs["dev"].algorithm) == ("perceptron", "sgd")
+    hope = jobs["mira-m-c-mpc"]
+    assert (hope.method, hope.algorithm, hope.gold, hope.epochs) == ("mira", "itermix", "context", 20)
+    assert [jobs["mira-lu-pb"].mira.oracle, jobs["mira-lu-pb"].mira.prediction] == ["LU", "PB"]
+    for name, learner in jobs.items():
+        start = learner.initial_weights
+        assert (start is not None) == (learner.method in BATCH)
+        assert start is None or read_weights(start)["LanguageModel"] > 0, name
+
+
+def test_curves(scripts: Callable[[str], ModuleType], data: Path) -> None:
+    curves, systems = scripts("curves"), scripts("systems")
+    where = systems.Place(data, data)
+    pairing = curves.Method("mira-lu-pb", "no.toml", (), "MIRA LU/PB")
+    where.run(pairing).mkdir()
+    epochs = [{"best_bleu": bleu, "oracle_bleu": 60.0, "prediction_bleu": 10.0} for bleu in (30.0, 20.0, 41.0, 25.0)]
+    (where.run(pairing) / "metrics.jsonl").write_text("".join(json.dumps(epoch) + "\n" for epoch in epochs))
+    assert cells(curves.table([pairing], where))[2] == ["MIRA LU/PB", "30.00", "41.00", "25.00", "25.00"]
+    curves.draw([pairing], where, data / "mira.svg")
+    drawn = (data / "mira.svg").read_text(encoding="utf-8")
+    assert "LU/PB" in drawn and all(f">{name}<" in drawn for name in curves.PICKED)
+
+
+def test_parts_of_sentences(scripts: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    """What cdec's processes leave becomes one text again, and one model: the mean, by the sentences of each."""
+    tuners = scripts("cdec_tuners")
+    assert list(tuners._interleaved([["0", "2", "4"], ["1", "3"]])) == ["0", "1", "2", "3", "4"]
+    for n, (number, value) in enumerate([(17, "3"), (4, "-1")]):
+        (tmp_path / f"{n}").mkdir()
+        for name, line in (
+            (f"weights.mira-pass00.{number}.gz", f"Glue {value}"),
+            (f"weights.mira-pass00.{number}-avg.gz", "Glue 9"),
+        ):
+            with gzip.open(tmp_path / f"{n}" / name, "wt", encoding="utf-8") as file:
+                file.write(f"# MIRA tuned weights ||| {number} ||| 1\n{line}\n")
+    assert tuners._averaged([tmp_path / "0", tmp_path / "1"], [3, 1]) == {"Glue": 2.0}
+
+
+@pytest.mark.parametrize("script", ["table", "methods", "curves", "seeds", "cdec_tuners"])
+def test_without_data_it_says_so(
+    script: str, scripts: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("MPITUNE_DATA", raising=False)
     with pytest.raises(SystemExit, match="MPITUNE_DATA is not set"):
-        table.main([])
+        scripts(script).main([])

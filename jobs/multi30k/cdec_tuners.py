@@ -1,0 +1,215 @@
+"""cdec's MIRA and PRO on Multi30k's validation set beside ours: BLEU and time.
+
+    PATH=...:$PATH MPITUNE_DATA=... python jobs/multi30k/cdec_tuners.py [--passes N] [--small]
+
+Needs of cdec `cdec`, `kbest_cut_mira`, `mr_pro_map` and `mr_pro_reduce` on the PATH, and KenLM's `build_binary`. What
+its scripts mira.py and pro.pl do around these is done here, with their settings, but for what SRD12 says of MIRA (k =
+250, C = 0.01, weights of 0 to start from): as many processes as ours has ranks, each with its part of the sentences;
+after each pass MIRA's weights are averaged. Grammars, LM, features and search are the same; tests are translated by
+mpitune, which finds what cdec finds. Time is wall-clock time of passes, the making of grammars not counted. What is
+there already is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+from methods import JOB, METHODS, SETS, Method, table
+from systems import Place, place, read
+
+from mpitune.corpus.weights import read_weights, write_weights
+from mpitune.results.evaluate import corpus_bleu
+
+PROGRAMS = ("cdec", "kbest_cut_mira", "mr_pro_map", "mr_pro_reduce", "build_binary")
+START = Path(__file__).with_name("start.weights")
+CONFIG = """formalism=scfg
+add_pass_through_rules=true
+scfg_max_span_limit=15
+intersection_strategy=cube_pruning
+cubepruning_pop_limit=200
+feature_function=WordPenalty
+feature_function=KLanguageModel {lm}
+"""
+Step = Callable[["Peer", int], list[str]]
+"""A pass, numbered from 0: what it changes is in the run folder; returns the 1-best translations."""
+
+
+class Peer:
+    """A tuner of cdec at work, in a run folder like ours."""
+
+    def __init__(self, folder: Path, texts: Path, references: Sequence[str], step: Step, start: Mapping[str, float]):
+        """``texts``: what `prepare` has made."""
+        self.folder, self.texts = folder, texts
+        folder.mkdir(parents=True, exist_ok=True)
+        self.parts = [part.resolve() for part in sorted(texts.glob("part.*"))]
+        self.refs = (texts / "references").resolve()
+        self._references, self._step = [[line] for line in references], step
+        write_weights(self.weights(0), sorted(start.items()))
+
+    def weights(self, done: int) -> Path:
+        """Those after so many passes."""
+        return (self.folder / f"weights.{done}").resolve()
+
+    def train(self, passes: int) -> None:
+        """Go on to so many passes."""
+        metrics = self.folder / "metrics.jsonl"
+        done = [json.loads(line) for line in read(metrics)] if metrics.exists() else []
+        while len(done) < passes:
+            began = time.monotonic()
+            best = self._step(self, len(done))
+            seconds = time.monotonic() - began
+            bleu = corpus_bleu(best, self._references)
+            done.append({"epoch": len(done) + 1, "seconds": seconds, "busy_seconds": [seconds] * len(self.parts)})
+            done[-1]["best_bleu"] = bleu
+            print(f"{self.folder.name}: pass {len(done)}: BLEU of the 1-best {bleu:.2f}, {seconds:.1f} s", flush=True)
+            metrics.write_text("".join(f"{json.dumps(each)}\n" for each in done), encoding="utf-8")
+            write_weights(self.folder / "weights.txt.gz", sorted(read_weights(self.weights(len(done))).items()))
+
+    def side_by_side(self, commands: Sequence[Sequence[str | Path]], inputs: Sequence[Path]) -> list[list[str]]:
+        """What the commands, all running at once, print; each reads one of the ``inputs``."""
+        with ExitStack() as stack:
+            begun = []
+            for n, (command, file) in enumerate(zip(commands, inputs, strict=True)):
+                errors = stack.enter_context(open(self.folder / f"errors.{n}", "w", encoding="utf-8"))
+                output = stack.enter_context(open(self.folder / f"output.{n}", "w+", encoding="utf-8"))
+                lines: IO[str] = stack.enter_context(open(file, encoding="utf-8"))
+                # Grammars are named relative to this folder.
+                begun.append(
+                    (subprocess.Popen(command, cwd=self.texts, stdin=lines, stdout=output, stderr=errors), output)
+                )
+            for process, _ in begun:
+                if process.wait():
+                    sys.exit(f"{commands[0][0]} ended with {process.returncode}: {self.folder}/errors.*")
+            for _, output in begun:
+                output.seek(0)
+            return [output.read().splitlines() for _, output in begun]
+
+
+def mira(peer: Peer, done: int) -> list[str]:
+    """A pass of MIRA: mira.py's defaults, but for k and C; returns the 1-best translations."""
+    folders = [peer.folder / f"pass.{done}.{n}" for n in range(len(peer.parts))]
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    asked: list[str | Path] = [
+        "-c",
+        "cdec.ini",
+        "-w",
+        peer.weights(done),
+        "-r",
+        peer.refs,
+        "-m",
+        "IBM_BLEU",
+        "-s",
+        "1",
+        "-b",
+        "250",
+    ]
+    asked += ["-k", "250", "-o", "2", "-p", str(done), "-D", peer.folder.resolve(), "-h", "1", "-f", "1", "-C", "0.01"]
+    asked += ["-u", "-e", "-S", "1"]
+    printed = peer.side_by_side([["kbest_cut_mira", *asked, "-O", folder.resolve()] for folder in folders], peer.parts)
+    picked = [line.split(" ||| ") for line in _interleaved(printed)]
+    best = [one for _, one, _ in picked]
+    # The next pass scores in their context.
+    (peer.folder / f"run.raw.{done}.B").write_text("".join(f"{one}\n" for one in best), encoding="utf-8")
+    write_weights(peer.weights(done + 1), sorted(_averaged(folders, [len(part) for part in printed]).items()))
+    return best
+
+
+def pro(peer: Peer, done: int) -> list[str]:
+    """An iteration of PRO: pro.pl's defaults; returns the 1-best translations."""
+    forests = peer.folder / "forests"
+    shutil.rmtree(forests, ignore_errors=True)
+    decode: list[str | Path] = ["cdec", "-c", "cdec.ini", "-w", peer.weights(done), "-O", forests.resolve()]
+    forests.mkdir()
+    best = list(_interleaved(peer.side_by_side([decode] * len(peer.parts), peer.parts)))
+    agendas = [peer.folder / f"agenda.{n}" for n in range(len(peer.parts))]
+    for n, agenda in enumerate(agendas):
+        files = sorted(forests.resolve().iterdir())[n :: len(agendas)]
+        agenda.write_text("".join(f"{file} {file.name.partition('.')[0]}\n" for file in files), encoding="utf-8")
+    sample: list[str | Path] = ["mr_pro_map", "-m", "ibm_bleu", "-r", peer.refs, "-w", peer.weights(done)]
+    sample += ["-K", (peer.folder / "kbest").resolve(), "-S", str(done + 1)]
+    drawn = peer.side_by_side([sample] * len(agendas), agendas)
+    examples = peer.folder / "examples"
+    examples.write_text("".join(f"{line}\n" for part in drawn for line in part), encoding="utf-8")
+    reduce: list[str | Path] = ["mr_pro_reduce", "-w", peer.weights(done), "-C", "500", "-y", "5000"]
+    learned = peer.side_by_side([reduce], [examples])[0]
+    text = "".join(f"{line}\n" for line in learned if not line.startswith("#"))
+    peer.weights(done + 1).write_text(text, encoding="utf-8")
+    return best
+
+
+def _interleaved(parts: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of all parts in the order of the sentences: part n of N has sentences n, n + N, ..."""
+    for i in range(sum(map(len, parts))):
+        yield parts[i % len(parts)][i // len(parts)]
+
+
+def _averaged(folders: Sequence[Path], counts: Sequence[int]) -> dict[str, float]:
+    """The last weights of each process, each counting as many times as it has translated sentences."""
+    total: dict[str, float] = {}
+    for folder, count in zip(folders, counts, strict=True):
+        (file,) = (file for file in folder.iterdir() if re.fullmatch(r"weights\.mira-pass\d+\.\d+\.gz", file.name))
+        for name, value in read_weights(file).items():
+            total[name] = total.get(name, 0.0) + value * count / sum(counts)
+    return total
+
+
+def prepare(where: Place, folder: Path) -> None:
+    """cdec.ini with a binary LM, references, and the sentences with a grammar each, in a part for each rank."""
+    if not (folder / "input.sgm").exists():
+        train = [where.data / f"train.{name}.gz" for name in ("de", "en", "de-en.align")]
+        files = zip(("--source", "--target", "--alignment"), train, strict=True)
+        command = ["mpirun", "-n", str(where.ranks), "mpitune", "extract", *(word for pair in files for word in pair)]
+        subprocess.run([*command, "--input", where.data / "val.de.gz", "--output", folder], check=True)
+    if not (folder / "lm.klm").exists():
+        with gzip.open(where.data / "lm.4.arpa.gz") as packed, open(folder / "lm.arpa", "wb") as plain:
+            shutil.copyfileobj(packed, plain)
+        subprocess.run(["build_binary", "lm.arpa", "lm.klm"], cwd=folder, check=True, capture_output=True)
+    (folder / "cdec.ini").write_text(CONFIG.format(lm="lm.klm"), encoding="utf-8")
+    sentences = read(folder / "input.sgm")
+    for n in range(where.ranks):
+        part = sentences[n :: where.ranks]
+        (folder / f"part.{n}").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
+    references = read(where.data / "val.en.gz")
+    (folder / "references").write_text("".join(f"{line}\n" for line in references), encoding="utf-8")
+
+
+TUNERS = {
+    Method("cdec-mira", JOB, (), "cdec's MIRA"): (mira, {"Glue": 0.0}),
+    Method("cdec-pro", JOB, (), "cdec's PRO", "given"): (pro, read_weights(START)),
+}
+BESIDE = ("dev", "mira-m-c-mpc", "pro")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what is lacking, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--passes", type=int, default=15, help="of cdec's tuners (default 15)")
+    where, options = place(parser, arguments)
+    if lacking := [program for program in PROGRAMS if shutil.which(program) is None]:
+        print(f"skipped: no {', '.join(lacking)} on the PATH")
+        return
+    texts, references = where.runs / "multi30k-cdec-val", read(where.data / "val.en.gz")
+    prepare(where, texts)
+    for method, (step, start) in TUNERS.items():
+        Peer(where.run(method), texts, references, step, start).train(2 if options.small else options.passes)
+    ours = [method for method in METHODS if method.name in BESIDE]
+    where.train(ours)
+    where.translate([*ours, *TUNERS], SETS)
+    print(table([*ours, *TUNERS], where), end="")
+
+
+if __name__ == "__main__":
+    main()

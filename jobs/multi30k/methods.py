@@ -1,0 +1,106 @@
+"""Tunes 12 dense weights on Multi30k's validation set by each method, and writes their table: `make methods`.
+
+    MPITUNE_DATA=... python jobs/multi30k/methods.py [--only NAME ...] [--small]
+
+All see the same k-best decoder, sentences and features. The weights are those of the last epoch (of the perceptron, the
+mean over epochs, as algorithm 1 has it): none is chosen, as the validation set, which could choose, is what is tuned
+on. Online methods start from 0; batch methods from start.weights, since by weights of 0 all translations are equally
+good, and the first lists hold nothing worth learning from. What is there already is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from systems import LEVEL, TESTS, Place, System, place, show
+
+JOB = "multi30k-dev.toml"
+SETS = ("val", *TESTS)
+START = f"learner.initial_weights={Path(__file__).with_name('start.weights')}"
+LARGEST = 5000
+"""How many translations the oracle MB is picked from: E12's 50,000 would take an hour and a half."""
+
+
+@dataclass(frozen=True)
+class Method(System):
+    """One line of the table."""
+
+    title: str = ""
+    start: str = "0"
+
+
+def mira(oracle: str, prediction: str) -> Method:
+    """MIRA with that pairing, and E12's settings: 20 epochs, 20 shards, 500-best lists, BLEU in context."""
+    settings = [
+        "method=mira",
+        "algorithm=itermix",
+        "epochs=20",
+        f"mira.oracle={oracle}",
+        f"mira.prediction={prediction}",
+    ]
+    settings += [f"mira.oracle_kbest={LARGEST}"] if oracle == "MB" else []
+    name = f"mira-{oracle}-{prediction}".lower().replace("+", "p")
+    return Method(name, JOB, _learner(*settings), f"MIRA {oracle}/{prediction}")
+
+
+def batch(method: str, epochs: int, title: str, *settings: str) -> Method:
+    """A batch method."""
+    name = "-".join([method, *(setting.rpartition("=")[2] for setting in settings)])
+    return Method(name, JOB, (*_learner(f"method={method}", f"epochs={epochs}", *settings), START), title, "given")
+
+
+def _learner(*settings: str) -> tuple[str, ...]:
+    return tuple(f"learner.{setting}" for setting in settings)
+
+
+PAIRINGS = [mira(*pairing.split("/")) for pairing in ("M-C/M+C", "LU/MC", "LU/PB", "LU/M+C", "M-C/PB", "MB/MC")]
+METHODS = (
+    Method("dev", JOB, (), "perceptron"),  # of `make multi30k` too
+    *PAIRINGS,
+    batch("pro", 20, "PRO"),
+    batch("mert", 10, "MERT"),
+    batch("minrisk", 10, "minimum risk"),
+    batch("rampion", 20, "RAMPION"),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what is lacking, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    names = [method.name for method in METHODS[1:]]
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"beside dev, of {', '.join(names)}")
+    where, options = place(parser, arguments)
+    wanted = [method for method in METHODS if not options.only or method.name in ("dev", *options.only)]
+    where.train(wanted)
+    where.translate(wanted, SETS)
+    text = table(wanted, where)
+    (where.runs / "multi30k-methods.md").write_text(text, encoding="utf-8")
+    print(text, end="")
+
+
+def table(methods: Sequence[Method], where: Place) -> str:
+    """The table in Markdown; ``*``: the score on a test set differs significantly from that of the first method."""
+    scores = {text: where.scores(methods, text) for text in SETS}
+    cells = [["method", "starts from", "epochs", *SETS, "length", "seconds an epoch", "of all ranks, busy"]]
+    for n, method in enumerate(methods):
+        epochs = where.epochs(method)
+        found = [scores[text][n] for text in SETS]
+        bleu = [f"{score.bleu:.2f}{'*' * (score.p_value is not None and score.p_value < LEVEL)}" for score in found]
+        seconds, busy = (_mean(epochs, key) for key in ("seconds", "busy_seconds"))
+        about = [method.title, method.start, str(len(epochs))]
+        cells.append([*about, *bleu, f"{found[1].length_ratio:.3f}", f"{seconds:.1f}", f"{busy:.1f}"])
+    return show(cells)
+
+
+def _mean(epochs: Sequence[dict[str, Any]], key: str) -> float:
+    """The mean over epochs of a metric, summed over the ranks where it is one a rank."""
+    values = [sum(epoch[key]) if isinstance(epoch[key], list) else epoch[key] for epoch in epochs]
+    return float(sum(values) / len(values))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Runs of MIRA with many seeds on a small development set, beside the perceptron: a box plot as in SRD12, Figure 4.
+
+    MPITUNE_DATA=... python jobs/multi30k/seeds.py [--runs N] [--write FOLDER] [--small]
+
+The first `SENTENCES` sentences of Multi30k's validation set are tuned on, with 12 dense features, from 0: by MIRA as in
+SRD12 (k = 250, C = 0.01, 15 passes, one shard) and by the perceptron of multi30k-dev.toml; BLEU is that of
+test_2016_flickr. All that a seed changes is the order of the sentences. Each of ``--ranks`` processes does one run
+after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot
+from systems import JOBS, TESTS, Place, System, place, show
+
+from mpitune import assemble, prepare
+from mpitune.corpus.files import write_text
+from mpitune.decoder.base import Decoder
+from mpitune.exchange.comm import SerialComm
+from mpitune.extraction import make_store
+from mpitune.pairs.bleu import statistics as bleu_statistics
+from mpitune.pairs.gold import papineni
+from mpitune.results.inspect import read_model
+from mpitune.runtime import Progress
+from mpitune.train import train
+
+SENTENCES = 100
+JOB = "multi30k-dev.toml"
+MIRA = ("method=mira", "algorithm=itermix", "epochs=15", "mira.c=0.01")
+SYSTEMS = {
+    "MIRA": System("seeds-mira", JOB, (*(f"learner.{key}" for key in MIRA), "decoder.kbest=250", "parallel.shards=1")),
+    "perceptron": System("seeds-perceptron", JOB),
+}
+FIRST = 1
+"""The seed of a job that names none."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run."""
+
+    where: Place
+    system: System
+    seed: int
+
+    @property
+    def score(self) -> Path:
+        """The file that holds its BLEU."""
+        return self.where.run(self.system) / f"{self.seed}" / "test.json"
+
+    def bleu(self) -> float:
+        """BLEU on the test set (0 to 100); what was found before is read."""
+        if not self.score.exists():
+            given = [*self.where.given(self.system), f"data.limit={SENTENCES}", f"run.seed={self.seed}"]
+            given += [f"run.dir={self.score.parent}", f"run.store={_store(self.where, 'seeds')}"]
+            train(assemble.load_job(JOBS / self.system.job, given), SerialComm(), quiet=True)
+            write_text(self.score, json.dumps(_test(self.where).bleu(self.score.parent)))
+        return float(json.loads(self.score.read_text(encoding="utf-8")))
+
+
+class Test:
+    """The test set."""
+
+    def __init__(self, where: Place) -> None:
+        files = (str(where.data / f"{TESTS[0]}.{side}.gz") for side in ("de", "en"))
+        source, references = (json.dumps(file) for file in files)
+        folder = _store(where, "seeds-test")
+        given = [f"data.source={source}", f"data.references=[{references}]", f"run.store={folder}"]
+        job = assemble.load_job(JOBS / JOB, given)
+        sources = assemble.sources(job)
+        make_store(SerialComm(), sources, folder, folder, lambda text: None, lambda what, total: Progress())
+        store = prepare.open_store(sources, folder)
+        assert store.train is not None
+        self._corpus = store.train
+        self._decoder: Decoder = assemble.decoder(job, store, folder, 1)
+
+    def bleu(self, run: Path) -> float:
+        """Corpus BLEU, 0 to 100, of the translations by a run's weights."""
+        given = read_model(run)
+        slots = [self._decoder.features.slot(name) for name in given]
+        weights = np.zeros(len(self._decoder.features))
+        weights[slots] = list(given.values())
+        total = np.zeros((1, 10), dtype=np.int64)
+        for i in range(self._corpus.size):
+            best = self._decoder.decode(self._corpus.sentence(i), weights, 1)
+            total += bleu_statistics(best, self._corpus.references(i))[:1]
+        return 100 * float(papineni(total)[0])
+
+
+@cache
+def _test(where: Place) -> Test:
+    return Test(where)
+
+
+def _store(where: Place, name: str) -> Path:
+    return where.runs / f"multi30k-{name}-store"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what is lacking, draw it and print it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=100, help="of MIRA, and of the perceptron (default 100)")
+    parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="for seeds.svg")
+    where, options = place(parser, arguments)
+    seeds = range(FIRST, FIRST + (2 if options.small else options.runs))
+    tasks = [Task(where, system, seed) for system in SYSTEMS.values() for seed in seeds]
+    # The stores, and compiled kernels, are there when others begin.
+    tasks[0].bleu()
+    # Not forked: compiled kernels and loggers would come along.
+    with ProcessPoolExecutor(where.ranks, mp_context=get_context("spawn")) as pool:
+        found: Iterator[float] = pool.map(Task.bleu, tasks)
+        bleu = {name: [next(found) for _ in seeds] for name in SYSTEMS}
+    draw(bleu, options.write / "seeds.svg")
+    print(table(bleu), end="")
+
+
+def table(bleu: dict[str, list[float]]) -> str:
+    """What the box plot shows, in numbers."""
+    rows = [["", "runs", "median", "mean", "standard deviation", "lowest", "highest", f"seed {FIRST}"]]
+    for name, scores in bleu.items():
+        values = statistics.median(scores), statistics.mean(scores), statistics.pstdev(scores)
+        shown = [f"{value:.2f}" for value in (*values, min(scores), max(scores), scores[0])]
+        rows.append([name, str(len(scores)), *shown])
+    return show(rows)
+
+
+def draw(bleu: dict[str, list[float]], path: Path) -> None:
+    """A box for each system: median, quartiles, whiskers to 1.5 times their distance; a dot: the first seed."""
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "seeds", "font.size": 8})
+    figure, axes = pyplot.subplots(figsize=(3.2, 3.2), layout="constrained")
+    axes.boxplot(list(bleu.values()), tick_labels=list(bleu), widths=0.5)
+    axes.plot(range(1, 1 + len(bleu)), [scores[0] for scores in bleu.values()], "o", color="tab:blue", markersize=4)
+    axes.set_ylabel("BLEU, test_2016_flickr")
+    axes.grid(axis="y", linewidth=0.3)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    main()
