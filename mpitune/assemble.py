@@ -20,7 +20,7 @@ from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.decoder.external import CdecDecoder
 from mpitune.errors import UsageError
 from mpitune.grammar.inifile import SPAN_LIMIT, IniFile, inifile_for, read_inifile
-from mpitune.learner import mert, minrisk, mira, perceptron, pro, rampion
+from mpitune.learner import hypergraph, mert, minrisk, mira, perceptron, pro, rampion
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.gold import Gold, make_gold
 from mpitune.pairs.sampling import make_sampler
@@ -169,7 +169,9 @@ def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | BatchLearner
         case "pro":
             return pro.Pro(pro.Options(**asdict(wanted.pro)))
         case "mert":
-            return mert.Mert(mert.Options(**asdict(wanted.mert)))
+            line = wanted.mert
+            kind = hypergraph.HypergraphMert if line.search == "hypergraph" else mert.Mert
+            return kind(mert.Options(line.directions, line.restarts))
         case "minrisk":
             return minrisk.MinRisk(minrisk.Options(**asdict(wanted.minrisk)))
         case "rampion":

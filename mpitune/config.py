@@ -133,8 +133,9 @@ class Pro:
 
 @dataclass(frozen=True)
 class Mert:
-    """``[learner.mert]``: where MERT looks for better weights (Och 2003)."""
+    """``[learner.mert]``: where MERT looks for better weights (Och 2003), and over what (Kumar et al. 2009)."""
 
+    search: str = choice("kbest", "hypergraph")
     directions: int = number(10, 0, _MANY)
     restarts: int = number(10, 0, _MANY)
 
@@ -432,6 +433,9 @@ def _check_inputs(job: Job) -> None:
     ours = [template for template in job.features.templates if template in _NOT_OF_CDEC]
     if job.decoder.backend == "cdec" and ours:
         raise UsageError(f"{job.file}: features.templates: cdec does not have {', '.join(ours)}")
+    searches_forests = job.learner.method == "mert" and job.learner.mert.search == "hypergraph"
+    if job.decoder.backend == "cdec" and searches_forests:
+        raise UsageError(f'{job.file}: learner.mert.search = "hypergraph": cdec gives lists only, no hypergraphs')
     if not job.lm and job.decoder.backend == "embedded":
         raise UsageError(f"{job.file}: found no language model, expected one or more [[lm]] tables")
     names = lm_names(job)

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpitune.decoder.base import ForestDecoder
 from mpitune.epoch import Learned, ShardTold, Tally
 from mpitune.errors import DataError, MachineError
-from mpitune.learner.base import BatchLearner, Counts, Part, Reply, Tuned
+from mpitune.learner.base import BatchLearner, Counts, ForestLearner, Part, Reply, Tuned
+from mpitune.learner.forests import Forests, forests_of
 from mpitune.learner.pool import Pool, empty, merged, pool_of
 from mpitune.pairs.bleu import statistics
 from mpitune.results.checkpoint import Vector, checkpoint_path, digest, read_checkpoint
-from mpitune.results.lists import ShardLists, forget_lists, read_lists, write_lists
+from mpitune.results.lists import ShardLists, forget_forests, forget_lists, read_lists, write_lists
 from mpitune.run import Run, State
 from mpitune.shards import check_stop, hand_out
 
@@ -51,10 +53,10 @@ def tune_epoch(run: Run, tuner: BatchLearner, state: State, shards: Sequence[np.
     """
     epoch = state.epoch + 1
     lists = _collect(run, state, shards)
-    run.comm.at_root(lambda: forget_lists(run.folder.checkpoints, epoch - 2))
+    run.comm.at_root(lambda: _forget(run, epoch))
     _meet(run, lists)
-    space = _space(run, state.start, [each.pool for each in lists])
-    parts = {each.shard: _part(run, tuner, space, epoch, shards[each.shard], each.pool) for each in lists}
+    space = _space(run, state.start, lists)
+    parts = {each.shard: _part(run, tuner, space, epoch, shards[each.shard], each) for each in lists}
     tuned = _optimise(run, tuner, space, epoch, parts, len(shards))
     if tuned is not None and not np.isfinite(tuned.weights).all():
         raise DataError(f"epoch {epoch}: found NaN or infinite weights, expected numbers")
@@ -76,12 +78,13 @@ def tune_epoch(run: Run, tuner: BatchLearner, state: State, shards: Sequence[np.
 def _collect(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[ShardLists]:
     """The lists up to this epoch of the shards that this rank answers for, whoever has decoded them."""
     epoch, job_digest = state.epoch + 1, digest(run.identity)
+    forests = isinstance(run.learner, ForestLearner)
 
     def kept(z: int) -> ShardLists | None:
-        return read_lists(run.folder.checkpoints, epoch, job_digest, z)
+        return read_lists(run.folder.checkpoints, epoch, job_digest, z, forests=forests)
 
     def decode(z: int, advance: Callable[[], None]) -> ShardLists | None:
-        return _lists(run, state, epoch, z, shards[z], advance)
+        return _lists(run, state, epoch, z, shards[z], advance, forests=forests)
 
     hand_out(run, state, shards, kept, decode)
     # Mapped from their files, where they take no memory of ours.
@@ -94,26 +97,32 @@ def _found(lists: ShardLists | None, run: Run, epoch: int, z: int) -> ShardLists
     return lists
 
 
+def _forget(run: Run, epoch: int) -> None:
+    """Remove what no epoch after ``epoch`` needs, even where lists of ``epoch`` are lost."""
+    forget_lists(run.folder.checkpoints, epoch - 2)
+    forget_forests(run.folder.checkpoints, epoch - 1)
+
+
 def _lists(
-    run: Run, state: State, epoch: int, z: int, shard: np.ndarray, advance: Callable[[], None]
+    run: Run, state: State, epoch: int, z: int, shard: np.ndarray, advance: Callable[[], None], *, forests: bool
 ) -> ShardLists | None:
-    """Shard ``z``'s lists up to ``epoch``: those of the epoch before and what it decodes now.
+    """Shard ``z``'s lists up to ``epoch``, those of the epoch before and what it decodes now; and ``forests``.
 
     What was lost is decoded again, as far back as need be. None where a stop was asked for.
     """
     job_digest = digest(run.identity)
     pool, known = empty(len(shard)), list[str]()
     if epoch > 1:
-        before = read_lists(run.folder.checkpoints, epoch - 1, job_digest, z)
-        before = before or _lists(run, state, epoch - 1, z, shard, lambda: None)
+        before = read_lists(run.folder.checkpoints, epoch - 1, job_digest, z, forests=False)
+        before = before or _lists(run, state, epoch - 1, z, shard, lambda: None, forests=False)
         if before is None:
             return None
         pool, known = before.pool, before.names
-    decoded = _decode(run, epoch, z, shard, run.dense(_weights_before(run, state, epoch)), advance)
+    decoded = _decode(run, epoch, z, shard, run.dense(_weights_before(run, state, epoch)), advance, forests=forests)
     if decoded is None:
         return None
-    new, told, names = decoded
-    lists = ShardLists(z, merged(pool, new), told.sums, sorted({*known, *names}), told.bleu)
+    new, found, told, names = decoded
+    lists = ShardLists(z, merged(pool, new), told.sums, sorted({*known, *names}), told.bleu, found)
     write_lists(run.folder.checkpoints, epoch, job_digest, lists)
     return lists
 
@@ -128,16 +137,28 @@ def _weights_before(run: Run, state: State, epoch: int) -> Vector:
 
 
 def _decode(
-    run: Run, epoch: int, z: int, shard: np.ndarray, weights: np.ndarray, advance: Callable[[], None]
-) -> tuple[Pool, ShardTold, list[str]] | None:
-    """The lists of a shard's sentences, what is told of them, and their features' names that nobody knew before."""
-    tally, lists = Tally(run.decoder), []
+    run: Run,
+    epoch: int,
+    z: int,
+    shard: np.ndarray,
+    weights: np.ndarray,
+    advance: Callable[[], None],
+    *,
+    forests: bool,
+) -> tuple[Pool, Forests | None, ShardTold, list[str]] | None:
+    """The lists of a shard's sentences, ``forests``, what is told of them, and names of features new to everybody."""
+    tally, lists, graphs = Tally(run.decoder), [], []
     run.gold.start_shard()
     for i in shard.tolist():
         if run.stop:
             return None
         sentence = run.corpus.sentence(i)
-        kbest = run.decoder.decode(sentence, weights, run.kbest)
+        if forests:
+            assert isinstance(run.decoder, ForestDecoder)  # config sees to it
+            kbest, graph = run.decoder.decode_all(sentence, weights, run.kbest)
+            graphs.append(graph)
+        else:
+            kbest = run.decoder.decode(sentence, weights, run.kbest)
         if not np.isfinite(kbest.score).all():
             raise DataError(f"epoch {epoch}: found NaN or infinite scores, expected numbers: weights are too large")
         counted = statistics(kbest, run.corpus.references(i))
@@ -145,8 +166,11 @@ def _decode(
         lists.append((kbest, counted))
         tally.add(sentence.words, kbest, counted, run.gold.report(counted), Counts(0, 0))
         advance()
-    slots = {slot for kbest, _ in lists for slot in np.unique(kbest.feature_index).tolist() if slot >= run.known}
-    return pool_of(lists, run.features.ids), tally.told(z), [run.features.name(slot) for slot in slots]
+    fired = [kbest.feature_index for kbest, _ in lists] + [graph.feature_index for graph in graphs]
+    late = {slot for slots in fired for slot in np.unique(slots[slots >= run.known]).tolist()}
+    references = [run.corpus.references(i) for i in shard.tolist()]
+    found = forests_of(graphs, references, run.features.ids) if forests else None
+    return pool_of(lists, run.features.ids), found, tally.told(z), [run.features.name(slot) for slot in late]
 
 
 def _meet(run: Run, lists: Sequence[ShardLists]) -> None:
@@ -155,9 +179,10 @@ def _meet(run: Run, lists: Sequence[ShardLists]) -> None:
     run.meet(run.comm.at_root(lambda: sorted({name for part in named or [] for name in part})))
 
 
-def _space(run: Run, start: Vector, pools: Sequence[Pool]) -> _Space:
+def _space(run: Run, start: Vector, lists: Sequence[ShardLists]) -> _Space:
     frozen = np.flatnonzero(run.first.frozen)
-    mine = np.unique(np.concatenate([np.zeros(0, dtype=np.uint64), *(pool.feature_id for pool in pools)]))
+    occurring = [kind.feature_id for each in lists for kind in (each.pool, each.forests) if kind is not None]
+    mine = np.unique(np.concatenate([np.zeros(0, dtype=np.uint64), *occurring]))
     everyones = run.comm.gather(mine)
     ids = run.comm.bcast(np.unique(np.concatenate([*(everyones or []), start[0], run.features.ids[frozen]])))
     space = _Space(ids, np.zeros(len(ids)), np.ones(len(ids), dtype=np.bool_))
@@ -168,11 +193,15 @@ def _space(run: Run, start: Vector, pools: Sequence[Pool]) -> _Space:
     return space
 
 
-def _part(run: Run, tuner: BatchLearner, space: _Space, epoch: int, shard: np.ndarray, pool: Pool) -> Part:
+def _part(run: Run, tuner: BatchLearner, space: _Space, epoch: int, shard: np.ndarray, lists: ShardLists) -> Part:
     def random(s: int) -> np.random.Generator:
         return np.random.default_rng([run.job.run.seed, epoch, int(shard[s])])
 
-    return tuner.part(pool, space.place(pool.feature_id), space.free, random)
+    pool, place = lists.pool, space.place(lists.pool.feature_id)
+    if lists.forests is not None:
+        assert isinstance(tuner, ForestLearner)
+        return tuner.forest_part(pool, place, lists.forests, space.place(lists.forests.feature_id))
+    return tuner.part(pool, place, space.free, random)
 
 
 def _optimise(

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "pairs": EVERYONE | {"pairs", "decoder/base"},
     "learner": EVERYONE | {"learner", "pairs", "decoder/base", "corpus/rows"},
     "exchange": EVERYONE | {"exchange"},
-    "results": EVERYONE | {"results", "corpus", "learner/base", "learner/pool", "decoder/base"},
+    "results": EVERYONE | {"results", "corpus", "learner/base", "learner/pool", "learner/forests", "decoder/base"},
     "sources": EVERYONE | {"corpus"},
     "extraction": EVERYONE | {"prepare", "sources", "corpus", "grammar", "exchange"},
     "prepare": EVERYONE | {"sources", "corpus", "grammar", "decoder/base"},

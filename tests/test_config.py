@@ -92,6 +92,7 @@ kept = 50
 c = 500.0
 interpolation = 0.1
 [learner.mert]
+search = "kbest"
 directions = 10
 restarts = 10
 [learner.minrisk]
@@ -295,6 +296,10 @@ def test_what_cdec_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
     told = "features.templates: cdec does not have insertion, word-pair"
     assert refused(tmp_path, "", templates, "decoder.backend=cdec") == told
     assert job(tmp_path, SMALL, templates).features.templates == ("id", "insertion", "word-pair")
+    hypergraph = "learner.mert.search=hypergraph"
+    told = 'learner.mert.search = "hypergraph": cdec gives lists only, no hypergraphs'
+    assert refused(tmp_path, "", "learner.method=mert", hypergraph, "decoder.backend=cdec") == told
+    assert job(tmp_path, SMALL, hypergraph, "decoder.backend=cdec").learner.method == "perceptron"
 
 
 def test_a_bitext_to_extract_from_is_named_whole(tmp_path: Path) -> None:

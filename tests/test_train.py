@@ -9,6 +9,7 @@ import random
 import re
 import signal
 import time
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -77,15 +78,17 @@ class Decodes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         self.stop_at: tuple[int, signal.Signals] | None = None
-        decode = EmbeddedDecoder.decode
+        for name in ("decode", "decode_all"):
+            monkeypatch.setattr(EmbeddedDecoder, name, self._counted(getattr(EmbeddedDecoder, name)))
 
-        def counted(decoder: EmbeddedDecoder, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
+    def _counted(self, decode: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(decoder: EmbeddedDecoder, sentence: Sentence, weights: np.ndarray, k: int) -> Any:
             self.count += k > 1
             if self.stop_at is not None and k > 1 and self.count == self.stop_at[0]:
                 os.kill(os.getpid(), self.stop_at[1])
             return decode(decoder, sentence, weights, k)
 
-        monkeypatch.setattr(EmbeddedDecoder, "decode", counted)
+        return counted
 
 
 @pytest.fixture

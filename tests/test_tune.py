@@ -37,7 +37,8 @@ from mpitune.train import train
 
 assert decodes  # A fixture.
 
-METHODS = ["pro", "mert", "minrisk", "rampion"]
+METHODS = ["pro", "mert", "hypergraph", "minrisk", "rampion"]
+"""Hypergraph is MERT over forests."""
 IDS = np.array([30, 10, 20, 40], dtype=np.uint64)
 """Feature ids by slot; a pool has them in ascending order."""
 
@@ -261,10 +262,11 @@ def test_pro_without_pairs_keeps_the_weights() -> None:
 
 def tables_of(method: str, epochs: int = 2, **learner: Any) -> dict[str, Any]:
     """What a job says: few restarts, as is enough for a tiny task."""
+    named, search = ("mert", "hypergraph") if method == "hypergraph" else (method, "kbest")
     return {
         "features": {"templates": ["shape"]},
-        "learner": {"method": method, "initial_weights": "warm", "epochs": epochs, **learner},
-        "learner.mert": {"restarts": 1, "directions": 2},
+        "learner": {"method": named, "initial_weights": "warm", "epochs": epochs, **learner},
+        "learner.mert": {"search": search, "restarts": 1, "directions": 2},
     }
 
 
@@ -279,6 +281,11 @@ def test_translations_get_better_and_lists_longer(tiny: Tiny, tmp_path: Path, me
     assert len(list((tmp_path / "run" / "checkpoints" / "epoch-0002.lists").iterdir())) == len(SHARD_SIZES)
 
 
+def finished_shards(folder: Path) -> list[int]:
+    """Which they are depends on the time that they took in the epoch before."""
+    return sorted(int(path.stem.removeprefix("shard-")) for path in folder.iterdir())
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_stopped_run_goes_on_as_if_unbroken(tiny: Tiny, tmp_path: Path, decodes: Decodes, method: str) -> None:
     tables = tables_of(method, 3, algorithm="mix")
@@ -287,12 +294,10 @@ def test_a_stopped_run_goes_on_as_if_unbroken(tiny: Tiny, tmp_path: Path, decode
     decodes.count, decodes.stop_at = 0, (1 + SENTENCES + sum(SHARD_SIZES[:2]) + 3, signal.SIGTERM)
     with pytest.raises(StopRequested, match="stopped by SIGTERM in epoch 2"):
         tiny.train(tmp_path / "run", **tables)
-    # Which two were first depends on how long they took in epoch 1.
-    finished = [int(path.stem[-4:]) for path in (tmp_path / "run" / "checkpoints" / "epoch-0002.lists").iterdir()]
-    assert len(finished) == 2
     decodes.count, decodes.stop_at = 0, None
+    finished = finished_shards(tmp_path / "run" / "checkpoints" / "epoch-0002.lists")
     tiny.train(tmp_path / "run", **tables)
-    assert decodes.count == 1 + 2 * SENTENCES - sum(SHARD_SIZES[z] for z in finished)
+    assert decodes.count == 1 + 2 * SENTENCES - sum(SHARD_SIZES[z] for z in finished) and len(finished) == 2
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
 
 
@@ -306,6 +311,23 @@ def test_lists_that_are_lost_are_made_again(tiny: Tiny, tmp_path: Path, decodes:
     tiny.train(tmp_path / "run", **tables_of("pro", 3))
     assert decodes.count == 1 + SENTENCES + SHARD_SIZES[1] + 2 * SHARD_SIZES[2]
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+def test_forests_are_those_of_one_epoch_and_made_again_where_lost(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
+    # In epoch 2, in the third of four shards, so that the epoch begins with what is left of the first two.
+    decodes.stop_at = (1 + SENTENCES + sum(SHARD_SIZES[:2]) + 3, signal.SIGTERM)
+    with pytest.raises(StopRequested):
+        tiny.train(tmp_path / "run", **tables_of("hypergraph", 3))
+    kept = tmp_path / "run" / "checkpoints"
+    assert len(list((kept / "epoch-0001.forests").iterdir())) == len(SHARD_SIZES)
+    lost, whole = finished_shards(kept / "epoch-0002.forests")
+    damage(kept / "epoch-0002.forests" / f"shard-{lost:04d}.h5")
+    decodes.count, decodes.stop_at = 0, None
+    tiny.train(tmp_path / "run", **tables_of("hypergraph", 3))
+    assert decodes.count == 1 + 2 * SENTENCES - SHARD_SIZES[whole]
+    tiny.train(tmp_path / "unbroken", **tables_of("hypergraph", 3))
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+    assert [path.name for path in kept.glob("*.forests")] == ["epoch-0003.forests"]
 
 
 @pytest.mark.parametrize(
@@ -346,7 +368,12 @@ def test_real_sentences_are_translated_better(
     shared: Path, news: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     monkeypatch.setenv("MPITUNE_DATA", str(shared / "data"))
-    asked = [*news, f"run.dir={tmp_path / 'run'}", f"learner.method={method}", "learner.mert.restarts=0"]
+    asked = [*news, f"run.dir={tmp_path / 'run'}", "learner.mert.restarts=0"]
+    asked += (
+        ["learner.method=mert", "learner.mert.search=hypergraph"]
+        if method == "hypergraph"
+        else [f"learner.method={method}"]
+    )
     train(assemble.load_job(ROOT / "jobs" / "nc.toml", asked), SerialComm(), quiet=True)
     first, second = metrics(tmp_path / "run")
     assert second["gold"] > first["gold"] + 0.05

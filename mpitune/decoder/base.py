@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -167,6 +167,35 @@ class Hypergraph(NamedTuple):
         return words
 
 
+class PackedForest(NamedTuple):
+    """A `Hypergraph` as numbers alone, for programs: small enough to keep those of many sentences.
+
+    Nodes are numbered bottom-up, the goal last; the features of an edge are those of its rule, and what it adds to the
+    language models.
+    """
+
+    edge_ptr: np.ndarray
+    """int64 [nodes + 1]: the edges of a node, best first."""
+    edge_tail: np.ndarray
+    """int32 [edges, 2]: the nodes that fill the gaps, in the order of the source side, or -1."""
+    edge_rule: np.ndarray
+    """int32 [edges]"""
+    edge_lm: np.ndarray
+    """float32 [edges, LMs]: what the edge adds to each LM's log10 probability, which is a float32 in the search too."""
+    lm_slot: np.ndarray
+    """int32 [LMs]: slots of the LMs' features."""
+    target_ptr: np.ndarray
+    """int64 [rules + 1]: target sides."""
+    target: np.ndarray
+    """int32: word >= 0, first gap -1, second gap -2."""
+    feature_ptr: np.ndarray
+    """int64 [rules + 1]: rows of the rules' features (CSR)."""
+    feature_index: np.ndarray
+    """int32: slots in the decoder's feature table."""
+    feature_value: np.ndarray
+    """float64: values of those features."""
+
+
 class Decoder(Protocol):
     """Translates; which search does it is nobody else's business."""
 
@@ -183,9 +212,14 @@ class Decoder(Protocol):
         ...
 
 
+@runtime_checkable
 class ForestDecoder(Decoder, Protocol):
     """A decoder that lets others look into its search; one that runs in another process may give lists only."""
 
     def forest(self, sentence: Sentence, weights: np.ndarray, k: int = 0) -> Hypergraph:
         """The hypergraph that `decode` takes its list from, with the derivations of the ``k`` best entries."""
+        ...
+
+    def decode_all(self, sentence: Sentence, weights: np.ndarray, k: int) -> tuple[KBest, PackedForest]:
+        """What `decode` returns, and all derivations that it is taken from."""
         ...

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpitune.decoder import automaton, chart, cube, explain, kbest, matched, readout, trie
+from mpitune.decoder import automaton, chart, cube, explain, kbest, matched, packed, readout, trie
 from mpitune.decoder.arena import Arena
-from mpitune.decoder.base import Hypergraph, KBest, Sentence, TranslationModel, empty_translation
+from mpitune.decoder.base import Hypergraph, KBest, PackedForest, Sentence, TranslationModel, empty_translation
 from mpitune.decoder.forest import Forest
 from mpitune.grammar.features import GLUE, Rule, features, pass_through
 from mpitune.grammar.rules import GOAL, PHRASE, Rules
@@ -63,11 +63,22 @@ class EmbeddedDecoder:
 
         A sentence of no words has one translation, of no words.
         """
-        n = len(sentence.words)
-        if n == 0:
+        if len(sentence.words) == 0:
             return empty_translation()
         weights, _, rules, forest = self._search(sentence, weights)
-        depth = n * len(self._category_order) + 1
+        return self._list(sentence, weights, rules, forest, k)
+
+    def decode_all(self, sentence: Sentence, weights: np.ndarray, k: int) -> tuple[KBest, PackedForest]:
+        """What `decode` returns, and all derivations that it is taken from."""
+        if len(sentence.words) == 0:
+            return empty_translation(), packed.empty_forest(self._lm_slot)
+        weights, _, rules, forest = self._search(sentence, weights)
+        listed = self._list(sentence, weights, rules, forest, k)
+        return listed, packed.pack(forest, rules, packed.reached(forest), self._lm_slot)
+
+    def _list(self, sentence: Sentence, weights: np.ndarray, rules: matched.Matched, forest: Forest, k: int) -> KBest:
+        """The ``k`` best translations of ``forest``."""
+        depth = len(sentence.words) * len(self._category_order) + 1
         if len(self._scratch.total) < len(self.features) or len(self._scratch.stack) < depth + 2:
             self._scratch = readout.new_scratch(self.features, depth)
         found, derivations = kbest.best_derivations(self._arena, forest, rules, k, self._unique)

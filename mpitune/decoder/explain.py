@@ -10,7 +10,8 @@ from mpitune.decoder.base import Derivation, Hypergraph, TranslationModel
 from mpitune.decoder.chart import GLUE_TWO, PASS_THROUGH, VERTICES, Chart
 from mpitune.decoder.forest import NODES, Forest
 from mpitune.decoder.kbest import NONE, Derivations
-from mpitune.decoder.matched import Matched, Rows
+from mpitune.decoder.matched import Matched
+from mpitune.decoder.packed import pack, reached
 from mpitune.grammar.features import GLUE, Gap, Rule, as_symbols, pass_through
 
 GOAL = "Goal"
@@ -33,39 +34,34 @@ def hypergraph(
     every slot.
     """
     nodes, edges = forest.size.tolist()
-    ptr = forest.edge_ptr[: nodes + 1]
-    head = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(ptr))
-    reached = _reached(ptr.tolist(), forest.edge_tail)
-    node_number = np.cumsum(reached, dtype=np.int32) - np.int32(1)
-    kept = np.flatnonzero(reached[head])
-    tail = forest.edge_tail[kept]
-    # The goal's rule is -1, so that it comes first.
-    used, rule = np.unique(forest.edge_rule[kept], return_inverse=True)
-    rules = [_rule(model, source, chart, matched, number) for number in used.tolist()[1:]]
-    features = _rows(matched.features, used)
-    edge_lm = forest.edge_lm[kept]
-    products = weights[features.column] * features.value
-    rule_score = np.bincount(np.repeat(np.arange(len(used)), np.diff(features.ptr)), products, len(used))
-    edge_score = rule_score[rule] + (edge_lm * weights[lm_slot]).sum(axis=1)
+    part = reached(forest)
+    packed = pack(forest, matched, part, lm_slot)
+    rules = [_rule(model, source, chart, matched, number) for number in part.rule.tolist()[1:]]
+    edge_lm = packed.edge_lm.astype(np.float64)
+    products = weights[packed.feature_index] * packed.feature_value
+    rule_score = np.bincount(
+        np.repeat(np.arange(len(part.rule)), np.diff(packed.feature_ptr)), products, len(part.rule)
+    )
+    edge_score = rule_score[packed.edge_rule] + (edge_lm * weights[lm_slot]).sum(axis=1)
     span, category = _places(chart, forest)
     edge_number = np.full(edges, -1, dtype=np.int64)
-    edge_number[kept] = np.arange(len(kept))
+    edge_number[part.edge] = np.arange(len(part.edge))
     return Hypergraph(
         source=source,
-        node_span=span[reached],
-        node_category=[*(model.categories[c] for c in category[reached[:-1]].tolist()), GOAL],
-        node_score=forest.node_score[:nodes][reached],
-        edge_head=node_number[head[kept]],
-        edge_tail=np.where(tail >= 0, node_number[tail], np.int32(-1)),
-        edge_rule=rule.astype(np.int32),
+        node_span=span[part.node],
+        node_category=[*(model.categories[c] for c in category[part.node[:-1]].tolist()), GOAL],
+        node_score=forest.node_score[:nodes][part.node],
+        edge_head=np.repeat(np.arange(len(packed.edge_ptr) - 1, dtype=np.int32), np.diff(packed.edge_ptr)),
+        edge_tail=packed.edge_tail,
+        edge_rule=packed.edge_rule,
         edge_lm=edge_lm,
         edge_score=edge_score,
         lm_slot=lm_slot,
         rules=[Rule(GOAL, [Gap("S", 1)], [Gap("S", 1)]), *(rule for rule, _ in rules)],
         origin=["goal", *(origin for _, origin in rules)],
-        feature_ptr=features.ptr,
-        feature_index=features.column,
-        feature_value=features.value,
+        feature_ptr=packed.feature_ptr,
+        feature_index=packed.feature_index,
+        feature_value=packed.feature_value,
         best=_trees(*found, edge_number, edge_score),
     )
 
@@ -93,17 +89,6 @@ def empty_hypergraph(lm_slot: np.ndarray, k: int) -> Hypergraph:
     )
 
 
-def _reached(ptr: list[int], tail: np.ndarray) -> np.ndarray:
-    """bool [nodes]: which nodes some derivation of the goal, the last, goes through."""
-    reached = np.zeros(len(ptr) - 1, dtype=np.bool_)
-    reached[-1] = True
-    for node in range(len(reached) - 1, -1, -1):
-        if reached[node]:
-            # No tail is -1: that marks the goal, where the mark is already.
-            reached[tail[ptr[node] : ptr[node + 1]]] = True
-    return reached
-
-
 def _places(chart: Chart, forest: Forest) -> tuple[np.ndarray, np.ndarray]:
     """int32 [nodes, 2]: the span of every node; int32 [nodes - 1]: the category of all but the goal."""
     nodes = int(forest.size[NODES])
@@ -129,14 +114,6 @@ def _rule(
         return pass_through(source[group - PASS_THROUGH]), "pass-through"
     rule = chart.group_rule[group, 0] + number - matched.group_ptr[group]
     return as_symbols(model.rules, int(model.rules.type[rule]), model.categories, model.words.words), "grammar"
-
-
-def _rows(rows: Rows, chosen: np.ndarray) -> Rows:
-    """The rows ``chosen`` (int32 [n]) of ``rows``; an empty one for -1."""
-    length = np.where(chosen >= 0, rows.ptr[chosen + 1] - rows.ptr[chosen], 0)
-    ptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(length, dtype=np.int64)])
-    place = np.arange(ptr[-1]) + np.repeat(rows.ptr[chosen] - ptr[:-1], length)
-    return Rows(ptr, rows.column[place], rows.value[place])
 
 
 def _trees(

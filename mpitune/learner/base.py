@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from mpitune.decoder.base import KBest
+from mpitune.learner.forests import Forests
 from mpitune.learner.pool import Pool
 
 
@@ -97,4 +98,13 @@ class BatchLearner(Protocol):
 
     def optimise(self, weights: np.ndarray, free: np.ndarray, ask: Ask, random: np.random.Generator) -> Tuned:
         """New weights from the epoch's ``weights``, on one process; ``ask`` reaches all shards."""
+        ...
+
+
+@runtime_checkable
+class ForestLearner(BatchLearner, Protocol):
+    """A batch learner that looks at all derivations of the epoch's forests, besides the lists so far."""
+
+    def forest_part(self, pool: Pool, place: np.ndarray, forests: Forests, forest_place: np.ndarray) -> Part:
+        """Prepare one shard, instead of `part`: ``forest_place`` is to ``forests`` what ``place`` is to ``pool``."""
         ...

@@ -37,6 +37,19 @@ class Options:
     """Random weights to start from, besides those of the epoch before."""
 
 
+class Lines(NamedTuple):
+    """The scores ``at + t slope`` of entries, sentence by sentence."""
+
+    sentence_ptr: np.ndarray
+    """int64 [sentences + 1]: entries of a sentence."""
+    at: np.ndarray
+    """float64 [entries]"""
+    slope: np.ndarray
+    """float64 [entries]"""
+    statistics: np.ndarray
+    """int64 [entries, 10]: those of `mpitune.pairs.bleu`."""
+
+
 class Envelope(NamedTuple):
     """How the statistics of the best entries change along a line."""
 
@@ -48,12 +61,9 @@ class Envelope(NamedTuple):
     """int64 [10]: the statistics at t = -infinity."""
 
 
-def envelope(sentence_ptr: np.ndarray, at: np.ndarray, slope: np.ndarray, statistics: np.ndarray) -> Envelope:
-    """The corners of the upper envelopes of a list of lines ``at + t slope`` for each sentence.
-
-    ``sentence_ptr``: int64 [sentences + 1], rows of the others: float64 [entries] and int64 [entries, 10]. Where lines
-    are the same the earlier entry counts.
-    """
+def envelope(lines: Lines) -> Envelope:
+    """The corners of each sentence's upper envelope. Where lines are the same the earlier entry counts."""
+    sentence_ptr, at, slope, statistics = lines
     corner = np.empty(len(at))
     entry = np.empty(len(at), dtype=np.int64)
     count = np.empty(len(sentence_ptr) - 1, dtype=np.int64)
@@ -123,10 +133,14 @@ class MertPart:
         self._pool = pool
         self._place = place
 
+    def lines(self, question: np.ndarray) -> Lines:
+        """The lines of all entries; ``question``: as in `answer`."""
+        at, slope = (scores(self._pool, vector[self._place]) for vector in question)
+        return Lines(self._pool.sentence_ptr, at, slope, self._pool.statistics)
+
     def answer(self, question: np.ndarray) -> Reply:
         """The `Envelope` along a line; ``question``: float64 [2, features], w and d."""
-        at, slope = (scores(self._pool, vector[self._place]) for vector in question)
-        return envelope(self._pool.sentence_ptr, at, slope, self._pool.statistics)
+        return envelope(self.lines(question))
 
 
 class Mert:

@@ -44,6 +44,11 @@ def statistics(kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
 
     Raises ValueError where there is no reference.
     """
+    return text_statistics(kbest.word_ptr, kbest.word, references)
+
+
+def text_statistics(word_ptr: np.ndarray, word: np.ndarray, references: Sequence[np.ndarray]) -> np.ndarray:
+    """`statistics` of translations ``word[word_ptr[j]:word_ptr[j + 1]]`` (int32)."""
     if not references:
         raise ValueError("a sentence needs at least one reference")
     reference_ptr = np.zeros(len(references) + 1, dtype=np.int64)
@@ -57,8 +62,8 @@ def statistics(kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
         np.zeros(most_nodes, dtype=np.int64),
         np.empty(most_nodes, dtype=np.int64),
     )
-    result = np.empty((kbest.size, WIDTH), dtype=np.int64)
-    _statistics(kbest.word_ptr, kbest.word, reference_ptr, words, ngrams, result)
+    result = np.empty((len(word_ptr) - 1, WIDTH), dtype=np.int64)
+    _statistics(word_ptr, word, reference_ptr, words, ngrams, result)
     return result
 
 

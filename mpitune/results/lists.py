@@ -1,4 +1,4 @@
-"""The k-best lists that batch methods accumulate, beside the checkpoints: a file for each shard, of two epochs.
+"""What batch methods learn from, beside the checkpoints, a file for each shard: k-best lists, of two epochs; forests.
 
 The arrays are mapped into memory when they are read, so that what they take of it is up to the operating system.
 """
@@ -8,15 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from mpitune.corpus.store import open_arrays, read_attributes, write_arrays
 from mpitune.errors import DataError
+from mpitune.learner.forests import Forests
 from mpitune.learner.pool import Pool
+
+_Kept = TypeVar("_Kept", Pool, Forests)
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,12 @@ class ShardLists:
     """The names of those features in the lists that are not known before training."""
     bleu: np.ndarray
     """int64 [3, 10]: as in `mpitune.results.checkpoint.ShardResult`."""
+    forests: Forests | None = None
+    """Those of the epoch, where its learner wants them."""
 
 
 def write_lists(folder: Path, epoch: int, job_digest: str, lists: ShardLists) -> None:
-    """Keep a shard's lists. Raises MachineError where they cannot be written (disk full)."""
+    """Keep a shard's lists, and forests. Raises MachineError where they cannot be written (disk full)."""
     attributes = {
         "job_digest": job_digest,
         "epoch": epoch,
@@ -43,46 +49,70 @@ def write_lists(folder: Path, epoch: int, job_digest: str, lists: ShardLists) ->
         "names": lists.names,
         "bleu": lists.bleu.tolist(),
     }
-    written = {**attributes, "digest": _digest(attributes, lists.pool)}
-    write_arrays(_path(folder, epoch, lists.shard), lists.pool._asdict(), written)
+    if lists.forests is not None:
+        _write(_path(folder, "forests", epoch, lists.shard), lists.forests, attributes)
+    _write(_path(folder, "lists", epoch, lists.shard), lists.pool, attributes)
 
 
-def read_lists(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardLists | None:
+def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests: bool) -> ShardLists | None:
     """What `write_lists` kept, mapped; None where it is to be made (again): not there, damaged, of another job.
 
-    Raises UsageError where a newer version of mpitune made it.
+    ``forests``: whether these are asked for too. Raises UsageError where a newer version of mpitune made it.
     """
-    path = _path(folder, epoch, shard)
-    attributes = read_attributes(path)
-    if attributes is None:
+    known = {"job_digest": job_digest, "epoch": epoch, "shard": shard}
+    lists = _read(_path(folder, "lists", epoch, shard), known, Pool)
+    found = _read(_path(folder, "forests", epoch, shard), known, Forests) if forests else None
+    if lists is None or (forests and found is None):
         return None
-    try:
-        pool = Pool(**open_arrays(path))
-    except (DataError, TypeError):
-        return None
-    digest = attributes.pop("digest", None)
-    known = tuple(attributes.get(key) for key in ("job_digest", "epoch", "shard"))
-    if known != (job_digest, epoch, shard) or digest != _digest(attributes, pool):
-        return None
-    return ShardLists(shard, pool, attributes["statistics"], attributes["names"], np.array(attributes["bleu"]))
+    attributes, pool = lists
+    told = attributes["statistics"], attributes["names"], np.array(attributes["bleu"])
+    return ShardLists(shard, pool, *told, found[1] if found else None)
 
 
 def forget_lists(folder: Path, epoch: int) -> None:
     """Remove the lists after ``epoch``."""
+    _forget(folder, "lists", epoch)
+
+
+def forget_forests(folder: Path, epoch: int) -> None:
+    """Remove the forests of ``epoch``."""
+    _forget(folder, "forests", epoch)
+
+
+def _forget(folder: Path, kind: str, epoch: int) -> None:
     # What cannot be removed does no harm.
-    shutil.rmtree(_folder(folder, epoch), ignore_errors=True)
+    shutil.rmtree(_folder(folder, kind, epoch), ignore_errors=True)
 
 
-def _digest(attributes: dict[str, Any], pool: Pool) -> str:
+def _write(path: Path, arrays: Pool | Forests, attributes: dict[str, Any]) -> None:
+    write_arrays(path, arrays._asdict(), {**attributes, "digest": _digest(attributes, arrays)})
+
+
+def _read(path: Path, known: dict[str, Any], kind: Callable[..., _Kept]) -> tuple[dict[str, Any], _Kept] | None:
+    """Attributes and arrays of a file that has the attributes ``known`` and is sound."""
+    attributes = read_attributes(path)
+    if attributes is None:
+        return None
+    try:
+        arrays = kind(**open_arrays(path))
+    except (DataError, TypeError):
+        return None
+    digest = attributes.pop("digest", None)
+    if {key: attributes.get(key) for key in known} != known or digest != _digest(attributes, arrays):
+        return None
+    return attributes, arrays
+
+
+def _digest(attributes: dict[str, Any], arrays: Pool | Forests) -> str:
     digest = hashlib.blake2b(json.dumps(attributes, sort_keys=True).encode(), digest_size=16)
-    for array in pool:
+    for array in arrays:
         digest.update(array.data)
     return digest.hexdigest()
 
 
-def _folder(folder: Path, epoch: int) -> Path:
-    return folder / f"epoch-{epoch:04d}.lists"
+def _folder(folder: Path, kind: str, epoch: int) -> Path:
+    return folder / f"epoch-{epoch:04d}.{kind}"
 
 
-def _path(folder: Path, epoch: int, shard: int) -> Path:
-    return _folder(folder, epoch) / f"shard-{shard:04d}.h5"
+def _path(folder: Path, kind: str, epoch: int, shard: int) -> Path:
+    return _folder(folder, kind, epoch) / f"shard-{shard:04d}.h5"
