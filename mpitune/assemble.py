@@ -23,6 +23,7 @@ from mpitune.grammar.inifile import SPAN_LIMIT, IniFile, inifile_for, read_inifi
 from mpitune.learner import hypergraph, mert, minrisk, mira, perceptron, pro, rampion
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.gold import Gold, make_gold
+from mpitune.pairs.metrics import Metric
 from mpitune.pairs.sampling import make_sampler
 from mpitune.sources import Sources, Texts, grammar_files
 
@@ -171,7 +172,7 @@ def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | BatchLearner
         case "mert":
             line = wanted.mert
             kind = hypergraph.HypergraphMert if line.search == "hypergraph" else mert.Mert
-            return kind(mert.Options(line.directions, line.restarts))
+            return kind(mert.Options(line.metric, line.directions, line.restarts))
         case "minrisk":
             return minrisk.MinRisk(minrisk.Options(**asdict(wanted.minrisk)))
         case "rampion":
@@ -200,6 +201,11 @@ def gold(job: config.Job, sentences: int) -> Gold:
     """The job's gold score for a set of so many sentences."""
     scale = job.learner.mira.cost_scale if job.learner.method == "mira" else 0.0
     return make_gold(job.learner.gold, scale or float(sentences))
+
+
+def metric(job: config.Job, words: Sequence[str]) -> Metric:
+    """What counts the statistics of the metric that the job's learner looks at; ``words``: the vocabulary."""
+    return Metric(job.learner.mert.metric if job.learner.method == "mert" else "bleu", words)
 
 
 def identity(job: config.Job, folder: Path) -> dict[str, Any]:

@@ -133,8 +133,9 @@ class Pro:
 
 @dataclass(frozen=True)
 class Mert:
-    """``[learner.mert]``: where MERT looks for better weights (Och 2003), and over what (Kumar et al. 2009)."""
+    """``[learner.mert]``: what MERT makes better (Och 2003), and over which translations (Kumar et al. 2009)."""
 
+    metric: str = choice("bleu", "ter", "chrf")
     search: str = choice("kbest", "hypergraph")
     directions: int = number(10, 0, _MANY)
     restarts: int = number(10, 0, _MANY)
@@ -436,6 +437,9 @@ def _check_inputs(job: Job) -> None:
     searches_forests = job.learner.method == "mert" and job.learner.mert.search == "hypergraph"
     if job.decoder.backend == "cdec" and searches_forests:
         raise UsageError(f'{job.file}: learner.mert.search = "hypergraph": cdec gives lists only, no hypergraphs')
+    if searches_forests and job.learner.mert.metric != "bleu":
+        metric = literal(job.learner.mert.metric)
+        raise UsageError(f'{job.file}: learner.mert.metric = {metric}: expected "bleu", as search = "hypergraph"')
     if not job.lm and job.decoder.backend == "embedded":
         raise UsageError(f"{job.file}: found no language model, expected one or more [[lm]] tables")
     names = lm_names(job)

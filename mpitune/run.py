@@ -19,8 +19,9 @@ from mpitune.exchange.comm import Comm
 from mpitune.exchange.mixing import RunningMean
 from mpitune.extraction import make_store
 from mpitune.learner.base import BatchLearner, OnlineLearner
-from mpitune.pairs.bleu import WIDTH, statistics
+from mpitune.pairs.bleu import WIDTH
 from mpitune.pairs.gold import Gold
+from mpitune.pairs.metrics import Metric
 from mpitune.results import health
 from mpitune.results.checkpoint import Checkpoint, Vector, newest_sound, read_checkpoint, write_checkpoint
 from mpitune.results.checkpoint import checkpoint_path as path_of
@@ -46,6 +47,8 @@ class Run:
     first: assemble.FirstWeights
     learner: OnlineLearner | BatchLearner
     gold: Gold
+    metric: Metric
+    """What batch methods keep the statistics of."""
     identity: dict[str, Any]
     """What the result depends on."""
     known: int
@@ -158,6 +161,7 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
         first=first,
         learner=assemble.learner(job, first.frozen),
         gold=assemble.gold(job, store.train.size),
+        metric=assemble.metric(job, store.model.words.words),
         identity=comm.at_root(lambda: assemble.identity(job, folder)),
         known=len(decoder.features),
     )
@@ -199,7 +203,7 @@ def _warm_up(run: Run) -> None:
     def learn() -> None:
         LOG.info("loading kernels (compiled once, which takes about a minute)")
         kbest = run.decoder.decode(sentence, weights, run.kbest)
-        counted = statistics(kbest, run.corpus.references(i))
+        counted = run.metric.statistics(kbest, run.corpus.references(i))
         if isinstance(run.learner, BatchLearner):
             return
         changed = run.with_room(weights.copy())

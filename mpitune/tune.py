@@ -17,7 +17,7 @@ from mpitune.errors import DataError, MachineError
 from mpitune.learner.base import BatchLearner, Counts, ForestLearner, Part, Reply, Tuned
 from mpitune.learner.forests import Forests, forests_of
 from mpitune.learner.pool import Pool, empty, merged, pool_of
-from mpitune.pairs.bleu import statistics
+from mpitune.pairs.bleu import WIDTH
 from mpitune.results.checkpoint import Vector, checkpoint_path, digest, read_checkpoint
 from mpitune.results.lists import ShardLists, forget_forests, forget_lists, read_lists, write_lists
 from mpitune.run import Run, State
@@ -111,7 +111,7 @@ def _lists(
     What was lost is decoded again, as far back as need be. None where a stop was asked for.
     """
     job_digest = digest(run.identity)
-    pool, known = empty(len(shard)), list[str]()
+    pool, known = empty(len(shard), run.metric.width), list[str]()
     if epoch > 1:
         before = read_lists(run.folder.checkpoints, epoch - 1, job_digest, z, forests=False)
         before = before or _lists(run, state, epoch - 1, z, shard, lambda: None, forests=False)
@@ -161,16 +161,18 @@ def _decode(
             kbest = run.decoder.decode(sentence, weights, run.kbest)
         if not np.isfinite(kbest.score).all():
             raise DataError(f"epoch {epoch}: found NaN or infinite scores, expected numbers: weights are too large")
-        counted = statistics(kbest, run.corpus.references(i))
-        run.gold.observe(counted, len(sentence.words))
+        counted = run.metric.statistics(kbest, run.corpus.references(i))
         lists.append((kbest, counted))
+        counted = counted[:, :WIDTH]
+        run.gold.observe(counted, len(sentence.words))
         tally.add(sentence.words, kbest, counted, run.gold.report(counted), Counts(0, 0))
         advance()
     fired = [kbest.feature_index for kbest, _ in lists] + [graph.feature_index for graph in graphs]
     late = {slot for slots in fired for slot in np.unique(slots[slots >= run.known]).tolist()}
     references = [run.corpus.references(i) for i in shard.tolist()]
     found = forests_of(graphs, references, run.features.ids) if forests else None
-    return pool_of(lists, run.features.ids), found, tally.told(z), [run.features.name(slot) for slot in late]
+    pool = pool_of(lists, run.features.ids, run.metric.width)
+    return pool, found, tally.told(z), [run.features.name(slot) for slot in late]
 
 
 def _meet(run: Run, lists: Sequence[ShardLists]) -> None:

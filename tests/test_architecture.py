@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "corpus": EVERYONE | {"corpus"},
     "grammar": EVERYONE | {"grammar", "corpus"},
     "decoder": EVERYONE | {"decoder", "corpus", "grammar"},
-    "pairs": EVERYONE | {"pairs", "decoder/base"},
+    "pairs": EVERYONE | {"pairs", "decoder/base", "corpus/rows"},
     "learner": EVERYONE | {"learner", "pairs", "decoder/base", "corpus/rows"},
     "exchange": EVERYONE | {"exchange"},
     "results": EVERYONE | {"results", "corpus", "learner/base", "learner/pool", "learner/forests", "decoder/base"},

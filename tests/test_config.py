@@ -92,6 +92,7 @@ kept = 50
 c = 500.0
 interpolation = 0.1
 [learner.mert]
+metric = "bleu"
 search = "kbest"
 directions = 10
 restarts = 10
@@ -289,6 +290,13 @@ def test_only_train_needs_data(tmp_path: Path) -> None:
     assert require_data(job(tmp_path, SMALL + DATA + devtest)).devtest == DevTest(
         tmp_path / "d", (tmp_path / "e", tmp_path / "f")
     )
+
+
+def test_hypergraphs_are_searched_for_bleu_only(tmp_path: Path) -> None:
+    asked = "learner.method=mert", "learner.mert.search=hypergraph", "learner.mert.metric=ter"
+    told = 'learner.mert.metric = "ter": expected "bleu", as search = "hypergraph"'
+    assert refused(tmp_path, "", *asked) == told
+    assert job(tmp_path, SMALL, *asked, "learner.mert.search=kbest").learner.mert.metric == "ter"
 
 
 def test_what_cdec_does_not_have_is_refused_by_name(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpi import ROOT, mpirun
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 from test_train import DRIVER, SENTENCES, SHARD_SIZES, Decodes, damage, decodes, epoch_weights, files_of, metrics
 from tiny import DEVTEST, Tiny
 
@@ -32,7 +35,9 @@ from mpitune.learner.pro import Options as ProOptions
 from mpitune.learner.pro import Pro
 from mpitune.learner.rampion import Options as RampionOptions
 from mpitune.learner.rampion import Rampion
-from mpitune.pairs.gold import bleu_plus_one, papineni
+from mpitune.pairs import ter
+from mpitune.pairs.gold import bleu_plus_one
+from mpitune.pairs.metrics import SCORES
 from mpitune.train import train
 
 assert decodes  # A fixture.
@@ -50,12 +55,12 @@ def statistics_of(matches: Sequence[int], length: int = 12, reference: int = 12)
 
 def pool(lists: Sequence[Sequence[tuple[Sequence[float], Sequence[int]]]]) -> Pool:
     """Lists of entries as feature values, one a slot, and statistics."""
-    made = []
+    made, width = [], max(len(row) for entries in lists for _, row in entries)
     for entries in lists:
         rows = [{slot: float(value) for slot, value in enumerate(values)} for values, _ in entries]
         kbest = naive.kbest_of([[1]] * len(entries), rows)
-        made.append((kbest, np.array([row for _, row in entries], dtype=np.int64).reshape(-1, 10)))
-    return merged(empty(len(lists)), pool_of(made, IDS))
+        made.append((kbest, np.array([row for _, row in entries], dtype=np.int64).reshape(-1, width)))
+    return merged(empty(len(lists), width), pool_of(made, IDS))
 
 
 def part_of(learner: BatchLearner, pool: Pool, free: Sequence[bool] = (True,) * 4) -> Part:
@@ -103,14 +108,30 @@ def test_a_pool_has_each_entry_once_and_the_first_first() -> None:
 # MERT
 
 
-def bleu_at(pools: Sequence[Pool], weights: np.ndarray) -> float:
-    """Corpus BLEU of the entries that are best under ``weights``; features by ascending ids."""
-    total = np.zeros(10, dtype=np.int64)
+def score_at(pools: Sequence[Pool], weights: np.ndarray, metric: str = "bleu") -> float:
+    """The score of the entries that are best under ``weights``; features by ascending ids."""
+    rows = []
     for pool in pools:
         found = scores(pool, weights[np.searchsorted(np.sort(IDS), pool.feature_id)])
         for a, b in zip(pool.sentence_ptr[:-1], pool.sentence_ptr[1:], strict=True):
-            total += pool.statistics[a + int(np.argmax(found[a:b]))]
-    return float(papineni(total[None])[0])
+            rows.append(pool.statistics[a + int(np.argmax(found[a:b]))])
+    return float(SCORES[metric](np.sum(rows, axis=0)[None])[0])
+
+
+def with_metric(row: Sequence[int], metric: str) -> list[int]:
+    """Statistics of BLEU, and further ones to go with them."""
+    matches, length, reference = row[:4], *row[8:]
+    if metric == "ter":
+        return [*row, length - matches[0] + matches[3], reference * ter.UNIT]
+    if metric == "chrf":
+        return [
+            *row,
+            *(4 * length - n for n in range(6)),
+            *(4 * reference - n for n in range(6)),
+            *matches,
+            *matches[:2],
+        ]
+    return list(row)
 
 
 def corners(pools: Sequence[Pool], w: np.ndarray, d: np.ndarray) -> list[float]:
@@ -132,18 +153,19 @@ lists_of_entries = st.lists(st.lists(entry, min_size=1, max_size=6), min_size=1,
 
 @pytest.mark.kernel
 @settings(max_examples=60, deadline=None)
-@given(st.lists(lists_of_entries, min_size=1, max_size=3), values, values)
-def test_the_line_search_finds_what_brute_force_finds(lists: Any, w: list[float], d: list[float]) -> None:
-    pools = [pool(shard) for shard in lists]
+@given(st.lists(lists_of_entries, min_size=1, max_size=3), values, values, st.sampled_from(sorted(SCORES)))
+def test_the_line_search_finds_what_brute_force_finds(lists: Any, w: list[float], d: list[float], metric: str) -> None:
+    pools = [pool([[(x, with_metric(row, metric)) for x, row in entries] for entries in shard]) for shard in lists]
     at, along = np.array(w), np.array(d)
-    t, bleu = search([part_of(Mert(MertOptions()), shard).answer(np.stack([at, along])) for shard in pools])
+    mert = Mert(MertOptions(metric=metric))
+    t, score = search([part_of(mert, shard).answer(np.stack([at, along])) for shard in pools], SCORES[metric])
     found = corners(pools, at, along)
     between = [(a + b) / 2 for a, b in zip(found, found[1:], strict=False)]
     tried = [found[0] - 1, *between, found[-1] + 1] if found else [0.0]
-    assert bleu == max(bleu_at(pools, at + s * along) for s in tried)
+    assert score == max(score_at(pools, at + s * along, metric) for s in tried)
     if min((abs(t - corner) for corner in found), default=1.0) > 1e-6:
-        assert bleu_at(pools, at + t * along) == bleu
-    if 0.0 not in found and bleu_at(pools, at) == bleu:
+        assert score_at(pools, at + t * along, metric) == score
+    if 0.0 not in found and score_at(pools, at, metric) == score:
         assert t == 0.0, "what is best already stays"
 
 
@@ -160,8 +182,8 @@ def test_mert_finds_the_weights_that_pick_the_best_of_every_list() -> None:
             lists.append([(x[j].tolist(), statistics_of([3 + int(order[j]) - n for n in range(4)])) for j in range(10)])
         pools.append(pool(lists))
     tuned = optimise(Mert(MertOptions(directions=5, restarts=5)), pools, [0.0, 0.0, 0.0, 0.0])
-    assert tuned.objective == pytest.approx(bleu_at(pools, tuned.weights)) and tuned.steps > 0
-    assert tuned.objective > 0.97 * bleu_at(pools, planted)
+    assert tuned.objective == pytest.approx(score_at(pools, tuned.weights)) and tuned.steps > 0
+    assert tuned.objective > 0.97 * score_at(pools, planted)
 
 
 @pytest.mark.parametrize(("options", "starts", "lines"), [((0, 0), 1, 4), ((3, 0), 1, 7), ((0, 2), 3, 4)])
@@ -173,7 +195,9 @@ def test_mert_starts_as_often_and_looks_as_far_as_asked(options: tuple[int, int]
         asked.append(question)
         return iter([alike.answer(question)])
 
-    tuned = Mert(MertOptions(*options)).optimise(np.ones(4), np.ones(4, dtype=bool), ask, np.random.default_rng(1))
+    tuned = Mert(MertOptions("bleu", *options)).optimise(
+        np.ones(4), np.ones(4, dtype=bool), ask, np.random.default_rng(1)
+    )
     # A second round sees that the first has found all that there is.
     assert len(asked) == 2 * starts * lines and tuned.steps == 0
     assert len({question[0].tobytes() for question in asked}) == starts
@@ -299,6 +323,27 @@ def test_a_stopped_run_goes_on_as_if_unbroken(tiny: Tiny, tmp_path: Path, decode
     tiny.train(tmp_path / "run", **tables)
     assert decodes.count == 1 + 2 * SENTENCES - sum(SHARD_SIZES[z] for z in finished) and len(finished) == 2
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+@pytest.mark.parametrize(("metric", "theirs"), [("ter", TER()), ("chrf", CHRF())])
+def test_mert_makes_the_metric_better_that_it_is_given(tiny: Tiny, tmp_path: Path, metric: str, theirs: Any) -> None:
+    watched = {"data__devtest": {"source": "train.de", "references": ["train.en", "train.en2"]}}
+    mert = {"metric": metric, "restarts": 1, "directions": 2}
+    # From no weights at all there is much to be made better.
+    tables = {**tables_of("mert", 3, initial_weights=None), **watched, "learner.mert": mert}
+    tiny.train(tmp_path / "run", **tables)
+
+    def lines(name: str) -> list[str]:
+        with gzip.open(tmp_path / "run" / "translations" / name, "rt", encoding="utf-8") as file:
+            return file.read().splitlines()
+
+    references = [lines(f"reference-{n}.txt.gz") for n in range(2)]
+    before, after = (theirs.corpus_score(lines(f"epoch-000{epoch}.txt.gz"), references).score for epoch in (0, 3))
+    sign = -1 if metric == "ter" else 1
+    assert sign * after > sign * before + 2
+    # The lists of the last epoch hold what the weights before it pick, and the line search starts there.
+    last = theirs.corpus_score(lines("epoch-0002.txt.gz"), references).score
+    assert 100 * metrics(tmp_path / "run")[-1]["objective"] >= sign * last - 1e-9
 
 
 def test_lists_that_are_lost_are_made_again(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:

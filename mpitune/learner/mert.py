@@ -1,9 +1,10 @@
-"""MERT, minimum error rate training (Och 2003): corpus BLEU of accumulated k-best lists, made as large as it gets.
+"""MERT, minimum error rate training (Och 2003): a metric of accumulated k-best lists, made as good as it gets.
 
 Along a line w + t d the score of an entry is linear in t, so that the best of a list changes at few t: where the upper
-envelope of its lines has a corner. Between the corners of all lists corpus BLEU is constant, so that the best t of the
-whole line is found exactly. Lines are followed one after another, features first, then random directions, until a
-round of all brings nothing more; from the weights of the epoch before and from random ones.
+envelope of its lines has a corner. Between the corners of all lists a metric whose statistics add up (BLEU, TER, chrF)
+is constant, so that the best t of the whole line is found exactly. Lines are followed one after another, features
+first, then random directions, until a round of all brings nothing more; from the weights of the epoch before and from
+random ones.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from mpitune.corpus.rows import ends
 from mpitune.kernel import kernel
 from mpitune.learner.base import Ask, Reply, Tuned
 from mpitune.learner.pool import Pool, scores
-from mpitune.pairs.bleu import WIDTH
-from mpitune.pairs.gold import papineni
+from mpitune.pairs.metrics import SCORES
 
 BEYOND = 0.1
 """How far past the first or the last corner of a line t goes, where that is best *(ours)*."""
 GAIN = 1e-5
-"""A round of all lines that brings less BLEU (0 to 1) is the last *(ours)*."""
+"""A round of all lines that brings less of the metric (BLEU: 0 to 1) is the last *(ours)*."""
 
 
 @dataclass(frozen=True)
 class Options:
     """The options of MERT, named as in a job; the defaults are ours."""
 
+    metric: str = "bleu"
+    """One of `mpitune.pairs.metrics.SCORES`."""
     directions: int = 10
     """Random directions in each round, besides the features."""
     restarts: int = 10
@@ -56,9 +58,9 @@ class Envelope(NamedTuple):
     corner: np.ndarray
     """float64 [n]: t, ascending in each sentence."""
     change: np.ndarray
-    """int64 [n, 10]: what is added to the statistics there."""
+    """int64 [n, columns]: what is added to the statistics there."""
     first: np.ndarray
-    """int64 [10]: the statistics at t = -infinity."""
+    """int64 [columns]: the statistics at t = -infinity."""
 
 
 def envelope(lines: Lines) -> Envelope:
@@ -148,6 +150,7 @@ class Mert:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._score = SCORES[options.metric]
 
     def part(
         self, pool: Pool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
@@ -155,7 +158,7 @@ class Mert:
         return MertPart(pool, place)
 
     def optimise(self, weights: np.ndarray, free: np.ndarray, ask: Ask, random: np.random.Generator) -> Tuned:
-        """Where several starts come to the same BLEU, the first counts."""
+        """Where several starts come to the same score, the first counts."""
         best = self._climb(weights, free, ask, random)
         for _ in range(self._options.restarts):
             start = np.where(free, random.uniform(-1, 1, len(weights)), weights)
@@ -165,15 +168,15 @@ class Mert:
         return best
 
     def _climb(self, start: np.ndarray, free: np.ndarray, ask: Ask, random: np.random.Generator) -> Tuned:
-        weights, bleu, steps, gain = start, 0.0, 0, np.inf
+        weights, score, steps, gain = start, -np.inf, 0, np.inf
         while gain >= GAIN:
-            before = bleu
+            before = score
             for direction in self._directions(free, random):
-                t, bleu = search(list(ask(np.stack([weights, direction]))))
+                t, score = search(list(ask(np.stack([weights, direction]))), self._score)
                 weights = weights + t * direction
                 steps += t != 0
-            gain = bleu - before
-        return Tuned(weights, bleu, steps)
+            gain = score - before
+        return Tuned(weights, score, steps)
 
     def _directions(self, free: np.ndarray, random: np.random.Generator) -> Iterator[np.ndarray]:
         for d in np.flatnonzero(free):
@@ -184,9 +187,10 @@ class Mert:
             yield np.where(free, random.uniform(-1, 1, len(free)), 0.0)
 
 
-def search(envelopes: list[Reply]) -> tuple[float, float]:
-    """The t of the largest corpus BLEU along a line, and that BLEU (0 to 1); of several the t nearest to 0.
+def search(envelopes: list[Reply], score: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float]:
+    """The t of the largest score along a line, and that score; of several the t nearest to 0.
 
+    ``score``: float64 [n], from summed statistics (int64 [n, columns]).
     Inside an interval between corners t is its middle, but for the one around 0, where it is 0.
     """
     parts = [Envelope(*reply) for reply in envelopes]
@@ -195,15 +199,15 @@ def search(envelopes: list[Reply]) -> tuple[float, float]:
     corner = corner[order]
     # Integers: whatever the order of their sum, it is the same.
     change = np.concatenate([part.change for part in parts])[order]
-    first = sum((part.first for part in parts), np.zeros(WIDTH, dtype=np.int64))
+    first = np.sum([part.first for part in parts], axis=0)
     total = np.concatenate([first[None], first + np.cumsum(change, axis=0)])
     low, high = np.append(-np.inf, corner), np.append(corner, np.inf)
     t = _inside(low, high)
     # Where corners are next to each other or the same, there is nothing between them.
     real = (low < t) & (t < high)
-    t, bleu = t[real], papineni(total[real])
-    chosen = np.lexsort((t, np.abs(t), -bleu))[0]
-    return float(t[chosen]), float(bleu[chosen])
+    t, found = t[real], score(total[real])
+    chosen = np.lexsort((t, np.abs(t), -found))[0]
+    return float(t[chosen]), float(found[chosen])
 
 
 def _inside(low: np.ndarray, high: np.ndarray) -> np.ndarray:

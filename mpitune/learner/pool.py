@@ -23,7 +23,7 @@ class Pool(NamedTuple):
     sentence_ptr: np.ndarray
     """int64 [sentences + 1]: sentence s has the entries ``sentence_ptr[s]:sentence_ptr[s + 1]``."""
     statistics: np.ndarray
-    """int64 [entries, 10]: those of `mpitune.pairs.bleu`."""
+    """int64 [entries, 10 or more]: those of `mpitune.pairs.bleu`, then those of a further metric where there is one."""
     fingerprint: np.ndarray
     """uint64 [entries]: equal for equal entries."""
     feature_ptr: np.ndarray
@@ -41,11 +41,11 @@ class Pool(NamedTuple):
         return len(self.sentence_ptr) - 1
 
 
-def empty(sentences: int) -> Pool:
-    """A pool of lists without entries."""
+def empty(sentences: int, width: int = WIDTH) -> Pool:
+    """A pool of lists without entries, which have ``width`` statistics."""
     return Pool(
         np.zeros(sentences + 1, dtype=np.int64),
-        np.zeros((0, WIDTH), dtype=np.int64),
+        np.zeros((0, width), dtype=np.int64),
         np.zeros(0, dtype=np.uint64),
         np.zeros(1, dtype=np.int64),
         np.zeros(0, dtype=np.int32),
@@ -54,13 +54,13 @@ def empty(sentences: int) -> Pool:
     )
 
 
-def pool_of(lists: Sequence[tuple[KBest, np.ndarray]], ids: np.ndarray) -> Pool:
-    """The pool of one list for each sentence, with its statistics (int64 [k, 10]); nothing is dropped.
+def pool_of(lists: Sequence[tuple[KBest, np.ndarray]], ids: np.ndarray, width: int = WIDTH) -> Pool:
+    """The pool of one list for each sentence, with its statistics (int64 [k, width]); nothing is dropped.
 
     ``ids``: uint64, the features' ids by slot.
     """
     if not lists:
-        return empty(0)
+        return empty(0, width)
     feature_id, feature = np.unique(
         ids[np.concatenate([kbest.feature_index for kbest, _ in lists])], return_inverse=True
     )

@@ -22,7 +22,7 @@ MATCHES, TOTALS, LENGTH, REFERENCE = 0, ORDER, 2 * ORDER, 2 * ORDER + 1
 WIDTH = 2 * ORDER + 2
 
 
-class _Ngrams(NamedTuple):
+class Ngrams(NamedTuple):
     """The n-grams of a sentence's references as a trie, its edges in an open-addressed hash table.
 
     Node 0 is the empty n-gram; a node's children are the n-grams that are one word longer. A key holds parent and word
@@ -37,6 +37,18 @@ class _Ngrams(NamedTuple):
     """int64 [nodes]: how often the reference that has the n-gram most often has it."""
     seen: np.ndarray
     """int64 [nodes]: how often the text being looked at has had it so far."""
+
+
+def room_for(words: int, order: int) -> Ngrams:
+    """No n-grams yet, and room for those of so many words, up to ``order``."""
+    most_nodes = order * words + 1
+    slots = 1 << (2 * most_nodes - 1).bit_length()
+    return Ngrams(
+        np.zeros(slots, dtype=np.int64),
+        np.empty(slots, dtype=np.int64),
+        np.zeros(most_nodes, dtype=np.int64),
+        np.empty(most_nodes, dtype=np.int64),
+    )
 
 
 def statistics(kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
@@ -54,21 +66,13 @@ def text_statistics(word_ptr: np.ndarray, word: np.ndarray, references: Sequence
     reference_ptr = np.zeros(len(references) + 1, dtype=np.int64)
     np.cumsum([len(reference) for reference in references], out=reference_ptr[1:])
     words = np.concatenate(references).astype(np.int32, copy=False)
-    most_nodes = ORDER * len(words) + 1
-    slots = 1 << (2 * most_nodes - 1).bit_length()
-    ngrams = _Ngrams(
-        np.zeros(slots, dtype=np.int64),
-        np.empty(slots, dtype=np.int64),
-        np.zeros(most_nodes, dtype=np.int64),
-        np.empty(most_nodes, dtype=np.int64),
-    )
     result = np.empty((len(word_ptr) - 1, WIDTH), dtype=np.int64)
-    _statistics(word_ptr, word, reference_ptr, words, ngrams, result)
+    _statistics(word_ptr, word, reference_ptr, words, room_for(len(words), ORDER), result)
     return result
 
 
 @kernel
-def _find(ngrams: _Ngrams, parent: np.int64, word: np.int64) -> np.int64:
+def _find(ngrams: Ngrams, parent: np.int64, word: np.int64) -> np.int64:
     """The slot of the edge from ``parent`` under ``word``, or the empty slot where it belongs."""
     key = (parent << 32) | (word + 1)
     last = np.int64(len(ngrams.key) - 1)
@@ -80,15 +84,15 @@ def _find(ngrams: _Ngrams, parent: np.int64, word: np.int64) -> np.int64:
 
 
 @kernel
-def _read_references(ptr: np.ndarray, words: np.ndarray, ngrams: _Ngrams) -> np.int64:
-    """Enter the n-grams of all references; returns how many nodes there are."""
+def read_references(ptr: np.ndarray, words: np.ndarray, order: int, ngrams: Ngrams) -> np.int64:
+    """Enter the n-grams of all references up to ``order``; returns how many nodes there are."""
     nodes = np.int64(1)
     for r in range(len(ptr) - 1):
         for i in range(nodes):
             ngrams.seen[i] = 0
         for start in range(ptr[r], ptr[r + 1]):
             node = np.int64(0)
-            for i in range(start, min(start + ORDER, ptr[r + 1])):
+            for i in range(start, min(start + order, ptr[r + 1])):
                 word = np.int64(words[i])
                 slot = _find(ngrams, node, word)
                 if ngrams.key[slot] == 0:
@@ -103,33 +107,42 @@ def _read_references(ptr: np.ndarray, words: np.ndarray, ngrams: _Ngrams) -> np.
 
 
 @kernel
+def count_matches(words: np.ndarray, order: int, nodes: np.int64, ngrams: Ngrams, matches: np.ndarray) -> None:
+    """``matches``: int64 [order], filled: how many n-grams of each order ``words`` has in common with the references.
+
+    ``nodes``: what `read_references` returned.
+    """
+    for n in range(order):
+        matches[n] = 0
+    for i in range(nodes):
+        ngrams.seen[i] = 0
+    for start in range(len(words)):
+        node = np.int64(0)
+        for n in range(min(order, len(words) - start)):
+            slot = _find(ngrams, node, np.int64(words[start + n]))
+            if ngrams.key[slot] == 0:
+                break  # no reference has this n-gram, so none has a longer one that begins with it
+            node = ngrams.child[slot]
+            ngrams.seen[node] += 1
+            if ngrams.seen[node] <= ngrams.most[node]:
+                matches[n] += 1
+
+
+@kernel
 def _statistics(
     word_ptr: np.ndarray,
     words: np.ndarray,
     reference_ptr: np.ndarray,
     reference_words: np.ndarray,
-    ngrams: _Ngrams,
+    ngrams: Ngrams,
     result: np.ndarray,
 ) -> None:
-    nodes = _read_references(reference_ptr, reference_words, ngrams)
+    nodes = read_references(reference_ptr, reference_words, ORDER, ngrams)
     for j in range(len(word_ptr) - 1):
-        end = word_ptr[j + 1]
-        length = end - word_ptr[j]
+        length = word_ptr[j + 1] - word_ptr[j]
+        count_matches(words[word_ptr[j] : word_ptr[j + 1]], ORDER, nodes, ngrams, result[j, MATCHES : MATCHES + ORDER])
         for n in range(ORDER):
-            result[j, MATCHES + n] = 0
             result[j, TOTALS + n] = max(length - n, 0)
-        for i in range(nodes):
-            ngrams.seen[i] = 0
-        for start in range(word_ptr[j], end):
-            node = np.int64(0)
-            for n in range(min(ORDER, end - start)):
-                slot = _find(ngrams, node, np.int64(words[start + n]))
-                if ngrams.key[slot] == 0:
-                    break  # no reference has this n-gram, so none has a longer one that begins with it
-                node = ngrams.child[slot]
-                ngrams.seen[node] += 1
-                if ngrams.seen[node] <= ngrams.most[node]:
-                    result[j, MATCHES + n] += 1
         closest = reference_ptr[1] - reference_ptr[0]
         for r in range(1, len(reference_ptr) - 1):
             other = reference_ptr[r + 1] - reference_ptr[r]
