@@ -103,24 +103,51 @@ def test_jobs_of_methods(scripts: Callable[[str], ModuleType], data: Path, monke
     assert (jobs["dev"].method, jobs["dev"].algorithm) == ("perceptron", "sgd")
     hope = jobs["mira-m-c-mpc"]
     assert (hope.method, hope.algorithm, hope.gold, hope.epochs) == ("mira", "itermix", "context", 20)
-    assert [jobs["mira-lu-pb"].mira.oracle, jobs["mira-lu-pb"].mira.prediction] == ["LU", "PB"]
+    for title, name, start in ((one.title, one.name, one.start) for one in methods.METHODS if "mira" in one.name):
+        learner = jobs[name]
+        assert f"MIRA {learner.mira.oracle}/{learner.mira.prediction}" == title.partition(",")[0]
+        assert title.endswith(learner.mira.variant) or learner.mira.variant == "1-best"
+        assert (learner.initial_weights is None) == (start == "0")
     for name, learner in jobs.items():
         start = learner.initial_weights
-        assert (start is not None) == (learner.method in BATCH)
+        assert start is not None or learner.method not in BATCH
         assert start is None or read_weights(start)["LanguageModel"] > 0, name
 
 
 def test_curves(scripts: Callable[[str], ModuleType], data: Path) -> None:
     curves, systems = scripts("curves"), scripts("systems")
     where = systems.Place(data, data)
-    pairing = curves.Method("mira-lu-pb", "no.toml", (), "MIRA LU/PB")
-    where.run(pairing).mkdir()
+    pairing, from_zero = (
+        curves.Method(f"mira-{start}", "no.toml", (), "MIRA LU/PB", start) for start in ("given", "0")
+    )
     epochs = [{"best_bleu": bleu, "oracle_bleu": 60.0, "prediction_bleu": 10.0} for bleu in (30.0, 20.0, 41.0, 25.0)]
-    (where.run(pairing) / "metrics.jsonl").write_text("".join(json.dumps(epoch) + "\n" for epoch in epochs))
-    assert cells(curves.table([pairing], where))[2] == ["MIRA LU/PB", "30.00", "41.00", "25.00", "25.00"]
-    curves.draw([pairing], where, data / "mira.svg")
+    for method in (pairing, from_zero):
+        where.run(method).mkdir()
+        (where.run(method) / "metrics.jsonl").write_text("".join(json.dumps(epoch) + "\n" for epoch in epochs))
+    assert cells(curves.table([pairing], where))[2] == ["MIRA LU/PB", "given", "30.00", "41.00", "25.00", "25.00"]
+    curves.draw([pairing], [from_zero], where, data / "mira.svg")
     drawn = (data / "mira.svg").read_text(encoding="utf-8")
-    assert "LU/PB" in drawn and all(f">{name}<" in drawn for name in curves.PICKED)
+    assert "LU/PB" in drawn and all(f">{name}<" in drawn for name in (*curves.PICKED, "best, from 0"))
+
+
+def test_seeds(scripts: Callable[[str], ModuleType], data: Path) -> None:
+    """A run whose score is known is not done again: the jobs here would not even load."""
+    seeds = scripts("seeds")
+    where = seeds.Place(data, data)
+    bleu = {}
+    for name, scores in {"MIRA": [40.0, 42.0, 43.0, 41.0], "perceptron": [42.0] * 4}.items():
+        tasks = [seeds.Task(where, seeds.System(name, "no.toml"), seed) for seed in range(1, 5)]
+        for task, score in zip(tasks, scores, strict=True):
+            task.score.parent.mkdir(parents=True)
+            task.score.write_text(str(score), encoding="utf-8")
+        bleu[name] = [task.bleu() for task in tasks]
+    assert cells(seeds.table(bleu))[2:] == [
+        ["MIRA", "4", "41.50", "41.50", "1.12", "40.00", "43.00", "40.00"],
+        ["perceptron", "4", *["42.00"] * 2, "0.00", *["42.00"] * 3],
+    ]
+    seeds.draw(bleu, data / "seeds.svg")
+    drawn = (data / "seeds.svg").read_text(encoding="utf-8")
+    assert all(f">{name}<" in drawn for name in bleu)
 
 
 def test_parts_of_sentences(scripts: Callable[[str], ModuleType], tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ TUNERS = {
     Method("cdec-mira", JOB, (), "cdec's MIRA"): (mira, {"Glue": 0.0}),
     Method("cdec-pro", JOB, (), "cdec's PRO", "given"): (pro, read_weights(START)),
 }
-BESIDE = ("dev", "mira-m-c-mpc", "pro")
+BESIDE = ("dev", "mira-m-c-mpc", "mira-m-c-mpc-cutting-plane-given", "pro")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -3,7 +3,7 @@
     MPITUNE_DATA=... python jobs/multi30k/curves.py [--write FOLDER] [--small]
 
 Runs are those of methods.py. Draws mira.svg: for each pairing the 1-best translations, the oracles and the predictions
-of each epoch, all found while the weights move from sentence to sentence.
+of each epoch, all found while the weights move from sentence to sentence; and the 1-best where weights begin at 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from matplotlib import pyplot
-from methods import PAIRINGS, Method
+from methods import FROM_ZERO, PAIRINGS, Method
 from systems import JOBS, Place, place, show
 
 PICKED = {"oracle": ("s--", "tab:green"), "best": ("o-", "tab:blue"), "prediction": ("^:", "tab:red")}
@@ -30,9 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="for mira.svg")
     where, options = place(parser, arguments)
-    where.train(PAIRINGS)
-    draw(PAIRINGS, where, options.write / "mira.svg")
-    print(table(PAIRINGS, where), end="")
+    where.train([*PAIRINGS, *FROM_ZERO])
+    draw(PAIRINGS, FROM_ZERO, where, options.write / "mira.svg")
+    print(table([*PAIRINGS, *FROM_ZERO], where), end="")
 
 
 def curves(method: Method, where: Place) -> dict[str, list[float]]:
@@ -43,16 +43,17 @@ def curves(method: Method, where: Place) -> dict[str, list[float]]:
 
 def table(methods: Sequence[Method], where: Place) -> str:
     """BLEU of the 1-best: the first epoch, the best one, the worst one of the second half, the last."""
-    rows = [["pairing", "epoch 1", "highest", "lowest of the second half", "last"]]
+    rows = [["pairing", "starts from", "epoch 1", "highest", "lowest of the second half", "last"]]
     for method in methods:
         best = curves(method, where)["best"]
         values = best[0], max(best), min(best[len(best) // 2 :]), best[-1]
-        rows.append([method.title, *(f"{value:.2f}" for value in values)])
+        rows.append([method.title, method.start, *(f"{value:.2f}" for value in values)])
     return show(rows)
 
 
-def draw(methods: Sequence[Method], where: Place, path: Path) -> None:
-    """A panel for each pairing, all with the same axes."""
+def draw(methods: Sequence[Method], from_zero: Sequence[Method], where: Place, path: Path) -> None:
+    """A panel for each pairing, all with the same axes; those of ``from_zero`` lie below."""
+    below = {method.title: curves(method, where)["best"] for method in from_zero}
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "mira", "font.size": 8})
     rows = -(-len(methods) // COLUMNS)
     figure, grid = pyplot.subplots(
@@ -68,6 +69,8 @@ def draw(methods: Sequence[Method], where: Place, path: Path) -> None:
         for name, values in curves(method, where).items():
             style, colour = PICKED[name]
             panel.plot(range(1, len(values) + 1), values, style, color=colour, markersize=3, linewidth=1, label=name)
+        if values := below.get(method.title, []):
+            panel.plot(range(1, len(values) + 1), values, "-", color="tab:gray", linewidth=1, label="best, from 0")
         panel.set_title(method.title.removeprefix("MIRA "), fontsize=9)
         panel.grid(axis="y", linewidth=0.3)
         panel.xaxis.get_major_locator().set_params(integer=True)
