@@ -84,10 +84,12 @@ def _collect(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[Shard
         return read_lists(run.folder.checkpoints, epoch, job_digest, z, forests=forests)
 
     def decode(z: int, advance: Callable[[], None]) -> ShardLists | None:
-        return _lists(run, state, epoch, z, shards[z], advance, forests=forests)
+        if _lists(run, state, epoch, z, shards[z], advance, forests=forests) is None:
+            return None
+        # Mapped from its file, where it takes no memory of ours.
+        return _found(kept(z), run, epoch, z)
 
     hand_out(run, state, shards, kept, decode)
-    # Mapped from their files, where they take no memory of ours.
     return [_found(kept(z), run, epoch, z) for z in range(run.comm.rank, len(shards), run.comm.size)]
 
 

@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 from fake import Session, golden_session, own_session
+from hypothesis import settings
 from tiny import Tiny
 
 from mpitune.runtime import LOG, StopFlag
+
+# How long an example takes is nobody's promise.
+settings.register_profile("mpitune", deadline=None)
+settings.load_profile("mpitune")
 
 
 @pytest.fixture(autouse=True)

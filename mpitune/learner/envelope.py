@@ -17,8 +17,8 @@ from mpitune.kernel import inlined, int64, kernel
 from mpitune.learner.forests import Forests
 
 PARALLEL = 1e-9
-"""Slopes that differ by less than this part of the largest slope of a rule are the same: sums of the same numbers in
-another order are rounded differently, and lines that do not cross would seem to."""
+"""Slopes that differ by no more than this part of the steepest rule's are the same *(ours)*: where the same numbers are
+added up in another order, rounding would have parallel lines cross somewhere."""
 _SPACE = 1 << 14
 """Lines and words that there is room for at first."""
 
@@ -46,7 +46,7 @@ class _Scores(NamedTuple):
     lm_at: np.ndarray
     lm_slope: np.ndarray
     parallel: float
-    """Slopes that differ by no more are the same."""
+    """How much slopes may differ and be the same."""
 
 
 class _Lines(NamedTuple):
