@@ -184,6 +184,7 @@ def test_mert_finds_the_weights_that_pick_the_best_of_every_list() -> None:
     tuned = optimise(Mert(MertOptions(directions=5, restarts=5)), pools, [0.0, 0.0, 0.0, 0.0])
     assert tuned.objective == pytest.approx(score_at(pools, tuned.weights)) and tuned.steps > 0
     assert tuned.objective > 0.97 * score_at(pools, planted)
+    assert np.abs(tuned.weights).sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("options", "starts", "lines"), [((0, 0), 1, 4), ((3, 0), 1, 7), ((0, 2), 3, 4)])

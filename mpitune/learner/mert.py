@@ -173,8 +173,8 @@ class Mert:
             before = score
             for direction in self._directions(free, random):
                 t, score = search(list(ask(np.stack([weights, direction]))), self._score)
-                weights = weights + t * direction
-                steps += t != 0
+                if t != 0:
+                    weights, steps = _scaled(weights + t * direction, free), steps + 1
             gain = score - before
         return Tuned(weights, score, steps)
 
@@ -185,6 +185,15 @@ class Mert:
             yield axis
         for _ in range(self._options.directions):
             yield np.where(free, random.uniform(-1, 1, len(free)), 0.0)
+
+
+def _scaled(weights: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """With absolute values that add up to 1 *(ours)*, where none but the free weights are other than 0.
+
+    No factor changes what is best; left alone, weights grow from line to line.
+    """
+    total = np.abs(weights).sum()
+    return weights / total if total > 0 and not weights[~free].any() else weights
 
 
 def search(envelopes: list[Reply], score: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float]:
