@@ -21,6 +21,11 @@ from mpitune.grammar.extract import Extracted, Extractor
 from mpitune.grammar.rule_lines import rule_lines
 from mpitune.sources import Sources
 
+PART = 1 << 22
+"""A rank writes down what it has collected once that is so many rules: 0.2 GB in its memory."""
+BLOCK = 8
+"""The fewest sentences that are handed out at a time, but for the last ones."""
+
 
 def make_store(
     comm: Comm,
@@ -43,16 +48,7 @@ def make_store(
         comm.at_root(lambda: stack.enter_context(writing_to(parts)))
         if comm.at_root(lambda: prepare.wants_extraction(sources, folder)):
             file = comm.at_root(lambda: _begin(aligned, sources, parts, bitext_folder, tell))
-            collector, extraction = Collector(), Extraction(file)
-            wanted = _wanted(sources)
-            with watch("grammars extracted", len(wanted)) as told, comm.turns() as turns:
-                while (number := turns.take()) < len(wanted):
-                    words, without = wanted[number]
-                    collector.add(number, extraction.rules(words, without))
-                    told.reach(turns.done())
-            part = {f"rules.{name}": array for name, array in collector.part()._asdict().items()}
-            write_arrays(prepare.part_file(parts, comm.rank), part | extraction.word_arrays, {})
-            comm.barrier()
+            _extract(comm, file, _wanted(sources), parts, watch)
         made = comm.at_root(lambda: prepare.prepare(sources, folder, tell, watch, parts))
         comm.at_root(lambda: _remove(parts))
     return made
@@ -71,6 +67,39 @@ def _begin(
     _remove(parts)
     warm_up(file, tell)
     return file
+
+
+def _extract(
+    comm: Comm, file: Path, wanted: Sequence[tuple[list[str], int | None]], parts: Path, watch: prepare.Watch
+) -> None:
+    """Extract the grammars of all ``wanted`` sentences, over the ranks, into files in ``parts``."""
+    extraction, blocks = Extraction(file), handed_out(len(wanted), comm.size)
+    with watch("grammars extracted", len(wanted)) as told, comm.turns() as turns:
+        while (turn := turns.take()) < len(blocks):
+            first, collector = blocks[turn].start, Collector()
+            for number in blocks[turn]:
+                collector.add(extraction.rules(*wanted[number]))
+                told.reach(turns.done())
+                if collector.rules >= PART or number + 1 == blocks[turn].stop:
+                    part = {f"rules.{name}": array for name, array in collector.part()._asdict().items()}
+                    # The first part of all tells what the numbers of words mean.
+                    words = extraction.word_arrays if first == 0 else {}
+                    write_arrays(prepare.part_file(parts, first), part | words, {})
+                    first, collector = number + 1, Collector()
+    comm.barrier()
+
+
+def handed_out(sentences: int, ranks: int) -> list[range]:
+    """The sentences that are handed out at a time: neighbours, whose grammars are merged at once, and fewer and fewer.
+
+    So no rank waits long for the last ones of another.
+    """
+    blocks, first = list[range](), 0
+    while first < sentences:
+        last = min(first + max((sentences - first) // (4 * ranks), BLOCK), sentences)
+        blocks.append(range(first, last))
+        first = last
+    return blocks
 
 
 def _remove(parts: Path) -> None:
@@ -119,7 +148,7 @@ def warm_up(file: Path, tell: Callable[[str], None]) -> None:
     extraction = Extraction(file)
     rules = extraction.rules(extraction.some_words())
     extraction.lines(rules)
-    Collector().add(0, rules)
+    Collector().add(rules)
 
 
 def read_inputs(file: Path) -> list[tuple[list[str], str]]:

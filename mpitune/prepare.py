@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpitune.corpus.aligned import AlignedFiles
-from mpitune.corpus.store import open_arrays, read_attributes, write_arrays, writing_to
+from mpitune.corpus.store import Stored, open_arrays, read_attributes, write_arrays, writing_to
 from mpitune.corpus.symbols import Names, Vocabulary
 from mpitune.corpus.text import (
     Fingerprint,
@@ -153,9 +153,9 @@ def prepare_bitext(files: AlignedFiles, folder: Path, tell: Callable[[str], None
     return folder / _BITEXT
 
 
-def part_file(folder: Path, n: int) -> Path:
-    """Where the grammars that process ``n`` has extracted wait for `prepare`."""
-    return folder / f"part-{n}.h5"
+def part_file(folder: Path, first: int) -> Path:
+    """Where extracted grammars, those of sentence ``first`` and the ones after it, wait for `prepare`."""
+    return folder / f"part-{first:012d}.h5"
 
 
 def contents(sources: Sources, folder: Path) -> dict[str, str]:
@@ -206,7 +206,7 @@ def _make(
     file: Path,
     inputs: Sequence[Path],
     shape: Mapping[str, Any],
-    compiled: Callable[[], Mapping[str, np.ndarray]],
+    compiled: Callable[[], Mapping[str, Stored]],
     tell: Callable[[str], None],
 ) -> bool:
     """Make one file of the store from ``inputs``, ``shape`` being what else it depends on; False if it is fresh."""
@@ -238,9 +238,8 @@ def _content(file: Path) -> str:
     return hashlib.blake2b(json.dumps([contents, inputs["shape"]]).encode(), digest_size=16).hexdigest()
 
 
-def _compile_data(
-    sources: Sources, grammars: Sequence[Path], parts: Path | None, watch: Watch
-) -> dict[str, np.ndarray]:
+def _compile_data(sources: Sources, grammars: Sequence[Path], parts: Path | None, watch: Watch) -> dict[str, Stored]:
+    rules: Mapping[str, Stored]
     if parts is not None:
         words, rules, score_names = _extracted_rules(parts)
         categories = ["S", "X"]
@@ -251,9 +250,11 @@ def _compile_data(
             for grammar in grammars:
                 reader.read(grammar)
                 told.advance()
-        rules, score_names, categories = reader.rules(), reader.score_names, reader.categories
-    if sources.grammar is not None and len(rules.type) == 0:
+        rules, score_names, categories = reader.rules()._asdict(), reader.score_names, reader.categories
+    if sources.grammar is not None and rules["type"].size == 0:
         raise DataError.at(sources.grammar, None, found="no rules", expected="a rule a line")
+    known = rules["source"]
+    assert isinstance(known, np.ndarray)  # what is distinct is in memory
     arrays = _prefixed("rules", rules)
     number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
     before = 0
@@ -263,24 +264,25 @@ def _compile_data(
             # Each sentence has the grammar of its number, counted through all texts.
             corpus = corpus._replace(grammar=np.arange(before, before + corpus.size, dtype=np.int32))
             before += corpus.size
-        _warn_of_unknown_words(texts.source, corpus, rules)
-        arrays |= _prefixed(name, corpus)
+        _warn_of_unknown_words(texts.source, corpus, known)
+        arrays |= _prefixed(name, corpus._asdict())
     for name, strings in (("words", words.words), ("categories", categories), ("score_names", score_names)):
         arrays |= _strings(name, Names.of(strings))
     return arrays
 
 
-def _extracted_rules(folder: Path) -> tuple[Vocabulary, Rules, list[str]]:
+def _extracted_rules(folder: Path) -> tuple[Vocabulary, dict[str, Stored], list[str]]:
     """The words of the bitext, the rules of the parts in ``folder``, and the names of their scores."""
-    count = sum(1 for _ in folder.glob("part-*.h5"))
-    found = [open_arrays(part_file(folder, n)) for n in range(count)]
-    words = Vocabulary(_names(found[0], "words").all())
-    return words, merged([Part(**_part(part, "rules")) for part in found]), list(FEATURES)
+    files = sorted(folder.glob("part-*.h5"))
+    words = Vocabulary(_names(open_arrays(files[0]), "words").all())
+    # They are opened in turn, so that no more than two are mapped at a time.
+    parts = (Part(**_part(open_arrays(file), "rules")) for file in files)
+    return words, merged(parts, folder), list(FEATURES)
 
 
-def _warn_of_unknown_words(source: Path, corpus: Corpus, rules: Rules) -> None:
+def _warn_of_unknown_words(source: Path, corpus: Corpus, known: np.ndarray) -> None:
     """Texts that were swapped, or tokenised otherwise than the grammar's, are decoded all the same: to themselves."""
-    unknown, total = int((~np.isin(corpus.source, rules.source)).sum()), len(corpus.source)
+    unknown, total = int((~np.isin(corpus.source, known)).sum()), len(corpus.source)
     if 2 * unknown > total:
         LOG.warning("%s: %d of %d words are in no rule's source side: is this the right text?", source, unknown, total)
 
@@ -324,8 +326,8 @@ def _open_lm(file: Path, arrays: Mapping[str, np.ndarray]) -> tuple[LanguageMode
     return open_kenlm(file, int(arrays["kenlm"][0])) if "kenlm" in arrays else language_model(arrays)
 
 
-def _prefixed(prefix: str, arrays: Rules | Corpus) -> dict[str, np.ndarray]:
-    return {f"{prefix}.{name}": array for name, array in arrays._asdict().items()}
+def _prefixed(prefix: str, arrays: Mapping[str, Stored]) -> dict[str, Stored]:
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
 
 
 def _part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

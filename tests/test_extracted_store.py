@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mpi import mpirun
 from naive_extract import random_pairs
 from tiny import write_data
 
-from mpitune import assemble
+from mpitune import assemble, extraction
 from mpitune.cli import main
-from mpitune.corpus.store import open_arrays
+from mpitune.corpus.spool import Spool
+from mpitune.corpus.store import open_arrays, write_arrays
+from mpitune.errors import MachineError
 from mpitune.prepare import open_store
 
 PAIRS = [pair for seed in (3, 8, 9, 11) for pair in random_pairs(seed) if pair[0] and pair[1]]
@@ -104,6 +107,53 @@ def test_the_store_does_not_tell_how_many_ranks_there_were(folder: Path) -> None
         ["bitext.h5", "data.h5", "features-none.h5", "lm-0.h5", "lock", "parts"]
     )
     assert len((folder / "run3/metrics.jsonl").read_text().splitlines()) == 1
+
+
+def test_the_store_does_not_tell_how_much_a_rank_held_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def write(path: Path, arrays: dict[str, Any], attributes: dict[str, Any]) -> None:
+        sizes.append(len(arrays["rules.type"]))
+        write_arrays(path, arrays, attributes)
+
+    monkeypatch.setattr(extraction, "write_arrays", write)
+    job = str(folder / "job.toml")
+    assert main(["prepare", job, "--set", f"run.store={folder}/at-once"]) == 0
+    at_once = sizes.copy()
+    sizes.clear()
+    monkeypatch.setattr(extraction, "PART", 20)
+    assert main(["prepare", job, "--set", f"run.store={folder}/bit-by-bit"]) == 0
+    largest = max(map(len, grammars(folder / "job.toml", f"run.store={folder}/at-once")))
+    assert max(at_once) > 200 and len(sizes) > 5 * len(at_once) and max(sizes) < 20 + largest
+    assert (folder / "at-once/data.h5").read_bytes() == (folder / "bit-by-bit/data.h5").read_bytes()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 7, 1000])
+def test_each_sentence_is_handed_out_once_and_the_last_ones_in_small_blocks(ranks: int) -> None:
+    for sentences in (0, 1, extraction.BLOCK, 29000):
+        blocks = extraction.handed_out(sentences, ranks)
+        assert [number for block in blocks for number in block] == list(range(sentences))
+        sizes = [len(block) for block in blocks]
+        assert sizes == sorted(sizes, reverse=True) and all(sizes)
+        assert all(size <= max(extraction.BLOCK, sentences // (4 * ranks)) for size in sizes)
+        assert sentences == 0 or sizes[-1] <= extraction.BLOCK
+
+
+def test_a_merge_that_breaks_off_leaves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise MachineError("the disk is full")
+
+    job, store = str(folder / "job.toml"), folder / "runs/job/store"
+    with monkeypatch.context() as patch:
+        patch.setattr(Spool, "append", full)
+        assert main(["prepare", job]) == 4
+    assert "the disk is full" in capsys.readouterr().err
+    assert {path.name for path in store.iterdir()} == {"bitext.h5", "lock", "parts"}
+    assert main(["prepare", job]) == 0
+    assert [path.name for path in (store / "parts").iterdir()] == ["lock"]
+    assert sum(map(len, grammars(folder / "job.toml"))) > 300
 
 
 def test_what_is_fresh_is_not_made_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

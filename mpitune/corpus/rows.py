@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
+
+CHUNK = 1 << 14
+"""How many rows are lists of Python's numbers at a time: these take ten times the memory."""
 
 
 def ends(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
@@ -18,3 +22,11 @@ def chosen(ptr: np.ndarray, flat: np.ndarray, numbers: np.ndarray) -> tuple[np.n
     new = ends(length)
     place = np.arange(new[-1]) + np.repeat(ptr[numbers] - new[:-1], length)
     return new, flat[place]
+
+
+def as_lists(ptr: np.ndarray, flat: np.ndarray) -> Iterator[list[int]]:
+    """The rows in turn."""
+    for first in range(0, len(ptr) - 1, CHUNK):
+        bounds = ptr[first : first + CHUNK + 1]
+        numbers = flat[bounds[0] : bounds[-1]].tolist()
+        yield from (numbers[begin:end] for begin, end in pairwise((bounds - bounds[0]).tolist()))

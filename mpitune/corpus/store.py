@@ -18,8 +18,11 @@ import h5py
 import numpy as np
 
 from mpitune.corpus.files import written_whole
+from mpitune.corpus.spool import Spool
 from mpitune.errors import DataError, MachineError, UsageError
 
+Stored = np.ndarray | Spool
+"""An array to be written."""
 VERSION = 2
 """Raised whenever the meaning of a stored array changes; files of older versions are made anew, never read."""
 _FRAME = 1 << 16
@@ -28,7 +31,7 @@ _DAMAGE = (OSError, KeyError, ValueError, TypeError, RuntimeError)
 """What h5py raises for files that are missing, damaged or not such files at all."""
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, Stored], attributes: Mapping[str, Any]) -> None:
     """Write ``arrays`` and ``attributes`` (anything JSON can hold) to ``path``, whole or not at all.
 
     Raises MachineError where it cannot be written (disk full).
@@ -41,7 +44,11 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mappi
             with open(aside, "r+b") as file:
                 for name, offset in places.items():
                     file.seek(offset)
-                    file.write(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
+                    array = arrays[name]
+                    if isinstance(array, Spool):
+                        array.copy_to(file)
+                    else:
+                        file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     except OSError as error:
         raise MachineError(f"{path}: cannot be written: {error.strerror or error}") from error
 
@@ -59,7 +66,7 @@ def _try_space(path: Path, frame: int, data: int) -> None:
         file.truncate(frame + data)
 
 
-def _lay_out(path: Path, arrays: Mapping[str, np.ndarray], attributes: str) -> dict[str, int]:
+def _lay_out(path: Path, arrays: Mapping[str, Stored], attributes: str) -> dict[str, int]:
     """Make an HDF5 file with room for ``arrays``; returns where in the file each belongs, those of no size excepted."""
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)

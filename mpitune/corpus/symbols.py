@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -52,11 +53,12 @@ class Names:
         self.ptr = ptr
 
     @classmethod
-    def of(cls, names: Sequence[str]) -> Names:
-        encoded = [name.encode() for name in names]
-        ptr = np.zeros(len(encoded) + 1, dtype=np.int64)
-        np.cumsum([len(name) for name in encoded], out=ptr[1:])
-        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8).copy(), ptr)
+    def of(cls, names: Iterable[str]) -> Names:
+        text, ptr = bytearray(), array("q", [0])
+        for name in names:
+            text += name.encode()
+            ptr.append(len(text))
+        return cls(np.frombuffer(text, dtype=np.uint8), np.asarray(ptr))
 
     def __len__(self) -> int:
         return len(self.ptr) - 1

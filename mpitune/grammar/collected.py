@@ -1,31 +1,32 @@
 """Extracted grammars of many sentences as the arrays of a store: each rule type and each row of scores once.
 
-Ranks collect the grammars of their sentences; what they have collected is merged in the order of the sentences, so that
-nothing in it tells how many ranks there were.
+Grammars of neighbouring sentences are collected to a part; parts are merged in the order of the sentences, one at a
+time, so that nothing in the result tells how many there were, and memory is taken by what is distinct alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from mpitune.corpus.distinct import DistinctRows
 from mpitune.corpus.rows import chosen, ends
+from mpitune.corpus.spool import Spool
+from mpitune.corpus.store import Stored
 from mpitune.grammar.extract import FEATURES, Extracted
 from mpitune.grammar.phrase_pairs import SYMBOLS
-from mpitune.grammar.rules import PHRASE, Rules
+from mpitune.grammar.rules import PHRASE
 
 _GAP = -1 - PHRASE
 """A gap of category X on the source side of a stored rule."""
 
 
 class Part(NamedTuple):
-    """The grammars of some sentences."""
+    """The grammars of some sentences, types and rows of scores numbered as they come up."""
 
-    number: np.ndarray
-    """int64 [sentences]: which they are."""
     grammar_ptr: np.ndarray
     """int64 [sentences + 1]"""
     type: np.ndarray
@@ -50,117 +51,115 @@ class Part(NamedTuple):
     """float64 [rows, 7]: `FEATURES`."""
 
 
-class _Rules:
+class _Distinct:
     """Distinct rule types and rows of scores."""
 
     def __init__(self) -> None:
-        self.sides = DistinctRows(), DistinctRows(), DistinctRows()
-        self.types = DistinctRows()
-        self.scores = DistinctRows()
+        self.source, self.target, self.align = DistinctRows(), DistinctRows(), DistinctRows()
+        self._types = DistinctRows()
+        self._scores = DistinctRows()
+
+    def add_types(self, sides: Iterable[np.ndarray]) -> np.ndarray:
+        """Numbers of types, given by those of their ``sides``: `source`, `target` and `align`."""
+        return self._types.add_matrix(np.stack(list(sides), axis=1))
 
     def add_scores(self, scores: np.ndarray) -> np.ndarray:
         """Numbers of rows, float64 [n, 7]."""
-        return self.scores.add_matrix(np.ascontiguousarray(scores).view(np.int32))
+        return self._scores.add_matrix(np.ascontiguousarray(scores).view(np.int32))
+
+    @property
+    def types(self) -> np.ndarray:
+        """int32 [types, 3]: as in `Part`"""
+        return self._types.flat.reshape(-1, 3)
+
+    @property
+    def scores(self) -> np.ndarray:
+        """float64 [rows, 7]"""
+        return self._scores.flat.view(np.float64).reshape(-1, len(FEATURES))
 
 
 class Collector:
     """Collects grammars, one sentence after the other."""
 
     def __init__(self) -> None:
-        self._distinct = _Rules()
-        self._numbers: list[int] = []
+        self._distinct = _Distinct()
         self._types: list[np.ndarray] = []
         self._score_rows: list[np.ndarray] = []
+        self.rules = 0
+        """How many there are by now."""
 
-    def add(self, number: int, found: Extracted) -> None:
-        """Add the grammar of sentence ``number``."""
+    def add(self, found: Extracted) -> None:
+        """Add the grammar of the next sentence."""
+        distinct = self._distinct
         source = np.where(found.source < 0, np.int32(_GAP), found.source).astype(np.int32)
         order = _by_source(source, found.source_ptr)
         align = np.ascontiguousarray(found.align).view(np.int32).ravel()
-        given = (found.source_ptr, source), (found.target_ptr, found.target), (found.align_ptr, align)
-        sides = [of_all.add(*of_sentence) for of_all, of_sentence in zip(self._distinct.sides, given, strict=True)]
-        self._numbers.append(number)
-        self._types.append(self._distinct.types.add_matrix(np.stack(sides, axis=1))[order])
-        self._score_rows.append(self._distinct.add_scores(found.score)[order])
+        sides = (
+            distinct.source.add(found.source_ptr, source),
+            distinct.target.add(found.target_ptr, found.target),
+            distinct.align.add(found.align_ptr, align),
+        )
+        self._types.append(distinct.add_types(side[order] for side in sides))
+        self._score_rows.append(distinct.add_scores(found.score[order]))
+        self.rules += len(order)
 
     def part(self) -> Part:
         """All that was collected."""
         distinct = self._distinct
-        source, target, align = distinct.sides
         none = [np.zeros(0, dtype=np.int32)]
         return Part(
-            number=np.array(self._numbers, dtype=np.int64),
             grammar_ptr=ends([len(of_sentence) for of_sentence in self._types]),
             type=np.concatenate([*none, *self._types]),
             score_row=np.concatenate([*none, *self._score_rows]),
-            types=distinct.types.flat.reshape(-1, 3),
-            source_ptr=source.ptr,
-            source=source.flat,
-            target_ptr=target.ptr,
-            target=target.flat,
-            align_ptr=align.ptr,
-            align=align.flat,
-            scores=distinct.scores.flat.view(np.float64).reshape(-1, len(FEATURES)),
+            types=distinct.types,
+            source_ptr=distinct.source.ptr,
+            source=distinct.source.flat,
+            target_ptr=distinct.target.ptr,
+            target=distinct.target.flat,
+            align_ptr=distinct.align.ptr,
+            align=distinct.align.flat,
+            scores=distinct.scores,
         )
 
 
-def merged(parts: Sequence[Part]) -> Rules:
-    """The grammars of all ``parts``, which together have sentence 0, 1, ...
+def merged(parts: Iterable[Part], folder: Path) -> dict[str, Stored]:
+    """The arrays of `Rules` with the grammars of all ``parts``, in their order.
 
-    Types and rows of scores are numbered as they come up.
+    Types and rows of scores are numbered as they come up. ``folder``: on whose disk waits what grows with the sentences
+    and not with what is distinct in them.
     """
-    places = sorted((int(number), p, k) for p, part in enumerate(parts) for k, number in enumerate(part.number))
-    distinct = _Rules()
-    types_of = [_renumbered_sides(part, distinct.sides) for part in parts]
-    new_type, new_row = (
-        [np.full(len(rows), -1, dtype=np.int32) for rows in of_parts]
-        for of_parts in (types_of, [part.scores for part in parts])
+    distinct, type_, score_row, lengths = _Distinct(), Spool(folder), Spool(folder), [np.zeros(0, dtype=np.int64)]
+    for part in parts:
+        sides = (
+            distinct.source.add(part.source_ptr, part.source),
+            distinct.target.add(part.target_ptr, part.target),
+            distinct.align.add(part.align_ptr, part.align),
+        )
+        types = distinct.add_types(side[part.types[:, n]] for n, side in enumerate(sides))
+        type_.append(types[part.type])
+        score_row.append(distinct.add_scores(part.scores)[part.score_row])
+        lengths.append(np.diff(part.grammar_ptr))
+    types, scores = distinct.types, distinct.scores
+    source, target, align = (
+        chosen(side.ptr, side.flat, types[:, n])
+        for n, side in enumerate((distinct.source, distinct.target, distinct.align))
     )
-    type_ = np.empty(sum(len(part.type) for part in parts), dtype=np.int32)
-    score_row, lengths, end = np.empty_like(type_), [], 0
-    for _, p, k in places:
-        part = parts[p]
-        first, last = part.grammar_ptr[k : k + 2].tolist()
-        here = slice(end, end := end + last - first)
-        type_[here] = _renumbered(part.type[first:last], new_type[p], types_of[p], distinct.types.add_matrix)
-        score_row[here] = _renumbered(part.score_row[first:last], new_row[p], part.scores, distinct.add_scores)
-        lengths.append(last - first)
-    types = distinct.types.flat.reshape(-1, 3)
-    source, target, align = (chosen(side.ptr, side.flat, types[:, n]) for n, side in enumerate(distinct.sides))
-    scores = distinct.scores.flat.view(np.float64).reshape(-1, len(FEATURES))
-    row, index = np.nonzero(scores)
-    return Rules(
-        lhs=np.full(len(types), PHRASE, dtype=np.int32),
-        source_ptr=source[0],
-        source=source[1],
-        target_ptr=target[0],
-        target=target[1],
-        align_ptr=align[0],
-        align=align[1].view(np.int16).reshape(-1, 2),
-        type=type_,
-        score_row=score_row,
-        score_ptr=ends(np.bincount(row, minlength=len(scores))),
-        score_index=index.astype(np.int32),
-        score_value=scores[row, index],
-        grammar_ptr=ends(lengths),
-    )
-
-
-def _renumbered_sides(part: Part, sides: Sequence[DistinctRows]) -> np.ndarray:
-    """``part.types`` with the numbers that ``sides`` give to source sides, target sides and alignments."""
-    given = (part.source_ptr, part.source), (part.target_ptr, part.target), (part.align_ptr, part.align)
-    numbers = [of_all.add(*of_part) for of_all, of_part in zip(sides, given, strict=True)]
-    return np.stack([number[part.types[:, n]] for n, number in enumerate(numbers)], axis=1)
-
-
-def _renumbered(
-    old: np.ndarray, new: np.ndarray, rows: np.ndarray, add: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
-    """The ``new`` numbers (-1 where there is none yet) of the ``rows`` numbered ``old``; ``add`` gives out more."""
-    lacking = old[new[old] < 0]
-    new[lacking] = add(rows[lacking])
-    renumbered: np.ndarray = new[old]
-    return renumbered
+    kept = scores != 0.0
+    return {
+        "lhs": np.full(len(types), PHRASE, dtype=np.int32),
+        "source_ptr": source[0],
+        "source": source[1],
+        "target_ptr": target[0],
+        "target": target[1],
+        "align_ptr": align[0],
+        "align": align[1].view(np.int16).reshape(-1, 2),
+        "type": type_,
+        "score_row": score_row,
+        "score_ptr": ends(kept.sum(axis=1)),
+        "score_index": np.broadcast_to(np.arange(len(FEATURES), dtype=np.int32), kept.shape)[kept],
+        "score_value": scores[kept],
+        "grammar_ptr": ends(np.concatenate(lengths)),
+    }
 
 
 def _by_source(source: np.ndarray, ptr: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ Word pairs, insertions and target words are those of Eidelman (WMT 2012, section
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.corpus.rows import as_lists
 from mpitune.corpus.symbols import Names, Vocabulary, feature_id
 from mpitune.errors import UsageError
 from mpitune.grammar.rules import Rules
@@ -156,19 +158,18 @@ def compile_features(
     """
     functions = _chosen(templates)
     names = Vocabulary()
-    index: list[int] = []
-    value: list[int] = []
+    index, value = array("i"), array("d")
     ptr = np.zeros(len(rules.lhs) + 1, dtype=np.int64)
     for number, rule in enumerate(_all_as_symbols(rules, categories, words), start=1):
         fired = Counter([names.add(name) for name in _fired(functions, rule)])
-        index += fired.keys()
-        value += fired.values()
+        index.extend(fired.keys())
+        value.extend(fired.values())
         ptr[number] = len(index)
     for rule in (*GLUE, *map(pass_through, sources)):
         for name in _fired(functions, rule):
             names.add(name)
-    ids = np.array([feature_id(name) for name in names.words], dtype=np.uint64)
-    return RuleFeatures(Names.of(names.words), ids, ptr, np.array(index, np.int32), np.array(value, np.float64))
+    ids = np.fromiter(map(feature_id, names.words), dtype=np.uint64, count=len(names))
+    return RuleFeatures(Names.of(names.words), ids, ptr, np.asarray(index), np.asarray(value))
 
 
 def as_symbols(rules: Rules, rule_type: int, categories: Sequence[str], words: Sequence[str]) -> Rule:
@@ -180,13 +181,10 @@ def as_symbols(rules: Rules, rule_type: int, categories: Sequence[str], words: S
 
 
 def _all_as_symbols(rules: Rules, categories: Sequence[str], words: Sequence[str]) -> Iterable[Rule]:
-    source_ptr, target_ptr, align_ptr = rules.source_ptr.tolist(), rules.target_ptr.tolist(), rules.align_ptr.tolist()
-    source, target, align = rules.source.tolist(), rules.target.tolist(), rules.align.ravel().tolist()
-    for t, lhs in enumerate(rules.lhs.tolist()):
-        source_side = source[source_ptr[t] : source_ptr[t + 1]]
-        target_side = target[target_ptr[t] : target_ptr[t + 1]]
-        links = align[2 * align_ptr[t] : 2 * align_ptr[t + 1]]
-        yield _named(lhs, source_side, target_side, links, categories, words)
+    sources, targets = as_lists(rules.source_ptr, rules.source), as_lists(rules.target_ptr, rules.target)
+    links = as_lists(2 * rules.align_ptr, rules.align.ravel())
+    for of_type in zip(rules.lhs.tolist(), sources, targets, links, strict=True):
+        yield _named(*of_type, categories, words)
 
 
 def _named(

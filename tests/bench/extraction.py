@@ -66,7 +66,7 @@ def speed(folder: Path, sentences: int) -> Iterator[Sequence[str]]:
 
     def to_store(extraction: Extraction) -> Callable[[int, list[str]], object]:
         collector = Collector()
-        return lambda i, words: collector.add(i, extraction.rules(words))
+        return lambda _, words: collector.add(extraction.rules(words))
 
     def to_text(extraction: Extraction) -> Callable[[int, list[str]], object]:
         return lambda i, words: gzip.compress(extraction.lines(extraction.rules(words)), 6)
