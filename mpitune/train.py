@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -198,7 +199,7 @@ def _check_finite(run: Run, epoch: int, numbers: np.ndarray) -> None:
         )
 
 
-def _mix(run: Run, state: State, results: Sequence[ShardResult]) -> tuple[dict[str, Any], Vector]:
+def _mix(run: Run, state: State, results: list[ShardResult]) -> tuple[dict[str, Any], Vector]:
     """The epoch's weights out of all shards', and what metrics say of them.
 
     They are the mean over shards (algorithm 3), that of the selected columns (4), or the mean over shards and epochs
@@ -237,10 +238,11 @@ def _best_of_all(run: Run, shards: list[np.ndarray], results: Sequence[ShardResu
     return run.comm.sum(best)
 
 
-def _stacked(results: Sequence[ShardResult]) -> SparseVectors:
-    return SparseVectors(
-        np.array([result.shard for result in results], dtype=np.int64),
-        row_ends(np.array([len(result.index) for result in results], dtype=np.int64)),
-        np.concatenate([np.zeros(0, np.uint64)] + [result.index for result in results]),
-        np.concatenate([np.zeros(0)] + [result.value for result in results]),
-    )
+def _stacked(results: list[ShardResult]) -> SparseVectors:
+    """The vectors of ``results``, which lose them: they are larger than all else of an epoch, and held once."""
+    ptr = row_ends(np.array([len(result.index) for result in results], dtype=np.int64))
+    index, value = np.empty(ptr[-1], dtype=np.uint64), np.empty(ptr[-1])
+    for row, (result, first, last) in enumerate(zip(results, ptr[:-1], ptr[1:], strict=True)):
+        index[first:last], value[first:last] = result.index, result.value
+        results[row] = replace(result, index=np.zeros(0, np.uint64), value=np.zeros(0))
+    return SparseVectors(np.array([result.shard for result in results], dtype=np.int64), ptr, index, value)
