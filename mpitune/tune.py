@@ -6,6 +6,8 @@ optimiser and hears the shards' answers in their order, so that the number of ra
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +24,11 @@ from mpitune.results.checkpoint import Vector, checkpoint_path, digest, read_che
 from mpitune.results.lists import ShardLists, forget_forests, forget_lists, read_lists, write_lists
 from mpitune.run import Run, State
 from mpitune.shards import check_stop, hand_out
+
+LOG = logging.getLogger(__name__)
+
+INTERVAL = 30.0
+"""Seconds between two signs of life while weights are looked for: nobody knows how many will be tried."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +219,7 @@ def _optimise(
     run: Run, tuner: BatchLearner, space: _Space, epoch: int, parts: dict[int, Part], count: int
 ) -> Tuned | None:
     """What ``tuner`` finds, on rank 0; the other ranks answer its questions until it has no more, and get None."""
-    comm = run.comm
+    comm, asked, last_told = run.comm, 0, time.monotonic()
 
     def answers(question: np.ndarray) -> Iterator[Reply]:
         # As many shards at a time as there are ranks: no rank ever holds the answers of all.
@@ -222,6 +229,11 @@ def _optimise(
             yield from (reply for reply in replies or [] if reply is not None)
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
+        nonlocal asked, last_told
+        asked += 1
+        if time.monotonic() - last_told >= INTERVAL:
+            last_told = time.monotonic()
+            LOG.info("epoch %d: looking for better weights: %d tried", epoch, asked)
         comm.bcast(question)
         check_stop(run, epoch, bool(run.stop))
         return answers(question)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from sacrebleu.metrics.ter import TER
 from test_train import DRIVER, SENTENCES, SHARD_SIZES, Decodes, damage, decodes, epoch_weights, files_of, metrics
 from tiny import DEVTEST, Tiny
 
-from mpitune import assemble
+from mpitune import assemble, tune
 from mpitune.errors import StopRequested
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.base import BatchLearner, Part, Reply, Tuned
@@ -345,6 +346,13 @@ def test_mert_makes_the_metric_better_that_it_is_given(tiny: Tiny, tmp_path: Pat
     # The lists of the last epoch hold what the weights before it pick, and the line search starts there.
     last = theirs.corpus_score(lines("epoch-0002.txt.gz"), references).score
     assert 100 * metrics(tmp_path / "run")[-1]["objective"] >= sign * last - 1e-9
+
+
+def test_there_are_signs_of_life(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "INTERVAL", 0.0)
+    tiny.train(tmp_path / "run", **tables_of("mert", 1))
+    told = re.findall(r"epoch 1: looking for better weights: (\d+) tried", (tmp_path / "run" / "log.txt").read_text())
+    assert [int(number) for number in told] == list(range(1, len(told) + 1)) and len(told) > 10
 
 
 def test_lists_that_are_lost_are_made_again(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
