@@ -7,6 +7,7 @@ import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 
@@ -163,6 +164,16 @@ def test_parts_of_sentences(scripts: Callable[[str], ModuleType], tmp_path: Path
             with gzip.open(tmp_path / f"{n}" / name, "wt", encoding="utf-8") as file:
                 file.write(f"# MIRA tuned weights ||| {number} ||| 1\n{line}\n")
     assert tuners._averaged([tmp_path / "0", tmp_path / "1"], [3, 1]) == {"Glue": 2.0}
+
+
+def test_pseudo_document_of_undefined_length(scripts: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    tuners, said = scripts("cdec_tuners"), tmp_path / "errors"
+    for length, refused in (("8.1", False), ("1.69639e+31", True), ("-3e12", True), ("nan", True)):
+        said.write_text(
+            f"PASS 1\nps corpus size: {length} 9\nBLEU = 33.01\nps corpus size: 15.39 9\n", encoding="utf-8"
+        )
+        with pytest.raises(SystemExit, match="undefined length") if refused else nullcontext():
+            tuners.check_length(said)
 
 
 @pytest.mark.parametrize("script", ["table", "methods", "curves", "seeds", "cdec_tuners"])

@@ -8,6 +8,10 @@ its scripts mira.py and pro.pl do around these is done here, with their settings
 after each pass MIRA's weights are averaged. Grammars, LM, features and search are the same; tests are translated by
 mpitune, which finds what cdec finds. Time is wall-clock time of passes, the making of grammars not counted. What is
 there already is not done again.
+
+cdec's MIRA scores in a pseudo-document whose length in source words it never sets to 0 (`corpus_src_length` of
+kbest_cut_mira.cc, f7c4899): built by some compilers, it begins at 1e31, and costs are all that counts. That is refused
+here; set it to 0 in TrainingObserver's constructor.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from typing import IO
 from methods import JOB, METHODS, SETS, Method, table
 from systems import Place, place, read
 
+from mpitune.corpus.files import write_text
 from mpitune.corpus.weights import read_weights, write_weights
 from mpitune.results.evaluate import corpus_bleu
 
@@ -73,8 +78,9 @@ class Peer:
             done.append({"epoch": len(done) + 1, "seconds": seconds, "busy_seconds": [seconds] * len(self.parts)})
             done[-1]["best_bleu"] = bleu
             print(f"{self.folder.name}: pass {len(done)}: BLEU of the 1-best {bleu:.2f}, {seconds:.1f} s", flush=True)
-            metrics.write_text("".join(f"{json.dumps(each)}\n" for each in done), encoding="utf-8")
             write_weights(self.folder / "weights.txt.gz", sorted(read_weights(self.weights(len(done))).items()))
+            # Last of all: what stands there is not done again.
+            write_text(metrics, "".join(f"{json.dumps(each)}\n" for each in done))
 
     def side_by_side(self, commands: Sequence[Sequence[str | Path]], inputs: Sequence[Path]) -> list[list[str]]:
         """What the commands, all running at once, print; each reads one of the ``inputs``."""
@@ -119,12 +125,22 @@ def mira(peer: Peer, done: int) -> list[str]:
     asked += ["-k", "250", "-o", "2", "-p", str(done), "-D", peer.folder.resolve(), "-h", "1", "-f", "1", "-C", "0.01"]
     asked += ["-u", "-e", "-S", "1"]
     printed = peer.side_by_side([["kbest_cut_mira", *asked, "-O", folder.resolve()] for folder in folders], peer.parts)
+    check_length(peer.folder / "errors.0")
     picked = [line.split(" ||| ") for line in _interleaved(printed)]
     best = [one for _, one, _ in picked]
     # The next pass scores in their context.
     (peer.folder / f"run.raw.{done}.B").write_text("".join(f"{one}\n" for one in best), encoding="utf-8")
     write_weights(peer.weights(done + 1), sorted(_averaged(folders, [len(part) for part in printed]).items()))
     return best
+
+
+def check_length(errors: Path) -> None:
+    """End the script where the pseudo-document begins longer than a sentence; ``errors``: what MIRA said."""
+    found = re.search(r"^ps corpus size: (\S+) (\S+)$", errors.read_text(encoding="utf-8"), re.MULTILINE)
+    if found is None or not 0 <= float(found[1]) <= float(found[2]):
+        sys.exit(
+            f"{errors}: kbest_cut_mira begins with a pseudo-document of undefined length: see the top of the script"
+        )
 
 
 def pro(peer: Peer, done: int) -> list[str]:
@@ -169,14 +185,15 @@ def _averaged(folders: Sequence[Path], counts: Sequence[int]) -> dict[str, float
 def prepare(where: Place, folder: Path) -> None:
     """cdec.ini with a binary LM, references, and the sentences with a grammar each, in a part for each rank."""
     if not (folder / "input.sgm").exists():
-        train = [where.data / f"train.{name}.gz" for name in ("de", "en", "de-en.align")]
+        train = (where.data / f"train.{name}.gz" for name in ("de", "en", "de-en.align"))
         files = zip(("--source", "--target", "--alignment"), train, strict=True)
-        command = ["mpirun", "-n", str(where.ranks), "mpitune", "extract", *(word for pair in files for word in pair)]
-        subprocess.run([*command, "--input", where.data / "val.de.gz", "--output", folder], check=True)
+        asked = [*(word for pair in files for word in pair), "--input", where.data / "val.de.gz", "--output", folder]
+        _run("mpirun", "-n", str(where.ranks), "mpitune", "extract", *asked)
     if not (folder / "lm.klm").exists():
         with gzip.open(where.data / "lm.4.arpa.gz") as packed, open(folder / "lm.arpa", "wb") as plain:
             shutil.copyfileobj(packed, plain)
-        subprocess.run(["build_binary", "lm.arpa", "lm.klm"], cwd=folder, check=True, capture_output=True)
+        _run("build_binary", folder / "lm.arpa", folder / "lm.part")
+        (folder / "lm.part").rename(folder / "lm.klm")
     (folder / "cdec.ini").write_text(CONFIG.format(lm="lm.klm"), encoding="utf-8")
     sentences = read(folder / "input.sgm")
     for n in range(where.ranks):
@@ -184,6 +201,11 @@ def prepare(where: Place, folder: Path) -> None:
         (folder / f"part.{n}").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
     references = read(where.data / "val.en.gz")
     (folder / "references").write_text("".join(f"{line}\n" for line in references), encoding="utf-8")
+
+
+def _run(*command: str | Path) -> None:
+    if code := subprocess.run(command, check=False).returncode:
+        sys.exit(f"{command[0]} ended with {code}")
 
 
 TUNERS = {

@@ -70,10 +70,12 @@ METHODS = (
     *FROM_ZERO,
     batch("pro", 20, "PRO"),
     batch("mert", 10, "MERT"),
-    batch("mert", 10, "MERT, hypergraphs", "mert.search=hypergraph"),
+    batch("mert", 10, "MERT, hypergraphs", "mert.search=hypergraph", "mert.restarts=2"),
     batch("minrisk", 10, "minimum risk"),
     batch("rampion", 20, "RAMPION"),
 )
+FEW = ("mira-m-c-mpc-given", "pro", "mert")
+"""What the script is tried with."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -82,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = [method.name for method in METHODS[1:]]
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"beside dev, of {', '.join(names)}")
     where, options = place(parser, arguments)
-    wanted = [method for method in METHODS if not options.only or method.name in ("dev", *options.only)]
+    chosen = options.only or (FEW if options.small else names)
+    wanted = [method for method in METHODS if method.name in ("dev", *chosen)]
     where.train(wanted)
     where.translate(wanted, SETS)
     text = table(wanted, where)

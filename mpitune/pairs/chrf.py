@@ -35,9 +35,10 @@ class Chrf:
 
     def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
         """int64 [k, 18]; ``references``: int32 [words] each, at least one."""
-        new = ["".join(word.split()) for word in self._words[len(self._ptr) - 1 :]]
-        self._ptr = np.append(self._ptr, self._ptr[-1] + ends([len(word) for word in new])[1:])
-        self._characters = np.append(self._characters, np.array([ord(c) for word in new for c in word], dtype=np.int32))
+        if new := ["".join(word.split()) for word in self._words[len(self._ptr) - 1 :]]:
+            self._ptr = np.append(self._ptr, self._ptr[-1] + ends([len(word) for word in new])[1:])
+            characters = np.array([ord(character) for word in new for character in word], dtype=np.int32)
+            self._characters = np.append(self._characters, characters)
         by_word, text = chosen(self._ptr, self._characters, kbest.word)
         result = np.empty((kbest.size, WIDTH), dtype=np.int64)
         best, row = np.full(kbest.size, -1.0), np.empty(WIDTH, dtype=np.int64)

@@ -75,9 +75,9 @@ class Ter:
 
         ``references``: int32 [words] each, at least one.
         """
-        new = self._words[len(self._lowered) :]
-        numbers = [self._number.setdefault(word.lower(), len(self._number)) for word in new]
-        self._lowered = np.append(self._lowered, np.array(numbers, dtype=np.int32))
+        if new := self._words[len(self._lowered) :]:
+            numbers = [self._number.setdefault(word.lower(), len(self._number)) for word in new]
+            self._lowered = np.append(self._lowered, np.array(numbers, dtype=np.int32))
         n, m = int(np.diff(kbest.word_ptr).max(initial=0)), max(map(len, references))
         work = _Work(
             *(np.empty(n, dtype=np.int32) for _ in range(2)),
