@@ -49,7 +49,7 @@ class Lines(NamedTuple):
     slope: np.ndarray
     """float64 [entries]"""
     statistics: np.ndarray
-    """int64 [entries, 10]: those of `mpitune.pairs.bleu`."""
+    """int64 [entries, columns]: those of the metric, BLEU's first."""
 
 
 class Envelope(NamedTuple):
