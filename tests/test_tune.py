@@ -26,6 +26,7 @@ from tiny import DEVTEST, Tiny
 from mpitune import assemble, tune
 from mpitune.errors import StopRequested
 from mpitune.exchange.comm import SerialComm
+from mpitune.learner import mert
 from mpitune.learner.base import BatchLearner, Part, Reply, Tuned
 from mpitune.learner.mert import Mert, search
 from mpitune.learner.mert import Options as MertOptions
@@ -44,7 +45,7 @@ from mpitune.train import train
 assert decodes  # A fixture.
 
 METHODS = ["pro", "mert", "hypergraph", "minrisk", "rampion"]
-"""Hypergraph is MERT over forests."""
+"""Hypergraph is MERT over forests; of its metrics, those but BLEU are named as methods too, in `tables_of`."""
 IDS = np.array([30, 10, 20, 40], dtype=np.uint64)
 """Feature ids by slot; a pool has them in ascending order."""
 
@@ -188,6 +189,16 @@ def test_mert_finds_the_weights_that_pick_the_best_of_every_list() -> None:
     assert np.abs(tuned.weights).sum() == pytest.approx(1.0)
 
 
+def test_mert_warns_where_there_are_many_features(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools = [pool([[([1.0, 2.0, 0.0, 1.0], statistics_of([5] * 4))]])]
+    for most, warned in ((4, False), (3, True)):
+        monkeypatch.setattr(mert, "MANY", most)
+        optimise(Mert(MertOptions(directions=0, restarts=0)), pools, [0.0] * 4)
+        assert ("MERT follows each of 4 features in turn" in caplog.text) == warned
+
+
 @pytest.mark.parametrize(("options", "starts", "lines"), [((0, 0), 1, 4), ((3, 0), 1, 7), ((0, 2), 3, 4)])
 def test_mert_starts_as_often_and_looks_as_far_as_asked(options: tuple[int, int], starts: int, lines: int) -> None:
     asked = []
@@ -288,11 +299,13 @@ def test_pro_without_pairs_keeps_the_weights() -> None:
 
 def tables_of(method: str, epochs: int = 2, **learner: Any) -> dict[str, Any]:
     """What a job says: few restarts, as is enough for a tiny task."""
-    named, search = ("mert", "hypergraph") if method == "hypergraph" else (method, "kbest")
+    search = "hypergraph" if method == "hypergraph" else "kbest"
+    metric = method if method in SCORES else "bleu"
+    named = method if method in METHODS and method != "hypergraph" else "mert"
     return {
         "features": {"templates": ["shape"]},
         "learner": {"method": named, "initial_weights": "warm", "epochs": epochs, **learner},
-        "learner.mert": {"search": search, "restarts": 1, "directions": 2},
+        "learner.mert": {"search": search, "metric": metric, "restarts": 1, "directions": 2},
     }
 
 
@@ -330,9 +343,8 @@ def test_a_stopped_run_goes_on_as_if_unbroken(tiny: Tiny, tmp_path: Path, decode
 @pytest.mark.parametrize(("metric", "theirs"), [("ter", TER()), ("chrf", CHRF())])
 def test_mert_makes_the_metric_better_that_it_is_given(tiny: Tiny, tmp_path: Path, metric: str, theirs: Any) -> None:
     watched = {"data__devtest": {"source": "train.de", "references": ["train.en", "train.en2"]}}
-    mert = {"metric": metric, "restarts": 1, "directions": 2}
     # From no weights at all there is much to be made better.
-    tables = {**tables_of("mert", 3, initial_weights=None), **watched, "learner.mert": mert}
+    tables = {**tables_of(metric, 3, initial_weights=None), **watched}
     tiny.train(tmp_path / "run", **tables)
 
     def lines(name: str) -> list[str]:
@@ -399,14 +411,14 @@ def test_every_option_of_pro_makes_a_difference(tiny: Tiny, tmp_path: Path, opti
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_leave_no_trace(tiny: Tiny, tmp_path: Path, ranks: int) -> None:
     (tmp_path / "driver.py").write_text(DRIVER)
-    jobs = []
-    for method in METHODS:
+    jobs, methods = [], [*METHODS, "ter", "chrf"]
+    for method in methods:
         tables = {**tables_of(method), **DEVTEST}
         tiny.train(tmp_path / method, **tables)
         jobs.append(tiny.job_file(tmp_path / f"{method}-{ranks}", **tables))
     done = mpirun(ranks, [tmp_path / "driver.py", *jobs])
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    for method in METHODS:
+    for method in methods:
         assert files_of(tmp_path / f"{method}-{ranks}") == files_of(tmp_path / method)
 
 

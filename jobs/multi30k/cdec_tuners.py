@@ -108,22 +108,9 @@ def mira(peer: Peer, done: int) -> list[str]:
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-    asked: list[str | Path] = [
-        "-c",
-        "cdec.ini",
-        "-w",
-        peer.weights(done),
-        "-r",
-        peer.refs,
-        "-m",
-        "IBM_BLEU",
-        "-s",
-        "1",
-        "-b",
-        "250",
-    ]
-    asked += ["-k", "250", "-o", "2", "-p", str(done), "-D", peer.folder.resolve(), "-h", "1", "-f", "1", "-C", "0.01"]
-    asked += ["-u", "-e", "-S", "1"]
+    asked: list[str | Path] = ["-c", "cdec.ini", "-w", peer.weights(done), "-r", peer.refs, "-m", "IBM_BLEU", "-s", "1"]
+    asked += ["-b", "250", "-k", "250", "-o", "2", "-p", str(done), "-D", peer.folder.resolve(), "-h", "1", "-f", "1"]
+    asked += ["-C", "0.01", "-u", "-e", "-S", "1"]
     printed = peer.side_by_side([["kbest_cut_mira", *asked, "-O", folder.resolve()] for folder in folders], peer.parts)
     check_length(peer.folder / "errors.0")
     picked = [line.split(" ||| ") for line in _interleaved(printed)]

@@ -9,6 +9,7 @@ random ones.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,10 +22,15 @@ from mpitune.learner.base import Ask, Reply, Tuned
 from mpitune.learner.pool import Pool, scores
 from mpitune.pairs.metrics import SCORES
 
+LOG = logging.getLogger(__name__)
+
 BEYOND = 0.1
 """How far past the first or the last corner of a line t goes, where that is best *(ours)*."""
 GAIN = 1e-5
 """A round of all lines that brings less of the metric (BLEU: 0 to 1) is the last *(ours)*."""
+
+MANY = 1000
+"""More features than this make a warning *(ours)*: each is a line to follow in every round."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +165,8 @@ class Mert:
 
     def optimise(self, weights: np.ndarray, free: np.ndarray, ask: Ask, random: np.random.Generator) -> Tuned:
         """Where several starts come to the same score, the first counts."""
+        if (features := int(free.sum())) > MANY:
+            LOG.warning("MERT follows each of %d features in turn, which may take for ever: PRO does not", features)
         best = self._climb(weights, free, ask, random)
         for _ in range(self._options.restarts):
             start = np.where(free, random.uniform(-1, 1, len(weights)), weights)
