@@ -70,7 +70,7 @@ METHODS = (
     *FROM_ZERO,
     batch("pro", 20, "PRO"),
     batch("mert", 10, "MERT"),
-    batch("mert", 10, "MERT, hypergraphs", "mert.search=hypergraph", "mert.restarts=2"),
+    batch("mert", 5, "MERT, hypergraphs", "mert.search=hypergraph", "mert.restarts=2"),
     batch("minrisk", 10, "minimum risk"),
     batch("rampion", 20, "RAMPION"),
 )
