@@ -6,8 +6,8 @@ Needs of cdec `cdec`, `kbest_cut_mira`, `mr_pro_map` and `mr_pro_reduce` on the 
 its scripts mira.py and pro.pl do around these is done here, with their settings, but for what SRD12 says of MIRA (k =
 250, C = 0.01, weights of 0 to start from): as many processes as ours has ranks, each with its part of the sentences;
 after each pass MIRA's weights are averaged. Grammars, LM, features and search are the same; tests are translated by
-mpitune, which finds what cdec finds. Time is wall-clock time of passes, the making of grammars not counted. What is
-there already is not done again.
+mpitune, which finds what cdec finds. Time is that of passes, wall-clock and (for ``busy``) of the CPU; the making of
+grammars is not counted. What is there already is not done again.
 
 cdec's MIRA scores in a pseudo-document whose length in source words it never sets to 0 (`corpus_src_length` of
 kbest_cut_mira.cc, f7c4899): built by some compilers, it begins at 1e31, and costs are all that counts. That is refused
@@ -20,6 +20,7 @@ import argparse
 import gzip
 import json
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -71,12 +72,11 @@ class Peer:
         metrics = self.folder / "metrics.jsonl"
         done = [json.loads(line) for line in read(metrics)] if metrics.exists() else []
         while len(done) < passes:
-            began = time.monotonic()
+            began, used = time.monotonic(), _cpu_seconds()
             best = self._step(self, len(done))
-            seconds = time.monotonic() - began
+            seconds, used = time.monotonic() - began, _cpu_seconds() - used
             bleu = corpus_bleu(best, self._references)
-            done.append({"epoch": len(done) + 1, "seconds": seconds, "busy_seconds": [seconds] * len(self.parts)})
-            done[-1]["best_bleu"] = bleu
+            done.append({"epoch": len(done) + 1, "seconds": seconds, "busy_seconds": used, "best_bleu": bleu})
             print(f"{self.folder.name}: pass {len(done)}: BLEU of the 1-best {bleu:.2f}, {seconds:.1f} s", flush=True)
             write_weights(self.folder / "weights.txt.gz", sorted(read_weights(self.weights(len(done))).items()))
             # Last of all: what stands there is not done again.
@@ -100,6 +100,12 @@ class Peer:
             for _, output in begun:
                 output.seek(0)
             return [output.read().splitlines() for _, output in begun]
+
+
+def _cpu_seconds() -> float:
+    """Of all programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def mira(peer: Peer, done: int) -> list[str]:
