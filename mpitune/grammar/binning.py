@@ -93,7 +93,7 @@ def bin_size(frequencies: np.ndarray, bins: int) -> Fraction:
 
 @kernel
 def _best_begins(before: np.ndarray, size: int, cost: np.ndarray, begin: np.ndarray) -> None:
-    """Dynamic programming over the number of bins: of the best j bins that end at i, the last begins at ``begin[j, i]``.
+    """Dynamic programming over the number of bins: of the best j that end at i, the last begins at ``begin[j, i]``.
 
     ``before``: int64 [n + 1], what the values before i hold; ``cost``: int64 [2, n + 1], space; ``begin``: int32
     [bins + 1, n + 1], filled where i >= j.

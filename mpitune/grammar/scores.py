@@ -1,8 +1,8 @@
-"""What becomes of the grammars' own scores before a decoder sees them: transformed, or put into bins (CDL14, section 3).
+"""What becomes of the grammars' own scores before a decoder sees them: transformed, or put into bins.
 
-A score that a rule does not name is 0, and is treated like any other 0. Of a feature that is put into bins each rule
-has one indicator, ``<feature>_<bin>`` = 1, and its neighbours' where bins overlap; indicators add up over the rules of a
-derivation. Glue and pass-through rules have no scores, so no bins.
+Bins are those of CDL14, section 3. A score that a rule does not name is 0, and is treated like any other 0. Of a
+feature that is put into bins each rule has one indicator, ``<feature>_<bin>`` = 1, and its neighbours' where bins
+overlap; indicators add up over the rules of a derivation. Glue and pass-through rules have no scores, so no bins.
 
 Bins are those of the values as they stand in the grammar, transform or not: none of the transforms would change them,
 but for the order of their numbers, and bounds that are powers could come out otherwise on another machine.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -50,6 +51,21 @@ class Scoring(NamedTuple):
                 raise UsageError(f"features.discretize: found a score {min(clash)}, which is what a bin is called")
             names += bins.names
         return names
+
+    def spread(self, weights: Mapping[str, float]) -> dict[str, float]:
+        """``weights`` by name, where that of a feature that is replaced by bins has become weights of these.
+
+        Each bin gets the weight times the middle of its values *(ours)*, divided by the number of bins that a value
+        fires: about what rules had before.
+        """
+        found = dict(weights)
+        for bins in () if self.keep else self.bins:
+            weight = found.pop(bins.feature, 0.0)
+            if weight:
+                middle = (bins.least + bins.most) / 2
+                each = weight * middle / min(2 * self.overlap + 1, len(middle))
+                found = dict(zip(bins.names, each.tolist(), strict=True)) | found
+        return found
 
     def as_json(self) -> dict[str, Any]:
         """In JSON's types, floats to the last bit."""
@@ -223,13 +239,13 @@ def _rescore(
 @kernel
 def _transformed(transform: int, v: float) -> float:
     if transform == 0:
-        return 10.0**-v
+        return float(10.0**-v)
     if transform == 1:
-        return 10.0**v - 1.0
+        return float(10.0**v - 1.0)
     if transform == 2:
-        return np.exp(-v)
+        return math.exp(-v)
     if transform == 3:
-        return np.exp(v)
+        return math.exp(v)
     return v
 
 
