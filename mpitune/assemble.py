@@ -176,8 +176,9 @@ def first_weights(
 def learner(
     job: config.Job, frozen: np.ndarray, features: FeatureTable, scoring: Scoring | None = None
 ) -> OnlineLearner | BatchLearner:
-    """The job's learner; ``frozen`` (bool [D]) ones of ``features`` keep their weights, the bins of ``scoring`` may have
-    to be smooth.
+    """The job's learner.
+
+    ``frozen`` (bool [D]) ones of ``features`` keep their weights; those of ``scoring``'s bins may have to be smooth.
     """
     wanted, smooth = job.learner, job.features.discretize
     bins = (
