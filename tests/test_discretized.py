@@ -28,7 +28,7 @@ from mpitune.results.checkpoint import read_checkpoint
 from mpitune.results.inspect import read_scoring
 
 BINS: dict[str, Any] = {"features": ["Cost", "Lex"], "bins": 4}
-PRO: dict[str, Any] = {"method": "pro", "learning_rate": None, "pro.candidates": 200}
+PRO: dict[str, Any] = {"method": "pro", "learning_rate": None, "pro.candidates": 200, "pro.c": 1.0}
 
 
 def weights_of(run: Path) -> dict[str, float]:
