@@ -236,6 +236,11 @@ def _rescore(
     ptr[len(old_ptr) - 1] = count
 
 
+def transformed(transform: str | None, v: float) -> float:
+    """What ``transform`` (see `TRANSFORMS`; None: none) makes of ``v``."""
+    return _transformed(TRANSFORMS.index(transform) if transform else -1, v)
+
+
 @kernel
 def _transformed(transform: int, v: float) -> float:
     if transform == 0:
