@@ -38,6 +38,7 @@ from mpitune.grammar.scores import Scoring
 from mpitune.results import evaluate, inspect
 from mpitune.results.explain import NamedHypergraph
 from mpitune.results.folder import RunFolder
+from mpitune.results.scoring import read_scoring
 from mpitune.runtime import progress, start_logging
 from mpitune.sources import Texts
 from mpitune.train import train
@@ -148,9 +149,9 @@ def _read_scoring(job: Job, model: Path) -> Scoring | None:
 
     A file of weights that lies apart from its run is taken for one of the job's own.
     """
-    found = inspect.read_scoring(model)
+    found = read_scoring(model)
     if found is None and model.is_file() and model.suffix != ".h5":
-        found = inspect.read_scoring(job.run.dir)
+        found = read_scoring(job.run.dir)
     if found is None and (job.features.transform or job.features.discretize.features):
         expected = f"{RunFolder(job.run.dir).scoring.name} of the run that it comes from beside it or in run.dir"
         raise UsageError(f"{model}: found no bins or transforms of scores for it, expected {expected}")

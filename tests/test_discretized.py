@@ -25,7 +25,7 @@ from mpitune.exchange.comm import SerialComm
 from mpitune.grammar.binning import binned
 from mpitune.learner.chains import linear
 from mpitune.results.checkpoint import read_checkpoint
-from mpitune.results.inspect import read_scoring
+from mpitune.results.scoring import read_scoring
 
 BINS: dict[str, Any] = {"features": ["Cost", "Lex"], "bins": 4}
 PRO: dict[str, Any] = {"method": "pro", "learning_rate": None, "pro.candidates": 200, "pro.c": 1.0}

@@ -23,8 +23,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from systems import JOBS, LEVEL, TESTS, Place, System, place, show
 
-from mpitune.results.inspect import read_model, read_scoring
+from mpitune.results.inspect import read_model
 from mpitune.results.responses import Response, responses
+from mpitune.results.scoring import read_scoring
 
 JOB = "multi30k-dev.toml"
 SETS = ("val", *TESTS)

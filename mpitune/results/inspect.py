@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from mpitune.corpus.weights import read_weights
-from mpitune.errors import DataError, UsageError
-from mpitune.grammar.scores import Scoring, scoring_of
+from mpitune.errors import UsageError
 from mpitune.results.checkpoint import read_checkpoint
 from mpitune.results.folder import RunFolder
 
@@ -35,25 +33,6 @@ def read_model(path: Path) -> dict[str, float]:
         checkpoint = read_checkpoint(path)
         return dict(zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True))
     return read_weights(path)
-
-
-def read_scoring(path: Path) -> Scoring | None:
-    """What has become of the grammar's scores where these weights come from; None where nothing has, or none is known.
-
-    Known to a run folder, to the weights in it, and to checkpoints, wherever they are. Raises DataError for a damaged
-    file.
-    """
-    if path.suffix == ".h5" and path.is_file():
-        kept = read_checkpoint(path).scoring
-        return scoring_of(kept) if kept else None
-    folder = path if path.is_dir() else path.parent
-    file = RunFolder(folder.parent if folder.name == RunFolder(folder).weights.name else folder).scoring
-    if not file.is_file():
-        return None
-    try:
-        return scoring_of(json.loads(file.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError):
-        raise DataError.at(file, None, found="a damaged file", expected="what a run has written there") from None
 
 
 def difference(weights: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
