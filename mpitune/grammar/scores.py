@@ -118,11 +118,10 @@ def count(rules: Rules, first: int, last: int, scores: Sequence[int]) -> list[Co
     of_row = np.zeros(len(rules.score_ptr) - 1, dtype=np.int64)
     for begin in range(first, last, _CHUNK):
         of_row += np.bincount(rules.score_row[begin : min(begin + _CHUNK, last)], minlength=len(of_row))
-    row = np.repeat(np.arange(len(of_row)), np.diff(rules.score_ptr))
     found = []
     for score in scores:
-        value, named = np.zeros(len(of_row)), rules.score_index == score
-        value[row[named]] = rules.score_value[named]
+        value, named = np.zeros(len(of_row)), np.flatnonzero(rules.score_index == score)
+        value[np.searchsorted(rules.score_ptr, named, side="right") - 1] = rules.score_value[named]
         found.append(merged([Counted(value[of_row > 0], of_row[of_row > 0])]))
     return found
 
