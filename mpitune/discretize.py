@@ -33,8 +33,8 @@ def open_fitted(
     transformed = [transform.feature for transform in wanted.transform]
     comm.at_root(lambda: _check(job, [*transformed, *wanted.discretize.features], store.model.score_names))
     bins = fit(comm, store, wanted.discretize.features, wanted.discretize.bins) if wanted.discretize.features else ()
-    for each in bins:
-        tell(f"{each.feature}: {len(each.most)} bins of {each.population.min()} to {each.population.max()} rules")
+    told = [f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins]
+    comm.at_root(lambda: list(map(tell, told)))
     return open_scored(comm, sources, folder, assemble.scoring(job, bins), tell)
 
 

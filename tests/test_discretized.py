@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -170,6 +171,28 @@ def test_new_text_is_put_into_the_bins_of_the_model(
     (run / "scoring.json").unlink()
     assert main(arguments) == 2
     assert "found no bins or transforms of scores for it, expected scoring.json" in capsys.readouterr().err
+
+
+def test_grammars_of_new_text_do_not_move_the_bins(tiny: Tiny, tmp_path: Path) -> None:
+    """Its values lie beyond all that tuning has seen: all of them are in the last bin, and would not be if fitted."""
+    text = (tiny.folder / "grammar").read_text()
+    costs = dict.fromkeys(re.findall(r"Cost=[0-9.]+", text))
+    for n, cost in enumerate(sorted(costs, key=len, reverse=True)):
+        text = text.replace(cost, f"Cost=={100 + n}")
+    (tiny.folder / "costly").write_text(text.replace("==", "="))
+    (tiny.folder / "new.de").write_text('<seg grammar="costly" id="0">der mann hat das haus gesehen</seg>\n')
+    run = tmp_path / "run"
+    tables = {
+        "data": {"source": "own.de", "references": ["own.de"]},
+        "grammar": {"file": None, "per_sentence": True},
+        "learner": {"epochs": 1},
+        **in_bins(features=["Cost"]),
+    }
+    tiny.train(run, **tables)
+    arguments = ["--input", os.fspath(tiny.folder / "new.de"), "--output", os.fspath(tmp_path / "out")]
+    assert main(["decode", os.fspath(tiny.job_file(run, **tables)), *arguments, "--format", "cdec"]) == 0
+    fired = re.findall(r"Cost_?\w*", (tmp_path / "out").read_text())
+    assert fired == ["Cost_4"]
 
 
 def test_transforms(tiny: Tiny, tmp_path: Path, decoded: Callable[..., list[dict[str, float]]]) -> None:
