@@ -75,8 +75,13 @@ def sources(job: config.Job) -> Sources:
 
 def scoring(job: config.Job, bins: Sequence[Bins]) -> Scoring:
     """What becomes of the grammar's scores, ``bins`` being those of the features that the job wants in bins."""
-    wanted = job.features
-    transforms = {transform.feature: transform.by for transform in wanted.transform}
+    wanted, unlog = job.features, job.features.unlog
+    transforms = {
+        **dict.fromkeys(unlog.minus_log10, "10**-v"),
+        **dict.fromkeys(unlog.log10_plus_1, "10**v-1"),
+        **dict.fromkeys(unlog.minus_ln, "exp(-v)"),
+        **dict.fromkeys(unlog.ln, "exp(v)"),
+    }
     return Scoring(transforms, tuple(bins), wanted.discretize.overlap, wanted.discretize.keep)
 
 

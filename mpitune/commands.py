@@ -152,7 +152,7 @@ def _read_scoring(job: Job, model: Path) -> Scoring | None:
     found = read_scoring(model)
     if found is None and model.is_file() and model.suffix != ".h5":
         found = read_scoring(job.run.dir)
-    if found is None and (job.features.transform or job.features.discretize.features):
+    if found is None and (job.features.unlog.features or job.features.discretize.features):
         expected = f"{RunFolder(job.run.dir).scoring.name} of the run that it comes from beside it or in run.dir"
         raise UsageError(f"{model}: found no bins or transforms of scores for it, expected {expected}")
     return found

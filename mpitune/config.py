@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +98,22 @@ class Decoder:
 
 
 @dataclass(frozen=True)
-class Transform:
-    """``[[features.transform]]``: one of the grammar's scores, and what a value v of it becomes."""
+class Unlog:
+    """``[features.unlog]``: scores of the grammar that are logarithms of some x, and are to become x."""
 
-    feature: str
-    by: str = field(metadata={"choices": ("10**-v", "10**v-1", "exp(-v)", "exp(v)")})
+    minus_log10: tuple[str, ...] = ()
+    """v = -log10 x"""
+    log10_plus_1: tuple[str, ...] = ()
+    """v = log10 (1 + x)"""
+    minus_ln: tuple[str, ...] = ()
+    """v = -ln x"""
+    ln: tuple[str, ...] = ()
+    """v = ln x"""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.minus_log10, *self.log10_plus_1, *self.minus_ln, *self.ln)
 
 
 @dataclass(frozen=True)
@@ -125,7 +136,7 @@ class Features:
     templates: tuple[str, ...] = choices(
         "id", "source-bigram", "target-bigram", "shape", "word-pair", "insertion", "target-words"
     )
-    transform: tuple[Transform, ...] = ()
+    unlog: Unlog = Unlog()
     discretize: Discretize = Discretize()
 
 
@@ -398,6 +409,7 @@ def _is_idle(job: Job, key: str) -> bool:
         or (job.learner.algorithm != "itersel" and key.startswith("select."))
         or key.startswith(tables)
         or (not job.features.discretize.features and key.startswith("features.discretize."))
+        or (not job.features.unlog.features and key.startswith("features.unlog."))
         or (key in _OF_REGULARIZERS and job.features.discretize.regularizer not in _OF_REGULARIZERS[key])
     )
 
@@ -485,8 +497,8 @@ def _check_inputs(job: Job) -> None:
 
 def _check_scores(job: Job) -> None:
     """What becomes of the grammar's scores."""
-    wanted, transformed = job.features.discretize, [transform.feature for transform in job.features.transform]
-    for key, names in (("discretize.features", wanted.features), ("transform", transformed)):
+    wanted = job.features.discretize
+    for key, names in (("discretize.features", wanted.features), ("unlog", job.features.unlog.features)):
         if names and job.decoder.backend == "cdec":
             raise UsageError(f"{job.file}: features.{key}: cdec reads grammars itself, with the scores that they have")
         if twice := [name for name in names if names.count(name) > 1]:

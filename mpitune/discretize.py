@@ -28,10 +28,10 @@ def open_fitted(
     All ranks call this; ``tell`` is rank 0's. Raises UsageError where the job names scores that no rule has.
     """
     store, wanted = prepare.open_store(sources, folder), job.features
-    if not (wanted.transform or wanted.discretize.features):
+    named = [*wanted.unlog.features, *wanted.discretize.features]
+    if not named:
         return store
-    transformed = [transform.feature for transform in wanted.transform]
-    comm.at_root(lambda: _check(job, [*transformed, *wanted.discretize.features], store.model.score_names))
+    comm.at_root(lambda: _check(job, named, store.model.score_names))
     bins = fit(comm, store, wanted.discretize.features, wanted.discretize.bins) if wanted.discretize.features else ()
     told = [f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins]
     comm.at_root(lambda: list(map(tell, told)))

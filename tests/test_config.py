@@ -61,6 +61,11 @@ first_timeout = 900.0
 sentence_timeout = 300.0
 [features]
 templates = []
+[features.unlog]
+minus_log10 = []
+log10_plus_1 = []
+minus_ln = []
+ln = []
 [features.discretize]
 features = []
 bins = 20

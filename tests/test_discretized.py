@@ -198,7 +198,7 @@ def test_grammars_of_new_text_do_not_move_the_bins(tiny: Tiny, tmp_path: Path) -
 def test_transforms(tiny: Tiny, tmp_path: Path, decoded: Callable[..., list[dict[str, float]]]) -> None:
     """A job of its own; translations alone tell: values of dense features become sums of transformed ones."""
     file = tiny.job_file(tmp_path / "run", learner={"epochs": 1})
-    text = '[[features.transform]]\nfeature = "Cost"\nby = "10**v-1"\n'
+    text = '[features.unlog]\nlog10_plus_1 = ["Cost"]\nln = ["Lex"]\n'
     job = file.with_name("transformed.toml")
     job.write_text(file.read_text() + text)
     assert main(["train", os.fspath(job), "--quiet"]) == 0
@@ -210,6 +210,8 @@ def test_transforms(tiny: Tiny, tmp_path: Path, decoded: Callable[..., list[dict
     assert [row["LanguageModel"] for row in changed] == [row["LanguageModel"] for row in linear]
     assert all(new["Cost"] >= 10 ** (old["Cost"] / 9) - 1 for new, old in zip(changed, linear, strict=True))
     assert any(new["Cost"] > old["Cost"] for new, old in zip(changed, linear, strict=True))
+    # What was 0 is 1 in each rule.
+    assert all(new["Lex"] >= 1 for new in changed)
 
 
 def test_smoothing_smooths(tiny: Tiny, tmp_path: Path) -> None:
@@ -259,17 +261,12 @@ def refused(tiny: Tiny, tmp_path: Path, text: str, **tables: Any) -> str:
     return str(error.value).removeprefix(f"{file}: ")
 
 
-TRANSFORM = '[[features.transform]]\nfeature = "Cost"\n'
-
-
 @pytest.mark.parametrize(
     ("text", "tables", "said"),
     [
         ("", in_bins(bins=0), "features.discretize.bins: found 0, expected a whole number of at least 1"),
         ("", in_bins(features=["A", "B", "A"]), "features.discretize.features: found A twice, expected each"),
-        (TRANSFORM, {}, "features.transform.0.by: missing"),
-        (TRANSFORM + 'by = "log"\n', {}, 'features.transform.0.by: found "log", expected one of 10**-v, 10**v-1'),
-        (2 * (TRANSFORM + 'by = "exp(v)"\n'), {}, "features.transform: found Cost twice"),
+        ("", {"features__unlog": {"ln": ["Cost"], "minus_ln": ["Lex", "Cost"]}}, "features.unlog: found Cost twice"),
         ("", {**in_bins(), "decoder": {"backend": "cdec"}}, "features.discretize.features: cdec reads grammars itself"),
         (
             "",

@@ -31,9 +31,10 @@ JOB = "multi30k-dev.toml"
 SETS = ("val", *TESTS)
 HERE = Path(__file__).resolve().parent
 SCORES = {"SampleCountF": "10**v-1", "CountEF": "10**v-1", "MaxLexFgivenE": "10**-v", "MaxLexEgivenF": "10**-v"}
-"""What becomes what it was before its logarithm was taken."""
+"""What has a logarithm undone, and how."""
 UNLOGGED = (
-    "features.transform=[" + ", ".join(f'{{feature = "{name}", by = "{by}"}}' for name, by in SCORES.items()) + "]"
+    'features.unlog.minus_log10=["MaxLexFgivenE", "MaxLexEgivenF"]',
+    'features.unlog.log10_plus_1=["SampleCountF", "CountEF"]',
 )
 DROPPED = 'learner.frozen=["EgivenFCoherent"]'
 """Its first weight is 0."""
@@ -54,15 +55,15 @@ def variant(name: str, title: str, *settings: str, start: str = "discretised.wei
 
 
 def in_bins(name: str, title: str, *settings: str) -> Variant:
-    """One with bins; the transform changes nothing but the axis of its curves."""
+    """One with bins; to undo logarithms changes nothing but the axis of its curves."""
     discretize = (f"features.discretize.{setting}" for setting in settings)
-    return variant(f"bins{name}", f"bins{title}", DROPPED, UNLOGGED, BINS, *discretize)
+    return variant(f"bins{name}", f"bins{title}", DROPPED, *UNLOGGED, BINS, *discretize)
 
 
 LINEAR = (
     variant("pro", "linear, logarithms, all 12 features", start="start.weights"),  # of `make methods` too
     variant("logs", "linear, logarithms", DROPPED),
-    variant("no-logs", "linear, no logarithms", DROPPED, UNLOGGED, start="unlogged.weights"),
+    variant("no-logs", "linear, no logarithms", DROPPED, *UNLOGGED, start="unlogged.weights"),
 )
 IN_BINS = (
     in_bins("", ""),
@@ -72,7 +73,7 @@ IN_BINS = (
     Variant(
         "bins-online",
         JOB,
-        (DROPPED, UNLOGGED, BINS, "features.discretize.regularizer=linear"),
+        (DROPPED, *UNLOGGED, BINS, "features.discretize.regularizer=linear"),
         "bins, linear neighbours, perceptron",
     ),
 )
