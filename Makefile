@@ -24,7 +24,7 @@ WORLD := mpirun -n 2 $(BIN)/python -c 'from mpi4py.MPI import COMM_WORLD as worl
     sizes = world.gather(world.size); sizes and print(len(sizes))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo multi30k methods test lint types unit uncompiled checked test-faults format bench clean
+.PHONY: help setup demo multi30k methods discretised test lint types unit uncompiled checked test-faults format bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -80,6 +80,9 @@ multi30k: setup  ## five ways of tuning on Multi30k (MPITUNE_DATA), and the tabl
 methods: setup  ## MIRA, PRO, MERT and others on Multi30k (MPITUNE_DATA): their table, MIRA's curves; two hours
 	@$(BIN)/python jobs/multi30k/methods.py
 	@$(BIN)/python jobs/multi30k/curves.py
+
+discretised: setup  ## features in bins on Multi30k (MPITUNE_DATA): their table and curves; two hours
+	@$(BIN)/python jobs/multi30k/discretised.py
 
 test: lint types unit uncompiled checked  ## everything that must pass: lint, types, tests, kernels in other ways
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpitune import config, prepare
 from mpitune.corpus.aligned import AlignedFiles
-from mpitune.corpus.symbols import FeatureTable
+from mpitune.corpus.symbols import FeatureTable, feature_id
 from mpitune.corpus.text import fingerprint
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import Decoder
@@ -19,8 +19,10 @@ from mpitune.decoder.cdec import Timeouts
 from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.decoder.external import CdecDecoder
 from mpitune.errors import UsageError
+from mpitune.grammar.binning import Bins
 from mpitune.grammar.inifile import SPAN_LIMIT, IniFile, inifile_for, read_inifile
-from mpitune.learner import hypergraph, mert, minrisk, mira, perceptron, pro, rampion
+from mpitune.grammar.scores import Scoring
+from mpitune.learner import chains, hypergraph, mert, minrisk, mira, perceptron, pro, rampion
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.gold import Gold, make_gold
 from mpitune.pairs.metrics import Metric
@@ -69,6 +71,18 @@ def sources(job: config.Job) -> Sources:
         aligned=_aligned(job.grammar),
         leave_one_out=job.grammar.leave_one_out,
     )
+
+
+def scoring(job: config.Job, bins: Sequence[Bins]) -> Scoring:
+    """What becomes of the grammar's scores, ``bins`` being those of the features that the job wants in bins."""
+    wanted, unlog = job.features, job.features.unlog
+    transforms = {
+        **dict.fromkeys(unlog.minus_log10, "10**-v"),
+        **dict.fromkeys(unlog.log10_plus_1, "10**v-1"),
+        **dict.fromkeys(unlog.minus_ln, "exp(-v)"),
+        **dict.fromkeys(unlog.ln, "exp(v)"),
+    }
+    return Scoring(transforms, tuple(bins), wanted.discretize.overlap, wanted.discretize.keep)
 
 
 def _aligned(grammar: config.Grammar) -> AlignedFiles | None:
@@ -148,8 +162,14 @@ def initial_weights(job: config.Job) -> dict[str, float]:
     return read_weights(job.learner.initial_weights) if job.learner.initial_weights else {}
 
 
-def first_weights(job: config.Job, given: Mapping[str, float], features: FeatureTable) -> FirstWeights:
-    """The weights ``given`` and the job's frozen features, added to ``features`` where nothing fires them."""
+def first_weights(
+    job: config.Job, given: Mapping[str, float], features: FeatureTable, scoring: Scoring | None = None
+) -> FirstWeights:
+    """The weights ``given`` and the job's frozen features, added to ``features`` where nothing fires them.
+
+    What is given for a feature that ``scoring`` has replaced by bins is given to these, see `Scoring.spread`.
+    """
+    given = scoring.spread(given) if scoring else given
     slots = {features.slot(name): value for name, value in given.items()}
     frozen_slots = [features.slot(name) for name in job.learner.frozen]
     weights, frozen = np.zeros(len(features)), np.zeros(len(features), dtype=np.bool_)
@@ -158,8 +178,30 @@ def first_weights(job: config.Job, given: Mapping[str, float], features: Feature
     return FirstWeights(weights, frozen)
 
 
-def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | BatchLearner:
-    """The job's learner; ``frozen`` (bool [D]) features keep their weights."""
+def learner(
+    job: config.Job, frozen: np.ndarray, features: FeatureTable, scoring: Scoring | None = None
+) -> OnlineLearner | BatchLearner:
+    """The job's learner.
+
+    ``frozen`` (bool [D]) ones of ``features`` keep their weights; those of ``scoring``'s bins may have to be smooth.
+    """
+    wanted, smooth = job.learner, job.features.discretize
+    bins = (
+        [np.array([feature_id(name) for name in of.names], dtype=np.uint64) for of in scoring.bins] if scoring else []
+    )
+    if wanted.method == "pro":
+        kind = smooth.regularizer if bins else "none"
+        smoothness = chains.Smoothness(bins, kind, smooth.beta, smooth.gamma) if kind != "none" else None
+        return pro.Pro(pro.Options(**asdict(wanted.pro)), smoothness)
+    learner = _plain_learner(job, frozen)
+    if bins and smooth.regularizer == "linear":
+        assert not isinstance(learner, BatchLearner)  # config sees to it
+        return chains.Smoothing(learner, [features.find(ids) for ids in bins], smooth.beta, frozen)
+    return learner
+
+
+def _plain_learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | BatchLearner:
+    """A learner that knows nothing of bins."""
     wanted = job.learner
     match wanted.method:
         case "mira":
@@ -167,8 +209,6 @@ def learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | BatchLearner
             return mira.Mira(
                 mira.Options(pick.oracle, pick.prediction, pick.variant, pick.c, job.decoder.kbest), frozen
             )
-        case "pro":
-            return pro.Pro(pro.Options(**asdict(wanted.pro)))
         case "mert":
             line = wanted.mert
             kind = hypergraph.HypergraphMert if line.search == "hypergraph" else mert.Mert

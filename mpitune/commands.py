@@ -27,15 +27,18 @@ from mpitune.corpus.text import SourceSentence, counted, lines, read_sentences
 from mpitune.corpus.weights import write_weights
 from mpitune.decoder.base import Decoder, Sentence, TranslationModel
 from mpitune.decoder.embedded import EmbeddedDecoder
+from mpitune.discretize import open_fitted, open_scored
 from mpitune.dtrain import import_job
 from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.extraction import Extraction, check_same, make_store, read_inputs, warm_up
 from mpitune.grammar.features import features, pass_through
 from mpitune.grammar.kneser_ney import estimate
+from mpitune.grammar.scores import Scoring
 from mpitune.results import evaluate, inspect
 from mpitune.results.explain import NamedHypergraph
 from mpitune.results.folder import RunFolder
+from mpitune.results.scoring import read_scoring
 from mpitune.runtime import progress, start_logging
 from mpitune.sources import Texts
 from mpitune.train import train
@@ -65,8 +68,10 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
     """Build the job's store (train does it by itself)."""
     job = _load(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
-    store = job.run.store
-    made = make_store(comm, assemble.sources(job), store, store, _tell, partial(progress, rank=comm.rank))
+    store, sources = job.run.store, assemble.sources(job)
+    made = make_store(comm, sources, store, store, _tell, partial(progress, rank=comm.rank))
+    if sources.train is not None:
+        open_fitted(comm, job, sources, store, _tell)
     comm.at_root(lambda: print(f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True))
 
 
@@ -86,7 +91,8 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
         raise _on_all(UsageError("--explain and --forest need the embedded decoder: --set decoder.backend=embedded"))
     path = options.weights or job.run.dir
     given = comm.at_root(lambda: _read_model(path))
-    decoder, model, sentences = _open_decoder(job, comm, options.input, options.explain or options.nbest)
+    scoring = comm.at_root(lambda: _read_scoring(job, path))
+    decoder, model, sentences = _open_decoder(job, comm, options.input, options.explain or options.nbest, scoring)
     if given and not any(name in decoder.features for name in given):
         comm.at_root(lambda: _tell(f"warning: {path}: nothing in this job fires any of its features"))
     slots = [decoder.features.slot(name) for name in given]
@@ -138,8 +144,24 @@ def _read_model(path: Path) -> dict[str, float]:
     return inspect.read_model(path)
 
 
-def _open_decoder(job: Job, comm: Comm, file: Path, kbest: int) -> tuple[Decoder, TranslationModel, list[Sentence]]:
-    """The job's decoder, and the sentences of ``file`` in its words."""
+def _read_scoring(job: Job, model: Path) -> Scoring | None:
+    """What has become of the grammar's scores in the run that ``model`` comes from.
+
+    A file of weights that lies apart from its run is taken for one of the job's own.
+    """
+    found = read_scoring(model)
+    if found is None and model.is_file() and model.suffix != ".h5":
+        found = read_scoring(job.run.dir)
+    if found is None and (job.features.unlog.features or job.features.discretize.features):
+        expected = f"{RunFolder(job.run.dir).scoring.name} of the run that it comes from beside it or in run.dir"
+        raise UsageError(f"{model}: found no bins or transforms of scores for it, expected {expected}")
+    return found
+
+
+def _open_decoder(
+    job: Job, comm: Comm, file: Path, kbest: int, scoring: Scoring | None
+) -> tuple[Decoder, TranslationModel, list[Sentence]]:
+    """The job's decoder, and the sentences of ``file`` in its words; scores become what ``scoring`` says."""
     folder, sources = job.run.store, assemble.sources(job)
     read: list[SourceSentence] = []
     if sources.grammar is not None:
@@ -151,7 +173,9 @@ def _open_decoder(job: Job, comm: Comm, file: Path, kbest: int) -> tuple[Decoder
         texts = Texts(comm.at_root(lambda: _rereadable(file, folder)))
         sources = replace(sources, train=texts, devtest=None, leave_one_out=False)
     make_store(comm, sources, folder, job.run.store, _tell, partial(progress, rank=comm.rank))
-    store = prepare.open_store(sources, folder)
+    if scoring is not None and sources.external:
+        raise _on_all(UsageError("cdec reads grammars itself, with the scores that they have: no bins, no transforms"))
+    store = open_scored(comm, sources, folder, scoring, _tell)
     if sources.grammar is None:
         corpus = store.train
         assert corpus is not None

@@ -98,12 +98,46 @@ class Decoder:
 
 
 @dataclass(frozen=True)
+class Unlog:
+    """``[features.unlog]``: scores of the grammar that are logarithms of some x, and are to become x."""
+
+    minus_log10: tuple[str, ...] = ()
+    """v = -log10 x"""
+    log10_plus_1: tuple[str, ...] = ()
+    """v = log10 (1 + x)"""
+    minus_ln: tuple[str, ...] = ()
+    """v = -ln x"""
+    ln: tuple[str, ...] = ()
+    """v = ln x"""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.minus_log10, *self.log10_plus_1, *self.minus_ln, *self.ln)
+
+
+@dataclass(frozen=True)
+class Discretize:
+    """``[features.discretize]``: scores of the grammar that are put into bins (CDL14)."""
+
+    features: tuple[str, ...] = ()
+    bins: int = number(20, 1, 1000)
+    overlap: int = number(0, 0, 1000)
+    keep: bool = False
+    regularizer: str = choice("none", "linear", "monotone")
+    beta: float = number(0.1, 0.0)
+    gamma: float = number(1.0, 0.0, above=True)
+
+
+@dataclass(frozen=True)
 class Features:
-    """``[features]``: the sparse templates."""
+    """``[features]``: the sparse templates, and what becomes of the grammar's scores."""
 
     templates: tuple[str, ...] = choices(
         "id", "source-bigram", "target-bigram", "shape", "word-pair", "insertion", "target-words"
     )
+    unlog: Unlog = Unlog()
+    discretize: Discretize = Discretize()
 
 
 @dataclass(frozen=True)
@@ -293,6 +327,15 @@ _OF_PERCEPTRON = tuple(
 )
 """Keys that other methods do not look at."""
 
+_OF_REGULARIZERS = {
+    "features.discretize.beta": ("linear", "monotone"),
+    "features.discretize.gamma": ("monotone",),
+}
+"""Keys that other regularizers do not look at."""
+
+_REGULARIZED = {"linear": ("pro", "perceptron", "mira"), "monotone": ("pro",)}
+"""By regularizer: the methods that have it."""
+
 _TABLES_OF_METHODS = ("mira", *BATCH)
 """The methods that have a table in [learner], of that name: other methods' results do not depend on it."""
 
@@ -352,7 +395,8 @@ def identity(job: Job) -> dict[str, Any]:
 
 def without_effect(job: Job) -> list[str]:
     """Keys that the job sets to other than their defaults, and that its method or algorithm does not look at."""
-    defaults = {key: value for key, _, value in values(replace(job, learner=Learner(), select=Select()))}
+    blank = replace(job, learner=Learner(), select=Select(), features=replace(job.features, discretize=Discretize()))
+    defaults = {key: value for key, _, value in values(blank)}
     changed = [key for key, _, value in values(job) if key in job.explicit and value != defaults[key]]
     return [key for key in changed if _is_idle(job, key)]
 
@@ -364,6 +408,9 @@ def _is_idle(job: Job, key: str) -> bool:
         (method != "perceptron" and key in _OF_PERCEPTRON)
         or (job.learner.algorithm != "itersel" and key.startswith("select."))
         or key.startswith(tables)
+        or (not job.features.discretize.features and key.startswith("features.discretize."))
+        or (not job.features.unlog.features and key.startswith("features.unlog."))
+        or (key in _OF_REGULARIZERS and job.features.discretize.regularizer not in _OF_REGULARIZERS[key])
     )
 
 
@@ -434,6 +481,7 @@ def _check_inputs(job: Job) -> None:
     ours = [template for template in job.features.templates if template in _NOT_OF_CDEC]
     if job.decoder.backend == "cdec" and ours:
         raise UsageError(f"{job.file}: features.templates: cdec does not have {', '.join(ours)}")
+    _check_scores(job)
     searches_forests = job.learner.method == "mert" and job.learner.mert.search == "hypergraph"
     if job.decoder.backend == "cdec" and searches_forests:
         raise UsageError(f'{job.file}: learner.mert.search = "hypergraph": cdec gives lists only, no hypergraphs')
@@ -445,6 +493,20 @@ def _check_inputs(job: Job) -> None:
     names = lm_names(job)
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{job.file}: found two language models called {twice[0]}, expected a name for each")
+
+
+def _check_scores(job: Job) -> None:
+    """What becomes of the grammar's scores."""
+    wanted = job.features.discretize
+    for key, names in (("discretize.features", wanted.features), ("unlog", job.features.unlog.features)):
+        if names and job.decoder.backend == "cdec":
+            raise UsageError(f"{job.file}: features.{key}: cdec reads grammars itself, with the scores that they have")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"{job.file}: features.{key}: found {twice[0]} twice, expected each feature once")
+    methods = _REGULARIZED.get(wanted.regularizer, (job.learner.method,))
+    if wanted.features and job.learner.method not in methods:
+        found = f"features.discretize.regularizer = {literal(wanted.regularizer)}"
+        raise UsageError(f"{job.file}: {found}: expected learner.method to be {' or '.join(methods)}")
 
 
 def _override(raw: dict[str, Any], text: str) -> list[str]:

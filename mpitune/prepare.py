@@ -3,6 +3,7 @@
     data.h5                   words, rules, corpora
     bitext.h5                 a word-aligned bitext that grammars are extracted from
     features-<templates>.h5   what the sparse templates fire on the rules
+    scores-<digest>.h5        the rules' scores as a model wants them: transformed, in bins
     lm-<n>.h5                 one language model each; of a KenLM binary, which is used where it lies, only its size
     lm-<n>-external.h5        of one that an external decoder reads, only what its content was
 
@@ -44,6 +45,7 @@ from mpitune.grammar.features import RuleFeatures, compile_features
 from mpitune.grammar.kenlm import is_kenlm, open_kenlm, read_kenlm
 from mpitune.grammar.lm import LanguageModel, LmVocabulary, language_model
 from mpitune.grammar.rules import RuleReader, Rules
+from mpitune.grammar.scores import Scoring, rescored
 from mpitune.sources import Sources, grammar_files
 
 LOG = logging.getLogger(__name__)
@@ -87,6 +89,8 @@ class Store:
     model: TranslationModel
     train: Corpus | None
     devtest: Corpus | None
+    scoring: Scoring | None = None
+    """What has become of the grammars' own scores; None: nothing."""
 
 
 Watch = Callable[[str, int], AbstractContextManager[Any]]
@@ -141,6 +145,19 @@ def _data_inputs(sources: Sources, grammars: Sequence[Path]) -> tuple[list[Path]
     return [*files, *grammars], shape
 
 
+def prepare_scores(folder: Path, scoring: Scoring, tell: Callable[[str], None]) -> list[str]:
+    """Make the scores of the store in ``folder`` as ``scoring`` has them, unless they are there; the file's name if so.
+
+    The rest of the store must be there. Raises UsageError where bins are called like other scores.
+    """
+    file, data = folder / _scores_name(scoring), open_arrays(folder / _DATA)
+    names = _names(data, "score_names").all()
+    shape = {"scoring": scoring.digest, "data": _content(folder / _DATA)}
+    with writing_to(folder):
+        made = _make(file, [], shape, lambda: rescored(Rules(**_part(data, "rules")), names, scoring), tell)
+    return [file.name] if made else []
+
+
 def wants_extraction(sources: Sources, folder: Path) -> bool:
     """Whether `prepare` will ask for grammars extracted from ``sources.aligned``, as parts."""
     return sources.aligned is not None and not _is_fresh(folder / _DATA, *_data_inputs(sources, []))
@@ -165,19 +182,24 @@ def contents(sources: Sources, folder: Path) -> dict[str, str]:
     return digests | {name: _content(file) for name, file in lms.items()}
 
 
-def open_store(sources: Sources, folder: Path) -> Store:
+def open_store(sources: Sources, folder: Path, scoring: Scoring | None = None) -> Store:
     """Open what `prepare` made of ``sources``, without a look at their files but for KenLM binaries.
 
-    Raises DataError for a damaged store, or where a KenLM binary is no longer there.
+    ``scoring``: what `prepare_scores` made of the scores. Raises DataError for a damaged store, or where a KenLM binary
+    is no longer there.
     """
     data = open_arrays(folder / _DATA)
     fired = open_arrays(folder / _features_name(sources.templates))
     lms = () if sources.external else sources.lms
+    rules, score_names = Rules(**_part(data, "rules")), _names(data, "score_names").all()
+    if scoring is not None:
+        rules = rules._replace(**open_arrays(folder / _scores_name(scoring)))
+        score_names = scoring.names(score_names)
     model = TranslationModel(
         words=Vocabulary(_names(data, "words").all()),
         categories=_names(data, "categories").all(),
-        rules=Rules(**_part(data, "rules")),
-        score_names=_names(data, "score_names").all(),
+        rules=rules,
+        score_names=score_names,
         templates=sources.templates,
         rule_features=RuleFeatures(_names(fired, "names"), fired["ids"], fired["ptr"], fired["index"], fired["value"]),
         lms=[_open_lm(file, open_arrays(folder / _lm_name(n))) for n, file in enumerate(lms)],
@@ -187,6 +209,7 @@ def open_store(sources: Sources, folder: Path) -> Store:
         model=model,
         train=Corpus(**_part(data, "train")) if sources.train is not None else None,
         devtest=Corpus(**_part(data, "devtest")) if sources.devtest is not None else None,
+        scoring=scoring,
     )
 
 
@@ -196,6 +219,10 @@ _BITEXT = "bitext.h5"
 
 def _features_name(templates: Sequence[str]) -> str:
     return f"features-{'+'.join(templates) or 'none'}.h5"
+
+
+def _scores_name(scoring: Scoring) -> str:
+    return f"scores-{scoring.digest[:16]}.h5"
 
 
 def _lm_name(n: int, external: bool = False) -> str:

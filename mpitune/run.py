@@ -14,6 +14,7 @@ import numpy as np
 from mpitune import assemble, config, prepare
 from mpitune.corpus.symbols import FeatureTable
 from mpitune.decoder.base import Decoder
+from mpitune.discretize import open_fitted
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.mixing import RunningMean
@@ -138,7 +139,7 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     """Prepare the store where need be and open everything."""
     folder, sources = job.run.store, assemble.sources(job)
     make_store(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet))
-    store = prepare.open_store(sources, folder)
+    store = open_fitted(comm, job, sources, folder, LOG.info)
     comm.at_root(lambda: _check_store(job, store))
     assert store.train is not None  # config.require_data sees to it
     grammars = comm.at_root(lambda: assemble.sentence_grammars(job, sources))
@@ -148,7 +149,7 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     comm.at_root(lambda: _warn_of_unknown(job, given, decoder.features))
     if idle := config.without_effect(job):
         LOG.info("nothing in this job looks at %s", ", ".join(idle))
-    first = assemble.first_weights(job, given, decoder.features)
+    first = assemble.first_weights(job, given, decoder.features, store.scoring)
     run = Run(
         job=job,
         comm=comm,
@@ -159,14 +160,19 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
         corpus=store.train,
         decoder=decoder,
         first=first,
-        learner=assemble.learner(job, first.frozen),
+        learner=assemble.learner(job, first.frozen, decoder.features, store.scoring),
         gold=assemble.gold(job, store.train.size),
         metric=assemble.metric(job, store.model.words.words),
-        identity=comm.at_root(lambda: assemble.identity(job, folder)),
+        identity=comm.at_root(lambda: assemble.identity(job, folder) | _identity_of_scores(store)),
         known=len(decoder.features),
     )
     _warm_up(run)
     return run
+
+
+def _identity_of_scores(store: prepare.Store) -> dict[str, str]:
+    """What the bins are depends on this mpitune, too."""
+    return {"bins of features.discretize": store.scoring.digest} if store.scoring else {}
 
 
 def _check_store(job: config.Job, store: prepare.Store) -> None:
@@ -284,5 +290,6 @@ def write_epoch(run: Run, state: State, weights: Vector) -> None:
         total=(state.mean.index, state.mean.total),
         met=sorted(run.met),
         best=state.best,
+        scoring=run.store.scoring.as_json() if run.store.scoring else None,
     )
     write_checkpoint(run.folder.checkpoints, checkpoint)

@@ -54,6 +54,8 @@ def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = Fa
             run = open_run(job, comm, stop, quiet)
             state = begin(run, resume)
             comm.at_root(lambda: folder.write_config(job.to_toml()))
+            scoring = run.store.scoring
+            comm.at_root(lambda: folder.write_scoring(scoring.as_json() if scoring else None))
             comm.at_root(folder.make_checkpoints)
             if state.epoch == 0:
                 bleu = watch_start(run, state.start)

@@ -16,7 +16,7 @@ import numpy as np
 from mpitune.decoder.base import ForestDecoder
 from mpitune.epoch import Learned, ShardTold, Tally
 from mpitune.errors import DataError, MachineError
-from mpitune.learner.base import BatchLearner, Counts, ForestLearner, Part, Reply, Tuned
+from mpitune.learner.base import BatchLearner, ChainLearner, Counts, ForestLearner, Part, Reply, Tuned
 from mpitune.learner.forests import Forests, forests_of
 from mpitune.learner.pool import Pool, empty, merged, pool_of
 from mpitune.pairs.bleu import WIDTH
@@ -62,7 +62,9 @@ def tune_epoch(run: Run, tuner: BatchLearner, state: State, shards: Sequence[np.
     lists = _collect(run, state, shards)
     run.comm.at_root(lambda: _forget(run, epoch))
     _meet(run, lists)
-    space = _space(run, state.start, lists)
+    space = _space(run, tuner, state.start, lists)
+    if isinstance(tuner, ChainLearner):
+        tuner.lay_chains(space.ids)
     parts = {each.shard: _part(run, tuner, space, epoch, shards[each.shard], each) for each in lists}
     tuned = _optimise(run, tuner, space, epoch, parts, len(shards))
     if tuned is not None and not np.isfinite(tuned.weights).all():
@@ -190,12 +192,13 @@ def _meet(run: Run, lists: Sequence[ShardLists]) -> None:
     run.meet(run.comm.at_root(lambda: sorted({name for part in named or [] for name in part})))
 
 
-def _space(run: Run, start: Vector, lists: Sequence[ShardLists]) -> _Space:
+def _space(run: Run, tuner: BatchLearner, start: Vector, lists: Sequence[ShardLists]) -> _Space:
     frozen = np.flatnonzero(run.first.frozen)
+    chained = tuner.chained if isinstance(tuner, ChainLearner) else np.zeros(0, dtype=np.uint64)
     occurring = [kind.feature_id for each in lists for kind in (each.pool, each.forests) if kind is not None]
     mine = np.unique(np.concatenate([np.zeros(0, dtype=np.uint64), *occurring]))
     everyones = run.comm.gather(mine)
-    ids = run.comm.bcast(np.unique(np.concatenate([*(everyones or []), start[0], run.features.ids[frozen]])))
+    ids = run.comm.bcast(np.unique(np.concatenate([*(everyones or []), start[0], run.features.ids[frozen], chained])))
     space = _Space(ids, np.zeros(len(ids)), np.ones(len(ids), dtype=np.bool_))
     space.weights[space.place(start[0])] = start[1]
     fixed = space.place(run.features.ids[frozen])

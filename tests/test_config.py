@@ -61,6 +61,19 @@ first_timeout = 900.0
 sentence_timeout = 300.0
 [features]
 templates = []
+[features.unlog]
+minus_log10 = []
+log10_plus_1 = []
+minus_ln = []
+ln = []
+[features.discretize]
+features = []
+bins = 20
+overlap = 0
+keep = false
+regularizer = "none"
+beta = 0.1
+gamma = 1.0
 [learner]
 algorithm = "itersel"
 method = "perceptron"

@@ -15,11 +15,11 @@ import pytest
 from mpi import ROOT
 
 from mpitune.config import BATCH, load
-from mpitune.corpus.weights import read_weights
+from mpitune.corpus.weights import read_weights, write_weights
 
 SENTENCES = [f"a man number {n} is walking down the long street" for n in range(30)]
 TESTS = ("test_2016_flickr", "test_2017_flickr")
-SCRIPTS = {"systems", "table", "methods", "curves", "seeds", "cdec_tuners"}
+SCRIPTS = {"systems", "table", "methods", "curves", "seeds", "cdec_tuners", "discretised"}
 
 
 @pytest.fixture
@@ -183,3 +183,46 @@ def test_without_data_it_says_so(
     monkeypatch.delenv("MPITUNE_DATA", raising=False)
     with pytest.raises(SystemExit, match="MPITUNE_DATA is not set"):
         scripts(script).main([])
+
+
+def test_features_in_bins(scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that are what their lines say; the table; the curves of runs that have bins."""
+    discretised, systems = scripts("discretised"), scripts("systems")
+    monkeypatch.setenv("MPITUNE_DATA", str(data))
+    where = systems.Place(data, data)
+    everything = (*discretised.LINEAR, *discretised.IN_BINS)
+    jobs = {one.name: load(systems.JOBS / one.job, where.given(one)) for one in everything}
+    assert len(jobs) == len(everything)
+    for one in everything:
+        job = jobs[one.name]
+        wanted, scores = job.features.discretize, set(job.features.unlog.features)
+        assert (job.learner.method == "pro") == (one.name != "bins-online")
+        assert (len(wanted.features) == 4) == one.title.startswith("bins")
+        assert scores == (set() if "logarithms" in one.title and "no log" not in one.title else set(discretised.SCORES))
+        assert (wanted.overlap > 0) == ("overlapping" in one.title)
+        assert (
+            wanted.regularizer
+            == next(
+                (kind for kind in ("linear neighbours", "monotone neighbours") if kind in one.title), "none"
+            ).split()[0]
+        )
+        if one.name != "pro":
+            assert job.learner.frozen == ("EgivenFCoherent",)
+        if job.learner.initial_weights:
+            assert ("EgivenFCoherent" in read_weights(job.learner.initial_weights)) == (one.name == "pro")
+    shown = [discretised.LINEAR[0], discretised.IN_BINS[0]]
+    for one in shown:
+        made_up(where.run(one), [None, None], SENTENCES if one is shown[0] else WORSE)
+    rows = cells(discretised.table(shown, where))
+    assert rows[2][1:6] == ["2000", *["100.00"] * 3, "1.000"] and rows[3][-1] == "90.0"
+    assert all(cell.endswith("*") for cell in rows[3][2:5])
+    bins = [
+        {"feature": name, "least": [0.0, 1.0], "most": [0.5, 2.0], "population": [3, 4]} for name in discretised.SCORES
+    ]
+    run = where.run(shown[1])
+    scoring = {"transforms": discretised.SCORES, "overlap": 0, "keep": False, "bins": bins}
+    (run / "scoring.json").write_text(json.dumps(scoring))
+    write_weights(run / "weights.txt.gz", [("CountEF_2", 1.5)])
+    discretised.draw(shown[1:], where, data / "curves.svg")
+    drawn = (data / "curves.svg").read_text()
+    assert all(f"{name}, {by}" in drawn for name, by in discretised.SCORES.items()) and shown[1].title in drawn

@@ -102,6 +102,20 @@ class BatchLearner(Protocol):
 
 
 @runtime_checkable
+class ChainLearner(BatchLearner, Protocol):
+    """A batch learner whose features may lie in chains, along which their weights are to be smooth."""
+
+    @property
+    def chained(self) -> np.ndarray:
+        """uint64: the features of all chains; they are optimised over even where no list has them."""
+        ...
+
+    def lay_chains(self, ids: np.ndarray) -> None:
+        """What is optimised over next has these features (uint64, ascending)."""
+        ...
+
+
+@runtime_checkable
 class ForestLearner(BatchLearner, Protocol):
     """A batch learner that looks at all derivations of the epoch's forests, besides the lists so far."""
 

@@ -3,13 +3,16 @@
 Of each list a sample of pairs whose gold scores (`bleu+1`) lie far apart is told into better and worse by logistic
 regression. A pair with difference d = x_better - x_worse is two examples, d with label + and -d with label -, which
 have the same loss log(1 + exp(-w.d)). With all of them w_new minimises |w|^2 / 2 + c * (sum of losses) *(ours)*, by
-L-BFGS from 0, and the epoch ends with w = psi w_new + (1 - psi) w_old.
+L-BFGS from 0, and the epoch ends with w = psi w_new + (1 - psi) w_old. Where the weights of bins are to be smooth
+(`chains`), beta times their penalty is added to the loss of each example *(ours: so that beta means the same for few
+sentences and for many)*.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -17,6 +20,7 @@ from scipy.special import expit
 
 from mpitune.corpus.rows import chosen
 from mpitune.learner.base import Ask, Reply, Tuned
+from mpitune.learner.chains import Smoothness
 from mpitune.learner.pool import Pool
 from mpitune.learner.smooth import smallest
 from mpitune.pairs.gold import bleu_plus_one
@@ -49,16 +53,29 @@ class ProPart:
         self.pairs = int(differences.shape[0])
 
     def answer(self, question: np.ndarray) -> Reply:
-        """The sum of log(1 + exp(-w.d)) (float64 [1]) and its gradient (float64 [features]) at w = ``question``."""
+        """The sum of log(1 + exp(-w.d)) and the number of pairs (float64 [2]); its gradient (float64 [features]).
+
+        w = ``question``.
+        """
         margins = self._differences @ question
-        return np.array([np.logaddexp(0.0, -margins).sum()]), self._columns @ -expit(-margins)
+        return np.array([np.logaddexp(0.0, -margins).sum(), self.pairs]), self._columns @ -expit(-margins)
 
 
 class Pro:
-    """An `mpitune.learner.base.BatchLearner`."""
+    """An `mpitune.learner.base.ChainLearner`."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, smoothness: Smoothness | None = None) -> None:
+        """``smoothness``: how the weights of bins are to be smooth, if they are."""
         self._options = options
+        self._smoothness = smoothness
+        self._chains: list[np.ndarray] = []
+
+    @property
+    def chained(self) -> np.ndarray:
+        return self._smoothness.features if self._smoothness else np.zeros(0, dtype=np.uint64)
+
+    def lay_chains(self, ids: np.ndarray) -> None:
+        self._chains = self._smoothness.places(ids) if self._smoothness else []
 
     def part(
         self, pool: Pool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
@@ -76,11 +93,15 @@ class Pro:
     def optimise(self, weights: np.ndarray, free: np.ndarray, ask: Ask, random: np.random.Generator) -> Tuned:
         """Where there are no pairs, the weights stay."""
         # Each pair is two examples.
-        found = smallest(np.where(free, 0.0, weights), free, 2 * self._options.c, ask)
+        found = smallest(np.where(free, 0.0, weights), free, 2 * self._options.c, ask, self._penalty())
         if not found.weights[free].any():
             return Tuned(weights, found.objective, 0)
         psi = self._options.interpolation
         return found._replace(weights=np.where(free, psi * found.weights + (1 - psi) * weights, weights))
+
+    def _penalty(self) -> Callable[[np.ndarray], tuple[float, np.ndarray]] | None:
+        smoothness = self._smoothness
+        return partial(smoothness.penalty, chains=self._chains) if smoothness else None
 
 
 def _rows(pool: Pool, place: np.ndarray, width: int, entries: np.ndarray) -> csr_array:

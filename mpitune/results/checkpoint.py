@@ -61,6 +61,9 @@ class Checkpoint:
     best: np.ndarray = field(default_factory=lambda: _NO_COUNTS)
     """int32 [sentences, 10]: what of BLEU adds up in their latest 1-best translations, where gold scores need it."""
 
+    scoring: Mapping[str, Any] | None = None
+    """What has become of the grammar's scores (JSON's types), where something has: the weights mean nothing without."""
+
     @property
     def job_digest(self) -> str:
         """Equal for equal jobs."""
@@ -123,6 +126,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "state/met": _strings(checkpoint.met),
         "state/best": checkpoint.best,
     }
+    if checkpoint.scoring is not None:
+        datasets["scoring"] = _strings([json.dumps(checkpoint.scoring)])
     _write(checkpoint_path(folder, checkpoint.epoch), attributes, datasets)
     superseded = checkpoint.epoch - 2 if checkpoint.shards else checkpoint.epoch
     for path in folder.iterdir():
@@ -151,6 +156,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         total=(datasets["state/total/index"], datasets["state/total/value"]),
         met=_texts(datasets.get("state/met", _strings([]))),
         best=datasets.get("state/best", _NO_COUNTS),
+        scoring=json.loads(_texts(datasets["scoring"])[0]) if "scoring" in datasets else None,
     )
 
 

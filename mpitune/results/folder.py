@@ -40,6 +40,11 @@ class RunFolder:
         return self.path / "weights.txt.gz"
 
     @property
+    def scoring(self) -> Path:
+        """What has become of the grammar's scores, where something has: bins, transforms."""
+        return self.path / "scoring.json"
+
+    @property
     def metrics(self) -> Path:
         """One JSON object for each epoch."""
         return self.path / "metrics.jsonl"
@@ -65,12 +70,19 @@ class RunFolder:
         """Remove what epochs have left here."""
         for folder in (self.checkpoints, self.weights, self.translations):
             shutil.rmtree(folder, ignore_errors=True)
-        for file in (self.metrics, self.result):
+        for file in (self.metrics, self.result, self.scoring):
             file.unlink(missing_ok=True)
 
     def write_config(self, toml: str) -> None:
         """Keep the effective configuration."""
         self._write_text(self.path / "config.toml", toml)
+
+    def write_scoring(self, scoring: Mapping[str, Any] | None) -> None:
+        """Keep what has become of the grammar's scores; None: nothing has."""
+        if scoring is None:
+            self.scoring.unlink(missing_ok=True)
+        else:
+            self._write_text(self.scoring, json.dumps(scoring, indent=1) + "\n")
 
     def make_checkpoints(self) -> None:
         """Make the folder of checkpoints, which no rank makes by itself: where it is removed, it does not come back."""

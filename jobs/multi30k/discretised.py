@@ -1,0 +1,154 @@
+"""Linear features with and without logarithms against bins on Multi30k, in the pattern of CDL14: `make discretised`.
+
+    MPITUNE_DATA=... python jobs/multi30k/discretised.py [--only NAME ...] [--write FOLDER] [--small]
+
+All are tuned by PRO on the validation set, 20 epochs, from the same first weights as far as features are the same (but
+for the last, which is the perceptron of multi30k-dev.toml with bins). The grammar's phrase probability is left out, but
+for the first; rule counts and lexical probabilities come as logarithms, as such, or in 20 bins each. Writes the table
+to discretised.md and draws the responses that were learned to discretised.svg. What is there already is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot
+from systems import JOBS, LEVEL, TESTS, Place, System, place, show
+
+from mpitune.results.inspect import read_model
+from mpitune.results.responses import Response, responses
+from mpitune.results.scoring import read_scoring
+
+JOB = "multi30k-dev.toml"
+SETS = ("val", *TESTS)
+HERE = Path(__file__).resolve().parent
+SCORES = {"SampleCountF": "10**v-1", "CountEF": "10**v-1", "MaxLexFgivenE": "10**-v", "MaxLexEgivenF": "10**-v"}
+"""What has a logarithm undone, and how."""
+UNLOGGED = (
+    'features.unlog.minus_log10=["MaxLexFgivenE", "MaxLexEgivenF"]',
+    'features.unlog.log10_plus_1=["SampleCountF", "CountEF"]',
+)
+DROPPED = 'learner.frozen=["EgivenFCoherent"]'
+"""Its first weight is 0."""
+BINS = f"features.discretize.features={json.dumps(list(SCORES))}"
+PRO = ("learner.method=pro", "learner.epochs=20")
+
+
+@dataclass(frozen=True)
+class Variant(System):
+    """One line of the table."""
+
+    title: str = ""
+
+
+def variant(name: str, title: str, *settings: str, start: str = "discretised.weights") -> Variant:
+    """One that PRO tunes."""
+    return Variant(name, JOB, (*PRO, *settings, f"learner.initial_weights={HERE / start}"), title)
+
+
+def in_bins(name: str, title: str, *settings: str) -> Variant:
+    """One with bins; to undo logarithms changes nothing but the axis of its curves."""
+    discretize = (f"features.discretize.{setting}" for setting in settings)
+    return variant(f"bins{name}", f"bins{title}", DROPPED, *UNLOGGED, BINS, *discretize)
+
+
+LINEAR = (
+    variant("pro", "linear, logarithms, all 12 features", start="start.weights"),  # of `make methods` too
+    variant("logs", "linear, logarithms", DROPPED),
+    variant("no-logs", "linear, no logarithms", DROPPED, *UNLOGGED, start="unlogged.weights"),
+)
+IN_BINS = (
+    in_bins("", ""),
+    in_bins("-overlap", ", overlapping", "overlap=1"),
+    in_bins("-linear", ", linear neighbours", "regularizer=linear"),
+    in_bins("-monotone", ", monotone neighbours", "regularizer=monotone"),
+    Variant(
+        "bins-online",
+        JOB,
+        (DROPPED, *UNLOGGED, BINS, "features.discretize.regularizer=linear"),
+        "bins, linear neighbours, perceptron",
+    ),
+)
+FEW = ("no-logs", "bins-monotone", "bins-online")
+"""What the script is tried with."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what is lacking, write the table and draw the curves."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    names = [each.name for each in (*LINEAR, *IN_BINS)][1:]
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"beside pro, of {', '.join(names)}")
+    parser.add_argument(
+        "--write", type=Path, metavar="FOLDER", help="for the table and the curves (default: the runs')"
+    )
+    where, options = place(parser, arguments)
+    chosen = options.only or (FEW if options.small else names)
+    wanted = [each for each in (*LINEAR, *IN_BINS) if each.name in ("pro", *chosen)]
+    where.train(wanted)
+    where.translate(wanted, SETS)
+    folder = options.write or (where.runs if options.small else JOBS / "runs")
+    text = table(wanted, where)
+    (folder / "discretised.md").write_text(text, encoding="utf-8")
+    draw([each for each in wanted if each in IN_BINS], where, folder / "discretised.svg")
+    print(text, end="")
+
+
+def table(variants: Sequence[Variant], where: Place) -> str:
+    """The table in Markdown; ``*``: the score differs significantly from that of the first line."""
+    scores = {text: where.scores(variants, text) for text in SETS}
+    cells = [["features", "tuned", *SETS, "length", "seconds an epoch"]]
+    for n, each in enumerate(variants):
+        epochs, found = where.epochs(each), [scores[text][n] for text in SETS]
+        bleu = [f"{score.bleu:.2f}{'*' * (score.p_value is not None and score.p_value < LEVEL)}" for score in found]
+        seconds = sum(epoch["seconds"] for epoch in epochs) / len(epochs)
+        weights = str(epochs[-1]["selected_features"])
+        cells.append([each.title, weights, *bleu, f"{found[1].length_ratio:.3f}", f"{seconds:.1f}"])
+    return show(cells)
+
+
+def draw(variants: Sequence[Variant], where: Place, path: Path) -> None:
+    """A row of panels for each feature: by its values, and by the numbers of its bins, with their populations."""
+    curves = {each.title: learned(where.run(each)) for each in variants}
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "discretised", "font.size": 8})
+    size = {"figsize": (8.5, 2.4 * len(SCORES)), "layout": "constrained", "squeeze": False}
+    figure, grid = pyplot.subplots(len(SCORES), 2, **size)
+    for (by_value, by_number), feature in zip(grid, SCORES, strict=True):
+        populated = by_number.twinx()
+        for title, of_features in curves.items():
+            curve = of_features[feature]
+            numbers = range(1, len(curve.worth) + 1)
+            worth = curve.worth - curve.worth.mean()
+            [drawn] = by_number.plot(numbers, worth, "o-", markersize=3, linewidth=1, label=title)
+            by_value.plot(
+                (curve.least + curve.most) / 2, worth, "o-", markersize=3, linewidth=1, color=drawn.get_color()
+            )
+            populated.bar(numbers, curve.population, color="0.9", width=0.9)
+        by_value.set_xlabel(f"{feature}, {SCORES[feature]}")
+        by_number.set_xlabel("bin")
+        by_number.set_zorder(populated.get_zorder() + 1)
+        by_number.patch.set_visible(False)
+        by_number.xaxis.get_major_locator().set_params(integer=True)
+        populated.set_ylabel("rules", color="0.5")
+    grid[0, 1].legend()
+    figure.supylabel("worth of a rule, less its mean over the bins")
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def learned(run: Path) -> dict[str, Response]:
+    """The curves of a run by feature."""
+    scoring = read_scoring(run)
+    assert scoring is not None
+    return {curve.feature: curve for curve in responses(scoring, read_model(run))}
+
+
+if __name__ == "__main__":
+    main()

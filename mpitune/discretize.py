@@ -1,0 +1,76 @@
+"""Bins for the grammar's scores, fitted to the grammars that are tuned on; and stores whose scores are in bins.
+
+How often each value occurs is counted by all ranks, each in its part of the rules. These are whole numbers, so their
+sums are exact, and the bins the same whatever the number of ranks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mpitune import assemble, config, prepare
+from mpitune.errors import UsageError
+from mpitune.exchange.comm import Comm
+from mpitune.grammar.binning import Bins, binned
+from mpitune.grammar.scores import Scoring, count, merged
+from mpitune.sources import Sources
+
+LOG = logging.getLogger(__name__)
+
+
+def open_fitted(
+    comm: Comm, job: config.Job, sources: Sources, folder: Path, tell: Callable[[str], None]
+) -> prepare.Store:
+    """Open the store in ``folder``, its scores as the job wants them, bins fitted to the grammars of ``[data]``.
+
+    All ranks call this; ``tell`` is rank 0's. Raises UsageError where the job names scores that no rule has.
+    """
+    store, wanted = prepare.open_store(sources, folder), job.features
+    named = [*wanted.unlog.features, *wanted.discretize.features]
+    if not named:
+        return store
+    comm.at_root(lambda: _check(job, named, store.model.score_names))
+    bins = fit(comm, store, wanted.discretize.features, wanted.discretize.bins) if wanted.discretize.features else ()
+    told = [f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins]
+    comm.at_root(lambda: list(map(tell, told)))
+    return open_scored(comm, sources, folder, assemble.scoring(job, bins), tell)
+
+
+def open_scored(
+    comm: Comm, sources: Sources, folder: Path, scoring: Scoring | None, tell: Callable[[str], None]
+) -> prepare.Store:
+    """Open the store in ``folder`` with its scores as ``scoring`` has them. All ranks call this."""
+    if scoring is not None:
+        comm.at_root(lambda: prepare.prepare_scores(folder, scoring, tell))
+    return prepare.open_store(sources, folder, scoring)
+
+
+def fit(comm: Comm, store: prepare.Store, features: Sequence[str], most: int) -> tuple[Bins, ...]:
+    """At most ``most`` bins for each of ``features``, by their values in all rules of the grammars of ``[data]``.
+
+    A rule counts as often as it stands in a grammar. All ranks call this, and all get the bins.
+    """
+    assert store.train is not None  # there is no fitting without
+    rules, names = store.model.rules, list(store.model.score_names)
+    # Grammars are numbered in the order in which sentences name them, and those of [data] come first.
+    grammars = int(store.train.grammar.max(initial=-1)) + 1
+    total = int(rules.grammar_ptr[grammars])
+    first, last = total * comm.rank // comm.size, total * (comm.rank + 1) // comm.size
+    parts = comm.gather(count(rules, first, last, [names.index(feature) for feature in features]))
+
+    def fitted() -> tuple[Bins, ...]:
+        counted = [merged(of_feature) for of_feature in zip(*(parts or []), strict=True)]
+        return tuple(
+            binned(feature, *values, most) for feature, values in zip(features, counted, strict=True) if len(values[0])
+        )
+
+    return comm.at_root(fitted)
+
+
+def _check(job: config.Job, wanted: Sequence[str], names: Sequence[str]) -> None:
+    for name in wanted:
+        if name not in names:
+            expected = f"a score of the grammar: {', '.join(names) or 'it has none'}"
+            raise UsageError(f"{job.file}: [features]: found {name}, expected {expected}")
