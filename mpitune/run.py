@@ -134,8 +134,10 @@ class State:
     """int32 [sentences, 10]: statistics of the latest epoch's 1-best translations, where gold scores look back."""
 
 
-def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
-    """Prepare the store where need be and open everything."""
+def open_run(
+    job: config.Job, comm: Comm, stop: StopFlag, quiet: bool, weights: Mapping[str, float] | None = None
+) -> Run:
+    """Prepare the store where need be and open everything. ``weights``: the first ones, if not those of the job."""
     folder, sources = job.run.store, assemble.sources(job)
     make_store(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet))
     store = prepare.open_store(sources, folder)
@@ -144,7 +146,7 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
     grammars = comm.at_root(lambda: assemble.sentence_grammars(job, sources))
     own = RunFolder(job.run.dir).of_decoder(f"rank-{comm.rank}")
     decoder = assemble.decoder(job, store, own, assemble.list_length(job), grammars)
-    given = comm.at_root(lambda: assemble.initial_weights(job))
+    given = comm.at_root(lambda: assemble.initial_weights(job)) if weights is None else weights
     comm.at_root(lambda: _warn_of_unknown(job, given, decoder.features))
     if idle := config.without_effect(job):
         LOG.info("nothing in this job looks at %s", ", ".join(idle))
@@ -184,7 +186,8 @@ def _warn_of_unknown(job: config.Job, given: Mapping[str, float], features: Feat
     if unknown := [name for name in job.learner.frozen if name not in features]:
         LOG.warning("learner.frozen: nothing in this job fires %s", ", ".join(unknown))
     if given and not any(name in features for name in given):
-        LOG.warning("%s: nothing in this job fires any of its features", job.learner.initial_weights)
+        where = job.learner.initial_weights or "the given weights"
+        LOG.warning("%s: nothing in this job fires any of its features", where)
 
 
 def _warm_up(run: Run) -> None:

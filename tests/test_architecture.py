@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "dtrain": EVERYONE | {"dtrain", "schema", "config", "corpus", "grammar"},
     "run": ANY,
     "tune": ANY,
+    "local": ANY,
     "epoch": EVERYONE | {"decoder/base", "learner/base", "pairs", "results"},
     "shards": ANY,
     "warm": ANY,
@@ -58,6 +59,7 @@ DOORS = {
     "tomllib": {"config"},
     "matplotlib": {"results/plots"},
     "jinja2": {"results/report"},
+    "rapidfuzz": {"corpus/retrieval"},
 }
 """The only modules that may import what has a door."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -43,8 +44,9 @@ def in_parts(corpus: Sequence[Sequence[int]], parts: int, theta: float) -> list[
     ptr = ends([len(words) for words in corpus])
     words = np.array([word for words in corpus for word in words], dtype=np.int32)
     cuts = [len(corpus) * n // parts for n in range(parts + 1)]
-    frequency = sum(sentences_with(ptr[a : b + 1], words[ptr[a] : ptr[b]], VOCABULARY) for a, b in zip(cuts, cuts[1:]))
-    return [Part(ptr[a : b + 1], words, a, frequency, len(corpus), theta) for a, b in zip(cuts, cuts[1:])]
+    bounds = list(pairwise(cuts))
+    frequency = sum(sentences_with(ptr[a : b + 1], words[ptr[a] : ptr[b]], VOCABULARY) for a, b in bounds)
+    return [Part(ptr[a : b + 1], words, a, frequency, len(corpus), theta) for a, b in bounds]
 
 
 def search(parts: Sequence[Part], words: Sequence[int], k: int) -> Found:

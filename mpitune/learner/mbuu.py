@@ -5,10 +5,10 @@ the oracle's features less the entry's,
 
     min_w  1/2 ||w - w_b||^2 + lambda/K sum_j max_n (loss_jn - w.d_jn)_+
 
-is solved in its dual, w = w_b + sum_jn step_jn d_jn, where the steps of a list are not negative and sum to lambda/K with
-that of its oracle, which moves nothing. Coordinate ascent goes from list to list, and in a list takes from the least
-violated constraint that has a step and gives to the most violated one, as much as makes the two violations equal (by
-pairs of steps, as `mpitune.learner.margin` does for one list). An entry that has the oracle's own free features
+is solved in its dual, w = w_b + sum_jn step_jn d_jn, where the steps of a list are not negative and sum to lambda/K,
+with that of its oracle, which moves nothing. Coordinate ascent goes from list to list, and in a list takes from the
+least violated constraint that has a step and gives to the most violated one, as much as makes the two violations equal
+(by pairs of steps, as `mpitune.learner.margin` does for one list). An entry that has the oracle's own free features
 constrains nothing (ours): no weights tell the two apart.
 """
 
@@ -27,7 +27,7 @@ It gets there once the violations of no list's steps differ by more."""
 PASSES = 1000
 """The most passes over all lists (ours); the gap says how far they came."""
 _MOVES = 10
-"""The most moves in a list before the next one has its turn: what they reach is soon changed by those of other lists."""
+"""The most moves in a list before the next has its turn: what they reach is soon changed by those of other lists."""
 
 
 def mbuu(examples: Examples, strength: float) -> Update:
