@@ -358,7 +358,7 @@ def test_refusals(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
         "local.lambda=-1": "--set local.lambda: found -1, expected a number of at least 0.0",
         "local.alpha=0": "--set local.alpha: found 0, expected a number above 0.0",
         "local.k=0": "--set local.k: found 0, expected a whole number of at least 1",
-        "local.K=1": "--set local.K: unknown key; did you mean local.k?",
+        "local.K=1": "--set local.K: unknown key; expected one of method, k, theta, lambda, alpha",
     }.items():
         assert cli.refused(2, *command(job, weights, source, setting)).startswith(found)
     assert not (tmp_path / "run").exists(), "nothing is begun"

@@ -111,7 +111,8 @@ class Part:
 
     def _distance(self, edits: np.ndarray, longer: np.ndarray, angle: np.ndarray) -> np.ndarray:
         """Rounding included, no smaller for more ``edits``."""
-        return self._theta * (edits / np.maximum(longer, 1)) + (1.0 - self._theta) * angle
+        result: np.ndarray = self._theta * (edits / np.maximum(longer, 1)) + (1.0 - self._theta) * angle
+        return result
 
 
 def _characters(codes: np.ndarray) -> str:
