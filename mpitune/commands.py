@@ -143,10 +143,12 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     translator = local.Translator(training, assemble.local_update(job), decoder, given)
     if options.explain is not None:
         sentence = sentences[options.explain]
-        found = retrieval.nearest([model.words.decode(sentence.words)])[0]
+        found = retrieval.nearest([model.words.decode(sentence.words)], quiet=True)[0]
         comm.at_root(lambda: _write(options.output, translator.explain(sentence, found, model.words)))
+        shutil.rmtree(_decoder_folder(job), ignore_errors=True)
         return
-    nearest = retrieval.nearest([model.words.decode(sentence.words) for sentence in sentences])
+    quiet = options.output is None
+    nearest = retrieval.nearest([model.words.decode(sentence.words) for sentence in sentences], quiet=quiet)
     if sentences:
         # As in run_decode.
         shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
@@ -157,7 +159,7 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
         return translate.text(done.best, model.words.words), done.told()
 
     text, told = [], []
-    for line, of_one in translate.spread(comm, len(sentences), translate_, "local", quiet=options.output is None):
+    for line, of_one in translate.spread(comm, len(sentences), translate_, "local", quiet=quiet):
         text.append(f"{line}\n")
         told.append(of_one)
     failures, searching = comm.sum(decoder.failed), comm.gather(retrieval.seconds)

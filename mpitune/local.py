@@ -34,7 +34,7 @@ from mpitune.results.folder import RunFolder
 from mpitune.results.inspect import largest
 from mpitune.results.lists import ShardLists, open_lists, read_lists, write_lists
 from mpitune.run import Run, State, open_run
-from mpitune.runtime import StopFlag
+from mpitune.runtime import StopFlag, progress
 from mpitune.shards import hand_out
 from mpitune.translate import text
 from mpitune.tune import decode_shard
@@ -69,7 +69,8 @@ def training_data(job: config.Job, comm: Comm, weights: Mapping[str, float]) -> 
     Raises UsageError where the lists that are there are of another job or other weights, StopRequested after a signal.
     """
     # Lists are the same whichever way weights are learned: no learner has to be made.
-    job = replace(job, learner=config.Learner(frozen=job.learner.frozen))
+    learner, parallel = config.Learner(frozen=job.learner.frozen), config.Parallel(shards=1)
+    job = replace(job, learner=learner, parallel=parallel)
     folder = RunFolder(job.run.dir).local
     with ExitStack() as held:
         # Whoever else wants them waits until they are made.
@@ -148,15 +149,18 @@ class Retrieval:
         self.seconds = 0.0
         """What this rank has spent searching."""
 
-    def nearest(self, sentences: Sequence[Sequence[str]]) -> list[Found]:
+    def nearest(self, sentences: Sequence[Sequence[str]], *, quiet: bool) -> list[Found]:
         """The k training sentences nearest to each of ``sentences`` (words), on every rank; all ranks ask together."""
         result: list[Found] = []
-        for first in range(0, len(sentences), AT_ONCE):
-            block = [self._words.encode(words) for words in sentences[first : first + AT_ONCE]]
-            began = time.perf_counter()
-            found = [self._part.search(words, self._k) for words in block]
-            self.seconds += time.perf_counter() - began
-            result += self._merged(found)
+        with progress("retrieve", len(sentences), rank=self._comm.rank, quiet=quiet) as told:
+            for first in range(0, len(sentences), AT_ONCE):
+                found = []
+                for words in sentences[first : first + AT_ONCE]:
+                    began = time.perf_counter()
+                    found.append(self._part.search(self._words.encode(words), self._k))
+                    self.seconds += time.perf_counter() - began
+                    told.advance()
+                result += self._merged(found)
         return result
 
     def _merged(self, found: Sequence[Found]) -> list[Found]:

@@ -14,8 +14,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from fake import FakeCdec
 from mpi import ROOT, mpirun
 from scipy.optimize import linprog
+from test_cdec_training import fake, table
 from test_cli import Arguments, Cli, cli
 from test_train import SENTENCES, Decodes, damage, decodes
 from tiny import Tiny
@@ -27,7 +29,7 @@ from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.mbuu import mbuu
 
-assert cli and decodes  # Fixtures.
+assert cli and decodes and fake and table  # Fixtures.
 
 SMALL = 5
 """How many sentences' lists are in a file, here: six files."""
@@ -94,7 +96,7 @@ def test_a_sentence_that_is_its_own_neighbour(tiny: Tiny, tmp_path: Path, weight
     retrieval = local.Retrieval(SerialComm(), training, 1, job.local.theta)
     separable = 0
     for i in range(training.corpus.size):
-        [found] = retrieval.nearest([training.words.decode(training.corpus.sentence(i).words)])
+        [found] = retrieval.nearest([training.words.decode(training.corpus.sentence(i).words)], quiet=True)
         assert found.distance == pytest.approx([0.0], abs=1e-12) or not len(training.corpus.sentence(i).words)
         same = training.corpus.sentence(int(found.number[0])).words
         assert same.tolist() == training.corpus.sentence(i).words.tolist()
@@ -133,7 +135,7 @@ def test_what_is_global_is_left_as_it_was(tiny: Tiny, tmp_path: Path, weights: P
     before = translator._weights.copy()
     for i in range(5):
         sentence = training.corpus.sentence(i)
-        [found] = retrieval.nearest([training.words.decode(sentence.words)])
+        [found] = retrieval.nearest([training.words.decode(sentence.words)], quiet=True)
         translator.translate(sentence, found)
         assert translator._weights.tobytes() == before.tobytes()
     assert all((own != before).any() for own in seen)
@@ -300,6 +302,25 @@ def test_a_grammar_for_each_sentence(cli: Cli, tiny: Tiny, tmp_path: Path, weigh
     nearest = section(done.output, "distance and number of the training sentences retrieved:")
     assert nearest[0] == f"      0.000000  4: {re.sub('<.*?>', '', lines[4])}"
     assert section(done.output, "weights that have moved most:")
+
+
+@pytest.mark.mpi
+def test_with_cdec(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path, fake: FakeCdec) -> None:
+    """Features that only the external decoder knows are learned too, and ranks leave no trace."""
+    decoder = {"backend": "cdec", "binary": str(fake.binary), "kbest": 30}
+    job, source = tiny.job_file(tmp_path / "run", decoder=decoder), tiny.folder / "dev.de"
+    plain = cli("decode", job, "--input", source, "--weights", weights).output
+    assert cli(*command(job, weights, source, "local.lambda=0")).output == plain
+    asked = "local.k=5", "local.lambda=20"
+    alone = cli(*command(job, weights, source, *asked))
+    assert alone.code == 0 and alone.output != plain
+    explained = cli(*command(job, weights, source, *asked, more=["--explain", "0"])).output
+    assert any("  Only:" in line for line in section(explained, "weights that have moved most:"))
+    other = tiny.job_file(tmp_path / "other", decoder=decoder)
+    (tmp_path / "driver.py").write_text(DRIVER)
+    done = mpirun(2, [tmp_path / "driver.py", *command(other, weights, source, *asked)])
+    assert (done.returncode, done.stdout) == (0, alone.output)
+    assert kept_files(tmp_path / "other") == kept_files(tmp_path / "run")
 
 
 # What is said

@@ -5,7 +5,8 @@
 The global weights are those of methods.py that are called NAME (mert). The 29,000 training sentences are decoded once
 with them, leave-one-out. Prints a table, in the pattern of L12's tables 2, 3 and 7, with milliseconds a sentence; a
 star marks a score that differs from the global weights' (paired bootstrap). Draws local.svg: BLEU by lambda, and by K.
-The first line is the same command with lambda = 0, which gives the global translations. What is there is not done again.
+The first line is the same command with lambda = 0, which gives the global translations. What is there already is not
+done again.
 """
 
 from __future__ import annotations
