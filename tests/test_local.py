@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -32,13 +33,14 @@ from mpitune.learner.mbuu import mbuu
 assert cli and decodes and fake and table  # Fixtures.
 
 SMALL = 5
-"""How many sentences' lists are in a file, here: six files."""
+"""How many sentences' lists are in a file, here: six files. Sentences are searched for in parts, too."""
 WEIGHTS = "LanguageModel 0.5\nCost -0.25\nLex -0.5\nOrder -0.125\nGlue -0.0625\n"
 
 
 @pytest.fixture(autouse=True)
-def small_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(local, "BLOCK", SMALL)
+    monkeypatch.setattr(local, "AT_ONCE", 3)
     yield
 
 
@@ -143,30 +145,36 @@ def test_what_is_global_is_left_as_it_was(tiny: Tiny, tmp_path: Path, weights: P
 
 @pytest.mark.mpi
 def test_ranks_leave_no_trace(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
-    asked = "local.lambda=20", "local.k=7"
-    source, found = tiny.folder / "dev.de", {}
+    asked, source, found = ("local.lambda=20", "local.k=7"), tiny.folder / "dev.de", {}
     for ranks in (1, 2, 3):
-        job = tiny.job_file(tmp_path / f"{ranks}")
-        arguments = command(job, weights, source, *asked)
+        arguments = command(tiny.job_file(tmp_path / f"{ranks}"), weights, source, *asked)
+        both: list[Arguments] = [arguments, [*arguments, "--explain", "3"]]
         if ranks == 1:
-            done = cli(*arguments)
-            text, explained = done.output, cli(*arguments, "--explain", "3").output
+            said = "".join([cli(*one).output for one in both])
         else:
-            (tmp_path / "driver.py").write_text(DRIVER)
-            both = [mpirun(ranks, [tmp_path / "driver.py", *arguments, *more]) for more in ([], ["--explain", "3"])]
-            assert all(each.returncode == 0 for each in both), both
-            text, explained = (each.stdout for each in both)
-        found[ranks] = text, explained, kept_files(tmp_path / f"{ranks}")
-    assert len(found[1][2]) == 7 * -(-SENTENCES // SMALL)
+            done = mpirun(ranks, driver(tmp_path, *both))
+            assert done.returncode == 0, done
+            said = done.stdout
+        found[ranks] = said, kept_files(tmp_path / f"{ranks}")
+    assert len(found[1][1]) == 7 * -(-SENTENCES // SMALL)
     assert found[1] == found[2] == found[3]
 
 
+def driver(folder: Path, *commands: Arguments) -> list[str]:
+    """What to start Python with: ``commands`` of mpitune, with small files, few sentences searched for at once.
+
+    After as many sentences as the environment says, the process kills itself.
+    """
+    (folder / "driver.py").write_text(DRIVER)
+    return [str(folder / "driver.py"), *(json.dumps([str(word) for word in one]) for one in commands)]
+
+
 DRIVER = f"""
-import os, signal, sys
+import json, os, signal, sys
 from mpitune import local
 from mpitune.cli import main
 from mpitune.decoder.embedded import EmbeddedDecoder
-local.BLOCK, decode, left = {SMALL}, EmbeddedDecoder.decode, int(os.environ.get("DECODES", 1000))
+local.BLOCK, local.AT_ONCE, decode, left = {SMALL}, 5, EmbeddedDecoder.decode, int(os.environ.get("DECODES", 1000))
 def counted(*arguments):
     global left
     left -= 1
@@ -174,9 +182,8 @@ def counted(*arguments):
         os.kill(os.getpid(), signal.SIGKILL)
     return decode(*arguments)
 EmbeddedDecoder.decode = counted
-sys.exit(main())
+sys.exit(max([main(json.loads(one)) for one in sys.argv[1:]]))
 """
-"""Has small files, and kills itself after so many sentences."""
 
 
 # What is kept
@@ -206,11 +213,10 @@ def test_a_stopped_run_goes_on_as_if_unbroken(
 
 
 def test_a_killed_run_goes_on(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path, decodes: Decodes) -> None:
-    (tmp_path / "driver.py").write_text(DRIVER)
     arguments = command(tiny.job_file(tmp_path / "run"), weights, tiny.folder / "dev.de", "local.k=7")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "DECODES": str(1 + 3 * SMALL + 1)}
     killed = subprocess.run(
-        [sys.executable, str(tmp_path / "driver.py"), *map(str, arguments)],
+        [sys.executable, *driver(tmp_path, arguments)],
         env=environment,
         capture_output=True,
         check=False,
@@ -317,8 +323,7 @@ def test_with_cdec(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path, fake: Fa
     explained = cli(*command(job, weights, source, *asked, more=["--explain", "0"])).output
     assert any("  Only:" in line for line in section(explained, "weights that have moved most:"))
     other = tiny.job_file(tmp_path / "other", decoder=decoder)
-    (tmp_path / "driver.py").write_text(DRIVER)
-    done = mpirun(2, [tmp_path / "driver.py", *command(other, weights, source, *asked)])
+    done = mpirun(2, driver(tmp_path, command(other, weights, source, *asked)))
     assert (done.returncode, done.stdout) == (0, alone.output)
     assert kept_files(tmp_path / "other") == kept_files(tmp_path / "run")
 
@@ -350,7 +355,7 @@ def test_explain(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
         assert said
         moved = [float(line.split()[0]) for line in section(done.output, "weights that have moved most:")]
         assert np.linalg.norm(moved) == pytest.approx(float(said[1]), rel=1e-4)
-        assert float(said[3]) <= 1e-6 * 20 and float(said[2]) >= float(said[1]) ** 2 / 2
+        assert float(said[3]) <= 1e-5 * 20 and float(said[2]) >= float(said[1]) ** 2 / 2
         nearest = section(done.output, "distance and number of the training sentences retrieved:")
         sources = (tiny.folder / "train.de").read_text().splitlines()
         distances = []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.corpus.rows import ends
-from mpitune.kernel import kernel
+from mpitune.kernel import at, inlined, kernel
 from mpitune.learner.pool import Pool
 from mpitune.pairs.gold import bleu_plus_one
 
@@ -84,8 +84,8 @@ class KeptLists:
             row = slice(ptr[0], ptr[-1])
             lengths.append(end - start)
             statistics.append(pool.statistics[start:end])
-            widths.append(np.diff(ptr))
-            feature.append(self._number[part][pool.feature[row]])
+            widths.append(ptr[1:] - ptr[:-1])
+            feature.append(self._number[part].take(pool.feature[row]))
             value.append(pool.value[row])
         gold = bleu_plus_one(np.concatenate(statistics))
         rows = ends(np.concatenate(widths))
@@ -122,6 +122,22 @@ def _oracle(gold: np.ndarray, scores: np.ndarray, start: int, end: int) -> int:
     return best
 
 
+@inlined
+def _put(
+    result: Examples, space: _Space, frozen: np.ndarray, f: int, difference: float, columns: int, values: int
+) -> tuple[int, int]:
+    """Let the row that ends at ``values`` have this ``difference`` in feature ``f``; returns the new counts."""
+    if difference == 0.0 or frozen[f]:
+        return columns, values
+    if space.place[f] < 0:
+        space.place[f] = columns
+        result.feature[columns] = f
+        columns += 1
+    result.column[at(values)] = space.place[f]
+    result.value[at(values)] = difference
+    return columns, values + 1
+
+
 @kernel
 def _differences(
     rows: np.ndarray,
@@ -143,7 +159,7 @@ def _differences(
         for j in range(start, end):
             score = 0.0
             for e in range(rows[j], rows[j + 1]):
-                score += weights[feature[e]] * value[e]
+                score += weights[at(feature[at(e)])] * value[at(e)]
             result.ahead[j] = score
         oracle = _oracle(result.gold, result.ahead, start, end)
         result.oracle[i] = oracle
@@ -154,24 +170,14 @@ def _differences(
         for j in range(start, end):
             result.ahead[j] -= oracle_score
             for e in range(rows[j], rows[j + 1]):
-                space.seen[feature[e]] = j
-            # Its own features, then those that only the oracle has.
-            for own in (True, False):
-                begin, stop = (rows[j], rows[j + 1]) if own else (first, last)
-                for e in range(begin, stop):
-                    f = feature[e]
-                    if frozen[f] or (not own and space.seen[f] == j):
-                        continue
-                    difference = value[e] - space.origin[f] if own else -value[e]
-                    if difference == 0.0:
-                        continue
-                    if space.place[f] < 0:
-                        space.place[f] = columns
-                        result.feature[columns] = f
-                        columns += 1
-                    result.column[values] = space.place[f]
-                    result.value[values] = difference
-                    values += 1
+                f = at(feature[at(e)])
+                space.seen[f] = j
+                columns, values = _put(result, space, frozen, f, value[at(e)] - space.origin[f], columns, values)
+            # Those that only the oracle has.
+            for e in range(first, last):
+                f = at(feature[at(e)])
+                if space.seen[f] != j:
+                    columns, values = _put(result, space, frozen, f, -value[at(e)], columns, values)
             result.row_ptr[j + 1] = values
         for e in range(first, last):
             space.origin[feature[e]] = 0.0
