@@ -26,6 +26,8 @@ GAP = 1e-5
 It gets there once the violations of no list's steps differ by more."""
 PASSES = 1000
 """The most passes over all lists (ours); the gap says how far they came."""
+_CHEAP = 30
+"""The most passes between two of these over the entries that have a step, which are few."""
 _MOVES = 10
 """The most moves in a list before the next has its turn: what they reach is soon changed by those of other lists."""
 
@@ -40,20 +42,32 @@ def mbuu(examples: Examples, strength: float) -> Update:
     steps[examples.oracle] = share
     violations, scratch = np.empty(len(steps)), np.zeros(len(change))
     for passes in range(1, PASSES + 1):
-        found = _ascend(examples, change, steps, violations, scratch)
+        found = _ascend(examples, change, steps, True, violations, scratch)
+        last = passes == PASSES
         # What a pass finds is the gap but for what it changes itself: to judge takes as long as a pass.
-        if found <= GAP * strength or passes == PASSES:
+        if found <= GAP * strength or last:
             loss, gap = _judge(examples, change, steps, share, violations)
-            if gap <= GAP * strength:
+            if gap <= GAP * strength or last:
+                break
+        for _ in range(_CHEAP):
+            if _ascend(examples, change, steps, False, violations, scratch) <= max(0.1 * found, GAP * strength):
                 break
     return Update(change, squared_norm(change) / 2 + share * loss, passes, gap)
 
 
 @kernel
-def _violate(examples: Examples, change: np.ndarray, i: int, violations: np.ndarray) -> None:
-    """Fill in the ``violations`` loss - w.d of list ``i``; -inf where an entry constrains nothing."""
+def _violate(
+    examples: Examples, change: np.ndarray, steps: np.ndarray, every: bool, i: int, violations: np.ndarray
+) -> None:
+    """Fill in the ``violations`` loss - w.d of list ``i``; -inf where an entry constrains nothing.
+
+    ``every``: of all entries; else of those that have a step, and -inf for the others.
+    """
     oracle = examples.oracle[i]
     for j in range(examples.list_ptr[i], examples.list_ptr[i + 1]):
+        if not every and steps[j] == 0.0:
+            violations[j] = -np.inf
+            continue
         violation = examples.gold[oracle] - examples.gold[j] + examples.ahead[j]
         start, end = examples.row_ptr[j], examples.row_ptr[j + 1]
         for e in range(start, end):
@@ -74,7 +88,7 @@ def _judge(
     gap = 0.0
     for i in range(len(examples.oracle)):
         start, end = examples.list_ptr[i], examples.list_ptr[i + 1]
-        _violate(examples, change, i, violations)
+        _violate(examples, change, steps, True, i, violations)
         most = 0.0
         for j in range(start, end):
             most = max(most, violations[j])
@@ -87,18 +101,23 @@ def _judge(
 
 @kernel
 def _ascend(
-    examples: Examples, change: np.ndarray, steps: np.ndarray, violations: np.ndarray, scratch: np.ndarray
+    examples: Examples,
+    change: np.ndarray,
+    steps: np.ndarray,
+    every: bool,
+    violations: np.ndarray,
+    scratch: np.ndarray,
 ) -> float:
-    """One pass over the lists; ``change`` (w - w_b) follows the ``steps``. ``scratch``: float64 [columns], zeros.
+    """One pass over the lists, over ``every`` entry or those that have a step; ``change`` follows the ``steps``.
 
-    Returns the sum of the lists' duality gaps, each as the pass has found it.
+    ``scratch``: float64 [columns], zeros. Returns the sum of the lists' duality gaps, each as the pass has found it.
     """
     column, value = examples.column, examples.value
     gap = 0.0
     for i in range(len(examples.oracle)):
         start, end = examples.list_ptr[i], examples.list_ptr[i + 1]
         for moves in range(_MOVES):
-            _violate(examples, change, i, violations)
+            _violate(examples, change, steps, every, i, violations)
             most, least = start, -1
             for j in range(start, end):
                 if violations[j] > violations[most]:
