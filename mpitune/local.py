@@ -227,10 +227,9 @@ class Translator:
     ) -> None:
         """``decoder``: of the sentences to come; ``weights``: the global ones."""
         self._training, self._update, self._decoder = training, update, decoder
-        for name in sorted({*training.names, *weights}):
-            decoder.features.slot(name)
+        slots = {name: decoder.features.slot(name) for name in sorted({*training.names, *weights})}
         self._weights = np.zeros(len(decoder.features))
-        self._weights[[decoder.features.slot(name) for name in weights]] = list(weights.values())
+        self._weights[[slots[name] for name in weights]] = list(weights.values())
         self._slot = decoder.features.find(training.lists.feature_id)
         """int64 [features of the lists]: -1 where nothing in the sentences to come fires them."""
 
