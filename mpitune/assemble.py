@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ from mpitune.grammar.inifile import SPAN_LIMIT, IniFile, inifile_for, read_inifi
 from mpitune.grammar.scores import Scoring
 from mpitune.learner import chains, hypergraph, mert, minrisk, mira, perceptron, pro, rampion
 from mpitune.learner.base import BatchLearner, OnlineLearner
+from mpitune.learner.ebuu import ebuu
+from mpitune.learner.examples import Examples
+from mpitune.learner.local import Update
+from mpitune.learner.mbuu import mbuu
 from mpitune.pairs.gold import Gold, make_gold
 from mpitune.pairs.metrics import Metric
 from mpitune.pairs.sampling import make_sampler
@@ -228,6 +233,15 @@ def _plain_learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | Batch
     )
     sampler = make_sampler(wanted.pairs, wanted.share, wanted.extend_ties)
     return perceptron.Perceptron(sampler, options, frozen)
+
+
+def local_update(job: config.Job) -> Callable[[Examples], Update]:
+    """How the job learns the weights of a sentence from those that are like it."""
+    wanted = job.local
+    assert wanted.lambda_ is not None  # config sees to it
+    if wanted.method == "mbuu":
+        return partial(mbuu, strength=wanted.lambda_)
+    return partial(ebuu, strength=wanted.lambda_, alpha=wanted.alpha)
 
 
 def list_length(job: config.Job) -> int:

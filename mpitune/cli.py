@@ -132,6 +132,16 @@ def _parser() -> argparse.ArgumentParser:
         "--forest", type=Path, metavar="FILE", help="also write the hypergraphs, each a line of JSON (gzipped for .gz)"
     )
 
+    sub = job_command("local", commands.run_local)
+    sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each")
+    sub.add_argument(
+        "--weights", type=Path, required=True, help="the global weights: a weights file, checkpoint or run folder"
+    )
+    sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")
+    sub.add_argument(
+        "--explain", type=_number, metavar="N", help="write what sentence N (from 0) has learned from, not translations"
+    )
+
     sub = command("evaluate", commands.run_evaluate)
     sub.add_argument("--refs", type=Path, nargs="+", required=True, metavar="R", help="references")
     sub.add_argument("--hyps", type=Path, nargs="+", required=True, metavar="A", help="systems' translations")
@@ -182,6 +192,12 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--diff", type=Path, metavar="OTHER", help="show the differences to another model")
     sub.add_argument("--export", type=Path, metavar="W.txt", help="write them as a weights file instead")
     return parser
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 0")
+    return int(text)
 
 
 def _positive(text: str) -> int:

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mpitune import assemble, prepare, translate
+from mpitune import assemble, config, local, prepare, translate
 from mpitune.config import Job
 from mpitune.corpus.align import align
 from mpitune.corpus.aligned import AlignedFiles
@@ -39,6 +39,7 @@ from mpitune.results import evaluate, inspect
 from mpitune.results.explain import NamedHypergraph
 from mpitune.results.folder import RunFolder
 from mpitune.results.scoring import read_scoring
+from mpitune.run import Model
 from mpitune.runtime import progress, start_logging
 from mpitune.sources import Texts
 from mpitune.train import train
@@ -130,6 +131,49 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     failures = comm.gather(decoder.failed)
     comm.at_root(lambda: translate.check_failed(sum(failures or []), len(sentences)))
     comm.at_root(lambda: _write(options.output, "".join(text)))
+    shutil.rmtree(_decoder_folder(job), ignore_errors=True)
+
+
+def run_local(options: argparse.Namespace, comm: Comm) -> None:
+    """Translate each sentence with weights of its own, learned from similar training data; alone, or under mpirun."""
+    job = _load(options, comm)
+    start_logging(None, rank=comm.rank, size=comm.size)
+    comm.at_root(lambda: config.require_data(job))
+    given = comm.at_root(lambda: _read_model(options.weights))
+    scoring = comm.at_root(lambda: _read_scoring(job, options.weights))
+    # Before the training data are decoded, which may take hours.
+    decoder, model, sentences = _open_decoder(job, comm, options.input, 1, scoring)
+    if options.explain is not None and options.explain >= len(sentences):
+        count = counted(len(sentences), "sentence")
+        raise _on_all(UsageError(f"--explain {options.explain}: {options.input} has {count}, the first is number 0"))
+    training = local.training_data(job, comm, Model(given, scoring))
+    retrieval = local.Retrieval(comm, training, job.local.k, job.local.theta)
+    translator = local.Translator(training, assemble.local_update(job), decoder, given)
+    if options.explain is not None:
+        sentence = sentences[options.explain]
+        found = retrieval.nearest([model.words.decode(sentence.words)], quiet=True)[0]
+        comm.at_root(lambda: _write(options.output, translator.explain(sentence, found, model.words)))
+        shutil.rmtree(_decoder_folder(job), ignore_errors=True)
+        return
+    quiet = options.output is None
+    nearest = retrieval.nearest([model.words.decode(sentence.words) for sentence in sentences], quiet=quiet)
+    if sentences:
+        # As in run_decode.
+        shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
+        comm.at_root(lambda: translator.translate(sentences[shortest], nearest[shortest]).learned.distance)
+
+    def translate_(i: int) -> tuple[str, local.Told]:
+        done = translator.translate(sentences[i], nearest[i])
+        return translate.text(done.best, model.words.words), done.told()
+
+    text, told = [], []
+    for line, of_one in translate.spread(comm, len(sentences), translate_, "local", quiet=quiet):
+        text.append(f"{line}\n")
+        told.append(of_one)
+    failures, searching = comm.sum(decoder.failed), comm.gather(retrieval.seconds)
+    comm.at_root(lambda: translate.check_failed(failures, len(sentences)))
+    comm.at_root(lambda: _write(options.output, "".join(text)))
+    comm.at_root(lambda: _tell(local.summary(told, sum(searching or []))))
     shutil.rmtree(_decoder_folder(job), ignore_errors=True)
 
 

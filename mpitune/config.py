@@ -245,6 +245,21 @@ class Select:
 
 
 @dataclass(frozen=True)
+class Local:
+    """``[local]``: what `mpitune local` learns of each sentence's neighbours, and how far it goes (L12)."""
+
+    method: str = choice("ebuu", "mbuu")
+    k: int = number(100, 1, _MANY)
+    """How many training sentences are retrieved."""
+    theta: float = number(0.1, 0.0, 1.0)
+    """What the edit distance counts beside TF-IDF."""
+    lambda_: float | None = number(None, 0.0)
+    """What their loss counts beside the distance from the global weights; None: `_LAMBDA` of the method."""
+    alpha: float = number(1.0, 0.0, above=True)
+    """How steep the softmax of EBUU is."""
+
+
+@dataclass(frozen=True)
 class Job:
     """A whole job file; paths are absolute."""
 
@@ -257,6 +272,7 @@ class Job:
     learner: Learner = Learner()
     parallel: Parallel = Parallel()
     select: Select = Select()
+    local: Local = Local()
     file: Path = internal(Path("job.toml"))
     explicit: frozenset[str] = internal(frozenset())
     """Dotted keys that the job or --set gives, ``decoder.kbest``; the list of LMs is one key, ``lm``."""
@@ -297,6 +313,9 @@ _DEFAULTS_OF: dict[str, dict[str, Any]] = {
     "rampion": {"learner.epochs": 20, "decoder.kbest": 500},
 }
 """By method: keys whose default is that of the method's own paper (E12; Gimpel & Smith 2012), and not SRD12's."""
+
+_LAMBDA = {"ebuu": 0.06, "mbuu": 0.018}
+"""By method of local training: L12's lambda."""
 
 _NOT_RESULT = {
     "run.dir",
@@ -389,7 +408,7 @@ def identity(job: Job) -> dict[str, Any]:
     return {
         key: value
         for key, kind, value in values(job)
-        if kind is not Path and key not in _NOT_RESULT and not _is_idle(job, key)
+        if kind is not Path and key not in _NOT_RESULT and not _is_idle(job, key) and not key.startswith("local.")
     }
 
 
@@ -435,6 +454,8 @@ def _settled(job: Job, *, complete: bool) -> Job:
         raise UsageError(f"{job.file}: found both select.k and select.lambda, expected one of them")
     if job.select.lambda_ is not None:
         job = replace(job, select=replace(job.select, k=None))
+    if job.local.lambda_ is None:
+        job = replace(job, local=replace(job.local, lambda_=_LAMBDA[job.local.method]))
     if job.learner.method in BATCH:
         job = replace(job, learner=replace(job.learner, algorithm="itermix"))
     if job.learner.algorithm == "sgd":

@@ -7,18 +7,19 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mpitune import assemble, config, prepare
 from mpitune.corpus.symbols import FeatureTable
 from mpitune.decoder.base import Decoder
-from mpitune.discretize import open_fitted
+from mpitune.discretize import open_fitted, open_scored
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.mixing import RunningMean
 from mpitune.extraction import make_store
+from mpitune.grammar.scores import Scoring
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.bleu import WIDTH
 from mpitune.pairs.gold import Gold
@@ -135,17 +136,28 @@ class State:
     """int32 [sentences, 10]: statistics of the latest epoch's 1-best translations, where gold scores look back."""
 
 
-def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool) -> Run:
-    """Prepare the store where need be and open everything."""
+class Model(NamedTuple):
+    """A model that is there already."""
+
+    weights: Mapping[str, float]
+    scoring: Scoring | None
+    """What has become of the grammar's scores."""
+
+
+def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool, model: Model | None = None) -> Run:
+    """Prepare the store where need be and open everything, to begin with ``model``, if not with what the job says."""
     folder, sources = job.run.store, assemble.sources(job)
     make_store(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet))
-    store = open_fitted(comm, job, sources, folder, LOG.info)
+    if model is None:
+        store = open_fitted(comm, job, sources, folder, LOG.info)
+    else:
+        store = open_scored(comm, sources, folder, model.scoring, LOG.info)
     comm.at_root(lambda: _check_store(job, store))
     assert store.train is not None  # config.require_data sees to it
     grammars = comm.at_root(lambda: assemble.sentence_grammars(job, sources))
     own = RunFolder(job.run.dir).of_decoder(f"rank-{comm.rank}")
     decoder = assemble.decoder(job, store, own, assemble.list_length(job), grammars)
-    given = comm.at_root(lambda: assemble.initial_weights(job))
+    given = comm.at_root(lambda: assemble.initial_weights(job)) if model is None else model.weights
     comm.at_root(lambda: _warn_of_unknown(job, given, decoder.features))
     if idle := config.without_effect(job):
         LOG.info("nothing in this job looks at %s", ", ".join(idle))
@@ -190,7 +202,8 @@ def _warn_of_unknown(job: config.Job, given: Mapping[str, float], features: Feat
     if unknown := [name for name in job.learner.frozen if name not in features]:
         LOG.warning("learner.frozen: nothing in this job fires %s", ", ".join(unknown))
     if given and not any(name in features for name in given):
-        LOG.warning("%s: nothing in this job fires any of its features", job.learner.initial_weights)
+        where = job.learner.initial_weights or "the given weights"
+        LOG.warning("%s: nothing in this job fires any of its features", where)
 
 
 def _warm_up(run: Run) -> None:

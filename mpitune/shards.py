@@ -39,20 +39,20 @@ def draw_shards(sentences: int, shards: int, seed: int, draw: int) -> list[np.nd
 def hand_out(
     run: Run,
     state: State,
+    what: str,
     shards: Sequence[np.ndarray],
     kept: Callable[[int], _Done | None],
     make: Callable[[int, Callable[[], None]], _Done | None],
 ) -> list[_Done]:
     """Work on shards as long as there are any that no rank has taken.
 
-    ``kept(z)`` is what an interrupted run has kept of shard z, if anything; else ``make(z, advance)`` does its work,
-    calling ``advance`` after each sentence, and returns None where a stop was asked for. Returns what fell to this
-    rank, in the order of the shards. Raises StopRequested on every rank where one was asked to stop before all were
-    done.
+    ``what`` is what that is called. ``kept(z)`` is what an interrupted run has kept of shard z, if anything; else
+    ``make(z, advance)`` does its work, calling ``advance`` after each sentence, and returns None where a stop was asked
+    for. Returns what fell to this rank, in the order of the shards. Raises StopRequested on every rank where one was
+    asked to stop before all were done.
     """
     done: list[_Done] = []
-    epoch, order = state.epoch + 1, _longest_first(run, state, shards)
-    what = f"epoch {epoch} of {run.job.learner.epochs}"
+    order = _longest_first(run, state, shards)
     with (
         progress(what, run.corpus.size, rank=run.comm.rank, quiet=run.quiet) as told,
         run.comm.turns() as turns,
@@ -68,15 +68,15 @@ def hand_out(
                     break
             done.append(result)
             check_failed(sum(int(each.statistics["failed"]) for each in done), run.corpus.size)
-    check_stop(run, epoch, run.comm.sum(len(done)) < len(shards))
+    check_stop(run, what, run.comm.sum(len(done)) < len(shards))
     return sorted(done, key=lambda result: result.shard)
 
 
-def check_stop(run: Run, epoch: int, stopped: bool) -> None:
-    """Raise StopRequested on every rank where one has ``stopped``."""
+def check_stop(run: Run, what: str, stopped: bool) -> None:
+    """Raise StopRequested on every rank where one has ``stopped``; ``what`` was being done."""
     if run.comm.any(stopped):
         raise StopRequested(
-            f"stopped by {run.stop.signal or 'a signal to another rank'} in epoch {epoch}; what is finished is kept: "
+            f"stopped by {run.stop.signal or 'a signal to another rank'} in {what}; what is finished is kept: "
             "the same command goes on from there"
         )
 

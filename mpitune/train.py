@@ -141,7 +141,8 @@ def _learn_shards(run: Run, learner: OnlineLearner, state: State, shards: list[n
             write_shard(run.folder.checkpoints, epoch, job_digest, result)
         return result
 
-    return hand_out(run, state, shards, lambda z: read_shard(run.folder.checkpoints, epoch, job_digest, z), learn)
+    what = f"epoch {epoch} of {run.job.learner.epochs}"
+    return hand_out(run, state, what, shards, lambda z: read_shard(run.folder.checkpoints, epoch, job_digest, z), learn)
 
 
 def _shard_start(run: Run, state: State, z: int) -> Vector:

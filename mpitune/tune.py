@@ -98,7 +98,7 @@ def _collect(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[Shard
         # Mapped from its file, where it takes no memory of ours.
         return _found(kept(z), run, epoch, z)
 
-    hand_out(run, state, shards, kept, decode)
+    hand_out(run, state, f"epoch {epoch} of {run.job.learner.epochs}", shards, kept, decode)
     return [_found(kept(z), run, epoch, z) for z in range(run.comm.rank, len(shards), run.comm.size)]
 
 
@@ -129,7 +129,8 @@ def _lists(
         if before is None:
             return None
         pool, known = before.pool, before.names
-    decoded = _decode(run, epoch, z, shard, run.dense(_weights_before(run, state, epoch)), advance, forests=forests)
+    weights = run.dense(_weights_before(run, state, epoch))
+    decoded = decode_shard(run, f"epoch {epoch}", z, shard, weights, advance, forests=forests)
     if decoded is None:
         return None
     new, found, told, names = decoded
@@ -147,9 +148,9 @@ def _weights_before(run: Run, state: State, epoch: int) -> Vector:
     return read_checkpoint(checkpoint_path(run.folder.checkpoints, epoch - 1)).start
 
 
-def _decode(
+def decode_shard(
     run: Run,
-    epoch: int,
+    what: str,
     z: int,
     shard: np.ndarray,
     weights: np.ndarray,
@@ -157,7 +158,10 @@ def _decode(
     *,
     forests: bool,
 ) -> tuple[Pool, Forests | None, ShardTold, list[str]] | None:
-    """The lists of a shard's sentences, ``forests``, what is told of them, and names of features new to everybody."""
+    """The lists of a shard's sentences, ``forests``, what is told of them, and names of features new to everybody.
+
+    None where a stop was asked for. ``what`` is being done, if a DataError has to say so.
+    """
     tally, lists, graphs = Tally(run.decoder), [], []
     run.gold.start_shard()
     for i in shard.tolist():
@@ -171,7 +175,7 @@ def _decode(
         else:
             kbest = run.decoder.decode(sentence, weights, run.kbest)
         if not np.isfinite(kbest.score).all():
-            raise DataError(f"epoch {epoch}: found NaN or infinite scores, expected numbers: weights are too large")
+            raise DataError(f"{what}: found NaN or infinite scores, expected numbers: weights are too large")
         counted = run.metric.statistics(kbest, run.corpus.references(i))
         lists.append((kbest, counted))
         counted = counted[:, :WIDTH]
@@ -238,7 +242,7 @@ def _optimise(
             last_told = time.monotonic()
             LOG.info("epoch %d: looking for better weights: %d tried", epoch, asked)
         comm.bcast(question)
-        check_stop(run, epoch, bool(run.stop))
+        check_stop(run, f"epoch {epoch}", bool(run.stop))
         return answers(question)
 
     if comm.root:
@@ -247,7 +251,7 @@ def _optimise(
         comm.bcast(None)
         return tuned
     while (question := comm.bcast(None)) is not None:
-        check_stop(run, epoch, bool(run.stop))
+        check_stop(run, f"epoch {epoch}", bool(run.stop))
         for _ in answers(question):
             pass
     return None

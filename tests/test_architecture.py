@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "discretize": ANY,
     "run": ANY,
     "tune": ANY,
+    "local": ANY,
     "epoch": EVERYONE | {"decoder/base", "learner/base", "pairs", "results"},
     "shards": ANY,
     "warm": ANY,
@@ -60,6 +61,7 @@ DOORS = {
     "tomllib": {"config"},
     "matplotlib": {"results/plots"},
     "jinja2": {"results/report"},
+    "rapidfuzz": {"corpus/retrieval"},
 }
 """The only modules that may import what has a door."""
 

@@ -22,7 +22,7 @@ from mpitune.config import load
 from mpitune.corpus.weights import read_weights
 
 Arguments = list[str | Path]
-COMMANDS = ["train", "prepare", "decode", "evaluate", "import-dtrain", "weights"]
+COMMANDS = ["train", "prepare", "decode", "local", "evaluate", "import-dtrain", "weights"]
 
 
 class Done(NamedTuple):

@@ -125,6 +125,12 @@ exchange = "auto"
 [select]
 k = 100000
 norm = "l2"
+[local]
+method = "ebuu"
+k = 100
+theta = 0.1
+lambda = 0.06
+alpha = 1.0
 """
 """The job file of the interface's specification, with the keys that it leaves to us."""
 

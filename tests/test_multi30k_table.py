@@ -16,10 +16,11 @@ from mpi import ROOT
 
 from mpitune.config import BATCH, load
 from mpitune.corpus.weights import read_weights, write_weights
+from mpitune.local import Told, summary
 
 SENTENCES = [f"a man number {n} is walking down the long street" for n in range(30)]
 TESTS = ("test_2016_flickr", "test_2017_flickr")
-SCRIPTS = {"systems", "table", "methods", "curves", "seeds", "cdec_tuners", "discretised"}
+SCRIPTS = {"systems", "table", "methods", "curves", "seeds", "cdec_tuners", "discretised", "local"}
 
 
 @pytest.fixture
@@ -131,6 +132,42 @@ def test_curves(scripts: Callable[[str], ModuleType], data: Path) -> None:
     assert "LU/PB" in drawn and all(f">{name}<" in drawn for name in (*curves.PICKED, "best, from 0"))
 
 
+def test_local(scripts: Callable[[str], ModuleType], data: Path) -> None:
+    """The table and the figure of local training; the summaries are those that `mpitune local` gives."""
+    script = scripts("local")
+    study = script.Study(script.Place(data, data), script.System("mert", "no.toml"))
+    study.where.run(study.system).mkdir()
+    best = script.BY_K["mbuu"][-1]
+    assert (best.strength, best.k) == (0.018, 100) and best in script.BY_LAMBDA["mbuu"]
+    for setting in script.SETTINGS:
+        for text in TESTS:
+            lines = WORSE if setting.k == 40 else SENTENCES
+            study.output(setting, text).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            learning = 0.0 if setting == script.GLOBAL else 0.004
+            told = [Told(learning, decoding, 0.25, None) for decoding in (0.005, 0.011)]
+            study._told_file(setting, text).write_text(summary(told, 0.003) + "\n", encoding="utf-8")
+    bleu = {text: study.scores(script.SETTINGS, text) for text in TESTS}
+    rows = cells(script.table(study, bleu, "MERT"))
+    assert rows[2] == ["MERT", "0", "", "100.00", "100.00", "0.25", "1.5", "0.0", "8.0", "1.00"]
+    assert rows[3] == ["MBUU", "0.0018", "100", "100.00", "100.00", "0.25", "1.5", "4.0", "8.0", "1.50"]
+    # Only what differs significantly from the first has the mark.
+    assert all(("*" in cell) == (row[2] == "40") for row in rows[2:] for cell in row[3:5])
+    script.draw(bleu, data / "local.svg")
+    drawn = (data / "local.svg").read_text(encoding="utf-8")
+    assert all(f">{name}<" in drawn for name in ("MBUU", "EBUU", "global", f"BLEU, {TESTS[1]}"))
+
+
+def test_jobs_of_local(scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = scripts("local")
+    monkeypatch.setenv("MPITUNE_DATA", str(data))
+    study = script.Study(script.Place(data, data), script.System("mert", "no.toml"))
+    for setting in script.SETTINGS:
+        given = [*study.where.given(study.system), *setting.given]
+        job = load(scripts("systems").JOBS / study.system.job, given)
+        assert (job.local.method, job.local.lambda_, job.local.k) == (setting.method, setting.strength, setting.k)
+        assert (job.features.templates, job.grammar.leave_one_out, job.decoder.kbest) == ((), True, 100)
+
+
 def test_seeds(scripts: Callable[[str], ModuleType], data: Path) -> None:
     """A run whose score is known is not done again: the jobs here would not even load."""
     seeds = scripts("seeds")
@@ -176,7 +213,7 @@ def test_pseudo_document_of_undefined_length(scripts: Callable[[str], ModuleType
             tuners.check_length(said)
 
 
-@pytest.mark.parametrize("script", ["table", "methods", "curves", "seeds", "cdec_tuners"])
+@pytest.mark.parametrize("script", ["table", "methods", "curves", "seeds", "cdec_tuners", "local"])
 def test_without_data_it_says_so(
     script: str, scripts: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,7 @@ class MinRiskPart:
         """The sum of risks (float64 [1]) and its gradient (float64 [features]) at w = ``question``."""
         found = scores(self._pool, question[self._place])
         coefficients = np.empty(len(found))
-        risk = _risks(self._pool.sentence_ptr, found, self._gold, coefficients)
+        risk = risks(self._pool.sentence_ptr, found, self._gold, coefficients)
         gradient = np.zeros(len(question))
         gradient[self._place] = summed(self._pool, coefficients)
         return np.array([risk]), gradient
@@ -64,8 +64,11 @@ class MinRisk:
 
 
 @kernel
-def _risks(sentence_ptr: np.ndarray, scores: np.ndarray, gold: np.ndarray, coefficients: np.ndarray) -> float:
-    """The sum of risks; ``coefficients`` (float64 [entries], filled) is its derivative by each entry's score."""
+def risks(sentence_ptr: np.ndarray, scores: np.ndarray, gold: np.ndarray, coefficients: np.ndarray) -> float:
+    """The sum of the lists' risks, 1 less the expected gold score under the softmax of ``scores``.
+
+    ``coefficients`` (float64 [entries], filled) is its derivative by each entry's score.
+    """
     total = 0.0
     for s in range(len(sentence_ptr) - 1):
         start, end = sentence_ptr[s], sentence_ptr[s + 1]

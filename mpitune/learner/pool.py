@@ -113,12 +113,15 @@ def merged(old: Pool, new: Pool) -> Pool:
 def scores(pool: Pool, weights: np.ndarray) -> np.ndarray:
     """float64 [entries]: w.x, added up in the order of a row; ``weights``: float64 [features of the pool]."""
     result = np.empty(len(pool.fingerprint))
-    _scores(pool.feature_ptr, pool.feature, pool.value, weights, result)
+    row_scores(pool.feature_ptr, pool.feature, pool.value, weights, result)
     return result
 
 
 @kernel
-def _scores(ptr: np.ndarray, feature: np.ndarray, value: np.ndarray, weights: np.ndarray, result: np.ndarray) -> None:
+def row_scores(
+    ptr: np.ndarray, feature: np.ndarray, value: np.ndarray, weights: np.ndarray, result: np.ndarray
+) -> None:
+    """Fill ``result`` (float64 [rows]) with each row times ``weights``, added up in the order of the row."""
     for j in range(len(result)):
         score = 0.0
         for e in range(ptr[j], ptr[j + 1]):
@@ -129,14 +132,15 @@ def _scores(ptr: np.ndarray, feature: np.ndarray, value: np.ndarray, weights: np
 def summed(pool: Pool, coefficients: np.ndarray) -> np.ndarray:
     """float64 [features of the pool]: the sum of ``coefficients`` (float64 [entries]) times feature vectors."""
     result = np.zeros(len(pool.feature_id))
-    _summed(pool.feature_ptr, pool.feature, pool.value, coefficients, result)
+    row_sums(pool.feature_ptr, pool.feature, pool.value, coefficients, result)
     return result
 
 
 @kernel
-def _summed(
+def row_sums(
     ptr: np.ndarray, feature: np.ndarray, value: np.ndarray, coefficients: np.ndarray, result: np.ndarray
 ) -> None:
+    """Add ``coefficients`` (float64 [rows]) times the rows to ``result`` (float64 [features])."""
     for j in range(len(coefficients)):
         for e in range(ptr[j], ptr[j + 1]):
             result[feature[e]] += coefficients[j] * value[e]

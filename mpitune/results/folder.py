@@ -62,6 +62,11 @@ class RunFolder:
         """Translations of the watched sentences with what was published after ``epoch``; 0: before training."""
         return self.translations / f"epoch-{epoch:04d}.txt.gz"
 
+    @property
+    def local(self) -> Path:
+        """The folder of what `mpitune local` learns from, in files as in `checkpoints`."""
+        return self.path / "local"
+
     def of_decoder(self, process: str) -> Path:
         """The folder for the files of the external decoder of one ``process``."""
         return self.path / "cdec" / process

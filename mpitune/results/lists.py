@@ -69,6 +69,11 @@ def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests
     return ShardLists(shard, pool, *told, found[1] if found else None)
 
 
+def open_lists(folder: Path, epoch: int, shard: int) -> Pool:
+    """The lists that `read_lists` has found to be sound, mapped without another look at all of them."""
+    return Pool(**open_arrays(_path(folder, "lists", epoch, shard)))
+
+
 def forget_lists(folder: Path, epoch: int) -> None:
     """Remove the lists after ``epoch``."""
     _forget(folder, "lists", epoch)
