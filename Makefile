@@ -81,7 +81,7 @@ methods: setup  ## MIRA, PRO, MERT and others on Multi30k (MPITUNE_DATA): their 
 	@$(BIN)/python jobs/multi30k/methods.py
 	@$(BIN)/python jobs/multi30k/curves.py
 
-discretised: setup  ## features in bins on Multi30k (MPITUNE_DATA): their table and curves; two hours
+discretised: setup  ## features in bins on Multi30k (MPITUNE_DATA): their table and curves; an hour
 	@$(BIN)/python jobs/multi30k/discretised.py
 
 test: lint types unit uncompiled checked  ## everything that must pass: lint, types, tests, kernels in other ways
