@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,16 @@ from mpitune.results.record import AVERAGING, chosen_epoch
 from mpitune.runtime import StopFlag, progress
 
 LOG = logging.getLogger(__name__)
+
+
+class Model(NamedTuple):
+    """What an epoch publishes, by name: weights other than 0."""
+
+    slots: np.ndarray
+    """int64 [n]."""
+    names: list[str]
+    value: np.ndarray
+    """float64 [n]."""
 
 
 @dataclass
@@ -88,11 +98,22 @@ class Run:
 
     def dense(self, vector: Vector) -> np.ndarray:
         """float64 [D]: a sparse vector by slot; frozen features have their initial weights."""
-        weights = np.zeros(len(self.features))
+        weights = self.by_slot(vector)
         frozen = np.flatnonzero(self.first.frozen)
         weights[frozen] = self.first.weights[frozen]
-        weights[self.features.find(vector[0])] = vector[1]
         return weights
+
+    def by_slot(self, vector: Vector) -> np.ndarray:
+        """float64 [D]: a sparse vector of anything by slot."""
+        values = np.zeros(len(self.features))
+        values[self.features.find(vector[0])] = vector[1]
+        return values
+
+    def model(self, vector: Vector) -> Model:
+        """The weights ``vector`` and the frozen ones, with names."""
+        dense = self.dense(vector)
+        slots = self.in_order(np.flatnonzero(dense))
+        return Model(slots, [self.features.name(slot) for slot in slots.tolist()], dense[slots])
 
     def sparse(self, weights: np.ndarray) -> Vector:
         """The weights other than 0 of features that are not frozen."""
@@ -265,13 +286,10 @@ def _epoch_to_resume(run: Run, resume: str) -> int:
     return checkpoint.epoch
 
 
-def write_epoch(run: Run, state: State, weights: Vector) -> None:
+def write_epoch(run: Run, state: State, model: Model) -> None:
     """Write the epoch that ``state`` has come to: weights, metrics, last of all the checkpoint. Rank 0 does this."""
     metrics = state.history[-1]
-    dense = run.dense(weights)
-    slots = run.in_order(np.flatnonzero(dense))
-    names = [run.features.name(slot) for slot in slots.tolist()]
-    named = list(zip(names, dense[slots].tolist(), strict=True))
+    named = list(zip(model.names, model.value.tolist(), strict=True))
     for warning in health.warnings(named, metrics["length_ratio"], metrics["empty_outputs"], metrics["sentences"]):
         LOG.warning("epoch %d: %s", state.epoch, warning)
     run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
@@ -283,8 +301,8 @@ def write_epoch(run: Run, state: State, weights: Vector) -> None:
         seed=run.job.run.seed,
         job=run.identity,
         metrics={"epochs": state.history},
-        weights=(run.features.ids[slots], dense[slots]),
-        names=names,
+        weights=(run.features.ids[model.slots], model.value),
+        names=model.names,
         start=state.start,
         shards=0 if run.shards_meet else run.job.parallel.shards,
         total=(state.mean.index, state.mean.total),

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-_TAKEN, _DONE = range(2)
+_TAKEN, _DONE, _SCORE = range(3)
+_SMALLEST = 1e-6
+"""What scores are counted in."""
 
 
 class Turns(Protocol):
@@ -26,18 +28,25 @@ class Turns(Protocol):
         """
         ...
 
+    def score(self, amount: float) -> float:
+        """Note ``amount`` more of what items are worth; returns the sum over all ranks, to about six digits."""
+        ...
+
 
 class OwnTurns:
     """The turns of a run of one process."""
 
     def __init__(self) -> None:
-        self._counts = [0, 0]
+        self._counts = [0, 0, 0]
 
     def take(self) -> int:
         return self._add(_TAKEN, 1) - 1
 
     def done(self, items: int = 1) -> int:
         return self._add(_DONE, items)
+
+    def score(self, amount: float) -> float:
+        return _SMALLEST * self._add(_SCORE, round(amount / _SMALLEST))
 
     def _add(self, place: int, number: int) -> int:
         self._counts[place] += number
@@ -50,7 +59,7 @@ class SharedTurns:
     def __init__(self, mpi: Any, world: Any, root: bool) -> None:
         """``mpi``: the module mpi4py.MPI; ``root``: whether this rank keeps the counters."""
         self._sum = mpi.SUM
-        counters: np.ndarray = np.zeros(2, dtype=np.int64)
+        counters: np.ndarray = np.zeros(3, dtype=np.int64)
         self._window = mpi.Win.Allocate(counters.nbytes if root else 0, counters.itemsize, comm=world)
         if root:
             self._window.Lock(0)
@@ -64,6 +73,9 @@ class SharedTurns:
 
     def done(self, items: int = 1) -> int:
         return self._add(_DONE, items)
+
+    def score(self, amount: float) -> float:
+        return _SMALLEST * self._add(_SCORE, round(amount / _SMALLEST))
 
     def free(self) -> None:
         self._window.Unlock_all()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import UsageError
@@ -15,6 +17,9 @@ PREFIXES = {
     "source-bigram": "RBS:",
     "target-bigram": "RBT:",
     "shape": "Shape_",
+    "word-pair": "WP:",
+    "insertion": "INS:",
+    "target-words": "TB:",
 }
 """What the names of a template's features begin with."""
 
@@ -42,15 +47,33 @@ def difference(weights: Mapping[str, float], other: Mapping[str, float]) -> dict
     return {name: value for name, value in changed.items() if value != 0.0}
 
 
+def template_of(name: str) -> str:
+    """The template that the feature ``name`` is of; ``dense`` for what no template fires."""
+    return next((template for template, prefix in PREFIXES.items() if name.startswith(prefix)), "dense")
+
+
+def largest_of_each(names: Sequence[str], sizes: np.ndarray, top: int) -> dict[str, list[tuple[str, float]]]:
+    """By template, the ``top`` features of largest size, largest first; those of size 0 do not count.
+
+    ``sizes``: float64 [n], of the features ``names``.
+    """
+    found: dict[str, list[tuple[str, float]]] = {}
+    order = np.argsort(-sizes, kind="stable")
+    for place in order[: np.count_nonzero(sizes > 0)].tolist():
+        of_template = found.setdefault(template_of(names[place]), [])
+        if len(of_template) < top:
+            of_template.append((names[place], float(sizes[place])))
+    return found
+
+
 def chosen(weights: Mapping[str, float], template: str | None, text: str | None) -> dict[str, float]:
     """The weights of ``template``'s features (``dense``: of no template's) whose names hold ``text``; None = all."""
 
-    def fits(name: str) -> bool:
-        if template == "dense":
-            return not name.startswith(tuple(PREFIXES.values()))
-        return template is None or name.startswith(PREFIXES[template])
 
-    return {name: value for name, value in weights.items() if fits(name) and (text is None or text in name)}
+    def fits(name: str) -> bool:
+        return (template is None or template_of(name) == template) and (text is None or text in name)
+
+    return {name: value for name, value in weights.items() if fits(name)}
 
 
 def largest(weights: Mapping[str, float], top: int | None) -> list[tuple[str, float]]:
