@@ -141,7 +141,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true", help="print JSON")
 
     sub = command("report", commands.run_report)
-    sub.add_argument("run_folder", type=Path, metavar="RUN", help="a run folder; the file is its report.html")
+    sub.add_argument(
+        "run_folders", type=Path, nargs="+", metavar="RUN", help="run folders; the first one's report.html is written"
+    )
 
     sub = command("extract", commands.run_extract)
     sub.add_argument("--source", type=Path, metavar="F", help="the bitext's source sentences, tokenised, a line each")

@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mpitune import assemble, prepare, translate
-from mpitune.config import Job
+from mpitune.config import Job, load
 from mpitune.corpus.align import align
 from mpitune.corpus.aligned import AlignedFiles
 from mpitune.corpus.files import opened
@@ -38,6 +38,7 @@ from mpitune.grammar.scores import Scoring
 from mpitune.results import evaluate, inspect
 from mpitune.results.explain import NamedHypergraph
 from mpitune.results.folder import RunFolder
+from mpitune.results.names import rule_in_words
 from mpitune.results.scoring import read_scoring
 from mpitune.runtime import progress, start_logging
 from mpitune.sources import Texts
@@ -45,6 +46,8 @@ from mpitune.train import train
 
 STORED_BITEXT = ".bitext"
 """Where `mpitune extract` keeps the compiled bitext while it is at work."""
+EXAMPLES = 3
+"""How many rules a report shows beside a feature that they fire, at most."""
 FORESTS_AT_ONCE = 8
 """How many hypergraphs a rank keeps, of some MB each, before they are written."""
 
@@ -324,15 +327,30 @@ def run_import_dtrain(options: argparse.Namespace, comm: Comm) -> None:
 
 
 def run_report(options: argparse.Namespace, comm: Comm) -> None:
-    """Write what happened in a run, as one HTML file that needs nothing else."""
+    """Write what happened in a run, beside other runs if asked, as one HTML file that needs nothing else."""
     # Its libraries take longer to load than all others together.
     from mpitune.results.report import write_report
 
+    folders: list[Path] = options.run_folders
+
     def write() -> None:
-        with _writing(options.run_folder):
-            print(f"the report: {write_report(options.run_folder)}", flush=True)
+        with _writing(folders[0]):
+            print(f"the report: {write_report(folders, lambda names: _examples(folders[0], names))}", flush=True)
 
     comm.at_root(write)
+
+
+def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
+    """Rules that fire the features ``names``, where the run's store is still there to look into."""
+    try:
+        job = load(run / "config.toml")
+        found = prepare.rules_firing(job.run.store, job.features.templates, names, EXAMPLES)
+    except MpituneError:
+        return {}
+    return {
+        name: [rule_in_words([*map(str, rule.source)], [*map(str, rule.target)]) for rule in rules]
+        for name, rules in found.items()
+    }
 
 
 def run_weights(options: argparse.Namespace, comm: Comm) -> None:

@@ -60,8 +60,17 @@ def after(epoch: int) -> list[str]:
 def figures(epoch: int, bleu: float | None) -> dict[str, Any]:
     counts = {"sentences": 1000, "empty_outputs": 0, "pairs": 12345, "updates": 678}
     features = {"active_features": 5000 + epoch, "selected_features": 2000, "lambda": 0.001}
-    other = {"seconds": 2.5, "length_ratio": 1.0, "devtest_bleu": bleu, "busy_seconds": [1.0, 2.0]}
-    return {"epoch": epoch, "gold": 0.3 + epoch / 100, **counts, **features, **other}
+    norms = {
+        "column_norms": [[0.0005, 5000 + epoch], [0.001, 2000], [0.5, 1]],
+        "largest_norms": {"shape": [["Shape_S11000_T11100", 0.75]], "dense": [["LanguageModel", 0.5]]},
+    }
+    ranks = {
+        "busy_seconds": [1.0, 2.0],
+        "wait_seconds": [1.5, 0.5],
+        "timeline": ["9" * 16 + "0" * 24, "9" * 32 + "0" * 8],
+    }
+    other = {"seconds": 2.5, "length_ratio": 1.0, "devtest_bleu": bleu, "best_bleu": 30.0 + epoch}
+    return {"epoch": epoch, "gold": 0.3 + epoch / 100, **counts, **features, **norms, **ranks, **other}
 
 
 def make_run(
@@ -142,7 +151,7 @@ class Page(HTMLParser):
 
 
 def report(folder: RunFolder) -> Page:
-    path = write_report(folder.path)
+    path = write_report([folder.path])
     assert path == folder.path / "report.html"
     return Page(path)
 
@@ -191,13 +200,13 @@ def test_everything_written_by_others_is_escaped(tmp_path: Path) -> None:
 def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
     """Whatever the user has set for plots, and where matplotlib can keep nothing: then without a word, too."""
     folder = make_run(tmp_path / "run")
-    first = write_report(folder.path).read_bytes()
-    assert write_report(folder.path).read_bytes() == first
+    first = write_report([folder.path]).read_bytes()
+    assert write_report([folder.path]).read_bytes() == first
     (folder.path / "report.html").unlink()
     (tmp_path / "matplotlibrc").write_text("axes.linewidth: 30\ngrid.linestyle: --\nsvg.fonttype: path\n")
     (tmp_path / "home").write_text("not a folder")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MPL", "XDG"))}
-    code = "from pathlib import Path; from mpitune.results.report import write_report; write_report(Path('run'))"
+    code = "from pathlib import Path; from mpitune.results.report import write_report; write_report([Path('run')])"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -213,7 +222,7 @@ def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_one_epoch(tmp_path: Path) -> None:
     page = report(make_run(tmp_path / "run", epochs=1))
     assert "finished, 1 epoch" in page.text and "epoch 1 of 1" in page.text
-    for name, expected in {"bleu": ["0", "1"], "gold": ["1"], "features": ["1"], "seconds": ["1"]}.items():
+    for name, expected in {"bleu": ["0", "1"], "gold": ["1"], "features": ["1"], "throughput": ["1"]}.items():
         texts = page.plot(name)
         assert texts[: texts.index("epoch")] == expected
 
@@ -232,17 +241,17 @@ def test_a_killed_run(tmp_path: Path) -> None:
     assert "still running, or was killed" in report(folder).text
     folder.write_metrics([])
     with pytest.raises(UsageError, match="found no finished epoch, expected at least one"):
-        write_report(folder.path)
+        write_report([folder.path])
     (folder.path / "metrics.jsonl").unlink()
     with pytest.raises(UsageError, match="found no finished epoch, expected at least one"):
-        write_report(folder.path)
+        write_report([folder.path])
 
 
 def test_without_devtest(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", devtest=False)
     page = report(folder)
     assert "weights of epoch 3 of 3, the last: there is no devtest set to choose on" in page.text
-    assert "Devtest BLEU" not in page.text and "bleu-figure_1" not in page.html
+    assert "Devtest BLEU" not in page.text and 'id="bleu-figure_1"' not in page.html
     references = [[line] for line in REFERENCE]
     before, last = corpus_bleu(BEFORE, references), corpus_bleu(after(1), references)
     assert f"its first 30 training sentences, which the weights were learned from (BLEU {before:.2f} → {last:.2f})" in (
@@ -356,30 +365,30 @@ def test_bad_metrics_are_refused(tmp_path: Path, old: str, new: str, message: st
     folder = make_run(tmp_path / "run")
     edit(folder.path / "metrics.jsonl", old, new)
     with pytest.raises(DataError, match=message):
-        write_report(folder.path)
+        write_report([folder.path])
     assert not (folder.path / "report.html").exists()
 
 
 def test_other_damage_is_told(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     with pytest.raises(UsageError, match=r"found no config.toml, expected a run folder"):
-        write_report(tmp_path)
+        write_report([tmp_path])
     with pytest.raises(UsageError, match=r"found no config.toml, expected a run folder"):
-        write_report(folder.path / "config.toml")
+        write_report([folder.path / "config.toml"])
     folder.write_translations(2, after(3)[1:])
     with pytest.raises(DataError, match=r"epoch-0002.txt.gz: found 29 lines, expected 30, as in .*source.txt.gz"):
-        write_report(folder.path)
+        write_report([folder.path])
     for name in ("source", "reference-0", "epoch-0000", "epoch-0002"):
         (folder.translations / f"{name}.txt.gz").write_bytes(b"")
     with pytest.raises(DataError, match=r"source.txt.gz: found 0 lines, expected one for each watched sentence"):
-        write_report(folder.path)
+        write_report([folder.path])
     edit(folder.path / "config.toml", "epochs =", "epoch =")
     with pytest.raises(DataError, match=r"config.toml: found no learner.epochs, expected the configuration"):
-        write_report(folder.path)
+        write_report([folder.path])
     folder.result.unlink()
     edit(folder.path / "config.toml", "epoch =", "epochs =")
     with pytest.raises(UsageError, match=r"found no weights.txt.gz"):
-        write_report(folder.path)
+        write_report([folder.path])
 
 
 def naive_matches(words: Sequence[str], references: Sequence[Sequence[str]]) -> list[int]:
@@ -440,12 +449,29 @@ def test_sentence_scores() -> None:
     assert sentence_bleu(["a b x"], [["a b c d"]]) == [expected]
 
 
+def texts(plot: plots.Plot) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", plot.svg)
+
+
 def test_plots_have_room_for_noise_and_large_numbers() -> None:
     flat = plots.Series([1, 2], [30.0, 30.001])
-    texts = re.findall(r"<text[^>]*>([^<]*)</text>", plots.lines("a", [flat], chosen=1, least_span=2.0))
-    assert texts[:3] == ["1", "2", "epoch"]
-    assert float(texts[-1]) - float(texts[3]) >= 1.0
-    large = plots.lines("a", [plots.Series([1, 2], [0.0, 2e6])], chosen=1, from_zero=True)
-    assert re.findall(r"<text[^>]*>([^<]*)</text>", large)[3:6] == ["0", "0.5M", "1M"]
-    zero = plots.bars("a", plots.Series([1], [0.0]), chosen=1)
-    assert "nan" not in zero
+    found = texts(plots.lines("a", "A", [flat], least_span=2.0))
+    assert found[:3] == ["1", "2", "epoch"]
+    assert float(found[-1]) - float(found[3]) >= 1.0
+    large = plots.lines("a", "A", [plots.Series([1, 2], [0.0, 2e6])], from_zero=True)
+    assert texts(large)[3:6] == ["0", "0.5M", "1M"]
+    zero = plots.lines("a", "A", [plots.Series([1], [0.0])], from_zero=True)
+    assert "nan" not in zero.svg
+
+
+@pytest.mark.parametrize("values", [[0.001], [0.0011, 0.0012], [1e-9, 1e5], [0.3, 0.9]])
+def test_logarithmic_plots_tell_where_they_are(values: list[float]) -> None:
+    curve = plots.Series(range(1, len(values) + 1), values)
+    for plot in (plots.lines("a", "A", [curve], log=True), plots.falling("a", "A", [curve], x_label="features")):
+        numbers = [float(text) for text in texts(plot) if re.fullmatch(r"[\d.]+(e[-+]\d+)?", text)]
+        assert len(numbers) > 2, numbers
+
+
+def test_bands_tell_the_time_and_who() -> None:
+    found = texts(plots.bands("a", "A", [0.0, 100.0, 7200.0], [[1.0, 0.5], [0.0, 1.0]], ["0", "1"]))
+    assert found[-2:] == ["0", "1"] and "hours" in found and "2.0" in found

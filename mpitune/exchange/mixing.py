@@ -66,8 +66,8 @@ class Mixed(NamedTuple):
     """lambda, where columns were selected: every feature kept has at least this norm, on all ranks. Where K was given:
     the K-th largest norm, None where fewer than K columns have a norm other than 0."""
     norm: np.ndarray = np.zeros(0)
-    """float64 [n]: the column norms of the features that it names, where columns were selected, else empty. Where all is
-    mixed on rank 0, only rank 0 has them."""
+    """float64 [n]: the column norms of the features that it names; empty where columns were not selected, and beside
+    rank 0 where that mixes all."""
     profile: tuple[tuple[float, int], ...] = ()
     """Where columns were selected: norms, ascending, and how many columns of all ranks have at least that one."""
 

@@ -69,7 +69,6 @@ def largest_of_each(names: Sequence[str], sizes: np.ndarray, top: int) -> dict[s
 def chosen(weights: Mapping[str, float], template: str | None, text: str | None) -> dict[str, float]:
     """The weights of ``template``'s features (``dense``: of no template's) whose names hold ``text``; None = all."""
 
-
     def fits(name: str) -> bool:
         return (template is None or template_of(name) == template) and (text is None or text in name)
 
