@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -40,6 +41,7 @@ from mpitune.results.explain import NamedHypergraph
 from mpitune.results.folder import RunFolder
 from mpitune.results.names import rule_in_words
 from mpitune.results.scoring import read_scoring
+from mpitune.results.status import read_status
 from mpitune.runtime import progress, start_logging
 from mpitune.sources import Texts
 from mpitune.train import train
@@ -48,6 +50,12 @@ STORED_BITEXT = ".bitext"
 """Where `mpitune extract` keeps the compiled bitext while it is at work."""
 EXAMPLES = 3
 """How many rules a report shows beside a feature that they fire, at most."""
+EACH = "each"
+"""Where a template is asked for: one after the other."""
+NEAREST = 10
+"""How many rules are shown that are near to something, where nobody says."""
+WATCH_EVERY = 2.0
+"""Seconds between two looks at a run that is followed."""
 FORESTS_AT_ONCE = 8
 """How many hypergraphs a rank keeps, of some MB each, before they are written."""
 
@@ -327,17 +335,41 @@ def run_import_dtrain(options: argparse.Namespace, comm: Comm) -> None:
 
 
 def run_report(options: argparse.Namespace, comm: Comm) -> None:
-    """Write what happened in a run, beside other runs if asked, as one HTML file that needs nothing else."""
+    """Write what happened in a run, beside other runs if asked, as one HTML file that needs nothing else, and plots."""
     # Its libraries take longer to load than all others together.
     from mpitune.results.report import write_report
 
     folders: list[Path] = options.run_folders
+    if options.watch:
+        comm.at_root(lambda: _follow(folders))
+        return
 
     def write() -> None:
         with _writing(folders[0]):
             print(f"the report: {write_report(folders, lambda names: _examples(folders[0], names))}", flush=True)
 
     comm.at_root(write)
+
+
+def _follow(runs: list[Path]) -> None:
+    """Tell how runs are getting on until all have ended: on a terminal a page kept up to date, else what is new."""
+    on_terminal, told = sys.stdout.isatty(), set[tuple[Path, str]]()
+    while True:
+        statuses = [read_status(run) for run in runs]
+        size = shutil.get_terminal_size()
+        pages = [status.page((size.lines - 1) // len(runs)) for status in statuses]
+        if on_terminal:
+            text = "\n".join(line[: size.columns] for page in pages for line in page)
+            print(f"\x1b[H\x1b[2J{text}", flush=True)
+        else:
+            for run, status in zip(runs, statuses, strict=True):
+                for line in (*status.table, status.state if status.ended else status.now):
+                    if (run, line) not in told:
+                        print(f"{run}: {line}" if len(runs) > 1 and line != status.state else line, flush=True)
+                        told.add((run, line))
+        if all(status.ended for status in statuses):
+            return
+        time.sleep(WATCH_EVERY)
 
 
 def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
@@ -354,19 +386,35 @@ def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def run_weights(options: argparse.Namespace, comm: Comm) -> None:
-    """Look into a model."""
+    """Look into a model: its largest weights, those of a template, some by name, or what tells it from another."""
 
     def look() -> None:
-        weights = inspect.read_model(options.model)
-        if options.diff:
-            weights = inspect.difference(weights, inspect.read_model(options.diff))
-        found = inspect.largest(inspect.chosen(weights, options.template, options.find), options.top)
+        model = inspect.read_model(options.model)
+        other = inspect.read_model(options.diff) if options.diff else {}
+        weights = inspect.difference(model, other) if options.diff else model
+        each = options.template == EACH
+        fitting = inspect.chosen(weights, None if each else options.template, options.find)
+        if options.near:
+            found = [("", inspect.nearest(fitting, options.near, options.top or NEAREST))]
+        elif each:
+            of_template = {name: inspect.chosen(fitting, name, None) for name in ("dense", *inspect.PREFIXES)}
+            found = [
+                (f"# {name}: {counted(len(part), 'feature')}", inspect.largest(part, options.top))
+                for name, part in of_template.items()
+                if part
+            ]
+        else:
+            found = [("", inspect.largest(fitting, options.top))]
         if options.export:
             with _writing(options.export):
-                write_weights(options.export, sorted(found))
+                write_weights(options.export, sorted(pair for _, pairs in found for pair in pairs))
             return
-        for name, value in found:
-            print(f"{name} {value!r}")
+        for heading, pairs in found:
+            if heading:
+                print(heading)
+            for name, value in pairs:
+                both = f" {model.get(name, 0.0)!r} {other.get(name, 0.0)!r}" if options.diff else ""
+                print(f"{name} {value!r}{both}")
 
     comm.at_root(look)
 

@@ -69,7 +69,10 @@ class Task(NamedTuple):
 
     def _check_norms(self, got: Mixed, comm: Comm, exchange: str) -> None:
         """Of what is kept, and of all columns in steps: norms whose floats have the same first 14 bits."""
-        by_id = {i: naive.NORMS[self.norm](column) for i, column in zip(self.ids.tolist(), self.matrix.T.tolist())}
+        by_id = {
+            i: naive.NORMS[self.norm](column)
+            for i, column in zip(self.ids.tolist(), self.matrix.T.tolist(), strict=False)
+        }
         if comm.root or exchange == "alltoall":
             assert got.norm.tolist() == [by_id[i] for i in got.index.tolist()], exchange
         found = sorted(norm for norm in by_id.values() if norm > 0)

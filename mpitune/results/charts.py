@@ -91,7 +91,7 @@ def _curves(runs: Runs, value: Callable[[Epoch], float | None], style: str = "so
     for colour, record in enumerate(runs.records):
         points = [(epoch.epoch, y) for epoch in record.epochs if (y := value(epoch)) is not None]
         if points:
-            series.append(Series(*zip(*points, strict=True), colour=colour, style=style))
+            series.append(Series([x for x, _ in points], [y for _, y in points], colour, style))
     return series
 
 

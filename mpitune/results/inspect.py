@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -73,6 +75,30 @@ def chosen(weights: Mapping[str, float], template: str | None, text: str | None)
         return (template is None or template_of(name) == template) and (text is None or text in name)
 
     return {name: value for name, value in weights.items() if fits(name)}
+
+
+def nearest(weights: Mapping[str, float], text: str, top: int) -> list[tuple[str, float]]:
+    """The ``top`` rules nearest to ``text`` (words of either side, or a name), nearest first, with their weights.
+
+    Nearness is Dice's coefficient of the sets of three letters in a row; of equally near ones, the larger weights come
+    first. Those that share nothing with it are left out.
+    """
+    wanted = _letters(text)
+    near = []
+    for name, value in weights.items():
+        if name.startswith(PREFIXES["id"]):
+            letters = _letters(name)
+            if shared := len(wanted & letters):
+                near.append((-2 * shared / (len(wanted) + len(letters)), -abs(value), name))
+    return [(name, weights[name]) for _, _, name in heapq.nsmallest(top, near)]
+
+
+def _letters(text: str) -> set[str]:
+    """Three letters in a row, words apart; what a rule's name begins with does not count, nor do its gaps."""
+    name = re.fullmatch(r"R:[^:]+:(.*)", text)
+    words = re.split(r"[\s_:]+", name[1] if name else text)
+    spaced = [f" {word.lower()} " for word in words if word and not re.fullmatch(r"N[A-Z]\w*|N\d", word)]
+    return {word[i : i + 3] for word in spaced for i in range(len(word) - 2)}
 
 
 def largest(weights: Mapping[str, float], top: int | None) -> list[tuple[str, float]]:

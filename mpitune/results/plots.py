@@ -130,7 +130,7 @@ class Canvas:
 
     def note(self, note: Note) -> None:
         """Write beside a point; never over the edge."""
-        ring = {"ms": 9, "mfc": self.palette.card, "mec": self.palette.series[0], "mew": 2.2}
+        ring: dict[str, Any] = {"ms": 9, "mfc": self.palette.card, "mec": self.palette.series[0], "mew": 2.2}
         self.axes.plot([note.x], [note.y], "o", zorder=4, **ring)
         left, right = self.axes.get_xlim()
         across = (note.x - left) / (right - left)
@@ -300,7 +300,7 @@ def _drawn(
 @contextmanager
 def _settings(palette: _Palette, name: str) -> Iterator[None]:
     """The same whatever the user has set for plots."""
-    settings: dict[str, Any] = {
+    settings: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": name,
         "font.family": "DejaVu Sans",  # comes with matplotlib

@@ -149,19 +149,19 @@ def read_record(path: Path) -> Record:
     config = path / "config.toml"
     if not config.is_file():
         raise UsageError(f"{path}: found no config.toml, expected a run folder")
-    epochs = _epochs(folder.metrics)
+    epochs = read_epochs(folder.metrics)
     if not epochs:
         raise UsageError(f"{path}: found no finished epoch, expected at least one to report on")
     text = "".join(f"{line}\n" for _, line in lines(config))
-    algorithm = _setting(config, text, "learner", "algorithm")
-    log = _log(path / "log.txt")
+    algorithm = setting(config, text, "learner", "algorithm")
+    log = read_log(path / "log.txt")
     return Record(
         path=path,
         name=path.resolve().name,
         config=text,
         algorithm=algorithm,
-        method=_setting(config, text, "learner", "method"),
-        planned=int(_setting(config, text, "learner", "epochs")),
+        method=setting(config, text, "learner", "method"),
+        planned=int(setting(config, text, "learner", "epochs")),
         epochs=epochs,
         weights=read_model(path),
         watched=_watched(folder, chosen_epoch(algorithm, [epoch.devtest_bleu for epoch in epochs])),
@@ -171,7 +171,8 @@ def read_record(path: Path) -> Record:
     )
 
 
-def _epochs(path: Path) -> list[Epoch]:
+def read_epochs(path: Path) -> list[Epoch]:
+    """The epochs of a metrics.jsonl; none where it is not there. Raises DataError for a damaged one."""
     epochs: list[Epoch] = []
     for number, line in lines(path) if path.is_file() else ():
         try:
@@ -241,7 +242,7 @@ _COMPOSED: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 """How figures of several numbers are read; None where an epoch has none."""
 
 
-def _setting(path: Path, text: str, table: str, key: str) -> Any:
+def setting(path: Path, text: str, table: str, key: str) -> Any:
     """The value of a key in ``text``, as a run writes it: one key a line, the value also JSON."""
     # Only config knows TOML; whoever edits this file by hand is told what was not found.
     match = re.search(rf"^\[{table}\]\n(?:[^\[\n].*\n)*?{key} = (\d+|\"\w+\")$", text, re.MULTILINE)
@@ -250,7 +251,7 @@ def _setting(path: Path, text: str, table: str, key: str) -> Any:
     return json.loads(match[1])
 
 
-def _log(path: Path) -> list[LogLine]:
+def read_log(path: Path) -> list[LogLine]:
     """What was said, by any rank; a line that does not begin like one goes on with the one before."""
     found: list[LogLine] = []
     # A killed process may leave half a character: no reason to report nothing.
