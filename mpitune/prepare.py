@@ -214,7 +214,7 @@ def open_store(sources: Sources, folder: Path, scoring: Scoring | None = None) -
 
 
 def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], most: int) -> dict[str, list[Rule]]:
-    """The first ``most`` rules of the store in ``folder`` that fire each of the features ``names``, of those with any.
+    """Some ``most`` rules of the store in ``folder`` that fire each of the features ``names``, of those with any.
 
     Raises DataError where there is no such store.
     """
@@ -228,9 +228,10 @@ def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], m
     for first in range(0, len(index), _AT_ONCE):
         hits = first + np.flatnonzero(np.isin(index[first : first + _AT_ONCE], places))
         hits = hits[np.argsort(index[hits], kind="stable")]
-        for place, start in zip(*np.unique(index[hits], return_index=True), strict=True):
-            missing = hits[start : start + most - len(found[int(place)])]
-            found[int(place)] += missing[index[missing] == place].tolist()
+        for place, start, count in zip(*np.unique(index[hits], return_index=True, return_counts=True), strict=True):
+            # Not the first ones: in the order of the sources, these are much alike.
+            taken = np.unique(np.linspace(start, start + count - 1, most - len(found[int(place)])).astype(np.int64))
+            found[int(place)] += hits[taken].tolist()
         places = np.array([place for place in places.tolist() if len(found[place]) < most], dtype=np.int64)
 
     def rule(hit: int) -> Rule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -17,7 +18,9 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from tiny import DEVTEST, Tiny
 
+from mpitune.cli import main
 from mpitune.errors import DataError, UsageError
+from mpitune.prepare import rules_firing
 from mpitune.results import compare, plots
 from mpitune.results.evaluate import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.results.folder import RunFolder
@@ -174,6 +177,63 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert "Warnings" not in page.text
 
 
+def test_several_runs(tmp_path: Path) -> None:
+    """The report is the first one's, and has all curves; runs of the same name are told apart by their paths."""
+    folders = [make_run(tmp_path / place / "run", devtest=place != "b") for place in ("a", "b", "c")]
+    path = write_report([folder.path for folder in folders])
+    assert path == folders[0].path / "report.html" and not (folders[1].path / "report.html").exists()
+    page = Page(path)
+    for folder in folders:
+        assert page.text.count(str(folder.path)) > 5
+    assert "Runs The curves are of all" in page.text
+    gold = page.html[page.html.index('id="gold-figure_1"') :].partition("</svg>")[0]
+    assert [colour for colour in range(6) if f"var(--series-{colour})" in gold] == [0, 1, 2]
+    bleu = page.html[page.html.index('id="bleu-figure_1"') :].partition("</svg>")[0]
+    assert [colour for colour in range(6) if f"var(--series-{colour})" in bleu] == [0, 2]
+
+
+def test_column_norms_and_ranks(tmp_path: Path) -> None:
+    page = report(make_run(tmp_path / "run"))
+    assert "after epoch 2; dotted: the cut, at 2,000 features and λ = 0.001" in page.text
+    assert "by column norm norm feature 0.75000 w X → w X w Shape_S11000_T11100" in page.text
+    # 3 of 5 seconds in each epoch.
+    assert "Ranks were busy for 60.0 % of the time" in page.text
+    assert page.plot("timeline")[-2:] == ["0", "1"] and "seconds" in page.plot("timeline")
+
+
+def test_examples_are_beside_features_that_are_no_rules(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    asked: list[str] = []
+
+    def examples(names: Sequence[str]) -> dict[str, list[str]]:
+        asked.extend(names)
+        return {"RBS:<r>_das": ["das <b> → the <b>"]}
+
+    text = Page(write_report([folder.path], examples)).text
+    assert asked == ["RBS:<r>_das", "Shape_S11000_T11100"]
+    assert "<r> dasRBS:<r>_das das <b> → the <b>" in text.replace("RBS:<r>_dasdas", "RBS:<r>_das das")
+
+
+def test_pictures_are_written_beside_the_page(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    report(folder)
+    pictures = sorted((folder.path / "plots").iterdir())
+    names = ["bleu", "features", "gold", "lambda", "norms", "picked", "throughput", "timeline"]
+    assert [picture.name for picture in pictures] == [f"{name}.png" for name in names]
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+
+
+def test_metrics_of_earlier_versions_have_a_report(tmp_path: Path) -> None:
+    """Without what was added since."""
+    folder = make_run(tmp_path / "run")
+    known = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    later = ("column_norms", "largest_norms", "timeline", "best_bleu")
+    folder.write_metrics([{key: value for key, value in epoch.items() if key not in later} for epoch in known])
+    page = report(folder)
+    assert page.plot("timeline")[-2:] == ["0", "1"], "from the seconds that each was busy"
+    assert "Sorted column norms" not in page.text and "BLEU while training" not in page.text
+
+
 @pytest.mark.parametrize("tables", [DEVTEST, {}])
 def test_what_a_real_run_leaves(tiny: Tiny, tmp_path: Path, tables: dict[str, Any]) -> None:
     run = tmp_path / "run"
@@ -182,6 +242,24 @@ def test_what_a_real_run_leaves(tiny: Tiny, tmp_path: Path, tables: dict[str, An
     page = report(RunFolder(run))
     assert "finished" in page.text and "Largest gains" in page.text
     assert ("Devtest BLEU went from" in page.text) == bool(tables)
+    assert "by column norm" in page.text and "The run was made with mpitune " in page.text
+
+
+def test_examples_come_from_the_store(tiny: Tiny, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    job = tiny.train(run, learner={"epochs": 1})
+    names = ["Shape_S01110_T01110", "RBS:das_haus", "R:X:haus:home", "RBS:never_there", "LanguageModel"]
+    found = rules_firing(job.run.store, job.features.templates, names, 2)
+    assert {name: list(map(str, rules)) for name, rules in found.items()} == {
+        "Shape_S01110_T01110": [
+            "[X] ||| [X,1] hat [X,2] ||| [X,1] has [X,2]",
+            "[X] ||| [X,1] hat [X,2] ||| [X,2] has [X,1]",
+        ],
+        "RBS:das_haus": ["[X] ||| das haus ||| "],
+        "R:X:haus:home": ["[X] ||| haus ||| home"],
+    }
+    assert main(["report", str(run)]) == 0
+    assert "X₁ hat X₂ → X₁ has X₂" in Page(run / "report.html").text
 
 
 def test_everything_written_by_others_is_escaped(tmp_path: Path) -> None:
@@ -323,6 +401,9 @@ def test_features_are_shown_by_template(tmp_path: Path) -> None:
         ("target-bigram", "RBT:a__", None),
         ("shape", "Shape_S11110_T01011", "w X w X → X X w"),
         ("shape", "Shape_of_another", None),
+        ("word-pair", "WP:letzter_last", "letzter → last"),
+        ("insertion", "INS:a_b_c", None),
+        ("target-words", "TB:'s_last", "'s last"),
         ("dense", "LanguageModel", None),
     ],
 )
@@ -359,6 +440,8 @@ def test_an_average_is_the_last(tmp_path: Path) -> None:
         ('"gold": 0.32', '"gold": "high"', 'metrics.jsonl:2: found gold "high", expected a number as gold'),
         ('"gold": 0.32', '"silver": 1', "metrics.jsonl:2: found no gold, expected a number as gold"),
         ('"epoch": 1,', '"epoch": true,', "metrics.jsonl:1: found epoch true, expected a number as epoch"),
+        ("[0.5, 1]", "[0.5]", "metrics.jsonl:1: found column_norms .*expected column_norms as a run writes it"),
+        ('"99999', '"9x999', "metrics.jsonl:1: found timeline .*expected timeline as a run writes it"),
     ],
 )
 def test_bad_metrics_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -46,6 +46,10 @@ class Runs(NamedTuple):
     def several(self) -> bool:
         return len(self.records) > 1
 
+    @property
+    def any_devtest(self) -> bool:
+        return any(record.has_devtest for record in self.records)
+
 
 def sections(runs: Runs) -> list[Section]:
     """The sections that there is something to show in."""

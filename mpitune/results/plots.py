@@ -237,7 +237,7 @@ def bands(
         axes.set_xlabel(unit, loc="right")
         axes.grid(False)
 
-    return _drawn(name, title, draw, height=min(1.1 + 0.32 * len(rows), 4.2))
+    return _drawn(name, title, draw, height=max(2.9, 1.1 + 0.13 * len(rows)))
 
 
 def _set_limits(axes: Axes, values: Sequence[float], least_span: float, from_zero: bool) -> None:
@@ -270,14 +270,14 @@ def _time_unit(seconds: float) -> tuple[str, float]:
 
 
 def _drawn(
-    name: str, title: str, draw: Callable[[Canvas], None], keys: Sequence[Key] = (), height: float = 3.0
+    name: str, title: str, draw: Callable[[Canvas], None], keys: Sequence[Key] = (), height: float = 2.9
 ) -> Plot:
     # What matplotlib would say of the image differs from day to day, and names other sites.
     unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     svg, png = io.StringIO(), io.BytesIO()
     with _settings(_VARIABLES, name):
-        figure = Figure(figsize=(5.3, height))
-        draw(Canvas(figure.add_axes((0.135, 0.56 / height, 0.845, 1 - 0.62 / height)), _VARIABLES))
+        figure = Figure(figsize=(4.9, height))
+        draw(Canvas(figure.add_axes((0.145, 0.56 / height, 0.815, 1 - 0.62 / height)), _VARIABLES))
         figure.savefig(svg, format="svg", transparent=True, metadata=unsaid)
     with _settings(_PRINT, name):
         # Inches above the axes: title and keys.
