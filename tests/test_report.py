@@ -195,7 +195,7 @@ def test_several_runs(tmp_path: Path) -> None:
 def test_column_norms_and_ranks(tmp_path: Path) -> None:
     page = report(make_run(tmp_path / "run"))
     assert "after epoch 2; dotted: the cut, at 2,000 features and λ = 0.001" in page.text
-    assert "by column norm norm feature 0.75000 w X → w X w Shape_S11000_T11100" in page.text
+    assert "by column norm normfeature 0.75000 w X → w X wShape_S11000_T11100" in page.text
     # 3 of 5 seconds in each epoch.
     assert "Ranks were busy for 60.0 % of the time" in page.text
     assert page.plot("timeline")[-2:] == ["0", "1"] and "seconds" in page.plot("timeline")
@@ -375,7 +375,7 @@ def test_features_are_shown_by_template(tmp_path: Path) -> None:
     many = {f"RBT:a_w{i}": (-1) ** i * (i + 1) / 100 for i in range(40)}
     folder.write_weights(folder.result, list((WEIGHTS | many).items()))
     text = report(folder).text
-    assert "the 15 of largest absolute value, of 40" in text
+    assert "the 15 of largest absolute weight, of 40" in text
     rows = re.findall(r"(−?[\d.]+) ?a w(\d+)", text)
     assert rows == [(f"{'−' * (i % 2)}{(i + 1) / 100:.5f}", str(i)) for i in range(39, 24, -1)]
     assert "das X₁ → the X₁" in text and "<r> das" in text and "w X → w X w" in text
