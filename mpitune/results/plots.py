@@ -23,7 +23,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 COLOURS = 6
 """How many series can be told apart by colour."""
@@ -206,7 +206,7 @@ def falling(
         axes.set_xlim(1, 1.15 * max(x for curve in series for x in curve.x) + 1)
         _log_axis(axes, [y for curve in series for y in curve.y])
         axes.xaxis.set_major_formatter(FuncFormatter(_count))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_minor_locator(NullLocator())
         for mark in marks:
             canvas.mark(mark)
 
@@ -257,7 +257,7 @@ def _log_axis(axes: Axes, values: Sequence[float]) -> None:
         LogLocator(subs=(1.0,) if decades > 2 else (1.0, 2.0, 5.0) if decades > 0.5 else "auto")
     )
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _count(value: float, _: int | None) -> str:
