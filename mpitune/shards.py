@@ -61,9 +61,9 @@ def hand_out(
             z = order[turn]
             result = kept(z)
             if result is not None and not result.statistics["failed"]:
-                told.reach(turns.done(len(shards[z])), turns.score(result.statistics["gold"]))
+                told.reach(*turns.done(len(shards[z]), result.statistics["gold"]))
             else:
-                result = make(z, lambda gold: told.reach(turns.done(), turns.score(gold)))
+                result = make(z, lambda gold: told.reach(*turns.done(1, gold)))
                 if result is None:
                     break
             done.append(result)
