@@ -9,7 +9,6 @@ import os
 import shutil
 import socket
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -41,6 +40,7 @@ from mpitune.results.explain import NamedHypergraph
 from mpitune.results.folder import RunFolder
 from mpitune.results.names import rule_in_words
 from mpitune.results.scoring import read_scoring
+from mpitune.results.status import follow
 from mpitune.results.status import read_status
 from mpitune.runtime import progress, start_logging
 from mpitune.sources import Texts
@@ -54,8 +54,6 @@ EACH = "each"
 """Where a template is asked for: one after the other."""
 NEAREST = 10
 """How many rules are shown that are near to something, where nobody says."""
-WATCH_EVERY = 2.0
-"""Seconds between two looks at a run that is followed."""
 FORESTS_AT_ONCE = 8
 """How many hypergraphs a rank keeps, of some MB each, before they are written."""
 
@@ -341,7 +339,7 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
 
     folders: list[Path] = options.run_folders
     if options.watch:
-        comm.at_root(lambda: _follow(folders))
+        comm.at_root(lambda: follow(folders))
         return
 
     def write() -> None:
@@ -349,27 +347,6 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
             print(f"the report: {write_report(folders, lambda names: _examples(folders[0], names))}", flush=True)
 
     comm.at_root(write)
-
-
-def _follow(runs: list[Path]) -> None:
-    """Tell how runs are getting on until all have ended: on a terminal a page kept up to date, else what is new."""
-    on_terminal, told = sys.stdout.isatty(), set[tuple[Path, str]]()
-    while True:
-        statuses = [read_status(run) for run in runs]
-        size = shutil.get_terminal_size()
-        pages = [status.page((size.lines - 1) // len(runs)) for status in statuses]
-        if on_terminal:
-            text = "\n".join(line[: size.columns] for page in pages for line in page)
-            print(f"\x1b[H\x1b[2J{text}", flush=True)
-        else:
-            for run, status in zip(runs, statuses, strict=True):
-                for line in (*status.table, status.state if status.ended else status.now):
-                    if (run, line) not in told:
-                        print(f"{run}: {line}" if len(runs) > 1 and line != status.state else line, flush=True)
-                        told.add((run, line))
-        if all(status.ended for status in statuses):
-            return
-        time.sleep(WATCH_EVERY)
 
 
 def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:

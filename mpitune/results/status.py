@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +16,9 @@ from mpitune.results.record import Epoch, chosen_epoch, read_epochs, read_log, s
 
 SILENT = 180.0
 """Seconds after which a run that says nothing is asked about: while it learns, it speaks every 30."""
+
+EVERY = 2.0
+"""Seconds between two looks at runs that are followed."""
 
 _HEAD = ("epoch", "devtest BLEU", "gold score", "features", "sentences/s", "time")
 
@@ -62,6 +67,30 @@ def read_status(path: Path) -> Status:
         f"; warnings in its log: {warnings}" if warnings else ""
     )
     return Status(state, ended, _table(epochs, algorithm), last.text if last else "")
+
+
+def follow(runs: Sequence[Path]) -> None:
+    """Print how runs are getting on until all have ended: on a terminal a page kept up to date, else what is new.
+
+    Raises as `read_status` does.
+    """
+    on_terminal, told = sys.stdout.isatty(), set[tuple[Path, str]]()
+    while True:
+        statuses = [read_status(run) for run in runs]
+        if on_terminal:
+            width, height = shutil.get_terminal_size()
+            pages = [status.page((height - 1) // len(runs)) for status in statuses]
+            text = "\n".join(line[:width] for page in pages for line in page)
+            print(f"\x1b[H\x1b[2J{text}", flush=True)
+        else:
+            for run, status in zip(runs, statuses, strict=True):
+                for line in (*status.table, status.state if status.ended else status.now):
+                    if (run, line) not in told:
+                        print(f"{run}: {line}" if len(runs) > 1 and line != status.state else line, flush=True)
+                        told.add((run, line))
+        if all(status.ended for status in statuses):
+            return
+        time.sleep(EVERY)
 
 
 def _table(epochs: Sequence[Epoch], algorithm: str) -> list[str]:
