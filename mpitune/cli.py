@@ -151,7 +151,10 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true", help="print JSON")
 
     sub = command("report", commands.run_report)
-    sub.add_argument("run_folder", type=Path, metavar="RUN", help="a run folder; the file is its report.html")
+    sub.add_argument(
+        "run_folders", type=Path, nargs="+", metavar="RUN", help="run folders; the report is written into the first"
+    )
+    sub.add_argument("--watch", action="store_true", help="follow running jobs in this terminal instead")
 
     sub = command("extract", commands.run_extract)
     sub.add_argument("--source", type=Path, metavar="F", help="the bitext's source sentences, tokenised, a line each")
@@ -187,9 +190,15 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("weights", commands.run_weights)
     sub.add_argument("model", type=Path, metavar="RUN_OR_FILE", help="a run folder, checkpoint or weights file")
     sub.add_argument("--top", type=_positive, metavar="N", help="only the N of largest absolute value")
-    sub.add_argument("--template", choices=["dense", *inspect.PREFIXES], help="only the features of one template")
+    templates = ["dense", *inspect.PREFIXES, commands.EACH]
+    sub.add_argument(
+        "--template", choices=templates, metavar="T", help=f"only features of one template: {', '.join(templates)}"
+    )
     sub.add_argument("--find", metavar="TEXT", help="only features whose names hold TEXT")
-    sub.add_argument("--diff", type=Path, metavar="OTHER", help="show the differences to another model")
+    sub.add_argument(
+        "--near", metavar="TEXT", help="the rules nearest to TEXT, by how many letters in a row they share"
+    )
+    sub.add_argument("--diff", type=Path, metavar="OTHER", help="the differences to another model, and both weights")
     sub.add_argument("--export", type=Path, metavar="W.txt", help="write them as a weights file instead")
     return parser
 

@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mpitune import assemble, config, local, prepare, translate
-from mpitune.config import Job
+from mpitune.config import Job, load
 from mpitune.corpus.align import align
 from mpitune.corpus.aligned import AlignedFiles
 from mpitune.corpus.files import opened
@@ -38,14 +38,22 @@ from mpitune.grammar.scores import Scoring
 from mpitune.results import evaluate, inspect
 from mpitune.results.explain import NamedHypergraph
 from mpitune.results.folder import RunFolder
+from mpitune.results.names import rule_in_words
 from mpitune.results.scoring import read_scoring
-from mpitune.run import Model
+from mpitune.results.status import follow
+from mpitune.run import Given
 from mpitune.runtime import progress, start_logging
 from mpitune.sources import Texts
 from mpitune.train import train
 
 STORED_BITEXT = ".bitext"
 """Where `mpitune extract` keeps the compiled bitext while it is at work."""
+EXAMPLES = 3
+"""How many rules a report shows beside a feature that they fire, at most."""
+EACH = "each"
+"""Where a template is asked for: one after the other."""
+NEAREST = 10
+"""How many rules are shown that are near to something, where nobody says."""
 FORESTS_AT_ONCE = 8
 """How many hypergraphs a rank keeps, of some MB each, before they are written."""
 
@@ -146,7 +154,7 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     if options.explain is not None and options.explain >= len(sentences):
         count = counted(len(sentences), "sentence")
         raise _on_all(UsageError(f"--explain {options.explain}: {options.input} has {count}, the first is number 0"))
-    training = local.training_data(job, comm, Model(given, scoring))
+    training = local.training_data(job, comm, Given(given, scoring))
     retrieval = local.Retrieval(comm, training, job.local.k, job.local.theta)
     translator = local.Translator(training, assemble.local_update(job), decoder, given)
     if options.explain is not None:
@@ -368,31 +376,65 @@ def run_import_dtrain(options: argparse.Namespace, comm: Comm) -> None:
 
 
 def run_report(options: argparse.Namespace, comm: Comm) -> None:
-    """Write what happened in a run, as one HTML file that needs nothing else."""
+    """Write what happened in a run, beside other runs if asked, as one HTML file that needs nothing else, and plots."""
     # Its libraries take longer to load than all others together.
     from mpitune.results.report import write_report
 
+    folders: list[Path] = options.run_folders
+    if options.watch:
+        comm.at_root(lambda: follow(folders))
+        return
+
     def write() -> None:
-        with _writing(options.run_folder):
-            print(f"the report: {write_report(options.run_folder)}", flush=True)
+        with _writing(folders[0]):
+            print(f"the report: {write_report(folders, lambda names: _examples(folders[0], names))}", flush=True)
 
     comm.at_root(write)
 
 
+def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
+    """Rules that fire the features ``names``, where the run's store is still there to look into."""
+    try:
+        job = load(run / "config.toml")
+        found = prepare.rules_firing(job.run.store, job.features.templates, names, EXAMPLES)
+    except MpituneError:
+        return {}
+    return {
+        name: [rule_in_words([*map(str, rule.source)], [*map(str, rule.target)]) for rule in rules]
+        for name, rules in found.items()
+    }
+
+
 def run_weights(options: argparse.Namespace, comm: Comm) -> None:
-    """Look into a model."""
+    """Look into a model: its largest weights, those of a template, some by name, or what tells it from another."""
 
     def look() -> None:
-        weights = inspect.read_model(options.model)
-        if options.diff:
-            weights = inspect.difference(weights, inspect.read_model(options.diff))
-        found = inspect.largest(inspect.chosen(weights, options.template, options.find), options.top)
+        model = inspect.read_model(options.model)
+        other = inspect.read_model(options.diff) if options.diff else {}
+        weights = inspect.difference(model, other) if options.diff else model
+        each = options.template == EACH
+        fitting = inspect.chosen(weights, None if each else options.template, options.find)
+        if options.near:
+            found = [("", inspect.nearest(fitting, options.near, options.top or NEAREST))]
+        elif each:
+            of_template = {name: inspect.chosen(fitting, name, None) for name in ("dense", *inspect.PREFIXES)}
+            found = [
+                (f"# {name}: {counted(len(part), 'feature')}", inspect.largest(part, options.top))
+                for name, part in of_template.items()
+                if part
+            ]
+        else:
+            found = [("", inspect.largest(fitting, options.top))]
         if options.export:
             with _writing(options.export):
-                write_weights(options.export, sorted(found))
+                write_weights(options.export, sorted(pair for _, pairs in found for pair in pairs))
             return
-        for name, value in found:
-            print(f"{name} {value!r}")
+        for heading, pairs in found:
+            if heading:
+                print(heading)
+            for name, value in pairs:
+                both = f" {model.get(name, 0.0)!r} {other.get(name, 0.0)!r}" if options.diff else ""
+                print(f"{name} {value!r}{both}")
 
     comm.at_root(look)
 

@@ -23,6 +23,9 @@ SUMS = ("sentences", "gold", "pairs", "updates", "length", "reference", "empty")
 PICKED = ("best", "oracle", "prediction")
 """Of which translations corpus BLEU is told: the 1-best, and those that the method picks to learn from."""
 
+SLOTS = 40
+"""Into how many parts an epoch is cut to tell when a rank waits."""
+
 
 class ShardTold(NamedTuple):
     """What is told of one shard."""
@@ -43,6 +46,8 @@ class Learned:
     """What is said of the weights; on rank 0."""
     shards: list[ShardTold]
     """Those that this rank has decoded."""
+    norms: Vector = (np.zeros(0, dtype=np.uint64), np.zeros(0))
+    """The column norms of the features that were selected, where there was a selection; on rank 0."""
 
 
 class Tally:
@@ -67,6 +72,20 @@ class Tally:
         """All of it, at the shard's end."""
         failed = float(self._decoder.failed - self._failed)
         return ShardTold(shard, {**self._sums, "failed": failed, "seconds": time.monotonic() - self._began}, self._bleu)
+
+
+def timeline(began: float, ended: float, waits: Sequence[tuple[float, float]]) -> str:
+    """How busy a rank was in each of `SLOTS` equal parts of the time from ``began`` to ``ended``: digits, 9 for all.
+
+    ``waits``: begin and end of each wait, in turn. A digit d stands for d/10 to (d + 1)/10 of the part.
+    """
+    edges = np.linspace(began, ended, SLOTS + 1)
+    lengths = np.cumsum([end - start for start, end in waits])
+    # The time waited up to any moment is a line that rises where the rank waits.
+    moments = np.array([began, *(moment for wait in waits for moment in wait)])
+    waited = np.interp(edges, moments, np.concatenate([[0.0, 0.0], np.repeat(lengths, 2)[:-1]]) if waits else [0.0])
+    busy = 1.0 - np.diff(waited) / max((ended - began) / SLOTS, 1e-9)
+    return "".join(str(digit) for digit in np.clip(10 * busy, 0, 9).astype(int).tolist())
 
 
 def summary(shards: Sequence[ShardTold]) -> dict[str, Any]:

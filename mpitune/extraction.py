@@ -79,7 +79,7 @@ def _extract(
             first, collector = blocks[turn].start, Collector()
             for number in blocks[turn]:
                 collector.add(extraction.rules(*wanted[number]))
-                told.reach(turns.done())
+                told.reach(turns.done().items)
                 if collector.rules >= PART or number + 1 == blocks[turn].stop:
                     part = {f"rules.{name}": array for name, array in collector.part()._asdict().items()}
                     # The first part of all tells what the numbers of words mean.

@@ -33,7 +33,7 @@ from mpitune.results.checkpoint import digest
 from mpitune.results.folder import RunFolder
 from mpitune.results.inspect import largest
 from mpitune.results.lists import ShardLists, open_lists, read_lists, write_lists
-from mpitune.run import Model, Run, State, open_run
+from mpitune.run import Given, Run, State, open_run
 from mpitune.runtime import StopFlag, progress
 from mpitune.shards import hand_out
 from mpitune.translate import text
@@ -63,8 +63,8 @@ class TrainingData:
     """The names of those features in the lists that are not known before decoding."""
 
 
-def training_data(job: config.Job, comm: Comm, model: Model) -> TrainingData:
-    """The job's training data with their lists under ``model``, decoded as far as they are not yet kept.
+def training_data(job: config.Job, comm: Comm, given: Given) -> TrainingData:
+    """The job's training data with their lists under ``given``, decoded as far as they are not yet kept.
 
     Raises UsageError where the lists that are there are of another job or another model, StopRequested after a signal.
     """
@@ -76,8 +76,8 @@ def training_data(job: config.Job, comm: Comm, model: Model) -> TrainingData:
         # Whoever else wants them waits until they are made.
         comm.at_root(lambda: held.enter_context(writing_to(folder)))
         with StopFlag() as stop:
-            run = open_run(job, comm, stop, quiet=False, model=model)
-            made_from = _made_from(run, model.weights)
+            run = open_run(job, comm, stop, quiet=False, given=given)
+            made_from = _made_from(run, given.weights)
             comm.at_root(lambda: _check_same(folder, made_from))
             shards = [np.arange(n, min(n + BLOCK, run.corpus.size)) for n in range(0, run.corpus.size, BLOCK)]
             names = _decode(run, folder, digest(made_from), shards)
@@ -118,7 +118,7 @@ def _decode(run: Run, folder: Path, job_digest: str, shards: Sequence[np.ndarray
     def kept(z: int) -> ShardLists | None:
         return read_lists(folder, _EPOCH, job_digest, z, forests=False)
 
-    def make(z: int, advance: Callable[[], None]) -> ShardLists | None:
+    def make(z: int, advance: Callable[[float], None]) -> ShardLists | None:
         decoded = decode_shard(run, _WHAT, z, shards[z], run.first.weights, advance, forests=False)
         if decoded is None:
             return None

@@ -27,7 +27,7 @@ import numpy as np
 
 from mpitune.corpus.aligned import AlignedFiles
 from mpitune.corpus.store import Stored, open_arrays, read_attributes, write_arrays, writing_to
-from mpitune.corpus.symbols import Names, Vocabulary
+from mpitune.corpus.symbols import Names, Vocabulary, feature_id
 from mpitune.corpus.text import (
     Fingerprint,
     SentencePair,
@@ -41,7 +41,7 @@ from mpitune.grammar.arpa import read_arpa
 from mpitune.grammar.bitext import compiled_bitext
 from mpitune.grammar.collected import Part, merged
 from mpitune.grammar.extract import FEATURES
-from mpitune.grammar.features import RuleFeatures, compile_features
+from mpitune.grammar.features import Rule, RuleFeatures, as_symbols, compile_features
 from mpitune.grammar.kenlm import is_kenlm, open_kenlm, read_kenlm
 from mpitune.grammar.lm import LanguageModel, LmVocabulary, language_model
 from mpitune.grammar.rules import RuleReader, Rules
@@ -213,6 +213,34 @@ def open_store(sources: Sources, folder: Path, scoring: Scoring | None = None) -
     )
 
 
+def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], most: int) -> dict[str, list[Rule]]:
+    """Some ``most`` rules of the store in ``folder`` that fire each of the features ``names``, of those with any.
+
+    Raises DataError where there is no such store.
+    """
+    data, fired = open_arrays(folder / _DATA), open_arrays(folder / _features_name(templates))
+    words, categories = _names(data, "words").all(), _names(data, "categories").all()
+    rules, by_id = Rules(**_part(data, "rules")), {feature_id(name): name for name in names}
+    ids, ptr, index = fired["ids"], fired["ptr"], fired["index"]
+    places = np.flatnonzero(np.isin(ids, np.array(list(by_id), dtype=np.uint64)))
+    found: dict[int, list[int]] = {place: [] for place in places.tolist()}
+    # In parts: what most rules fire is soon found, and what few fire is in few.
+    for first in range(0, len(index), _AT_ONCE):
+        hits = first + np.flatnonzero(np.isin(index[first : first + _AT_ONCE], places))
+        hits = hits[np.argsort(index[hits], kind="stable")]
+        for place, start, count in zip(*np.unique(index[hits], return_index=True, return_counts=True), strict=True):
+            # Not the first ones: in the order of the sources, these are much alike.
+            taken = np.unique(np.linspace(start, start + count - 1, most - len(found[int(place)])).astype(np.int64))
+            found[int(place)] += hits[taken].tolist()
+        places = np.array([place for place in places.tolist() if len(found[place]) < most], dtype=np.int64)
+
+    def rule(hit: int) -> Rule:
+        return as_symbols(rules, int(np.searchsorted(ptr, hit, side="right")) - 1, categories, words)
+
+    return {by_id[int(ids[place])]: [rule(hit) for hit in hits] for place, hits in found.items() if hits}
+
+
+_AT_ONCE = 1 << 20
 _DATA = "data.h5"
 _BITEXT = "bitext.h5"
 

@@ -34,6 +34,16 @@ from mpitune.runtime import StopFlag, progress
 LOG = logging.getLogger(__name__)
 
 
+class Model(NamedTuple):
+    """What an epoch publishes, by name: weights other than 0."""
+
+    slots: np.ndarray
+    """int64 [n]."""
+    names: list[str]
+    value: np.ndarray
+    """float64 [n]."""
+
+
 @dataclass
 class Run:
     """What stays the same from epoch to epoch."""
@@ -89,11 +99,22 @@ class Run:
 
     def dense(self, vector: Vector) -> np.ndarray:
         """float64 [D]: a sparse vector by slot; frozen features have their initial weights."""
-        weights = np.zeros(len(self.features))
+        weights = self.by_slot(vector)
         frozen = np.flatnonzero(self.first.frozen)
         weights[frozen] = self.first.weights[frozen]
-        weights[self.features.find(vector[0])] = vector[1]
         return weights
+
+    def by_slot(self, vector: Vector) -> np.ndarray:
+        """float64 [D]: a sparse vector of anything by slot."""
+        values = np.zeros(len(self.features))
+        values[self.features.find(vector[0])] = vector[1]
+        return values
+
+    def model(self, vector: Vector) -> Model:
+        """The weights ``vector`` and the frozen ones, with names."""
+        dense = self.dense(vector)
+        slots = self.in_order(np.flatnonzero(dense))
+        return Model(slots, [self.features.name(slot) for slot in slots.tolist()], dense[slots])
 
     def sparse(self, weights: np.ndarray) -> Vector:
         """The weights other than 0 of features that are not frozen."""
@@ -136,7 +157,7 @@ class State:
     """int32 [sentences, 10]: statistics of the latest epoch's 1-best translations, where gold scores look back."""
 
 
-class Model(NamedTuple):
+class Given(NamedTuple):
     """A model that is there already."""
 
     weights: Mapping[str, float]
@@ -144,24 +165,24 @@ class Model(NamedTuple):
     """What has become of the grammar's scores."""
 
 
-def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool, model: Model | None = None) -> Run:
-    """Prepare the store where need be and open everything, to begin with ``model``, if not with what the job says."""
+def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool, given: Given | None = None) -> Run:
+    """Prepare the store where need be and open everything, to begin with ``given``, if not with what the job says."""
     folder, sources = job.run.store, assemble.sources(job)
     make_store(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet))
-    if model is None:
+    if given is None:
         store = open_fitted(comm, job, sources, folder, LOG.info)
     else:
-        store = open_scored(comm, sources, folder, model.scoring, LOG.info)
+        store = open_scored(comm, sources, folder, given.scoring, LOG.info)
     comm.at_root(lambda: _check_store(job, store))
     assert store.train is not None  # config.require_data sees to it
     grammars = comm.at_root(lambda: assemble.sentence_grammars(job, sources))
     own = RunFolder(job.run.dir).of_decoder(f"rank-{comm.rank}")
     decoder = assemble.decoder(job, store, own, assemble.list_length(job), grammars)
-    given = comm.at_root(lambda: assemble.initial_weights(job)) if model is None else model.weights
-    comm.at_root(lambda: _warn_of_unknown(job, given, decoder.features))
+    weights = comm.at_root(lambda: assemble.initial_weights(job)) if given is None else given.weights
+    comm.at_root(lambda: _warn_of_unknown(job, weights, decoder.features))
     if idle := config.without_effect(job):
         LOG.info("nothing in this job looks at %s", ", ".join(idle))
-    first = assemble.first_weights(job, given, decoder.features, store.scoring)
+    first = assemble.first_weights(job, weights, decoder.features, store.scoring)
     run = Run(
         job=job,
         comm=comm,
@@ -278,13 +299,10 @@ def _epoch_to_resume(run: Run, resume: str) -> int:
     return checkpoint.epoch
 
 
-def write_epoch(run: Run, state: State, weights: Vector) -> None:
+def write_epoch(run: Run, state: State, model: Model) -> None:
     """Write the epoch that ``state`` has come to: weights, metrics, last of all the checkpoint. Rank 0 does this."""
     metrics = state.history[-1]
-    dense = run.dense(weights)
-    slots = run.in_order(np.flatnonzero(dense))
-    names = [run.features.name(slot) for slot in slots.tolist()]
-    named = list(zip(names, dense[slots].tolist(), strict=True))
+    named = list(zip(model.names, model.value.tolist(), strict=True))
     for warning in health.warnings(named, metrics["length_ratio"], metrics["empty_outputs"], metrics["sentences"]):
         LOG.warning("epoch %d: %s", state.epoch, warning)
     run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
@@ -296,8 +314,8 @@ def write_epoch(run: Run, state: State, weights: Vector) -> None:
         seed=run.job.run.seed,
         job=run.identity,
         metrics={"epochs": state.history},
-        weights=(run.features.ids[slots], dense[slots]),
-        names=names,
+        weights=(run.features.ids[model.slots], model.value),
+        names=model.names,
         start=state.start,
         shards=0 if run.shards_meet else run.job.parallel.shards,
         total=(state.mean.index, state.mean.total),

@@ -77,8 +77,8 @@ class Progress(AbstractContextManager["Progress"]):
     def advance(self, items: int = 1) -> None:
         """``items`` more are done."""
 
-    def reach(self, done: int) -> None:
-        """``done`` items are done in all."""
+    def reach(self, done: int, score: float | None = None) -> None:
+        """``done`` items are done in all, and ``score`` is the sum of their scores, where they have any."""
 
     def __exit__(self, *_: object) -> None:
         """The work is over."""
@@ -99,6 +99,7 @@ class SpokenProgress(Progress):
         self.what = what
         self.total = total
         self.done = 0
+        self._score: float | None = None
         self._terminal = terminal
         self._every = every
         self._clock = clock
@@ -116,7 +117,8 @@ class SpokenProgress(Progress):
             self._terminal.write(_CLEAR_LINE + self.line(now))
             self._terminal.flush()
 
-    def reach(self, done: int) -> None:
+    def reach(self, done: int, score: float | None = None) -> None:
+        self._score = score
         self.advance(done - self.done)
 
     def __exit__(self, *_: object) -> None:
@@ -131,14 +133,15 @@ class SpokenProgress(Progress):
         if self.done == 0 or seconds <= 0:
             return text
         left = seconds / self.done * max(self.total - self.done, 0)
-        return f"{text}, {self.done / seconds:.3g}/s, {_duration(left)} left"
+        text += f", {self.done / seconds:.3g}/s, {_duration(left)} left"
+        return text if self._score is None else f"{text}, mean gold score {self._score / self.done:.4f}"
 
 
 def progress(what: str, total: int, *, rank: int = 0, quiet: bool = False) -> Progress:
-    """The progress of ``total`` items: spoken on rank 0, if not ``quiet``; use it in a ``with``."""
-    if rank != 0 or quiet:
+    """The progress of ``total`` items: spoken on rank 0, ``quiet`` to the log file alone; use it in a ``with``."""
+    if rank != 0:
         return Progress()
-    return SpokenProgress(what, total, sys.stderr if sys.stderr.isatty() else None)
+    return SpokenProgress(what, total, sys.stderr if sys.stderr.isatty() and not quiet else None)
 
 
 class StopFlag(AbstractContextManager["StopFlag"]):

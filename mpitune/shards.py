@@ -42,14 +42,14 @@ def hand_out(
     what: str,
     shards: Sequence[np.ndarray],
     kept: Callable[[int], _Done | None],
-    make: Callable[[int, Callable[[], None]], _Done | None],
+    make: Callable[[int, Callable[[float], None]], _Done | None],
 ) -> list[_Done]:
     """Work on shards as long as there are any that no rank has taken.
 
     ``what`` is what that is called. ``kept(z)`` is what an interrupted run has kept of shard z, if anything; else
-    ``make(z, advance)`` does its work, calling ``advance`` after each sentence, and returns None where a stop was asked
-    for. Returns what fell to this rank, in the order of the shards. Raises StopRequested on every rank where one was
-    asked to stop before all were done.
+    ``make(z, advance)`` does its work, calling ``advance`` with the gold score of each sentence done, and returns None
+    where a stop was asked for. Returns what fell to this rank, in the order of the shards. Raises StopRequested on
+    every rank where one was asked to stop before all were done.
     """
     done: list[_Done] = []
     order = _longest_first(run, state, shards)
@@ -61,9 +61,9 @@ def hand_out(
             z = order[turn]
             result = kept(z)
             if result is not None and not result.statistics["failed"]:
-                told.reach(turns.done(len(shards[z])))
+                told.reach(*turns.done(len(shards[z]), result.statistics["gold"]))
             else:
-                result = make(z, lambda: told.reach(turns.done()))
+                result = make(z, lambda gold: told.reach(*turns.done(1, gold)))
                 if result is None:
                     break
             done.append(result)

@@ -19,7 +19,7 @@ import numpy as np
 
 from mpitune import config
 from mpitune.corpus.symbols import feature_id
-from mpitune.epoch import Learned, ShardTold, Tally, summary, tell
+from mpitune.epoch import Learned, ShardTold, Tally, summary, tell, timeline
 from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import Comm
@@ -29,6 +29,8 @@ from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.bleu import WIDTH, statistics
 from mpitune.results.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
 from mpitune.results.folder import RunFolder
+from mpitune.results.inspect import largest_of_each
+from mpitune.results.versions import versions
 from mpitune.run import Run, State, begin, open_run, write_epoch
 from mpitune.runtime import RunLock, StopFlag, machine_memory, peak_memory, start_logging
 from mpitune.shards import draw_shards, hand_out
@@ -37,6 +39,9 @@ from mpitune.tune import tune_epoch
 from mpitune.watch import watch_epoch, watch_start
 
 LOG = logging.getLogger(__name__)
+
+LARGEST = 15
+"""Of how many features of each template metrics tell the column norm."""
 
 
 def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) -> None:
@@ -50,6 +55,7 @@ def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = Fa
     comm.at_root(lock.acquire)
     try:
         start_logging(folder.path, rank=comm.rank, size=comm.size, quiet=quiet)
+        LOG.info("%s; ranks: %d", ", ".join(f"{name} {number}" for name, number in versions().items()), comm.size)
         with StopFlag() as stop:
             run = open_run(job, comm, stop, quiet)
             state = begin(run, resume)
@@ -70,7 +76,8 @@ def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = Fa
 
 def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
     """One pass of every shard over its sentences, the exchange, and what is written down of it."""
-    epoch, began, waited = state.epoch + 1, time.monotonic(), run.comm.waited
+    epoch, began, waited = state.epoch + 1, time.perf_counter(), run.comm.waited
+    run.comm.waits.clear()
     if isinstance(run.learner, BatchLearner):
         learned = _learn_batch(run, run.learner, state)
     else:
@@ -81,27 +88,32 @@ def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
     state.epoch = epoch
     bleu = watch_epoch(run, epoch, weights)
     parts = run.comm.gather(learned.shards)
-    seconds = time.monotonic() - began
-    ranks = run.comm.gather((seconds, run.comm.waited - waited, peak_memory()))
+    ended = time.perf_counter()
+    spent, wait = ended - began, run.comm.waited - waited
+    ranks = run.comm.gather((spent - wait, wait, timeline(began, ended, run.comm.waits), peak_memory()))
 
     def write() -> dict[str, Any]:
+        model = run.model(weights)
+        busy, waiting, timelines, memory = zip(*(ranks or []), strict=True)
         shards = sorted((told for part in parts or [] for told in part), key=attrgetter("shard"))
         summed = summary(shards)
         check_failed(summed["failed_sentences"], summed["sentences"])
         metrics = {
             "epoch": epoch,
-            "seconds": seconds,
+            "seconds": spent,
             **summed,
             "devtest_bleu": bleu,
             **learned.metrics,
-            "busy_seconds": [spent - wait for spent, wait, _ in ranks or []],
-            "wait_seconds": [wait for _, wait, _ in ranks or []],
+            "largest_norms": largest_of_each(model.names, run.by_slot(learned.norms)[model.slots], LARGEST),
+            "busy_seconds": busy,
+            "wait_seconds": waiting,
+            "timeline": timelines,
             "shard_seconds": [told.sums["seconds"] for told in shards],
-            "peak_memory_bytes": [memory for _, _, memory in ranks or []],
+            "peak_memory_bytes": memory,
         }
         state.history.append(metrics)
         lock.check()
-        write_epoch(run, state, weights)
+        write_epoch(run, state, model)
         return metrics
 
     metrics = run.comm.at_root(write)
@@ -114,11 +126,12 @@ def _learn_online(run: Run, learner: OnlineLearner, state: State) -> Learned:
     shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, _redraw(run, epoch))
     run.gold.start_epoch(state.best)
     results = _learn_shards(run, learner, state, shards)
-    kept, weights = _mix(run, state, results)
+    kept, weights, norms = _mix(run, state, results)
     _meet(run, results, weights)
     if run.gold.looks_back:
         state.best = _best_of_all(run, shards, results)
-    return Learned(weights, kept, [ShardTold(result.shard, result.statistics, result.bleu) for result in results])
+    told = [ShardTold(result.shard, result.statistics, result.bleu) for result in results]
+    return Learned(weights, kept, told, norms)
 
 
 def _learn_batch(run: Run, learner: BatchLearner, state: State) -> Learned:
@@ -134,7 +147,7 @@ def _learn_shards(run: Run, learner: OnlineLearner, state: State, shards: list[n
     """What this rank learns of the shards that come to it."""
     epoch, job_digest = state.epoch + 1, digest(run.identity)
 
-    def learn(z: int, advance: Callable[[], None]) -> ShardResult | None:
+    def learn(z: int, advance: Callable[[float], None]) -> ShardResult | None:
         weights = run.dense(_shard_start(run, state, z))
         result = _learn_shard(run, learner, epoch, z, shards[z], weights, advance)
         if result is not None:
@@ -163,7 +176,7 @@ def _learn_shard(
     z: int,
     shard: np.ndarray,
     weights: np.ndarray,
-    advance: Callable[[], None],
+    advance: Callable[[float], None],
 ) -> ShardResult | None:
     """Algorithm 1's inner loop: decode each sentence with the weights that the one before it left, and learn from it.
 
@@ -185,8 +198,9 @@ def _learn_shard(
         counts = learner.update(kbest, gold, weights, random)
         run.gold.observe(counted, len(sentence.words))
         best[n] = counted[0]
-        tally.add(sentence.words, kbest, counted, run.gold.report(counted), counts)
-        advance()
+        told_gold = run.gold.report(counted)
+        tally.add(sentence.words, kbest, counted, told_gold, counts)
+        advance(told_gold)
     learner.end_shard(weights)
     _check_finite(run, epoch, weights)
     told = tally.told(z)
@@ -202,8 +216,8 @@ def _check_finite(run: Run, epoch: int, numbers: np.ndarray) -> None:
         )
 
 
-def _mix(run: Run, state: State, results: list[ShardResult]) -> tuple[dict[str, Any], Vector]:
-    """The epoch's weights out of all shards', and what metrics say of them.
+def _mix(run: Run, state: State, results: list[ShardResult]) -> tuple[dict[str, Any], Vector, Vector]:
+    """What metrics say of the epoch's weights, these weights out of all shards', and column norms (on rank 0).
 
     They are the mean over shards (algorithm 3), that of the selected columns (4), or the mean over shards and epochs
     (1 and 2), which rank 0 keeps.
@@ -219,8 +233,13 @@ def _mix(run: Run, state: State, results: list[ShardResult]) -> tuple[dict[str, 
             state.mean.add(*weights)
         weights = run.comm.bcast_sparse(state.mean.index, state.mean.value)
     run.comm.at_root(lambda: _check_finite(run, state.epoch + 1, weights[1]))
-    kept = {"active_features": mixed.active, "lambda": mixed.threshold, "selected_features": len(weights[0])}
-    return kept, weights
+    kept = {
+        "active_features": mixed.active,
+        "lambda": mixed.threshold,
+        "selected_features": len(weights[0]),
+        "column_norms": mixed.profile,
+    }
+    return kept, weights, (mixed.index, mixed.norm) if len(mixed.norm) else Learned.norms
 
 
 def _meet(run: Run, results: Sequence[ShardResult], weights: Vector) -> None:

@@ -34,7 +34,7 @@ def spread(
             with comm.turns() as turns:
                 while (i := first + turns.take()) < last:
                     done.append((i, work(i)))
-                    told.reach(first + turns.done())
+                    told.reach(first + turns.done().items)
             parts = comm.gather(done)
             if parts is not None:
                 yield from (result for _, result in sorted(chain(*parts), key=itemgetter(0)))

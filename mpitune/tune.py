@@ -92,7 +92,7 @@ def _collect(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[Shard
     def kept(z: int) -> ShardLists | None:
         return read_lists(run.folder.checkpoints, epoch, job_digest, z, forests=forests)
 
-    def decode(z: int, advance: Callable[[], None]) -> ShardLists | None:
+    def decode(z: int, advance: Callable[[float], None]) -> ShardLists | None:
         if _lists(run, state, epoch, z, shards[z], advance, forests=forests) is None:
             return None
         # Mapped from its file, where it takes no memory of ours.
@@ -115,7 +115,7 @@ def _forget(run: Run, epoch: int) -> None:
 
 
 def _lists(
-    run: Run, state: State, epoch: int, z: int, shard: np.ndarray, advance: Callable[[], None], *, forests: bool
+    run: Run, state: State, epoch: int, z: int, shard: np.ndarray, advance: Callable[[float], None], *, forests: bool
 ) -> ShardLists | None:
     """Shard ``z``'s lists up to ``epoch``, those of the epoch before and what it decodes now; and ``forests``.
 
@@ -125,7 +125,7 @@ def _lists(
     pool, known = empty(len(shard), run.metric.width), list[str]()
     if epoch > 1:
         before = read_lists(run.folder.checkpoints, epoch - 1, job_digest, z, forests=False)
-        before = before or _lists(run, state, epoch - 1, z, shard, lambda: None, forests=False)
+        before = before or _lists(run, state, epoch - 1, z, shard, lambda gold: None, forests=False)
         if before is None:
             return None
         pool, known = before.pool, before.names
@@ -154,7 +154,7 @@ def decode_shard(
     z: int,
     shard: np.ndarray,
     weights: np.ndarray,
-    advance: Callable[[], None],
+    advance: Callable[[float], None],
     *,
     forests: bool,
 ) -> tuple[Pool, Forests | None, ShardTold, list[str]] | None:
@@ -180,8 +180,9 @@ def decode_shard(
         lists.append((kbest, counted))
         counted = counted[:, :WIDTH]
         run.gold.observe(counted, len(sentence.words))
-        tally.add(sentence.words, kbest, counted, run.gold.report(counted), Counts(0, 0))
-        advance()
+        gold = run.gold.report(counted)
+        tally.add(sentence.words, kbest, counted, gold, Counts(0, 0))
+        advance(gold)
     fired = [kbest.feature_index for kbest, _ in lists] + [graph.feature_index for graph in graphs]
     late = {slot for slots in fired for slot in np.unique(slots[slots >= run.known]).tolist()}
     references = [run.corpus.references(i) for i in shard.tolist()]

@@ -117,6 +117,11 @@ def test_start() -> None:
     assert float(table["a tiny job, decode, 1 rank"][0].removesuffix(" s")) > 0
 
 
+def test_reports() -> None:
+    epochs, ranks = rows(run("reports.py", "--small"))["3"], "2"
+    assert epochs[:2] == [ranks, "60"] and float(epochs[-1].removesuffix(" MB")) > 0.05
+
+
 @pytest.mark.mpi
 def test_sharing() -> None:
     launcher()

@@ -501,8 +501,38 @@ def test_weights_found_by_name(cli: Cli, model: Path) -> None:
 def test_weights_that_differ(cli: Cli, model: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("Glue -0.5\nR:X:a:b 1\nR:X:new:one 7\nShape_S10000_T10000 1.5\nRBS:a_b 0.25\nRBT:a_b 1e-20\n")
-    found = listed(cli("weights", model, "--diff", other).output)
-    assert found == {"R:X:new:one": -7.0, "R:X:c:d": -4.0, "R:X:a:b": 2.0}
+    assert cli("weights", model, "--diff", other).output.splitlines() == [
+        "R:X:new:one -7.0 0.0 7.0",
+        "R:X:c:d -4.0 -4.0 0.0",
+        "R:X:a:b 2.0 3.0 1.0",
+    ]
+
+
+def test_weights_of_each_template(cli: Cli, model: Path) -> None:
+    """As a weights file, in which headings are comments."""
+    text = cli("weights", model, "--template", "each", "--top", "1").output
+    assert text.splitlines() == [
+        "# dense: 1 feature",
+        "Glue -0.5",
+        "# id: 2 features",
+        "R:X:c:d -4.0",
+        "# source-bigram: 1 feature",
+        "RBS:a_b 0.25",
+        "# target-bigram: 1 feature",
+        "RBT:a_b 1e-20",
+        "# shape: 1 feature",
+        "Shape_S10000_T10000 1.5",
+    ]
+
+
+def test_the_nearest_rules(cli: Cli, tmp_path: Path) -> None:
+    rules = ["R:X:letzter_NX:last_N1", "R:X:letzte:latest", "R:X:NX_haus:N1_house", "R:X:dach:roof", "Glue"]
+    (tmp_path / "model").write_text("".join(f"{name} {i}.5\n" for i, name in enumerate(rules)))
+    for text in ("letzter", "R:X:letzter_NX:last_N1", "Letzter last"):
+        found = listed(cli("weights", tmp_path / "model", "--near", text).output)
+        assert list(found) == rules[:2] and found[rules[0]] == 0.5, text
+    assert list(listed(cli("weights", tmp_path / "model", "--near", "hause", "--top", "1").output)) == [rules[2]]
+    assert cli("weights", tmp_path / "model", "--near", "qqq") == (0, "", "")
 
 
 def test_weights_exported(cli: Cli, model: Path, tmp_path: Path) -> None:

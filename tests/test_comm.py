@@ -57,18 +57,19 @@ def check_small_messages(comm: Comm) -> None:
 
 def check_turns(comm: Comm) -> None:
     for items in (0, 1, 40):
-        mine, done = [], 0
+        mine, done, score = [], 0, 0.0
         with comm.turns() as turns:
             while (turn := turns.take()) < items:
                 mine.append(turn)
                 # However long one rank holds on to an item, the others get theirs.
                 time.sleep(0.2 if turn == 0 else 0.001)
-                done = turns.done(2)
-        parts, reached = comm.gather(mine), comm.gather(done)
+                done, score = turns.done(2, turn / 3)
+        parts, reached, scores = comm.gather(mine), comm.gather(done), comm.gather(score)
         assert mine == sorted(mine)
-        if parts is not None and reached is not None:
+        if parts is not None and reached is not None and scores is not None:
             assert sorted(turn for part in parts for turn in part) == list(range(items))
             assert max(reached) == 2 * items
+            assert max(scores) == pytest.approx(sum(range(items)) / 3, abs=1e-4)
             assert len(parts) == 1 or items < 40 or all(len(part) >= 1 for part in parts)
 
 

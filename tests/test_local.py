@@ -31,7 +31,7 @@ from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.mbuu import mbuu
 from mpitune.results.scoring import read_scoring
-from mpitune.run import Model
+from mpitune.run import Given
 
 assert cli and decodes and fake and table  # Fixtures.
 
@@ -97,7 +97,7 @@ def test_without_lambda_translations_are_the_global_ones(
 def test_a_sentence_that_is_its_own_neighbour(tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     """K = 1 and a large lambda: its oracle becomes the first of its list, wherever weights can do that."""
     job, given = tiny.job(tmp_path / "run"), read_weights(weights)
-    training = local.training_data(job, SerialComm(), Model(given, None))
+    training = local.training_data(job, SerialComm(), Given(given, None))
     retrieval = local.Retrieval(SerialComm(), training, 1, job.local.theta)
     separable = 0
     for i in range(training.corpus.size):
@@ -142,7 +142,7 @@ def test_a_model_with_features_in_bins(cli: Cli, tiny: Tiny, tmp_path: Path) -> 
 def test_what_is_global_is_left_as_it_was(tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     """A sentence's own weights are forgotten when it is translated, to the bit."""
     job, given = tiny.job(tmp_path / "run", local={"k": 5, "lambda": 5.0}), read_weights(weights)
-    training = local.training_data(job, SerialComm(), Model(given, None))
+    training = local.training_data(job, SerialComm(), Given(given, None))
     retrieval = local.Retrieval(SerialComm(), training, 5, 0.1)
     decoder = assemble.decoder(job, prepare.open_store(assemble.sources(job), job.run.store), tmp_path, 1)
     translator = local.Translator(training, assemble.local_update(job), decoder, given)

@@ -36,7 +36,7 @@ def random_rows(seed: int, shards: int, features: int) -> tuple[np.ndarray, np.n
 def test_mean_equals_the_plain_twin(shards: int, features: int) -> None:
     matrix, ids, vectors = random_rows(shards, shards, features)
     present = np.flatnonzero((matrix != 0).any(axis=0))
-    index, value, active, _ = mixing.mean(vectors)
+    index, value, active, *_ = mixing.mean(vectors)
     assert active == len(present)
     assert index.dtype == np.uint64 and index.tolist() == ids[present].tolist()
     assert value.tolist() == naive.mean(matrix[:, present].tolist())

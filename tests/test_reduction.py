@@ -63,7 +63,21 @@ class Task(NamedTuple):
             assert (got.index.dtype, got.value.dtype) == (np.uint64, np.float64)
             assert got.index.tobytes() == expected.index.tobytes(), exchange
             assert got.value.tobytes() == expected.value.tobytes(), exchange
-            assert got[2:] == expected[2:], exchange
+            assert (got.active, got.threshold) == (expected.active, expected.threshold), exchange
+            if self.norm:
+                self._check_norms(got, comm, exchange)
+
+    def _check_norms(self, got: Mixed, comm: Comm, exchange: str) -> None:
+        """Of what is kept, and of all columns in steps: norms whose floats have the same first 14 bits."""
+        by_id = {
+            i: naive.NORMS[self.norm](column)
+            for i, column in zip(self.ids.tolist(), self.matrix.T.tolist(), strict=False)
+        }
+        if comm.root or exchange == "alltoall":
+            assert got.norm.tolist() == [by_id[i] for i in got.index.tolist()], exchange
+        found = sorted(norm for norm in by_id.values() if norm > 0)
+        edges = sorted({float(np.uint64(np.float64(n).view(np.uint64) >> 50 << 50).view(np.float64)) for n in found})
+        assert got.profile == tuple((edge, sum(norm >= edge for norm in found)) for edge in edges), exchange
 
     def _rows(self, shards: np.ndarray) -> SparseVectors:
         if len(shards):

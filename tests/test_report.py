@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -17,7 +18,9 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from tiny import DEVTEST, Tiny
 
+from mpitune.cli import main
 from mpitune.errors import DataError, UsageError
+from mpitune.prepare import rules_firing
 from mpitune.results import compare, plots
 from mpitune.results.evaluate import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.results.folder import RunFolder
@@ -60,8 +63,17 @@ def after(epoch: int) -> list[str]:
 def figures(epoch: int, bleu: float | None) -> dict[str, Any]:
     counts = {"sentences": 1000, "empty_outputs": 0, "pairs": 12345, "updates": 678}
     features = {"active_features": 5000 + epoch, "selected_features": 2000, "lambda": 0.001}
-    other = {"seconds": 2.5, "length_ratio": 1.0, "devtest_bleu": bleu, "busy_seconds": [1.0, 2.0]}
-    return {"epoch": epoch, "gold": 0.3 + epoch / 100, **counts, **features, **other}
+    norms = {
+        "column_norms": [[0.0005, 5000 + epoch], [0.001, 2000], [0.5, 1]],
+        "largest_norms": {"shape": [["Shape_S11000_T11100", 0.75]], "dense": [["LanguageModel", 0.5]]},
+    }
+    ranks = {
+        "busy_seconds": [1.0, 2.0],
+        "wait_seconds": [1.5, 0.5],
+        "timeline": ["9" * 16 + "0" * 24, "9" * 32 + "0" * 8],
+    }
+    other = {"seconds": 2.5, "length_ratio": 1.0, "devtest_bleu": bleu, "best_bleu": 30.0 + epoch}
+    return {"epoch": epoch, "gold": 0.3 + epoch / 100, **counts, **features, **norms, **ranks, **other}
 
 
 def make_run(
@@ -142,7 +154,7 @@ class Page(HTMLParser):
 
 
 def report(folder: RunFolder) -> Page:
-    path = write_report(folder.path)
+    path = write_report([folder.path])
     assert path == folder.path / "report.html"
     return Page(path)
 
@@ -165,6 +177,63 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert "Warnings" not in page.text
 
 
+def test_several_runs(tmp_path: Path) -> None:
+    """The report is the first one's, and has all curves; runs of the same name are told apart by their paths."""
+    folders = [make_run(tmp_path / place / "run", devtest=place != "b") for place in ("a", "b", "c")]
+    path = write_report([folder.path for folder in folders])
+    assert path == folders[0].path / "report.html" and not (folders[1].path / "report.html").exists()
+    page = Page(path)
+    for folder in folders:
+        assert page.text.count(str(folder.path)) > 5
+    assert "Runs The curves are of all" in page.text
+    gold = page.html[page.html.index('id="gold-figure_1"') :].partition("</svg>")[0]
+    assert [colour for colour in range(6) if f"var(--series-{colour})" in gold] == [0, 1, 2]
+    bleu = page.html[page.html.index('id="bleu-figure_1"') :].partition("</svg>")[0]
+    assert [colour for colour in range(6) if f"var(--series-{colour})" in bleu] == [0, 2]
+
+
+def test_column_norms_and_ranks(tmp_path: Path) -> None:
+    page = report(make_run(tmp_path / "run"))
+    assert "after epoch 2; dotted: the cut, at 2,000 features and λ = 0.001" in page.text
+    assert "by column norm normfeature 0.75000 w X → w X wShape_S11000_T11100" in page.text
+    # 3 of 5 seconds in each epoch.
+    assert "Ranks were busy for 60.0 % of the time" in page.text
+    assert page.plot("timeline")[-2:] == ["0", "1"] and "seconds" in page.plot("timeline")
+
+
+def test_examples_are_beside_features_that_are_no_rules(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    asked: list[str] = []
+
+    def examples(names: Sequence[str]) -> dict[str, list[str]]:
+        asked.extend(names)
+        return {"RBS:<r>_das": ["das <b> → the <b>"]}
+
+    text = Page(write_report([folder.path], examples)).text
+    assert asked == ["RBS:<r>_das", "Shape_S11000_T11100"]
+    assert "<r> dasRBS:<r>_das das <b> → the <b>" in text.replace("RBS:<r>_dasdas", "RBS:<r>_das das")
+
+
+def test_pictures_are_written_beside_the_page(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    report(folder)
+    pictures = sorted((folder.path / "plots").iterdir())
+    names = ["bleu", "features", "gold", "lambda", "norms", "picked", "throughput", "timeline"]
+    assert [picture.name for picture in pictures] == [f"{name}.png" for name in names]
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+
+
+def test_metrics_of_earlier_versions_have_a_report(tmp_path: Path) -> None:
+    """Without what was added since."""
+    folder = make_run(tmp_path / "run")
+    known = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    later = ("column_norms", "largest_norms", "timeline", "best_bleu")
+    folder.write_metrics([{key: value for key, value in epoch.items() if key not in later} for epoch in known])
+    page = report(folder)
+    assert page.plot("timeline")[-2:] == ["0", "1"], "from the seconds that each was busy"
+    assert "Sorted column norms" not in page.text and "BLEU while training" not in page.text
+
+
 @pytest.mark.parametrize("tables", [DEVTEST, {}])
 def test_what_a_real_run_leaves(tiny: Tiny, tmp_path: Path, tables: dict[str, Any]) -> None:
     run = tmp_path / "run"
@@ -173,6 +242,24 @@ def test_what_a_real_run_leaves(tiny: Tiny, tmp_path: Path, tables: dict[str, An
     page = report(RunFolder(run))
     assert "finished" in page.text and "Largest gains" in page.text
     assert ("Devtest BLEU went from" in page.text) == bool(tables)
+    assert "by column norm" in page.text and "The run was made with mpitune " in page.text
+
+
+def test_examples_come_from_the_store(tiny: Tiny, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    job = tiny.train(run, learner={"epochs": 1})
+    names = ["Shape_S01110_T01110", "RBS:das_haus", "R:X:haus:home", "RBS:never_there", "LanguageModel"]
+    found = rules_firing(job.run.store, job.features.templates, names, 2)
+    assert {name: list(map(str, rules)) for name, rules in found.items()} == {
+        "Shape_S01110_T01110": [
+            "[X] ||| [X,1] hat [X,2] ||| [X,1] has [X,2]",
+            "[X] ||| [X,1] hat [X,2] ||| [X,2] has [X,1]",
+        ],
+        "RBS:das_haus": ["[X] ||| das haus ||| "],
+        "R:X:haus:home": ["[X] ||| haus ||| home"],
+    }
+    assert main(["report", str(run)]) == 0
+    assert "X₁ hat X₂ → X₁ has X₂" in Page(run / "report.html").text
 
 
 def test_everything_written_by_others_is_escaped(tmp_path: Path) -> None:
@@ -191,13 +278,21 @@ def test_everything_written_by_others_is_escaped(tmp_path: Path) -> None:
 def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
     """Whatever the user has set for plots, and where matplotlib can keep nothing: then without a word, too."""
     folder = make_run(tmp_path / "run")
-    first = write_report(folder.path).read_bytes()
-    assert write_report(folder.path).read_bytes() == first
+
+    def written() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in [folder.path / "report.html", *folder.path.glob("plots/*")]}
+
+    write_report([folder.path])
+    first = written()
+    assert len(first) > 5
+    write_report([folder.path])
+    assert written() == first
+    shutil.rmtree(folder.path / "plots")
     (folder.path / "report.html").unlink()
     (tmp_path / "matplotlibrc").write_text("axes.linewidth: 30\ngrid.linestyle: --\nsvg.fonttype: path\n")
     (tmp_path / "home").write_text("not a folder")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MPL", "XDG"))}
-    code = "from pathlib import Path; from mpitune.results.report import write_report; write_report(Path('run'))"
+    code = "from pathlib import Path; from mpitune.results.report import write_report; write_report([Path('run')])"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -207,13 +302,13 @@ def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
         check=True,
     )
     assert (done.stdout, done.stderr) == ("", "")
-    assert (folder.path / "report.html").read_bytes() == first
+    assert written() == first
 
 
 def test_one_epoch(tmp_path: Path) -> None:
     page = report(make_run(tmp_path / "run", epochs=1))
     assert "finished, 1 epoch" in page.text and "epoch 1 of 1" in page.text
-    for name, expected in {"bleu": ["0", "1"], "gold": ["1"], "features": ["1"], "seconds": ["1"]}.items():
+    for name, expected in {"bleu": ["0", "1"], "gold": ["1"], "features": ["1"], "throughput": ["1"]}.items():
         texts = page.plot(name)
         assert texts[: texts.index("epoch")] == expected
 
@@ -232,17 +327,17 @@ def test_a_killed_run(tmp_path: Path) -> None:
     assert "still running, or was killed" in report(folder).text
     folder.write_metrics([])
     with pytest.raises(UsageError, match="found no finished epoch, expected at least one"):
-        write_report(folder.path)
+        write_report([folder.path])
     (folder.path / "metrics.jsonl").unlink()
     with pytest.raises(UsageError, match="found no finished epoch, expected at least one"):
-        write_report(folder.path)
+        write_report([folder.path])
 
 
 def test_without_devtest(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", devtest=False)
     page = report(folder)
     assert "weights of epoch 3 of 3, the last: there is no devtest set to choose on" in page.text
-    assert "Devtest BLEU" not in page.text and "bleu-figure_1" not in page.html
+    assert "Devtest BLEU" not in page.text and 'id="bleu-figure_1"' not in page.html
     references = [[line] for line in REFERENCE]
     before, last = corpus_bleu(BEFORE, references), corpus_bleu(after(1), references)
     assert f"its first 30 training sentences, which the weights were learned from (BLEU {before:.2f} → {last:.2f})" in (
@@ -288,7 +383,7 @@ def test_features_are_shown_by_template(tmp_path: Path) -> None:
     many = {f"RBT:a_w{i}": (-1) ** i * (i + 1) / 100 for i in range(40)}
     folder.write_weights(folder.result, list((WEIGHTS | many).items()))
     text = report(folder).text
-    assert "the 15 of largest absolute value, of 40" in text
+    assert "the 15 of largest absolute weight, of 40" in text
     rows = re.findall(r"(−?[\d.]+) ?a w(\d+)", text)
     assert rows == [(f"{'−' * (i % 2)}{(i + 1) / 100:.5f}", str(i)) for i in range(39, 24, -1)]
     assert "das X₁ → the X₁" in text and "<r> das" in text and "w X → w X w" in text
@@ -314,6 +409,9 @@ def test_features_are_shown_by_template(tmp_path: Path) -> None:
         ("target-bigram", "RBT:a__", None),
         ("shape", "Shape_S11110_T01011", "w X w X → X X w"),
         ("shape", "Shape_of_another", None),
+        ("word-pair", "WP:letzter_last", "letzter → last"),
+        ("insertion", "INS:a_b_c", None),
+        ("target-words", "TB:'s_last", "'s last"),
         ("dense", "LanguageModel", None),
     ],
 )
@@ -350,36 +448,38 @@ def test_an_average_is_the_last(tmp_path: Path) -> None:
         ('"gold": 0.32', '"gold": "high"', 'metrics.jsonl:2: found gold "high", expected a number as gold'),
         ('"gold": 0.32', '"silver": 1', "metrics.jsonl:2: found no gold, expected a number as gold"),
         ('"epoch": 1,', '"epoch": true,', "metrics.jsonl:1: found epoch true, expected a number as epoch"),
+        ("[0.5, 1]", "[0.5]", "metrics.jsonl:1: found column_norms .*expected column_norms as a run writes it"),
+        ('"99999', '"9x999', "metrics.jsonl:1: found timeline .*expected timeline as a run writes it"),
     ],
 )
 def test_bad_metrics_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     folder = make_run(tmp_path / "run")
     edit(folder.path / "metrics.jsonl", old, new)
     with pytest.raises(DataError, match=message):
-        write_report(folder.path)
+        write_report([folder.path])
     assert not (folder.path / "report.html").exists()
 
 
 def test_other_damage_is_told(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     with pytest.raises(UsageError, match=r"found no config.toml, expected a run folder"):
-        write_report(tmp_path)
+        write_report([tmp_path])
     with pytest.raises(UsageError, match=r"found no config.toml, expected a run folder"):
-        write_report(folder.path / "config.toml")
+        write_report([folder.path / "config.toml"])
     folder.write_translations(2, after(3)[1:])
     with pytest.raises(DataError, match=r"epoch-0002.txt.gz: found 29 lines, expected 30, as in .*source.txt.gz"):
-        write_report(folder.path)
+        write_report([folder.path])
     for name in ("source", "reference-0", "epoch-0000", "epoch-0002"):
         (folder.translations / f"{name}.txt.gz").write_bytes(b"")
     with pytest.raises(DataError, match=r"source.txt.gz: found 0 lines, expected one for each watched sentence"):
-        write_report(folder.path)
+        write_report([folder.path])
     edit(folder.path / "config.toml", "epochs =", "epoch =")
     with pytest.raises(DataError, match=r"config.toml: found no learner.epochs, expected the configuration"):
-        write_report(folder.path)
+        write_report([folder.path])
     folder.result.unlink()
     edit(folder.path / "config.toml", "epoch =", "epochs =")
     with pytest.raises(UsageError, match=r"found no weights.txt.gz"):
-        write_report(folder.path)
+        write_report([folder.path])
 
 
 def naive_matches(words: Sequence[str], references: Sequence[Sequence[str]]) -> list[int]:
@@ -440,12 +540,29 @@ def test_sentence_scores() -> None:
     assert sentence_bleu(["a b x"], [["a b c d"]]) == [expected]
 
 
+def texts(plot: plots.Plot) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", plot.svg)
+
+
 def test_plots_have_room_for_noise_and_large_numbers() -> None:
     flat = plots.Series([1, 2], [30.0, 30.001])
-    texts = re.findall(r"<text[^>]*>([^<]*)</text>", plots.lines("a", [flat], chosen=1, least_span=2.0))
-    assert texts[:3] == ["1", "2", "epoch"]
-    assert float(texts[-1]) - float(texts[3]) >= 1.0
-    large = plots.lines("a", [plots.Series([1, 2], [0.0, 2e6])], chosen=1, from_zero=True)
-    assert re.findall(r"<text[^>]*>([^<]*)</text>", large)[3:6] == ["0", "0.5M", "1M"]
-    zero = plots.bars("a", plots.Series([1], [0.0]), chosen=1)
-    assert "nan" not in zero
+    found = texts(plots.lines("a", "A", [flat], least_span=2.0))
+    assert found[:3] == ["1", "2", "epoch"]
+    assert float(found[-1]) - float(found[3]) >= 1.0
+    large = plots.lines("a", "A", [plots.Series([1, 2], [0.0, 2e6])], from_zero=True)
+    assert texts(large)[3:6] == ["0", "0.5M", "1M"]
+    zero = plots.lines("a", "A", [plots.Series([1], [0.0])], from_zero=True)
+    assert "nan" not in zero.svg
+
+
+@pytest.mark.parametrize("values", [[0.001], [0.0011, 0.0012], [1e-9, 1e5], [0.3, 0.9]])
+def test_logarithmic_plots_tell_where_they_are(values: list[float]) -> None:
+    curve = plots.Series(range(1, len(values) + 1), values)
+    for plot in (plots.lines("a", "A", [curve], log=True), plots.falling("a", "A", [curve], x_label="features")):
+        numbers = [float(text) for text in texts(plot) if re.fullmatch(r"[\d.]+(e[-+]\d+)?", text)]
+        assert len(numbers) > 2, numbers
+
+
+def test_bands_tell_the_time_and_who() -> None:
+    found = texts(plots.bands("a", "A", [0.0, 100.0, 7200.0], [[1.0, 0.5], [0.0, 1.0]], ["0", "1"]))
+    assert found[-2:] == ["0", "1"] and "hours" in found and "2.0" in found

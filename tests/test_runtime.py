@@ -91,12 +91,34 @@ def test_progress_in_hours_and_before_the_first_item() -> None:
 
 
 def test_progress_of_other_ranks_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    for silent in (runtime.progress("x", 2, rank=1), runtime.progress("x", 2, quiet=True)):
-        with silent:
-            silent.advance()
-        assert type(silent) is Progress
+    with runtime.progress("x", 2, rank=1) as silent:
+        silent.advance()
+        silent.reach(2, 1.0)
+    assert type(silent) is Progress
     assert isinstance(runtime.progress("x", 2), SpokenProgress)
     assert capsys.readouterr().err == ""
+
+
+def test_quiet_progress_is_in_the_log_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that `mpitune report --watch` can follow a quiet run, too."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    start_logging(tmp_path, quiet=True)
+    with runtime.progress("x", 2, quiet=True) as progress:
+        assert isinstance(progress, SpokenProgress)
+        progress._every = 0.0
+        progress.advance()
+    assert terminal.getvalue() == ""
+    assert "INFO x: 1/2" in (tmp_path / "log.txt").read_text()
+
+
+def test_progress_tells_the_mean_score() -> None:
+    clock = Clock()
+    progress = SpokenProgress("epoch 1 of 3", 10, clock=clock)
+    clock.now += 2
+    progress.reach(4, 1.5)
+    assert progress.line(clock.now) == "epoch 1 of 3: 4/10, 2/s, 0:03 left, mean gold score 0.3750"
 
 
 @pytest.mark.parametrize("number", StopFlag.SIGNALS)

@@ -59,7 +59,9 @@ def files_of(run: Path) -> dict[str, bytes]:
     for path in (run / "checkpoints").glob("*.h5"):
         with h5py.File(path) as file:
             file.visititems(lambda name, node, path=path: found.update({f"{path.name}/{name}": _bytes(node)}))
-    timeless = [{k: v for k, v in epoch.items() if not k.endswith(("seconds", "bytes"))} for epoch in metrics(run)]
+    timeless = [
+        {k: v for k, v in epoch.items() if not k.endswith(("seconds", "bytes", "timeline"))} for epoch in metrics(run)
+    ]
     return found | {"metrics": json.dumps(timeless).encode()}
 
 
@@ -243,6 +245,9 @@ def test_metrics_have_every_key(tiny: Tiny, tmp_path: Path) -> None:
         for key in ("seconds", "gold", "devtest_bleu", "length_ratio", "lambda"):
             assert isinstance(epoch[key], float) and epoch[key] > 0, key
         assert epoch["gold"] <= 1 and epoch["devtest_bleu"] <= 100.001
+        assert [len(rank) for rank in epoch["timeline"]] == [40]
+        assert [norm for norm, _ in epoch["column_norms"]] == sorted({norm for norm, _ in epoch["column_norms"]})
+        assert epoch["column_norms"][0][1] == epoch["active_features"] and "id" in epoch["largest_norms"]
         for key in ("busy_seconds", "wait_seconds", "peak_memory_bytes"):
             assert len(epoch[key]) == 1, "one entry for each rank"
         assert len(epoch["shard_seconds"]) == 4 and min(epoch["shard_seconds"]) > 0

@@ -37,6 +37,8 @@ class Comm(Protocol):
     """How many of the ranks share this one's machine and its memory, itself among them."""
     waited: float
     """Seconds that this rank has spent inside collectives: waiting for the others and moving data."""
+    waits: list[tuple[float, float]]
+    """When that was: begin and end (`time.perf_counter`), in turn. Whoever asks may empty it."""
 
     def barrier(self) -> None:
         """Return when all ranks have come here."""
@@ -77,8 +79,8 @@ class Comm(Protocol):
         """
         ...
 
-    def concatenate(self, index: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """On every rank, in rank order: every rank's ``index`` (uint64 [n]) and ``value`` (float64 [n])."""
+    def concatenate(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        """On every rank: each of ``arrays`` (one axis, uint64 or float64), every rank's part of it in rank order."""
         ...
 
     def bcast_sparse(self, index: np.ndarray | None, value: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -102,6 +104,9 @@ class SerialComm:
     root = True
     on_machine = 1
     waited = 0.0
+
+    def __init__(self) -> None:
+        self.waits: list[tuple[float, float]] = []
 
     def barrier(self) -> None:
         return
@@ -131,8 +136,8 @@ class SerialComm:
     def alltoall(self, vectors: SparseVectors) -> SparseVectors:
         return in_shard_order(vectors)
 
-    def concatenate(self, index: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return index, value
+    def concatenate(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        return arrays
 
     def bcast_sparse(self, index: np.ndarray | None, value: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(index, dtype=np.uint64), np.asarray(value, dtype=np.float64)
@@ -172,6 +177,7 @@ class MpiComm:
         self.on_machine = machine.Get_size()
         machine.Free()
         self.waited = 0.0
+        self.waits: list[tuple[float, float]] = []
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -179,7 +185,9 @@ class MpiComm:
         try:
             yield
         finally:
-            self.waited += time.perf_counter() - start
+            end = time.perf_counter()
+            self.waited += end - start
+            self.waits.append((start, end))
 
     def barrier(self) -> None:
         with self._waiting():
@@ -242,10 +250,11 @@ class MpiComm:
             value = chunks.alltoall(world, vectors.value[order], sent, received)
         return in_shard_order(SparseVectors(shard, ptr, index, value))
 
-    def concatenate(self, index: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def concatenate(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         with self._waiting():
-            counts = self._world.allgather(len(index))
-            return chunks.allgather(self._world, index, counts), chunks.allgather(self._world, value, counts)
+            lengths = self._world.allgather([len(array) for array in arrays])
+            counts = [list(of_array) for of_array in zip(*lengths, strict=True)]
+            return tuple(chunks.allgather(self._world, *each) for each in zip(arrays, counts, strict=True))
 
     def bcast_sparse(self, index: np.ndarray | None, value: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         with self._waiting():

@@ -65,6 +65,11 @@ class Mixed(NamedTuple):
     threshold: float | None
     """lambda, where columns were selected: every feature kept has at least this norm, on all ranks. Where K was given:
     the K-th largest norm, None where fewer than K columns have a norm other than 0."""
+    norm: np.ndarray = np.zeros(0)
+    """float64 [n]: the column norms of the features that it names; empty where columns were not selected, and beside
+    rank 0 where that mixes all."""
+    profile: tuple[tuple[float, int], ...] = ()
+    """Where columns were selected: norms, ascending, and how many columns of all ranks have at least that one."""
 
 
 def mean(vectors: SparseVectors, comm: Comm = ALONE) -> Mixed:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import numpy as np
+
 from mpitune.exchange.comm import ALONE, Comm
 from mpitune.exchange.mixing import Mixed
 from mpitune.exchange.vectors import SparseVectors
@@ -56,13 +58,15 @@ def at_centre(comm: Comm, vectors: SparseVectors, mix: Mix) -> Mixed:
     everything = comm.allgather(vectors)
     mixed = mix(everything, ALONE) if comm.root else None
     index, value = comm.bcast_sparse(*(mixed[:2] if mixed else (None, None)))
-    return Mixed(index, value, *comm.bcast(mixed[2:] if mixed else (0, None)))
+    active, threshold, profile = comm.bcast((mixed.active, mixed.threshold, mixed.profile) if mixed else (0, None, ()))
+    return Mixed(index, value, active, threshold, mixed.norm if mixed else np.zeros(0), profile)
 
 
 def in_parts(comm: Comm, vectors: SparseVectors, mix: Mix) -> Mixed:
     """Each rank mixes a part of the columns."""
     part = mix(comm.alltoall(vectors), comm)
-    return Mixed(*comm.concatenate(part.index, part.value), part.active, part.threshold)
+    index, value, norm = comm.concatenate(part.index, part.value, part.norm)
+    return Mixed(index, value, part.active, part.threshold, norm, part.profile)
 
 
 EXCHANGES: dict[str, Callable[[Comm, SparseVectors, Mix], Mixed]] = {"allgather": at_centre, "alltoall": in_parts}

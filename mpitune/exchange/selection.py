@@ -17,6 +17,9 @@ from mpitune.exchange.mixing import Columns, Mixed, columns, sums
 from mpitune.exchange.vectors import SparseVectors
 from mpitune.kernel import kernel
 
+_STEP = 50
+"""How many of a float's last bits do not count in a profile of norms."""
+
 
 def select(
     vectors: SparseVectors, comm: Comm = ALONE, *, norm: str, k: int | None = None, threshold: float | None = None
@@ -36,7 +39,20 @@ def select(
         kept, threshold = _largest(norms, k, comm)
     else:
         raise ValueError("select() needs k or threshold")
-    return Mixed(stacked.id[kept], sums(stacked)[kept] / shards, comm.sum(len(stacked.id)), threshold)
+    mean, active = sums(stacked)[kept] / shards, comm.sum(len(stacked.id))
+    return Mixed(stacked.id[kept], mean, active, threshold, norms[kept], _profile(norms[norms > 0.0], comm))
+
+
+def _profile(positive: np.ndarray, comm: Comm) -> tuple[tuple[float, int], ...]:
+    """The sorted norms of all ranks, as steps: norms, ascending, and how many columns have at least that one.
+
+    Steps are quarters of the way from a power of 2 to the next: floats that agree in exponent and in two more bits.
+    """
+    counts = comm.sum(np.bincount(positive.view(np.uint64) >> np.uint64(_STEP), minlength=1 << (63 - _STEP)))
+    steps = np.flatnonzero(counts)
+    at_least = np.cumsum(counts[::-1])[::-1][steps]
+    edges = (steps.astype(np.uint64) << np.uint64(_STEP)).view(np.float64)
+    return tuple(zip(edges.tolist(), at_least.tolist(), strict=True))
 
 
 def _largest(norms: np.ndarray, k: int, comm: Comm) -> tuple[np.ndarray, float | None]:

@@ -1,15 +1,25 @@
 """Work handed out one item after the other, to whichever rank comes next: a counter that all ranks add to.
 
-Over MPI it lies in rank 0's memory and is added to one-sidedly (fetch-and-add): nobody has to answer.
+Over MPI it lies in rank 0's memory and is added to one-sidedly (get-accumulate): nobody has to answer.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-_TAKEN, _DONE = range(2)
+_TAKEN, _DONE = range(2)  # and what is done is worth, behind that
+_SMALLEST = 1e-6
+"""What scores are counted in."""
+
+
+class Done(NamedTuple):
+    """What is done, over all ranks."""
+
+    items: int
+    score: float
+    """The sum of what items are worth, to about six digits."""
 
 
 class Turns(Protocol):
@@ -19,8 +29,8 @@ class Turns(Protocol):
         """The next turn: 0, 1, 2, ..., each of them given to one rank only."""
         ...
 
-    def done(self, items: int = 1) -> int:
-        """Note that ``items`` more are done; returns how many are, over all ranks.
+    def done(self, items: int = 1, score: float = 0.0) -> Done:
+        """Note that ``items`` more are done, which are worth ``score``; returns what all are.
 
         To be called between takes that lie far apart: a network may wait for rank 0 to call MPI now and then.
         """
@@ -31,17 +41,15 @@ class OwnTurns:
     """The turns of a run of one process."""
 
     def __init__(self) -> None:
-        self._counts = [0, 0]
+        self._taken, self._done = -1, Done(0, 0.0)
 
     def take(self) -> int:
-        return self._add(_TAKEN, 1) - 1
+        self._taken += 1
+        return self._taken
 
-    def done(self, items: int = 1) -> int:
-        return self._add(_DONE, items)
-
-    def _add(self, place: int, number: int) -> int:
-        self._counts[place] += number
-        return self._counts[place]
+    def done(self, items: int = 1, score: float = 0.0) -> Done:
+        self._done = Done(self._done.items + items, self._done.score + score)
+        return self._done
 
 
 class SharedTurns:
@@ -50,7 +58,7 @@ class SharedTurns:
     def __init__(self, mpi: Any, world: Any, root: bool) -> None:
         """``mpi``: the module mpi4py.MPI; ``root``: whether this rank keeps the counters."""
         self._sum = mpi.SUM
-        counters: np.ndarray = np.zeros(2, dtype=np.int64)
+        counters: np.ndarray = np.zeros(3, dtype=np.int64)
         self._window = mpi.Win.Allocate(counters.nbytes if root else 0, counters.itemsize, comm=world)
         if root:
             self._window.Lock(0)
@@ -60,17 +68,21 @@ class SharedTurns:
         self._window.Lock_all()
 
     def take(self) -> int:
-        return self._add(_TAKEN, 1) - 1
+        return self._add(_TAKEN, 1)[0] - 1
 
-    def done(self, items: int = 1) -> int:
-        return self._add(_DONE, items)
+    def done(self, items: int = 1, score: float = 0.0) -> Done:
+        # In one message: each may have to wait for rank 0.
+        all_items, all_scores = self._add(_DONE, items, round(score / _SMALLEST))
+        return Done(all_items, _SMALLEST * all_scores)
 
     def free(self) -> None:
         self._window.Unlock_all()
         self._window.Free()
 
-    def _add(self, place: int, number: int) -> int:
-        added, before = np.array([number], dtype=np.int64), np.empty(1, dtype=np.int64)
-        self._window.Fetch_and_op(added, before, 0, place, self._sum)
+    def _add(self, place: int, *numbers: int) -> list[int]:
+        """Add to the counters from ``place`` on; returns what they are then."""
+        added = np.array(numbers, dtype=np.int64)
+        before = np.empty_like(added)
+        self._window.Get_accumulate(added, before, 0, place, self._sum)
         self._window.Flush(0)
-        return int(before[0]) + number
+        return (before + added).tolist()  # type: ignore[no-any-return]

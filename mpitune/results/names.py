@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mpitune.results.inspect import PREFIXES
 
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_GAP = re.compile(r"\[(.+),(\d)\]")
 _TARGET_GAP = re.compile(r"N(\d)")
 _BIGRAM_GAP = re.compile(r"X\d")
 _SHAPE = re.compile(r"S([01]{5})_T([01]{5})")
@@ -20,6 +21,17 @@ def readable(template: str, name: str) -> str | None:
     """
     reader = _READERS.get(template)
     return reader(name.removeprefix(PREFIXES[template])) if reader else None
+
+
+def rule_in_words(source: Sequence[str], target: Sequence[str]) -> str:
+    """A rule, gaps as ``[X,1]``, in the same form."""
+
+    def words(side: Sequence[str]) -> str:
+        return " ".join(
+            f"{match[1]}{match[2]}".translate(_SUBSCRIPTS) if (match := _GAP.fullmatch(word)) else word for word in side
+        )
+
+    return f"{words(source)} → {words(target)}"
 
 
 def _rule(text: str) -> str | None:
@@ -58,9 +70,18 @@ def _shape(text: str) -> str | None:
     return " → ".join(" ".join(side) for side in sides)
 
 
+def _pair(text: str) -> str | None:
+    """A source word and a target word."""
+    source, _, target = text.partition("_")
+    return f"{source} → {target}" if source and target and "_" not in target else None
+
+
 _READERS: dict[str, Callable[[str], str | None]] = {
     "id": _rule,
     "source-bigram": _bigram,
     "target-bigram": _bigram,
     "shape": _shape,
+    "word-pair": _pair,
+    "insertion": _pair,
+    "target-words": _bigram,
 }

@@ -1,6 +1,7 @@
-"""Plots as SVG to stand inside an HTML page; the one door to matplotlib.
+"""Plots, each in two forms: as SVG to stand inside an HTML page, and as a PNG picture; the one door to matplotlib.
 
-Colours are CSS variables of the page, so that it may be light or dark, and text has the page's font.
+In the SVG, colours are CSS variables of the page, so that it may be light or dark, and text has the page's font. The
+picture is on white, and has its title and the names of its curves, which the page says beside the SVG.
 """
 
 # ruff: noqa: E402 (what matplotlib has to say of its fonts it says when it is imported)
@@ -13,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 # Where it can keep no list of fonts, matplotlib warns of it, and does without.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)
@@ -21,101 +22,222 @@ logging.getLogger("matplotlib").setLevel(logging.ERROR)
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-COLOURS = {"#000001": "var(--muted)", "#000002": "var(--rule)", "#000003": "var(--card)", "#000004": "var(--ink)"}
-"""What matplotlib draws in, and what the page makes of it."""
-_MUTED, _RULE, _CARD, _INK = COLOURS
-SERIES = {f"#00001{i}": f"var(--series-{i})" for i in range(2)}
-"""The colours of what is plotted, in turn."""
-_FIRST = next(iter(SERIES))
+COLOURS = 6
+"""How many series can be told apart by colour."""
 
-_SETTINGS: Any = {
-    "svg.fonttype": "none",
-    "font.family": "DejaVu Sans",  # comes with matplotlib
-    "font.size": 12,
-    "text.color": _INK,
-    "axes.edgecolor": _RULE,
-    "axes.spines.left": False,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": _RULE,
-    "grid.linewidth": 0.7,
-    "axes.labelcolor": _MUTED,
-    "xtick.color": _RULE,
-    "ytick.color": _RULE,
-    "xtick.labelcolor": _MUTED,
-    "ytick.labelcolor": _MUTED,
-    "xtick.major.size": 3,
-    "ytick.major.size": 0,
-    "lines.linewidth": 2,
-    "lines.solid_capstyle": "round",
-    "lines.solid_joinstyle": "round",
-    "lines.markersize": 7,
-    "lines.markeredgewidth": 1.2,
-    "path.simplify": False,
+
+class _Palette(NamedTuple):
+    muted: str
+    rule: str
+    card: str
+    ink: str
+    series: tuple[str, ...]
+
+
+_VARIABLES = _Palette("#000001", "#000002", "#000003", "#000004", tuple(f"#00001{i}" for i in range(COLOURS)))
+"""What is drawn for a page: colours that nothing else has, each to become a variable of it."""
+_PRINT = _Palette(
+    "#63636b", "#e2e2de", "#ffffff", "#1d1d1f", ("#2a62c4", "#c2570c", "#22794d", "#8a3fb0", "#a8861b", "#b02a55")
+)
+_MEANT = {
+    **dict(zip(_VARIABLES[:4], ("var(--muted)", "var(--rule)", "var(--card)", "var(--ink)"), strict=True)),
+    **{colour: f"var(--series-{i})" for i, colour in enumerate(_VARIABLES.series)},
 }
+
+DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1.2, 1.8))}
+"""The styles of curves."""
+
+
+class Plot(NamedTuple):
+    """One plot."""
+
+    svg: str
+    png: bytes
 
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers by epoch."""
+    """A curve: numbers by epoch, or by something else."""
 
-    epochs: Sequence[int]
-    values: Sequence[float]
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: int = 0
+    """Its place among the colours."""
+    style: str = "solid"
+
+
+class Key(NamedTuple):
+    """What curves of a colour (None: of any) and a style are."""
+
+    text: str
+    colour: int | None
+    style: str
 
 
 @dataclass(frozen=True)
 class Note:
     """A text at a point of a plot."""
 
-    epoch: int
-    value: float
+    x: float
+    y: float
     text: str
     above: bool
     """Or below."""
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A line across a plot."""
+
+    at: float
+    colour: int | None = None
+    """None: that of what is less important."""
+    across: bool = False
+    """From left to right, or else upright."""
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """What a plot is drawn on."""
+
+    axes: Axes
+    palette: _Palette
+
+    def curve(self, series: Series, **style: Any) -> None:
+        """Draw a curve, with a mark at each point where these are few."""
+        marker = "o" if len(series.x) <= 30 and "drawstyle" not in style else ""
+        self.axes.plot(
+            series.x,
+            series.y,
+            marker=marker,
+            ls=DASHES[series.style],
+            color=self.colour(series.colour),
+            mec=self.palette.card,
+            zorder=3,
+            **style,
+        )
+
+    def colour(self, number: int | None) -> str:
+        """A colour by its place; None: that of what is less important."""
+        return self.palette.muted if number is None else self.palette.series[number % COLOURS]
+
+    def mark(self, mark: Mark) -> None:
+        line = self.axes.axhline if mark.across else self.axes.axvline
+        line(mark.at, color=self.colour(mark.colour), lw=1, ls=(0, (2, 3)), zorder=1)
+
+    def note(self, note: Note) -> None:
+        """Write beside a point; never over the edge."""
+        ring: dict[str, Any] = {"ms": 9, "mfc": self.palette.card, "mec": self.palette.series[0], "mew": 2.2}
+        self.axes.plot([note.x], [note.y], "o", zorder=4, **ring)
+        left, right = self.axes.get_xlim()
+        across = (note.x - left) / (right - left)
+        self.axes.annotate(
+            note.text,
+            (note.x, note.y),
+            xytext=(0, 9 if note.above else -9),
+            textcoords="offset points",
+            ha="left" if across < 0.2 else "right" if across > 0.8 else "center",
+            va="bottom" if note.above else "top",
+            zorder=5,
+        )
+
+
 def lines(
     name: str,
+    title: str,
     series: Sequence[Series],
     *,
-    chosen: int,
+    keys: Sequence[Key] = (),
+    marks: Sequence[Mark] = (),
     notes: Sequence[Note] = (),
     least_span: float = 0.0,
     from_zero: bool = False,
-) -> str:
+    log: bool = False,
+) -> Plot:
     """Curves over epochs. ``name``, one in the page, tells its ids from those of other plots.
 
-    A vertical line marks the ``chosen`` epoch. ``least_span``: what the vertical axis spans at least, so that noise
-    does not look like progress; ``from_zero``: it begins at 0.
+    ``keys`` say what curves are; ``least_span``: what the vertical axis spans at least, so that noise does not look
+    like progress; ``from_zero``: it begins at 0; ``log``: it is logarithmic.
     """
 
-    def draw(axes: Axes) -> None:
-        for colour, curve in zip(SERIES, series, strict=False):
-            style = "o-" if len(curve.epochs) <= 30 else "-"
-            axes.plot(curve.epochs, curve.values, style, color=colour, mec=_CARD, zorder=3, clip_on=False)
+    def draw(canvas: Canvas) -> None:
+        axes = canvas.axes
+        epochs = [x for curve in series for x in curve.x]
+        axes.set_xlabel("epoch", loc="right")
+        axes.set_xlim(min(epochs) - 0.5, max(epochs) + 0.5)
+        for curve in series:
+            canvas.curve(curve, clip_on=False)
+        for mark in marks:
+            canvas.mark(mark)
+        axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+        values = [y for curve in series for y in curve.y]
+        if log:
+            _log_axis(axes, values)
+        else:
+            _set_limits(axes, values, least_span, from_zero)
+            axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+            axes.yaxis.set_major_formatter(FuncFormatter(_tick(axes)))
         for note in notes:
-            axes.plot([note.epoch], [note.value], "o", ms=9, mfc=_CARD, mec=_FIRST, mew=2.2, zorder=4)
-        _set_limits(axes, [value for curve in series for value in curve.values], least_span, from_zero)
-        for note in notes:
-            _annotate(axes, note)
+            canvas.note(note)
 
-    return _svg(name, [epoch for curve in series for epoch in curve.epochs], chosen, draw)
+    return _drawn(name, title, draw, keys)
 
 
-def bars(name: str, series: Series, *, chosen: int) -> str:
-    """Bars over epochs, from 0; the rest as for `lines`."""
+def falling(
+    name: str,
+    title: str,
+    series: Sequence[Series],
+    *,
+    x_label: str,
+    keys: Sequence[Key] = (),
+    marks: Sequence[Mark] = (),
+) -> Plot:
+    """Sorted numbers, largest first, by their rank, both logarithmic: stairs. Arguments as for `lines`."""
 
-    def draw(axes: Axes) -> None:
-        left, right = axes.get_xlim()
-        axes.bar(series.epochs, series.values, min(0.6, 0.07 * (right - left)), color=_FIRST, zorder=3)
-        _set_limits(axes, series.values, 0.0, from_zero=True)
+    def draw(canvas: Canvas) -> None:
+        axes = canvas.axes
+        for curve in series:
+            canvas.curve(curve, drawstyle="steps-pre")
+        axes.set_xscale("log")
+        axes.set_xlabel(x_label, loc="right")
+        axes.set_xlim(1, 1.15 * max(x for curve in series for x in curve.x) + 1)
+        _log_axis(axes, [y for curve in series for y in curve.y])
+        axes.xaxis.set_major_formatter(FuncFormatter(_count))
+        axes.xaxis.set_minor_locator(NullLocator())
+        for mark in marks:
+            canvas.mark(mark)
 
-    return _svg(name, series.epochs, chosen, draw)
+    return _drawn(name, title, draw, keys)
+
+
+def bands(
+    name: str, title: str, edges: Sequence[float], rows: Sequence[Sequence[float]], labels: Sequence[str]
+) -> Plot:
+    """Over time, a band for each row, filled as high as its value (0 to 1) says.
+
+    ``edges``: seconds, one more than each row has values.
+    """
+
+    def draw(canvas: Canvas) -> None:
+        axes = canvas.axes
+        unit, size = _time_unit(edges[-1])
+        times = [edge / size for edge in edges]
+        for place, row in enumerate(rows):
+            floor = -1.0 * place
+            axes.fill_between(times, floor, floor + 0.84, color=canvas.palette.rule, lw=0, zorder=1)
+            tops = [floor + 0.84 * value for value in [*row, row[-1]]]
+            axes.fill_between(times, floor, tops, step="post", color=canvas.palette.series[0], lw=0, zorder=2)
+        shown = range(0, len(rows), 1 + len(rows) // 12)
+        axes.set_yticks([-1.0 * place + 0.42 for place in shown], [labels[place] for place in shown])
+        axes.set_ylim(-1.0 * (len(rows) - 1) - 0.1, 0.94)
+        axes.set_xlim(0, times[-1] or 1.0)
+        axes.set_xlabel(unit, loc="right")
+        axes.grid(False)
+
+    return _drawn(name, title, draw, height=max(2.9, 1.1 + 0.13 * len(rows)))
 
 
 def _set_limits(axes: Axes, values: Sequence[float], least_span: float, from_zero: bool) -> None:
@@ -125,45 +247,96 @@ def _set_limits(axes: Axes, values: Sequence[float], least_span: float, from_zer
     axes.set_ylim(low - missing - margin, high + missing + (0.08 * high if from_zero else margin) or 1.0)
 
 
-def _annotate(axes: Axes, note: Note) -> None:
-    """Write beside a point; never over the edge."""
-    left, right = axes.get_xlim()
-    across = (note.epoch - left) / (right - left)
-    axes.annotate(
-        note.text,
-        (note.epoch, note.value),
-        xytext=(0, 9 if note.above else -9),
-        textcoords="offset points",
-        ha="left" if across < 0.2 else "right" if across > 0.8 else "center",
-        va="bottom" if note.above else "top",
-        zorder=5,
+def _log_axis(axes: Axes, values: Sequence[float]) -> None:
+    positive = [value for value in values if value > 0] or [1.0]
+    axes.set_yscale("log")
+    axes.set_ylim(min(positive) / 1.6, max(positive) * 1.6)
+    decades = math.log10(max(positive) / min(positive))
+    # At least two places are written beside the axis.
+    axes.yaxis.set_major_locator(
+        LogLocator(subs=(1.0,) if decades > 2 else (1.0, 2.0, 5.0) if decades > 0.5 else "auto")
     )
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
-def _svg(name: str, epochs: Sequence[int], chosen: int, draw: Callable[[Axes], None]) -> str:
-    with _settings(name):
-        figure = Figure(figsize=(5.8, 3.1))
-        axes = figure.add_axes((0.125, 0.18, 0.855, 0.8))
-        axes.set_xlabel("epoch", loc="right")
-        axes.set_xlim(min(epochs) - 0.5, max(epochs) + 0.5)
-        axes.axvline(chosen, color=_MUTED, lw=1, ls=(0, (2, 3)), zorder=1)
-        draw(axes)
-        axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        axes.yaxis.set_major_formatter(FuncFormatter(_tick(axes)))
-        image = io.StringIO()
-        # What matplotlib would say of the image differs from day to day, and names other sites.
-        unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(image, format="svg", transparent=True, metadata=unsaid)
-    return _for_page(name, image.getvalue())
+def _count(value: float, _: int | None) -> str:
+    return f"{value / 1e6:g}M" if value >= 1e6 else f"{value:,.0f}"
+
+
+def _time_unit(seconds: float) -> tuple[str, float]:
+    """What a time like this is counted in."""
+    return next((unit for unit in (("hours", 3600.0), ("minutes", 60.0)) if seconds >= 2 * unit[1]), ("seconds", 1.0))
+
+
+def _drawn(
+    name: str, title: str, draw: Callable[[Canvas], None], keys: Sequence[Key] = (), height: float = 2.9
+) -> Plot:
+    # What matplotlib would say of the image differs from day to day, and names other sites.
+    unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    svg, png = io.StringIO(), io.BytesIO()
+    with _settings(_VARIABLES, name):
+        figure = Figure(figsize=(4.9, height))
+        draw(Canvas(figure.add_axes((0.145, 0.56 / height, 0.815, 1 - 0.62 / height)), _VARIABLES))
+        figure.savefig(svg, format="svg", transparent=True, metadata=unsaid)
+    with _settings(_PRINT, name):
+        # Inches above the axes: title and keys.
+        columns = max(1, min(len(keys), 76 // (8 + max((len(key.text) for key in keys), default=0))))
+        above = 0.5 + 0.2 * math.ceil(len(keys) / columns)
+        figure = Figure(figsize=(6.4, height + above))
+        below, top = 0.56 / (height + above), above / (height + above)
+        canvas = Canvas(figure.add_axes((0.125, below, 0.845, 1 - below - top)), _PRINT)
+        draw(canvas)
+        figure.text(0.03, 1 - 0.3 / (height + above), title, size=14, va="center")
+        if keys:
+            shown = [Line2D([], [], color=canvas.colour(key.colour), ls=DASHES[key.style]) for key in keys]
+            place = (0.02, 1 - 0.45 / (height + above))
+            texts = [key.text for key in keys]
+            figure.legend(shown, texts, loc="upper left", bbox_to_anchor=place, ncols=columns, frameon=False)
+        figure.savefig(png, format="png", dpi=150, facecolor=_PRINT.card, metadata={"Software": None})
+    return Plot(_for_page(name, title, svg.getvalue()), png.getvalue())
 
 
 @contextmanager
-def _settings(name: str) -> Iterator[None]:
+def _settings(palette: _Palette, name: str) -> Iterator[None]:
     """The same whatever the user has set for plots."""
+    settings: Any = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+        "font.family": "DejaVu Sans",  # comes with matplotlib
+        "font.size": 12,
+        "text.color": palette.ink,
+        "axes.edgecolor": palette.rule,
+        "axes.spines.left": False,
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "axes.grid": True,
+        "axes.grid.axis": "y",
+        "axes.axisbelow": True,
+        "grid.color": palette.rule,
+        "grid.linewidth": 0.7,
+        "axes.labelcolor": palette.muted,
+        "xtick.color": palette.rule,
+        "ytick.color": palette.rule,
+        "xtick.labelcolor": palette.muted,
+        "ytick.labelcolor": palette.muted,
+        "xtick.major.size": 3,
+        "xtick.minor.size": 0,
+        "ytick.major.size": 0,
+        "ytick.minor.size": 0,
+        "lines.linewidth": 2,
+        "lines.solid_capstyle": "round",
+        "lines.solid_joinstyle": "round",
+        "lines.markersize": 7,
+        "lines.markeredgewidth": 1.2,
+        "legend.fontsize": 10,
+        "legend.handlelength": 2.4,
+        "legend.labelspacing": 0.2,
+        "path.simplify": False,
+    }
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_SETTINGS | {"svg.hashsalt": name})
+        matplotlib.rcParams.update(settings)
         yield
 
 
@@ -176,14 +349,14 @@ def _tick(axes: Axes) -> Callable[[float, int | None], str]:
     return lambda value, _: f"{value:,.{decimals}f}"
 
 
-def _for_page(name: str, image: str) -> str:
+def _for_page(name: str, title: str, image: str) -> str:
     """The ``svg`` element alone, as wide as there is room, its ids made different from those of other plots."""
     image = image[image.index("<svg") :]
     box = re.search(r'viewBox="[^"]*"', image)
     assert box is not None
-    image = f"<svg {box[0]}>{image[image.index('>') + 1 :]}"
+    image = f'<svg role="img" aria-label="{title}" {box[0]}>{image[image.index(">") + 1 :]}'
     image = re.sub(r'<style type="text/css">.*?</style>', "", image, flags=re.DOTALL)
     image = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", image)
-    for drawn, meant in (COLOURS | SERIES).items():
+    for drawn, meant in _MEANT.items():
         image = image.replace(drawn, meant)
     return image.strip()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,7 +42,24 @@ class Epoch:
     active_features: int
     selected_features: int
     lambda_: float | None
-    """The column norm that a feature had to exceed."""
+    """The column norm that a feature had to reach."""
+    best_bleu: float | None
+    """Corpus BLEU, 0 to 100, of the 1-best translations while training; None in metrics of earlier versions."""
+    oracle_bleu: float | None
+    """Of what the method picked to win, and to lose; None where it picks nothing."""
+    prediction_bleu: float | None
+    objective: float | None
+    """What a batch method has made smaller or larger; None for others."""
+    column_norms: list[tuple[float, int]]
+    """Norms, ascending, and how many columns have at least that one; empty where none were selected."""
+    largest_norms: dict[str, list[tuple[str, float]]]
+    """By template, the features of largest column norm; empty where none were selected."""
+    busy_seconds: list[float]
+    """Of each rank."""
+    wait_seconds: list[float]
+    timeline: list[list[float]]
+    """Of each rank, how busy it was (0 to 1) in equal parts of the epoch."""
+    peak_memory_bytes: list[float]
 
     @property
     def rate(self) -> float:
@@ -73,10 +90,12 @@ class Watched:
 class Record:
     """One run."""
 
+    path: Path
     name: str
     config: str
     """The effective configuration, as TOML."""
     algorithm: str
+    method: str
     planned: int
     """How many epochs the configuration asks for."""
     epochs: list[Epoch]
@@ -88,6 +107,8 @@ class Record:
     warnings: list[LogLine]
     ending: LogLine | None
     """The error that the log ends with, if it does."""
+    versions: str
+    """What the run was made with, last; empty in logs of earlier versions."""
 
     @property
     def has_devtest(self) -> bool:
@@ -128,26 +149,30 @@ def read_record(path: Path) -> Record:
     config = path / "config.toml"
     if not config.is_file():
         raise UsageError(f"{path}: found no config.toml, expected a run folder")
-    epochs = _epochs(folder.metrics)
+    epochs = read_epochs(folder.metrics)
     if not epochs:
         raise UsageError(f"{path}: found no finished epoch, expected at least one to report on")
     text = "".join(f"{line}\n" for _, line in lines(config))
-    algorithm = _setting(config, text, "learner", "algorithm")
-    log = _log(path / "log.txt")
+    algorithm = setting(config, text, "learner", "algorithm")
+    log = read_log(path / "log.txt")
     return Record(
+        path=path,
         name=path.resolve().name,
         config=text,
         algorithm=algorithm,
-        planned=int(_setting(config, text, "learner", "epochs")),
+        method=setting(config, text, "learner", "method"),
+        planned=int(setting(config, text, "learner", "epochs")),
         epochs=epochs,
         weights=read_model(path),
         watched=_watched(folder, chosen_epoch(algorithm, [epoch.devtest_bleu for epoch in epochs])),
         warnings=[line for line in log if line.level == "WARNING"],
         ending=log[-1] if log and log[-1].level == "ERROR" else None,
+        versions=next((line.text for line in reversed(log) if line.text.startswith("mpitune ")), ""),
     )
 
 
-def _epochs(path: Path) -> list[Epoch]:
+def read_epochs(path: Path) -> list[Epoch]:
+    """The epochs of a metrics.jsonl; none where it is not there. Raises DataError for a damaged one."""
     epochs: list[Epoch] = []
     for number, line in lines(path) if path.is_file() else ():
         try:
@@ -165,7 +190,13 @@ def _epochs(path: Path) -> list[Epoch]:
 
 def _figure(path: Path, number: int, figures: dict[str, Any], key: str) -> Any:
     value = figures.get(key)
-    if value is None and key in ("devtest_bleu", "lambda"):
+    if key in _COMPOSED:
+        try:
+            return _COMPOSED[key](value, figures)
+        except (TypeError, ValueError, AttributeError, IndexError):
+            found = f"{key} {json.dumps(value)[:60]}"
+            raise DataError.at(path, number, found=found, expected=f"{key} as a run writes it") from None
+    if value is None and key in _MAYBE_NONE:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         found = f"{key} {json.dumps(value)}" if key in figures else f"no {key}"
@@ -173,7 +204,45 @@ def _figure(path: Path, number: int, figures: dict[str, Any], key: str) -> Any:
     return value
 
 
-def _setting(path: Path, text: str, table: str, key: str) -> Any:
+_MAYBE_NONE = ("devtest_bleu", "lambda", "best_bleu", "oracle_bleu", "prediction_bleu", "objective")
+"""Figures that an epoch may lack."""
+
+
+def _numbers(value: Any, _: dict[str, Any]) -> list[float]:
+    return [float(number) for number in value or ()]
+
+
+def _steps(value: Any, _: dict[str, Any]) -> list[tuple[float, int]]:
+    return [(float(norm), int(count)) for norm, count in value or ()]
+
+
+def _named(value: Any, _: dict[str, Any]) -> dict[str, list[tuple[str, float]]]:
+    return {
+        str(template): [(str(name), float(norm)) for name, norm in rows] for template, rows in (value or {}).items()
+    }
+
+
+def _timeline(value: Any, figures: dict[str, Any]) -> list[list[float]]:
+    """Digits to shares; metrics of earlier versions tell only how long each rank was busy: taken to come first."""
+    if value is not None:
+        return [[int(digit) / 9 for digit in rank] for rank in value]
+    shares = zip(_numbers(figures.get("busy_seconds"), {}), _numbers(figures.get("wait_seconds"), {}), strict=False)
+    parts = [round(40 * busy / (busy + wait)) if busy + wait > 0 else 40 for busy, wait in shares]
+    return [[1.0] * part + [0.0] * (40 - part) for part in parts]
+
+
+_COMPOSED: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+    "column_norms": _steps,
+    "largest_norms": _named,
+    "busy_seconds": _numbers,
+    "wait_seconds": _numbers,
+    "timeline": _timeline,
+    "peak_memory_bytes": _numbers,
+}
+"""How figures of several numbers are read; None where an epoch has none."""
+
+
+def setting(path: Path, text: str, table: str, key: str) -> Any:
     """The value of a key in ``text``, as a run writes it: one key a line, the value also JSON."""
     # Only config knows TOML; whoever edits this file by hand is told what was not found.
     match = re.search(rf"^\[{table}\]\n(?:[^\[\n].*\n)*?{key} = (\d+|\"\w+\")$", text, re.MULTILINE)
@@ -182,7 +251,7 @@ def _setting(path: Path, text: str, table: str, key: str) -> Any:
     return json.loads(match[1])
 
 
-def _log(path: Path) -> list[LogLine]:
+def read_log(path: Path) -> list[LogLine]:
     """What was said, by any rank; a line that does not begin like one goes on with the one before."""
     found: list[LogLine] = []
     # A killed process may leave half a character: no reason to report nothing.

@@ -1,31 +1,34 @@
-"""The report of a run: one HTML file that needs nothing else, written into the run folder."""
+"""The report of a run: one HTML file that needs nothing else, written into the run folder, its plots beside it."""
 
 from __future__ import annotations
 
 import math
-import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jinja2
 
-from mpitune import __version__
-from mpitune.corpus.files import write_text
+from mpitune.corpus.files import opened, write_text
 from mpitune.corpus.text import split_words
-from mpitune.results import compare, plots
+from mpitune.results import compare
+from mpitune.results.charts import Runs, sections
 from mpitune.results.evaluate import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.results.inspect import PREFIXES, chosen, largest
 from mpitune.results.names import readable
 from mpitune.results.record import AVERAGING, Record, Watched, read_record
+from mpitune.results.versions import versions
 
 TOP = 15
 """How many features of each template are shown."""
+DENSE = 40
+"""How many dense features are shown by name; where there are more, the largest."""
 LATEST = 50
 """How many warnings are shown."""
 
-_LIBRARIES = ("numpy", "scipy", "numba", "mpi4py", "h5py", "sacrebleu", "matplotlib", "jinja2")
+Examples = Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
+"""For names of features, rules that fire them, as text; of some, where they are known."""
 
 
 class Weight(NamedTuple):
@@ -36,6 +39,7 @@ class Weight(NamedTuple):
     value: float
     share: float
     """Its absolute value in percent of the largest in its table."""
+    examples: Sequence[str]
 
 
 class FeatureTable(NamedTuple):
@@ -46,6 +50,9 @@ class FeatureTable(NamedTuple):
     rows: list[Weight]
     decimals: int
     """How many make sense, five digits of the largest."""
+    by_norm: list[Weight]
+    """Those of the largest column norms, where columns were selected; their values are the norms."""
+    norm_decimals: int
 
 
 class Side(NamedTuple):
@@ -80,18 +87,28 @@ class Translations(NamedTuple):
     kinds: dict[str, list[Comparison]]
 
 
-def write_report(folder: Path) -> Path:
-    """Write ``report.html`` into the run folder ``folder``, from what lies there; returns its path.
+def write_report(folders: Sequence[Path], examples: Examples = lambda names: {}) -> Path:
+    """Write ``report.html`` and the pictures in ``plots`` into the first of the run folders; returns the page's path.
 
-    The same folder gives the same bytes. Raises UsageError where that is no run folder or no epoch has been finished,
-    DataError for a damaged file, OSError where the report cannot be written.
+    It tells of that run, from what lies in its folder, and has the curves of the others beside its own. The same
+    folders give the same bytes. ``examples`` are shown beside features that are no rules themselves. Raises UsageError
+    where a folder is no run folder or no epoch has been finished, DataError for a damaged file, OSError where the
+    report cannot be written.
     """
-    path = folder / "report.html"
-    write_text(path, _render(read_record(folder)))
+    records = [read_record(folder) for folder in folders]
+    path = folders[0] / "report.html"
+    page, pictures = _render(records, examples)
+    for name, picture in pictures.items():
+        file = folders[0] / "plots" / f"{name}.png"
+        file.parent.mkdir(exist_ok=True)
+        with opened(file) as written:
+            written.write(picture)
+    write_text(path, page)
     return path
 
 
-def _render(record: Record) -> str:
+def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[str, bytes]]:
+    """The page, and the plots as PNG by name."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -100,19 +117,36 @@ def _render(record: Record) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"duration": _duration, "number": _number}
+    record = records[0]
     translations = _translations(record.watched) if isinstance(record.watched, Watched) else None
-    before = translations.before if translations and record.has_devtest else None
-    return environment.get_template("report.html.j2").render(
+    names = _told_apart(records)
+    runs = Runs(records, names, [_before(each) for each in records])
+    shown = sections(runs)
+    page = environment.get_template("report.html.j2").render(
         run=record,
-        before=before,
+        runs=runs,
+        before=runs.before[0],
         why=_why(record),
-        plots=_plots(record, before),
+        sections=shown,
         translations=translations,
-        tables=_tables(record.weights),
+        tables=_tables(record, examples),
         warnings=record.warnings[-LATEST:],
-        versions={"mpitune": __version__, "Python": platform.python_version()}
-        | {library: version(library) for library in _LIBRARIES},
+        versions=versions() | {library: version(library) for library in ("matplotlib", "jinja2")},
     )
+    return page, {chart.name: chart.plot.png for section in shown for chart in section.charts}
+
+
+def _told_apart(records: Sequence[Record]) -> list[str]:
+    """Names of runs: those of their folders, or paths where these are the same."""
+    names = [record.name for record in records]
+    return names if len(set(names)) == len(names) else [str(record.path) for record in records]
+
+
+def _before(record: Record) -> float | None:
+    """Devtest BLEU before training."""
+    if not record.has_devtest or not isinstance(record.watched, Watched):
+        return None
+    return corpus_bleu(record.watched.before, record.watched.references)
 
 
 def _why(record: Record) -> str:
@@ -120,30 +154,6 @@ def _why(record: Record) -> str:
     if record.algorithm in AVERAGING:
         return f"the last: {record.algorithm} returns its average over all epochs"
     return "the best on devtest" if record.has_devtest else "the last: there is no devtest set to choose on"
-
-
-def _plots(record: Record, before: float | None) -> dict[str, str]:
-    epochs, best = record.epochs, record.chosen
-
-    def series(value: Any) -> plots.Series:
-        return plots.Series([epoch.epoch for epoch in epochs], [value(epoch) for epoch in epochs])
-
-    drawn = {}
-    if record.has_devtest:
-        bleu = series(lambda epoch: epoch.devtest_bleu)
-        after, first = best.devtest_bleu or 0.0, epochs[0].devtest_bleu or 0.0
-        notes = [plots.Note(best.epoch, after, f"{after:.2f}", above=True)]
-        if before is not None:
-            bleu = plots.Series([0, *bleu.epochs], [before, *bleu.values])
-            notes.append(plots.Note(0, before, f"before {before:.2f}", above=before > first))
-        drawn["bleu"] = plots.lines("bleu", [bleu], chosen=best.epoch, notes=notes, least_span=2.0)
-    gold = series(lambda epoch: epoch.gold)
-    drawn["gold"] = plots.lines("gold", [gold], chosen=best.epoch, least_span=0.02)
-    features = [series(lambda epoch: epoch.active_features), series(lambda epoch: epoch.selected_features)]
-    shown = features if record.selects else features[:1]
-    drawn["features"] = plots.lines("features", shown, chosen=best.epoch, from_zero=True)
-    drawn["seconds"] = plots.bars("seconds", series(lambda epoch: epoch.seconds), chosen=best.epoch)
-    return drawn
 
 
 def _translations(watched: Watched) -> Translations:
@@ -170,20 +180,36 @@ def _translations(watched: Watched) -> Translations:
     )
 
 
-def _tables(weights: dict[str, float]) -> list[FeatureTable]:
-    """The dense features in full, by name; of each template that has any, those of largest absolute weight."""
-    dense = chosen(weights, "dense", None)
-    tables = [_table("dense", len(dense), sorted(dense.items()))]
+def _tables(record: Record, examples: Examples) -> list[FeatureTable]:
+    """The dense features by name; of each template that has any, those of largest absolute weight and column norm."""
+    dense, norms = chosen(record.weights, "dense", None), record.chosen.largest_norms
+    rows = {"dense": sorted(dense.items() if len(dense) <= DENSE else largest(dense, DENSE))}
+    totals = {"dense": len(dense)}
     for template in PREFIXES:
-        found = chosen(weights, template, None)
-        tables.append(_table(template, len(found), largest(found, TOP)))
-    return [table for table in tables if table.rows]
+        found = chosen(record.weights, template, None)
+        rows[template], totals[template] = largest(found, TOP), len(found)
+    # A rule's own feature needs no example.
+    asked = [name for kind in (rows, norms) for template in kind if template != "id" for name, _ in kind[template]]
+    rules = examples(sorted({name for name in asked if name not in dense}))
+    tables = []
+    for template, shown in rows.items():
+        by_weight, decimals = _rows(template, shown, rules)
+        by_norm, norm_decimals = _rows(template, norms.get(template, []), rules)
+        if by_weight:
+            tables.append(FeatureTable(template, totals[template], by_weight, decimals, by_norm, norm_decimals))
+    return tables
 
 
-def _table(template: str, total: int, rows: Sequence[tuple[str, float]]) -> FeatureTable:
-    most = max((abs(value) for _, value in rows), default=0.0) or 1.0
-    shown = [Weight(name, readable(template, name), value, 100 * abs(value) / most) for name, value in rows]
-    return FeatureTable(template, total, shown, decimals=min(max(4 - math.floor(math.log10(most)), 0), 12))
+def _rows(
+    template: str, shown: Sequence[tuple[str, float]], rules: Mapping[str, Sequence[str]]
+) -> tuple[list[Weight], int]:
+    """The rows of a table, and how many decimals they have."""
+    most = max((abs(value) for _, value in shown), default=0.0) or 1.0
+    rows = [
+        Weight(name, readable(template, name), value, 100 * abs(value) / most, rules.get(name, ()))
+        for name, value in shown
+    ]
+    return rows, min(max(4 - math.floor(math.log10(most)), 0), 12)
 
 
 def _number(value: float, decimals: int = 0, sign: str = "-") -> str:

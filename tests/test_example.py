@@ -1,0 +1,89 @@
+"""jobs/example.toml: it loads, has every key there is, with its default, and names every choice."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from mpi import ROOT
+
+from mpitune import schema
+from mpitune.config import Job, load
+
+EXAMPLE = ROOT / "jobs" / "example.toml"
+KEY = re.compile(r"^# (?=\w+ = )", re.MULTILINE)
+"""What stands before a key that another one excludes."""
+LEAST = '[data]\nsource = "a"\nreferences = ["b"]\n[data.devtest]\nsource = "c"\nreferences = ["d"]\n'
+LEAST += '[grammar]\nfile = "g"\n[[lm]]\nfile = "l"\n'
+
+
+def leaves(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for i, entry in enumerate(value):
+                yield from leaves(entry, f"{prefix}{name}.{i}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def written() -> dict[str, Any]:
+    """All keys of the example, those that exclude others too."""
+    return dict(leaves(tomllib.loads(KEY.sub("", EXAMPLE.read_text(encoding="utf-8")))))
+
+
+def test_it_loads() -> None:
+    job = load(EXAMPLE)
+    assert job.run.dir == EXAMPLE.parent / "runs" / "example" and job.select.k == 100000
+
+
+def test_it_has_every_key_with_its_default(tmp_path: Path) -> None:
+    least = tmp_path / "example.toml"
+    least.write_text(LEAST)
+    there = written()
+    kinds = {key: (kind, value) for key, kind, value in schema.values(load(least))}
+    assert there.keys() - kinds.keys() == set(), "keys that do not exist"
+    assert kinds.keys() - there.keys() == set(), "keys that are not explained in jobs/example.toml"
+    for key, (kind, default) in kinds.items():
+        if kind is Path:
+            continue
+        if default is None:
+            assert f"# {key.rpartition('.')[2]} = " in EXAMPLE.read_text(encoding="utf-8"), f"{key} has no default"
+        else:
+            expected = list(default) if isinstance(default, tuple) else default
+            assert (there[key], type(there[key])) == (expected, type(expected)), key
+
+
+def choices(table: Any, prefix: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Of each key that has some."""
+    hints = get_type_hints(table)
+    for spec in fields(table):
+        if "choices" in spec.metadata:
+            yield f"{prefix}{spec.name}", spec.metadata["choices"]
+        core = schema._core(hints[spec.name])
+        if is_dataclass(core):
+            yield from choices(core, f"{prefix}{spec.name}.")
+
+
+def test_it_explains_every_key_and_names_every_choice() -> None:
+    """In the comment right above the key, or above the group that it stands in."""
+    above: dict[str, str] = {}
+    comment, table, fresh = "", "", True
+    for line in EXAMPLE.read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"(?:# )?(\w+) = (.*)", line):
+            above[f"{table}{match[1]}"] = f"{comment} {match[2]}"
+            fresh = True
+        elif line.startswith("#"):
+            comment = line[1:] if fresh else comment + line[1:]
+            fresh = False
+        elif match := re.match(r"\[+([\w.]+)\]", line):
+            table = f"{match[1]}."
+    for key, names in choices(Job):
+        for name in names:
+            assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", above[key]), f"{key}: {name}"
+    assert [key for key, text in above.items() if len(text) < 20] == []
