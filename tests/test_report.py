@@ -14,12 +14,15 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 from tiny import DEVTEST, Tiny
 
 from mpitune.cli import main
 from mpitune.errors import DataError, UsageError
+from mpitune.grammar.binning import Bins
+from mpitune.grammar.scores import Scoring
 from mpitune.prepare import rules_firing
 from mpitune.results import compare, plots
 from mpitune.results.evaluate import corpus_bleu, sentence_bleu, signed_bleu
@@ -199,6 +202,16 @@ def test_column_norms_and_ranks(tmp_path: Path) -> None:
     # 3 of 5 seconds in each epoch.
     assert "Ranks were busy for 60.0 % of the time" in page.text
     assert page.plot("timeline")[-2:] == ["0", "1"] and "seconds" in page.plot("timeline")
+
+
+def test_response_curves_of_features_in_bins(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    bins = Bins("Co<nt", np.array([1.0, 2.0]), np.array([1.5, 4.0]), np.array([7, 8]))
+    folder.write_scoring(Scoring(bins=(bins,)).as_json())
+    folder.write_weights(folder.result, [*WEIGHTS.items(), ("Co<nt_1", -1.0), ("Co<nt_2", 0.5)])
+    page = report(folder)
+    assert "Features in bins What a rule with such a value gets" in page.text
+    assert "Co<nt 2 bins, 15 rules" in page.text and "value" in page.plot("response-0")
 
 
 def test_examples_are_beside_features_that_are_no_rules(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from mpitune.results import plots
 from mpitune.results.plots import Key, Mark, Note, Plot, Series
 from mpitune.results.record import Epoch, Record
+from mpitune.results.responses import responses
+from mpitune.results.scoring import read_scoring
 
 
 class Chart(NamedTuple):
@@ -85,7 +87,24 @@ def _machine(runs: Runs) -> Section:
     return Section("ranks", "Time and ranks", text, charts)
 
 
-SECTIONS: list[Callable[[Runs], Section | None]] = [_quality, _selection, _machine]
+def _responses(runs: Runs) -> Section | None:
+    """What scores of the grammar are worth by their values, where they are in bins."""
+    record = runs.records[0]
+    scoring = read_scoring(record.path)
+    charts = []
+    for number, curve in enumerate(responses(scoring, record.weights) if scoring else ()):
+        # Each bin from its least value to its most.
+        values = [value for bounds in zip(curve.least.tolist(), curve.most.tolist(), strict=True) for value in bounds]
+        worth = [worth for worth in curve.worth.tolist() for _ in range(2)]
+        name, label = f"response-{number}", "value, unlogged" if curve.transform else "value"
+        plot = plots.over(name, curve.feature, Series(values, worth), x_label=label)
+        text = f"{len(curve.worth)} bins, {int(curve.population.sum()):,} rules"
+        charts.append(Chart(name, curve.feature, text, plot))
+    text = "What a rule with such a value gets, from the weights of the bins that it fires."
+    return Section("responses", "Features in bins", text, charts) if charts else None
+
+
+SECTIONS: list[Callable[[Runs], Section | None]] = [_quality, _selection, _responses, _machine]
 """In the order of the report."""
 
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape
 from typing import Any, NamedTuple
 
 # Where it can keep no list of fonts, matplotlib warns of it, and does without.
@@ -186,6 +187,18 @@ def lines(
     return _drawn(name, title, draw, keys)
 
 
+def over(name: str, title: str, series: Series, *, x_label: str) -> Plot:
+    """A curve over something else than epochs. Arguments as for `lines`."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.curve(series, clip_on=False)
+        canvas.axes.set_xlabel(x_label, loc="right")
+        canvas.mark(Mark(0.0, across=True))
+        canvas.axes.xaxis.set_major_locator(MaxNLocator(5))
+
+    return _drawn(name, title, draw)
+
+
 def falling(
     name: str,
     title: str,
@@ -287,7 +300,7 @@ def _drawn(
         below, top = 0.56 / (height + above), above / (height + above)
         canvas = Canvas(figure.add_axes((0.125, below, 0.845, 1 - below - top)), _PRINT)
         draw(canvas)
-        figure.text(0.03, 1 - 0.3 / (height + above), title, size=14, va="center")
+        figure.text(0.03, 1 - 0.3 / (height + above), title, size=14, va="center", parse_math=False)
         if keys:
             shown = [Line2D([], [], color=canvas.colour(key.colour), ls=DASHES[key.style]) for key in keys]
             place = (0.02, 1 - 0.45 / (height + above))
@@ -354,7 +367,7 @@ def _for_page(name: str, title: str, image: str) -> str:
     image = image[image.index("<svg") :]
     box = re.search(r'viewBox="[^"]*"', image)
     assert box is not None
-    image = f'<svg role="img" aria-label="{title}" {box[0]}>{image[image.index(">") + 1 :]}'
+    image = f'<svg role="img" aria-label="{escape(title)}" {box[0]}>{image[image.index(">") + 1 :]}'
     image = re.sub(r'<style type="text/css">.*?</style>', "", image, flags=re.DOTALL)
     image = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", image)
     for drawn, meant in _MEANT.items():
