@@ -30,8 +30,10 @@ from mpitune.results.scoring import read_scoring
 JOB = "multi30k-dev.toml"
 SETS = ("val", *TESTS)
 HERE = Path(__file__).resolve().parent
-SCORES = {"SampleCountF": "10**v-1", "CountEF": "10**v-1", "MaxLexFgivenE": "10**-v", "MaxLexEgivenF": "10**-v"}
-"""What has a logarithm undone, and how."""
+SCORES = dict.fromkeys(("SampleCountF", "CountEF"), "count") | dict.fromkeys(
+    ("MaxLexFgivenE", "MaxLexEgivenF"), "probability"
+)
+"""What goes into bins, and what it is without its logarithm."""
 UNLOGGED = (
     'features.unlog.minus_log10=["MaxLexFgivenE", "MaxLexEgivenF"]',
     'features.unlog.log10_plus_1=["SampleCountF", "CountEF"]',
