@@ -212,6 +212,10 @@ def test_response_curves_of_features_in_bins(tmp_path: Path) -> None:
     page = report(folder)
     assert "Features in bins What a rule with such a value gets" in page.text
     assert "Co<nt 2 bins, 15 rules" in page.text and "value" in page.plot("response-0")
+    assert (
+        "Co<nt, by bin bars: the rules of each bin, 7 to 8" in page.text
+        and "bin, smallest values first" in page.plot("bins-0")
+    )
 
 
 def test_examples_are_beside_features_that_are_no_rules(tmp_path: Path) -> None:

@@ -100,6 +100,12 @@ def _responses(runs: Runs) -> Section | None:
         plot = plots.over(name, curve.feature, Series(values, worth), x_label=label)
         text = f"{len(curve.worth)} bins, {int(curve.population.sum()):,} rules"
         charts.append(Chart(name, curve.feature, text, plot))
+        name, title = f"bins-{number}", f"{curve.feature}, by bin"
+        by_bin = Series(list(range(1, len(curve.worth) + 1)), curve.worth.tolist())
+        population = curve.population.tolist()
+        plot = plots.over(name, title, by_bin, x_label="bin, smallest values first", bars=population)
+        text = f"bars: the rules of each bin, {min(population):,} to {max(population):,}"
+        charts.append(Chart(name, title, text, plot))
     text = "What a rule with such a value gets, from the weights of the bins that it fires."
     return Section("responses", "Features in bins", text, charts) if charts else None
 

@@ -187,14 +187,22 @@ def lines(
     return _drawn(name, title, draw, keys)
 
 
-def over(name: str, title: str, series: Series, *, x_label: str) -> Plot:
-    """A curve over something else than epochs. Arguments as for `lines`."""
+def over(name: str, title: str, series: Series, *, x_label: str, bars: Sequence[float] = ()) -> Plot:
+    """A curve over something else than epochs; ``bars`` stand behind it, at 1, 2, .... Arguments as for `lines`."""
 
     def draw(canvas: Canvas) -> None:
         canvas.curve(series, clip_on=False)
         canvas.axes.set_xlabel(x_label, loc="right")
         canvas.mark(Mark(0.0, across=True))
-        canvas.axes.xaxis.set_major_locator(MaxNLocator(5))
+        canvas.axes.xaxis.set_major_locator(MaxNLocator(5, integer=bool(bars)))
+        if bars:
+            behind = canvas.axes.twinx()
+            behind.bar(range(1, len(bars) + 1), bars, color=canvas.palette.rule, zorder=1)
+            # Lower than the curve, and of no scale: what they are beside each other is all that they tell.
+            behind.set_ylim(0, 3 * max(bars))
+            behind.set_yticks([])
+            canvas.axes.set_zorder(behind.get_zorder() + 1)
+            canvas.axes.patch.set_visible(False)
 
     return _drawn(name, title, draw)
 
