@@ -401,7 +401,7 @@ def best_of_the_table(table: Table, text: str, weights: dict[str, float]) -> lis
 def test_decoding_knows_the_pass_through_features_of_its_input(tiny: Tiny, tmp_path: Path) -> None:
     job = tiny.job(tmp_path / "run", decoder={"backend": "cdec"})
     (tmp_path / "in").write_text("house haus never\n")
-    decoder, model, _ = commands._open_decoder(job, SerialComm(), tmp_path / "in", 1)
+    decoder, model, _ = commands._open_decoder(job, SerialComm(), tmp_path / "in", 1, None)
     assert "house" in model.words.words, "a word of target sides only"
     assert all(f"R:X:{word}:{word}" in decoder.features for word in ("house", "never"))
 

@@ -141,7 +141,8 @@ def _content(path: Path, run: Path) -> bytes:
             return repr([(name, _arrays(file[name])) for name in sorted(_datasets(file))]).encode()
     if path.name == "metrics.jsonl":
         epochs = [json.loads(line) for line in path.read_text().splitlines()]
-        timeless = [{k: v for k, v in epoch.items() if not k.endswith(("seconds", "bytes"))} for epoch in epochs]
+        timed = ("seconds", "bytes", "timeline")
+        timeless = [{k: v for k, v in epoch.items() if not k.endswith(timed)} for epoch in epochs]
         return json.dumps(timeless).encode()
     if path.name == "config.toml":
         return path.read_bytes().replace(str(run).encode(), b"RUN")
