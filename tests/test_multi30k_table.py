@@ -257,7 +257,9 @@ def test_features_in_bins(scripts: Callable[[str], ModuleType], data: Path, monk
         {"feature": name, "least": [0.0, 1.0], "most": [0.5, 2.0], "population": [3, 4]} for name in discretised.SCORES
     ]
     run = where.run(shown[1])
-    scoring = {"transforms": discretised.SCORES, "overlap": 0, "keep": False, "bins": bins}
+    undone = {"count": "10**v-1", "probability": "10**-v"}
+    transforms = {name: undone[what] for name, what in discretised.SCORES.items()}
+    scoring = {"transforms": transforms, "overlap": 0, "keep": False, "bins": bins}
     (run / "scoring.json").write_text(json.dumps(scoring))
     write_weights(run / "weights.txt.gz", [("CountEF_2", 1.5)])
     discretised.draw(shown[1:], where, data / "curves.svg")
