@@ -23,6 +23,8 @@ from mpitune.errors import UsageError
 from mpitune.grammar.binning import Bins
 from mpitune.grammar.inifile import SPAN_LIMIT, IniFile, inifile_for, read_inifile
 from mpitune.grammar.scores import Scoring
+from mpitune.identity import identity as job_identity
+from mpitune.job import Grammar, Job, lm_names
 from mpitune.learner import chains, hypergraph, mert, minrisk, mira, perceptron, pro, rampion
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.learner.ebuu import ebuu
@@ -35,7 +37,7 @@ from mpitune.pairs.sampling import make_sampler
 from mpitune.sources import Sources, Texts, grammar_files
 
 
-def load_job(path: Path, overrides: list[str]) -> config.Job:
+def load_job(path: Path, overrides: list[str]) -> Job:
     """The job in ``path`` with ``overrides`` (``table.key=value``), completed by its cdec.ini where it names one."""
     job = config.load(path, overrides)
     ini = job.decoder.config
@@ -53,10 +55,10 @@ def load_job(path: Path, overrides: list[str]) -> config.Job:
         "features.templates": list(asked.templates) or None,
         "lm": [{"file": str(file.absolute()), "name": name} for name, file in asked.language_models] or None,
     }
-    return job.completed({key: value for key, value in given.items() if value is not None}, ini)
+    return config.completed(job, {key: value for key, value in given.items() if value is not None}, ini)
 
 
-def sources(job: config.Job) -> Sources:
+def sources(job: Job) -> Sources:
     """The files that the job's store is made from."""
     train = devtest = None
     if job.data is not None:
@@ -70,7 +72,7 @@ def sources(job: config.Job) -> Sources:
         table_format="cdec" if job.decoder.backend == "cdec" else job.grammar.format,
         templates=job.features.templates,
         lms=tuple(lm.file for lm in job.lm),
-        lm_names=config.lm_names(job),
+        lm_names=lm_names(job),
         external=job.decoder.backend == "cdec",
         further_grammars=_further_grammars(job),
         aligned=_aligned(job.grammar),
@@ -78,7 +80,7 @@ def sources(job: config.Job) -> Sources:
     )
 
 
-def scoring(job: config.Job, bins: Sequence[Bins]) -> Scoring:
+def scoring(job: Job, bins: Sequence[Bins]) -> Scoring:
     """What becomes of the grammar's scores, ``bins`` being those of the features that the job wants in bins."""
     wanted, unlog = job.features, job.features.unlog
     transforms = {
@@ -90,17 +92,17 @@ def scoring(job: config.Job, bins: Sequence[Bins]) -> Scoring:
     return Scoring(transforms, tuple(bins), wanted.discretize.overlap, wanted.discretize.keep)
 
 
-def _aligned(grammar: config.Grammar) -> AlignedFiles | None:
+def _aligned(grammar: Grammar) -> AlignedFiles | None:
     if grammar.source is None or grammar.alignment is None:
         return None
     return AlignedFiles(grammar.source, grammar.target, grammar.alignment)
 
 
-def _inifile(job: config.Job) -> IniFile | None:
+def _inifile(job: Job) -> IniFile | None:
     return read_inifile(job.decoder.config) if job.decoder.config is not None else None
 
 
-def _further_grammars(job: config.Job) -> tuple[Path, ...]:
+def _further_grammars(job: Job) -> tuple[Path, ...]:
     """The grammars that an external decoder uses besides the job's: those of its cdec.ini, but for one of the job's."""
     asked = _inifile(job)
     if asked is None or job.decoder.backend != "cdec":
@@ -117,7 +119,7 @@ def _texts(source: Path | None, bitext: Path | None, references: tuple[Path, ...
     return Texts(file, references, bitext=bitext is not None, limit=limit)
 
 
-def decoder(job: config.Job, store: prepare.Store, folder: Path, kbest: int, grammars: Sequence[Path] = ()) -> Decoder:
+def decoder(job: Job, store: prepare.Store, folder: Path, kbest: int, grammars: Sequence[Path] = ()) -> Decoder:
     """The job's decoder over the models of ``store``.
 
     For an external decoder: ``folder`` is for its files, ``kbest`` the most translations that it will be asked for, and
@@ -134,7 +136,7 @@ def decoder(job: config.Job, store: prepare.Store, folder: Path, kbest: int, gra
         inifile=inifile_for(
             _inifile(job),
             grammars=[*([job.grammar.file] if job.grammar.file else []), *_further_grammars(job)],
-            language_models=list(zip(config.lm_names(job), [lm.file for lm in job.lm], strict=True)),
+            language_models=list(zip(lm_names(job), [lm.file for lm in job.lm], strict=True)),
             templates=job.features.templates,
             pop_limit=wanted.pop_limit,
             span_limit=wanted.span_limit,
@@ -147,7 +149,7 @@ def decoder(job: config.Job, store: prepare.Store, folder: Path, kbest: int, gra
     )
 
 
-def sentence_grammars(job: config.Job, sources: Sources) -> list[Path]:
+def sentence_grammars(job: Job, sources: Sources) -> list[Path]:
     """The files of the sentences' own grammars, by number, where an external decoder is to read them; else none."""
     return grammar_files(sources) if sources.external and job.grammar.per_sentence else []
 
@@ -162,13 +164,13 @@ class FirstWeights:
     """bool [D]: features that keep that weight."""
 
 
-def initial_weights(job: config.Job) -> dict[str, float]:
+def initial_weights(job: Job) -> dict[str, float]:
     """The weights that the job names to start from; none without. Raises DataError for a bad file."""
     return read_weights(job.learner.initial_weights) if job.learner.initial_weights else {}
 
 
 def first_weights(
-    job: config.Job, given: Mapping[str, float], features: FeatureTable, scoring: Scoring | None = None
+    job: Job, given: Mapping[str, float], features: FeatureTable, scoring: Scoring | None = None
 ) -> FirstWeights:
     """The weights ``given`` and the job's frozen features, added to ``features`` where nothing fires them.
 
@@ -184,7 +186,7 @@ def first_weights(
 
 
 def learner(
-    job: config.Job, frozen: np.ndarray, features: FeatureTable, scoring: Scoring | None = None
+    job: Job, frozen: np.ndarray, features: FeatureTable, scoring: Scoring | None = None
 ) -> OnlineLearner | BatchLearner:
     """The job's learner.
 
@@ -205,7 +207,7 @@ def learner(
     return learner
 
 
-def _plain_learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | BatchLearner:
+def _plain_learner(job: Job, frozen: np.ndarray) -> OnlineLearner | BatchLearner:
     """A learner that knows nothing of bins."""
     wanted = job.learner
     match wanted.method:
@@ -235,7 +237,7 @@ def _plain_learner(job: config.Job, frozen: np.ndarray) -> OnlineLearner | Batch
     return perceptron.Perceptron(sampler, options, frozen)
 
 
-def local_update(job: config.Job) -> Callable[[Examples], Update]:
+def local_update(job: Job) -> Callable[[Examples], Update]:
     """How the job learns the weights of a sentence from those that are like it."""
     wanted = job.local
     assert wanted.lambda_ is not None  # config sees to it
@@ -244,30 +246,30 @@ def local_update(job: config.Job) -> Callable[[Examples], Update]:
     return partial(ebuu, strength=wanted.lambda_, alpha=wanted.alpha)
 
 
-def list_length(job: config.Job) -> int:
+def list_length(job: Job) -> int:
     """How many translations of each sentence are learned from."""
     wanted = job.learner
     looks_further = wanted.method == "mira" and wanted.mira.oracle == "MB"
     return max(job.decoder.kbest, wanted.mira.oracle_kbest if looks_further else 0)
 
 
-def gold(job: config.Job, sentences: int) -> Gold:
+def gold(job: Job, sentences: int) -> Gold:
     """The job's gold score for a set of so many sentences."""
     scale = job.learner.mira.cost_scale if job.learner.method == "mira" else 0.0
     return make_gold(job.learner.gold, scale or float(sentences))
 
 
-def metric(job: config.Job, words: Sequence[str]) -> Metric:
+def metric(job: Job, words: Sequence[str]) -> Metric:
     """What counts the statistics of the metric that the job's learner looks at; ``words``: the vocabulary."""
     return Metric(job.learner.mert.metric if job.learner.method == "mert" else "bleu", words)
 
 
-def identity(job: config.Job, folder: Path) -> dict[str, Any]:
+def identity(job: Job, folder: Path) -> dict[str, Any]:
     """All that the result depends on, by dotted key (JSON's types): files by a digest of their content.
 
     ``folder``: the job's store, up to date.
     """
-    given = {key: list(v) if isinstance(v, tuple) else v for key, v in config.identity(job).items()}
+    given = {key: list(v) if isinstance(v, tuple) else v for key, v in job_identity(job).items()}
     initial = job.learner.initial_weights
     given["learner.initial_weights"] = fingerprint(initial).digest if initial else ""
     asked = _inifile(job)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from mpitune import __version__, commands, translate
+from mpitune import __version__, commands, decode, translate
 from mpitune.errors import MachineError, MpituneError
 from mpitune.exchange.comm import Comm, connect
 from mpitune.results import evaluate, inspect
@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
 
     job_command("prepare", commands.run_prepare)
 
-    sub = job_command("decode", commands.run_decode)
+    sub = job_command("decode", decode.run_decode)
     sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each")
     sub.add_argument(
         "--weights", type=Path, help="a weights file, checkpoint or run folder; the run's result if not given"
@@ -132,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         "--forest", type=Path, metavar="FILE", help="also write the hypergraphs, each a line of JSON (gzipped for .gz)"
     )
 
-    sub = job_command("local", commands.run_local)
+    sub = job_command("local", decode.run_local)
     sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each")
     sub.add_argument(
         "--weights", type=Path, required=True, help="the global weights: a weights file, checkpoint or run folder"

@@ -10,19 +10,18 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mpitune import assemble, config, prepare
+from mpitune import assemble, prepare
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.binning import Bins, binned
 from mpitune.grammar.scores import Scoring, count, merged
+from mpitune.job import Job
 from mpitune.sources import Sources
 
 LOG = logging.getLogger(__name__)
 
 
-def open_fitted(
-    comm: Comm, job: config.Job, sources: Sources, folder: Path, tell: Callable[[str], None]
-) -> prepare.Store:
+def open_fitted(comm: Comm, job: Job, sources: Sources, folder: Path, tell: Callable[[str], None]) -> prepare.Store:
     """Open the store in ``folder``, its scores as the job wants them, bins fitted to the grammars of ``[data]``.
 
     All ranks call this; ``tell`` is rank 0's. Raises UsageError where the job names scores that no rule has.
@@ -69,7 +68,7 @@ def fit(comm: Comm, store: prepare.Store, features: Sequence[str], most: int) ->
     return comm.at_root(fitted)
 
 
-def _check(job: config.Job, wanted: Sequence[str], names: Sequence[str]) -> None:
+def _check(job: Job, wanted: Sequence[str], names: Sequence[str]) -> None:
     for name in wanted:
         if name not in names:
             expected = f"a score of the grammar: {', '.join(names) or 'it has none'}"

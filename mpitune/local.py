@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune import config
 from mpitune.corpus.files import write_text
 from mpitune.corpus.retrieval import Found, Part, sentences_with
 from mpitune.corpus.rows import ends
@@ -26,6 +25,7 @@ from mpitune.corpus.text import counted
 from mpitune.decoder.base import Decoder, Sentence
 from mpitune.errors import MachineError, UsageError
 from mpitune.exchange.comm import Comm
+from mpitune.job import Job, Learner, Parallel
 from mpitune.learner.examples import Examples, KeptLists
 from mpitune.learner.local import Update
 from mpitune.prepare import Corpus
@@ -63,13 +63,13 @@ class TrainingData:
     """The names of those features in the lists that are not known before decoding."""
 
 
-def training_data(job: config.Job, comm: Comm, given: Given) -> TrainingData:
+def training_data(job: Job, comm: Comm, given: Given) -> TrainingData:
     """The job's training data with their lists under ``given``, decoded as far as they are not yet kept.
 
     Raises UsageError where the lists that are there are of another job or another model, StopRequested after a signal.
     """
     # Lists are the same whichever way weights are learned: no learner has to be made.
-    learner, parallel = config.Learner(frozen=job.learner.frozen), config.Parallel(shards=1)
+    learner, parallel = Learner(frozen=job.learner.frozen), Parallel(shards=1)
     job = replace(job, learner=learner, parallel=parallel)
     folder = RunFolder(job.run.dir).local
     with ExitStack() as held:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune import assemble, config, prepare
+from mpitune import assemble, prepare
 from mpitune.corpus.symbols import FeatureTable
 from mpitune.decoder.base import Decoder
 from mpitune.discretize import open_fitted, open_scored
@@ -20,6 +20,8 @@ from mpitune.exchange.comm import Comm
 from mpitune.exchange.mixing import RunningMean
 from mpitune.extraction import make_store
 from mpitune.grammar.scores import Scoring
+from mpitune.identity import without_effect
+from mpitune.job import Job
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.bleu import WIDTH
 from mpitune.pairs.gold import Gold
@@ -48,7 +50,7 @@ class Model(NamedTuple):
 class Run:
     """What stays the same from epoch to epoch."""
 
-    job: config.Job
+    job: Job
     comm: Comm
     folder: RunFolder
     stop: StopFlag
@@ -165,7 +167,7 @@ class Given(NamedTuple):
     """What has become of the grammar's scores."""
 
 
-def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool, given: Given | None = None) -> Run:
+def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: Given | None = None) -> Run:
     """Prepare the store where need be and open everything, to begin with ``given``, if not with what the job says."""
     folder, sources = job.run.store, assemble.sources(job)
     make_store(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet))
@@ -180,7 +182,7 @@ def open_run(job: config.Job, comm: Comm, stop: StopFlag, quiet: bool, given: Gi
     decoder = assemble.decoder(job, store, own, assemble.list_length(job), grammars)
     weights = comm.at_root(lambda: assemble.initial_weights(job)) if given is None else given.weights
     comm.at_root(lambda: _warn_of_unknown(job, weights, decoder.features))
-    if idle := config.without_effect(job):
+    if idle := without_effect(job):
         LOG.info("nothing in this job looks at %s", ", ".join(idle))
     first = assemble.first_weights(job, weights, decoder.features, store.scoring)
     run = Run(
@@ -208,7 +210,7 @@ def _identity_of_scores(store: prepare.Store) -> dict[str, str]:
     return {"bins of features.discretize": store.scoring.digest} if store.scoring else {}
 
 
-def _check_store(job: config.Job, store: prepare.Store) -> None:
+def _check_store(job: Job, store: prepare.Store) -> None:
     for table, corpus in {"data": store.train, "data.devtest": store.devtest}.items():
         if corpus is not None and len(corpus.source) == 0:
             raise DataError(f"{job.file}: found no sentences in [{table}], expected at least one")
@@ -216,7 +218,7 @@ def _check_store(job: config.Job, store: prepare.Store) -> None:
             raise DataError(f"{job.file}: found only empty references in [{table}], expected translations")
 
 
-def _warn_of_unknown(job: config.Job, given: Mapping[str, float], features: FeatureTable) -> None:
+def _warn_of_unknown(job: Job, given: Mapping[str, float], features: FeatureTable) -> None:
     """Features that nothing fires do no harm, but are often misspelt, or those of other data."""
     if job.decoder.backend != "embedded":
         return  # It may have features of its own.

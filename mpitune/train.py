@@ -25,6 +25,7 @@ from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.reduction import Mix, reduce
 from mpitune.exchange.vectors import SparseVectors, row_ends
+from mpitune.job import Job
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.bleu import WIDTH, statistics
 from mpitune.results.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
@@ -44,7 +45,7 @@ LARGEST = 15
 """Of how many features of each template metrics tell the column norm."""
 
 
-def train(job: config.Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) -> None:
+def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) -> None:
     """Run the job to its last epoch. ``resume``: ``auto`` (from the newest checkpoint, if any), ``never`` or ``must``.
 
     Raises UsageError, DataError and MachineError for what the user has to mend, StopRequested after a signal.

@@ -17,10 +17,11 @@ from mpi import mpirun
 from test_train import DRIVER, epoch_weights, files_of, metrics
 from tiny import DEVTEST, Tiny, kill_all, ranks_of, start, wait_for
 
-from mpitune import commands, train
+from mpitune import train
 from mpitune.cli import main
 from mpitune.corpus.symbols import feature_id
 from mpitune.corpus.weights import read_weights
+from mpitune.decode import open_decoder
 from mpitune.decoder.base import Sentence
 from mpitune.errors import MachineError
 from mpitune.exchange.comm import SerialComm
@@ -401,7 +402,7 @@ def best_of_the_table(table: Table, text: str, weights: dict[str, float]) -> lis
 def test_decoding_knows_the_pass_through_features_of_its_input(tiny: Tiny, tmp_path: Path) -> None:
     job = tiny.job(tmp_path / "run", decoder={"backend": "cdec"})
     (tmp_path / "in").write_text("house haus never\n")
-    decoder, model, _ = commands._open_decoder(job, SerialComm(), tmp_path / "in", 1, None)
+    decoder, model, _ = open_decoder(job, SerialComm(), tmp_path / "in", 1, None)
     assert "house" in model.words.words, "a word of target sides only"
     assert all(f"R:X:{word}:{word}" in decoder.features for word in ("house", "never"))
 

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpitune import schema
-from mpitune.config import Data, DevTest, Job, Learner, Lm, Run, Select, identity, load, require_data, without_effect
+from mpitune.config import completed, load, require_data
 from mpitune.errors import UsageError
+from mpitune.identity import identity, without_effect
+from mpitune.job import Data, DevTest, Job, Learner, Lm, Run, Select
 
 SMALL = """
 [grammar]
@@ -417,21 +419,21 @@ def test_a_cdec_ini_completes_the_job(tmp_path: Path) -> None:
         "decoder.span_limit": 20,
     }
     text = '[grammar]\nfile = ""\n[decoder]\nconfig = "cdec/cdec.ini"\nspan_limit = 15\n'
-    found = job(tmp_path, text).completed(values, ini)
+    found = completed(job(tmp_path, text), values, ini)
     assert found.grammar.file == ini.parent / "g.gz"
     assert found.lm == (Lm(ini.parent / "lm.arpa"), Lm(Path("/lm2.arpa")))
     assert (found.decoder.pop_limit, found.decoder.span_limit) == (30, 15)
     assert found.decoder.config == ini and found.file == tmp_path / "nc.toml"
-    assert job(tmp_path, found.to_toml(), name="again.toml").completed({"decoder.pop_limit": 9}, ini) == found
+    assert completed(job(tmp_path, found.to_toml(), name="again.toml"), {"decoder.pop_limit": 9}, ini) == found
 
     own = job(tmp_path, SMALL.replace("file =", "per_sentence = true #", 1), "decoder.config=cdec/cdec.ini")
-    kept = own.completed(values, ini)
+    kept = completed(own, values, ini)
     assert kept.grammar == own.grammar and kept.lm == own.lm and kept.decoder.span_limit == 20
 
     with pytest.raises(UsageError, match="nc.toml: found no grammar"):
-        job(tmp_path, text).completed({}, ini)
+        completed(job(tmp_path, text), {}, ini)
     with pytest.raises(UsageError, match="cdec.ini: decoder.pop_limit: found 0"):
-        job(tmp_path, text).completed(values | {"decoder.pop_limit": 0}, ini)
+        completed(job(tmp_path, text), values | {"decoder.pop_limit": 0}, ini)
 
 
 def test_identity_is_what_the_result_depends_on(tmp_path: Path) -> None:

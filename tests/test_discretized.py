@@ -18,12 +18,14 @@ from tiny import DEVTEST, Tiny
 
 from mpitune import assemble, prepare
 from mpitune.cli import main
-from mpitune.config import Job, identity, load, without_effect
+from mpitune.config import load
 from mpitune.corpus.weights import read_weights
 from mpitune.discretize import fit
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.grammar.binning import binned
+from mpitune.identity import identity, without_effect
+from mpitune.job import Job
 from mpitune.learner.chains import linear
 from mpitune.results.checkpoint import read_checkpoint
 from mpitune.results.scoring import read_scoring

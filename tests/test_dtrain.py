@@ -12,9 +12,10 @@ from tiny import Tiny
 
 from mpitune import assemble, schema
 from mpitune.cli import main
-from mpitune.config import Data, Job, Run, load
+from mpitune.config import load
 from mpitune.dtrain import GENERATIONS, import_job
 from mpitune.errors import DataError, UsageError
+from mpitune.job import Data, Job, Run
 
 ALWAYS = 1e18
 """The margin under which all pairs are updates."""

@@ -12,7 +12,8 @@ from typing import Any, get_type_hints
 from mpi import ROOT
 
 from mpitune import schema
-from mpitune.config import Job, load
+from mpitune.config import load
+from mpitune.job import Job
 
 EXAMPLE = ROOT / "jobs" / "example.toml"
 KEY = re.compile(r"^# (?=\w+ = )", re.MULTILINE)

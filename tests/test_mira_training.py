@@ -25,9 +25,10 @@ from test_train import (
 )
 from tiny import DEVTEST, Tiny
 
-from mpitune import assemble, config
+from mpitune import assemble
 from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
+from mpitune.identity import identity
 from mpitune.learner.mira import ORACLES, PREDICTIONS
 from mpitune.pairs.gold import make_gold
 from mpitune.run import open_run
@@ -95,7 +96,7 @@ def test_other_methods_do_not_depend_on_its_table(tiny: Tiny, tmp_path: Path) ->
     plain, other = (
         tiny.job(tmp_path / "run", learner__mira=mira) for mira in ({}, {"c": 0.5, "cost_scale": 2.0, "oracle": "MB"})
     )
-    assert config.identity(plain) == config.identity(other)
+    assert identity(plain) == identity(other)
     assert assemble.list_length(other) == 30 and assemble.gold(plain, 7).looks_back is False
 
 

@@ -14,8 +14,9 @@ from types import ModuleType
 import pytest
 from mpi import ROOT
 
-from mpitune.config import BATCH, load
+from mpitune.config import load
 from mpitune.corpus.weights import read_weights, write_weights
+from mpitune.job import BATCH
 from mpitune.local import Told, summary
 
 SENTENCES = [f"a man number {n} is walking down the long street" for n in range(30)]

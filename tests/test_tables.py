@@ -11,12 +11,12 @@ import pytest
 from tiny import Tiny
 
 from mpitune.cli import main
-from mpitune.config import Grammar
 from mpitune.corpus.symbols import Vocabulary
 from mpitune.corpus.text import split_fields
 from mpitune.errors import DataError
 from mpitune.grammar.rules import RuleReader
 from mpitune.grammar.tables import FORMATS
+from mpitune.job import Grammar
 from mpitune.schema import values
 
 # Scores whose logarithms are -2, -1, 0 and the floor.

@@ -24,8 +24,8 @@ from typing import Any
 from mpi import ROOT, launcher
 
 from mpitune import assemble
-from mpitune.config import Job
 from mpitune.exchange.comm import SerialComm
+from mpitune.job import Job
 from mpitune.train import train
 
 _WORDS: dict[str, tuple[str, ...]] = {

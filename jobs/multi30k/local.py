@@ -28,7 +28,7 @@ from matplotlib import pyplot
 from methods import METHODS
 from systems import JOBS, LEVEL, TESTS, Place, System, place, read, show
 
-from mpitune.config import Local
+from mpitune.job import Local
 from mpitune.results.evaluate import Score, evaluate
 
 LAMBDA = {"mbuu": 0.018, "ebuu": 0.06}

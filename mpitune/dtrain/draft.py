@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from mpitune import schema
-from mpitune.config import Data, Job, Run
 from mpitune.dtrain.options import Options, Setting
 from mpitune.errors import UsageError
+from mpitune.job import Data, Job, Run
 
 _DEFAULTS = {key: value for key, _, value in schema.values(Job(Run(Path(), Path()), Data()))}
 """mpitune's defaults, by dotted key."""
