@@ -54,6 +54,7 @@ STORE = ("store/data.h5", "store/features-id+shape.h5", "store/lm-0.h5")
 EXTERNAL = ("store/lm-0-external.h5", *(f"cdec/rank-0/{name}" for name in ("cdec.ini", "weights", "stderr.log")))
 WATCHED = tuple(f"translations/{name}.txt.gz" for name in ("source", "reference-0", "epoch-0000"))
 CHECKPOINT = "runs/job/checkpoints/epoch-0002.h5"
+WITHOUT_BINS = "weights learned with bins, without their run's `scoring.json`"
 IN_USE = "a run folder that another run is using"
 FULL_DISK = "a full disk"
 REMOVED = "a run folder that is removed or moved away while a run uses it"
@@ -253,6 +254,9 @@ CASES = {
     "a KenLM binary of another kind": Case(write("lm.arpa", KENLM), made=2),
     "a KenLM binary that was cut": Case(lambda folder: write("lm.arpa", kenlm_of(folder)[:1024])(folder), made=2),
     "no language model at all": Case(lambda folder: shutil.copy(folder / "grammar", folder / "lm.arpa"), made=2),
+    "a score to be put into bins that no rule has": Case(
+        edit("job.toml", r'"shape"\]', '"shape"]\ndiscretize.features = ["Cots"]'), made=3
+    ),
     "a weights file with a bad line": Case(line("warm", 2, "R:X:ball:dance = 0.25"), made=3),
     # Root may write wherever permission is all that is missing: here a file is in the way.
     "a run folder that cannot be written to": Case(write("runs", "a file")),
@@ -429,7 +433,9 @@ def in_a_process(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def test_the_table_has_a_row_for_each_case_and_no_other() -> None:
-    assert sorted(table()) == sorted([*CASES, IN_USE, FULL_DISK, REMOVED]), 'README.md, "What can go wrong"'
+    assert sorted(table()) == sorted([*CASES, WITHOUT_BINS, IN_USE, FULL_DISK, REMOVED]), (
+        'README.md, "What can go wrong"'
+    )
     assert {row.code for row in table().values()} == {0, 2, 3, 4}
 
 
@@ -470,6 +476,25 @@ def test_the_same_of_two_ranks(whole: Whole, tmp_path: Path, what: str) -> None:
         return done.returncode, done.stderr
 
     try_case(whole, tmp_path, CASES[what], table()[what], run, ranks=2)
+
+
+def test_weights_without_their_bins(whole: Whole, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(whole.folder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("runs"))
+    command = ["--set", 'features.discretize.features=["Cost"]', "--set", "learner.epochs=1"]
+    assert main(["train", str(tmp_path / "job.toml"), "--quiet", *command]) == 0
+    (tmp_path / "runs/job/weights.txt.gz").rename(tmp_path / "weights.txt.gz")
+    kept = tmp_path / "runs/job/scoring.json"
+    scoring = kept.read_bytes()
+    kept.unlink()
+    good = contents(tmp_path)
+    asked = ("--input", "train.de", "--weights", "weights.txt.gz", "--output", "out")
+    files = [str(tmp_path / word) if not word.startswith("--") else word for word in asked]
+    capsys.readouterr()
+    code = main(["decode", str(tmp_path / "job.toml"), *command, *files])
+    check_told(table()[WITHOUT_BINS], code, capsys.readouterr().err, tmp_path)
+    assert contents(tmp_path) == good
+    kept.write_bytes(scoring)
+    assert main(["decode", str(tmp_path / "job.toml"), *command, *files]) == 0
 
 
 def test_a_run_folder_in_use(whole: Whole, tmp_path: Path) -> None:
