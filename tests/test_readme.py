@@ -13,6 +13,7 @@ from mpi import ROOT
 from mpitune import cli, errors
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PLACES = ("README.md", "jobs/multi30k/README.md", "tests/bench/README.md")
 SOURCES = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "mpitune").rglob("*.py"))}
 
 
@@ -80,18 +81,21 @@ def test_there_are_such_commands() -> None:
     assert len(commands_shown()) > 15
 
 
-def test_links_lead_somewhere() -> None:
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", README, flags=re.DOTALL), re.MULTILINE)
+@pytest.mark.parametrize("place", PLACES)
+def test_links_lead_somewhere(place: str) -> None:
+    text = (ROOT / place).read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
     anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    for target in re.findall(r"\]\(([^)]+)\)", README):
+    for target in re.findall(r"\]\(([^)]+)\)", text):
         if target.startswith("#"):
             assert target[1:] in anchors, target
         else:
-            assert (ROOT / target).exists(), target
+            assert ((ROOT / place).parent / target).exists(), target
 
 
-def test_files_named_are_there() -> None:
-    for name in re.findall(r"`((?:jobs|slurm|tests)/[\w./-]+)`", README):
+@pytest.mark.parametrize("place", PLACES)
+def test_files_named_are_there(place: str) -> None:
+    for name in re.findall(r"`((?:jobs|slurm|tests)/[\w./-]+)`", (ROOT / place).read_text(encoding="utf-8")):
         made = name.startswith("jobs/runs")
         assert made or (ROOT / name).exists() or list((ROOT / name).parent.glob(f"{(ROOT / name).name}.*")), name
 
