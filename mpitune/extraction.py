@@ -1,4 +1,7 @@
-"""Grammars from a word-aligned bitext: the bitext compiled once, then extraction spread over the ranks."""
+"""Grammars from a word-aligned bitext: the bitext compiled once, then extraction spread over the ranks.
+
+What an interrupted extraction has written down is kept, and gone on from by any number of ranks.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from mpitune.grammar.bitext import from_arrays
 from mpitune.grammar.collected import Collector
 from mpitune.grammar.extract import Extracted, Extractor
 from mpitune.grammar.rule_lines import rule_lines
+from mpitune.runtime import StopFlag
 from mpitune.sources import Sources
 
 PART = 1 << 22
@@ -34,10 +38,12 @@ def make_store(
     bitext_folder: Path,
     tell: Callable[[str], None],
     watch: prepare.Watch,
+    stop: StopFlag | None = None,
 ) -> list[str]:
     """`prepare.prepare` on rank 0, before which all ranks extract grammars where they are wanted from a bitext.
 
-    ``bitext_folder``: where the compiled bitext is kept. ``tell`` and ``watch`` are those of rank 0.
+    ``bitext_folder``: where the compiled bitext is kept. ``tell`` and ``watch`` are those of rank 0. Raises
+    StopRequested on every rank where ``stop`` of one was asked for while grammars were extracted.
     """
     aligned = sources.aligned
     if aligned is None:
@@ -47,16 +53,14 @@ def make_store(
         # Runs may share a store: one after the other.
         comm.at_root(lambda: stack.enter_context(writing_to(parts)))
         if comm.at_root(lambda: prepare.wants_extraction(sources, folder)):
-            file = comm.at_root(lambda: _begin(aligned, sources, parts, bitext_folder, tell))
-            _extract(comm, file, _wanted(sources), parts, watch)
+            file = comm.at_root(lambda: _begin(aligned, sources, bitext_folder, tell))
+            _extract(comm, file, sources, parts, watch, stop)
         made = comm.at_root(lambda: prepare.prepare(sources, folder, tell, watch, parts))
         comm.at_root(lambda: _remove(parts))
     return made
 
 
-def _begin(
-    aligned: AlignedFiles, sources: Sources, parts: Path, bitext_folder: Path, tell: Callable[[str], None]
-) -> Path:
+def _begin(aligned: AlignedFiles, sources: Sources, bitext_folder: Path, tell: Callable[[str], None]) -> Path:
     """Compile the bitext, and check that leaving one out will leave out the right ones."""
     # All ranks read the texts later: what is wrong with them is told here, once, and before anything takes long.
     for texts in sources.texts.values():
@@ -64,41 +68,64 @@ def _begin(
     file = prepare.prepare_bitext(aligned, bitext_folder, tell)
     if sources.leave_one_out and sources.train is not None:
         check_same(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
-    _remove(parts)
     warm_up(file, tell)
     return file
 
 
 def _extract(
-    comm: Comm, file: Path, wanted: Sequence[tuple[list[str], int | None]], parts: Path, watch: prepare.Watch
+    comm: Comm, file: Path, sources: Sources, parts: Path, watch: prepare.Watch, stop: StopFlag | None
 ) -> None:
-    """Extract the grammars of all ``wanted`` sentences, over the ranks, into files in ``parts``."""
-    extraction, blocks = Extraction(file), handed_out(len(wanted), comm.size)
-    with watch("grammars extracted", len(wanted)) as told, comm.turns() as turns:
-        while (turn := turns.take()) < len(blocks):
+    """Extract the grammars that are wanted and not there yet, over the ranks, into files in ``parts``."""
+    extraction, wanted = Extraction(file), _wanted(sources)
+    taken, left = comm.at_root(lambda: (prepare.made_from(sources), _left(sources, parts, len(wanted))))
+    blocks = handed_out(left, comm.size)
+    with watch("grammars extracted", sum(map(len, blocks))) as told, comm.turns() as turns:
+        while not stop and (turn := turns.take()) < len(blocks):
             first, collector = blocks[turn].start, Collector()
             for number in blocks[turn]:
                 collector.add(extraction.rules(*wanted[number]))
                 told.reach(turns.done().items)
-                if collector.rules >= PART or number + 1 == blocks[turn].stop:
+                stopped = bool(stop)
+                if collector.rules >= PART or number + 1 == blocks[turn].stop or stopped:
                     part = {f"rules.{name}": array for name, array in collector.part()._asdict().items()}
                     # The first part of all tells what the numbers of words mean.
                     words = extraction.word_arrays if first == 0 else {}
-                    write_arrays(prepare.part_file(parts, first), part | words, {})
+                    about = taken | {"sentences": [first, number + 1]}
+                    write_arrays(prepare.part_file(parts, first), part | words, about)
                     first, collector = number + 1, Collector()
-    comm.barrier()
+                if stopped:
+                    break
+    # All ranks meet here: what follows needs the files of all.
+    if comm.any(bool(stop)):
+        assert stop is not None
+        raise stop.heeded("the extraction of grammars")
 
 
-def handed_out(sentences: int, ranks: int) -> list[range]:
+def _left(sources: Sources, parts: Path, sentences: int) -> list[range]:
+    """Runs of sentences whose grammars are not in ``parts`` yet; what does not belong there is removed."""
+    left, first = list[range](), 0
+    for part in sorted(parts.glob("part-*.h5")):
+        kept = prepare.kept_part(part, sources)
+        if kept is None:
+            part.unlink()
+        else:
+            left.append(range(first, kept.start))
+            first = kept.stop
+    return [run for run in (*left, range(first, sentences)) if run]
+
+
+def handed_out(left: Sequence[range], ranks: int) -> list[range]:
     """The sentences that are handed out at a time: neighbours, whose grammars are merged at once, and fewer and fewer.
 
-    So no rank waits long for the last ones of another.
+    So no rank waits long for the last ones of another. ``left``: runs of sentences.
     """
-    blocks, first = list[range](), 0
-    while first < sentences:
-        last = min(first + max((sentences - first) // (4 * ranks), BLOCK), sentences)
-        blocks.append(range(first, last))
-        first = last
+    blocks, sentences = list[range](), sum(map(len, left))
+    for run in left:
+        while run:
+            size = max(sentences // (4 * ranks), BLOCK)
+            blocks.append(run[:size])
+            run = run[size:]
+            sentences -= len(blocks[-1])
     return blocks
 
 

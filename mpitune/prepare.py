@@ -163,6 +163,18 @@ def wants_extraction(sources: Sources, folder: Path) -> bool:
     return sources.aligned is not None and not _is_fresh(folder / _DATA, *_data_inputs(sources, []))
 
 
+def made_from(sources: Sources) -> dict[str, Any]:
+    """What grammars are extracted from, to be written beside them (`kept_part`)."""
+    return _taken(*_data_inputs(sources, []))
+
+
+def kept_part(file: Path, sources: Sources) -> range | None:
+    """The sentences whose grammars wait in ``file``; None where they come of something else, or it is damaged."""
+    if not _is_fresh(file, *_data_inputs(sources, [])):
+        return None
+    return range(*(read_attributes(file) or {})["sentences"])
+
+
 def prepare_bitext(files: AlignedFiles, folder: Path, tell: Callable[[str], None]) -> Path:
     """Make the compiled bitext in ``folder`` if it is missing or stale; returns its file."""
     with writing_to(folder):
@@ -271,9 +283,14 @@ def _make(
     before = "damaged or of an older version" if attributes is None else "stale"
     tell(f"{file}: {f'{before}: making it anew' if file.exists() else 'making it'}")
     # Taken before the files are read: what changes in between is noticed the next time.
-    taken = [fingerprint(path) for path in inputs]
-    write_arrays(file, compiled(), {"inputs": {"files": taken, "shape": shape}})
+    taken = _taken(inputs, shape)
+    write_arrays(file, compiled(), taken)
     return True
+
+
+def _taken(inputs: Sequence[Path], shape: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that `_is_fresh` looks at."""
+    return {"inputs": {"files": [fingerprint(path) for path in inputs], "shape": shape}}
 
 
 def _is_fresh(file: Path, inputs: Sequence[Path], shape: Mapping[str, Any]) -> bool:

@@ -170,7 +170,7 @@ class Given(NamedTuple):
 def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: Given | None = None) -> Run:
     """Prepare the store where need be and open everything, to begin with ``given``, if not with what the job says."""
     folder, sources = job.run.store, assemble.sources(job)
-    make_store(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet))
+    make_store(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet), stop)
     if given is None:
         store = open_fitted(comm, job, sources, folder, LOG.info)
     else:

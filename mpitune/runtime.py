@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, TextIO
 
-from mpitune.errors import MachineError, UsageError
+from mpitune.errors import MachineError, StopRequested, UsageError
 
 LOG = logging.getLogger("mpitune")
 
@@ -160,6 +160,13 @@ class StopFlag(AbstractContextManager["StopFlag"]):
 
     def __bool__(self) -> bool:
         return self.signal is not None
+
+    def heeded(self, what: str) -> StopRequested:
+        """What to raise on every rank once one was asked to stop; ``what`` was being done."""
+        by = self.signal or "a signal to another rank"
+        return StopRequested(
+            f"stopped by {by} in {what}; what is finished is kept: the same command goes on from there"
+        )
 
     def __enter__(self) -> StopFlag:
         self._before = {number: signal.signal(number, self._caught) for number in self.SIGNALS}

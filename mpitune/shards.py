@@ -7,7 +7,6 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from mpitune.errors import StopRequested
 from mpitune.run import Run, State
 from mpitune.runtime import progress
 from mpitune.translate import check_failed
@@ -75,10 +74,7 @@ def hand_out(
 def check_stop(run: Run, what: str, stopped: bool) -> None:
     """Raise StopRequested on every rank where one has ``stopped``; ``what`` was being done."""
     if run.comm.any(stopped):
-        raise StopRequested(
-            f"stopped by {run.stop.signal or 'a signal to another rank'} in {what}; what is finished is kept: "
-            "the same command goes on from there"
-        )
+        raise run.stop.heeded(what)
 
 
 def _longest_first(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[int]:

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "results": EVERYONE
     | {"results", "corpus", "learner/base", "learner/pool", "learner/forests", "decoder/base", "grammar/scores"},
     "sources": EVERYONE | {"corpus"},
-    "extraction": EVERYONE | {"prepare", "sources", "corpus", "grammar", "exchange"},
+    "extraction": EVERYONE | {"runtime", "prepare", "sources", "corpus", "grammar", "exchange"},
     "prepare": EVERYONE | {"sources", "corpus", "grammar", "decoder/base"},
     "assemble": EVERYONE
     | {"config", "identity", "job", "prepare", "sources", "corpus", "grammar", "decoder", "pairs", "learner"},

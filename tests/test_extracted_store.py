@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from mpitune.cli import main
 from mpitune.corpus.spool import Spool
 from mpitune.corpus.store import open_arrays, write_arrays
 from mpitune.errors import MachineError
+from mpitune.extraction import Extraction
+from mpitune.grammar.extract import Extracted
 from mpitune.prepare import open_store
 
 PAIRS = [pair for seed in (3, 8, 9, 11) for pair in random_pairs(seed) if pair[0] and pair[1]]
@@ -128,10 +133,92 @@ def test_the_store_does_not_tell_how_much_a_rank_held_in_memory(folder: Path, mo
     assert (folder / "at-once/data.h5").read_bytes() == (folder / "bit-by-bit/data.h5").read_bytes()
 
 
+@pytest.fixture
+def extracted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The number of sentences that were extracted for; where it comes to 0, SIGUSR1 comes while that one is at work."""
+    rules, asked = Extraction.rules, [0]
+
+    def count(self: Extraction, words: Sequence[str], without: int | None = None) -> Extracted:
+        if words != self.some_words():  # the kernels are warmed up by these
+            asked[0] += 1
+            if asked[0] == 0:
+                os.kill(os.getpid(), signal.SIGUSR1)
+        return rules(self, words, without)
+
+    monkeypatch.setattr(Extraction, "rules", count)
+    yield asked
+
+
+def test_a_stopped_extraction_goes_on(
+    folder: Path, extracted: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["prepare", str(folder / "job.toml"), "--set", f"run.store={folder}/unbroken"]) == 0
+    total, job = extracted[0], str(folder / "job.toml")
+    assert total == len(PAIRS) + 2
+    extracted[0] = -13
+    assert main(["train", job, "--quiet"]) == 75
+    said = capsys.readouterr().err
+    assert "stopped by SIGUSR1 in the extraction of grammars; what is finished is kept" in said
+    parts = folder / "runs/job/store/parts"
+    assert list(parts.glob("part-*.h5")) and not (parts.parent / "data.h5").exists()
+    # What is written down in small parts is kept where the process dies, too.
+    monkeypatch.setattr(extraction, "PART", 20)
+    more, write = [0], write_arrays
+
+    def dies(path: Path, arrays: dict[str, Any], attributes: dict[str, Any]) -> None:
+        if more[0] == 3:
+            raise MachineError("the disk is full")
+        more[0] += 1
+        write(path, arrays, attributes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(extraction, "write_arrays", dies)
+        assert main(["train", job, "--quiet"]) == 4
+    kept = len(list(parts.glob("part-*.h5")))
+    assert more[0] == 3 and kept > 3
+    # A part that was damaged is extracted again; the others are not.
+    damaged = max(parts.glob("part-*.h5"))
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    extracted[0] = 1
+    assert main(["train", job, "--quiet"]) == 0
+    assert 1 < extracted[0] - 1 < total - 13
+    assert (parts.parent / "data.h5").read_bytes() == (folder / "unbroken/data.h5").read_bytes()
+    assert [path.name for path in parts.iterdir()] == ["lock"]
+
+
+def test_what_was_extracted_from_something_else_is_not_kept(folder: Path, extracted: list[int]) -> None:
+    job = str(folder / "job.toml")
+    extracted[0] = -13
+    assert main(["train", job, "--quiet"]) == 75
+    extracted[0] = 1
+    given = ["--set", "grammar.leave_one_out=false"]
+    assert main(["prepare", job, *given]) == 0
+    assert extracted[0] - 1 == len(PAIRS) + 2
+    assert main(["prepare", job, *given, "--set", f"run.store={folder}/other"]) == 0
+    assert (folder / "runs/job/store/data.h5").read_bytes() == (folder / "other/data.h5").read_bytes()
+
+
+def test_all_ranks_go_on_with_a_stopped_extraction(folder: Path, extracted: list[int]) -> None:
+    job = folder / "job.toml"
+    extracted[0] = -13
+    assert main(["train", str(job), "--quiet"]) == 75
+    run = mpirun(3, ["-m", "mpitune", "train", job])
+    assert run.returncode == 0, run.stderr
+    assert main(["prepare", str(job), "--set", f"run.store={folder}/unbroken"]) == 0
+    assert (folder / "runs/job/store/data.h5").read_bytes() == (folder / "unbroken/data.h5").read_bytes()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 7, 1000])
+def test_what_is_left_is_handed_out(ranks: int) -> None:
+    left = [range(3, 5), range(100, 4000), range(4001, 4009)]
+    blocks = extraction.handed_out(left, ranks)
+    assert [number for block in blocks for number in block] == [number for run in left for number in run]
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 7, 1000])
 def test_each_sentence_is_handed_out_once_and_the_last_ones_in_small_blocks(ranks: int) -> None:
     for sentences in (0, 1, extraction.BLOCK, 29000):
-        blocks = extraction.handed_out(sentences, ranks)
+        blocks = extraction.handed_out([range(sentences)], ranks)
         assert [number for block in blocks for number in block] == list(range(sentences))
         sizes = [len(block) for block in blocks]
         assert sizes == sorted(sizes, reverse=True) and all(sizes)
