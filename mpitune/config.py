@@ -43,7 +43,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Job:
 
     An override's value is TOML, or else taken as a string; its paths are relative to the job file as well, and
     ``lm.0.file`` is the first language model's file. Where ``decoder.config`` is given, grammar and language model may
-    come from there: `Job.completed` checks that they are there.
+    come from there: `completed` checks that they are there.
 
     Raises UsageError naming the file, the key, what was found and what was expected.
     """
