@@ -49,8 +49,7 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     if (options.explain or options.forest) and job.decoder.backend != "embedded":
         raise on_all(UsageError("--explain and --forest need the embedded decoder: --set decoder.backend=embedded"))
     path = options.weights or job.run.dir
-    given = comm.at_root(lambda: _read_model(path))
-    scoring = comm.at_root(lambda: _read_scoring(job, path))
+    given, scoring = comm.at_root(lambda: _read_given(job, path))
     decoder, model, sentences = open_decoder(job, comm, options.input, options.explain or options.nbest, scoring)
     if given and not any(name in decoder.features for name in given):
         comm.at_root(lambda: tell(f"warning: {path}: nothing in this job fires any of its features"))
@@ -97,8 +96,7 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     job = job_of(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
     comm.at_root(lambda: config.require_data(job))
-    given = comm.at_root(lambda: _read_model(options.weights))
-    scoring = comm.at_root(lambda: _read_scoring(job, options.weights))
+    given, scoring = comm.at_root(lambda: _read_given(job, options.weights))
     # Before the training data are decoded, which may take hours.
     decoder, model, sentences = open_decoder(job, comm, options.input, 1, scoring)
     if options.explain is not None and options.explain >= len(sentences):
@@ -140,10 +138,15 @@ def _decoder_folder(job: Job) -> Path:
     return RunFolder(job.run.dir).of_decoder(f"decode-{socket.gethostname()}-{os.getpid()}")
 
 
-def _read_model(path: Path) -> dict[str, float]:
+def _read_given(job: Job, path: Path) -> Given:
+    """The weights in ``path``, a file or a run, and what has become of the grammar's scores there.
+
+    Weights of features that are replaced by bins become weights of these, as where training begins with them.
+    """
     if not path.exists():
         raise UsageError(f"{path}: found no such file or folder, expected weights: --weights, or a run that has some")
-    return inspect.read_model(path)
+    weights, scoring = inspect.read_model(path), _read_scoring(job, path)
+    return Given(scoring.spread(weights) if scoring else weights, scoring)
 
 
 def _read_scoring(job: Job, model: Path) -> Scoring | None:

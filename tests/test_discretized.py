@@ -252,6 +252,25 @@ def test_weights_given_for_the_linear_feature_start_the_bins(tiny: Tiny, tmp_pat
     assert weights["Cost_1"] == -(bins.least[0] + bins.most[0]) / 2 and "Cost" not in weights
 
 
+def test_new_text_takes_the_weights_that_training_began_with_alike(
+    tiny: Tiny, tmp_path: Path, decoded: Callable[..., list[dict[str, float]]]
+) -> None:
+    """Those of a feature that has become bins are weights of these."""
+    run, start = tmp_path / "run", tmp_path / "start"
+    start.write_text("Cost 1\nLanguageModel 0.5\n")
+    tiny.train(run, **in_bins(), **DEVTEST, learner={"epochs": 1, "initial_weights": os.fspath(start)})
+    job = tiny.job_file(run, **in_bins())
+    scoring = read_scoring(run)
+    assert scoring is not None
+    (tmp_path / "spread").write_text(
+        "".join(f"{name} {weight}\n" for name, weight in scoring.spread({"Cost": 1, "LanguageModel": 0.5}).items())
+    )
+    found = [decoded(job, "--weights", os.fspath(file)) for file in (start, tmp_path / "spread")]
+    assert found[0] == found[1]
+    (tmp_path / "without").write_text("LanguageModel 0.5\n")
+    assert found[0] != decoded(job, "--weights", os.fspath(tmp_path / "without"))
+
+
 # The job file
 
 
