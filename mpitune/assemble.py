@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpitune import config, prepare
+from mpitune import config
 from mpitune.corpus.aligned import AlignedFiles
 from mpitune.corpus.symbols import FeatureTable, feature_id
 from mpitune.corpus.text import fingerprint
@@ -35,6 +35,7 @@ from mpitune.pairs.gold import Gold, make_gold
 from mpitune.pairs.metrics import Metric
 from mpitune.pairs.sampling import make_sampler
 from mpitune.sources import Sources, Texts, grammar_files
+from mpitune.store import Store, contents
 
 
 def load_job(path: Path, overrides: list[str]) -> Job:
@@ -119,7 +120,7 @@ def _texts(source: Path | None, bitext: Path | None, references: tuple[Path, ...
     return Texts(file, references, bitext=bitext is not None, limit=limit)
 
 
-def decoder(job: Job, store: prepare.Store, folder: Path, kbest: int, grammars: Sequence[Path] = ()) -> Decoder:
+def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence[Path] = ()) -> Decoder:
     """The job's decoder over the models of ``store``.
 
     For an external decoder: ``folder`` is for its files, ``kbest`` the most translations that it will be asked for, and
@@ -275,4 +276,4 @@ def identity(job: Job, folder: Path) -> dict[str, Any]:
     asked = _inifile(job)
     if asked is not None and job.decoder.backend == "cdec":
         given["decoder.config"] = asked.of_decoder_alone()
-    return given | prepare.contents(sources(job), folder)
+    return given | contents(sources(job), folder)

@@ -26,6 +26,7 @@ from mpitune.results import evaluate, inspect
 from mpitune.results.names import rule_in_words
 from mpitune.results.status import follow
 from mpitune.runtime import progress, start_logging
+from mpitune.store import rules_firing
 from mpitune.train import train
 
 STORED_BITEXT = ".bitext"
@@ -169,7 +170,7 @@ def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
     """Rules that fire the features ``names``, where the run's store is still there to look into."""
     try:
         job = load(run / "config.toml")
-        found = prepare.rules_firing(job.run.store, job.features.templates, names, EXAMPLES)
+        found = rules_firing(job.run.store, job.features.templates, names, EXAMPLES)
     except MpituneError:
         return {}
     return {

@@ -17,16 +17,17 @@ from mpitune.grammar.binning import Bins, binned
 from mpitune.grammar.scores import Scoring, count, merged
 from mpitune.job import Job
 from mpitune.sources import Sources
+from mpitune.store import Store, open_store
 
 LOG = logging.getLogger(__name__)
 
 
-def open_fitted(comm: Comm, job: Job, sources: Sources, folder: Path, tell: Callable[[str], None]) -> prepare.Store:
+def open_fitted(comm: Comm, job: Job, sources: Sources, folder: Path, tell: Callable[[str], None]) -> Store:
     """Open the store in ``folder``, its scores as the job wants them, bins fitted to the grammars of ``[data]``.
 
     All ranks call this; ``tell`` is rank 0's. Raises UsageError where the job names scores that no rule has.
     """
-    store, wanted = prepare.open_store(sources, folder), job.features
+    store, wanted = open_store(sources, folder), job.features
     named = [*wanted.unlog.features, *wanted.discretize.features]
     if not named:
         return store
@@ -39,14 +40,14 @@ def open_fitted(comm: Comm, job: Job, sources: Sources, folder: Path, tell: Call
 
 def open_scored(
     comm: Comm, sources: Sources, folder: Path, scoring: Scoring | None, tell: Callable[[str], None]
-) -> prepare.Store:
+) -> Store:
     """Open the store in ``folder`` with its scores as ``scoring`` has them. All ranks call this."""
     if scoring is not None:
         comm.at_root(lambda: prepare.prepare_scores(folder, scoring, tell))
-    return prepare.open_store(sources, folder, scoring)
+    return open_store(sources, folder, scoring)
 
 
-def fit(comm: Comm, store: prepare.Store, features: Sequence[str], most: int) -> tuple[Bins, ...]:
+def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[Bins, ...]:
     """At most ``most`` bins for each of ``features``, by their values in all rules of the grammars of ``[data]``.
 
     A rule counts as often as it stands in a grammar. All ranks call this, and all get the bins.

@@ -13,7 +13,7 @@ import numpy as np
 
 from mpitune import prepare
 from mpitune.corpus.aligned import AlignedFiles
-from mpitune.corpus.store import open_arrays, write_arrays, writing_to
+from mpitune.corpus.arrays import open_arrays, write_arrays, writing_to
 from mpitune.corpus.symbols import Names
 from mpitune.corpus.text import lines, split_words
 from mpitune.errors import DataError
@@ -149,9 +149,9 @@ class Extraction:
     def __init__(self, file: Path) -> None:
         """``file``: what `prepare.prepare_bitext` made. Raises DataError where it is damaged or missing."""
         arrays = open_arrays(file)
-        self.word_arrays = {name: arrays.pop(name) for name in ("words.text", "words.ptr")}
+        self._names = Names.stored(arrays, "words")
+        self.word_arrays = self._names.as_arrays("words")
         """The words, as they are stored."""
-        self._names = Names(*self.word_arrays.values())
         self._number = {word: number for number, word in enumerate(self._names.all())}
         self._extractor = Extractor(from_arrays(arrays))
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpitune.corpus.arrays import writing_to
 from mpitune.corpus.files import write_text
 from mpitune.corpus.retrieval import Found, Part, sentences_with
 from mpitune.corpus.rows import ends
-from mpitune.corpus.store import writing_to
 from mpitune.corpus.symbols import Vocabulary
 from mpitune.corpus.text import counted
 from mpitune.decoder.base import Decoder, Sentence
@@ -28,7 +28,6 @@ from mpitune.exchange.comm import Comm
 from mpitune.job import Job, Learner, Parallel
 from mpitune.learner.examples import Examples, KeptLists
 from mpitune.learner.local import Update
-from mpitune.prepare import Corpus
 from mpitune.results.checkpoint import digest
 from mpitune.results.folder import RunFolder
 from mpitune.results.inspect import largest
@@ -36,6 +35,7 @@ from mpitune.results.lists import ShardLists, open_lists, read_lists, write_list
 from mpitune.run import Given, Run, State, open_run
 from mpitune.runtime import StopFlag, progress
 from mpitune.shards import hand_out
+from mpitune.store import Corpus
 from mpitune.translate import text
 from mpitune.tune import decode_shard
 

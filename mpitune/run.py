@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune import assemble, prepare
+from mpitune import assemble
 from mpitune.corpus.symbols import FeatureTable
 from mpitune.decoder.base import Decoder
 from mpitune.discretize import open_fitted, open_scored
@@ -32,6 +32,7 @@ from mpitune.results.checkpoint import checkpoint_path as path_of
 from mpitune.results.folder import RunFolder
 from mpitune.results.record import AVERAGING, chosen_epoch
 from mpitune.runtime import StopFlag, progress
+from mpitune.store import Corpus, Store
 
 LOG = logging.getLogger(__name__)
 
@@ -55,8 +56,8 @@ class Run:
     folder: RunFolder
     stop: StopFlag
     quiet: bool
-    store: prepare.Store
-    corpus: prepare.Corpus
+    store: Store
+    corpus: Corpus
     decoder: Decoder
     first: assemble.FirstWeights
     learner: OnlineLearner | BatchLearner
@@ -205,12 +206,12 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: Given | N
     return run
 
 
-def _identity_of_scores(store: prepare.Store) -> dict[str, str]:
+def _identity_of_scores(store: Store) -> dict[str, str]:
     """What the bins are depends on this mpitune, too."""
     return {"bins of features.discretize": store.scoring.digest} if store.scoring else {}
 
 
-def _check_store(job: Job, store: prepare.Store) -> None:
+def _check_store(job: Job, store: Store) -> None:
     for table, corpus in {"data": store.train, "data.devtest": store.devtest}.items():
         if corpus is not None and len(corpus.source) == 0:
             raise DataError(f"{job.file}: found no sentences in [{table}], expected at least one")

@@ -6,10 +6,10 @@ They are the devtest set; where the job has none, some of the training sentences
 from __future__ import annotations
 
 from mpitune import translate
-from mpitune.prepare import Corpus
 from mpitune.results.checkpoint import Vector
 from mpitune.results.evaluate import corpus_bleu
 from mpitune.run import Run
+from mpitune.store import Corpus
 
 WITHOUT_DEVTEST = 20
 """How many training sentences are watched where there is no devtest set."""

@@ -35,9 +35,10 @@ MAY_IMPORT = {
     | {"results", "corpus", "learner/base", "learner/pool", "learner/forests", "decoder/base", "grammar/scores"},
     "sources": EVERYONE | {"corpus"},
     "extraction": EVERYONE | {"runtime", "prepare", "sources", "corpus", "grammar", "exchange"},
-    "prepare": EVERYONE | {"sources", "corpus", "grammar", "decoder/base"},
+    "store": EVERYONE | {"sources", "corpus", "grammar", "decoder/base"},
+    "prepare": EVERYONE | {"store", "sources", "corpus", "grammar"},
     "assemble": EVERYONE
-    | {"config", "identity", "job", "prepare", "sources", "corpus", "grammar", "decoder", "pairs", "learner"},
+    | {"config", "identity", "job", "store", "sources", "corpus", "grammar", "decoder", "pairs", "learner"},
     "translate": EVERYONE | {"runtime", "corpus", "decoder/base", "exchange"},
     "dtrain": EVERYONE | {"dtrain", "schema", "job", "corpus", "grammar"},
     "discretize": ANY,
@@ -59,7 +60,7 @@ MAY_IMPORT = {
 
 DOORS = {
     "mpi4py": {"exchange/comm"},
-    "h5py": {"corpus/store", "results/checkpoint"},
+    "h5py": {"corpus/arrays", "results/checkpoint"},
     "sacrebleu": {"results/evaluate"},
     "subprocess": {"decoder/cdec", "corpus/align"},
     "numba": {"kernel"},
@@ -81,7 +82,7 @@ every_module = pytest.mark.parametrize("module", MODULES)
 
 
 def _module_of(dotted: str) -> str:
-    """mpitune.corpus.store or a name in it -> corpus/store; a package -> its folder's name; mpitune -> __init__."""
+    """mpitune.corpus.arrays or a name in it -> corpus/store; a package -> its folder's name; mpitune -> __init__."""
     parts = dotted.split(".")[1:]
     while parts and "/".join(parts) not in MODULES and not (PACKAGE / "/".join(parts)).is_dir():
         parts.pop()

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mpitune.corpus.arrays import open_arrays, write_arrays
 from mpitune.corpus.rows import ends
-from mpitune.corpus.store import open_arrays, write_arrays
 from mpitune.grammar.collected import Collector, Part, merged
 from mpitune.grammar.extract import FEATURES, Extracted
 from mpitune.grammar.rules import PHRASE

@@ -29,6 +29,7 @@ from mpitune.job import Job
 from mpitune.learner.chains import linear
 from mpitune.results.checkpoint import read_checkpoint
 from mpitune.results.scoring import read_scoring
+from mpitune.store import open_store
 
 BINS: dict[str, Any] = {"features": ["Cost", "Lex"], "bins": 4}
 PRO: dict[str, Any] = {"method": "pro", "learning_rate": None, "pro.candidates": 200, "pro.c": 1.0}
@@ -79,7 +80,7 @@ def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> No
     job = tiny.job(tmp_path / "run", **tables)
     sources = assemble.sources(job)
     prepare.prepare(sources, job.run.store, lambda _: None, _no_watch)
-    store = prepare.open_store(sources, job.run.store)
+    store = open_store(sources, job.run.store)
     values = [
         float(score.partition("=")[2])
         for n in range(3)

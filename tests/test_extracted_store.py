@@ -16,12 +16,12 @@ from tiny import write_data
 
 from mpitune import assemble, extraction
 from mpitune.cli import main
+from mpitune.corpus.arrays import open_arrays, write_arrays
 from mpitune.corpus.spool import Spool
-from mpitune.corpus.store import open_arrays, write_arrays
 from mpitune.errors import MachineError
 from mpitune.extraction import Extraction
 from mpitune.grammar.extract import Extracted
-from mpitune.prepare import open_store
+from mpitune.store import open_store
 
 PAIRS = [pair for seed in (3, 8, 9, 11) for pair in random_pairs(seed) if pair[0] and pair[1]]
 JOB = """

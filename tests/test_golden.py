@@ -11,9 +11,10 @@ import pytest
 
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded import EmbeddedDecoder
-from mpitune.prepare import Store, open_store, prepare
+from mpitune.prepare import prepare
 from mpitune.runtime import Progress
 from mpitune.sources import Sources, Texts
+from mpitune.store import Store, open_store
 
 K = 100
 DIGITS = 6e-6

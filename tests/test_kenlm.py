@@ -29,9 +29,10 @@ from mpitune.exchange.comm import SerialComm
 from mpitune.grammar.arpa import read_arpa
 from mpitune.grammar.kenlm import is_kenlm, open_kenlm, read_kenlm
 from mpitune.grammar.lm import LanguageModel, LmVocabulary, child, entry, find, language_model
-from mpitune.prepare import contents, open_store, prepare
+from mpitune.prepare import prepare
 from mpitune.runtime import Progress
 from mpitune.sources import Sources, Texts
+from mpitune.store import contents, open_store
 from mpitune.train import train
 
 pytestmark = [

@@ -23,7 +23,7 @@ from test_cli import Arguments, Cli, cli
 from test_train import SENTENCES, Decodes, damage, decodes
 from tiny import Tiny
 
-from mpitune import assemble, local, prepare
+from mpitune import assemble, local
 from mpitune.corpus.symbols import feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import Sentence
@@ -32,6 +32,7 @@ from mpitune.exchange.comm import SerialComm
 from mpitune.learner.mbuu import mbuu
 from mpitune.results.scoring import read_scoring
 from mpitune.run import Given
+from mpitune.store import open_store
 
 assert cli and decodes and fake and table  # Fixtures.
 
@@ -144,7 +145,7 @@ def test_what_is_global_is_left_as_it_was(tiny: Tiny, tmp_path: Path, weights: P
     job, given = tiny.job(tmp_path / "run", local={"k": 5, "lambda": 5.0}), read_weights(weights)
     training = local.training_data(job, SerialComm(), Given(given, None))
     retrieval = local.Retrieval(SerialComm(), training, 5, 0.1)
-    decoder = assemble.decoder(job, prepare.open_store(assemble.sources(job), job.run.store), tmp_path, 1)
+    decoder = assemble.decoder(job, open_store(assemble.sources(job), job.run.store), tmp_path, 1)
     translator = local.Translator(training, assemble.local_update(job), decoder, given)
     seen = []
 

@@ -23,13 +23,13 @@ from mpitune.cli import main
 from mpitune.errors import DataError, UsageError
 from mpitune.grammar.binning import Bins
 from mpitune.grammar.scores import Scoring
-from mpitune.prepare import rules_firing
 from mpitune.results import compare, plots
 from mpitune.results.evaluate import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.results.folder import RunFolder
 from mpitune.results.names import readable
 from mpitune.results.record import chosen_epoch
 from mpitune.results.report import write_report
+from mpitune.store import rules_firing
 
 CONFIG = """\
 [run]

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mpitune.corpus.arrays import open_arrays, write_arrays
 from mpitune.corpus.spool import Spool
-from mpitune.corpus.store import open_arrays, write_arrays
 from mpitune.errors import MachineError
 
 

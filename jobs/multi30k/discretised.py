@@ -99,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = options.write or (where.runs if options.small else JOBS / "runs")
     text = table(wanted, where)
     (folder / "discretised.md").write_text(text, encoding="utf-8")
-    draw([each for each in wanted if each in IN_BINS], where, folder / "discretised.svg")
+    if with_bins := [each for each in wanted if each in IN_BINS]:
+        draw(with_bins, where, folder / "discretised.svg")
     print(text, end="")
 
 
@@ -132,14 +133,15 @@ def draw(variants: Sequence[Variant], where: Place, path: Path) -> None:
             by_value.plot(
                 (curve.least + curve.most) / 2, worth, "o-", markersize=3, linewidth=1, color=drawn.get_color()
             )
-            populated.bar(numbers, curve.population, color="0.9", width=0.9)
+        # The bins, and so their populations, are the same in all runs.
+        populated.bar(numbers, curve.population, color="0.9", width=0.9)
         by_value.set_xlabel(f"{feature}, {SCORES[feature]}")
         by_number.set_xlabel("bin")
         by_number.set_zorder(populated.get_zorder() + 1)
         by_number.patch.set_visible(False)
         by_number.xaxis.get_major_locator().set_params(integer=True)
         populated.set_ylabel("rules", color="0.5")
-    grid[0, 1].legend()
+    figure.legend(*grid[0, 1].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     figure.supylabel("worth of a rule, less its mean over the bins")
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)

@@ -30,7 +30,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from systems import JOBS, TESTS, Place, System, place, show
 
-from mpitune import assemble, prepare
+from mpitune import assemble
 from mpitune.corpus.files import write_text
 from mpitune.decoder.base import Decoder
 from mpitune.exchange.comm import SerialComm
@@ -39,6 +39,7 @@ from mpitune.pairs.bleu import statistics as bleu_statistics
 from mpitune.pairs.gold import papineni
 from mpitune.results.inspect import read_model
 from mpitune.runtime import Progress
+from mpitune.store import open_store
 from mpitune.train import train
 
 SENTENCES = 100
@@ -88,7 +89,7 @@ class Test:
         job = assemble.load_job(JOBS / JOB, given)
         sources = assemble.sources(job)
         make_store(SerialComm(), sources, folder, folder, lambda text: None, lambda what, total: Progress())
-        store = prepare.open_store(sources, folder)
+        store = open_store(sources, folder)
         assert store.train is not None
         self._corpus = store.train
         self._decoder: Decoder = assemble.decoder(job, store, folder, 1)

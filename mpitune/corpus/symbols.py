@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -59,6 +59,15 @@ class Names:
             text += name.encode()
             ptr.append(len(text))
         return cls(np.frombuffer(text, dtype=np.uint8), np.asarray(ptr))
+
+    @classmethod
+    def stored(cls, arrays: Mapping[str, np.ndarray], name: str) -> Names:
+        """What `as_arrays` put under ``name``."""
+        return cls(arrays[f"{name}.text"], arrays[f"{name}.ptr"])
+
+    def as_arrays(self, name: str) -> dict[str, np.ndarray]:
+        """The arrays to store them as, under ``name``."""
+        return {f"{name}.text": self.text, f"{name}.ptr": self.ptr}
 
     def __len__(self) -> int:
         return len(self.ptr) - 1

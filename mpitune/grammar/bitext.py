@@ -198,7 +198,7 @@ def compiled_bitext(files: AlignedFiles) -> dict[str, np.ndarray]:
         raise DataError.at(files.source, None, found="no sentences", expected="a bitext")
     arrays = to_arrays(compile_bitext(chain([first], pairs), words))
     names = Names.of(words.words)
-    return arrays | {"words.text": names.text, "words.ptr": names.ptr}
+    return arrays | names.as_arrays("words")
 
 
 def to_arrays(bitext: Bitext) -> dict[str, np.ndarray]:

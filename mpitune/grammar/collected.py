@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.corpus.arrays import Stored
 from mpitune.corpus.distinct import DistinctRows
 from mpitune.corpus.rows import chosen, ends
 from mpitune.corpus.spool import Spool
-from mpitune.corpus.store import Stored
 from mpitune.grammar.extract import FEATURES, Extracted
 from mpitune.grammar.phrase_pairs import SYMBOLS
 from mpitune.grammar.rules import PHRASE

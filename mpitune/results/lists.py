@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mpitune.corpus.store import open_arrays, read_attributes, write_arrays
+from mpitune.corpus.arrays import open_arrays, read_attributes, write_arrays
 from mpitune.errors import DataError
 from mpitune.learner.forests import Forests
 from mpitune.learner.pool import Pool

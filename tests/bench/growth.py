@@ -29,8 +29,8 @@ from mpitune.exchange.selection import select
 from mpitune.exchange.vectors import SparseVectors
 from mpitune.grammar.kneser_ney import estimate
 from mpitune.grammar.lm import LanguageModel, LmVocabulary
-from mpitune.prepare import Corpus, Store
 from mpitune.sources import Sources, Texts
+from mpitune.store import Corpus, Store
 
 SENTENCES, LENGTH = 3, 25
 """How many sentences there are of each length, and the length where no other is said."""

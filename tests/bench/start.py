@@ -23,7 +23,7 @@ from support.ours import news_commentary, stored
 
 from mpitune import warm
 from mpitune.grammar.kneser_ney import estimate
-from mpitune.prepare import open_store
+from mpitune.store import open_store
 
 MPITUNE = (sys.executable, "-m", "mpitune")
 

@@ -18,9 +18,10 @@ from mpitune.learner.perceptron import Options, Perceptron
 from mpitune.pairs import bleu
 from mpitune.pairs.gold import make_gold
 from mpitune.pairs.sampling import make_sampler
-from mpitune.prepare import Corpus, Store, open_store, prepare
+from mpitune.prepare import prepare
 from mpitune.runtime import Progress
 from mpitune.sources import Sources, Texts
+from mpitune.store import Corpus, Store, open_store
 from support.measure import CpuTime
 
 K = 100

@@ -139,3 +139,13 @@ def _mapped(file: np.ndarray, offset: int | None, dtype: np.dtype[Any], shape: t
     # A plain ndarray over the mapped pages: kernels are compiled once for mapped and built arrays alike.
     array: np.ndarray = np.asarray(file[offset : offset + size]).view(np.ndarray).view(dtype).reshape(shape)
     return array
+
+
+def prefixed(prefix: str, arrays: Mapping[str, Stored]) -> dict[str, Stored]:
+    """``arrays``, each under its name with ``prefix`` and a dot before it."""
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """What `prefixed` put under ``prefix``."""
+    return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}

@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from mpitune.corpus import store
-from mpitune.corpus.store import open_arrays, read_attributes, write_arrays
+from mpitune.corpus import arrays
+from mpitune.corpus.arrays import open_arrays, read_attributes, write_arrays
 from mpitune.errors import DataError, MachineError, UsageError
 
 RECORD = np.dtype([("key", "<i8"), ("prob", "<f4"), ("backoff", "<f4")])
@@ -63,7 +63,7 @@ def test_an_opened_file_may_be_replaced(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.h5"]
 
 
-@pytest.mark.parametrize("step", ["store._try_space", "store._lay_out", "files._fsync"])
+@pytest.mark.parametrize("step", ["arrays._try_space", "arrays._lay_out", "files._fsync"])
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     write_arrays(tmp_path / "a.h5", {"a": np.zeros(5)}, {})
 
@@ -100,9 +100,9 @@ def test_missing_and_damaged_files(tmp_path: Path) -> None:
 def test_files_of_other_versions(tmp_path: Path) -> None:
     write_arrays(tmp_path / "a.h5", ARRAYS, {"made from": 1})
     with h5py.File(tmp_path / "a.h5", "r+") as file:
-        file.attrs["version"] = store.VERSION - 1
+        file.attrs["version"] = arrays.VERSION - 1
     assert read_attributes(tmp_path / "a.h5") is None
     with h5py.File(tmp_path / "a.h5", "r+") as file:
-        file.attrs["version"] = store.VERSION + 1
+        file.attrs["version"] = arrays.VERSION + 1
     with pytest.raises(UsageError, match=r"a\.h5: made by a newer mpitune \(version 3, this one reads 2\): update"):
         read_attributes(tmp_path / "a.h5")
