@@ -180,7 +180,7 @@ def open_decoder(
     make_store(comm, sources, folder, job.run.store, tell, partial(progress, rank=comm.rank))
     if scoring is not None and sources.external:
         raise on_all(UsageError("cdec reads grammars itself, with the scores that they have: no bins, no transforms"))
-    store = open_scored(comm, sources, folder, scoring, tell)
+    store = open_scored(comm, sources, folder, scoring, tell, lms=job.run.store)
     if sources.grammar is None:
         corpus = store.train
         assert corpus is not None

@@ -39,12 +39,20 @@ def open_fitted(comm: Comm, job: Job, sources: Sources, folder: Path, tell: Call
 
 
 def open_scored(
-    comm: Comm, sources: Sources, folder: Path, scoring: Scoring | None, tell: Callable[[str], None]
+    comm: Comm,
+    sources: Sources,
+    folder: Path,
+    scoring: Scoring | None,
+    tell: Callable[[str], None],
+    lms: Path | None = None,
 ) -> Store:
-    """Open the store in ``folder`` with its scores as ``scoring`` has them. All ranks call this."""
+    """Open the store in ``folder`` with its scores as ``scoring`` has them. All ranks call this.
+
+    ``lms``: the folder of the language models, where it is not ``folder``.
+    """
     if scoring is not None:
         comm.at_root(lambda: prepare.prepare_scores(folder, scoring, tell))
-    return open_store(sources, folder, scoring)
+    return open_store(sources, folder, scoring, lms)
 
 
 def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[Bins, ...]:

@@ -35,37 +35,38 @@ def make_store(
     comm: Comm,
     sources: Sources,
     folder: Path,
-    bitext_folder: Path,
+    shared: Path,
     tell: Callable[[str], None],
     watch: prepare.Watch,
     stop: StopFlag | None = None,
 ) -> list[str]:
     """`prepare.prepare` on rank 0, before which all ranks extract grammars where they are wanted from a bitext.
 
-    ``bitext_folder``: where the compiled bitext is kept. ``tell`` and ``watch`` are those of rank 0. Raises
-    StopRequested on every rank where ``stop`` of one was asked for while grammars were extracted.
+    ``shared``: where what does not depend on the texts is kept, language models and the compiled bitext. ``tell`` and
+    ``watch`` are those of rank 0. Raises StopRequested on every rank where ``stop`` of one was asked for while grammars
+    were extracted.
     """
     aligned = sources.aligned
     if aligned is None:
-        return comm.at_root(lambda: prepare.prepare(sources, folder, tell, watch))
+        return comm.at_root(lambda: prepare.prepare(sources, folder, tell, watch, lms=shared))
     parts = folder / "parts"
     with ExitStack() as stack:
         # Runs may share a store: one after the other.
         comm.at_root(lambda: stack.enter_context(writing_to(parts)))
         if comm.at_root(lambda: prepare.wants_extraction(sources, folder)):
-            file = comm.at_root(lambda: _begin(aligned, sources, bitext_folder, tell))
+            file = comm.at_root(lambda: _begin(aligned, sources, shared, tell))
             _extract(comm, file, sources, parts, watch, stop)
-        made = comm.at_root(lambda: prepare.prepare(sources, folder, tell, watch, parts))
+        made = comm.at_root(lambda: prepare.prepare(sources, folder, tell, watch, parts, lms=shared))
         comm.at_root(lambda: _remove(parts))
     return made
 
 
-def _begin(aligned: AlignedFiles, sources: Sources, bitext_folder: Path, tell: Callable[[str], None]) -> Path:
+def _begin(aligned: AlignedFiles, sources: Sources, shared: Path, tell: Callable[[str], None]) -> Path:
     """Compile the bitext, and check that leaving one out will leave out the right ones."""
     # All ranks read the texts later: what is wrong with them is told here, once, and before anything takes long.
     for texts in sources.texts.values():
         texts.read()
-    file = prepare.prepare_bitext(aligned, bitext_folder, tell)
+    file = prepare.prepare_bitext(aligned, shared, tell)
     if sources.leave_one_out and sources.train is not None:
         check_same(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
     warm_up(file, tell)

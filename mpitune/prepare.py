@@ -38,13 +38,19 @@ Watch = Callable[[str, int], AbstractContextManager[Any]]
 
 
 def prepare(
-    sources: Sources, folder: Path, tell: Callable[[str], None], watch: Watch, parts: Path | None = None
+    sources: Sources,
+    folder: Path,
+    tell: Callable[[str], None],
+    watch: Watch,
+    parts: Path | None = None,
+    lms: Path | None = None,
 ) -> list[str]:
     """Make those parts of the store in ``folder`` that are missing, damaged or stale; returns the names of their files.
 
     ``tell`` is told what is made, ``watch`` how the reading of many grammars gets on; ``parts`` is the folder of
-    extracted grammars, where there are any (see `wants_extraction`). Raises DataError for bad data,
-    UsageError for an unknown template or a store that a newer version made.
+    extracted grammars, where there are any (see `wants_extraction`), ``lms`` that of the language models, where it is
+    not ``folder``. Raises DataError for bad data, UsageError for an unknown template or a store that a newer version
+    made.
     """
     data, rule_features = folder / DATA, folder / features_name(sources.templates)
     # To read a grammar may take minutes: a misspelt name is told before that.
@@ -60,9 +66,11 @@ def prepare(
         shape = {"templates": list(sources.templates), "data": content(data)}
         if _make(rule_features, [], shape, lambda: _compile_features(data, sources.templates), tell):
             made.append(rule_features.name)
+    lms = lms or folder
+    with writing_to(lms):
         for n, file in enumerate(sources.lms):
             name = lm_name(n, sources.external)
-            if _make(folder / name, [file], {}, dict if sources.external else partial(_compile_lm, file), tell):
+            if _make(lms / name, [file], {}, dict if sources.external else partial(_compile_lm, file), tell):
                 made.append(name)
     return made
 

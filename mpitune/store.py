@@ -107,15 +107,15 @@ def content(file: Path) -> str:
     return hashlib.blake2b(json.dumps([contents, inputs["shape"]]).encode(), digest_size=16).hexdigest()
 
 
-def open_store(sources: Sources, folder: Path, scoring: Scoring | None = None) -> Store:
+def open_store(sources: Sources, folder: Path, scoring: Scoring | None = None, lms: Path | None = None) -> Store:
     """Open what `prepare` made of ``sources``, without a look at their files but for KenLM binaries.
 
-    ``scoring``: what `prepare_scores` made of the scores. Raises DataError for a damaged store, or where a KenLM binary
-    is no longer there.
+    ``scoring``: what `prepare_scores` made of the scores; ``lms``: the folder of the language models, where it is not
+    ``folder``. Raises DataError for a damaged store, or where a KenLM binary is no longer there.
     """
     data = open_arrays(folder / DATA)
     fired = open_arrays(folder / features_name(sources.templates))
-    lms = () if sources.external else sources.lms
+    lm_files = () if sources.external else sources.lms
     rules, score_names = Rules(**part(data, "rules")), Names.stored(data, "score_names").all()
     rule_features = fired["ids"], fired["ptr"], fired["index"], fired["value"]
     if scoring is not None:
@@ -128,7 +128,7 @@ def open_store(sources: Sources, folder: Path, scoring: Scoring | None = None) -
         score_names=score_names,
         templates=sources.templates,
         rule_features=RuleFeatures(Names.stored(fired, "names"), *rule_features),
-        lms=[_open_lm(file, open_arrays(folder / lm_name(n))) for n, file in enumerate(lms)],
+        lms=[_open_lm(file, open_arrays((lms or folder) / lm_name(n))) for n, file in enumerate(lm_files)],
         lm_names=sources.lm_names[: len(sources.lms)],
     )
     return Store(

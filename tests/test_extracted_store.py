@@ -266,8 +266,9 @@ def test_decode_extracts_for_its_input(folder: Path, capsys: pytest.CaptureFixtu
     assert main(["decode", job, "--input", f"{folder}/f", "--nbest", "3", "--format", "cdec"]) == 0
     out, said = capsys.readouterr()
     assert len({line.split(" ||| ")[0] for line in out.splitlines()}) == len(PAIRS)
-    # Nothing is left out here, and the compiled bitext is used again.
-    assert "bitext.h5" not in said
+    # Nothing is left out here, and the compiled bitext and language model are used again.
+    assert "bitext.h5" not in said and "lm-0.h5" not in said
+    assert not (folder / "runs/job/store/decode/lm-0.h5").exists()
     metrics = json.loads((folder / "runs/job/metrics.jsonl").read_text())
     assert metrics["sentences"] == len(PAIRS)
 
