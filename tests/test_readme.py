@@ -130,6 +130,14 @@ def test_the_map_has_nothing_else() -> None:
             assert [name for name in named if name not in modules] == [], match[1]
 
 
+def test_modules_named_are_there() -> None:
+    packages = "|".join(path.name for path in (ROOT / "mpitune").iterdir() if (path / "__init__.py").exists())
+    named = re.findall(rf"`((?:{packages})/\w+)(?:\.\w+)?`", README)
+    assert len(named) > 20
+    for name in named:
+        assert (ROOT / "mpitune" / f"{name}.py").exists(), name
+
+
 def test_exit_codes() -> None:
     codes = {cells[0] for cells in rows(section("Exit codes"))}
     assert {str(kind.exit_code) for kind in errors.MpituneError.__subclasses__()} <= codes
