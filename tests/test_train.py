@@ -593,7 +593,7 @@ sys.exit(main(sys.argv[3:]))
 @pytest.mark.parametrize(
     ("where", "error", "code"),
     [
-        ("mpitune.prepare:open_store", "data", 3),
+        ("mpitune.discretize:open_store", "data", 3),
         ("mpitune.train:write_shard", "machine", 4),
         ("mpitune.train:_learn_shard", "bug", 1),
     ],
