@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import socket
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -72,7 +73,7 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
 
     if sentences and embedded is not None:
         # Kernels are compiled, where they are not yet, by one rank: the others load them.
-        shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
+        shortest = _shortest(sentences)
         comm.at_root(lambda: len(decode(shortest)))
     text: list[str] = []
     with ExitStack() as stack:
@@ -115,7 +116,7 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     nearest = retrieval.nearest([model.words.decode(sentence.words) for sentence in sentences], quiet=quiet)
     if sentences:
         # As in run_decode.
-        shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
+        shortest = _shortest(sentences)
         comm.at_root(lambda: translator.translate(sentences[shortest], nearest[shortest]).learned.distance)
 
     def translate_(i: int) -> tuple[str, local.Told]:
@@ -131,6 +132,11 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     comm.at_root(lambda: write(options.output, "".join(text)))
     comm.at_root(lambda: tell(local.summary(told, sum(searching or []))))
     shutil.rmtree(_decoder_folder(job), ignore_errors=True)
+
+
+def _shortest(sentences: Sequence[Sentence]) -> int:
+    """Which of them has the fewest words, one at least if any has."""
+    return min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
 
 
 def _decoder_folder(job: Job) -> Path:

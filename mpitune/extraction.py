@@ -5,9 +5,10 @@ What an interrupted extraction has written down is kept, and gone on from by any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,8 @@ def _extract(
 ) -> None:
     """Extract the grammars that are wanted and not there yet, over the ranks, into files in ``parts``."""
     extraction, wanted = Extraction(file), _wanted(sources)
-    taken, left = comm.at_root(lambda: (prepare.made_from(sources), _left(sources, parts, len(wanted))))
+    made = comm.at_root(lambda: prepare.made_from(sources))
+    left = comm.at_root(lambda: _left(made, parts, len(wanted)))
     blocks = handed_out(left, comm.size)
     with watch("grammars extracted", sum(map(len, blocks))) as told, comm.turns() as turns:
         while not stop and (turn := turns.take()) < len(blocks):
@@ -91,7 +93,7 @@ def _extract(
                     part = {f"rules.{name}": array for name, array in collector.part()._asdict().items()}
                     # The first part of all tells what the numbers of words mean.
                     words = extraction.word_arrays if first == 0 else {}
-                    about = taken | {"sentences": [first, number + 1]}
+                    about = made | {"sentences": [first, number + 1]}
                     write_arrays(prepare.part_file(parts, first), part | words, about)
                     first, collector = number + 1, Collector()
                 if stopped:
@@ -102,11 +104,11 @@ def _extract(
         raise stop.heeded("the extraction of grammars")
 
 
-def _left(sources: Sources, parts: Path, sentences: int) -> list[range]:
-    """Runs of sentences whose grammars are not in ``parts`` yet; what does not belong there is removed."""
+def _left(made: Mapping[str, Any], parts: Path, sentences: int) -> list[range]:
+    """Runs of sentences whose grammars are not in ``parts`` yet; parts from anything else than ``made`` are removed."""
     left, first = list[range](), 0
     for part in sorted(parts.glob("part-*.h5")):
-        kept = prepare.kept_part(part, sources)
+        kept = prepare.kept_part(part, made)
         if kept is None:
             part.unlink()
         else:

@@ -29,7 +29,7 @@ from mpitune.grammar.kenlm import is_kenlm, read_kenlm
 from mpitune.grammar.rules import RuleReader, Rules
 from mpitune.grammar.scores import Scoring, rescored
 from mpitune.sources import Sources, grammar_files
-from mpitune.store import BITEXT, DATA, Corpus, content, features_name, lm_name, scores_name
+from mpitune.store import BITEXT, DATA, Corpus, content, digest, features_name, lm_name, scores_name
 
 LOG = logging.getLogger(__name__)
 
@@ -112,15 +112,16 @@ def wants_extraction(sources: Sources, folder: Path) -> bool:
 
 
 def made_from(sources: Sources) -> dict[str, Any]:
-    """What grammars are extracted from, to be written beside them (`kept_part`)."""
+    """What grammars are extracted from, as `kept_part` wants it beside them."""
     return _taken(*_data_inputs(sources, []))
 
 
-def kept_part(file: Path, sources: Sources) -> range | None:
-    """The sentences whose grammars wait in ``file``; None where they come of something else, or it is damaged."""
-    if not _is_fresh(file, *_data_inputs(sources, [])):
+def kept_part(file: Path, made: Mapping[str, Any]) -> range | None:
+    """The sentences whose grammars wait in ``file``; None where it is damaged, or not from what is now ``made``."""
+    known = read_attributes(file) or {}
+    if "inputs" not in known or digest(known["inputs"]) != digest(made["inputs"]):
         return None
-    return range(*(read_attributes(file) or {})["sentences"])
+    return range(*known["sentences"])
 
 
 def prepare_bitext(files: AlignedFiles, folder: Path, tell: Callable[[str], None]) -> Path:

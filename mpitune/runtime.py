@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, TextIO
 
+from mpitune.corpus.text import clock
 from mpitune.errors import MachineError, StopRequested, UsageError
 
 LOG = logging.getLogger("mpitune")
@@ -133,7 +134,7 @@ class SpokenProgress(Progress):
         if self.done == 0 or seconds <= 0:
             return text
         left = seconds / self.done * max(self.total - self.done, 0)
-        text += f", {self.done / seconds:.3g}/s, {_duration(left)} left"
+        text += f", {self.done / seconds:.3g}/s, {clock(left)} left"
         return text if self._score is None else f"{text}, mean gold score {self._score / self.done:.4f}"
 
 
@@ -281,9 +282,3 @@ def keep_traceback(error: BaseException, folder: Path, rank: int = 0) -> Path | 
     except OSError:
         return None
     return path
-
-
-def _duration(seconds: float) -> str:
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

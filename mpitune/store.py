@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,7 +102,11 @@ def contents(sources: Sources, folder: Path) -> dict[str, str]:
 
 def content(file: Path) -> str:
     """A digest of what a file of the store was made from, wherever that lay and whenever it was written."""
-    inputs = (read_attributes(file) or {})["inputs"]
+    return digest((read_attributes(file) or {})["inputs"])
+
+
+def digest(inputs: Mapping[str, Any]) -> str:
+    """The same of the attribute ``inputs`` itself: fingerprints of ``files``, and the ``shape`` of what is made."""
     contents = [Fingerprint(*old).digest for old in inputs["files"]]
     return hashlib.blake2b(json.dumps([contents, inputs["shape"]]).encode(), digest_size=16).hexdigest()
 

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "job": {"schema"},
     "config": {"errors", "schema", "job"},
     "identity": {"schema", "job"},
-    "runtime": {"errors"},
+    "runtime": {"errors", "corpus/text"},
     "corpus": EVERYONE | {"corpus"},
     "grammar": EVERYONE | {"grammar", "corpus"},
     "decoder": EVERYONE | {"decoder", "corpus", "grammar"},

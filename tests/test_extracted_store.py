@@ -21,6 +21,7 @@ from mpitune.corpus.spool import Spool
 from mpitune.errors import MachineError
 from mpitune.extraction import Extraction
 from mpitune.grammar.extract import Extracted
+from mpitune.prepare import part_file
 from mpitune.store import open_store
 
 PAIRS = [pair for seed in (3, 8, 9, 11) for pair in random_pairs(seed) if pair[0] and pair[1]]
@@ -190,6 +191,11 @@ def test_what_was_extracted_from_something_else_is_not_kept(folder: Path, extrac
     job = str(folder / "job.toml")
     extracted[0] = -13
     assert main(["train", job, "--quiet"]) == 75
+    # Nor what does not say what it comes from.
+    parts = folder / "runs/job/store/parts"
+    last = len(PAIRS) + 1
+    assert not part_file(parts, last).exists()
+    write_arrays(part_file(parts, last), {}, {})
     extracted[0] = 1
     given = ["--set", "grammar.leave_one_out=false"]
     assert main(["prepare", job, *given]) == 0

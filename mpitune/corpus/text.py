@@ -120,6 +120,13 @@ def split_fields(line: str) -> list[str]:
     return _SEPARATOR.split(line)
 
 
+def clock(seconds: float) -> str:
+    """``minutes:seconds``, from an hour on ``hours:minutes:seconds``."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
 def counted(number: int, what: str) -> str:
     """``1 field``, ``2 fields``."""
     return f"{number} {what}{'s' * (number != 1)}"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jinja2
 
 from mpitune.corpus.files import opened, write_text
-from mpitune.corpus.text import split_words
+from mpitune.corpus.text import clock, split_words
 from mpitune.results import compare
 from mpitune.results.charts import Runs, sections
 from mpitune.results.evaluate import corpus_bleu, sentence_bleu, signed_bleu
@@ -221,6 +221,4 @@ def _number(value: float, decimals: int = 0, sign: str = "-") -> str:
 def _duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.3g} s"
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02} h" if hours else f"{minute}:{second:02} min"
+    return f"{clock(seconds)} {'h' if round(seconds) >= 3600 else 'min'}"

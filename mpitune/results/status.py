@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mpitune.corpus.text import lines
+from mpitune.corpus.text import clock, lines
 from mpitune.errors import UsageError
 from mpitune.results.folder import RunFolder
 from mpitune.results.record import Epoch, chosen_epoch, read_epochs, read_log, setting
@@ -60,7 +60,7 @@ def read_status(path: Path) -> Status:
     if last is not None and ended:
         how = "finished" if last.level != "ERROR" else f"ended: {last.text}"
     else:
-        how = "running" if silent < SILENT else f"silent for {_clock(silent)}: is it still running?"
+        how = "running" if silent < SILENT else f"silent for {clock(silent)}: is it still running?"
     warnings = sum(line.level == "WARNING" for line in said)
     name = path.resolve().name
     state = f"{name}: {len(epochs)}{planned} epochs done, {how}" + (
@@ -104,11 +104,5 @@ def _table(epochs: Sequence[Epoch], algorithm: str) -> list[str]:
 
 def _row(epoch: Epoch, chosen: bool) -> tuple[str, ...]:
     bleu = "-" if epoch.devtest_bleu is None else f"{epoch.devtest_bleu:.2f}"
-    figures = (bleu, f"{epoch.gold:.4f}", f"{epoch.selected_features:,}", f"{epoch.rate:.3g}", _clock(epoch.seconds))
+    figures = (bleu, f"{epoch.gold:.4f}", f"{epoch.selected_features:,}", f"{epoch.rate:.3g}", clock(epoch.seconds))
     return (f"{'*' if chosen else ''}{epoch.epoch}", *figures)
-
-
-def _clock(seconds: float) -> str:
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
