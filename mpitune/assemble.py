@@ -25,7 +25,7 @@ from mpitune.grammar.inifile import SPAN_LIMIT, IniFile, inifile_for, read_inifi
 from mpitune.grammar.scores import Scoring
 from mpitune.identity import identity as job_identity
 from mpitune.job import Grammar, Job, lm_names
-from mpitune.learner import chains, hypergraph, mert, minrisk, mira, perceptron, pro, rampion
+from mpitune.learner import averaging, chains, hypergraph, mert, minrisk, mira, perceptron, pro, rampion
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.learner.ebuu import ebuu
 from mpitune.learner.examples import Examples
@@ -187,11 +187,12 @@ def first_weights(
 
 
 def learner(
-    job: Job, frozen: np.ndarray, features: FeatureTable, scoring: Scoring | None = None
+    job: Job, frozen: np.ndarray, features: FeatureTable, first_sparse: int, scoring: Scoring | None = None
 ) -> OnlineLearner | BatchLearner:
     """The job's learner.
 
-    ``frozen`` (bool [D]) ones of ``features`` keep their weights; those of ``scoring``'s bins may have to be smooth.
+    ``frozen`` (bool [D]) ones of ``features`` keep their weights; slots from ``first_sparse`` on are sparse; those of
+    ``scoring``'s bins may have to be smooth.
     """
     wanted, smooth = job.learner, job.features.discretize
     bins = (
@@ -201,14 +202,16 @@ def learner(
         kind = smooth.regularizer if bins else "none"
         smoothness = chains.Smoothness(bins, kind, smooth.beta, smooth.gamma) if kind != "none" else None
         return pro.Pro(pro.Options(**asdict(wanted.pro)), smoothness)
-    learner = _plain_learner(job, frozen)
+    learner = _plain_learner(job, frozen, first_sparse)
+    if job.learner.averaging == "sentence" and not isinstance(learner, BatchLearner):
+        learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0)
     if bins and smooth.regularizer == "linear":
         assert not isinstance(learner, BatchLearner)  # config sees to it
         return chains.Smoothing(learner, [features.find(ids) for ids in bins], smooth.beta, frozen)
     return learner
 
 
-def _plain_learner(job: Job, frozen: np.ndarray) -> OnlineLearner | BatchLearner:
+def _plain_learner(job: Job, frozen: np.ndarray, first_sparse: int) -> OnlineLearner | BatchLearner:
     """A learner that knows nothing of bins."""
     wanted = job.learner
     match wanted.method:
@@ -228,6 +231,7 @@ def _plain_learner(job: Job, frozen: np.ndarray) -> OnlineLearner | BatchLearner
     options = perceptron.Options(
         learning_rate=wanted.learning_rate,
         margin=wanted.margin,
+        margin_by_gold=wanted.margin_by_gold,
         order=wanted.order,
         rate=wanted.rate,
         l1=wanted.l1,
@@ -235,7 +239,7 @@ def _plain_learner(job: Job, frozen: np.ndarray) -> OnlineLearner | BatchLearner
         scale_by_gold=wanted.scale_by_gold,
     )
     sampler = make_sampler(wanted.pairs, wanted.share, wanted.extend_ties)
-    return perceptron.Perceptron(sampler, options, frozen)
+    return perceptron.Perceptron(sampler, options, frozen, first_sparse)
 
 
 def local_update(job: Job) -> Callable[[Examples], Update]:

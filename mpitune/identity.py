@@ -30,6 +30,7 @@ _OF_PERCEPTRON = tuple(
         "extend_ties",
         "order",
         "margin",
+        "margin_by_gold",
         "rate",
         "l1",
         "l2",

@@ -195,17 +195,19 @@ class Learner:
     algorithm: str = choice("itersel", "sgd", "mix", "itermix")
     method: str = choice("perceptron", "mira", "pro", "mert", "rampion", "minrisk")
     epochs: int = number(10, 1)
-    learning_rate: float = number(0.0001, 0.0, above=True)
-    gold: str = choice("liang", "bleu+1", "nakov", "papineni", "sum", "chiang", "context")
-    pairs: str = choice("multipartite", "all", "pro", "hope-fear")
+    learning_rate: float = number(0.05, 0.0, above=True)
+    gold: str = choice("nakov", "bleu+1", "liang", "papineni", "sum", "chiang", "context")
+    pairs: str = choice("pro", "multipartite", "all", "hope-fear")
     share: float = number(0.1, 0.0, 0.5, above=True)
     extend_ties: bool = False
-    order: str = choice("sequential", "sentence")
-    margin: float = number(0.0, 0.0)
-    rate: str = choice("constant", "adagrad", "adadelta")
+    order: str = choice("sentence", "sequential")
+    margin: float = number(1.0, 0.0)
+    margin_by_gold: bool = True
+    rate: str = choice("normalized", "constant", "adagrad", "adadelta")
     l1: float = number(0.0, 0.0)
     l2: float = number(0.0, 0.0)
     scale_by_gold: bool = False
+    averaging: str = choice("sentence", "epoch")
     initial_weights: Path | None = None
     frozen: tuple[str, ...] = ()
     mira: Mira = Mira()
@@ -225,7 +227,8 @@ class Parallel:
     """
 
     shards: int = number(8, 1, _MANY)
-    reshuffle: bool = False
+    reshuffle: bool = True
+    mixing: str = choice("active", "uniform")
     exchange: str = choice("auto", "allgather", "alltoall")
 
 

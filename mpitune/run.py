@@ -85,6 +85,11 @@ class Run:
         """Whether all shards start an epoch from common weights."""
         return self.job.learner.algorithm not in AVERAGING
 
+    @property
+    def averages_sentences(self) -> bool:
+        """Whether an epoch ends with mean weights over its sentences, and not with those of its last moment."""
+        return self.job.learner.averaging == "sentence"
+
     def chosen_epoch(self, history: Sequence[Mapping[str, Any]]) -> int:
         """The epoch whose weights are the result, after those that ``history`` has the metrics of."""
         return chosen_epoch(self.job.learner.algorithm, [metrics["devtest_bleu"] for metrics in history])
@@ -121,16 +126,21 @@ class Run:
 
     def sparse(self, weights: np.ndarray) -> Vector:
         """The weights other than 0 of features that are not frozen."""
-        slots = self._learned(weights)
+        slots = self.learned(weights)
         return self.features.ids[slots], weights[slots]
 
-    def new_names(self, weights: np.ndarray) -> list[str]:
-        """The names of features in `sparse` that nobody knew before."""
-        slots = self._learned(weights)
+    def new_names(self, slots: np.ndarray) -> list[str]:
+        """The names of the features of ``slots`` that nobody knew before."""
         return [self.features.name(slot) for slot in slots[slots >= self.known].tolist()]
 
-    def _learned(self, weights: np.ndarray) -> np.ndarray:
+    def learned(self, weights: np.ndarray, kept: Sequence[np.ndarray] = ()) -> np.ndarray:
+        """int64 [n]: the slots that are not frozen and have a weight other than 0, or have moved.
+
+        ``kept``: what the learner keeps beside the weights; a feature has moved that has squared gradients.
+        """
         learned = weights != 0.0
+        if kept:
+            learned |= kept[0] != 0.0
         learned[: len(self.first.frozen)] &= ~self.first.frozen
         return self.in_order(np.flatnonzero(learned))
 
@@ -151,6 +161,8 @@ class State:
 
     start: Vector
     """What every shard starts the next epoch from (algorithms 3 and 4)."""
+    learner: tuple[np.ndarray, ...] = ()
+    """float64 [n] each: what the learner keeps of the features of `start` beside their weights; none at first."""
     epoch: int = 0
     mean: RunningMean = field(default_factory=RunningMean)
     """The mean over the epochs (algorithms 1 and 2); rank 0 keeps it."""
@@ -196,7 +208,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: Given | N
         corpus=store.train,
         decoder=decoder,
         first=first,
-        learner=assemble.learner(job, first.frozen, decoder.features, store.scoring),
+        learner=assemble.learner(job, first.frozen, decoder.features, len(store.model.dense_features()), store.scoring),
         gold=assemble.gold(job, store.train.size),
         metric=assemble.metric(job, store.model.words.words),
         identity=comm.at_root(lambda: assemble.identity(job, folder) | _identity_of_scores(store)),
@@ -267,14 +279,15 @@ def begin(run: Run, resume: str) -> State:
     folder = run.folder.checkpoints
     epoch = run.comm.at_root(lambda: _epoch_to_resume(run, resume))
     if epoch == 0:
-        return State(start=run.sparse(run.first.weights))
+        return State(start=run.sparse(run.first.weights), mean=RunningMean(rising=run.averages_sentences))
     checkpoint = read_checkpoint(path_of(folder, epoch))
     run.meet(checkpoint.met)
     LOG.info("going on after epoch %d", epoch)
     return State(
         start=checkpoint.start,
+        learner=checkpoint.learner,
         epoch=epoch,
-        mean=RunningMean(epoch, *checkpoint.total),
+        mean=RunningMean(epoch, *checkpoint.total, rising=run.averages_sentences),
         history=list(checkpoint.metrics["epochs"]),
         best=checkpoint.best,
     )
@@ -320,6 +333,7 @@ def write_epoch(run: Run, state: State, model: Model) -> None:
         weights=(run.features.ids[model.slots], model.value),
         names=model.names,
         start=state.start,
+        learner=state.learner,
         shards=0 if run.shards_meet else run.job.parallel.shards,
         total=(state.mean.index, state.mean.total),
         met=sorted(run.met),

@@ -35,6 +35,11 @@ def draw_shards(sentences: int, shards: int, seed: int, draw: int) -> list[np.nd
     return np.array_split(np.random.default_rng([seed, draw]).permutation(sentences), shards)
 
 
+def reordered(shards: Sequence[np.ndarray], seed: int, draw: int) -> list[np.ndarray]:
+    """The same ``shards``, the sentences of each in an order that is drawn anew."""
+    return [np.random.default_rng([seed, draw, z]).permutation(shard) for z, shard in enumerate(shards)]
+
+
 def hand_out(
     run: Run,
     state: State,

@@ -24,7 +24,7 @@ from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.reduction import Mix, reduce
-from mpitune.exchange.vectors import SparseVectors, row_ends
+from mpitune.exchange.vectors import SparseVectors, row_ends, values_of
 from mpitune.job import Job
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.bleu import WIDTH, statistics
@@ -34,7 +34,7 @@ from mpitune.results.inspect import largest_of_each
 from mpitune.results.versions import versions
 from mpitune.run import Run, State, begin, open_run, write_epoch
 from mpitune.runtime import RunLock, StopFlag, machine_memory, peak_memory, start_logging
-from mpitune.shards import draw_shards, hand_out
+from mpitune.shards import draw_shards, hand_out, reordered
 from mpitune.translate import check_failed
 from mpitune.tune import tune_epoch
 from mpitune.watch import watch_epoch, watch_start
@@ -124,10 +124,16 @@ def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
 
 def _learn_online(run: Run, learner: OnlineLearner, state: State) -> Learned:
     epoch = state.epoch + 1
-    shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, _redraw(run, epoch))
+    parallel, seed = run.job.parallel, run.job.run.seed
+    if parallel.reshuffle and run.shards_meet:
+        shards = draw_shards(run.corpus.size, parallel.shards, seed, epoch)
+    else:
+        shards = draw_shards(run.corpus.size, parallel.shards, seed, 0)
+        if parallel.reshuffle:
+            shards = reordered(shards, seed, epoch)
     run.gold.start_epoch(state.best)
     results = _learn_shards(run, learner, state, shards)
-    kept, weights, norms = _mix(run, state, results)
+    kept, weights, norms = _mix(run, learner, state, results)
     _meet(run, results, weights)
     if run.gold.looks_back:
         state.best = _best_of_all(run, shards, results)
@@ -140,17 +146,14 @@ def _learn_batch(run: Run, learner: BatchLearner, state: State) -> Learned:
     return tune_epoch(run, learner, state, draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0))
 
 
-def _redraw(run: Run, epoch: int) -> int:
-    return epoch if run.job.parallel.reshuffle else 0
-
-
 def _learn_shards(run: Run, learner: OnlineLearner, state: State, shards: list[np.ndarray]) -> list[ShardResult]:
     """What this rank learns of the shards that come to it."""
     epoch, job_digest = state.epoch + 1, digest(run.identity)
 
     def learn(z: int, advance: Callable[[float], None]) -> ShardResult | None:
-        weights = run.dense(_shard_start(run, state, z))
-        result = _learn_shard(run, learner, epoch, z, shards[z], weights, advance)
+        start, kept = _shard_start(run, state, z)
+        by_slot = [run.by_slot((start[0], array)) for array in kept]
+        result = _learn_shard(run, learner, epoch, z, shards[z], run.dense(start), by_slot, advance)
         if result is not None:
             write_shard(run.folder.checkpoints, epoch, job_digest, result)
         return result
@@ -159,15 +162,18 @@ def _learn_shards(run: Run, learner: OnlineLearner, state: State, shards: list[n
     return hand_out(run, state, what, shards, lambda z: read_shard(run.folder.checkpoints, epoch, job_digest, z), learn)
 
 
-def _shard_start(run: Run, state: State, z: int) -> Vector:
-    """What shard ``z`` starts from: the common weights (algorithms 3 and 4), or those that it ended with (1 and 2)."""
+def _shard_start(run: Run, state: State, z: int) -> tuple[Vector, tuple[np.ndarray, ...]]:
+    """The weights that shard ``z`` starts from, and what its learner keeps of their features.
+
+    They are the common ones (algorithms 3 and 4), or those that it ended with (1 and 2).
+    """
     if run.shards_meet or state.epoch == 0:
-        return state.start
+        return state.start, state.learner
     kept = read_shard(run.folder.checkpoints, state.epoch, digest(run.identity), z)
     if kept is None:
         found, expected = f"no sound result of shard {z} beside it", "what the shard goes on from"
         raise DataError.at(checkpoint_path(run.folder.checkpoints, state.epoch), None, found=found, expected=expected)
-    return kept.index, kept.value
+    return (kept.index, kept.value), kept.learner
 
 
 def _learn_shard(
@@ -177,14 +183,16 @@ def _learn_shard(
     z: int,
     shard: np.ndarray,
     weights: np.ndarray,
+    kept: Sequence[np.ndarray],
     advance: Callable[[float], None],
 ) -> ShardResult | None:
     """Algorithm 1's inner loop: decode each sentence with the weights that the one before it left, and learn from it.
 
-    ``shard``: int64, sentence numbers; ``weights``: float64 [D], to be changed. None where a stop was asked for.
+    ``shard``: int64, sentence numbers; ``weights``: float64 [D], to be changed; ``kept``: float64 [D] each, what the
+    learner goes on from. None where a stop was asked for.
     """
     tally, best = Tally(run.decoder), np.zeros((len(shard), WIDTH), dtype=np.int32)
-    learner.start_shard(weights)
+    learner.start_shard(weights, kept)
     run.gold.start_shard()
     for n, i in enumerate(shard.tolist()):
         if run.stop:
@@ -202,10 +210,19 @@ def _learn_shard(
         told_gold = run.gold.report(counted)
         tally.add(sentence.words, kbest, counted, told_gold, counts)
         advance(told_gold)
-    learner.end_shard(weights)
+    kept = learner.end_shard(weights)
     _check_finite(run, epoch, weights)
-    told = tally.told(z)
-    return ShardResult(z, *run.sparse(weights), told.sums, run.new_names(weights), best, told.bleu)
+    told, slots = tally.told(z), run.learned(weights, kept)
+    return ShardResult(
+        shard=z,
+        index=run.features.ids[slots],
+        value=weights[slots],
+        statistics=told.sums,
+        names=run.new_names(slots),
+        best=best,
+        bleu=told.bleu,
+        learner=tuple(array[slots] for array in kept),
+    )
 
 
 def _check_finite(run: Run, epoch: int, numbers: np.ndarray) -> None:
@@ -217,22 +234,32 @@ def _check_finite(run: Run, epoch: int, numbers: np.ndarray) -> None:
         )
 
 
-def _mix(run: Run, state: State, results: list[ShardResult]) -> tuple[dict[str, Any], Vector, Vector]:
+def _mix(
+    run: Run, learner: OnlineLearner, state: State, results: list[ShardResult]
+) -> tuple[dict[str, Any], Vector, Vector]:
     """What metrics say of the epoch's weights, these weights out of all shards', and column norms (on rank 0).
 
     They are the mean over shards (algorithm 3), that of the selected columns (4), or the mean over shards and epochs
     (1 and 2), which rank 0 keeps.
     """
     job = run.job
-    mix: Mix = mixing.mean
+    mix: Mix = partial(mixing.mean, mixing=job.parallel.mixing)
     if job.learner.algorithm == "itersel":
-        mix = partial(selection.select, norm=job.select.norm, k=job.select.k, threshold=job.select.lambda_)
-    mixed = reduce(run.comm, _stacked(results), mix, exchange=job.parallel.exchange, memory=machine_memory())
+        select = job.select
+        mix = partial(
+            selection.select, norm=select.norm, k=select.k, threshold=select.lambda_, mixing=job.parallel.mixing
+        )
+    vectors = _stacked(state, results, learner.state_width)
+    mixed = reduce(run.comm, vectors, mix, exchange=job.parallel.exchange, memory=machine_memory())
     weights: Vector = mixed.index, mixed.value
-    if not run.shards_meet:
+    if run.shards_meet:
+        before = _kept_before(state, mixed.index, len(mixed.state))
+        state.learner = tuple(array + added for array, added in zip(before, mixed.state, strict=True))
+    else:
         if run.comm.root:
             state.mean.add(*weights)
-        weights = run.comm.bcast_sparse(state.mean.index, state.mean.value)
+        index, value = run.comm.bcast_sparse(state.mean.index, state.mean.value)
+        weights = index, value
     run.comm.at_root(lambda: _check_finite(run, state.epoch + 1, weights[1]))
     kept = {
         "active_features": mixed.active,
@@ -261,11 +288,25 @@ def _best_of_all(run: Run, shards: list[np.ndarray], results: Sequence[ShardResu
     return run.comm.sum(best)
 
 
-def _stacked(results: list[ShardResult]) -> SparseVectors:
-    """The vectors of ``results``, which lose them: they are larger than all else of an epoch, and held once."""
+def _stacked(state: State, results: list[ShardResult], width: int) -> SparseVectors:
+    """The vectors of ``results``, which lose them: they are larger than all else of an epoch, and held once.
+
+    ``width``: arrays that the learner keeps beside the weights; what the epoch has added to them goes along.
+    """
     ptr = row_ends(np.array([len(result.index) for result in results], dtype=np.int64))
     index, value = np.empty(ptr[-1], dtype=np.uint64), np.empty(ptr[-1])
+    added = tuple(np.empty(ptr[-1]) for _ in range(width))
     for row, (result, first, last) in enumerate(zip(results, ptr[:-1], ptr[1:], strict=True)):
         index[first:last], value[first:last] = result.index, result.value
-        results[row] = replace(result, index=np.zeros(0, np.uint64), value=np.zeros(0))
-    return SparseVectors(np.array([result.shard for result in results], dtype=np.int64), ptr, index, value)
+        before = _kept_before(state, result.index, width)
+        for array, now, then in zip(added, result.learner, before, strict=True):
+            array[first:last] = now - then
+        results[row] = replace(result, index=np.zeros(0, np.uint64), value=np.zeros(0), learner=())
+    return SparseVectors(np.array([result.shard for result in results], dtype=np.int64), ptr, index, value, added)
+
+
+def _kept_before(state: State, index: np.ndarray, width: int) -> list[np.ndarray]:
+    """What the learner kept of the features ``index`` as the epoch began; where shards do not talk, as all began."""
+    if not state.learner:
+        return [np.zeros(len(index))] * width
+    return [values_of(index, state.start[0], array) for array in state.learner]

@@ -69,7 +69,8 @@ def tune_epoch(run: Run, tuner: BatchLearner, state: State, shards: Sequence[np.
     tuned = _optimise(run, tuner, space, epoch, parts, len(shards))
     if tuned is not None and not np.isfinite(tuned.weights).all():
         raise DataError(f"epoch {epoch}: found NaN or infinite weights, expected numbers")
-    weights = run.comm.bcast_sparse(*(space.sparse(tuned.weights) if tuned else (None, None)))
+    index, value = run.comm.bcast_sparse(*(space.sparse(tuned.weights) if tuned else (None, None)))
+    weights = index, value
     pairs = run.comm.sum(sum(part.pairs for part in parts.values()))
     entries = run.comm.sum(sum(len(each.pool.fingerprint) for each in lists))
     metrics = {

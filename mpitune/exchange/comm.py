@@ -83,8 +83,11 @@ class Comm(Protocol):
         """On every rank: each of ``arrays`` (one axis, uint64 or float64), every rank's part of it in rank order."""
         ...
 
-    def bcast_sparse(self, index: np.ndarray | None, value: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Rank 0's ``index`` (uint64 [n]) and ``value`` (float64 [n]) on every rank; what others pass is ignored."""
+    def bcast_sparse(self, index: np.ndarray | None, *values: np.ndarray | None) -> tuple[np.ndarray, ...]:
+        """Rank 0's ``index`` (uint64 [n]) and ``values`` (float64 [n] each) on every rank.
+
+        The other ranks pass as many arguments, which are ignored.
+        """
         ...
 
     def at_root(self, function: Callable[[], T]) -> T:
@@ -139,8 +142,8 @@ class SerialComm:
     def concatenate(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         return arrays
 
-    def bcast_sparse(self, index: np.ndarray | None, value: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        return np.asarray(index, dtype=np.uint64), np.asarray(value, dtype=np.float64)
+    def bcast_sparse(self, index: np.ndarray | None, *values: np.ndarray | None) -> tuple[np.ndarray, ...]:
+        return np.asarray(index, dtype=np.uint64), *(np.asarray(value, dtype=np.float64) for value in values)
 
     def at_root(self, function: Callable[[], T]) -> T:
         return function()
@@ -234,7 +237,8 @@ class MpiComm:
             length = chunks.allgather(world, np.diff(vectors.ptr), shards)
             index = chunks.allgather(world, vectors.index, entries)
             value = chunks.allgather(world, vectors.value, entries)
-        return in_shard_order(SparseVectors(shard, row_ends(length), index, value))
+            state = tuple(chunks.allgather(world, kept, entries) for kept in vectors.state)
+        return in_shard_order(SparseVectors(shard, row_ends(length), index, value, state))
 
     def alltoall(self, vectors: SparseVectors) -> SparseVectors:
         world = self._world
@@ -248,7 +252,8 @@ class MpiComm:
             received = np.diff(ptr[np.cumsum([0, *shards])]).tolist()
             index = chunks.alltoall(world, vectors.index[order], sent, received)
             value = chunks.alltoall(world, vectors.value[order], sent, received)
-        return in_shard_order(SparseVectors(shard, ptr, index, value))
+            state = tuple(chunks.alltoall(world, kept[order], sent, received) for kept in vectors.state)
+        return in_shard_order(SparseVectors(shard, ptr, index, value, state))
 
     def concatenate(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         with self._waiting():
@@ -256,13 +261,15 @@ class MpiComm:
             counts = [list(of_array) for of_array in zip(*lengths, strict=True)]
             return tuple(chunks.allgather(self._world, *each) for each in zip(arrays, counts, strict=True))
 
-    def bcast_sparse(self, index: np.ndarray | None, value: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def bcast_sparse(self, index: np.ndarray | None, *values: np.ndarray | None) -> tuple[np.ndarray, ...]:
         with self._waiting():
             count = self._world.bcast(len(index) if index is not None else 0)
+            kinds = [np.uint64, *[np.float64] * len(values)]
             if self.rank == 0:
-                sent = np.ascontiguousarray(index, dtype=np.uint64), np.ascontiguousarray(value, dtype=np.float64)
+                given = zip((index, *values), kinds, strict=True)
+                sent = tuple(np.ascontiguousarray(array, dtype=kind) for array, kind in given)
             else:
-                sent = np.empty(count, dtype=np.uint64), np.empty(count, dtype=np.float64)
+                sent = tuple(np.empty(count, dtype=kind) for kind in kinds)
             for array in sent:
                 chunks.bcast(self._world, array)
         return sent

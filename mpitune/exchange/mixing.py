@@ -1,11 +1,18 @@
 """Parameter mixing: weight vectors of shards and of epochs to their mean.
 
-Simianer, Riezler, Dyer (2012), algorithms 1 to 3: unweighted means, in which a feature that a vector does not name
-counts as 0. Sums run in shard order and in epoch order, so that their bits depend on nothing else.
+- ``uniform``: Simianer, Riezler and Dyer (2012), algorithms 1 to 3: unweighted means, in which a feature that a vector
+  does not name counts as 0.
+- ``active``: each feature's mean is weighted by the shards' squared gradients of that feature, where the learner keeps
+  them. Dense features, which fire everywhere, come out nearly as before; what one of Z shards has learned of a rare
+  feature is no longer divided by Z. McDonald, Hall and Mann (2010, section 4) allow any convex weights of shards; a set
+  of weights for each feature is *(ours)*.
+
+Sums run in shard order and in epoch order, so that their bits depend on nothing else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +31,8 @@ class Columns(NamedTuple):
     """int64 [columns + 1]: column c is ``value[ptr[c]:ptr[c + 1]]``."""
     value: np.ndarray
     """float64"""
+    state: tuple[np.ndarray, ...] = ()
+    """float64 each: the rows of `SparseVectors.state`, in the order of ``value``."""
 
 
 def columns(vectors: SparseVectors) -> Columns:
@@ -34,23 +43,67 @@ def columns(vectors: SparseVectors) -> Columns:
     np.not_equal(index[1:], index[:-1], out=first[1:])
     starts = np.flatnonzero(first)
     ptr = np.append(starts, len(index)).astype(np.int64)
-    return Columns(index[starts], ptr, vectors.value[order])
+    return Columns(index[starts], ptr, vectors.value[order], tuple(kept[order] for kept in vectors.state))
 
 
 def sums(stacked: Columns) -> np.ndarray:
     """float64 [columns]: the sum of each column, added up in shard order."""
-    out = np.empty(len(stacked.id), dtype=np.float64)
-    _sums(stacked, out)
-    return out
+    return _sums(stacked.ptr, stacked.value)
 
 
 @kernel
-def _sums(stacked: Columns, out: np.ndarray) -> None:
+def _sums(ptr: np.ndarray, value: np.ndarray) -> np.ndarray:
+    out = np.empty(len(ptr) - 1)
     for c in range(len(out)):
         total = 0.0
-        for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
-            total += stacked.value[i]
+        for i in range(ptr[c], ptr[c + 1]):
+            total += value[i]
         out[c] = total
+    return out
+
+
+def uniform_mean(stacked: Columns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """float64 [columns]: the mean weights over all ``shards``, and the means of what they have added to each state."""
+    return sums(stacked) / shards, tuple(_sums(stacked.ptr, kept) / shards for kept in stacked.state)
+
+
+def active_mean(stacked: Columns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """As `uniform_mean`, each shard's weight and squared gradients weighted by the shard's squared gradients.
+
+    A feature that no shard has moved has the same weight in all, which it keeps. What else belongs to the state adds
+    up. Without a state the means are uniform.
+    """
+    if not stacked.state:
+        return uniform_mean(stacked, shards)
+    squares, *others = stacked.state
+    value, mixed = _active_means(stacked.ptr, stacked.value, squares)
+    return value, (mixed, *(_sums(stacked.ptr, kept) for kept in others))
+
+
+@kernel
+def _active_means(ptr: np.ndarray, value: np.ndarray, squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means of ``value`` and of ``squares`` by column, weighted by ``squares``; where these are 0, the first value."""
+    means, mixed = np.empty(len(ptr) - 1), np.zeros(len(ptr) - 1)
+    for c in range(len(means)):
+        total = 0.0
+        for i in range(ptr[c], ptr[c + 1]):
+            total += squares[i]
+        if total == 0.0:
+            means[c] = value[ptr[c]]
+            continue
+        means[c] = 0.0
+        for i in range(ptr[c], ptr[c + 1]):
+            share = squares[i] / total
+            means[c] += share * value[i]
+            mixed[c] += share * squares[i]
+    return means, mixed
+
+
+MIXINGS: dict[str, Callable[[Columns, int], tuple[np.ndarray, tuple[np.ndarray, ...]]]] = {
+    "active": active_mean,
+    "uniform": uniform_mean,
+}
+"""The values of the key ``parallel.mixing``: weights, and what is added to the state, from columns and the shards."""
 
 
 class Mixed(NamedTuple):
@@ -70,26 +123,38 @@ class Mixed(NamedTuple):
     rank 0 where that mixes all."""
     profile: tuple[tuple[float, int], ...] = ()
     """Where columns were selected: norms, ascending, and how many columns of all ranks have at least that one."""
+    state: tuple[np.ndarray, ...] = ()
+    """float64 [n] each: what is added to the state that the learner keeps of the features."""
 
 
-def mean(vectors: SparseVectors, comm: Comm = ALONE) -> Mixed:
-    """The unweighted mean of the shards' vectors (algorithm 3, IterMixSGD: v = 1/Z sum_z w_z).
+def mean(vectors: SparseVectors, comm: Comm = ALONE, *, mixing: str = "uniform") -> Mixed:
+    """The mean of the shards' vectors (algorithm 3, IterMixSGD: v = 1/Z sum_z w_z), as `MIXINGS` has it.
 
     It names the features that any of them names. ``vectors``: the rows of all shards, in shard order; over ``comm``,
     their columns of this rank's part (`Comm.alltoall`), and all ranks call this.
     """
     stacked = columns(vectors)
-    return Mixed(stacked.id, sums(stacked) / len(vectors.shard), comm.sum(len(stacked.id)), None)
+    value, state = MIXINGS[mixing](stacked, len(vectors.shard))
+    return Mixed(stacked.id, value, comm.sum(len(stacked.id)), None, state=state)
 
 
 class RunningMean:
     """The mean over epochs of a weight vector: what algorithms 1 and 2 return, 1/T sum_t w_t.
 
-    `epochs`, `index` (uint64 ascending) and `total` (float64, the sum over the epochs) are all of its state: from
-    them it goes on as if never interrupted.
+    ``rising``: epoch t counts t times, so that what was learned from first, bad lists is soon outweighed (polynomial
+    decay averaging, Shamir and Zhang 2013, with eta = 1). `epochs`, `index` (uint64 ascending) and `total` (float64,
+    the sum over the epochs) are all of its state: from them it goes on as if never interrupted.
     """
 
-    def __init__(self, epochs: int = 0, index: np.ndarray | None = None, total: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        epochs: int = 0,
+        index: np.ndarray | None = None,
+        total: np.ndarray | None = None,
+        *,
+        rising: bool = False,
+    ) -> None:
+        self._rising = rising
         self.epochs = epochs
         self.index = np.zeros(0, dtype=np.uint64) if index is None else index
         self.total = np.zeros(0, dtype=np.float64) if total is None else total
@@ -98,12 +163,13 @@ class RunningMean:
         """Take in the weights of one more epoch: ``index`` uint64 [n], none twice; ``value`` float64 [n]."""
         rows = np.array([0, 1], dtype=np.int64)
         ptr = np.cumsum([0, len(self.index), len(index)], dtype=np.int64)
-        both = np.concatenate([self.index, index]), np.concatenate([self.total, value])
-        stacked = columns(SparseVectors(rows, ptr, *both))
         self.epochs += 1
+        counted = value * self.epochs if self._rising else value
+        both = np.concatenate([self.index, index]), np.concatenate([self.total, counted])
+        stacked = columns(SparseVectors(rows, ptr, *both))
         self.index, self.total = stacked.id, sums(stacked)
 
     @property
     def value(self) -> np.ndarray:
         """float64: the means of the features `index`."""
-        return self.total / self.epochs
+        return self.total / (self.epochs * (self.epochs + 1) / 2 if self._rising else self.epochs)

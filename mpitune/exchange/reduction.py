@@ -57,16 +57,17 @@ def at_centre(comm: Comm, vectors: SparseVectors, mix: Mix) -> Mixed:
     """Rank 0 mixes."""
     everything = comm.allgather(vectors)
     mixed = mix(everything, ALONE) if comm.root else None
-    index, value = comm.bcast_sparse(*(mixed[:2] if mixed else (None, None)))
+    nothing = (None,) * (2 + len(vectors.state))
+    index, value, *state = comm.bcast_sparse(*((mixed.index, mixed.value, *mixed.state) if mixed else nothing))
     active, threshold, profile = comm.bcast((mixed.active, mixed.threshold, mixed.profile) if mixed else (0, None, ()))
-    return Mixed(index, value, active, threshold, mixed.norm if mixed else np.zeros(0), profile)
+    return Mixed(index, value, active, threshold, mixed.norm if mixed else np.zeros(0), profile, tuple(state))
 
 
 def in_parts(comm: Comm, vectors: SparseVectors, mix: Mix) -> Mixed:
     """Each rank mixes a part of the columns."""
     part = mix(comm.alltoall(vectors), comm)
-    index, value, norm = comm.concatenate(part.index, part.value, part.norm)
-    return Mixed(index, value, part.active, part.threshold, norm, part.profile)
+    index, value, norm, *state = comm.concatenate(part.index, part.value, part.norm, *part.state)
+    return Mixed(index, value, part.active, part.threshold, norm, part.profile, tuple(state))
 
 
 EXCHANGES: dict[str, Callable[[Comm, SparseVectors, Mix], Mixed]] = {"allgather": at_centre, "alltoall": in_parts}

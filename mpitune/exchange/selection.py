@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mpitune.exchange.comm import ALONE, Comm
-from mpitune.exchange.mixing import Columns, Mixed, columns, sums
+from mpitune.exchange.mixing import MIXINGS, Columns, Mixed, columns, sums
 from mpitune.exchange.vectors import SparseVectors
 from mpitune.kernel import kernel
 
@@ -22,12 +22,18 @@ _STEP = 50
 
 
 def select(
-    vectors: SparseVectors, comm: Comm = ALONE, *, norm: str, k: int | None = None, threshold: float | None = None
+    vectors: SparseVectors,
+    comm: Comm = ALONE,
+    *,
+    norm: str,
+    k: int | None = None,
+    threshold: float | None = None,
+    mixing: str = "uniform",
 ) -> Mixed:
     """Keep the ``k`` columns of largest ``norm`` (a name of `NORMS`), or those of norm >= ``threshold`` (lambda).
 
-    One of ``k`` >= 1 and ``threshold`` is given; columns of norm 0 are never kept. ``vectors`` hold the rows of all
-    shards in shard order, finite values only; over ``comm``, their columns of this rank's part (`Comm.alltoall`): then
+    Their weights are mixed as ``mixing`` (a name of `MIXINGS`) says. One of ``k`` >= 1 and ``threshold`` is given;
+    columns of norm 0 are never kept. ``vectors`` hold the rows of all shards in shard order, finite values only; over ``comm``, their columns of this rank's part (`Comm.alltoall`): then
     all ranks call this, and each gets what is kept of its part.
     """
     stacked = columns(vectors)
@@ -39,8 +45,16 @@ def select(
         kept, threshold = _largest(norms, k, comm)
     else:
         raise ValueError("select() needs k or threshold")
-    mean, active = sums(stacked)[kept] / shards, comm.sum(len(stacked.id))
-    return Mixed(stacked.id[kept], mean, active, threshold, norms[kept], _profile(norms[norms > 0.0], comm))
+    value, state = MIXINGS[mixing](stacked, shards)
+    return Mixed(
+        index=stacked.id[kept],
+        value=value[kept],
+        active=comm.sum(len(stacked.id)),
+        threshold=threshold,
+        norm=norms[kept],
+        profile=_profile(norms[norms > 0.0], comm),
+        state=tuple(added[kept] for added in state),
+    )
 
 
 def _profile(positive: np.ndarray, comm: Comm) -> tuple[tuple[float, int], ...]:

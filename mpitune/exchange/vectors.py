@@ -18,6 +18,9 @@ class SparseVectors(NamedTuple):
     """uint64: feature ids, none twice in a row."""
     value: np.ndarray
     """float64: their weights; features that are not named have weight 0."""
+    state: tuple[np.ndarray, ...] = ()
+    """float64 [entries] each: what the shard has added to the state that its learner keeps of the features; the first
+    array is that of squared gradients."""
 
 
 def in_shard_order(vectors: SparseVectors) -> SparseVectors:
@@ -31,7 +34,17 @@ def in_shard_order(vectors: SparseVectors) -> SparseVectors:
         row_ends(np.diff(vectors.ptr)[order]),
         np.concatenate([vectors.index[row] for row in rows]),
         np.concatenate([vectors.value[row] for row in rows]),
+        tuple(np.concatenate([kept[row] for row in rows]) for kept in vectors.state),
     )
+
+
+def values_of(wanted: np.ndarray, index: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """float64 [wanted]: the ``value`` of each id ``wanted`` among ``index`` (uint64, none twice); 0 where it is not."""
+    if not len(index):
+        return np.zeros(len(wanted))
+    order = np.argsort(index)
+    place = order[np.minimum(np.searchsorted(index, wanted, sorter=order), len(index) - 1)]
+    return np.where(index[place] == wanted, value[place], 0.0)
 
 
 def row_ends(lengths: np.ndarray) -> np.ndarray:

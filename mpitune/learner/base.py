@@ -1,13 +1,14 @@
 """What a learner is to the training loop.
 
-An online learner, defined here, changes the weights after each k-best list; what it remembers from list to list is its
-shard's, and starts afresh with each pass over the shard. A batch learner changes the weights once an epoch, when the
+An online learner, defined here, changes the weights after each k-best list. What it keeps of each feature beside its
+weight (the state of a learning rate) goes on from epoch to epoch; all else starts afresh with each pass over a shard. A
+batch learner changes the weights once an epoch, when the
 lists of all sentences are there, and learns from those of earlier epochs too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -37,16 +38,22 @@ class OnlineLearner(Protocol):
     it may get longer: features that nobody knew before begin with weight 0.
     """
 
-    def start_shard(self, weights: np.ndarray) -> None:
-        """A pass over a shard begins with these weights: forget all earlier lists."""
+    state_width: int
+    """Arrays of what is kept of each feature from shard to shard; the first is that of summed squared gradients."""
+
+    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
+        """A pass over a shard begins with these weights: forget all earlier lists.
+
+        ``state``: what `end_shard` has returned before, float64 [D] each; empty where nothing was seen yet.
+        """
         ...
 
     def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
         """Learn from ``kbest`` with gold scores ``gold`` (float64 [k]); whatever is random is drawn from ``random``."""
         ...
 
-    def end_shard(self, weights: np.ndarray) -> None:
-        """The pass is over: do what was put off."""
+    def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The pass is over: do what was put off, and return the state, `state_width` arrays of float64 [D]."""
         ...
 
 

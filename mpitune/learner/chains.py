@@ -131,14 +131,16 @@ class Smoothing:
         self._chains = chains
         self._beta = beta
         self._frozen = frozen
+        self.state_width = learner.state_width
 
-    def start_shard(self, weights: np.ndarray) -> None:
-        self._learner.start_shard(weights)
+    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
+        self._learner.start_shard(weights, state)
 
     def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
         return self._learner.update(kbest, gold, weights, random)
 
-    def end_shard(self, weights: np.ndarray) -> None:
-        self._learner.end_shard(weights)
+    def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
+        state = self._learner.end_shard(weights)
         for chain in self._chains:
             weights[chain] = smoothed(weights[chain], self._beta, ~self._frozen[chain])
+        return state

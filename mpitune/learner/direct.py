@@ -77,7 +77,7 @@ def learn_in_turn(
     rate: Rate,
     step: int,
     shrink: float,
-    required: float,
+    required: np.ndarray,
     frozen: np.ndarray,
     space: Space,
     weights: np.ndarray,
@@ -85,8 +85,8 @@ def learn_in_turn(
     """Update ``weights`` (float64 [D]) pair by pair; returns how many pairs called for it.
 
     ``pairs``: int32 [pairs, 2]; ``sizes``: float64 [pairs], what each pair's gradient is scaled by; ``step``: steps
-    taken before; ``shrink``: what every free weight is multiplied by after each update. Inside the list that is done
-    by one common factor; features that are not in the list get the whole of it at the end.
+    taken before; ``required``: float64 [pairs], the margin that each is to have; ``shrink``: what every free weight
+    is multiplied by after each update. Inside the list that is done by one common factor; features that are not in the list get the whole of it at the end.
     """
     for c in range(len(columns.slot)):
         space.weight[c] = weights[columns.slot[c]]
@@ -96,7 +96,7 @@ def learn_in_turn(
     for p in range(len(pairs)):
         a, b = pairs[p, 0], pairs[p, 1]
         margin = factor * (_row_score(columns, space.weight, a) - _row_score(columns, space.weight, b))
-        if not violates(margin + (space.fixed[a] - space.fixed[b]), required) or same_row(columns, a, b):
+        if not violates(margin + (space.fixed[a] - space.fixed[b]), required[p]) or same_row(columns, a, b):
             continue
         updates += 1
         for i in range(columns.row_ptr[a], columns.row_ptr[a + 1]):

@@ -10,7 +10,7 @@ import numpy as np
 
 from mpitune.kernel import kernel
 from mpitune.learner.columns import Columns, same_row
-from mpitune.learner.rates import Rate, move
+from mpitune.learner.rates import NORMALIZED, Rate, move
 
 
 @kernel
@@ -54,19 +54,20 @@ def judge_in_turn(
     pairs: np.ndarray,
     sizes: np.ndarray,
     learning_rate: float,
-    required: float,
+    required: np.ndarray,
     scores: np.ndarray,
     coefficients: np.ndarray,
 ) -> int:
     """Each pair sees the weights that the one before it left; returns how many called for an update.
 
-    ``pairs``: int32 [pairs, 2]; ``sizes``: float64 [pairs], what each pair's update is scaled by; ``scores``: float64
-    [k], the model scores before and after; ``coefficients``: float64 [k], added to: the gradient is their sum with X.
+    ``pairs``: int32 [pairs, 2]; ``sizes``: float64 [pairs], what each pair's update is scaled by; ``required``:
+    float64 [pairs], the margin that each is to have; ``scores``: float64 [k], the model scores before and after;
+    ``coefficients``: float64 [k], added to: the gradient is their sum with X.
     """
     updates = 0
     for p in range(len(pairs)):
         a, b = pairs[p, 0], pairs[p, 1]
-        if not violates(scores[a] - scores[b], required) or same_row(columns, a, b):
+        if not violates(scores[a] - scores[b], required[p]) or same_row(columns, a, b):
             continue
         updates += 1
         coefficients[a] += sizes[p]
@@ -82,7 +83,7 @@ def judge_at_once(
     columns: Columns,
     pairs: np.ndarray,
     sizes: np.ndarray,
-    required: float,
+    required: np.ndarray,
     scores: np.ndarray,
     coefficients: np.ndarray,
 ) -> int:
@@ -90,7 +91,7 @@ def judge_at_once(
     updates = 0
     for p in range(len(pairs)):
         a, b = pairs[p, 0], pairs[p, 1]
-        if violates(scores[a] - scores[b], required) and not same_row(columns, a, b):
+        if violates(scores[a] - scores[b], required[p]) and not same_row(columns, a, b):
             updates += 1
             coefficients[a] += sizes[p]
             coefficients[b] -= sizes[p]
@@ -98,29 +99,80 @@ def judge_at_once(
 
 
 @kernel
-def apply(columns: Columns, coefficients: np.ndarray, rate: Rate, step: int, weights: np.ndarray) -> None:
-    """Move ``weights`` (float64 [D]) along the gradient X^T ``coefficients``.
+def measure(columns: Columns, pairs: np.ndarray, rate: Rate) -> None:
+    """Take the differences of all ``pairs`` (int32 [pairs, 2]) into the units of a normalized ``rate``.
+
+    One entry a list and feature: the mean square of the differences that are not 0.
+    """
+    difference = np.zeros(len(columns.slot))
+    squares = np.zeros(len(columns.slot))
+    counts = np.zeros(len(columns.slot))
+    for p in range(len(pairs)):
+        for i in range(columns.row_ptr[pairs[p, 0]], columns.row_ptr[pairs[p, 0] + 1]):
+            difference[columns.column[i]] += columns.row_value[i]
+        for i in range(columns.row_ptr[pairs[p, 1]], columns.row_ptr[pairs[p, 1] + 1]):
+            difference[columns.column[i]] -= columns.row_value[i]
+        for side in range(2):
+            row = pairs[p, side]
+            for i in range(columns.row_ptr[row], columns.row_ptr[row + 1]):
+                c = columns.column[i]
+                if difference[c] != 0.0:
+                    squares[c] += difference[c] * difference[c]
+                    counts[c] += 1.0
+                    difference[c] = 0.0
+    for c in range(len(columns.slot)):
+        if counts[c] > 0.0:
+            rate.sizes[columns.slot[c]] += squares[c] / counts[c]
+            rate.lists[columns.slot[c]] += 1.0
+
+
+@kernel
+def gradient_of(columns: Columns, coefficients: np.ndarray) -> np.ndarray:
+    """float64 [columns]: the gradient X^T ``coefficients`` (float64 [k]).
 
     The coefficients of the entries that took part sum to 0. Rounding would leave a trace of that sum in every feature
-    which those entries share; such features stay exactly where they are.
+    which those entries share; the gradient of such features is exactly 0.
     """
+    gradient = np.zeros(len(columns.slot))
     active = 0
     for j in range(len(coefficients)):
         if coefficients[j] != 0.0:
             active += 1
     for c in range(len(columns.slot)):
-        gradient = 0.0
         seen = 0
         low = 0.0
         high = 0.0
+        total = 0.0
         for i in range(columns.column_ptr[c], columns.column_ptr[c + 1]):
             coefficient = coefficients[columns.row[i]]
             if coefficient != 0.0:
                 value = columns.column_value[i]
-                gradient += coefficient * value
+                total += coefficient * value
                 low = value if seen == 0 else min(low, value)
                 high = value if seen == 0 else max(high, value)
                 seen += 1
         if seen > 0 and (seen < active or low < high):
+            gradient[c] = total
+    return gradient
+
+
+@kernel
+def apply(columns: Columns, coefficients: np.ndarray, rate: Rate, step: int, weights: np.ndarray) -> None:
+    """Move ``weights`` (float64 [D]) along the gradient X^T ``coefficients``."""
+    gradient = gradient_of(columns, coefficients)
+    share = sparse_share(columns, gradient, rate)
+    for c in range(len(columns.slot)):
+        if gradient[c] != 0.0:
             slot = columns.slot[c]
-            weights[slot] += move(rate, slot, gradient, step)
+            moved = move(rate, slot, gradient[c], step)
+            weights[slot] += moved * share if slot >= rate.first_sparse else moved
+
+
+@kernel
+def sparse_share(columns: Columns, gradient: np.ndarray, rate: Rate) -> float:
+    """The factor of the steps of sparse features: 1 over their number with a normalized ``rate``, else 1."""
+    moving = 0
+    for c in range(len(columns.slot)):
+        if gradient[c] != 0.0 and columns.slot[c] >= rate.first_sparse:
+            moving += 1
+    return 1.0 / moving if moving > 0 and rate.kind == NORMALIZED else 1.0

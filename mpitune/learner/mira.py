@@ -7,7 +7,7 @@ further than C allows. The cost of a translation is 1 - B. Frozen features take 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,14 +60,16 @@ class Options:
 class Mira:
     """An `mpitune.learner.base.OnlineLearner`."""
 
+    state_width = 0
+
     def __init__(self, options: Options, frozen: np.ndarray) -> None:
         """``frozen``: bool [slots], features whose weights never move; slots past its end may move."""
         self._options = options
         self._frozen = frozen
         self._place = np.zeros(0, dtype=np.int32)
-        self._rate = make_rate("constant", 1.0, 0)
+        self._rate = make_rate("constant", 1.0)
 
-    def start_shard(self, weights: np.ndarray) -> None:
+    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
         """Nothing is remembered from list to list."""
 
     def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
@@ -88,8 +90,9 @@ class Mira:
         updates = self._learn(only(kbest, entries), gold[oracle] - gold[entries], weights)
         return Counts(len(entries) - 1, updates, oracle, prediction)
 
-    def end_shard(self, weights: np.ndarray) -> None:
+    def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
         """Nothing was put off."""
+        return ()
 
     def _learn(self, kbest: KBest, losses: np.ndarray, weights: np.ndarray) -> int:
         """Put entry 0 of ``kbest`` ahead of the others by ``losses``; returns how many of them moved the weights."""

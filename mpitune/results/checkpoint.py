@@ -23,7 +23,7 @@ import numpy as np
 from mpitune.corpus.files import written_whole
 from mpitune.errors import DataError, MachineError, UsageError
 
-VERSION = 2
+VERSION = 3
 """Raised whenever the meaning of something stored changes; a file of another version is refused, not left out."""
 
 Vector = tuple[np.ndarray, np.ndarray]
@@ -52,6 +52,8 @@ class Checkpoint:
     """The names of the features of `weights`."""
     start: Vector
     """What every shard starts the next epoch from (itermix, itersel)."""
+    learner: tuple[np.ndarray, ...] = ()
+    """float64 [n] each: what the learner keeps of the features of `start` beside their weights."""
     shards: int = 0
     """How many shards' results belong to it, kept beside it (sgd, mix): 0 or all. They never meet in one process."""
     total: Vector = field(default_factory=lambda: (np.zeros(0, dtype=np.uint64), np.zeros(0)))
@@ -87,6 +89,8 @@ class ShardResult:
     """int32 [sentences, 10]: what of BLEU adds up in the 1-best translation of each of the shard's sentences."""
     bleu: np.ndarray = field(default_factory=lambda: np.zeros((3, 10), dtype=np.int64))
     """int64 [3, 10]: its sums over 1-best translations, oracles and predictions."""
+    learner: tuple[np.ndarray, ...] = ()
+    """float64 [n] each: what the learner keeps of the features beside their weights."""
 
 
 def digest(job: Mapping[str, Any]) -> str:
@@ -121,6 +125,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "weights/name": _strings(checkpoint.names),
         "state/start/index": checkpoint.start[0],
         "state/start/value": checkpoint.start[1],
+        "state/start/learner": _stacked(checkpoint.learner, len(checkpoint.start[0])),
         "state/total/index": checkpoint.total[0],
         "state/total/value": checkpoint.total[1],
         "state/met": _strings(checkpoint.met),
@@ -152,6 +157,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         weights=(datasets["weights/index"], datasets["weights/value"]),
         names=_texts(datasets["weights/name"]),
         start=(datasets["state/start/index"], datasets["state/start/value"]),
+        learner=tuple(datasets["state/start/learner"]),
         shards=int(attributes["shards"]),
         total=(datasets["state/total/index"], datasets["state/total/value"]),
         met=_texts(datasets.get("state/met", _strings([]))),
@@ -208,6 +214,7 @@ def write_shard(folder: Path, epoch: int, job_digest: str, result: ShardResult) 
         "names": _strings(result.names),
         "best": result.best,
         "bleu": result.bleu,
+        "learner": _stacked(result.learner, len(result.index)),
     }
     _write(_shard_path(folder, epoch, result.shard), attributes, datasets)
 
@@ -233,7 +240,13 @@ def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardRe
         _texts(datasets.get("names", _strings([]))),
         datasets.get("best", _NO_COUNTS),
         datasets.get("bleu", np.zeros((3, 10), dtype=np.int64)),
+        tuple(datasets["learner"]),
     )
+
+
+def _stacked(arrays: tuple[np.ndarray, ...], length: int) -> np.ndarray:
+    """float64 [arrays, ``length``]"""
+    return np.array(arrays, dtype=np.float64).reshape(len(arrays), length)
 
 
 def _strings(names: list[str]) -> np.ndarray:
