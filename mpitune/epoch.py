@@ -34,7 +34,7 @@ class ShardTold(NamedTuple):
     sums: dict[str, float]
     """By name: `SUMS`, ``failed`` (sentences that the decoder gave up) and ``seconds``."""
     bleu: np.ndarray
-    """int64 [3, 10]: summed statistics of the translations `PICKED`; 0 where none are picked."""
+    """int64 [3, 11]: summed statistics of the translations `PICKED`; 0 where none are picked."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Tally:
         self._bleu = np.zeros((len(PICKED), WIDTH), dtype=np.int64)
 
     def add(self, source: np.ndarray, kbest: KBest, counted: np.ndarray, gold: float, counts: Counts) -> None:
-        """One more sentence: its words, its list with the statistics (int64 [k, 10]), the 1-best's gold score."""
+        """One more sentence: its words, its list with the statistics (int64 [k, 11]), the 1-best's gold score."""
         for sum_, entry in zip(self._bleu, (0, counts.oracle, counts.prediction), strict=True):
             sum_ += counted[entry] if entry >= 0 else 0
         lengths = counted[0, [LENGTH, REFERENCE]].tolist()

@@ -169,7 +169,7 @@ class State:
     history: list[dict[str, Any]] = field(default_factory=list)
     """The metrics of the epochs so far."""
     best: np.ndarray = field(default_factory=lambda: np.zeros((0, WIDTH), dtype=np.int32))
-    """int32 [sentences, 10]: statistics of the latest epoch's 1-best translations, where gold scores look back."""
+    """int32 [sentences, 11]: statistics of the latest epoch's 1-best translations, where gold scores look back."""
 
 
 class Given(NamedTuple):

@@ -281,7 +281,7 @@ def _meet(run: Run, results: Sequence[ShardResult], weights: Vector) -> None:
 
 
 def _best_of_all(run: Run, shards: list[np.ndarray], results: Sequence[ShardResult]) -> np.ndarray:
-    """int32 [sentences, 10]: statistics of all 1-best translations of the epoch, by sentence."""
+    """int32 [sentences, 11]: statistics of all 1-best translations of the epoch, by sentence."""
     best = np.zeros((run.corpus.size, WIDTH), dtype=np.int32)
     for result in results:
         best[shards[result.shard]] = result.best

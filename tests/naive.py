@@ -54,18 +54,21 @@ def statistics(text: Sequence[int], references: Sequence[Sequence[int]]) -> list
         matches.append(sum(min(count, max(other[gram] for other in theirs)) for gram, count in mine.items()))
         totals.append(sum(mine.values()))
     closest = min((abs(len(reference) - len(text)), len(reference)) for reference in references)[1]
-    return [*matches, *totals, len(text), closest]
+    return [*matches, *totals, len(text), closest, max(len(reference) for reference in references)]
 
 
 def gold(name: str, row: Sequence[float]) -> float:
     """The gold score called ``name`` of one row of statistics."""
-    m, t, length, reference = row[:4], row[4:8], row[8], row[9]
+    m, t, length, reference, longest = row[:4], row[4:8], row[8], row[9], row[10]
     if name == "nakov":
         reference += 1
     brevity = 1.0 if length >= reference else math.exp(1 - reference / length) if length else 0.0
     p = [m[n] / t[n] if t[n] else 0.0 for n in range(4)]
     if name in ("bleu+1", "nakov"):
-        p = [p[0]] + [(m[n] + 1) / (t[n] + 1) if t[n] else 0.0 for n in range(1, 4)]
+        if m[0] == 0:
+            return 0.0
+        p = [p[0]] + [(m[n] + 1) / (t[n] + 1) for n in range(1, min(4, int(longest)))]
+        return brevity * math.prod(p) ** (1 / len(p))
     if name == "sum":
         zero = p.index(0.0) if 0.0 in p else 4
         return brevity * sum(p[n - 1] / 2 ** (4 - n + 1) for n in range(1, zero + 1))
@@ -75,7 +78,7 @@ def gold(name: str, row: Sequence[float]) -> float:
 
 def chiang(lists: Sequence[tuple[Sequence[Sequence[int]], int]]) -> list[list[float]]:
     """The scores of lists that come one after another: (rows of statistics, source length) each."""
-    document, source = [0.0] * 10, 0.0
+    document, source = [0.0] * 11, 0.0
     scores = []
     for rows, words in lists:
         scores.append(
@@ -287,7 +290,7 @@ def train(run: Run) -> list[dict[str, float]]:
     published = []
     best: list[list[int]] = []
     for t in range(1, run.job.learner.epochs + 1):
-        before, best = best, [[0] * 10 for _ in range(run.corpus.size)]
+        before, best = best, [[0] * 11 for _ in range(run.corpus.size)]
         for z, shard in enumerate(shards):
             w = v.copy() if talking else own[z]
             options = run.job.learner
@@ -333,7 +336,7 @@ def learn(
     if kind == "chiang":
         scores = chiang(lists)[-1]
     elif kind == "context" and before:
-        others = [sum(row[n] for j, row in enumerate(before) if j != i) for n in range(10)]
+        others = [sum(row[n] for j, row in enumerate(before) if j != i) for n in range(11)]
         together = [[a + b for a, b in zip(others, row, strict=True)] for row in rows]
         scores = [(wanted.cost_scale or len(before)) * gold("papineni", row) for row in together]
     else:

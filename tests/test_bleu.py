@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
 from mpitune.errors import UsageError
-from mpitune.pairs.bleu import statistics
+from mpitune.pairs.bleu import LONGEST, WIDTH, statistics
 from mpitune.pairs.gold import GOLD, make_gold
 
 pytestmark = pytest.mark.kernel
@@ -60,7 +60,7 @@ def test_sacrebleu_agrees() -> None:
         words = [" ".join(f"w{word}" for word in text) for text in (hypothesis, *references)]
         theirs = metric.corpus_score(words[:1], [[reference] for reference in words[1:]])
         ours = count([hypothesis], references)
-        assert ours[0].tolist() == [*theirs.counts, *theirs.totals, theirs.sys_len, theirs.ref_len]
+        assert ours[0, :LONGEST].tolist() == [*theirs.counts, *theirs.totals, theirs.sys_len, theirs.ref_len]
         assert make_gold("papineni").score(ours, 1)[0] == pytest.approx(theirs.score / 100, abs=1e-12)
         positive += theirs.score > 0
     assert positive > 20
@@ -70,6 +70,11 @@ def test_closest_reference_is_the_shorter_one_on_a_tie() -> None:
     assert count([[1] * 5], [[1] * 7, [1] * 3, [1] * 9])[0, 9] == 3
     assert count([[1] * 5], [[1] * 3, [1] * 7])[0, 9] == 3
     assert count([[1] * 5], [[1] * 2, [1] * 7])[0, 9] == 7
+
+
+def test_the_longest_reference_is_told_too() -> None:
+    for references in ([[1] * 3, [1] * 9, [1] * 7], [[1] * 9], [[], [1] * 9]):
+        assert count([[1] * 5, [], [1] * 20], references)[:, LONGEST].tolist() == [9, 9, 9]
 
 
 def test_matches_are_clipped_by_the_reference_that_has_most() -> None:
@@ -82,13 +87,14 @@ def test_no_reference_is_refused() -> None:
 
 
 def test_empty_lists_and_empty_texts() -> None:
-    assert count([], [[1, 2]]).shape == (0, 10)
-    assert count([[]], [[]]).tolist() == [[0] * 10]
+    assert count([], [[1, 2]]).shape == (0, WIDTH)
+    assert count([[]], [[]]).tolist() == [[0] * WIDTH]
     for name in GOLD:
         gold = make_gold(name)
         assert gold.score(count([], [[1, 2]]), 3).shape == (0,)
         assert gold.report(count([], [[1, 2]])) == 0.0
         assert gold.score(count([[], []], [[1, 2], []]), 3).tolist() == [0.0, 0.0]
+        assert gold.score(count([[1], [1, 2]], [[]]), 3).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -115,8 +121,65 @@ def test_a_perfect_translation(name: str, expected: float) -> None:
     # Two of the four words a reference has: precisions 1, brevity e^-1, no n-grams of the orders above.
     if name == "liang":
         assert score(name, "a b", "a b c d") == pytest.approx(math.exp(-1) * (1 / 16 + 1 / 8))
-    if name in ("bleu+1", "nakov", "papineni"):
+    if name == "papineni":
         assert score(name, "a b c", "a b c") == 0.0
+
+
+WORSE = {
+    "a": ["b", "", "a b", "a a"],
+    "a dog": ["a", "dog", "dog a", "a dog .", "a a dog"],
+    "a dog .": ["a dog", "a", ". dog a", "a cat .", "a dog . .", "a a dog .", "a dog . a dog ."],
+    "a dog runs .": ["a dog runs", "a dog .", "a dog runs . .", "a a dog runs . ."],
+}
+"""By reference, translations of it that are not perfect."""
+
+
+@pytest.mark.parametrize("reference", WORSE)
+def test_nothing_is_better_than_the_reference_however_short(reference: str) -> None:
+    assert score("bleu+1", reference, reference) == 1.0
+    for text in WORSE[reference]:
+        assert score("bleu+1", text, reference) < 1.0, text
+
+
+@pytest.mark.parametrize(
+    ("text", "references", "expected"),
+    [
+        # N = 3: 3/4, (2 + 1)/(3 + 1), (1 + 1)/(2 + 1).
+        ("a dog . .", ["a dog ."], (3 / 4 * 3 / 4 * 2 / 3) ** (1 / 3)),
+        # N = 3, and no trigrams: 2/2, (1 + 1)/(1 + 1), (0 + 1)/(0 + 1).
+        ("a dog", ["a dog ."], math.exp(1 - 3 / 2)),
+        # N = 1.
+        ("a b", ["a"], 1 / 2),
+        # Of several references the longest tells N, whichever comes first or is the closest.
+        ("a dog b .", ["a dog . c d e", "a dog ."], (3 / 4 * 2 / 4 * 1 / 3 * 1 / 2) ** (1 / 4)),
+        ("a dog .", ["a dog ."], 1.0),
+        ("a dog .", ["a dog .", "a dog runs . ."], 1.0),
+        ("a dog b", ["a dog .", "a"], (2 / 3 * 2 / 3 * 1 / 2) ** (1 / 3)),
+        ("a dog b", ["a", "a dog ."], (2 / 3 * 2 / 3 * 1 / 2) ** (1 / 3)),
+        ("a dog b", ["a dog .", "a dog . ."], (2 / 3 * 2 / 3 * 1 / 2 * 1 / 1) ** (1 / 4)),
+        # No word matches.
+        ("b", ["a dog ."], 0.0),
+    ],
+)
+def test_short_texts(text: str, references: list[str], expected: float) -> None:
+    assert score("bleu+1", text, *references) == pytest.approx(expected, abs=1e-15)
+    lengths = [len(reference.split()) for reference in references]
+    length = len(text.split())
+    closest = min((abs(other - length), other) for other in lengths)[1]
+    penalty, longer = (min(1.0, math.exp(1 - other / length)) for other in (closest, closest + 1))
+    assert score("nakov", text, *references) == pytest.approx(expected / penalty * longer, abs=1e-15)
+
+
+def test_corpus_scores_do_not_look_at_the_longest_reference() -> None:
+    rows = count([[1, 2, 3, 4, 5], [1, 2, 3, 4]], [[1, 2, 3, 4, 6, 7]])
+    other = rows.copy()
+    other[:, LONGEST] = [0, 3]
+    for name in ("papineni", "chiang", "context"):
+        gold, blind = make_gold(name), make_gold(name)
+        for each, seen in ((gold, rows), (blind, other)):
+            each.start_epoch(seen.astype(np.int32))
+            each.observe(seen, 5)
+        assert gold.score(rows, 5).tolist() == blind.score(other, 5).tolist() != [0.0, 0.0]
 
 
 @pytest.mark.parametrize("name", SENTENCE_SCORES)

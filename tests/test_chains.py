@@ -17,6 +17,7 @@ from mpitune.learner.base import Reply
 from mpitune.learner.chains import Smoothing, Smoothness, linear, monotone, smoothed
 from mpitune.learner.pool import empty, merged, pool_of
 from mpitune.learner.pro import Options, Pro, ProPart
+from mpitune.pairs.bleu import WIDTH
 
 WEIGHTS = st.lists(st.floats(-3, 3, width=16), min_size=1, max_size=9).map(np.array)
 Penalty = Callable[[np.ndarray], tuple[float, np.ndarray]]
@@ -275,8 +276,8 @@ def test_no_line_ranks_the_examples() -> None:
 
 
 def test_chains_are_found_among_the_features_of_lists() -> None:
-    lists = [(naive.kbest_of([[1], [1]], [{0: 1.0}, {1: 1.0}]), np.zeros((2, 10), dtype=np.int64))]
-    pool = merged(empty(1, 10), pool_of(lists, np.array([30, 10], dtype=np.uint64)))
+    lists = [(naive.kbest_of([[1], [1]], [{0: 1.0}, {1: 1.0}]), np.zeros((2, WIDTH), dtype=np.int64))]
+    pool = merged(empty(1), pool_of(lists, np.array([30, 10], dtype=np.uint64)))
     smoothness = Smoothness([np.array([30, 20, 10], dtype=np.uint64)], "linear", 1.0)
     learner = Pro(Options(), smoothness)
     ids = np.union1d(pool.feature_id, learner.chained)

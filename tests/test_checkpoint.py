@@ -126,8 +126,8 @@ def test_every_damage_is_recognised(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        (3, "made by a newer mpitune (version 3, this one reads 2): update mpitune, or start over with --resume never"),
-        (1, "made by an older mpitune (version 1, this one reads 2): go on with that one, or start over with --resume"),
+        (4, "made by a newer mpitune (version 4, this one reads 3): update mpitune, or start over with --resume never"),
+        (2, "made by an older mpitune (version 2, this one reads 3): go on with that one, or start over with --resume"),
     ],
 )
 def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, told: str) -> None:

@@ -151,6 +151,25 @@ threshold=0.02
 
 
 @pytest.mark.parametrize(
+    ("year", "score", "notes"),
+    [
+        (2012, "scorer=stupid_bleu", []),
+        (2012, "scorer=fixed_stupid_bleu", []),
+        (2012, "scorer=bleu", ["references of fewer than 4 words dtrain leaves out"]),
+        (2016, "score=lin", ["several references of which one has fewer than 4 words: dtrain leaves out"]),
+        (2016, "score=nakov", ["several references of which one has fewer than 4 words: dtrain leaves out"]),
+        (2016, "score=papineni", ["references of fewer than 4 words dtrain leaves out"]),
+    ],
+)
+def test_what_is_said_of_short_references(
+    imported: Callable[[str], str], year: int, score: str, notes: list[str]
+) -> None:
+    text = imported(f"{REQUIRED[year]}{score}\n")
+    told = " ".join(line.strip("# ") for line in text.splitlines())
+    assert told.count("fewer than 4 words") == len(notes) and all(note in told for note in notes)
+
+
+@pytest.mark.parametrize(
     ("year", "expected"),
     [
         (

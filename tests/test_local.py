@@ -30,6 +30,7 @@ from mpitune.decoder.base import Sentence
 from mpitune.decoder.embedded import EmbeddedDecoder
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.mbuu import mbuu
+from mpitune.results import lists
 from mpitune.results.scoring import read_scoring
 from mpitune.run import Given
 from mpitune.store import open_store
@@ -259,6 +260,19 @@ def test_damaged_lists_are_made_again(cli: Cli, tiny: Tiny, tmp_path: Path, weig
     assert cli(*arguments).output == first.output
     assert decodes.count == 1 + SMALL
     assert kept_files(tmp_path / "run") == kept
+
+
+def test_lists_of_an_older_version_are_made_again(
+    cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path, decodes: Decodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = command(tiny.job_file(tmp_path / "run"), weights, tiny.folder / "dev.de")
+    with monkeypatch.context() as older:
+        older.setattr(lists, "VERSION", lists.VERSION - 1)
+        cli(*arguments)
+    for expected in (1 + SENTENCES, 1):
+        decodes.count = 0
+        cli(*arguments)
+        assert decodes.count == expected
 
 
 def test_lists_of_another_job_or_other_weights_are_refused(

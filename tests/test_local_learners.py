@@ -17,6 +17,7 @@ from mpitune.learner.ebuu import SMALLEST, Objective, ebuu
 from mpitune.learner.examples import Examples, KeptLists
 from mpitune.learner.mbuu import GAP, mbuu
 from mpitune.learner.pool import pool_of
+from mpitune.pairs.bleu import WIDTH
 from mpitune.pairs.gold import bleu_plus_one
 
 pytestmark = pytest.mark.kernel
@@ -60,8 +61,8 @@ class Problem:
 
 def statistics(right: Sequence[int]) -> np.ndarray:
     """Of translations of 12 words, of which so many are right, in a row."""
-    rows = [[*(max(n - k, 0) for k in range(4)), 12, 11, 10, 9, 12, 12] for n in right]
-    return np.array(rows, dtype=np.int64).reshape(-1, 10)
+    rows = [[*(max(n - k, 0) for k in range(4)), 12, 11, 10, 9, 12, 12, 12] for n in right]
+    return np.array(rows, dtype=np.int64).reshape(-1, WIDTH)
 
 
 values = st.integers(-8, 8).map(lambda n: n / 4)

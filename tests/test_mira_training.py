@@ -144,8 +144,8 @@ def test_what_is_not_picked_is_null(tiny: Tiny, tmp_path: Path) -> None:
 
 
 def test_the_scale_is_the_number_of_sentences(tiny: Tiny, tmp_path: Path) -> None:
-    best = np.array([[3, 2, 1, 1, 4, 3, 2, 1, 4, 5], [5, 4, 3, 2, 6, 5, 4, 3, 6, 5]], dtype=np.int32)
-    rows = np.array([[4, 3, 2, 1, 5, 4, 3, 2, 5, 5], [0, 0, 0, 0, 2, 1, 0, 0, 2, 5]], dtype=np.int64)
+    best = np.array([[3, 2, 1, 1, 4, 3, 2, 1, 4, 5, 5], [5, 4, 3, 2, 6, 5, 4, 3, 6, 5, 7]], dtype=np.int32)
+    rows = np.array([[4, 3, 2, 1, 5, 4, 3, 2, 5, 5, 7], [0, 0, 0, 0, 2, 1, 0, 0, 2, 5, 7]], dtype=np.int64)
     gold = assemble.gold(tiny.job(tmp_path / "run", **tables()), 2)
     assert gold.score(rows, 4, 1).tolist() == make_gold("bleu+1").score(rows, 4).tolist()
     gold.start_epoch(best)

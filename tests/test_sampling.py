@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import naive
 import numpy as np
 import pytest
 
 from mpitune.errors import UsageError
-from mpitune.pairs.sampling import PAIRS, make_sampler
+from mpitune.pairs.sampling import PAIRS, _numbered_pairs, make_sampler, pro
 
 pytestmark = pytest.mark.kernel
 
@@ -95,10 +97,61 @@ def test_pro_keeps_the_largest_differences() -> None:
     assert len(pairs) == 50
     kept = [gold[a] - gold[b] for a, b in pairs]
     assert kept == sorted(kept, reverse=True) and kept[-1] >= 0.05
-    # 5000 draws from 780 pairs miss hardly any: what is kept is from the very top.
+    # Of 780 pairs none is left out: what is kept is the very top, whatever the seed.
     differences = sorted((abs(a - b) for i, a in enumerate(gold) for b in gold[:i]), reverse=True)
-    assert kept[0] == differences[0] and kept[-1] >= differences[25]
-    assert pairs == sample("pro", gold.tolist(), seed=3) != sample("pro", gold.tolist(), seed=4)
+    assert kept == differences[:50]
+    assert pairs == sample("pro", gold.tolist(), seed=3) == sample("pro", gold.tolist(), seed=4)
+    many = random.random(400).tolist()
+    assert sample("pro", many, seed=3) == sample("pro", many, seed=3) != sample("pro", many, seed=4)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 10, 50, 100])
+def test_pro_takes_all_pairs_where_there_are_few(k: int) -> None:
+    gold = np.random.default_rng(k).integers(0, 20, k) / 20
+    expected = {(a, b) for a, b in naive.everything(gold.tolist()) if gold[a] - gold[b] >= 0.05}
+    for count in (k * (k - 1) // 2, 5000):
+        pairs = pro(gold, np.random.default_rng(1), candidates=count, kept=5000).tolist()
+        assert len(pairs) == len(expected) and {tuple(pair) for pair in pairs} == expected
+
+
+def test_pro_draws_no_pair_twice() -> None:
+    gold = np.random.default_rng(5).permutation(120) / 120  # 7140 pairs
+    for count in (1, 10, 5000, 7139):
+        pairs = pro(gold, np.random.default_rng(count), candidates=count, threshold=0.0, kept=7140)
+        assert len({frozenset(pair) for pair in pairs.tolist()}) == len(pairs) == count
+
+
+def test_pro_never_pairs_what_is_equal() -> None:
+    gold = np.array([0.5, 0.5, 0.7, 0.7, 0.5])
+    pairs = pro(gold, np.random.default_rng(0), threshold=0.0).tolist()
+    assert {tuple(pair) for pair in pairs} == {(a, b) for a in (2, 3) for b in (0, 1, 4)} and len(pairs) == 6
+
+
+def test_pro_resolves_ties_at_random() -> None:
+    # 25 pairs are as far apart as can be, and one is kept: each of them at times.
+    gold = np.array([0.0, 1.0] * 5)
+    found = {tuple(pro(gold, np.random.default_rng(seed), kept=1)[0].tolist()) for seed in range(200)}
+    assert len(found) == 25
+
+
+@pytest.mark.parametrize("k", [50_000, 1_000_000])
+def test_pro_of_long_lists_makes_only_what_it_draws(k: int) -> None:
+    gold = np.random.default_rng(0).random(k)
+    tracemalloc.start()
+    pairs = pro(gold, np.random.default_rng(0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len({tuple(pair) for pair in pairs.tolist()}) == 50 and peak < 2e6
+
+
+def test_numbers_of_pairs_are_exact() -> None:
+    first, second = _numbered_pairs(np.arange(4950))
+    assert list(zip(first.tolist(), second.tolist(), strict=True)) == [(i, j) for j in range(100) for i in range(j)]
+    # At both ends of the row of each j, up to those of lists of 33 million.
+    j = np.unique(np.geomspace(1, 2**25 - 1, 100_000).astype(np.int64))
+    for i in (0 * j, j - 1):
+        first, second = _numbered_pairs(j * (j - 1) // 2 + i)
+        assert (first == i).all() and (second == j).all()
 
 
 def test_pro_draws_all_pairs_alike() -> None:
@@ -110,10 +163,10 @@ def test_pro_draws_all_pairs_alike() -> None:
 
 def test_pro_drops_small_differences() -> None:
     # Two of the three pairs are 0.04 apart: only (2, 0), 0.08 apart, can come out.
-    assert set(sample("pro", [0.0, 0.04, 0.08])) == {(2, 0)}
+    assert sample("pro", [0.0, 0.04, 0.08]) == [(2, 0)]
     assert sample("pro", [0.0, 0.04]) == []
     first = np.random.default_rng(0)
-    make_sampler("pro")(np.array([0.0, 0.04]), np.zeros(2), first)
+    make_sampler("pro")(np.zeros(20), np.zeros(20), first)
     assert first.random() != np.random.default_rng(0).random()  # it draws from the generator that it is given
 
 

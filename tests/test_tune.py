@@ -24,7 +24,7 @@ from test_train import DRIVER, SENTENCES, SHARD_SIZES, Decodes, damage, decodes,
 from tiny import DEVTEST, Tiny
 
 from mpitune import assemble, tune
-from mpitune.errors import StopRequested
+from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner import mert
 from mpitune.learner.base import BatchLearner, Part, Reply, Tuned
@@ -40,6 +40,7 @@ from mpitune.learner.rampion import Rampion
 from mpitune.pairs import ter
 from mpitune.pairs.gold import bleu_plus_one
 from mpitune.pairs.metrics import SCORES
+from mpitune.results import lists as lists_module
 from mpitune.train import train
 
 assert decodes  # A fixture.
@@ -52,7 +53,7 @@ IDS = np.array([30, 10, 20, 40], dtype=np.uint64)
 
 def statistics_of(matches: Sequence[int], length: int = 12, reference: int = 12) -> list[int]:
     """Those of a translation with so many matches of each order."""
-    return [*matches, *(length - n for n in range(4)), length, reference]
+    return [*matches, *(length - n for n in range(4)), length, reference, reference]
 
 
 def pool(lists: Sequence[Sequence[tuple[Sequence[float], Sequence[int]]]]) -> Pool:
@@ -122,7 +123,7 @@ def score_at(pools: Sequence[Pool], weights: np.ndarray, metric: str = "bleu") -
 
 def with_metric(row: Sequence[int], metric: str) -> list[int]:
     """Statistics of BLEU, and further ones to go with them."""
-    matches, length, reference = row[:4], *row[8:]
+    matches, length, reference = row[:4], *row[8:10]
     if metric == "ter":
         return [*row, length - matches[0] + matches[3], reference * ter.UNIT]
     if metric == "chrf":
@@ -377,6 +378,23 @@ def test_lists_that_are_lost_are_made_again(tiny: Tiny, tmp_path: Path, decodes:
     tiny.train(tmp_path / "run", **tables_of("pro", 3))
     assert decodes.count == 1 + SENTENCES + SHARD_SIZES[1] + 2 * SHARD_SIZES[2]
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+def test_lists_of_an_older_version_are_made_again_and_of_a_newer_one_refused(
+    tiny: Tiny, tmp_path: Path, decodes: Decodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.train(tmp_path / "unbroken", **tables_of("pro", 3))
+    version = lists_module.VERSION
+    for other in (version - 1, version + 1):
+        monkeypatch.setattr(lists_module, "VERSION", other)
+        tiny.train(tmp_path / str(other), **tables_of("pro", 2))
+    monkeypatch.setattr(lists_module, "VERSION", version)
+    decodes.count = 0
+    tiny.train(tmp_path / str(version - 1), **tables_of("pro", 3))
+    assert decodes.count == 1 + 3 * SENTENCES
+    assert files_of(tmp_path / str(version - 1)) == files_of(tmp_path / "unbroken")
+    with pytest.raises(UsageError, match=rf"shard-\d+\.h5: made by a newer mpitune \(version {version + 1}, this one"):
+        tiny.train(tmp_path / str(version + 1), **tables_of("pro", 3))
 
 
 def test_forests_are_those_of_one_epoch_and_made_again_where_lost(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:

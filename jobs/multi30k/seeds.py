@@ -35,6 +35,7 @@ from mpitune.corpus.files import write_text
 from mpitune.decoder.base import Decoder
 from mpitune.exchange.comm import SerialComm
 from mpitune.extraction import make_store
+from mpitune.pairs.bleu import WIDTH
 from mpitune.pairs.bleu import statistics as bleu_statistics
 from mpitune.pairs.gold import papineni
 from mpitune.results.inspect import read_model
@@ -100,7 +101,7 @@ class Test:
         slots = [self._decoder.features.slot(name) for name in given]
         weights = np.zeros(len(self._decoder.features))
         weights[slots] = list(given.values())
-        total = np.zeros((1, 10), dtype=np.int64)
+        total = np.zeros((1, WIDTH), dtype=np.int64)
         for i in range(self._corpus.size):
             best = self._decoder.decode(self._corpus.sentence(i), weights, 1)
             total += bleu_statistics(best, self._corpus.references(i))[:1]

@@ -20,10 +20,9 @@ from mpitune.dtrain.common import (
 from mpitune.dtrain.draft import Draft
 from mpitune.dtrain.options import Options, file, one_of, presence, real, text, whole
 
-_SHORT = "For texts of fewer than 4 words dtrain leaves out the orders that they are too short for."
 SCORERS = {
-    "stupid_bleu": ("bleu+1", _SHORT),
-    "fixed_stupid_bleu": ("nakov", _SHORT),
+    "stupid_bleu": ("bleu+1", ""),
+    "fixed_stupid_bleu": ("nakov", ""),
     "bleu": ("papineni", "For references of fewer than 4 words dtrain leaves out the orders that they do not have."),
     "smooth_bleu": ("liang", ""),
     "sum_bleu": ("sum", ""),

@@ -20,10 +20,13 @@ from mpitune.dtrain.common import (
 from mpitune.dtrain.draft import Draft
 from mpitune.dtrain.options import Options, file, one_of, real, switch, text, whole
 
-_SHORT = "For texts of fewer than 4 words dtrain leaves out the orders that they are too short for."
+_CLOSEST = (
+    "Of several references of which one has fewer than 4 words: dtrain leaves out the orders that the closest one is "
+    "too short for, mpitune those that all are."
+)
 SCORES = {
-    "nakov": ("nakov", _SHORT),
-    "lin": ("bleu+1", _SHORT),
+    "nakov": ("nakov", _CLOSEST),
+    "lin": ("bleu+1", _CLOSEST),
     "papineni": (
         "papineni",
         "For references of fewer than 4 words dtrain leaves out the orders that they do not have.",

@@ -33,8 +33,9 @@ def select(
     """Keep the ``k`` columns of largest ``norm`` (a name of `NORMS`), or those of norm >= ``threshold`` (lambda).
 
     Their weights are mixed as ``mixing`` (a name of `MIXINGS`) says. One of ``k`` >= 1 and ``threshold`` is given;
-    columns of norm 0 are never kept. ``vectors`` hold the rows of all shards in shard order, finite values only; over ``comm``, their columns of this rank's part (`Comm.alltoall`): then
-    all ranks call this, and each gets what is kept of its part.
+    columns of norm 0 are never kept. ``vectors`` hold the rows of all shards in shard order, finite values only; over
+    ``comm``, their columns of this rank's part (`Comm.alltoall`): then all ranks call this, and each gets what is kept
+    of its part.
     """
     stacked = columns(vectors)
     shards = len(vectors.shard)

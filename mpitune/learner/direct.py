@@ -86,7 +86,8 @@ def learn_in_turn(
 
     ``pairs``: int32 [pairs, 2]; ``sizes``: float64 [pairs], what each pair's gradient is scaled by; ``step``: steps
     taken before; ``required``: float64 [pairs], the margin that each is to have; ``shrink``: what every free weight
-    is multiplied by after each update. Inside the list that is done by one common factor; features that are not in the list get the whole of it at the end.
+    is multiplied by after each update. Inside the list that is done by one common factor; features that are not in the
+    list get the whole of it at the end.
     """
     for c in range(len(columns.slot)):
         space.weight[c] = weights[columns.slot[c]]

@@ -23,7 +23,7 @@ class Pool(NamedTuple):
     sentence_ptr: np.ndarray
     """int64 [sentences + 1]: sentence s has the entries ``sentence_ptr[s]:sentence_ptr[s + 1]``."""
     statistics: np.ndarray
-    """int64 [entries, 10 or more]: those of `mpitune.pairs.bleu`, then those of a further metric where there is one."""
+    """int64 [entries, 11 or more]: those of `mpitune.pairs.bleu`, then those of a further metric where there is one."""
     fingerprint: np.ndarray
     """uint64 [entries]: equal for equal entries."""
     feature_ptr: np.ndarray

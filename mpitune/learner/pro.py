@@ -1,9 +1,9 @@
 """PRO, pairwise ranking optimisation (Hopkins & May 2011), over accumulated k-best lists.
 
-Of each list a sample of pairs whose gold scores (`bleu+1`) lie far apart is told into better and worse by logistic
-regression. A pair with difference d = x_better - x_worse is two examples, d with label + and -d with label -, which
-have the same loss log(1 + exp(-w.d)). With all of them w_new minimises |w|^2 / 2 + c * (sum of losses) *(ours)*, by
-L-BFGS from 0, and the epoch ends with w = psi w_new + (1 - psi) w_old. Where the weights of bins are to be smooth
+Of each list a sample of pairs (none twice) whose gold scores (`bleu+1`) lie far apart is told into better and worse by
+logistic regression. A pair with difference d = x_better - x_worse is two examples, d with label + and -d with label -,
+which have the same loss log(1 + exp(-w.d)). With all of them w_new minimises |w|^2 / 2 + c * (sum of losses) *(ours)*,
+by L-BFGS from 0, and the epoch ends with w = psi w_new + (1 - psi) w_old. Where the weights of bins are to be smooth
 (`chains`), beta times their penalty is added to the loss of each example *(ours: so that beta means the same for few
 sentences and for many)*.
 """
@@ -32,7 +32,7 @@ class Options:
     """The options of PRO, named as in a job."""
 
     candidates: int = 5000
-    """How many pairs are drawn from each list (Gamma)."""
+    """How many pairs are drawn from each list (Gamma); all where there are fewer *(ours)*."""
     threshold: float = 0.05
     """The smallest difference of gold scores that is kept."""
     kept: int = 50

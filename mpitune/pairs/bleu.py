@@ -1,8 +1,9 @@
 """Additive n-gram statistics of translations against their references: what every kind of BLEU is computed from.
 
-The statistics of one translation are ten integers, in this order: matches of order 1 to 4 (clipped: an n-gram counts at
-most as often as in the reference that has it most often), n-grams of order 1 to 4, the translation's length in words,
-and the closest reference length (the shorter one on a tie). Those of a corpus are their sums.
+The statistics of one translation are eleven integers, in this order: matches of order 1 to 4 (clipped: an n-gram counts
+at most as often as in the reference that has it most often), n-grams of order 1 to 4, the translation's length in
+words, the closest reference length (the shorter one on a tie), and the length of the longest reference. Those of a
+corpus are their sums; that of the longest lengths says nothing, it is for scores of one sentence alone.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from mpitune.kernel import kernel
 
 ORDER = 4
 """The longest n-grams that count."""
-MATCHES, TOTALS, LENGTH, REFERENCE = 0, ORDER, 2 * ORDER, 2 * ORDER + 1
-"""Where the matches, the totals, the length and the reference length begin in a row of statistics."""
-WIDTH = 2 * ORDER + 2
+MATCHES, TOTALS, LENGTH, REFERENCE, LONGEST = 0, ORDER, 2 * ORDER, 2 * ORDER + 1, 2 * ORDER + 2
+"""Where matches, totals, length, closest and longest reference length begin in a row of statistics."""
+WIDTH = 2 * ORDER + 3
 
 
 class Ngrams(NamedTuple):
@@ -52,7 +53,7 @@ def room_for(words: int, order: int) -> Ngrams:
 
 
 def statistics(kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
-    """int64 [k, 10]: the statistics of each translation of ``kbest`` against ``references`` (int32 [words] each).
+    """int64 [k, 11]: the statistics of each translation of ``kbest`` against ``references`` (int32 [words] each).
 
     Raises ValueError where there is no reference.
     """
@@ -144,10 +145,13 @@ def _statistics(
         for n in range(ORDER):
             result[j, TOTALS + n] = max(length - n, 0)
         closest = reference_ptr[1] - reference_ptr[0]
+        longest = closest
         for r in range(1, len(reference_ptr) - 1):
             other = reference_ptr[r + 1] - reference_ptr[r]
+            longest = max(longest, other)
             nearer = abs(other - length) - abs(closest - length)
             if nearer < 0 or (nearer == 0 and other < closest):
                 closest = other
         result[j, LENGTH] = length
         result[j, REFERENCE] = closest
+        result[j, LONGEST] = longest

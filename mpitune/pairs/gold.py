@@ -1,8 +1,8 @@
 """Gold scores: how good a single translation is, by the approximations of sentence BLEU that the papers use.
 
-All are a brevity penalty times n-gram precisions; a precision is 0 where there are no n-grams of its order. SRD12 names
-them; the sources are Liang et al. 2006, Lin & Och 2004, Nakov et al. 2012, Papineni et al. 2002 and Chiang et al. 2008.
-That of E12 (Eidelman 2012) scores a translation in the context of the whole set.
+All are a brevity penalty times n-gram precisions. A precision is 0 where there are no n-grams of its order, unless 1 is
+added to it. SRD12 names them; the sources are Liang et al. 2006, Lin & Och 2004, Nakov et al. 2012, Papineni et al.
+2002 and Chiang et al. 2008. That of E12 (Eidelman 2012) scores a translation in the context of the whole set.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from mpitune.errors import UsageError
 from mpitune.kernel import kernel
-from mpitune.pairs.bleu import LENGTH, MATCHES, ORDER, REFERENCE, TOTALS, WIDTH
+from mpitune.pairs.bleu import LENGTH, LONGEST, MATCHES, ORDER, REFERENCE, TOTALS, WIDTH
 
 DECAY = 0.9
 """How much of the pseudo-document of `Chiang` is left after each sentence."""
@@ -30,24 +30,34 @@ def _brevity_penalty(length: float, reference: float) -> float:
 
 
 @kernel
-def _bleu(statistics: np.ndarray, document: np.ndarray, add: float, longer: float, scores: np.ndarray) -> None:
-    """BLEU of ``document`` with each translation added to it.
-
-    ``add`` is added to matches and totals of the orders above 1, ``longer`` to the reference length.
-    """
+def _bleu(statistics: np.ndarray, document: np.ndarray, scores: np.ndarray) -> None:
+    """BLEU-4 of ``document`` (float64 [11]) with each translation added to it."""
     for j in range(len(statistics)):
         logs = 0.0
         for n in range(ORDER):
             match = document[MATCHES + n] + statistics[j, MATCHES + n]
-            total = document[TOTALS + n] + statistics[j, TOTALS + n]
-            smooth = add if n > 0 else 0.0
-            if total == 0 or match + smooth == 0:
+            if match == 0:
                 logs = -math.inf
                 break
-            logs += math.log((match + smooth) / (total + smooth))
+            logs += math.log(match / (document[TOTALS + n] + statistics[j, TOTALS + n]))
         length = document[LENGTH] + statistics[j, LENGTH]
-        reference = document[REFERENCE] + statistics[j, REFERENCE] + longer
+        reference = document[REFERENCE] + statistics[j, REFERENCE]
         scores[j] = _brevity_penalty(length, reference) * math.exp(logs / ORDER)
+
+
+@kernel
+def _plus_one(statistics: np.ndarray, longer: float, scores: np.ndarray) -> None:
+    """Smoothed BLEU of each translation alone; the brevity penalty has a reference that is ``longer`` by so much."""
+    for j in range(len(statistics)):
+        if statistics[j, MATCHES] == 0:
+            scores[j] = 0.0
+            continue
+        logs = math.log(statistics[j, MATCHES] / statistics[j, TOTALS])
+        orders = min(ORDER, statistics[j, LONGEST])
+        for n in range(1, orders):
+            logs += math.log((statistics[j, MATCHES + n] + 1.0) / (statistics[j, TOTALS + n] + 1.0))
+        penalty = _brevity_penalty(statistics[j, LENGTH], statistics[j, REFERENCE] + longer)
+        scores[j] = penalty * math.exp(logs / orders)
 
 
 @kernel
@@ -77,7 +87,7 @@ def _sum(statistics: np.ndarray, scores: np.ndarray) -> None:
 
 
 def liang(statistics: np.ndarray) -> np.ndarray:
-    """float64 [k]: sum over n of BLEU_n / 2^(5 - n); at most 0.9375. ``statistics``: int64 [k, 10], here as below."""
+    """float64 [k]: sum over n of BLEU_n / 2^(5 - n); at most 0.9375. ``statistics``: int64 [k, 11], here as below."""
     scores = np.empty(len(statistics))
     _liang(statistics, scores)
     return scores
@@ -91,23 +101,33 @@ def sum_of_precisions(statistics: np.ndarray) -> np.ndarray:
 
 
 def papineni(statistics: np.ndarray) -> np.ndarray:
-    """float64 [k]: BLEU-4 without smoothing."""
-    return _sentence_bleu(statistics, 0.0, 0.0)
+    """float64 [k]: BLEU-4 without smoothing; of summed statistics that of a corpus."""
+    scores = np.empty(len(statistics))
+    _bleu(statistics, np.zeros(WIDTH), scores)
+    return scores
 
 
 def bleu_plus_one(statistics: np.ndarray) -> np.ndarray:
-    """float64 [k]: BLEU-4 with 1 added to matches and totals above order 1."""
-    return _sentence_bleu(statistics, 1.0, 0.0)
+    """float64 [k]: BLEU-N with 1 added to matches and totals above order 1 (Lin & Och 2004); 0 if no word matches.
+
+    N = min(4, words of the longest reference), as the C++ trainer of SRD12 has it *(of several the longest: ours)*. An
+    order that the translation is too short for counts as (0 + 1) / (0 + 1): with 0 there, of a reference of 3 words a
+    longer wrong translation would be worth more than the perfect one.
+    """
+    return _sentence_bleu(statistics, 0.0)
 
 
 def nakov(statistics: np.ndarray) -> np.ndarray:
-    """float64 [k]: `bleu_plus_one` with 1 added to the reference length too."""
-    return _sentence_bleu(statistics, 1.0, 1.0)
+    """float64 [k]: `bleu_plus_one` with 1 added to the reference length of the brevity penalty (Nakov et al. 2012).
+
+    As published it may prefer a longer translation of a reference of up to 3 words to the perfect one.
+    """
+    return _sentence_bleu(statistics, 1.0)
 
 
-def _sentence_bleu(statistics: np.ndarray, add: float, longer: float) -> np.ndarray:
+def _sentence_bleu(statistics: np.ndarray, longer: float) -> np.ndarray:
     scores = np.empty(len(statistics))
-    _bleu(statistics, np.zeros(WIDTH), add, longer, scores)
+    _plus_one(statistics, longer, scores)
     return scores
 
 
@@ -121,13 +141,13 @@ class Gold:
         self._sentence_score = sentence_score
 
     def start_epoch(self, best: np.ndarray) -> None:
-        """``best``: int32 [sentences, 10], statistics of the 1-best translations of the epoch before, or of none."""
+        """``best``: int32 [sentences, 11], statistics of the 1-best translations of the epoch before, or of none."""
 
     def start_shard(self) -> None:
         """Forget what was seen: a shard's pass over its inputs begins."""
 
     def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
-        """float64 [k]: the gold scores of a list with ``statistics`` (int64 [k, 10]).
+        """float64 [k]: the gold scores of a list with ``statistics`` (int64 [k, 11]).
 
         It translates sentence ``number`` of the set, a source of ``source_length`` words.
         """
@@ -159,7 +179,7 @@ class Chiang(Gold):
 
     def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
         scores = np.empty(len(statistics))
-        _bleu(statistics, self.document, 0.0, 0.0, scores)
+        _bleu(statistics, self.document, scores)
         return scores * (self.source_length + source_length)
 
     def observe(self, statistics: np.ndarray, source_length: int) -> None:
@@ -190,7 +210,7 @@ class Context(Gold):
         if not len(self._best):
             return super().score(statistics, source_length)
         scores = np.empty(len(statistics))
-        _bleu(statistics, (self._sum - self._best[number]).astype(np.float64), 0.0, 0.0, scores)
+        _bleu(statistics, (self._sum - self._best[number]).astype(np.float64), scores)
         return scores * self._scale
 
 

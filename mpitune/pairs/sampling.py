@@ -99,22 +99,32 @@ def pro(
 ) -> np.ndarray:
     """Hopkins & May 2011, figure 4: of ``candidates`` random pairs those far enough apart, the ``kept`` farthest.
 
-    Farthest first, ties in the order of drawing; a pair that is drawn twice stays twice.
+    Pairs are drawn without replacement, all of them where there are fewer *(ours)*. Farthest first, ties in the order
+    of drawing.
     """
     k = len(gold)
     if k < 2:
         return np.empty((0, 2), dtype=np.int32)
-    first = random.integers(0, k, candidates)
-    second = random.integers(0, k - 1, candidates)
-    second += second >= first  # never the entry itself
+    count = k * (k - 1) // 2
+    # Takes memory for the pairs that are drawn, not for those that there are.
+    first, second = _numbered_pairs(random.choice(count, min(candidates, count), replace=False))
     difference = gold[first] - gold[second]
-    far = np.flatnonzero(np.abs(difference) >= threshold)
+    far = np.flatnonzero((np.abs(difference) >= threshold) & (difference != 0))
     far = far[np.argsort(-np.abs(difference[far]), kind="stable")[:kept]]
     ahead = difference[far] > 0
     pairs = np.empty((len(far), 2), dtype=np.int32)
     pairs[:, 0] = np.where(ahead, first[far], second[far])
     pairs[:, 1] = np.where(ahead, second[far], first[far])
     return pairs
+
+
+def _numbered_pairs(number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs i < j of entries with these numbers, j (j - 1) / 2 + i each; all int64 [n].
+
+    Exact for numbers below 2^49, of lists of 33 million: floor(sqrt(x)) in float64 is the integer root below 2^52.
+    """
+    j = (1 + np.sqrt(8 * number + 1).astype(np.int64)) // 2
+    return number - j * (j - 1) // 2, j
 
 
 def hope_fear(gold: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ VERSION = 3
 Vector = tuple[np.ndarray, np.ndarray]
 """A sparse weight vector: feature ids (uint64 [n]) and their weights (float64 [n])."""
 
-_NO_COUNTS = np.zeros((0, 10), dtype=np.int32)
+_NO_COUNTS = np.zeros((0, 11), dtype=np.int32)
 _USER_BLOCK = 512  # the smallest that HDF5 knows
 _CHECKPOINT = re.compile(r"epoch-(\d{4,})\.h5")
 _SHARDS = re.compile(r"epoch-(\d{4,})\.shards")
@@ -61,7 +61,7 @@ class Checkpoint:
     met: list[str] = field(default_factory=list)
     """The names of features, of all those vectors, that are not known before training."""
     best: np.ndarray = field(default_factory=lambda: _NO_COUNTS)
-    """int32 [sentences, 10]: what of BLEU adds up in their latest 1-best translations, where gold scores need it."""
+    """int32 [sentences, 11]: what of BLEU adds up in their latest 1-best translations, where gold scores need it."""
 
     scoring: Mapping[str, Any] | None = None
     """What has become of the grammar's scores (JSON's types), where something has: the weights mean nothing without."""
@@ -86,9 +86,9 @@ class ShardResult:
     names: list[str] = field(default_factory=list)
     """The names of those features that are not known before training."""
     best: np.ndarray = field(default_factory=lambda: _NO_COUNTS)
-    """int32 [sentences, 10]: what of BLEU adds up in the 1-best translation of each of the shard's sentences."""
-    bleu: np.ndarray = field(default_factory=lambda: np.zeros((3, 10), dtype=np.int64))
-    """int64 [3, 10]: its sums over 1-best translations, oracles and predictions."""
+    """int32 [sentences, 11]: what of BLEU adds up in the 1-best translation of each of the shard's sentences."""
+    bleu: np.ndarray = field(default_factory=lambda: np.zeros((3, 11), dtype=np.int64))
+    """int64 [3, 11]: its sums over 1-best translations, oracles and predictions."""
     learner: tuple[np.ndarray, ...] = ()
     """float64 [n] each: what the learner keeps of the features beside their weights."""
 
@@ -239,7 +239,7 @@ def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardRe
         statistics,
         _texts(datasets.get("names", _strings([]))),
         datasets.get("best", _NO_COUNTS),
-        datasets.get("bleu", np.zeros((3, 10), dtype=np.int64)),
+        datasets.get("bleu", np.zeros((3, 11), dtype=np.int64)),
         tuple(datasets["learner"]),
     )
 

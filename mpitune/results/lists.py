@@ -16,9 +16,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mpitune.corpus.arrays import open_arrays, read_attributes, write_arrays
-from mpitune.errors import DataError
+from mpitune.errors import DataError, UsageError
 from mpitune.learner.forests import Forests
 from mpitune.learner.pool import Pool
+
+VERSION = 2
+"""Raised whenever the meaning of lists or forests changes, their statistics among it; older ones are made anew."""
 
 _Kept = TypeVar("_Kept", Pool, Forests)
 
@@ -34,7 +37,7 @@ class ShardLists:
     names: list[str]
     """The names of those features in the lists that are not known before training."""
     bleu: np.ndarray
-    """int64 [3, 10]: as in `mpitune.results.checkpoint.ShardResult`."""
+    """int64 [3, 11]: as in `mpitune.results.checkpoint.ShardResult`."""
     forests: Forests | None = None
     """Those of the epoch, where its learner wants them."""
 
@@ -42,6 +45,7 @@ class ShardLists:
 def write_lists(folder: Path, epoch: int, job_digest: str, lists: ShardLists) -> None:
     """Keep a shard's lists, and forests. Raises MachineError where they cannot be written (disk full)."""
     attributes = {
+        "version": VERSION,
         "job_digest": job_digest,
         "epoch": epoch,
         "shard": lists.shard,
@@ -55,11 +59,12 @@ def write_lists(folder: Path, epoch: int, job_digest: str, lists: ShardLists) ->
 
 
 def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests: bool) -> ShardLists | None:
-    """What `write_lists` kept, mapped; None where it is to be made (again): not there, damaged, of another job.
+    """What `write_lists` kept, mapped; None where it is to be made (again): not there, damaged, of another job
+    or of an older mpitune.
 
     ``forests``: whether these are asked for too. Raises UsageError where a newer version of mpitune made it.
     """
-    known = {"job_digest": job_digest, "epoch": epoch, "shard": shard}
+    known = {"version": VERSION, "job_digest": job_digest, "epoch": epoch, "shard": shard}
     lists = _read(_path(folder, "lists", epoch, shard), known, Pool)
     found = _read(_path(folder, "forests", epoch, shard), known, Forests) if forests else None
     if lists is None or (forests and found is None):
@@ -103,7 +108,12 @@ def _read(path: Path, known: dict[str, Any], kind: Callable[..., _Kept]) -> tupl
     except (DataError, TypeError):
         return None
     digest = attributes.pop("digest", None)
-    if {key: attributes.get(key) for key in known} != known or digest != _digest(attributes, arrays):
+    if digest != _digest(attributes, arrays):
+        return None
+    if (version := attributes.get("version", 1)) > VERSION:
+        found = f"made by a newer mpitune (version {version}, this one reads {VERSION})"
+        raise UsageError(f"{path}: {found}: update mpitune or name another run.dir")
+    if {key: attributes.get(key) for key in known} != known:
         return None
     return attributes, arrays
 
