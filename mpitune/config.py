@@ -14,22 +14,11 @@ from typing import Any
 
 from mpitune.errors import UsageError
 from mpitune.job import BATCH, Data, DevTest, Grammar, Job, lm_names
+from mpitune.presets import DEFAULTS_OF, PRESETS, Keys
 from mpitune.schema import literal, put, read
 
 _NOT_OF_CDEC = ("word-pair", "insertion", "target-words")
 """Templates that an external decoder does not have."""
-
-_DEFAULTS_OF: dict[str, dict[str, Any]] = {
-    "mira": {
-        "learner.algorithm": "itermix",
-        "learner.epochs": 20,
-        "learner.gold": "context",
-        "decoder.kbest": 500,
-        "parallel.shards": 20,
-    },
-    "rampion": {"learner.epochs": 20, "decoder.kbest": 500},
-}
-"""By method: keys whose default is that of the method's own paper (E12; Gimpel & Smith 2012), and not SRD12's."""
 
 _LAMBDA = {"ebuu": 0.06, "mbuu": 0.018}
 """By method of local training: L12's lambda."""
@@ -41,6 +30,7 @@ _REGULARIZED = {"linear": ("pro", "perceptron", "mira"), "monotone": ("pro",)}
 def load(path: Path, overrides: Sequence[str] = ()) -> Job:
     """Read the job file ``path``, with ``overrides`` of the form ``table.key=value``.
 
+    Of the same key the override counts before the file, this before the preset, and the preset before the default.
     An override's value is TOML, or else taken as a string; its paths are relative to the job file as well, and
     ``lm.0.file`` is the first language model's file. Where ``decoder.config`` is given, grammar and language model may
     come from there: `completed` checks that they are there.
@@ -62,6 +52,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Job:
         if key in overridden and f"select.{rival}" not in overridden:
             raw["select"].pop(rival, None)
     explicit = frozenset(_leaves(raw, ""))
+    _fill_in(raw)
     run = raw.setdefault("run", {})
     if isinstance(run, dict):
         run["dir"] = run.get("dir") or f"runs/{path.stem}"
@@ -97,11 +88,6 @@ def _settled(job: Job, *, complete: bool) -> Job:
 
     ``complete``: grammar and language model must be there.
     """
-    for key, value in _DEFAULTS_OF.get(job.learner.method, {}).items():
-        if key not in job.explicit:
-            table, name = key.split(".")
-            tables: dict[str, Any] = {table: replace(getattr(job, table), **{name: value})}
-            job = replace(job, **tables)
     if complete:
         _check_inputs(job)
     if job.data is not None:
@@ -187,6 +173,34 @@ def _check_scores(job: Job) -> None:
     if wanted.features and job.learner.method not in methods:
         found = f"features.discretize.regularizer = {literal(wanted.regularizer)}"
         raise UsageError(f"{job.file}: {found}: expected learner.method to be {' or '.join(methods)}")
+
+
+def _fill_in(raw: dict[str, Any]) -> None:
+    """Give ``raw`` the keys of its preset that it lacks, then those that its method has defaults of its own for.
+
+    What is wrong with ``raw``, such as a preset that there is none of, is left for `read` to find.
+    """
+    preset = PRESETS.get(_name(raw, "preset", "default"))
+    if preset is not None:
+        _add(raw, preset.keys)
+    _add(raw, DEFAULTS_OF.get(_name(raw, "method", ""), {}))
+
+
+def _name(raw: dict[str, Any], key: str, otherwise: str) -> str:
+    """The string that ``key`` of the learner is; "" for anything else."""
+    learner = raw.get("learner", {})
+    name = learner.get(key, otherwise) if isinstance(learner, dict) else ""
+    return name if isinstance(name, str) else ""
+
+
+def _add(raw: dict[str, Any], keys: Keys) -> None:
+    for key, value in keys.items():
+        *tables, name = key.split(".")
+        place: Any = raw
+        for table in tables:
+            place = place.setdefault(table, {}) if isinstance(place, dict) else None
+        if isinstance(place, dict):
+            place.setdefault(name, value)
 
 
 def _override(raw: dict[str, Any], text: str) -> list[str]:

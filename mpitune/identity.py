@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mpitune.job import BATCH, Discretize, Job, Learner, Select
+from mpitune.presets import PRESETS
 from mpitune.schema import values
 
 _NOT_RESULT = {
     "run.dir",
     "run.store",
+    "learner.preset",
     "learner.epochs",
     "parallel.exchange",
     "decoder.binary",
@@ -59,11 +62,25 @@ def identity(job: Job) -> dict[str, Any]:
 
 
 def without_effect(job: Job) -> list[str]:
-    """Keys that the job sets to other than their defaults, and that its method or algorithm does not look at."""
+    """Keys that the job sets to other than their defaults, and that its method or algorithm does not look at.
+
+    The default of a key that the job's preset has is the preset's.
+    """
     blank = replace(job, learner=Learner(), select=Select(), features=replace(job.features, discretize=Discretize()))
-    defaults = {key: value for key, _, value in values(blank)}
+    defaults = {key: value for key, _, value in values(blank)} | dict(PRESETS[job.learner.preset].keys)
     changed = [key for key, _, value in values(job) if key in job.explicit and value != defaults[key]]
     return [key for key in changed if _is_idle(job, key)]
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What is not the same in two identities (JSON's types), in words: a key, what it was and what it is."""
+
+    def said(identity: Mapping[str, Any], key: str, verb: str) -> str:
+        return f"{verb} {identity[key]!r}" if key in identity else f"{verb} not there"
+
+    # One that is not there differs from one that is None, as it does for the digest that shards carry.
+    keys = sorted(key for key in before.keys() | now.keys() if before.get(key, ...) != now.get(key, ...))
+    return [f"{key} ({said(before, key, 'was')}, {said(now, key, 'is')})" for key in keys]
 
 
 def _is_idle(job: Job, key: str) -> bool:

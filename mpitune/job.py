@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mpitune import schema
+from mpitune.presets import PRESETS
 from mpitune.schema import choice, choices, internal, number
 
 _MANY = 1_000_000
@@ -192,6 +193,8 @@ class Rampion:
 class Learner:
     """``[learner]``: the algorithm and its update (SRD12)."""
 
+    preset: str = choice(*PRESETS)
+    """Where values come from that the job does not give; the result depends on these values, not on their name."""
     algorithm: str = choice("itersel", "sgd", "mix", "itermix")
     method: str = choice("perceptron", "mira", "pro", "mert", "rampion", "minrisk")
     epochs: int = number(10, 1)
@@ -272,7 +275,9 @@ class Job:
     local: Local = Local()
     file: Path = internal(Path("job.toml"))
     explicit: frozenset[str] = internal(frozenset())
-    """Dotted keys that the job or --set gives, ``decoder.kbest``; the list of LMs is one key, ``lm``."""
+    """Dotted keys that the job or --set gives, ``decoder.kbest``; the list of LMs is one key, ``lm``.
+
+    What follows from the preset is not among them."""
 
     def to_toml(self) -> str:
         """The effective configuration, every key with its value; `load` reads the same job from it."""

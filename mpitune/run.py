@@ -20,7 +20,7 @@ from mpitune.exchange.comm import Comm
 from mpitune.exchange.mixing import RunningMean
 from mpitune.extraction import make_store
 from mpitune.grammar.scores import Scoring
-from mpitune.identity import without_effect
+from mpitune.identity import changes, without_effect
 from mpitune.job import Job
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.bleu import WIDTH
@@ -307,10 +307,8 @@ def _epoch_to_resume(run: Run, resume: str) -> int:
         if resume == "must":
             raise UsageError(f"{folder}: found no checkpoint, but --resume must asks for one")
         return 0
-    job = json.loads(json.dumps(run.identity))
-    changed = sorted(key for key in job.keys() | checkpoint.job.keys() if job.get(key) != checkpoint.job.get(key))
-    if changed:
-        what = ", ".join(f"{key} (was {checkpoint.job.get(key)!r}, is {job.get(key)!r})" for key in changed)
+    if changed := changes(checkpoint.job, json.loads(json.dumps(run.identity))):
+        what = ", ".join(changed)
         raise UsageError(f"{run.folder.path}: the job has changed since its last checkpoint: {what}")
     return checkpoint.epoch
 

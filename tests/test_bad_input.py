@@ -42,6 +42,7 @@ pop_limit = 30
 [features]
 templates = ["id", "shape"]
 [learner]
+preset = "simianer2012"
 epochs = 3
 learning_rate = 0.0078125
 initial_weights = "warm"

@@ -77,6 +77,7 @@ regularizer = "none"
 beta = 0.1
 gamma = 1.0
 [learner]
+preset = "default"
 algorithm = "itersel"
 method = "perceptron"
 epochs = 10
@@ -192,12 +193,13 @@ def test_batch_methods_have_no_algorithm_and_options_of_their_own(tmp_path: Path
 
 def test_keys_that_nothing_looks_at_are_known(tmp_path: Path) -> None:
     """They make no other job; those at their defaults need no word."""
-    text = '[learner]\nmethod = "mira"\nmargin = 1.0\nl2 = 0.0\npro.c = 2.0\nmira.c = 2.0\n[select]\nk = 7\n'
+    text = '[learner]\npreset = "simianer2012"\nmethod = "mira"\nalgorithm = "itermix"\nmargin = 1.0\nl2 = 0.0\n'
+    text += "pro.c = 2.0\nmira.c = 2.0\n[select]\nk = 7\n"
     found = job(tmp_path, SMALL + text)
     assert without_effect(found) == ["learner.margin", "learner.pro.c", "select.k"]
     assert identity(job(tmp_path, SMALL + text, "learner.margin=2", "select.k=8")) == identity(found)
     plain = job(tmp_path, SMALL + text, "learner.method=perceptron")
-    assert set(without_effect(plain)) == {"learner.pro.c", "learner.mira.c"}
+    assert set(without_effect(plain)) == {"learner.pro.c", "learner.mira.c", "select.k"}
     assert without_effect(job(tmp_path, SMALL)) == []
 
 
@@ -236,7 +238,7 @@ def test_environment_variables_in_paths(tmp_path: Path, monkeypatch: pytest.Monk
         ("[lerner]\nepochs = 3", "lerner: unknown table; did you mean learner?"),
         ("[learner]\nlearning-rate = 1", "learner.learning-rate: unknown key; did you mean learner.learning_rate?"),
         ("[learner]\nkbest = 9", "learner.kbest: unknown key; did you mean decoder.kbest?"),
-        ("[learner.svm]\nc = 1", "learner.svm: unknown table; expected one of algorithm, method, "),
+        ("[learner.svm]\nc = 1", "learner.svm: unknown table; expected one of preset, algorithm, method, "),
         (
             "[learner.mira]\ncost-scale = 1",
             "learner.mira.cost-scale: unknown key; did you mean learner.mira.c",
@@ -437,7 +439,7 @@ def test_a_cdec_ini_completes_the_job(tmp_path: Path) -> None:
 
 
 def test_identity_is_what_the_result_depends_on(tmp_path: Path) -> None:
-    text = SMALL + DATA
+    text = SMALL + DATA + '[learner]\npreset = "simianer2012"\n'
     same = identity(job(tmp_path, text))
     elsewhere = ("run.dir=a", "run.store=b", "learner.epochs=3", "parallel.exchange=allgather", "grammar.file=x")
     assert identity(job(tmp_path, text, *elsewhere, "data.source=y")) == same

@@ -16,6 +16,7 @@ from mpitune.config import load
 from mpitune.dtrain import GENERATIONS, import_job
 from mpitune.errors import DataError, UsageError
 from mpitune.job import Data, Job, Run
+from mpitune.presets import PRESETS
 
 ALWAYS = 1e18
 """The margin under which all pairs are updates."""
@@ -34,7 +35,9 @@ REQUIRED = {
 IN_SHARDS = {year: text.partition("\n")[0] for year, text in REQUIRED.items()}
 LEFT_TO_USERS = ("names no input", "reads no standard input", "has no decoder_conf")
 """What a job file says where something must be added before it is complete."""
-DEFAULTS = {key: value for key, _, value in schema.values(Job(Run(Path(), Path()), Data()))}
+PRESET = PRESETS["dtrain"].keys
+DEFAULTS = {key: value for key, _, value in schema.values(Job(Run(Path(), Path()), Data()))} | dict(PRESET)
+"""What a job of the preset has, where it says nothing else."""
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ def imported(folder: Path) -> Callable[[str], str]:
 
 
 def keys(text: str, folder: Path) -> dict[str, Any]:
-    """The keys that a job file gives, by dotted name, after a look that all of them are valid."""
+    """The keys that a job file gives, by dotted name, after a look that all are valid, and none is the preset's."""
     elsewhere = folder / "far" / "away"
     elsewhere.mkdir(parents=True, exist_ok=True)
     (elsewhere / "job.toml").write_text(text)
@@ -64,7 +67,10 @@ def keys(text: str, folder: Path) -> dict[str, Any]:
         load(elsewhere / "job.toml")
     raw = {table: entries for table, entries in tomllib.loads(text).items() if entries}
     schema.read(Job, {"run": {"dir": "r", "store": "s"}} | raw, elsewhere / "job.toml")
-    return {f"{table}.{key}": value for table, entries in raw.items() for key, value in entries.items()}
+    found = {f"{table}.{key}": value for table, entries in raw.items() for key, value in entries.items()}
+    assert found.pop("learner.preset") == "dtrain"
+    assert [key for key, value in found.items() if key in PRESET and PRESET[key] == value] == []
+    return found
 
 
 def test_a_configuration_of_2012(imported: Callable[[str], str], folder: Path) -> None:
@@ -98,8 +104,6 @@ rescale
         "learner.algorithm": "sgd",
         "learner.gold": "nakov",
         "learner.share": 0.2,
-        "learner.extend_ties": True,
-        "learner.order": "sentence",
         "learner.learning_rate": 0.1,
         "learner.margin": 0.25,
         "learner.l2": 0.5,
@@ -137,12 +141,8 @@ threshold=0.02
         "learner.epochs": 5,
         "learner.algorithm": "itermix",
         "parallel.shards": 1,
-        "learner.gold": "bleu+1",
-        "learner.pairs": "multipartite",
         "learner.share": 0.15,
-        "learner.extend_ties": True,
         "learner.margin": 0.0,
-        "learner.order": "sentence",
         "learner.learning_rate": 0.1,
         "learner.l1": 0.01,
         "learner.initial_weights": f"{folder}/warm",
@@ -177,10 +177,8 @@ def test_what_is_said_of_short_references(
             {
                 "learner.algorithm": "itermix",  # the last epoch's weights
                 "parallel.shards": 1,
-                "learner.gold": "bleu+1",
-                "learner.extend_ties": True,
-                "learner.order": "sentence",
                 "learner.learning_rate": 1.0,
+                "learner.margin": 0.0,
             },
         ),
         (
@@ -189,21 +187,20 @@ def test_what_is_said_of_short_references(
                 "learner.epochs": 15,
                 "learner.algorithm": "sgd",
                 "learner.gold": "nakov",
-                "learner.margin": 1.0,
-                "learner.order": "sentence",
+                "learner.extend_ties": False,
                 "learner.learning_rate": 0.00001,
             },
         ),
     ],
 )
-def test_defaults_that_differ_are_written(
+def test_defaults_that_differ_from_the_preset_are_written(
     imported: Callable[[str], str], folder: Path, year: int, expected: dict[str, Any]
 ) -> None:
     text = imported(REQUIRED[year])
     found = {key: value for key, value in keys(text, folder).items() if key.startswith(("learner", "parallel"))}
-    assert {key: value for key, value in found.items() if value != DEFAULTS[key]} == expected
+    assert found == expected
     assert f"learning_rate = {expected['learner.learning_rate']}  # dtrain: learning_rate=" in text
-    assert "dtrain's default (mpitune's: 0.0001)" in text
+    assert "dtrain's default (the preset's: 0.0001)" in text
 
 
 VALUES: dict[int, dict[str, list[str]]] = {
@@ -358,7 +355,7 @@ def test_meanings(
     imported: Callable[[str], str], folder: Path, year: int, options: str, expected: dict[str, Any]
 ) -> None:
     required = REQUIRED[year] if "input" not in options.split("=")[0].split("_") else IN_SHARDS[year] + "\n"
-    found = keys(imported(required + options), folder)
+    found = dict(PRESET) | keys(imported(required + options), folder)
     for key, value in expected.items():
         told = found.get(key)
         if isinstance(told, str | list):
@@ -371,9 +368,8 @@ def test_meanings(
 def test_without_input_it_is_the_job_of_parallelize(imported: Callable[[str], str], folder: Path, year: int) -> None:
     text = imported(IN_SHARDS[year])
     found = keys(text, folder)
-    assert {"learner.algorithm": "itersel", "learner.epochs": 10, "select.k": 100000, "select.norm": "l2"}.items() <= (
-        found.items()
-    )
+    as_parallelize = {"learner.algorithm": "itersel", "learner.epochs": 10, "select.k": 100000, "select.norm": "l2"}
+    assert as_parallelize.items() <= (dict(PRESET) | found).items()
     assert "data.limit" not in found and "parallel.shards" not in found
     assert "# The file names no input. Add source and references, or bitext." in text.splitlines()
     passes = {2012: "epochs=10", 2016: "iterations=15"}[year]

@@ -35,6 +35,7 @@ references = ["dev.e"]
 [[lm]]
 file = "lm.arpa"
 [learner]
+preset = "simianer2012"
 epochs = 1
 [parallel]
 shards = 2

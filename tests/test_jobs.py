@@ -37,6 +37,7 @@ def test_a_part_of_nc_gets_better_with_any_number_of_ranks(data: Path, tmp_path:
         settings = {
             "data.limit": 24,
             "parallel.shards": 4,
+            "learner.preset": "simianer2012",
             "learner.epochs": 2,
             "select.k": 500,
             "run.dir": tmp_path / run,

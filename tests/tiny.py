@@ -147,11 +147,14 @@ JOB: dict[str, dict[str, Any]] = {
     "grammar": {"file": "grammar"},
     "decoder": {"kbest": 30, "pop_limit": 30},
     "features": {"templates": ["id", "source-bigram", "shape"]},
-    "learner": {"epochs": 2, "learning_rate": 1 / 128},
+    "learner": {"preset": "simianer2012", "epochs": 2, "learning_rate": 1 / 128},
     "parallel": {"shards": 4},
     "select": {"k": 40},
 }
-"""What a job over the task says, where nothing else is asked for."""
+"""What a job over the task says, where nothing else is asked for.
+
+The preset is for the perceptron: jobs of other methods have the defaults of these.
+"""
 DEVTEST: dict[str, Any] = {"data__devtest": {"source": "dev.de", "references": ["dev.en"]}}
 
 
@@ -180,7 +183,11 @@ class Tiny:
         for name in [*JOB, *(name for name in asked if name not in JOB)]:
             if name in asked and asked[name] is None:
                 continue
-            tables_given[name] = {**JOB.get(name, {}), **tables_given.get(name, {}), **(asked.get(name) or {})}
+            given = asked.get(name) or {}
+            usual = {**JOB.get(name, {}), **tables_given.get(name, {})}
+            if given.get("method", "perceptron") != "perceptron":
+                usual.pop("preset", None)
+            tables_given[name] = {**usual, **given}
         lines = []
         for name, table in tables_given.items():
             lines.append(f"[{name}]")

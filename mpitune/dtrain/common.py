@@ -120,7 +120,8 @@ def _in_shards(draft: Draft, passes: str) -> None:
     A file that names no input is made for it: it gives each dtrain the input of its shard.
     """
     draft.remark("data", "The file names no input. Add source and references, or bitext.")
-    draft.remark("learner", "Without an input the file is taken for one that parallelize.rb runs in shards:")
+    draft.remark("learner", "Without an input the file is taken for one that parallelize.rb runs in shards, with its")
+    draft.remark("learner", 'defaults, which the preset has: -e 10, -l "l2 select_k 100000".')
     draft.key("learner.algorithm", "itersel", because='parallelize.rb: -l "l2 select_k 100000"')
     draft.key("learner.epochs", 10, because="parallelize.rb: -e 10; its defaults both")
     if draft[passes] != 1:
@@ -128,8 +129,9 @@ def _in_shards(draft: Draft, passes: str) -> None:
     elif draft.given(passes):
         draft.needless(passes, "a pass over a shard in each epoch of parallelize.rb, and so it is in mpitune")
     draft.remark("parallel", "shards = 8  # parallelize.rb: -s; reshuffle = true for its -z -y")
-    draft.key("select.k", 100000, because="parallelize.rb: select_k 100000; lambda = X for its cut X")
-    draft.key("select.norm", "l2", because='parallelize.rb: l2; "linf" for its linfty')
+    draft.remark(
+        "select", 'k = K  # parallelize.rb: select_k K; lambda = X for its cut X; norm = "linf" for its linfty'
+    )
 
 
 def decoder(draft: Draft, name: str) -> IniFile | None:

@@ -11,9 +11,13 @@ from mpitune import schema
 from mpitune.dtrain.options import Options, Setting
 from mpitune.errors import UsageError
 from mpitune.job import Data, Job, Run
+from mpitune.presets import PRESETS
 
+_PRESET = "dtrain"
+"""What every job starts from."""
 _DEFAULTS = {key: value for key, _, value in schema.values(Job(Run(Path(), Path()), Data()))}
-"""mpitune's defaults, by dotted key."""
+_DEFAULTS |= dict(PRESETS[_PRESET].keys)
+"""What keys are that a job of that preset does not give, by dotted key."""
 _TABLES = ("data", "grammar", "decoder", "learner", "parallel", "select")
 
 
@@ -38,6 +42,7 @@ class Draft:
         self._lacks: list[str] = []
         self._needless: list[str] = []
         self._lines: dict[str, list[str]] = {table: [] for table in _TABLES}
+        self._lines["learner"].append(f'preset = "{_PRESET}"  # its authors\' own settings; what differs follows')
 
     def __getitem__(self, name: str) -> Any:
         """An option's value: that of the file, or dtrain's default."""
@@ -74,21 +79,25 @@ class Draft:
     def key(self, key: str, value: Any, *names: str, because: str = "", note: str = "") -> None:
         """Give the job's dotted ``key`` a value that comes from the options ``names``, or is there ``because``.
 
-        It is left out where it follows from defaults of dtrain alone and is mpitune's default as well. ``note``: what
-        else there is to be said.
+        It is left out where the preset says the same, and options of the file need no key then; and where it follows
+        from defaults of dtrain alone and is mpitune's default as well. ``note``: what else there is to be said.
         """
-        given = [self.says(name) for name in names if self.given(name)]
+        table, _, name = key.partition(".")
         default = _DEFAULTS.get(key)
-        if not given and not because and value == default:
+        given = [self.says(option) for option in names if self.given(option)]
+        if note:
+            self.remark(table, note)
+        in_preset = key in PRESETS[_PRESET].keys
+        if value == default and (in_preset or not (given or because)):
+            for option in filter(self.given, names):
+                self.needless(option, f"{key} = {schema.literal(value)}, as in the preset")
             return
         reason = because
         if given:
             reason = f"dtrain: {', '.join(given)}"
         elif not because:
-            reason = f"dtrain: {self.says(names[0])} (mpitune's: {schema.literal(default)})"
-        table, _, name = key.partition(".")
-        if note:
-            self.remark(table, note)
+            whose = "the preset's" if in_preset else "mpitune's"
+            reason = f"dtrain: {self.says(names[0])} ({whose}: {schema.literal(default)})"
         self._lines[table].append(f"{name} = {schema.literal(value)}  # {_printable(reason)}")
 
     def remark(self, table: str, text: str) -> None:

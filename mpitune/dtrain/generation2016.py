@@ -75,6 +75,8 @@ def _pairs(draft: Draft, name: str) -> None:
         draft.key("learner.share", draft["cut"], "cut")
         if draft["adjust"]:
             draft.key("learner.extend_ties", True, "adjust")
+        else:
+            draft.key("learner.extend_ties", False, because="dtrain of 2016 does so with adjust only")
     _margin(draft)
 
 

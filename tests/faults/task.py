@@ -38,6 +38,7 @@ pop_limit = 30
 [features]
 templates = ["id", "source-bigram", "shape"]
 [learner]
+preset = "simianer2012"
 epochs = {EPOCHS}
 learning_rate = 0.0078125
 [parallel]
