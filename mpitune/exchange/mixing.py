@@ -48,23 +48,27 @@ def columns(vectors: SparseVectors) -> Columns:
 
 def sums(stacked: Columns) -> np.ndarray:
     """float64 [columns]: the sum of each column, added up in shard order."""
-    return _sums(stacked.ptr, stacked.value)
+    return _sums_of(stacked.ptr, stacked.value)
+
+
+def _sums_of(ptr: np.ndarray, value: np.ndarray) -> np.ndarray:
+    out = np.empty(len(ptr) - 1)
+    _sums(ptr, value, out)
+    return out
 
 
 @kernel
-def _sums(ptr: np.ndarray, value: np.ndarray) -> np.ndarray:
-    out = np.empty(len(ptr) - 1)
+def _sums(ptr: np.ndarray, value: np.ndarray, out: np.ndarray) -> None:
     for c in range(len(out)):
         total = 0.0
         for i in range(ptr[c], ptr[c + 1]):
             total += value[i]
         out[c] = total
-    return out
 
 
 def uniform_mean(stacked: Columns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """float64 [columns]: the mean weights over all ``shards``, and the means of what they have added to each state."""
-    return sums(stacked) / shards, tuple(_sums(stacked.ptr, kept) / shards for kept in stacked.state)
+    return sums(stacked) / shards, tuple(_sums_of(stacked.ptr, kept) / shards for kept in stacked.state)
 
 
 def active_mean(stacked: Columns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
@@ -76,14 +80,19 @@ def active_mean(stacked: Columns, shards: int) -> tuple[np.ndarray, tuple[np.nda
     if not stacked.state:
         return uniform_mean(stacked, shards)
     squares, *others = stacked.state
-    value, mixed = _active_means(stacked.ptr, stacked.value, squares)
-    return value, (mixed, *(_sums(stacked.ptr, kept) for kept in others))
+    value, mixed = np.zeros(len(stacked.id)), np.zeros(len(stacked.id))
+    _active_means(stacked.ptr, stacked.value, squares, value, mixed)
+    return value, (mixed, *(_sums_of(stacked.ptr, kept) for kept in others))
 
 
 @kernel
-def _active_means(ptr: np.ndarray, value: np.ndarray, squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means of ``value`` and of ``squares`` by column, weighted by ``squares``; where these are 0, the first value."""
-    means, mixed = np.empty(len(ptr) - 1), np.zeros(len(ptr) - 1)
+def _active_means(
+    ptr: np.ndarray, value: np.ndarray, squares: np.ndarray, means: np.ndarray, mixed: np.ndarray
+) -> None:
+    """Fill ``means`` and ``mixed`` (float64 [columns], all 0) with means of ``value`` and ``squares`` by column.
+
+    They are weighted by ``squares``; where these are 0, the mean is the first value.
+    """
     for c in range(len(means)):
         total = 0.0
         for i in range(ptr[c], ptr[c + 1]):
@@ -91,12 +100,10 @@ def _active_means(ptr: np.ndarray, value: np.ndarray, squares: np.ndarray) -> tu
         if total == 0.0:
             means[c] = value[ptr[c]]
             continue
-        means[c] = 0.0
         for i in range(ptr[c], ptr[c + 1]):
             share = squares[i] / total
             means[c] += share * value[i]
             mixed[c] += share * squares[i]
-    return means, mixed
 
 
 MIXINGS: dict[str, Callable[[Columns, int], tuple[np.ndarray, tuple[np.ndarray, ...]]]] = {

@@ -98,15 +98,25 @@ def judge_at_once(
     return updates
 
 
-@kernel
 def measure(columns: Columns, pairs: np.ndarray, rate: Rate) -> None:
     """Take the differences of all ``pairs`` (int32 [pairs, 2]) into the units of a normalized ``rate``.
 
     One entry a list and feature: the mean square of the differences that are not 0.
     """
-    difference = np.zeros(len(columns.slot))
-    squares = np.zeros(len(columns.slot))
-    counts = np.zeros(len(columns.slot))
+    width = len(columns.slot)
+    _measure(columns, pairs, rate, np.zeros(width), np.zeros(width), np.zeros(width))
+
+
+@kernel
+def _measure(
+    columns: Columns,
+    pairs: np.ndarray,
+    rate: Rate,
+    difference: np.ndarray,
+    squares: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """`measure`; the last three are float64 [columns], all 0, to work in."""
     for p in range(len(pairs)):
         for i in range(columns.row_ptr[pairs[p, 0]], columns.row_ptr[pairs[p, 0] + 1]):
             difference[columns.column[i]] += columns.row_value[i]
@@ -127,13 +137,12 @@ def measure(columns: Columns, pairs: np.ndarray, rate: Rate) -> None:
 
 
 @kernel
-def gradient_of(columns: Columns, coefficients: np.ndarray) -> np.ndarray:
-    """float64 [columns]: the gradient X^T ``coefficients`` (float64 [k]).
+def _gradient(columns: Columns, coefficients: np.ndarray, gradient: np.ndarray) -> None:
+    """Fill ``gradient`` (float64 [columns], all 0) with X^T ``coefficients`` (float64 [k]).
 
     The coefficients of the entries that took part sum to 0. Rounding would leave a trace of that sum in every feature
     which those entries share; the gradient of such features is exactly 0.
     """
-    gradient = np.zeros(len(columns.slot))
     active = 0
     for j in range(len(coefficients)):
         if coefficients[j] != 0.0:
@@ -153,14 +162,20 @@ def gradient_of(columns: Columns, coefficients: np.ndarray) -> np.ndarray:
                 seen += 1
         if seen > 0 and (seen < active or low < high):
             gradient[c] = total
-    return gradient
+
+
+def apply(columns: Columns, coefficients: np.ndarray, rate: Rate, step: int, weights: np.ndarray) -> None:
+    """Move ``weights`` (float64 [D]) along the gradient X^T ``coefficients`` (float64 [k])."""
+    _apply(columns, coefficients, rate, step, np.zeros(len(columns.slot)), weights)
 
 
 @kernel
-def apply(columns: Columns, coefficients: np.ndarray, rate: Rate, step: int, weights: np.ndarray) -> None:
-    """Move ``weights`` (float64 [D]) along the gradient X^T ``coefficients``."""
-    gradient = gradient_of(columns, coefficients)
-    share = sparse_share(columns, gradient, rate)
+def _apply(
+    columns: Columns, coefficients: np.ndarray, rate: Rate, step: int, gradient: np.ndarray, weights: np.ndarray
+) -> None:
+    """`apply`; ``gradient``: float64 [columns], all 0, to work in."""
+    _gradient(columns, coefficients, gradient)
+    share = _sparse_share(columns, gradient, rate)
     for c in range(len(columns.slot)):
         if gradient[c] != 0.0:
             slot = columns.slot[c]
@@ -169,7 +184,7 @@ def apply(columns: Columns, coefficients: np.ndarray, rate: Rate, step: int, wei
 
 
 @kernel
-def sparse_share(columns: Columns, gradient: np.ndarray, rate: Rate) -> float:
+def _sparse_share(columns: Columns, gradient: np.ndarray, rate: Rate) -> float:
     """The factor of the steps of sparse features: 1 over their number with a normalized ``rate``, else 1."""
     moving = 0
     for c in range(len(columns.slot)):
