@@ -13,6 +13,7 @@ _NOT_RESULT = {
     "run.dir",
     "run.store",
     "learner.epochs",
+    "learner.patience",
     "parallel.exchange",
     "decoder.binary",
     "decoder.cdec.start_timeout",

@@ -195,6 +195,8 @@ class Learner:
     algorithm: str = choice("itersel", "sgd", "mix", "itermix")
     method: str = choice("perceptron", "mira", "pro", "mert", "rampion", "minrisk")
     epochs: int = number(10, 1)
+    patience: int = number(3, 0)
+    """After how many epochs without a better devtest BLEU training ends, before the last epoch; 0: never."""
     learning_rate: float = number(0.0001, 0.0, above=True)
     gold: str = choice("liang", "bleu+1", "nakov", "papineni", "sum", "chiang", "context")
     pairs: str = choice("multipartite", "all", "pro", "hope-fear")

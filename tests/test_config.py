@@ -80,6 +80,7 @@ gamma = 1.0
 algorithm = "itersel"
 method = "perceptron"
 epochs = 10
+patience = 3
 learning_rate = 0.0001
 gold = "liang"
 pairs = "multipartite"

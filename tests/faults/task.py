@@ -39,6 +39,7 @@ pop_limit = 30
 templates = ["id", "source-bigram", "shape"]
 [learner]
 epochs = {EPOCHS}
+patience = 0
 learning_rate = 0.0078125
 [parallel]
 shards = {SHARDS}
