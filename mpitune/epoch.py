@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ from mpitune.results.checkpoint import Vector
 
 LOG = logging.getLogger(__name__)
 
-SUMS = ("sentences", "gold", "pairs", "updates", "length", "reference", "empty")
-"""What is added up over the sentences of a shard; lengths are those of 1-best translations and closest references."""
+SUMS = ("sentences", "gold", "pairs", "updates", "length", "reference", "empty", "change", "changing")
+"""What is added up over the sentences of a shard; lengths are those of 1-best translations and closest references,
+``change`` the norms of what lists have changed the weights by, ``changing`` how many have."""
 PICKED = ("best", "oracle", "prediction")
 """Of which translations corpus BLEU is told: the 1-best, and those that the method picks to learn from."""
 
@@ -32,7 +34,8 @@ class ShardTold(NamedTuple):
 
     shard: int
     sums: dict[str, float]
-    """By name: `SUMS`, ``failed`` (sentences that the decoder gave up) and ``seconds``."""
+    """By name: `SUMS`, ``failed`` (sentences that the decoder gave up), ``norm`` (of the weights at the shard's end, 0
+    where they stay as they are), and ``seconds``."""
     bleu: np.ndarray
     """int64 [3, 11]: summed statistics of the translations `PICKED`; 0 where none are picked."""
 
@@ -59,19 +62,50 @@ class Tally:
         self._sums = dict.fromkeys(SUMS, 0.0)
         self._bleu = np.zeros((len(PICKED), WIDTH), dtype=np.int64)
 
-    def add(self, source: np.ndarray, kbest: KBest, counted: np.ndarray, gold: float, counts: Counts) -> None:
-        """One more sentence: its words, its list with the statistics (int64 [k, 11]), the 1-best's gold score."""
+    def add(
+        self, source: np.ndarray, kbest: KBest, counted: np.ndarray, gold: float, counts: Counts, change: float = 0.0
+    ) -> None:
+        """One more sentence: its words, its list with the statistics (int64 [k, 11]), the 1-best's gold score.
+
+        ``change``: the norm of what the list has changed the weights by.
+        """
         for sum_, entry in zip(self._bleu, (0, counts.oracle, counts.prediction), strict=True):
             sum_ += counted[entry] if entry >= 0 else 0
         lengths = counted[0, [LENGTH, REFERENCE]].tolist()
         empty = len(source) > 0 and len(kbest.translation(0)) == 0
-        for name, number in zip(SUMS, (1, gold, counts.pairs, counts.updates, *lengths, empty), strict=True):
+        numbers = (1, gold, counts.pairs, counts.updates, *lengths, empty, change, change > 0)
+        for name, number in zip(SUMS, numbers, strict=True):
             self._sums[name] += float(number)
 
-    def told(self, shard: int) -> ShardTold:
-        """All of it, at the shard's end."""
-        failed = float(self._decoder.failed - self._failed)
-        return ShardTold(shard, {**self._sums, "failed": failed, "seconds": time.monotonic() - self._began}, self._bleu)
+    def told(self, shard: int, weights: np.ndarray | None = None) -> ShardTold:
+        """All of it, at the shard's end; ``weights``: float64 [n], those that it has learned."""
+        more = {
+            "failed": float(self._decoder.failed - self._failed),
+            "norm": 0.0 if weights is None else norm(weights),
+            "seconds": time.monotonic() - self._began,
+        }
+        return ShardTold(shard, self._sums | more, self._bleu)
+
+
+class Change:
+    """What a list changes the weights of its features by."""
+
+    def __init__(self, kbest: KBest, weights: np.ndarray) -> None:
+        """``weights``: float64 [slots], before the list is learned from."""
+        self._slots = np.unique(kbest.feature_index)
+        self._before = weights[self._slots]
+
+    def norm(self, weights: np.ndarray) -> float:
+        """The L2 norm of the change to ``weights``, those after it."""
+        return norm(weights[self._slots] - self._before)
+
+
+def norm(values: np.ndarray) -> float:
+    """The L2 norm of ``values`` (float64 [n]), the same to the bit in whatever order they come: ranks differ in it."""
+    sizes = np.sort(np.abs(values[values != 0]))
+    most = float(sizes[-1]) if len(sizes) else 0.0
+    # Divided first: squares of large ones overflow.
+    return most * math.sqrt(float(((sizes / most) ** 2).sum())) if most else 0.0
 
 
 def timeline(began: float, ended: float, waits: Sequence[tuple[float, float]]) -> str:
@@ -90,7 +124,8 @@ def timeline(began: float, ended: float, waits: Sequence[tuple[float, float]]) -
 
 def summary(shards: Sequence[ShardTold]) -> dict[str, Any]:
     """The metrics of an epoch's decoding from the sums of its shards, in shard order."""
-    sums = {name: sum(told.sums[name] for told in shards) for name in (*SUMS, "failed")}
+    # Shards kept by earlier versions lack some.
+    sums = {name: sum(told.sums.get(name, 0.0) for told in shards) for name in (*SUMS, "failed", "norm")}
     bleu = sum((told.bleu for told in shards), np.zeros((len(PICKED), WIDTH), dtype=np.int64))
     return {
         "sentences": int(sums["sentences"]),
@@ -103,6 +138,9 @@ def summary(shards: Sequence[ShardTold]) -> dict[str, Any]:
         "pairs": int(sums["pairs"]),
         "updates": int(sums["updates"]),
         "empty_outputs": int(sums["empty"]),
+        "changing_lists": int(sums["changing"]),
+        "list_change": sums["change"] / sums["changing"] if sums["changing"] else None,
+        "shard_norm": sums["norm"] / len(shards) if sums["changing"] else None,
         "failed_sentences": int(sums["failed"]),
     }
 

@@ -16,6 +16,7 @@ _NOT_RESULT = {
     "run.store",
     "learner.preset",
     "learner.epochs",
+    "learner.patience",
     "parallel.exchange",
     "decoder.binary",
     "decoder.cdec.start_timeout",

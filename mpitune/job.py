@@ -198,6 +198,8 @@ class Learner:
     algorithm: str = choice("itersel", "sgd", "mix", "itermix")
     method: str = choice("perceptron", "mira", "pro", "mert", "rampion", "minrisk")
     epochs: int = number(10, 1)
+    patience: int = number(3, 0)
+    """After how many epochs without a better devtest BLEU training ends, before the last epoch; 0: never."""
     learning_rate: float = number(0.05, 0.0, above=True)
     gold: str = choice("nakov", "bleu+1", "liang", "papineni", "sum", "chiang", "context")
     pairs: str = choice("pro", "multipartite", "all", "hope-fear")

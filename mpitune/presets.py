@@ -46,6 +46,7 @@ _MULTIPARTITE: Keys = {
     "learner.method": "perceptron",
     "learner.algorithm": "itersel",
     "learner.epochs": 10,
+    "learner.patience": 0,
     "learner.learning_rate": 0.0001,
     "learner.pairs": "multipartite",
     "learner.share": 0.1,
@@ -104,6 +105,7 @@ PRESETS: dict[str, Preset] = {
         keys={
             **DEFAULTS_OF["mira"],
             "learner.method": "mira",
+            "learner.patience": 0,
             "learner.mira.oracle": "M-C",
             "learner.mira.prediction": "M+C",
             "learner.mira.variant": "1-best",
@@ -123,6 +125,7 @@ PRESETS: dict[str, Preset] = {
             "learner.method": "perceptron",
             "learner.algorithm": "itermix",
             "learner.epochs": 8,
+            "learner.patience": 0,
             "learner.learning_rate": 0.02,
             "learner.gold": "bleu+1",
             "learner.pairs": "pro",

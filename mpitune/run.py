@@ -26,11 +26,10 @@ from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.bleu import WIDTH
 from mpitune.pairs.gold import Gold
 from mpitune.pairs.metrics import Metric
-from mpitune.results import health
 from mpitune.results.checkpoint import Checkpoint, Vector, newest_sound, read_checkpoint, write_checkpoint
 from mpitune.results.checkpoint import checkpoint_path as path_of
+from mpitune.results.choice import AVERAGING, chosen_epoch, devtest_bleus
 from mpitune.results.folder import RunFolder
-from mpitune.results.record import AVERAGING, chosen_epoch
 from mpitune.runtime import StopFlag, progress
 from mpitune.store import Corpus, Store
 
@@ -45,6 +44,10 @@ class Model(NamedTuple):
     names: list[str]
     value: np.ndarray
     """float64 [n]."""
+
+    @property
+    def named(self) -> list[tuple[str, float]]:
+        return list(zip(self.names, self.value.tolist(), strict=True))
 
 
 @dataclass
@@ -89,10 +92,6 @@ class Run:
     def averages_sentences(self) -> bool:
         """Whether an epoch ends with mean weights over its sentences, and not with those of its last moment."""
         return self.job.learner.averaging == "sentence"
-
-    def chosen_epoch(self, history: Sequence[Mapping[str, Any]]) -> int:
-        """The epoch whose weights are the result, after those that ``history`` has the metrics of."""
-        return chosen_epoch(self.job.learner.algorithm, [metrics["devtest_bleu"] for metrics in history])
 
     def meet(self, names: Iterable[str]) -> None:
         """All ranks get to know these features; each gives them slots."""
@@ -168,6 +167,8 @@ class State:
     """The mean over the epochs (algorithms 1 and 2); rank 0 keeps it."""
     history: list[dict[str, Any]] = field(default_factory=list)
     """The metrics of the epochs so far."""
+    before: float | None = None
+    """Devtest BLEU before training, up to the first epoch, whose metrics keep it."""
     best: np.ndarray = field(default_factory=lambda: np.zeros((0, WIDTH), dtype=np.int32))
     """int32 [sentences, 11]: statistics of the latest epoch's 1-best translations, where gold scores look back."""
 
@@ -315,12 +316,9 @@ def _epoch_to_resume(run: Run, resume: str) -> int:
 
 def write_epoch(run: Run, state: State, model: Model) -> None:
     """Write the epoch that ``state`` has come to: weights, metrics, last of all the checkpoint. Rank 0 does this."""
-    metrics = state.history[-1]
-    named = list(zip(model.names, model.value.tolist(), strict=True))
-    for warning in health.warnings(named, metrics["length_ratio"], metrics["empty_outputs"], metrics["sentences"]):
-        LOG.warning("epoch %d: %s", state.epoch, warning)
+    named = model.named
     run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
-    if run.chosen_epoch(state.history) == state.epoch:
+    if chosen_epoch(devtest_bleus(state.history)) == state.epoch:
         run.folder.write_weights(run.folder.result, named)
     run.folder.write_metrics(state.history)
     checkpoint = Checkpoint(

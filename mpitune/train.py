@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from mpitune import config
+from mpitune import config, course
 from mpitune.corpus.symbols import feature_id
-from mpitune.epoch import Learned, ShardTold, Tally, summary, tell, timeline
+from mpitune.epoch import Change, Learned, ShardTold, Tally, norm, summary, tell, timeline
 from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import Comm
@@ -29,6 +29,7 @@ from mpitune.job import Job
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.pairs.bleu import WIDTH, statistics
 from mpitune.results.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
+from mpitune.results.choice import chosen_epoch, devtest_bleus
 from mpitune.results.folder import RunFolder
 from mpitune.results.inspect import largest_of_each
 from mpitune.results.versions import versions
@@ -46,8 +47,9 @@ LARGEST = 15
 
 
 def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) -> None:
-    """Run the job to its last epoch. ``resume``: ``auto`` (from the newest checkpoint, if any), ``never`` or ``must``.
+    """Run the job to its last epoch, or as far as ``learner.patience`` goes.
 
+    ``resume``: ``auto`` (from the newest checkpoint, if any), ``never`` or ``must``.
     Raises UsageError, DataError and MachineError for what the user has to mend, StopRequested after a signal.
     """
     comm.at_root(lambda: config.require_data(job))
@@ -64,13 +66,17 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
             scoring = run.store.scoring
             comm.at_root(lambda: folder.write_scoring(scoring.as_json() if scoring else None))
             comm.at_root(folder.make_checkpoints)
+            # Earlier versions chose otherwise for some algorithms.
+            comm.at_root(lambda: folder.choose(chosen_epoch(devtest_bleus(state.history))))
+            if run.store.devtest is None:
+                LOG.info("no [data.devtest] to choose an epoch on: the weights of the last one will be the result")
             if state.epoch == 0:
-                bleu = watch_start(run, state.start)
-                if bleu is not None:
-                    LOG.info("before training: devtest BLEU %.2f", bleu)
-            while state.epoch < job.learner.epochs:
+                state.before = watch_start(run, state.start).bleu
+                if state.before is not None:
+                    LOG.info("before training: devtest BLEU %.2f", state.before)
+            while course.goes_on(job, state.history):
                 _learn_epoch(run, state, lock)
-            LOG.info("done: %s holds the weights of epoch %d", folder.result, run.chosen_epoch(state.history))
+            LOG.info("done: %s holds the weights of %s", folder.result, course.ending(job, state.history))
     finally:
         lock.release()
 
@@ -87,7 +93,7 @@ def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
     if run.shards_meet:
         state.start = weights
     state.epoch = epoch
-    bleu = watch_epoch(run, epoch, weights)
+    watched = watch_epoch(run, epoch, weights)
     parts = run.comm.gather(learned.shards)
     ended = time.perf_counter()
     spent, wait = ended - began, run.comm.waited - waited
@@ -103,8 +109,11 @@ def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
             "epoch": epoch,
             "seconds": spent,
             **summed,
-            "devtest_bleu": bleu,
+            "devtest_bleu": watched.bleu,
+            "devtest_length_ratio": watched.length_ratio,
+            **({"devtest_bleu_before": state.before} if epoch == 1 else {}),
             **learned.metrics,
+            "weight_norm": norm(weights[1]),
             "largest_norms": largest_of_each(model.names, run.by_slot(learned.norms)[model.slots], LARGEST),
             "busy_seconds": busy,
             "wait_seconds": waiting,
@@ -113,6 +122,9 @@ def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
             "peak_memory_bytes": memory,
         }
         state.history.append(metrics)
+        metrics["warnings"] = course.warnings(run, state.history, model)
+        for warning in metrics["warnings"]:
+            LOG.warning("epoch %d: %s", epoch, warning)
         lock.check()
         write_epoch(run, state, model)
         return metrics
@@ -204,15 +216,17 @@ def _learn_shard(
         counted = statistics(kbest, run.corpus.references(i))
         gold = run.gold.score(counted, len(sentence.words), i)
         random = np.random.default_rng([run.job.run.seed, epoch, i])
+        change = Change(kbest, weights)
         counts = learner.update(kbest, gold, weights, random)
         run.gold.observe(counted, len(sentence.words))
         best[n] = counted[0]
         told_gold = run.gold.report(counted)
-        tally.add(sentence.words, kbest, counted, told_gold, counts)
+        tally.add(sentence.words, kbest, counted, told_gold, counts, change.norm(weights))
         advance(told_gold)
     kept = learner.end_shard(weights)
     _check_finite(run, epoch, weights)
-    told, slots = tally.told(z), run.learned(weights, kept)
+    slots = run.learned(weights, kept)
+    told = tally.told(z, weights[slots])
     return ShardResult(
         shard=z,
         index=run.features.ids[slots],

@@ -5,9 +5,11 @@ They are the devtest set; where the job has none, some of the training sentences
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from mpitune import translate
 from mpitune.results.checkpoint import Vector
-from mpitune.results.evaluate import corpus_bleu
+from mpitune.results.evaluate import bleu_and_length
 from mpitune.run import Run
 from mpitune.store import Corpus
 
@@ -15,10 +17,19 @@ WITHOUT_DEVTEST = 20
 """How many training sentences are watched where there is no devtest set."""
 
 
-def watch_start(run: Run, weights: Vector) -> float | None:
+class Scores(NamedTuple):
+    """Of the devtest set; None where the job has none."""
+
+    bleu: float | None
+    """Corpus BLEU, 0 to 100."""
+    length_ratio: float | None
+    """Words of the translations to words of their closest references."""
+
+
+def watch_start(run: Run, weights: Vector) -> Scores:
     """Keep the watched sentences in the run folder, translated with the weights that training starts from.
 
-    Returns the BLEU of `watch_epoch`.
+    Returns what `watch_epoch` does.
     """
     corpus, count = _watched(run)
     words = run.store.model.words.words
@@ -31,10 +42,10 @@ def watch_start(run: Run, weights: Vector) -> float | None:
     return watch_epoch(run, 0, weights)
 
 
-def watch_epoch(run: Run, epoch: int, weights: Vector) -> float | None:
+def watch_epoch(run: Run, epoch: int, weights: Vector) -> Scores:
     """Translate the watched sentences with what was published after ``epoch``, and keep that in the run folder.
 
-    Returns the corpus BLEU (0 to 100) of the devtest set on every rank; None where the job has none.
+    Returns the scores of the devtest set, on every rank.
     """
     corpus, count = _watched(run)
     dense, words, failed = run.dense(weights), run.store.model.words.words, -run.decoder.failed
@@ -49,12 +60,14 @@ def watch_epoch(run: Run, epoch: int, weights: Vector) -> float | None:
     )
     failures = run.comm.gather(failed + run.decoder.failed)
 
-    def keep() -> float | None:
+    def keep() -> Scores:
         if run.store.devtest is not None:
             # A few training sentences are too few to judge the decoder by; training looks at all of them.
             translate.check_failed(sum(failures or []), count)
         run.folder.write_translations(epoch, translations)
-        return None if run.store.devtest is None else corpus_bleu(translations, _references(run, corpus, count))
+        if run.store.devtest is None:
+            return Scores(None, None)
+        return Scores(*bleu_and_length(translations, _references(run, corpus, count)))
 
     return run.comm.at_root(keep)
 

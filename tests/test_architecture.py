@@ -50,6 +50,7 @@ MAY_IMPORT = {
     "shards": ANY,
     "warm": ANY,
     "watch": ANY,
+    "course": ANY,
     "train": ANY,
     "commands": ANY,
     "console": ANY,

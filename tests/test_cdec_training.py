@@ -220,7 +220,7 @@ def test_a_failure_leaves_no_trace(tiny: Tiny, tmp_path: Path, fake: FakeCdec, u
 def test_children_that_are_killed_leave_no_trace(
     tiny: Tiny, tmp_path: Path, fake: FakeCdec, unbroken: Unbroken
 ) -> None:
-    learner: dict[str, Any] = {"algorithm": "itersel", "epochs": 12}
+    learner: dict[str, Any] = {"algorithm": "itersel", "epochs": 12, "patience": 0}
     process = start(2, ["train", tiny.job_file(tmp_path / "run", **tables(fake, **learner)), "--quiet"])
     for epoch in (2, 5):
         wait_for((tmp_path / "run" / "checkpoints" / f"epoch-{epoch:04d}.h5").exists, process)
@@ -237,7 +237,7 @@ def test_a_killed_run_goes_on_on_another_number_of_ranks(
     tiny: Tiny, tmp_path: Path, fake: FakeCdec, unbroken: Unbroken
 ) -> None:
     """Features that nobody knew before are known again, and in the same order."""
-    learner: dict[str, Any] = {"algorithm": "itersel", "epochs": 12}
+    learner: dict[str, Any] = {"algorithm": "itersel", "epochs": 12, "patience": 0}
     job = tiny.job_file(tmp_path / "run", **tables(fake, **learner))
     for ranks, epoch in ((3, 2), (1, 4)):
         process = start(ranks, ["train", job, "--quiet"])
@@ -283,7 +283,7 @@ def test_a_signal_stops_the_run_after_its_sentence(
     tiny: Tiny, tmp_path: Path, fake: FakeCdec, unbroken: Unbroken
 ) -> None:
     """It reaches children too, as a cluster's warning does: they go on."""
-    learner: dict[str, Any] = {"algorithm": "itersel", "epochs": 12}
+    learner: dict[str, Any] = {"algorithm": "itersel", "epochs": 12, "patience": 0}
     job = tiny.job_file(tmp_path / "run", **tables(fake, **learner))
     process = start(2, ["train", job, "--quiet"])
     wait_for((tmp_path / "run" / "checkpoints" / "epoch-0002.h5").exists, process)

@@ -81,6 +81,7 @@ preset = "default"
 algorithm = "itersel"
 method = "perceptron"
 epochs = 10
+patience = 3
 learning_rate = 0.0001
 gold = "liang"
 pairs = "multipartite"

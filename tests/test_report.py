@@ -24,10 +24,10 @@ from mpitune.errors import DataError, UsageError
 from mpitune.grammar.binning import Bins
 from mpitune.grammar.scores import Scoring
 from mpitune.results import compare, plots
+from mpitune.results.choice import chosen_epoch, early_end, epochs_in_vain, out_of_patience
 from mpitune.results.evaluate import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.results.folder import RunFolder
 from mpitune.results.names import readable
-from mpitune.results.record import chosen_epoch
 from mpitune.results.report import write_report
 from mpitune.store import rules_firing
 
@@ -437,22 +437,71 @@ def test_readable_names(template: str, name: str, expected: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "bleus", "expected"),
+    ("bleus", "expected"),
+    [([1.0, 3.0, 3.0, 2.0], 2), ([1.0, 0.5], 1), ([3.0, 3.0], 1), ([None, None], 2), ([], 0)],
+)
+def test_the_chosen_epoch(bleus: list[float | None], expected: int) -> None:
+    assert chosen_epoch(bleus) == expected
+
+
+@pytest.mark.parametrize(
+    ("bleus", "patience", "expected"),
     [
-        ("itersel", [1.0, 3.0, 3.0, 2.0], 2),
-        ("itermix", [1.0, 0.5], 1),
-        ("mix", [3.0, 1.0], 2),
-        ("sgd", [3.0, 1.0], 2),
-        ("itersel", [None, None], 2),
+        ([], 1, False),
+        ([1.0], 1, False),
+        ([1.0, 1.0], 1, True),
+        ([1.0, 2.0, 1.0, 1.5], 3, False),
+        ([1.0, 2.0, 1.0, 1.5, 2.0], 3, True),
+        ([3.0, 2.0, 1.0, 0.5, 4.0], 5, False),
+        ([3.0, 2.0, 1.0, 0.5, 0.0], 0, False),
+        ([None] * 9, 1, False),
     ],
 )
-def test_the_chosen_epoch(algorithm: str, bleus: list[float | None], expected: int) -> None:
-    assert chosen_epoch(algorithm, bleus) == expected
+def test_patience(bleus: list[float | None], patience: int, expected: bool) -> None:
+    assert out_of_patience(bleus, patience) == expected
+    assert early_end(bleus, len(bleus) + 1, patience) == (epochs_in_vain(bleus) if expected else 0)
+    assert early_end(bleus, len(bleus), patience) == 0, "all epochs are done"
 
 
-def test_an_average_is_the_last(tmp_path: Path) -> None:
-    text = report(make_run(tmp_path / "run", algorithm="mix")).text
-    assert "with the weights of epoch 3 of 3, the last: mix returns its average over all epochs" in text
+@pytest.mark.parametrize("algorithm", ["sgd", "mix"])
+def test_averages_have_their_best_epoch_too(tmp_path: Path, algorithm: str) -> None:
+    page = report(make_run(tmp_path / "run", algorithm=algorithm))
+    expected = f"the best on devtest ({algorithm}: each epoch's are the average so far)"
+    assert f"with the weights of epoch 2 of 3, {expected}" in page.text
+    assert re.search(r'<tr class="chosen">\s*<th scope="row">2</th>', page.html)
+    assert "The dotted line is at epoch 2, whose weights are the result" in page.text
+
+
+def test_a_run_that_ended_early(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", planned=9)
+    assert "3 of 9 epochs done" in report(folder).text, "no patience in configurations of earlier versions"
+    edit(folder.path / "config.toml", "epochs = 9", "epochs = 9\npatience = 1")
+    text = report(folder).text
+    assert "finished early, after epoch 3 of 9: no better devtest BLEU in 1 epoch " in text
+    assert "with the weights of epoch 2 of 3, the best on devtest" in text
+    edit(folder.path / "config.toml", "patience = 1", "patience = 2")
+    assert "still running, or was killed" in report(folder).text
+
+
+def test_norms_and_warnings_are_shown_by_epoch(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    known = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    more = {"weight_norm": 0.125, "devtest_length_ratio": 0.987, "warnings": []}
+    last = {**known[2], **more, "warnings": ["a <b>", "c"]}
+    folder.write_metrics([*({**epoch, **more} for epoch in known[:2]), last])
+    lines = ["epoch 2: a <b>", "epoch 3: a <b>", "something else"]
+    log = "".join(f"2026-01-02 03:04:05 [0/2] WARNING {line}\n" for line in lines)
+    (folder.path / "log.txt").write_text(log)
+    page = report(folder)
+    assert "Norm of w ‖w‖ of the weights that each epoch published" in page.text and page.plot("weight-norm")[0] == "1"
+    rows = [" ".join(re.sub("<[^>]*>", " ", row).split()) for row in re.findall(r"<tr.*?</tr>", page.html, re.DOTALL)]
+    [second, third] = [row.split() for row in rows if re.match("[23] .* 1.000 0.987 0.125 ", row)]
+    assert (second[-1], third[-1]) == ("–", "2")
+    told = page.text.partition("Warnings By epoch. ")[2]
+    assert re.match(
+        "epoch 3a <b> epoch 3c From the run's log. .{19}epoch 2: a <b> .{19}something else Configuration", told
+    )
+    assert "Warnings (4)" in page.text
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,16 @@ def test_a_running_a_silent_and_a_failed_run(tmp_path: Path) -> None:
     assert not read_status(folder.path).ended
 
 
+def test_a_run_that_ended_early(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", planned=9, algorithm="sgd")
+    config = folder.path / "config.toml"
+    config.write_text(config.read_text().replace("epochs = 9", "epochs = 9\npatience = 1"))
+    log(folder, "INFO done: weights.txt.gz holds the weights of epoch 2, the best on devtest; ended after epoch 3 of 9")
+    status = read_status(folder.path)
+    assert status.state == "run: 3 of 9 epochs done, finished early: no better devtest BLEU in 1 epoch"
+    assert status.ended and status.table[2].startswith("   *2")
+
+
 def test_before_the_first_epoch(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"found no log.txt, expected the folder of a run"):
         read_status(tmp_path)

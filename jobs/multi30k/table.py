@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from systems import LEVEL, TESTS, Place, System, place, show
 
+from mpitune.results.choice import chosen_epoch, devtest_bleus
+
 ALL = 'features.templates=["id", "source-bigram", "shape"]'
 
 
@@ -51,17 +53,12 @@ def table(rows: Sequence[Row], where: Place) -> str:
     bleu = {test: _scores(rows, test, where) for test in TESTS}
     for n, row in enumerate(rows):
         epochs = where.epochs(row)
-        best = max(epochs, key=lambda epoch: epoch["devtest_bleu"] or 0.0) if _chooses(row) else epochs[-1]
+        best = epochs[chosen_epoch(devtest_bleus(epochs)) - 1]
         minutes = sum(epoch["seconds"] for epoch in epochs) / 60
         features, epoch = f"{best['selected_features']:,}", f"{best['epoch']} of {len(epochs)}"
         about = [_letter(n), row.algorithm, row.tuned_on, row.features, features, epoch]
         cells.append([*about, *(bleu[test][n] for test in TESTS), f"{minutes:.1f}"])
     return show(cells)
-
-
-def _chooses(row: Row) -> bool:
-    """Algorithms 3 and 4 choose their epoch on the devtest set; 1 and 2 return a mean over all epochs."""
-    return row.algorithm[0] in "34"
 
 
 def _scores(rows: Sequence[Row], test: str, where: Place) -> list[str]:

@@ -66,7 +66,7 @@ def _quality(runs: Runs) -> Section:
 
 
 def _selection(runs: Runs) -> Section | None:
-    charts = [chart for make in (_features, _lambda, _norms) if (chart := make(runs)) is not None]
+    charts = [chart for make in (_features, _weights, _lambda, _norms) if (chart := make(runs)) is not None]
     text = "A feature is active when a shard has given it a weight; those of the largest column norms are selected."
     if not any(record.selects for record in runs.records):
         text = "A feature is active when it has a weight after the epoch."
@@ -188,6 +188,15 @@ def _features(runs: Runs) -> Chart:
         text = "active after the epoch, and selected into what it published"
     plot = plots.lines("features", "Number of features", series, keys=keys, marks=_chosen(runs), from_zero=True)
     return Chart("features", "Number of features", text, plot, keys)
+
+
+def _weights(runs: Runs) -> Chart | None:
+    series, keys = _curves(runs, lambda epoch: epoch.weight_norm), _keys(runs)
+    if not series:
+        return None
+    plot = plots.lines("weight-norm", "Norm of w", series, keys=keys, marks=_chosen(runs), from_zero=True)
+    text = "‖w‖ of the weights that each epoch published, frozen ones apart"
+    return Chart("weight-norm", "Norm of w", text, plot, keys)
 
 
 def _lambda(runs: Runs) -> Chart | None:

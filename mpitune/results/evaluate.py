@@ -153,6 +153,13 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) 
     return signed_bleu(hypotheses, references)[0]
 
 
+def bleu_and_length(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, float]:
+    """`corpus_bleu`, and words of the translations to words of their closest references."""
+    _check_counts([("the references", references), ("the translations", hypotheses)])
+    score = _bleu("none", lowercase=False).corpus_score(hypotheses, list(zip_longest(*references)))
+    return float(score.score), float(score.ratio)
+
+
 def signed_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
     """`corpus_bleu` and its signature."""
     _check_counts([("the references", references), ("the translations", hypotheses)])

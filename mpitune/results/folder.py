@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from mpitune.corpus.files import write_text
+from mpitune.corpus.files import write_text, written_whole
 from mpitune.corpus.weights import write_weights
 from mpitune.errors import MachineError
 
@@ -102,6 +103,13 @@ class RunFolder:
         """Write ``weights`` to ``path``, one of this folder's, sorted by name. Raises MachineError where it can't."""
         with _telling(path):
             write_weights(path, sorted(weights))
+
+    def choose(self, epoch: int) -> None:
+        """Make the weights of ``epoch``, where they are kept, the result; nothing is written where they are that."""
+        weights = self.epoch_weights(epoch)
+        if weights.is_file() and not (self.result.is_file() and filecmp.cmp(weights, self.result, shallow=False)):
+            with _telling(self.result), written_whole(self.result) as aside:
+                shutil.copyfile(weights, aside)
 
     def write_watched(self, source: Sequence[str], references: Sequence[Sequence[str]]) -> None:
         """Keep the watched sentences and their references; ``references[i]``: those of sentence i, one or more."""

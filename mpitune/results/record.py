@@ -8,18 +8,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpitune.corpus.text import lines
 from mpitune.errors import DataError, UsageError
+from mpitune.results.choice import chosen_epoch, early_end
 from mpitune.results.folder import RunFolder
 from mpitune.results.inspect import read_model
-
-AVERAGING = ("sgd", "mix")
-"""The algorithms whose result is always their average over all epochs (SRD12, section 5)."""
 
 _LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \[\d+/\d+\] ([A-Z]+) (.*)")
 
@@ -36,6 +34,10 @@ class Epoch:
     devtest_bleu: float | None
     """0 to 100."""
     length_ratio: float
+    devtest_length_ratio: float | None
+    """None in metrics of earlier versions, too."""
+    weight_norm: float | None
+    """The L2 norm of the published weights, frozen ones apart; None in metrics of earlier versions."""
     empty_outputs: int
     pairs: int
     updates: int
@@ -60,6 +62,8 @@ class Epoch:
     timeline: list[list[float]]
     """Of each rank, how busy it was (0 to 1) in equal parts of the epoch."""
     peak_memory_bytes: list[float]
+    warnings: list[str]
+    """What was wrong with the epoch."""
 
     @property
     def rate(self) -> float:
@@ -98,6 +102,8 @@ class Record:
     method: str
     planned: int
     """How many epochs the configuration asks for."""
+    patience: int
+    """After how many without a better devtest BLEU it ends before that; 0: never."""
     epochs: list[Epoch]
     """Those that are done, one at least."""
     weights: dict[str, float]
@@ -111,8 +117,13 @@ class Record:
     """What the run was made with, last; empty in logs of earlier versions."""
 
     @property
+    def bleus(self) -> list[float | None]:
+        """Devtest BLEU of each epoch."""
+        return [epoch.devtest_bleu for epoch in self.epochs]
+
+    @property
     def has_devtest(self) -> bool:
-        return all(epoch.devtest_bleu is not None for epoch in self.epochs)
+        return None not in self.bleus
 
     @property
     def selects(self) -> bool:
@@ -120,24 +131,18 @@ class Record:
         return any(epoch.active_features != epoch.selected_features for epoch in self.epochs)
 
     @property
+    def ended_early(self) -> int:
+        """After how many epochs without a better devtest BLEU the run has ended before its last; 0 if it has not."""
+        return early_end(self.bleus, self.planned, self.patience)
+
+    @property
     def finished(self) -> bool:
-        return len(self.epochs) >= self.planned
+        return len(self.epochs) >= self.planned or self.ended_early > 0
 
     @property
     def chosen(self) -> Epoch:
         """The epoch whose weights are the result."""
-        return self.epochs[chosen_epoch(self.algorithm, [epoch.devtest_bleu for epoch in self.epochs]) - 1]
-
-
-def chosen_epoch(algorithm: str, bleus: Sequence[float | None]) -> int:
-    """The epoch, from 1, whose weights are the result: the first of the best on devtest.
-
-    Without a devtest set (``bleus``, one for each epoch, are None), and for `AVERAGING` algorithms, it is the last.
-    """
-    known = [bleu for bleu in bleus if bleu is not None]
-    if algorithm in AVERAGING or len(known) < len(bleus):
-        return len(bleus)
-    return 1 + known.index(max(known))
+        return self.epochs[chosen_epoch(self.bleus) - 1]
 
 
 def read_record(path: Path) -> Record:
@@ -153,18 +158,18 @@ def read_record(path: Path) -> Record:
     if not epochs:
         raise UsageError(f"{path}: found no finished epoch, expected at least one to report on")
     text = "".join(f"{line}\n" for _, line in lines(config))
-    algorithm = setting(config, text, "learner", "algorithm")
     log = read_log(path / "log.txt")
     return Record(
         path=path,
         name=path.resolve().name,
         config=text,
-        algorithm=algorithm,
+        algorithm=setting(config, text, "learner", "algorithm"),
         method=setting(config, text, "learner", "method"),
         planned=int(setting(config, text, "learner", "epochs")),
+        patience=int(setting(config, text, "learner", "patience", 0)),
         epochs=epochs,
         weights=read_model(path),
-        watched=_watched(folder, chosen_epoch(algorithm, [epoch.devtest_bleu for epoch in epochs])),
+        watched=_watched(folder, chosen_epoch([epoch.devtest_bleu for epoch in epochs])),
         warnings=[line for line in log if line.level == "WARNING"],
         ending=log[-1] if log and log[-1].level == "ERROR" else None,
         versions=next((line.text for line in reversed(log) if line.text.startswith("mpitune ")), ""),
@@ -204,7 +209,10 @@ def _figure(path: Path, number: int, figures: dict[str, Any], key: str) -> Any:
     return value
 
 
-_MAYBE_NONE = ("devtest_bleu", "lambda", "best_bleu", "oracle_bleu", "prediction_bleu", "objective")
+_MAYBE_NONE = (
+    *("devtest_bleu", "lambda", "best_bleu", "oracle_bleu", "prediction_bleu", "objective"),
+    *("devtest_length_ratio", "weight_norm"),
+)
 """Figures that an epoch may lack."""
 
 
@@ -238,14 +246,20 @@ _COMPOSED: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "wait_seconds": _numbers,
     "timeline": _timeline,
     "peak_memory_bytes": _numbers,
+    "warnings": lambda value, _: [str(line) for line in value or ()],
 }
 """How figures of several numbers are read; None where an epoch has none."""
 
 
-def setting(path: Path, text: str, table: str, key: str) -> Any:
-    """The value of a key in ``text``, as a run writes it: one key a line, the value also JSON."""
+def setting(path: Path, text: str, table: str, key: str, default: Any = None) -> Any:
+    """The value of a key in ``text``, as a run writes it: one key a line, the value also JSON.
+
+    ``default`` is that of a key which earlier versions do not have; without one, DataError where it is not there.
+    """
     # Only config knows TOML; whoever edits this file by hand is told what was not found.
     match = re.search(rf"^\[{table}\]\n(?:[^\[\n].*\n)*?{key} = (\d+|\"\w+\")$", text, re.MULTILINE)
+    if match is None and default is not None:
+        return default
     if match is None:
         raise DataError.at(path, None, found=f"no {table}.{key}", expected="the configuration that the run wrote")
     return json.loads(match[1])

@@ -14,10 +14,11 @@ from mpitune.corpus.files import opened, write_text
 from mpitune.corpus.text import clock, split_words
 from mpitune.results import compare
 from mpitune.results.charts import Runs, sections
+from mpitune.results.choice import AVERAGING
 from mpitune.results.evaluate import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.results.inspect import PREFIXES, chosen, largest
 from mpitune.results.names import readable
-from mpitune.results.record import AVERAGING, Record, Watched, read_record
+from mpitune.results.record import LogLine, Record, Watched, read_record
 from mpitune.results.versions import versions
 
 TOP = 15
@@ -25,7 +26,7 @@ TOP = 15
 DENSE = 40
 """How many dense features are shown by name; where there are more, the largest."""
 LATEST = 50
-"""How many warnings are shown."""
+"""How many warnings of the log are shown, besides those of the epochs."""
 
 Examples = Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
 """For names of features, rules that fire them, as text; of some, where they are known."""
@@ -121,7 +122,7 @@ def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[st
     translations = _translations(record.watched) if isinstance(record.watched, Watched) else None
     names = _told_apart(records)
     runs = Runs(records, names, [_before(each) for each in records])
-    shown = sections(runs)
+    shown, logged = sections(runs), _logged(record)
     page = environment.get_template("report.html.j2").render(
         run=record,
         runs=runs,
@@ -130,7 +131,10 @@ def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[st
         sections=shown,
         translations=translations,
         tables=_tables(record, examples),
-        warnings=record.warnings[-LATEST:],
+        warned=[epoch for epoch in record.epochs if epoch.warnings],
+        logged=len(logged),
+        warnings=logged[-LATEST:],
+        count=sum(len(epoch.warnings) for epoch in record.epochs) + len(logged),
         versions=versions() | {library: version(library) for library in ("matplotlib", "jinja2")},
     )
     return page, {chart.name: chart.plot.png for section in shown for chart in section.charts}
@@ -151,9 +155,14 @@ def _before(record: Record) -> float | None:
 
 def _why(record: Record) -> str:
     """Why that epoch was chosen."""
-    if record.algorithm in AVERAGING:
-        return f"the last: {record.algorithm} returns its average over all epochs"
-    return "the best on devtest" if record.has_devtest else "the last: there is no devtest set to choose on"
+    why = "the best on devtest" if record.has_devtest else "the last: there is no devtest set to choose on"
+    return f"{why} ({record.algorithm}: each epoch's are the average so far)" if record.algorithm in AVERAGING else why
+
+
+def _logged(record: Record) -> list[LogLine]:
+    """The warnings of the log, without those that epochs have kept."""
+    kept = {f"epoch {epoch.epoch}: {text}" for epoch in record.epochs for text in epoch.warnings}
+    return [line for line in record.warnings if line.text not in kept]
 
 
 def _translations(watched: Watched) -> Translations:

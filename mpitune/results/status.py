@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from mpitune.corpus.text import clock, lines
 from mpitune.errors import UsageError
+from mpitune.results.choice import chosen_epoch, early_end
 from mpitune.results.folder import RunFolder
-from mpitune.results.record import Epoch, chosen_epoch, read_epochs, read_log, setting
+from mpitune.results.record import Epoch, read_epochs, read_log, setting
 
 SILENT = 180.0
 """Seconds after which a run that says nothing is asked about: while it learns, it speaks every 30."""
@@ -50,15 +51,18 @@ def read_status(path: Path) -> Status:
         raise UsageError(f"{path}: found no log.txt, expected the folder of a run")
     said = read_log(log)
     last = said[-1] if said else None
-    epochs, planned, algorithm = read_epochs(folder.metrics), "", ""
+    epochs, planned, vain = read_epochs(folder.metrics), "", 0
     if config.is_file():
         text = "".join(f"{line}\n" for _, line in lines(config))
-        planned = f" of {setting(config, text, 'learner', 'epochs')}"
-        algorithm = setting(config, text, "learner", "algorithm")
+        asked = int(setting(config, text, "learner", "epochs"))
+        patience = int(setting(config, text, "learner", "patience", 0))
+        planned = f" of {asked}"
+        vain = early_end([epoch.devtest_bleu for epoch in epochs], asked, patience)
     silent = time.time() - log.stat().st_mtime
     ended = last is not None and (last.level == "ERROR" or last.text.startswith("done: "))
     if last is not None and ended:
-        how = "finished" if last.level != "ERROR" else f"ended: {last.text}"
+        how = f"finished early: no better devtest BLEU in {_count(vain)}" if vain else "finished"
+        how = how if last.level != "ERROR" else f"ended: {last.text}"
     else:
         how = "running" if silent < SILENT else f"silent for {clock(silent)}: is it still running?"
     warnings = sum(line.level == "WARNING" for line in said)
@@ -66,7 +70,7 @@ def read_status(path: Path) -> Status:
     state = f"{name}: {len(epochs)}{planned} epochs done, {how}" + (
         f"; warnings in its log: {warnings}" if warnings else ""
     )
-    return Status(state, ended, _table(epochs, algorithm), last.text if last else "")
+    return Status(state, ended, _table(epochs), last.text if last else "")
 
 
 def follow(runs: Sequence[Path]) -> None:
@@ -93,13 +97,17 @@ def follow(runs: Sequence[Path]) -> None:
         time.sleep(EVERY)
 
 
-def _table(epochs: Sequence[Epoch], algorithm: str) -> list[str]:
+def _table(epochs: Sequence[Epoch]) -> list[str]:
     if not epochs:
         return []
-    chosen = chosen_epoch(algorithm, [epoch.devtest_bleu for epoch in epochs])
+    chosen = chosen_epoch([epoch.devtest_bleu for epoch in epochs])
     rows = [_HEAD, *(_row(epoch, epoch.epoch == chosen) for epoch in epochs)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def _count(epochs: int) -> str:
+    return f"{epochs} epoch{'s' if epochs > 1 else ''}"
 
 
 def _row(epoch: Epoch, chosen: bool) -> tuple[str, ...]:

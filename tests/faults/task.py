@@ -40,6 +40,7 @@ templates = ["id", "source-bigram", "shape"]
 [learner]
 preset = "simianer2012"
 epochs = {EPOCHS}
+patience = 0
 learning_rate = 0.0078125
 [parallel]
 shards = {SHARDS}
