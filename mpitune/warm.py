@@ -1,4 +1,4 @@
-"""Compiles the kernels ahead of the first run, by a tiny bitext and a tiny job: ``python -m mpitune.warm``.
+"""Compiles the kernels ahead of the first run, by a tiny bitext and tiny jobs: ``python -m mpitune.warm``.
 
 What is compiled is kept (`kernel`), and other processes of this user load it in a moment.
 """
@@ -44,8 +44,12 @@ shards = 1
 """
 
 
+LEARNERS = ("default", "simianer2012")
+"""Presets whose learners have no kernel of the perceptron in common."""
+
+
 def main() -> None:
-    """Run the job in a folder that is removed; kernels are the same for all orders of language models."""
+    """Run the jobs in a folder that is removed; kernels are the same for all orders of language models."""
     KenlmWords(np.zeros(1, WORD), 1).numbers(["word"])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -56,7 +60,9 @@ def main() -> None:
         files = AlignedFiles(folder / "source", folder / "references", folder / "links")
         extraction = Extraction(prepare_bitext(files, folder, lambda _: None))
         extraction.lines(extraction.rules(SOURCE.split()))
-        train(assemble.load_job(folder / "job", [f"run.dir={folder / 'run'}"]), SerialComm(), quiet=True)
+        for preset in LEARNERS:
+            settings = [f"run.dir={folder / preset}", f"run.store={folder / 'store'}", f"learner.preset={preset}"]
+            train(assemble.load_job(folder / "job", settings), SerialComm(), quiet=True)
 
 
 if __name__ == "__main__":

@@ -105,23 +105,27 @@ def test_an_online_learner_is_smoothed_when_a_pass_ends() -> None:
     said: list[str] = []
 
     class Inner:
-        def start_shard(self, weights: np.ndarray) -> None:
-            said.append("start")
+        state_width = 1
+
+        def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
+            said.append(f"start with {state}")
 
         def update(self, *_: object) -> None:
             said.append("update")
 
-        def end_shard(self, weights: np.ndarray) -> None:
+        def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
             said.append("end")
             weights[0] = 5.0
+            return (np.arange(5.0),)
 
     weights = np.array([1.0, 0.0, 3.0, 0.0, 2.0])
     learner = Smoothing(Inner(), [np.array([4, 2, 1, 0])], 2.0, np.zeros(5, dtype=np.bool_))
-    learner.start_shard(weights)
+    learner.start_shard(weights, ("kept",))
     learner.update(None, None, weights, None)
     assert weights.tolist() == [1, 0, 3, 0, 2]
-    learner.end_shard(weights)
-    assert said == ["start", "update", "end"]
+    [kept] = learner.end_shard(weights)
+    assert said == ["start with ('kept',)", "update", "end"]
+    assert learner.state_width == 1 and kept.tolist() == [0, 1, 2, 3, 4], "what goes on is that of the other learner"
     assert weights[[4, 2, 1, 0]] == pytest.approx(smoothed(np.array([2.0, 3.0, 0.0, 5.0]), 2.0, np.ones(4, np.bool_)))
     assert weights[3] == 0
 

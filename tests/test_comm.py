@@ -36,7 +36,18 @@ def stacked(shards: list[int]) -> SparseVectors:
         np.cumsum([0] + [len(index) for index, _ in rows], dtype=np.int64),
         np.concatenate([np.zeros(0, dtype=np.uint64)] + [index for index, _ in rows]),
         np.concatenate([np.zeros(0)] + [value for _, value in rows]),
+        tuple(np.concatenate([np.zeros(0)] + [n / value for _, value in rows]) for n in (1, 2)),
     )
+
+
+def check_equal(got: SparseVectors, expected: SparseVectors) -> None:
+    """In all bits, the states too."""
+    assert len(got.state) == len(expected.state) == 2
+    for name, array in zip(["shard", "ptr", "index", "value"], expected[:4], strict=True):
+        assert getattr(got, name).dtype == array.dtype
+        assert getattr(got, name).tobytes() == array.tobytes(), name
+    for mine, array in zip(got.state, expected.state, strict=True):
+        assert (mine.dtype, mine.tobytes()) == (array.dtype, array.tobytes()), "state"
 
 
 class Unportable(Exception):
@@ -83,10 +94,7 @@ def check_allgather(comm: Comm) -> None:
     """However the shards lie on the ranks, every rank holds the same, in shard order."""
     expected = stacked(list(range(SHARDS)))
     for mine in dealings(comm):
-        got = comm.allgather(stacked(mine))
-        for name, array in expected._asdict().items():
-            assert getattr(got, name).dtype == array.dtype
-            assert getattr(got, name).tobytes() == array.tobytes(), name
+        check_equal(comm.allgather(stacked(mine)), expected)
 
 
 def part_of(vectors: SparseVectors, part: int, parts: int) -> SparseVectors:
@@ -95,17 +103,15 @@ def part_of(vectors: SparseVectors, part: int, parts: int) -> SparseVectors:
     kept = [[i for i in row if (int(vectors.index[i]) >> 32) * parts >> 32 == part] for row in rows]
     picked = np.array([i for row in kept for i in row], dtype=np.int64)
     ptr = row_ends(np.array([len(row) for row in kept], dtype=np.int64))
-    return SparseVectors(vectors.shard, ptr, vectors.index[picked], vectors.value[picked])
+    state = tuple(kept[picked] for kept in vectors.state)
+    return SparseVectors(vectors.shard, ptr, vectors.index[picked], vectors.value[picked], state)
 
 
 def check_alltoall(comm: Comm) -> None:
     """However the shards lie on the ranks, each rank holds all shards' rows of its range of ids."""
     expected = part_of(stacked(list(range(SHARDS))), comm.rank, comm.size)
     for mine in dealings(comm):
-        got = comm.alltoall(stacked(mine))
-        for name, array in expected._asdict().items():
-            assert getattr(got, name).dtype == array.dtype
-            assert getattr(got, name).tobytes() == array.tobytes(), name
+        check_equal(comm.alltoall(stacked(mine)), expected)
 
 
 def check_concatenate(comm: Comm) -> None:

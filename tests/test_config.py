@@ -82,17 +82,19 @@ algorithm = "itersel"
 method = "perceptron"
 epochs = 10
 patience = 3
-learning_rate = 0.0001
-gold = "liang"
-pairs = "multipartite"
+learning_rate = 0.05
+gold = "nakov"
+pairs = "pro"
 share = 0.1
 extend_ties = false
-order = "sequential"
-margin = 0.0
-rate = "constant"
+order = "sentence"
+margin = 1.0
+margin_by_gold = true
+rate = "normalized"
 l1 = 0.0
 l2 = 0.0
 scale_by_gold = false
+averaging = "sentence"
 initial_weights = ""
 frozen = []
 [learner.mira]
@@ -124,7 +126,8 @@ step = 0.0001
 c = 1.0
 [parallel]
 shards = 8
-reshuffle = false
+reshuffle = true
+mixing = "active"
 exchange = "auto"
 [select]
 k = 100000
@@ -246,7 +249,7 @@ def test_environment_variables_in_paths(tmp_path: Path, monkeypatch: pytest.Monk
         ),
         ('[learner.mira]\noracle = "PB"', 'learner.mira.oracle: found "PB", expected one of M-C, MB, LU'),
         ("[data.devtst]\nlimit = 1", "data.devtst: unknown table; did you mean data.devtest?"),
-        ("[parallel]\nqqq = 1", "parallel.qqq: unknown key; expected one of shards, reshuffle, exchange"),
+        ("[parallel]\nqqq = 1", "parallel.qqq: unknown key; expected one of shards, reshuffle, mixing, exchange"),
         ("[select]\nlambda_ = 1.0", "select.lambda_: unknown key; did you mean select.lambda?"),
         ('[[lm]]\nfiel = "x"', "lm.1.fiel: unknown key; did you mean lm.1.file?"),
         ("[[lm]]", "lm.1.file: missing"),
@@ -262,7 +265,7 @@ def test_environment_variables_in_paths(tmp_path: Path, monkeypatch: pytest.Monk
         ('[run]\nstore = "a\\u0000"', 'run.store: found "a\\u0000", expected a path'),
         ("[learner]\nlearning_rate = 0", "learner.learning_rate: found 0, expected a number above 0"),
         ("[learner]\nshare = 0.6", "learner.share: found 0.6, expected a number above 0.0 and at most 0.5"),
-        ('[learner]\ngold = "bleu"', 'learner.gold: found "bleu", expected one of liang, bleu+1, nakov, papineni, sum'),
+        ('[learner]\ngold = "bleu"', 'learner.gold: found "bleu", expected one of nakov, bleu+1, liang, papineni, sum'),
         ("[learner]\nextend_ties = 1", "learner.extend_ties: found 1, expected true or false"),
         ("[learner]\nfrozen = [1]", "learner.frozen.0: found 1, expected a string"),
         ('[features]\ntemplates = "id"', 'features.templates: found "id", expected a list of strings'),

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 from mpi import ROOT
 from tiny import DEVTEST, Tiny
 
@@ -14,27 +16,31 @@ PROGRAM = """
 import sys
 from mpitune import assemble, warm
 from mpitune.decoder import chart, cube, kbest, matched, readout, trie
+from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import SerialComm
-from mpitune.learner import gram
+from mpitune.learner import averaging, columns, gram
 from mpitune.pairs import bleu
 from mpitune.train import train
 from pathlib import Path
 
 def compiled():
-    modules = (chart, cube, kbest, matched, readout, trie, gram, bleu)
+    modules = (chart, cube, kbest, matched, readout, trie, averaging, columns, gram, mixing, selection, bleu)
     kernels = {f"{m.__name__}.{name}": f for m in modules for name, f in vars(m).items() if hasattr(f, "signatures")}
     return {name: len(kernel.signatures) for name, kernel in kernels.items()}
 
 warm.main()
 before = compiled()
 assert sum(before.values()) > 5, before
+new = ("learner.gram._measure", "learner.averaging._enter", "exchange.mixing._active_means")
+assert all(before[f"mpitune.{name}"] for name in new), before
 train(assemble.load_job(Path(sys.argv[1]), []), SerialComm(), quiet=True)
 print({name for name, count in compiled().items() if count != before[name]})
 """
 
 
-def test_a_run_after_set_up_compiles_nothing(tiny: Tiny, tmp_path: Path) -> None:
-    job = tiny.job_file(tmp_path / "run", **DEVTEST)
+@pytest.mark.parametrize("learner", [{}, {"preset": "default", "learning_rate": None}], ids=["simianer2012", "default"])
+def test_a_run_after_set_up_compiles_nothing(tiny: Tiny, tmp_path: Path, learner: dict[str, Any]) -> None:
+    job = tiny.job_file(tmp_path / "run", learner=learner, **DEVTEST)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, job],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -43,7 +43,9 @@ def rows(path: Path) -> Iterator[Sequence[str]]:
         store = stored(assemble.sources(job), Path(folder))
         corpus, decoder = training(store), assemble.decoder(job, store, job.run.dir, job.decoder.kbest)
         first = assemble.first_weights(job, assemble.initial_weights(job), decoder.features)
-        learner, gold = assemble.learner(job, first.frozen, decoder.features), make_gold(job.learner.gold)
+        dense = len(store.model.dense_features())
+        learner = assemble.learner(job, first.frozen, decoder.features, dense)
+        gold = make_gold(job.learner.gold)
         numbers = range(min(SENTENCES, corpus.size))
         for _ in range(1 + PASSES):
             weights = first.weights.copy()
