@@ -6,11 +6,13 @@ s += step * (G[a] - G[b]): a pass over the pairs never touches a feature. Sums r
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mpitune.kernel import kernel
 from mpitune.learner.columns import Columns, same_row
-from mpitune.learner.rates import NORMALIZED, Rate, move
+from mpitune.learner.rates import NORMALIZED, SPARSE, Rate, move
 
 
 @kernel
@@ -185,9 +187,9 @@ def _apply(
 
 @kernel
 def _sparse_share(columns: Columns, gradient: np.ndarray, rate: Rate) -> float:
-    """The factor of the steps of sparse features: 1 over their number with a normalized ``rate``, else 1."""
+    """The factor of the steps of sparse features: `SPARSE` over the root of their number, 1 where not normalized."""
     moving = 0
     for c in range(len(columns.slot)):
         if gradient[c] != 0.0 and columns.slot[c] >= rate.first_sparse:
             moving += 1
-    return 1.0 / moving if moving > 0 and rate.kind == NORMALIZED else 1.0
+    return SPARSE / math.sqrt(moving) if moving > 0 and rate.kind == NORMALIZED else 1.0
