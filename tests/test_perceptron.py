@@ -163,6 +163,22 @@ def test_shared_features_stay_exactly_zero(order: str, scale_by_gold: bool) -> N
         assert np.flatnonzero(weights).tolist() == [2, 4]
 
 
+def test_counts_that_add_up_to_0_move_nothing() -> None:
+    """A gradient of exactly 0, divided by the pairs: what rounding left of it would be a whole step of its feature."""
+    random = np.random.default_rng(19)
+    seen = 0
+    for _ in range(300):
+        kbest, gold = random_list(random, 10, whole=True)
+        pairs, x = naive.everything(gold), naive.dense(kbest, SIZE)
+        perceptron, weights = learner(pairs="all", rate="normalized", order="sentence"), np.zeros(SIZE)
+        perceptron.start_shard(weights)
+        perceptron.update(kbest, gold, weights, random)
+        still = sum((x[a] - x[b] for a, b in pairs), np.zeros(SIZE)) == 0
+        seen += int(np.count_nonzero(still & (x != x[0]).any(axis=0)))
+        assert not weights[still].any()
+    assert seen > 50
+
+
 def test_weights_may_shrink_to_nothing() -> None:
     """2 l2 learning_rate / P = 1: each update leaves no weight at all, and the next one starts from there."""
     kbest = naive.kbest_of([[1], [2], [3]], [{0: 3.0}, {0: 2.0}, {0: 1.0, 1: 1.0}])
