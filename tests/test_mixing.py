@@ -15,7 +15,7 @@ from mpitune.exchange.vectors import SparseVectors, values_of
 def sparse(
     matrix: np.ndarray, ids: np.ndarray, generator: np.random.Generator, state: Sequence[np.ndarray] = ()
 ) -> SparseVectors:
-    """The rows of ``matrix`` as sparse vectors, the entries of a row in any order; so those of each matrix of ``state``.
+    """The rows of ``matrix`` as sparse vectors, the entries of a row in any order; likewise those of ``state``.
 
     A row has the entries of its weights other than 0 and of its squared gradients other than 0.
     """
@@ -99,7 +99,7 @@ def test_means_with_a_state_equal_the_plain_twin(shards: int, features: int, how
 
 
 def test_the_active_mean_goes_by_squared_gradients() -> None:
-    """A feature of one shard is not divided; where nobody moved it, its weight is that of the first; absent is not 0."""
+    """Absent is not 0: a feature of one shard is not divided. What nobody moved has the weight of the first."""
     vectors = SparseVectors(
         np.array([0, 1, 2]),
         np.array([0, 2, 4, 6]),
