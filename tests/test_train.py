@@ -32,10 +32,10 @@ from mpitune.errors import DataError, StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.base import Counts
 from mpitune.learner.perceptron import Perceptron
+from mpitune.results.checkpoint import VERSION
 from mpitune.results.folder import RunFolder
 from mpitune.run import open_run
 from mpitune.runtime import RunLock, StopFlag
-from mpitune.results.checkpoint import VERSION
 from mpitune.shards import draw_shards, reordered
 
 ALGORITHMS = ["sgd", "mix", "itermix", "itersel"]
