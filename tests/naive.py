@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
 from statistics import median
 
 import numpy as np
@@ -131,22 +132,31 @@ class Perceptron:
         *,
         learning_rate: float = 0.0001,
         margin: float = 0.0,
+        margin_by_gold: bool = False,
         order: str = "sequential",
         rate: str = "constant",
         l1: float = 0.0,
         l2: float = 0.0,
         scale_by_gold: bool = False,
         frozen: Sequence[int] = (),
+        first_sparse: int = 0,
+        share: Callable[[int], float] = lambda moving: 1 / moving,
     ) -> None:
+        """``share``: of a normalized step, that of each sparse feature where so many move."""
         self.eta, self.margin, self.order, self.rate = learning_rate, margin, order, rate
         self.l1, self.l2, self.scale_by_gold = l1, l2, scale_by_gold
+        self.margin_by_gold, self.first_sparse, self.share = margin_by_gold, first_sparse, share
         self.free = np.array([slot not in frozen for slot in range(size)])
         self.start_shard()
 
-    def start_shard(self) -> None:
+    def start_shard(self, state: Sequence[np.ndarray] = ()) -> None:
+        """``state``: squares, sizes and lists, of the normalized rate, to go on from."""
         size = len(self.free)
         self.squares, self.mean_g, self.mean_dx = np.zeros(size), np.zeros(size), np.zeros(size)
         self.u, self.q = 0.0, np.zeros(size)
+        self.sizes, self.lists = np.zeros(size), np.zeros(size)
+        if state:
+            self.squares, self.sizes, self.lists = (array.copy() for array in state)
 
     def move(self, g: np.ndarray) -> np.ndarray:
         if self.rate == "adagrad":
@@ -159,27 +169,68 @@ class Perceptron:
             return dx
         return self.eta * g
 
+    def measure(self, x: np.ndarray, pairs: Sequence[tuple[int, int]]) -> None:
+        """A feature's unit is the root of the mean, over lists, of the mean d^2 over the pairs that differ in it."""
+        for i in np.flatnonzero(self.free):
+            differences = [x[a, i] - x[b, i] for a, b in pairs if x[a, i] != x[b, i]]
+            if differences:
+                self.sizes[i] += sum(d * d for d in differences) / len(differences)
+                self.lists[i] += 1
+
+    def normalized_move(
+        self, x: np.ndarray, pairs: Sequence[tuple[int, int]], sizes: Sequence[float]
+    ) -> tuple[np.ndarray, int]:
+        """The step along the mean of the ``pairs``' d, each times its size; and how many sparse features move."""
+        step, moving = np.zeros(len(self.free)), []
+        for i in np.flatnonzero(self.free):
+            # Without rounding, as a sum of 0 is to move nothing.
+            total = sum(
+                Fraction(size) * (Fraction(x[a, i]) - Fraction(x[b, i]))
+                for (a, b), size in zip(pairs, sizes, strict=True)
+            )
+            if total == 0:
+                continue
+            unit = math.sqrt(self.sizes[i] / self.lists[i])
+            g = float(total / len(pairs)) / unit
+            self.squares[i] += g * g
+            step[i] = self.eta * g / math.sqrt(self.squares[i]) / unit
+            if i >= self.first_sparse:
+                moving.append(i)
+        if moving:
+            step[moving] *= self.share(len(moving))
+        return step, len(moving)
+
     def update(self, x: np.ndarray, pairs: Sequence[tuple[int, int]], scores: Sequence[float], w: np.ndarray) -> int:
         """Changes ``w``; returns how many pairs updated it."""
         before = w.copy()
         gradient = np.zeros_like(w)
         updates = 0
+        updating: list[tuple[int, int]] = []
         for a, b in pairs:
             d = x[a] - x[b]
             margin = (before if self.order == "sentence" else w) @ d
             d = d * self.free
-            wanted = margin < self.margin if self.margin > 0 else margin <= 0
+            required = self.margin * (scores[a] - scores[b]) if self.margin_by_gold else self.margin
+            wanted = margin < required if required > 0 else margin <= 0
             if not wanted or not d.any():
                 continue
             updates += 1
+            updating.append((a, b))
             g = d * (scores[a] - scores[b]) if self.scale_by_gold else d
             if self.order == "sentence":
                 gradient += g
             else:
                 w += self.move(g)
                 w -= self.free * 2 * self.l2 * self.eta * w / len(pairs)
+        if self.rate == "normalized":
+            self.measure(x, pairs)
         if self.order == "sentence" and updates:
-            w += self.move(gradient) - updates * self.free * 2 * self.l2 * self.eta * before / len(pairs)
+            if self.rate == "normalized":
+                sizes = [scores[a] - scores[b] if self.scale_by_gold else 1.0 for a, b in updating]
+                step, _ = self.normalized_move(x, updating, sizes)
+            else:
+                step = self.move(gradient)
+            w += step - updates * self.free * 2 * self.l2 * self.eta * before / len(pairs)
         if self.l1:
             self.u += self.eta * self.l1
             for i in np.flatnonzero((x != 0).any(axis=0) & self.free):
@@ -198,6 +249,12 @@ class Perceptron:
         if self.l1:
             for i in np.flatnonzero(self.free):
                 self.clip(i, w)
+
+
+def averaged(weights: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean of the weights after each list; those that come late are 0 before."""
+    size = max(len(w) for w in weights)
+    return np.array([math.fsum(w[i] for w in weights if i < len(w)) / len(weights) for i in range(size)])
 
 
 def pick(name: str, scores: Sequence[float], model: Sequence[float]) -> int:
@@ -233,6 +290,31 @@ def mean(matrix: Sequence[Sequence[float]]) -> list[float]:
     return out
 
 
+def active_mean(
+    matrix: Sequence[Sequence[float]], states: Sequence[Sequence[Sequence[float]]], named: Sequence[Sequence[bool]]
+) -> tuple[list[float], list[list[float]]]:
+    """The mean of each column, a row weighted by its part of the column's squared gradients, and what states become.
+
+    ``states``: matrices, squared gradients first; ``named``: which row has which column at all. Rows are added up in
+    order.
+    """
+    means: list[float] = []
+    mixed: list[list[float]] = [[] for _ in states]
+    for d in range(len(matrix[0])):
+        rows = [z for z in range(len(matrix)) if named[z][d]]
+        squares = [states[0][z][d] for z in rows]
+        total = _sum(squares)
+        if not rows or total == 0:
+            means.append(matrix[rows[0]][d] if rows else 0.0)
+            mixed[0].append(0.0)
+        else:
+            means.append(_sum([square / total * matrix[z][d] for z, square in zip(rows, squares, strict=True)]))
+            mixed[0].append(_sum([square / total * square for square in squares]))
+        for out, state in zip(mixed[1:], states[1:], strict=True):
+            out.append(_sum([state[z][d] for z in rows]))
+    return means, mixed
+
+
 def _l2(column: Sequence[float]) -> float:
     total = 0.0
     for value in column:
@@ -258,11 +340,19 @@ NORMS: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 def select(
-    matrix: Sequence[Sequence[float]], ids: Sequence[int], norm: str, k: int | None, threshold: float | None
+    matrix: Sequence[Sequence[float]],
+    ids: Sequence[int],
+    norm: str,
+    k: int | None,
+    threshold: float | None,
+    means: Sequence[float] | None = None,
 ) -> tuple[list[int], list[float], int, float | None]:
-    """Ids ascending, means, number of columns with a weight other than 0, lambda: by sorting all columns."""
+    """Ids ascending, means, number of columns with a weight other than 0, lambda: by sorting all columns.
+
+    ``means``: of all columns; without, those of `mean`.
+    """
     norms = [NORMS[norm](column) for column in zip(*matrix, strict=True)]
-    means = mean(matrix)
+    means = mean(matrix) if means is None else means
     ranked = sorted((-norms[d], ids[d], means[d]) for d in range(len(ids)) if norms[d] > 0)
     if threshold is not None:
         kept = [column for column in ranked if -column[0] >= threshold]

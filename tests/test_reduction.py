@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpi import mpirun
-from test_mixing import sparse
+from test_mixing import random_state, sparse
 from threads import on_ranks
 
 from mpitune.exchange import chunks, reduction
 from mpitune.exchange.comm import Comm, connect
-from mpitune.exchange.mixing import Mixed, mean
+from mpitune.exchange.mixing import MIXINGS, Mixed, mean
 from mpitune.exchange.reduction import BYTES, EXCHANGES, SHARE, reduce
 from mpitune.exchange.selection import NORMS, select
 from mpitune.exchange.vectors import SparseVectors
@@ -39,24 +39,41 @@ class Task(NamedTuple):
     """"" keeps every column."""
     k: int | None
     threshold: float | None
+    mixing: str = "uniform"
+    state: tuple[np.ndarray, ...] = ()
+    """float64 [shards, features] each: what the shards have added to their learners' state."""
 
     def expected(self) -> Mixed:
         """By the plain twins."""
         columns = self.matrix.tolist() if len(self.ids) else [[] for _ in self.matrix]
+        moved = self.matrix != 0
+        if self.state:
+            moved |= self.state[0] != 0
+        named, states = moved.any(axis=0), [array.tolist() for array in self.state]
+        if self.state and self.mixing == "active":
+            means, mixed = naive.active_mean(columns, states, moved.tolist())
+        else:
+            means, mixed = naive.mean(columns), [naive.mean(array) for array in states]
+        state = [np.array(array, np.float64) for array in mixed]
         if self.norm:
             index, value, active, threshold = naive.select(
-                columns, self.ids.tolist(), self.norm, self.k, self.threshold
+                columns, self.ids.tolist(), self.norm, self.k, self.threshold, means
             )
-            return Mixed(np.array(index, np.uint64), np.array(value, np.float64), active, threshold)
-        named = (self.matrix != 0).any(axis=0)
-        means = np.array(naive.mean(columns), np.float64)
-        return Mixed(self.ids[named], means[named], int(named.sum()), None)
+            # A feature whose weight came out as 0 everywhere, but which was moved, is active too.
+            active += int((named & ~(self.matrix != 0).any(axis=0)).sum())
+            kept = np.isin(self.ids, np.array(index, np.uint64))
+            ids, values = np.array(index, np.uint64), np.array(value, np.float64)
+            return Mixed(ids, values, active, threshold, state=tuple(array[kept] for array in state))
+        values = np.array(means, np.float64)[named]
+        return Mixed(self.ids[named], values, int(named.sum()), None, state=tuple(array[named] for array in state))
 
     def check(self, comm: Comm, seed: int) -> None:
         """On this rank, with the shards dealt out at random."""
         dealt = np.random.default_rng(seed).integers(0, comm.size, len(self.matrix))
         mine = self._rows(np.flatnonzero(dealt == comm.rank))
-        mix = partial(select, norm=self.norm, k=self.k, threshold=self.threshold) if self.norm else mean
+        mix = partial(mean, mixing=self.mixing)
+        if self.norm:
+            mix = partial(select, norm=self.norm, k=self.k, threshold=self.threshold, mixing=self.mixing)
         expected = self.expected()
         for exchange in EXCHANGES:
             got = reduce(comm, mine, mix, exchange=exchange, memory=AMPLE)
@@ -64,6 +81,7 @@ class Task(NamedTuple):
             assert got.index.tobytes() == expected.index.tobytes(), exchange
             assert got.value.tobytes() == expected.value.tobytes(), exchange
             assert (got.active, got.threshold) == (expected.active, expected.threshold), exchange
+            assert [array.tobytes() for array in got.state] == [array.tobytes() for array in expected.state], exchange
             if self.norm:
                 self._check_norms(got, comm, exchange)
 
@@ -81,9 +99,11 @@ class Task(NamedTuple):
 
     def _rows(self, shards: np.ndarray) -> SparseVectors:
         if len(shards):
-            return sparse(self.matrix[shards], self.ids, np.random.default_rng(0))._replace(shard=shards)
+            states = [array[shards] for array in self.state]
+            return sparse(self.matrix[shards], self.ids, np.random.default_rng(0), states)._replace(shard=shards)
         none = np.zeros(0, dtype=np.int64)
-        return SparseVectors(none, np.zeros(1, dtype=np.int64), none.astype(np.uint64), none.astype(np.float64))
+        nothing = SparseVectors(none, np.zeros(1, dtype=np.int64), none.astype(np.uint64), none.astype(np.float64))
+        return nothing._replace(state=(np.zeros(0),) * len(self.state))
 
 
 def random_task(seed: int) -> Task:
@@ -99,7 +119,9 @@ def random_task(seed: int) -> Task:
     norm = generator.choice(["", *NORMS])
     k = int(generator.integers(1, 40)) if generator.random() < 0.7 else None
     threshold = None if k else float(generator.choice([0.0, 0.1, 1.0, 2.0]))
-    return Task(matrix, np.sort(ids), str(norm), k, threshold)
+    mixing = str(generator.choice(list(MIXINGS)))
+    state = tuple(random_state(matrix, generator)[: generator.integers(0, 4)])
+    return Task(matrix, np.sort(ids), str(norm), k, threshold, mixing, state)
 
 
 @settings(max_examples=200, deadline=None)

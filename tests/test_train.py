@@ -32,12 +32,16 @@ from mpitune.errors import DataError, StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.base import Counts
 from mpitune.learner.perceptron import Perceptron
+from mpitune.results.checkpoint import VERSION
 from mpitune.results.folder import RunFolder
 from mpitune.run import open_run
 from mpitune.runtime import RunLock, StopFlag
-from mpitune.shards import draw_shards
+from mpitune.shards import draw_shards, reordered
 
 ALGORITHMS = ["sgd", "mix", "itermix", "itersel"]
+DEFAULT: dict[str, Any] = {"preset": "default", "learning_rate": None}
+"""What [learner] says for this version's own defaults, whose learner keeps a state; the tiny job has a paper's."""
+PRESETS = pytest.mark.parametrize("preset", [{}, DEFAULT], ids=["simianer2012", "default"])
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
@@ -186,6 +190,20 @@ def test_shards_are_a_seeded_permutation_in_equal_parts() -> None:
     assert [len(shard) for shard in draw_shards(2, 3, 1, 0)] == [1, 1, 0]
 
 
+def test_reordered_shards_keep_their_sentences() -> None:
+    shards = draw_shards(40, 3, 1, 0)
+    orders = {(seed, draw): reordered(shards, seed, draw) for seed in (1, 2) for draw in (1, 2)}
+    for order in orders.values():
+        assert [sorted(shard.tolist()) for shard in order] == [sorted(shard.tolist()) for shard in shards]
+    for z in range(3):
+        assert len({tuple(order[z].tolist()) for order in [shards, *orders.values()]}) == 5, "each is another one"
+    # Not one permutation for all shards.
+    places = [np.argsort(shards[z])[np.argsort(np.argsort(orders[1, 1][z]))].tolist() for z in (1, 2)]
+    assert places[0] != places[1]
+    assert [shard.tolist() for shard in reordered(shards, 1, 2)] == [shard.tolist() for shard in orders[1, 2]]
+    assert [shard.tolist() for shard in reordered([np.zeros(0, np.int64)], 1, 1)] == [[]]
+
+
 @pytest.mark.parametrize(
     "tables",
     [
@@ -208,9 +226,11 @@ def test_shards_are_a_seeded_permutation_in_equal_parts() -> None:
         {"learner": {"l1": 0.1}},
         {"learner": {"l2": 0.1}},
         {"learner": {"scale_by_gold": True}},
+        {"learner": {"averaging": "sentence"}},
         {"parallel": {"shards": 3}},
         {"parallel": {"reshuffle": True}},
         {"select": {"norm": "l1"}},
+        {"learner": DEFAULT},
     ],
     ids=lambda tables: ",".join(f"{table}.{key}" for table in tables for key in tables[table]),
 )
@@ -221,8 +241,32 @@ def test_every_option_makes_a_difference(tiny: Tiny, tmp_path: Path, tables: dic
     assert result(tmp_path / "other") != b""
 
 
-def test_more_shards_than_sentences(tiny: Tiny, tmp_path: Path) -> None:
-    tiny.train(tmp_path / "run", parallel={"shards": 30})
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"learner": {"rate": "adagrad"}},
+        {"learner": {"margin": 0.25}},
+        {"learner": {"margin_by_gold": False}},
+        {"learner": {"averaging": "epoch"}},
+        {"parallel": {"mixing": "uniform"}},
+        {"parallel": {"reshuffle": False}},
+        {"learner": {"algorithm": "mix"}, "parallel": {"reshuffle": False}},
+    ],
+    ids=lambda tables: ",".join(f"{table}.{key}" for table in tables for key in tables[table]),
+)
+def test_every_option_of_the_default_learner_makes_a_difference(
+    tiny: Tiny, tmp_path: Path, tables: dict[str, dict[str, Any]]
+) -> None:
+    learner = tables.get("learner", {})
+    algorithm = learner.get("algorithm")
+    tiny.train(tmp_path / "plain", learner={**DEFAULT, "algorithm": algorithm})
+    tiny.train(tmp_path / "other", **{**tables, "learner": {**DEFAULT, **learner}})
+    assert epoch_weights(tmp_path / "other", 2) != epoch_weights(tmp_path / "plain", 2)
+
+
+@PRESETS
+def test_more_shards_than_sentences(tiny: Tiny, tmp_path: Path, preset: dict[str, Any]) -> None:
+    tiny.train(tmp_path / "run", learner=preset, parallel={"shards": 30})
     assert metrics(tmp_path / "run")[-1]["sentences"] == SENTENCES
 
 
@@ -258,8 +302,9 @@ def test_metrics_have_every_key(tiny: Tiny, tmp_path: Path) -> None:
     assert [(epoch["devtest_bleu"], epoch["lambda"]) for epoch in metrics(tmp_path / "sgd")] == [(None, None)] * 2
 
 
-def test_the_effective_configuration_is_kept(tiny: Tiny, tmp_path: Path) -> None:
-    job = tiny.train(tmp_path / "run", learner={"frozen": ["Glue"]}, **DEVTEST)
+@PRESETS
+def test_the_effective_configuration_is_kept(tiny: Tiny, tmp_path: Path, preset: dict[str, Any]) -> None:
+    job = tiny.train(tmp_path / "run", learner={"frozen": ["Glue"], **preset}, **DEVTEST)
     assert config.load(tmp_path / "run" / "config.toml") == job
 
 
@@ -267,7 +312,7 @@ def test_checkpoints_open_with_plain_h5py(tiny: Tiny, tmp_path: Path) -> None:
     tiny.train(tmp_path / "run", run={"seed": 7}, learner={"frozen": ["LanguageModel"], "initial_weights": "warm"})
     for epoch in (1, 2):
         with h5py.File(tmp_path / "run" / "checkpoints" / f"epoch-000{epoch}.h5") as file:
-            assert (file.attrs["version"], file.attrs["epoch"], file.attrs["seed"]) == (2, epoch, 7)
+            assert (file.attrs["version"], file.attrs["epoch"], file.attrs["seed"]) == (VERSION, epoch, 7)
             assert re.fullmatch("[0-9a-f]{32}", file.attrs["job_digest"])
             weights = file["weights"]
             assert (weights["index"].dtype, weights["value"].dtype) == (np.dtype("u8"), np.dtype("f8"))
@@ -358,9 +403,12 @@ def test_empty_and_short_translations_are_told(tiny: Tiny, tmp_path: Path) -> No
 # Going on
 
 
+@PRESETS
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_more_epochs_go_on_as_if_never_finished(tiny: Tiny, tmp_path: Path, algorithm: str) -> None:
-    learner: dict[str, Any] = {"algorithm": algorithm, "epochs": 4}
+def test_more_epochs_go_on_as_if_never_finished(
+    tiny: Tiny, tmp_path: Path, algorithm: str, preset: dict[str, Any]
+) -> None:
+    learner: dict[str, Any] = {"algorithm": algorithm, "epochs": 4, **preset}
     tables: dict[str, Any] = {"learner": learner, "parallel": {"reshuffle": True}, **DEVTEST}
     tiny.train(tmp_path / "unbroken", **tables)
     for epochs in (1, 3, 4):
@@ -450,6 +498,25 @@ def test_a_signal_stops_the_run_and_nothing_finished_is_lost(
     tiny.train(tmp_path / "run", **tables)
     assert 1 + 2 * SENTENCES - decodes.count in {sum(two) for two in combinations(SHARD_SIZES, 2)}
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_stop_in_the_middle_of_any_epoch_leaves_no_trace_in_what_learners_keep(
+    tiny: Tiny, tmp_path: Path, decodes: Decodes, algorithm: str
+) -> None:
+    """With the defaults, in one run after the other: in the middle of a shard, and after some of them."""
+    tables: dict[str, Any] = {"learner": {**DEFAULT, "algorithm": algorithm, "epochs": 3}, **DEVTEST}
+    tiny.train(tmp_path / "unbroken", **tables)
+    for sentences in (SENTENCES // 2, SENTENCES, SENTENCES - 3):
+        decodes.count, decodes.stop_at = 0, (1 + sentences, signal.SIGTERM)
+        with pytest.raises(StopRequested):
+            tiny.train(tmp_path / "run", **tables)
+    decodes.stop_at = None
+    tiny.train(tmp_path / "run", **tables)
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+    with h5py.File(tmp_path / "run" / "checkpoints" / "epoch-0003.h5") as file:
+        kept = file["state/start/learner"][:]
+    assert kept.any() == (algorithm in ("itermix", "itersel")), "what shards do not share stays with them"
 
 
 def damage(path: Path) -> None:
@@ -543,12 +610,15 @@ for job in sys.argv[1:]:
 
 
 @pytest.mark.mpi
+@PRESETS
 @pytest.mark.parametrize(("ranks", "exchange"), [(2, "alltoall"), (3, "allgather"), (3, "alltoall")])
-def test_ranks_and_exchanges_leave_no_trace(tiny: Tiny, tmp_path: Path, ranks: int, exchange: str) -> None:
+def test_ranks_and_exchanges_leave_no_trace(
+    tiny: Tiny, tmp_path: Path, ranks: int, exchange: str, preset: dict[str, Any]
+) -> None:
     (tmp_path / "driver.py").write_text(DRIVER)
     jobs = []
     for algorithm in ALGORITHMS:
-        tables: dict[str, Any] = {"learner": {"algorithm": algorithm, "epochs": 3}, **DEVTEST}
+        tables: dict[str, Any] = {"learner": {"algorithm": algorithm, "epochs": 3, **preset}, **DEVTEST}
         tiny.train(tmp_path / algorithm, **tables)
         tables["parallel"] = {"exchange": exchange}
         jobs.append(tiny.job_file(tmp_path / f"{algorithm}-{ranks}", **tables))
@@ -561,16 +631,21 @@ def test_ranks_and_exchanges_leave_no_trace(tiny: Tiny, tmp_path: Path, ranks: i
 
 
 @pytest.mark.mpi
+@PRESETS
 @pytest.mark.parametrize("algorithm", ["mix", "itersel"])
-def test_a_run_goes_on_with_the_other_exchange(tiny: Tiny, tmp_path: Path, algorithm: str) -> None:
+def test_a_run_goes_on_with_the_other_exchange(
+    tiny: Tiny, tmp_path: Path, algorithm: str, preset: dict[str, Any]
+) -> None:
     jobs = []
     for epochs, exchange in ((1, "alltoall"), (2, "allgather"), (3, "auto"), (4, "alltoall")):
-        learner, parallel = {"algorithm": algorithm, "epochs": epochs}, {"exchange": exchange, "reshuffle": True}
+        learner: dict[str, Any] = {"algorithm": algorithm, "epochs": epochs, **preset}
+        parallel = {"exchange": exchange, "reshuffle": True}
         job = tiny.job_file(tmp_path / "run", learner=learner, parallel=parallel)
         jobs.append(job.rename(job.with_stem(f"{job.stem}-{epochs}")))
     (tmp_path / "driver.py").write_text(DRIVER)
     done = mpirun(2, [tmp_path / "driver.py", *jobs])
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert all(" WARNING epoch " in line for line in done.stderr.splitlines()), done.stderr
     tiny.train(tmp_path / "unbroken", learner=learner, parallel={"reshuffle": True})
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
 
@@ -660,9 +735,14 @@ def test_a_signal_to_the_launcher_stops_all_ranks(
 
 
 @pytest.mark.mpi
-def test_a_killed_run_goes_on_on_another_number_of_ranks(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
+@pytest.mark.parametrize("asked", [{}, *({**DEFAULT, "algorithm": name} for name in ALGORITHMS)], ids=["", *ALGORITHMS])
+def test_a_killed_run_goes_on_on_another_number_of_ranks(
+    tiny: Tiny, tmp_path: Path, decodes: Decodes, asked: dict[str, Any]
+) -> None:
     draw = random.Random(1)
-    learner, epoch = {"epochs": 200}, 0
+    sizes = [SENTENCES] if asked.get("algorithm") == "sgd" else SHARD_SIZES
+    learner: dict[str, Any] = {**asked, "epochs": 200}
+    epoch = 0
     for ranks in (2, 3, 1):
         process = start(ranks, ["train", tiny.job_file(tmp_path / "run", learner=learner), "--quiet"])
         epoch += draw.randrange(1, 6)
@@ -674,7 +754,7 @@ def test_a_killed_run_goes_on_on_another_number_of_ranks(tiny: Tiny, tmp_path: P
     learner["epochs"] = done + 1
     decodes.count = 0
     tiny.train(tmp_path / "run", learner=learner)
-    finished = [SHARD_SIZES[int(path.stem[-4:])] for path in shards if path.parent.stem == f"epoch-{done + 1:04d}"]
+    finished = [sizes[int(path.stem[-4:])] for path in shards if path.parent.stem == f"epoch-{done + 1:04d}"]
     assert decodes.count == 1 + SENTENCES - sum(finished), "finished shards are not learned again"
     tiny.train(tmp_path / "unbroken", learner=learner)
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")

@@ -166,14 +166,25 @@ def _gradient(columns: Columns, coefficients: np.ndarray, gradient: np.ndarray) 
             gradient[c] = total
 
 
-def apply(columns: Columns, coefficients: np.ndarray, rate: Rate, step: int, weights: np.ndarray) -> None:
-    """Move ``weights`` (float64 [D]) along the gradient X^T ``coefficients`` (float64 [k])."""
-    _apply(columns, coefficients, rate, step, np.zeros(len(columns.slot)), weights)
+def apply(
+    columns: Columns, coefficients: np.ndarray, rate: Rate, step: int, weights: np.ndarray, divisor: float = 1.0
+) -> None:
+    """Move ``weights`` (float64 [D]) along the gradient X^T ``coefficients`` (float64 [k]) / ``divisor``.
+
+    Coefficients that were divided before would be rounded, and so leave traces where counts add up to 0.
+    """
+    _apply(columns, coefficients, rate, step, divisor, np.zeros(len(columns.slot)), weights)
 
 
 @kernel
 def _apply(
-    columns: Columns, coefficients: np.ndarray, rate: Rate, step: int, gradient: np.ndarray, weights: np.ndarray
+    columns: Columns,
+    coefficients: np.ndarray,
+    rate: Rate,
+    step: int,
+    divisor: float,
+    gradient: np.ndarray,
+    weights: np.ndarray,
 ) -> None:
     """`apply`; ``gradient``: float64 [columns], all 0, to work in."""
     _gradient(columns, coefficients, gradient)
@@ -181,7 +192,7 @@ def _apply(
     for c in range(len(columns.slot)):
         if gradient[c] != 0.0:
             slot = columns.slot[c]
-            moved = move(rate, slot, gradient[c], step)
+            moved = move(rate, slot, gradient[c] / divisor, step)
             weights[slot] += moved * share if slot >= rate.first_sparse else moved
 
 

@@ -135,12 +135,12 @@ class Perceptron:
             updates = judge_at_once(columns, pairs, sizes, required, scores, coefficients)
             if self._rate.kind == NORMALIZED:
                 measure(columns, pairs, self._rate)
-                coefficients /= max(updates, 1)
         if updates:
             if decay:
                 shrink_all(weights, self._frozen, 1 - updates * decay)
             self._steps += 1
-            apply(columns, coefficients, self._rate, self._steps, weights)
+            divisor = float(updates) if self._rate.kind == NORMALIZED else 1.0
+            apply(columns, coefficients, self._rate, self._steps, weights, divisor)
         return int(updates)
 
 
