@@ -1,4 +1,4 @@
-"""The script of `make defaults`: runs over little data, its tables, what it leaves out, and that nothing sees the test."""
+"""The script of `make defaults`: runs over little data, its tables, what it leaves out; nothing tuned sees the test."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ def news(scripts: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("MPITUNE_DATA", str(tmp_path / "data"))
 
     def lm(text: Path, order: int, output: Path) -> None:
-        arpa = "\\data\\\nngram 1=3\n\n\\1-grams:\n-1\t<s>\t-0.5\n-1\t</s>\n-1\ten\n\n\\end\\\n"
+        unigrams, bigrams = "-1\t<s>\t-0.5\n-1\t</s>\n-1\ten\n", "-0.25\t<s> en\n"
+        counts = "ngram 1=3\nngram 2=1\n"
+        arpa = f"\\data\\\n{counts}\n\\1-grams:\n{unigrams}\n\\2-grams:\n{bigrams}\n\\end\\\n"
         output.write_bytes(gzip.compress(arpa.encode()))
 
     monkeypatch.setattr(scripts("sets"), "_lm", lm)
@@ -166,7 +168,7 @@ def test_scaled_models(scripts: Callable[[str], ModuleType], news: Path) -> None
     assert rules[1] == "[X] ||| de ||| en ||| 500.0 2.0 ||| 0-0\n"
     assert one.lm[0].file == load(nc.job, []).lm[0].file
     arpa = gzip.decompress(hundred.lm[0].file.read_bytes()).decode()
-    assert "-100.0\t<s>\t-50.0\n" in arpa and "ngram 1=3" in arpa
+    assert "-100.0\t<s>\t-50.0\n" in arpa and "-25.0\t<s> en\n" in arpa and "ngram 1=3" in arpa
     assert read_arpa(hundred.lm[0].file) is not None
     named = list(sets.scaled_grammar(["[X] ||| a ||| b ||| Other=1 EgivenFCoherent=2"], 1000.0, True))
     assert named == ["[X] ||| a ||| b ||| Other=1 EgivenFCoherent=2000.0"]

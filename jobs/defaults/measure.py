@@ -12,7 +12,7 @@ import argparse
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runs import Result, Runs, Task
@@ -38,6 +38,7 @@ class Study:
     further: tuple[str, ...] = ()
     """Set in every run."""
     small: bool = False
+    known: dict[tuple[str, Setting, int], Task] = field(default_factory=dict)
 
     def settings(self, part: str, data: DataSet) -> list[Setting]:
         """Those of a part."""
@@ -46,7 +47,9 @@ class Study:
 
     def tasks(self, part: str, data: DataSet, setting: Setting) -> list[Task]:
         """The runs of a setting: one for each seed."""
-        return [Task(data, setting, 1 + n, self.further) for n in range(self.seeds or SEEDS[part])]
+        tasks = (Task(data, setting, 1 + n, self.further) for n in range(self.seeds or SEEDS[part]))
+        # They keep their digests, which take a while in all.
+        return [self.known.setdefault((data.name, setting, task.seed), task) for task in tasks]
 
     def do(self, part: str) -> None:
         """Run what a part lacks."""
@@ -121,9 +124,9 @@ class Study:
         return [setting.base, f"{difference:+.2f}", p_value]
 
     def table(self, part: str) -> str:
-        """The table of a part in Markdown; "" where nothing of it is done."""
+        """The table of a part in Markdown; "" where nothing of its own is done."""
         rows = [row for data in self.sets for row in self.rows(part, data)]
-        if not rows:
+        if not rows or (part != "seeds" and all(row[1] == DEFAULTS.name for row in rows)):
             return ""
         lines = [f"| {' | '.join(row)} |" for row in (HEAD, ["---"] * len(HEAD), *rows)]
         return "\n".join([f"## {part}", "", *lines, ""])

@@ -246,7 +246,7 @@ def _lm(text: Path, order: int, output: Path) -> None:
     if not output.exists():
         print(f"estimating {output}", file=sys.stderr, flush=True)
         words = [sys.executable, "-m", "mpitune", "lm", "--order", str(order), "--input", str(text)]
-        done = subprocess.run([*words, "--output", str(output)], stdout=sys.stderr, check=False)
+        done = subprocess.run([*words, "--output", str(output)], stdout=2, check=False)
         if done.returncode:
             sys.exit(f"{output} could not be estimated")
 
