@@ -84,7 +84,7 @@ methods: setup  ## MIRA, PRO, MERT and others on Multi30k (MPITUNE_DATA): their 
 discretised: setup  ## features in bins on Multi30k (MPITUNE_DATA): their table and curves; an hour
 	@$(BIN)/python jobs/multi30k/discretised.py
 
-defaults: setup  ## how good the learner's defaults are, on the demo and what MPITUNE_DATA has: tables; days (--small: minutes)
+defaults: setup  ## how good the defaults are, on the demo and the sets of MPITUNE_DATA: tables; days
 	@$(BIN)/python jobs/defaults/measure.py
 
 test: lint types unit uncompiled checked  ## everything that must pass: lint, types, tests, kernels in other ways

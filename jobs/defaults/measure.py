@@ -72,6 +72,12 @@ class Study:
         """What came of a run."""
         return self.runs.result(task)
 
+    def begun(self, part: str, data: DataSet) -> bool:
+        """Whether there is a run that the part has and the defaults are not; of the defaults, whether there is one."""
+        defaults = {task.key for task in self.tasks(part, data, DEFAULTS) if part != "seeds"}
+        tasks = (task for one in self.settings(part, data) for task in self.tasks(part, data, one))
+        return any(self.result(task) and task.key not in defaults for task in tasks)
+
     def rows(self, part: str, data: DataSet) -> Iterator[list[str]]:
         """The lines of the part's table for a set."""
         settings = self.settings(part, data)
@@ -125,8 +131,8 @@ class Study:
 
     def table(self, part: str) -> str:
         """The table of a part in Markdown; "" where nothing of its own is done."""
-        rows = [row for data in self.sets for row in self.rows(part, data)]
-        if not rows or (part != "seeds" and all(row[1] == DEFAULTS.name for row in rows)):
+        rows = [row for data in self.sets if self.begun(part, data) for row in self.rows(part, data)]
+        if not rows:
             return ""
         lines = [f"| {' | '.join(row)} |" for row in (HEAD, ["---"] * len(HEAD), *rows)]
         return "\n".join([f"## {part}", "", *lines, ""])
