@@ -24,7 +24,7 @@ WORLD := mpirun -n 2 $(BIN)/python -c 'from mpi4py.MPI import COMM_WORLD as worl
     sizes = world.gather(world.size); sizes and print(len(sizes))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo multi30k methods discretised test lint types unit uncompiled checked test-faults format bench clean
+.PHONY: help setup demo multi30k methods discretised defaults test lint types unit uncompiled checked test-faults format bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -83,6 +83,9 @@ methods: setup  ## MIRA, PRO, MERT and others on Multi30k (MPITUNE_DATA): their 
 
 discretised: setup  ## features in bins on Multi30k (MPITUNE_DATA): their table and curves; an hour
 	@$(BIN)/python jobs/multi30k/discretised.py
+
+defaults: setup  ## how good the defaults are, on the demo and the sets of MPITUNE_DATA: tables; days
+	@$(BIN)/python jobs/defaults/measure.py
 
 test: lint types unit uncompiled checked  ## everything that must pass: lint, types, tests, kernels in other ways
 

@@ -1,0 +1,214 @@
+"""Runs of settings, each a process of `mpitune train` in a folder of its own, and what came of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sets import DataSet
+from settings import Setting
+
+from mpitune.assemble import load_job
+from mpitune.corpus.files import write_text
+from mpitune.corpus.text import clock, lines
+from mpitune.identity import identity
+from mpitune.results.choice import chosen_epoch, devtest_bleus
+from mpitune.results.evaluate import evaluate
+
+Result = dict[str, Any]
+"""Of one run: a line of results.jsonl."""
+_Made = tuple[Path, str, str]
+"""A store, the command that completes it, and the templates."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run."""
+
+    data: DataSet
+    setting: Setting
+    seed: int
+    further: tuple[str, ...] = ()
+    """Set in every run."""
+
+    @cached_property
+    def variant(self) -> DataSet:
+        """The data that the setting wants."""
+        return self.data.variant(self.setting.variant) if self.setting.variant else self.data
+
+    @property
+    def given(self) -> list[str]:
+        """What is set in the job."""
+        size = [f"data.limit={self.setting.size}"] if self.setting.size else []
+        return [*self.further, *self.setting.given, *size, f"run.seed={self.seed}"]
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all that the result depends on but for the files: runs whose digests are equal are the same."""
+        job = load_job(self.variant.job, self.given)
+        text = json.dumps([identity(job), job.learner.epochs, job.learner.patience, self.setting.variant], default=str)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What its result is found by."""
+        return self.data.name, self.digest
+
+    @property
+    def folder(self) -> Path:
+        """Where it runs."""
+        return self.data.folder / "runs" / f"{self.setting.name}-{self.seed}-{self.digest}"
+
+    @property
+    def store(self) -> Path:
+        """What is made of the texts, grammars and LMs."""
+        size = f"-{self.setting.size}" if self.setting.size else ""
+        return self.variant.job.parent / f"store{size}"
+
+
+class Runs:
+    """Does what is lacking, and keeps the results."""
+
+    def __init__(self, work: Path, at_once: int) -> None:
+        self._file = work / "results.jsonl"
+        self._tested = work / "significance.jsonl"
+        self._at_once = at_once
+        self._results: dict[tuple[str, str], Result] = {}
+        for result in _objects(self._file):
+            self._results[result["set"], result["digest"]] = result
+        self._p_values = {tuple(found["runs"]): float(found["p"]) for found in _objects(self._tested)}
+        self._locks: dict[Path, threading.Lock] = defaultdict(threading.Lock)
+        self._made: set[_Made] = set()
+
+    def result(self, task: Task) -> Result | None:
+        """What came of it; None where it has not been run."""
+        return self._results.get(task.key)
+
+    def p_value(self, task: Task, base: Task) -> float:
+        """Of the difference in test BLEU between two runs that are done (approximate randomisation)."""
+        translations = [self._output(one) for one in (base, task)]
+        key = tuple(str(file) for file in translations)
+        if key not in self._p_values:
+            texts = [(name, _read(file)) for name, file in zip(("base", "other"), translations, strict=True)]
+            reference = [("reference", _read(task.data.reference))]
+            found = evaluate(reference, texts, test="ar").scores[1].p_value
+            assert found is not None
+            self._p_values[key] = found
+            _append(self._tested, {"runs": key, "p": found})
+        return self._p_values[key]
+
+    def do(self, tasks: Iterable[Task]) -> None:
+        """Run those that have not been run; raises SystemExit where one fails."""
+        lacking = list({task.key: task for task in tasks if task.key not in self._results}.values())
+        if not lacking:
+            return
+        began = time.monotonic()
+        with ThreadPoolExecutor(self._at_once) as pool:
+            running = {pool.submit(self._run, task): task for task in lacking}
+            try:
+                for n, future in enumerate(as_completed(running), start=1):
+                    task, result = running[future], future.result()
+                    self._results[task.key] = result
+                    _append(self._file, result)
+                    left = (time.monotonic() - began) / n * (len(lacking) - n)
+                    bleu = result["error"] or f"BLEU {result['bleu']:.2f}"
+                    told = f"{task.data.name} {task.setting.name} seed {task.seed}: {bleu}"
+                    print(f"run {n} of {len(lacking)}: {told}; {clock(left)} left", file=sys.stderr, flush=True)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _run(self, task: Task) -> Result:
+        task.folder.mkdir(parents=True, exist_ok=True)
+        sets = [*task.given, f"run.dir={task.folder}", f"run.store={task.store}"]
+        self._alone((task.store, "prepare", task.setting.templates), lambda: self._mpitune(task, "prepare", sets))
+        seconds, error = self._mpitune(task, "train", sets, "--quiet")
+        spent = {"train": seconds}
+        result: Result = {"set": task.data.name, "setting": task.setting.name, "seed": task.seed}
+        result |= {"digest": task.digest, "given": task.given, "error": error, "bleu": None, "length_ratio": None}
+        epochs = _objects(task.folder / "metrics.jsonl")
+        result |= {"epoch": chosen_epoch(devtest_bleus(epochs)), "epochs": len(epochs)}
+        result["warnings"] = sum(len(epoch.get("warnings", ())) for epoch in epochs)
+        if not error:
+            if not (task.folder / "test.out").exists():
+                spent["decode"] = self._decode(task)
+            texts = [("test", _read(task.folder / "test.out"))]
+            score = evaluate([("reference", _read(task.data.reference))], texts).scores[0]
+            result |= {"bleu": score.bleu, "length_ratio": score.length_ratio}
+        # Each is as large as the sparse weights of all shards.
+        shutil.rmtree(task.folder / "checkpoints", ignore_errors=True)
+        return result | {"core_seconds": spent}
+
+    def _decode(self, task: Task) -> float:
+        """Translate the test; returns the seconds of processor time."""
+        # The store of all sizes: grammars extracted for the test are the same.
+        store, templates = task.variant.job.parent / "store", task.setting.templates
+        sets = [f"run.dir={task.folder}", f"run.store={store}", *filter(None, [templates])]
+        files = ["--input", str(task.data.source), "--output", str(task.folder / "test.out")]
+
+        def work() -> tuple[float, str]:
+            return self._mpitune(task, "decode", sets, *files)
+
+        return (self._alone((store, "decode", templates), work) or work())[0]
+
+    def _alone(self, made: _Made, work: Callable[[], tuple[float, str]]) -> tuple[float, str] | None:
+        """Do ``work`` where it is the first to make these things in a store, and nothing else there meanwhile."""
+        with self._locks[made[0]]:
+            if made in self._made:
+                return None
+            done = work()
+            self._made.add(made)
+            return done
+
+    def _mpitune(self, task: Task, command: str, sets: Sequence[str], *more: str) -> tuple[float, str]:
+        """Run a command; returns the seconds of processor time, and what is wrong where weights grew beyond bounds."""
+        given = [word for one in sets for word in ("--set", one)]
+        words = [sys.executable, "-m", "mpitune", command, str(task.variant.job), *given, *more]
+        log = task.folder / f"{command}.log"
+        with open(log, "wb") as out:
+            env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        said = log.read_text(encoding="utf-8", errors="replace").strip()
+        if process.returncode and "NaN or infinite weights" not in said:
+            sys.exit(f"{' '.join(words)}\nhas failed ({process.returncode}):\n{said[-2000:]}")
+        return usage.ru_utime + usage.ru_stime, "NaN or infinite weights" if process.returncode else ""
+
+    def _output(self, task: Task) -> Path:
+        """The translation of the test: of a run under this name, or of one that was the same."""
+        result = self._results[task.key]
+        name = f"{result['setting']}-{result['seed']}-{task.digest}"
+        return task.folder.parent / name / "test.out"
+
+
+def _read(file: Path) -> list[str]:
+    return [line for _, line in lines(file)]
+
+
+def _objects(file: Path) -> list[dict[str, Any]]:
+    """Those of a JSON-lines file, without a last line that was not finished."""
+    found = []
+    for line in file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []:
+        if line.endswith("\n"):
+            found.append(json.loads(line))
+    return found
+
+
+def _append(file: Path, value: object) -> None:
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    # Also instead of a line that was not finished.
+    write_text(file, text[: text.rfind("\n") + 1] + json.dumps(value) + "\n")

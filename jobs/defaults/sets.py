@@ -1,0 +1,277 @@
+"""The data sets that the defaults are measured on: each a base job, a test text that nothing tuned sees, a start.
+
+Files are written below the working folder, once: no text enters the repository.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from mpitune.corpus.files import written_whole
+from mpitune.corpus.text import lines
+
+DEMO = Path(__file__).resolve().parents[1] / "demo"
+FIRST_SCORE = "EgivenFCoherent"
+"""The score that is multiplied alone: the first one where scores have no names."""
+START = {"LanguageModel": 0.4, "WordPenalty": -0.4, "Glue": -0.1, "PassThrough": -1.0}
+"""What batch methods start from, with `START_SCORE`: by weights of 0 their first lists hold nothing to learn from."""
+START_SCORE = -0.2
+"""Of `FIRST_SCORE`, whatever its name is."""
+FACTORS = {
+    "all-x0.01": (0.01, False),
+    "all-x100": (100.0, False),
+    "one-x1000": (1000.0, True),
+}
+"""Variants of a set: what the scores of its grammar are multiplied by, and whether only the first one is. The LM's
+probabilities go along where all are."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What is tuned on, and what is scored."""
+
+    name: str
+    folder: Path
+    """For its files and runs."""
+    job: Path
+    source: Path
+    """The test."""
+    reference: Path
+    size: int
+    """How many sentences are tuned on."""
+    scalable: bool = False
+    """Whether its grammar and its LM are texts whose scores can be multiplied."""
+    first_score: str = FIRST_SCORE
+    """How the grammar's first score is called as a feature."""
+
+    @property
+    def start(self) -> Path:
+        """The weights that batch methods start from."""
+        return self.folder / "start.weights"
+
+    def variant(self, name: str) -> DataSet:
+        """The set with other scores, of `FACTORS`; made where it is not there."""
+        factor, one = FACTORS[name]
+        folder = self.folder / name
+        grammar, lm = folder / "grammar.gz", folder / "lm.arpa.gz"
+        text = self.job.read_text(encoding="utf-8")
+        files = {key: Path(_value(text, key)) for key in ("grammar.file", "lm.file")}
+        _once(grammar, lambda: scaled_grammar(_lines(files["grammar.file"]), factor, one))
+        text = text.replace(_quoted(files["grammar.file"]), _quoted(grammar))
+        if not one:
+            _once(lm, lambda: scaled_arpa(_lines(files["lm.file"]), factor))
+            text = text.replace(_quoted(files["lm.file"]), _quoted(lm))
+        _once(folder / "job.toml", lambda: text.splitlines())
+        return replace(self, job=folder / "job.toml")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What sets are made from."""
+
+    work: Path
+    devtest: bool = False
+    """Whether the epoch is chosen, on sentences that are neither tuned on nor tested."""
+    tested: int = sys.maxsize
+    """Only so many sentences of the test."""
+
+    @property
+    def data(self) -> Path | None:
+        """The folder of the sets that are not made here."""
+        return Path(os.environ["MPITUNE_DATA"]) if "MPITUNE_DATA" in os.environ else None
+
+    def make(self, name: str) -> DataSet | str:
+        """The set ``name``, or ``name:sentences``; or why it is not there."""
+        kind, _, number = name.partition(":")
+        if kind != "demo":
+            if self.data is None:
+                return "MPITUNE_DATA is not set: it names the folder that holds it"
+            if not (self.data / kind).is_dir():
+                return f"MPITUNE_DATA: found no folder {self.data / kind}"
+        folder = self.work / (name.replace(":", "-") + "-devtest" * self.devtest)
+        folder.mkdir(parents=True, exist_ok=True)
+        made = SETS[kind](self, folder, int(number or 0))
+        start = {**START, made.first_score: START_SCORE}
+        _once(made.start, lambda: [f"{feature} {weight:g}" for feature, weight in start.items()])
+        return replace(made, name=name + "+devtest" * self.devtest)
+
+    def texts(
+        self, folder: Path, tuned: Sequence[Path], devtest: Sequence[Path], test: Sequence[Path], ranges: _Ranges
+    ) -> DataSet:
+        """A set without a job: its texts, source and reference each, are parts of the files given."""
+        for part, files in {"tune": tuned, "devtest": devtest, "test": test}.items():
+            for file, side in zip(files, ("source", "reference"), strict=True):
+                first, end = getattr(ranges, part)
+                if part == "test":
+                    end = min(end, first + self.tested)
+                _once(folder / f"{part}.{side}", lambda f=file, a=first, b=end: islice(_lines(f), a, b))
+        size = sum(1 for _ in _lines(folder / "tune.source"))
+        return DataSet("", folder, folder / "job.toml", folder / "test.source", folder / "test.reference", size)
+
+    def job(self, folder: Path, grammar: dict[str, Path], lm: Path) -> None:
+        """The base job: data, models, algorithm 1, and else the defaults."""
+        text = ["[data]", f"source = {_quoted(folder / 'tune.source')}"]
+        text += [f"references = [{_quoted(folder / 'tune.reference')}]"]
+        if self.devtest:
+            text += ["[data.devtest]", f"source = {_quoted(folder / 'devtest.source')}"]
+            text += [f"references = [{_quoted(folder / 'devtest.reference')}]"]
+        text += ["[grammar]", *(f"{key} = {_quoted(file)}" for key, file in grammar.items())]
+        text += ["[[lm]]", f"file = {_quoted(lm)}", "[learner]", 'algorithm = "sgd"']
+        _once(folder / "job.toml", lambda: text)
+
+
+@dataclass(frozen=True)
+class _Ranges:
+    """First sentence and end of each part."""
+
+    tune: tuple[int, int]
+    devtest: tuple[int, int] = (0, sys.maxsize)
+    test: tuple[int, int] = (0, sys.maxsize)
+
+
+def demo(asked: Asked, folder: Path, size: int) -> DataSet:
+    """The data of `make demo`: the first 1,000 sentences of its training part."""
+    data = folder / "data"
+    if not (data / "lm.arpa.gz").exists():
+        _generate(data)
+        _lm(data / "lm.en", 3, data / "lm.arpa.gz")
+    tuned, devtest, test = ([data / f"{part}.de", data / f"{part}.en"] for part in ("train", "devtest", "test"))
+    made = asked.texts(folder, tuned, devtest, test, _Ranges((0, size or 1000)))
+    asked.job(folder, {"file": data / "grammar.gz"}, data / "lm.arpa.gz")
+    return replace(made, scalable=True)
+
+
+def multi30k(asked: Asked, folder: Path, size: int) -> DataSet:
+    """Captions: tuned on val, tested on test_2016_flickr; a devtest is test_2017_flickr."""
+    assert asked.data is not None
+    data = asked.data / "multi30k"
+    tuned, devtest, test = (
+        [data / f"{part}.{language}.gz" for language in ("de", "en")]
+        for part in ("val", "test_2017_flickr", "test_2016_flickr")
+    )
+    made = asked.texts(folder, tuned, devtest, test, _Ranges((0, size or sys.maxsize)))
+    asked.job(folder, _extracted(data, "de"), data / "lm.4.arpa.gz")
+    return made
+
+
+def nc(asked: Asked, folder: Path, size: int) -> DataSet:
+    """News: the first 700 of 999 pairs are tuned on, the last 299 tested; the LM is of the tuned references alone.
+
+    A devtest is the last 100 of the 700; then tuned on, and in the LM, are the other 600.
+    """
+    assert asked.data is not None
+    data, seen = asked.data / "nc", 600 if asked.devtest else 700
+    files = [data / "nc.de.gz", data / "nc.en.gz"]
+    ranges = _Ranges((0, min(size or seen, seen)), (600, 700), (700, 999))
+    made = asked.texts(folder, files, files, files, ranges)
+    _once(folder / "lm.text", lambda: islice(_lines(files[1]), seen))
+    _lm(folder / "lm.text", 3, folder / "lm.arpa.gz")
+    asked.job(folder, {"file": data / "grammar.gz"}, folder / "lm.arpa.gz")
+    return replace(made, scalable=True, first_score="PhraseModel_0")
+
+
+def europarl(asked: Asked, folder: Path, size: int) -> DataSet:
+    """Parliament: the first 600 sentences each of dev, devtest and test."""
+    assert asked.data is not None
+    data = asked.data / "europarl"
+    parts = ([data / f"{part}.{language}.gz" for language in ("fr", "en")] for part in ("dev", "devtest", "test"))
+    made = asked.texts(folder, *parts, _Ranges((0, size or 600), (0, 600), (0, 600)))
+    # Of all sizes: it takes a while.
+    lm = asked.work / "europarl-lm.arpa.gz"
+    _lm(data / "lm-train.en.gz", 4, lm)
+    asked.job(folder, _extracted(data, "fr"), lm)
+    return made
+
+
+SETS: dict[str, Callable[[Asked, Path, int], DataSet]] = {
+    "demo": demo,
+    "multi30k": multi30k,
+    "nc": nc,
+    "europarl": europarl,
+}
+
+
+def scaled_grammar(rules: Iterable[str], factor: float, one: bool) -> Iterable[str]:
+    """The rules with their scores, ``name=value`` or just ``value``, multiplied; ``one``: only `FIRST_SCORE`."""
+    for line in rules:
+        fields = line.split(" ||| ")
+        scores = []
+        for n, score in enumerate(fields[3].split()):
+            name, equals, value = score.rpartition("=")
+            # Where scores have no names, it is the first one.
+            multiplied = not one or (name == FIRST_SCORE if equals else n == 0)
+            scores.append(f"{name}{equals}{float(value) * factor!r}" if multiplied else score)
+        yield " ||| ".join([*fields[:3], " ".join(scores), *fields[4:]])
+
+
+def scaled_arpa(text: Iterable[str], factor: float) -> Iterable[str]:
+    """An ARPA file with its log probabilities and back-off weights multiplied."""
+    order = 0
+    for line in text:
+        if line.startswith("\\"):
+            order = int(line[1:].partition("-")[0]) if line.endswith("-grams:") else 0
+        elif order and line.strip():
+            first, *rest = line.split()
+            words, backoff = rest[:order], rest[order:]
+            numbers = [f"{float(number) * factor!r}" for number in (first, *backoff)]
+            line = "\t".join([numbers[0], " ".join(words), *numbers[1:]])
+        yield line
+
+
+def _generate(folder: Path) -> None:
+    sys.path.insert(0, str(DEMO))
+    try:
+        import generate
+
+        generate.generate(folder, 1)
+    finally:
+        sys.path.remove(str(DEMO))
+
+
+def _extracted(data: Path, language: str) -> dict[str, Path]:
+    """A grammar extracted from the training bitext."""
+    names = {"source": language, "target": "en", "alignment": f"{language}-en.align"}
+    return {key: data / f"train.{name}.gz" for key, name in names.items()}
+
+
+def _lm(text: Path, order: int, output: Path) -> None:
+    if not output.exists():
+        print(f"estimating {output}", file=sys.stderr, flush=True)
+        words = [sys.executable, "-m", "mpitune", "lm", "--order", str(order), "--input", str(text)]
+        done = subprocess.run([*words, "--output", str(output)], stdout=2, check=False)
+        if done.returncode:
+            sys.exit(f"{output} could not be estimated")
+
+
+def _once(file: Path, text: Callable[[], Iterable[str]]) -> None:
+    """Write the lines into ``file``, whole, where it is not there."""
+    if file.exists():
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    zipped = file.suffix == ".gz"
+    with written_whole(file) as part, gzip.open(part, "wb") if zipped else open(part, "wb") as out:
+        out.writelines(f"{line}\n".encode() for line in text())
+
+
+def _lines(file: Path) -> Iterable[str]:
+    return (line for _, line in lines(file))
+
+
+def _quoted(path: Path) -> str:
+    return json.dumps(str(path), ensure_ascii=False)
+
+
+def _value(job: str, key: str) -> str:
+    """The value of ``table.key`` in a job of `Asked.job`."""
+    table, _, name = key.partition(".")
+    after = job[job.index(f"[{table}]") :]
+    line = next(line for line in after.splitlines() if line.startswith(f"{name} = "))
+    return str(json.loads(line.partition(" = ")[2]))

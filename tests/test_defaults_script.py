@@ -1,0 +1,222 @@
+"""The script of `make defaults`: runs over little data, its tables, what it leaves out; nothing tuned sees the test."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from mpi import ROOT
+
+from mpitune.config import load
+from mpitune.corpus.weights import read_weights
+from mpitune.grammar.arpa import read_arpa
+
+SCRIPTS = {"measure", "runs", "sets", "settings"}
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Imports a script of jobs/defaults by its name."""
+    monkeypatch.syspath_prepend(str(ROOT / "jobs" / "defaults"))
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in SCRIPTS & (set(sys.modules) - before):
+        del sys.modules[name]
+
+
+@pytest.fixture
+def little(scripts: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo's data, a tenth of their size."""
+    monkeypatch.delenv("MPITUNE_DATA", raising=False)
+    monkeypatch.syspath_prepend(str(ROOT / "jobs" / "demo"))
+    generate = importlib.import_module("generate")
+    for sizes in ("SIZES", "HELD_OUT_SIZES"):
+        monkeypatch.setattr(generate, sizes, {name: n // 10 for name, n in getattr(generate, sizes).items()})
+
+
+def written(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def cells(text: str) -> list[dict[str, str]]:
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[2:]]
+
+
+def test_runs_and_tables(
+    scripts: Callable[[str], ModuleType],
+    little: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    measure, runs = scripts("measure"), scripts("runs")
+    words = [
+        "--small",
+        "--sets",
+        "demo:20",
+        "multi30k",
+        "--part",
+        "seeds",
+        "sparse",
+        "--seeds",
+        "1",
+        "--work",
+        str(tmp_path),
+    ]
+    measure.main(words)
+    told = capsys.readouterr()
+    assert "multi30k is left out: MPITUNE_DATA is not set" in told.err
+    assert "run 1 of 1: demo:20 defaults seed 1: BLEU" in told.err and " left" in told.err
+    results = written(tmp_path / "results.jsonl")
+    assert {(one["set"], one["setting"], one["seed"]) for one in results} == {
+        ("demo:20", setting, 1) for setting in ("defaults", "all-templates")
+    }
+    assert len(results) == 2 and all(one["epoch"] == 2 and one["bleu"] > 5 for one in results)
+    rows = cells(told.out.partition("## sparse")[2])
+    for row in rows:
+        found = [one for one in results if one["setting"] == row["setting"]]
+        bleus, hours = [one["bleu"] for one in found], sum(sum(one["core_seconds"].values()) for one in found) / 3600
+        assert (row["seeds"], row["mean"]) == ("1", f"{statistics.mean(bleus):.2f}")
+        assert row["sd"] == "" and row["core hours"] == f"{hours:.3f}"
+    assert rows[0]["p"] == "" and 0 < float(rows[1]["p"]) <= 1
+    assert told.out in (tmp_path / "tables.md").read_text(encoding="utf-8")
+
+    # All is there: nothing is run again, also not what is the same by another name.
+    monkeypatch.setattr(runs.Runs, "_mpitune", None)
+    monkeypatch.setattr(runs, "evaluate", None)
+    measure.main(words)
+    assert capsys.readouterr().out == told.out
+    assert written(tmp_path / "results.jsonl") == results
+
+
+def test_without_data_it_says_so(
+    scripts: Callable[[str], ModuleType], little: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="none of the sets is there"):
+        scripts("measure").main(["--sets", "nc", "europarl:300", "--work", str(tmp_path)])
+    told = capsys.readouterr().err
+    assert all(f"{name} is left out: MPITUNE_DATA is not set" in told for name in ("nc", "europarl:300"))
+
+
+@pytest.fixture
+def news(scripts: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an nc of made-up sentences."""
+    folder = tmp_path / "data" / "nc"
+    folder.mkdir(parents=True)
+    for language in ("de", "en"):
+        with gzip.open(folder / f"nc.{language}.gz", "wt", encoding="utf-8") as file:
+            file.writelines(f"{language} {n}\n" for n in range(999))
+    with gzip.open(folder / "grammar.gz", "wt", encoding="utf-8") as file:
+        file.write("[X] ||| de ||| en ||| 0.5 2.0 ||| 0-0\n")
+    monkeypatch.setenv("MPITUNE_DATA", str(tmp_path / "data"))
+
+    def lm(text: Path, order: int, output: Path) -> None:
+        unigrams, bigrams = "-1\t<s>\t-0.5\n-1\t</s>\n-1\ten\n", "-0.25\t<s> en\n"
+        counts = "ngram 1=3\nngram 2=1\n"
+        arpa = f"\\data\\\n{counts}\n\\1-grams:\n{unigrams}\n\\2-grams:\n{bigrams}\n\\end\\\n"
+        output.write_bytes(gzip.compress(arpa.encode()))
+
+    monkeypatch.setattr(scripts("sets"), "_lm", lm)
+    return tmp_path
+
+
+@pytest.mark.parametrize("devtest", [False, True])
+def test_nothing_tuned_sees_the_test(scripts: Callable[[str], ModuleType], news: Path, devtest: bool) -> None:
+    nc = scripts("sets").Asked(news / "work", devtest=devtest).make("nc")
+    job = load(nc.job, [])
+    assert job.data is not None and job.data.source is not None
+    tuned, test = (set(file.read_text(encoding="utf-8").splitlines()) for file in (job.data.source, nc.source))
+    seen = set((nc.folder / "lm.text").read_text(encoding="utf-8").splitlines())
+    assert test == {f"de {n}" for n in range(700, 999)} and len(tuned) == nc.size == len(seen) == 700 - 100 * devtest
+    assert not tuned & test and not {line.replace("en", "de") for line in seen} & test
+    assert (job.data.devtest is not None) == devtest
+    if job.data.devtest is not None and job.data.devtest.source is not None:
+        chosen_on = set(job.data.devtest.source.read_text(encoding="utf-8").splitlines())
+        assert len(chosen_on) == 100 and not chosen_on & (tuned | test)
+    assert read_weights(nc.start)["PhraseModel_0"] < 0
+
+
+def test_settings(scripts: Callable[[str], ModuleType], news: Path) -> None:
+    """What is set is a job, and what its name says; no two points of the grid are the same."""
+    settings, runs = scripts("settings"), scripts("runs")
+    nc = scripts("sets").Asked(news / "work").make("nc")
+    for part, make in settings.PARTS.items():
+        found = make(nc)
+        assert len({one.name for one in found}) == len(found)
+        assert {one.base for one in found} <= {one.name for one in found} | {"defaults"}
+        tasks = {one.name: runs.Task(nc, one, 1) for one in found}
+        jobs = {name: load(task.variant.job, task.given) for name, task in tasks.items()}
+        assert all(
+            job.learner.algorithm == "sgd" or task.setting.given
+            for job, task in zip(jobs.values(), tasks.values(), strict=True)
+        )
+        if part == "grid":
+            assert len({task.digest for task in tasks.values()}) == len(tasks) == 60
+            assert any(task.digest == runs.Task(nc, settings.DEFAULTS, 1).digest for task in tasks.values())
+        if part == "robust":
+            assert tasks["k-100"].digest == tasks["dev-all"].digest == tasks["defaults"].digest
+            assert len({task.digest for task in tasks.values()}) == len(tasks) - 2
+            assert jobs["itersel-32"].parallel.shards == 32
+        if part == "ablation":
+            assert (jobs["no-margin"].learner.margin, jobs["no-gold"].learner.gold) == (0.0, "liang")
+            assert len({task.digest for task in tasks.values()}) == len(tasks)
+
+
+def test_scaled_models(scripts: Callable[[str], ModuleType], news: Path) -> None:
+    sets = scripts("sets")
+    nc = sets.Asked(news / "work").make("nc")
+    hundred, one = load(nc.variant("all-x100").job, []), load(nc.variant("one-x1000").job, [])
+    rules = [gzip.decompress(job.grammar.file.read_bytes()).decode() for job in (hundred, one) if job.grammar.file]
+    assert rules[0] == "[X] ||| de ||| en ||| 50.0 200.0 ||| 0-0\n"
+    assert rules[1] == "[X] ||| de ||| en ||| 500.0 2.0 ||| 0-0\n"
+    assert one.lm[0].file == load(nc.job, []).lm[0].file
+    arpa = gzip.decompress(hundred.lm[0].file.read_bytes()).decode()
+    assert "-100.0\t<s>\t-50.0\n" in arpa and "-25.0\t<s> en\n" in arpa and "ngram 1=3" in arpa
+    assert read_arpa(hundred.lm[0].file) is not None
+    named = list(sets.scaled_grammar(["[X] ||| a ||| b ||| Other=1 EgivenFCoherent=2"], 1000.0, True))
+    assert named == ["[X] ||| a ||| b ||| Other=1 EgivenFCoherent=2000.0"]
+
+
+def test_the_best_of_the_grid(
+    scripts: Callable[[str], ModuleType], news: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best three by the first seed are run with all seeds; weights beyond bounds are no score."""
+    measure, runs, settings = scripts("measure"), scripts("runs"), scripts("settings")
+    nc = scripts("sets").Asked(news / "work").make("nc")
+    names = [one.name for one in settings.grid(nc)]
+
+    def run(self: Any, task: Any) -> dict[str, Any]:
+        place = names.index(task.setting.name) if task.setting.name in names else 30
+        bleu = None if place == 59 else 20 + place / 10 - task.seed
+        return {
+            "set": nc.name, "setting": task.setting.name, "seed": task.seed, "digest": task.digest, "bleu": bleu,
+            "error": "" if bleu else "NaN or infinite weights", "length_ratio": bleu and 1.0, "epoch": 10,
+            "core_seconds": {"train": 36.0},
+        }  # fmt: skip
+
+    monkeypatch.setattr(runs.Runs, "_run", run)
+    monkeypatch.setattr(runs.Runs, "p_value", lambda self, a, b: 0.01 * a.seed)
+    study = measure.Study(runs.Runs(news / "work", 1), [nc])
+    study.do("grid")
+    assert [one.name for one in study.best(nc)] == names[58:55:-1]
+    rows = cells(study.table("grid"))
+    assert [row["setting"] for row in rows[:4]] == ["defaults", *names[58:55:-1]]
+    assert [rows[1][key] for key in ("seeds", "mean", "sd", "p", "core hours")] == [
+        "5",
+        "22.80",
+        "1.58",
+        "0.030",
+        "0.050",
+    ]
+    assert rows[-1]["mean"] == "no numbers" and len(rows) == 64
+    # 60 points, the defaults unless they are one of these, and four more seeds of the best three.
+    assert len(written(news / "work" / "results.jsonl")) == 60 + 4 + 3 * 4
