@@ -213,6 +213,8 @@ class Learner:
     l2: float = number(0.0, 0.0)
     scale_by_gold: bool = False
     averaging: str = choice("sentence", "epoch")
+    dense_start: int = number(200, 0, _MANY)
+    """Sentences that dense weights are learned from before the first epoch, where there are no weights; 0: none."""
     initial_weights: Path | None = None
     frozen: tuple[str, ...] = ()
     mira: Mira = Mira()

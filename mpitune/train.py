@@ -19,7 +19,8 @@ import numpy as np
 
 from mpitune import config, course
 from mpitune.corpus.symbols import feature_id
-from mpitune.epoch import Change, Learned, ShardTold, Tally, norm, summary, tell, timeline
+from mpitune.dense_start import dense_start
+from mpitune.epoch import Learned, ShardTold, norm, summary, tell, timeline
 from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import Comm
@@ -27,7 +28,7 @@ from mpitune.exchange.reduction import Mix, reduce
 from mpitune.exchange.vectors import SparseVectors, row_ends, values_of
 from mpitune.job import Job
 from mpitune.learner.base import BatchLearner, OnlineLearner
-from mpitune.pairs.bleu import WIDTH, statistics
+from mpitune.pairs.bleu import WIDTH
 from mpitune.results.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
 from mpitune.results.choice import chosen_epoch, devtest_bleus
 from mpitune.results.folder import RunFolder
@@ -35,6 +36,7 @@ from mpitune.results.inspect import largest_of_each
 from mpitune.results.versions import versions
 from mpitune.run import Run, State, begin, open_run, write_epoch
 from mpitune.runtime import RunLock, StopFlag, machine_memory, peak_memory, start_logging
+from mpitune.shard_pass import check_finite, learn_shard
 from mpitune.shards import draw_shards, hand_out, reordered
 from mpitune.translate import check_failed
 from mpitune.tune import tune_epoch
@@ -74,6 +76,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
                 state.before = watch_start(run, state.start).bleu
                 if state.before is not None:
                     LOG.info("before training: devtest BLEU %.2f", state.before)
+                dense_start(run, state)
             while course.goes_on(job, state.history):
                 _learn_epoch(run, state, lock)
             LOG.info("done: %s holds the weights of %s", folder.result, course.ending(job, state.history))
@@ -165,7 +168,7 @@ def _learn_shards(run: Run, learner: OnlineLearner, state: State, shards: list[n
     def learn(z: int, advance: Callable[[float], None]) -> ShardResult | None:
         start, kept = _shard_start(run, state, z)
         by_slot = [run.by_slot((start[0], array)) for array in kept]
-        result = _learn_shard(run, learner, epoch, z, shards[z], run.dense(start), by_slot, advance)
+        result = learn_shard(run, learner, epoch, z, shards[z], run.dense(start), by_slot, advance)
         if result is not None:
             write_shard(run.folder.checkpoints, epoch, job_digest, result)
         return result
@@ -186,66 +189,6 @@ def _shard_start(run: Run, state: State, z: int) -> tuple[Vector, tuple[np.ndarr
         found, expected = f"no sound result of shard {z} beside it", "what the shard goes on from"
         raise DataError.at(checkpoint_path(run.folder.checkpoints, state.epoch), None, found=found, expected=expected)
     return (kept.index, kept.value), kept.learner
-
-
-def _learn_shard(
-    run: Run,
-    learner: OnlineLearner,
-    epoch: int,
-    z: int,
-    shard: np.ndarray,
-    weights: np.ndarray,
-    kept: Sequence[np.ndarray],
-    advance: Callable[[float], None],
-) -> ShardResult | None:
-    """Algorithm 1's inner loop: decode each sentence with the weights that the one before it left, and learn from it.
-
-    ``shard``: int64, sentence numbers; ``weights``: float64 [D], to be changed; ``kept``: float64 [D] each, what the
-    learner goes on from. None where a stop was asked for.
-    """
-    tally, best = Tally(run.decoder), np.zeros((len(shard), WIDTH), dtype=np.int32)
-    learner.start_shard(weights, kept)
-    run.gold.start_shard()
-    for n, i in enumerate(shard.tolist()):
-        if run.stop:
-            return None
-        sentence = run.corpus.sentence(i)
-        kbest = run.decoder.decode(sentence, weights, run.kbest)
-        weights = run.with_room(weights)
-        _check_finite(run, epoch, kbest.score)
-        counted = statistics(kbest, run.corpus.references(i))
-        gold = run.gold.score(counted, len(sentence.words), i)
-        random = np.random.default_rng([run.job.run.seed, epoch, i])
-        change = Change(kbest, weights)
-        counts = learner.update(kbest, gold, weights, random)
-        run.gold.observe(counted, len(sentence.words))
-        best[n] = counted[0]
-        told_gold = run.gold.report(counted)
-        tally.add(sentence.words, kbest, counted, told_gold, counts, change.norm(weights))
-        advance(told_gold)
-    kept = learner.end_shard(weights)
-    _check_finite(run, epoch, weights)
-    slots = run.learned(weights, kept)
-    told = tally.told(z, weights[slots])
-    return ShardResult(
-        shard=z,
-        index=run.features.ids[slots],
-        value=weights[slots],
-        statistics=told.sums,
-        names=run.new_names(slots),
-        best=best,
-        bleu=told.bleu,
-        learner=tuple(array[slots] for array in kept),
-    )
-
-
-def _check_finite(run: Run, epoch: int, numbers: np.ndarray) -> None:
-    if not np.isfinite(numbers).all():
-        last = checkpoint_path(run.folder.checkpoints, epoch - 1)
-        raise DataError(
-            f"epoch {epoch}: found NaN or infinite weights, expected numbers: lower learner.learning_rate; "
-            + (f"the last sound checkpoint is {last}" if epoch > 1 else "there is no checkpoint yet")
-        )
 
 
 def _mix(
@@ -274,7 +217,7 @@ def _mix(
             state.mean.add(*weights)
         index, value = run.comm.bcast_sparse(state.mean.index, state.mean.value)
         weights = index, value
-    run.comm.at_root(lambda: _check_finite(run, state.epoch + 1, weights[1]))
+    run.comm.at_root(lambda: check_finite(run, state.epoch + 1, weights[1]))
     kept = {
         "active_features": mixed.active,
         "lambda": mixed.threshold,

@@ -165,7 +165,7 @@ def test_a_bug_keeps_its_traceback(cli: Cli, tiny: Tiny, tmp_path: Path, monkeyp
     def fail(*_: object) -> None:
         raise KeyError("what went wrong")
 
-    monkeypatch.setattr("mpitune.train._learn_shard", fail)
+    monkeypatch.setattr("mpitune.train.learn_shard", fail)
     line = cli.refused(1, "train", tiny.job_file(tmp_path / "run"), "--quiet")
     kept = tmp_path / "run" / "traceback-0.txt"
     assert line == f"a bug: KeyError: 'what went wrong'; its traceback is in {kept}"

@@ -674,7 +674,7 @@ sys.exit(main(sys.argv[3:]))
     [
         ("mpitune.discretize:open_store", "data", 3),
         ("mpitune.train:write_shard", "machine", 4),
-        ("mpitune.train:_learn_shard", "bug", 1),
+        ("mpitune.train:learn_shard", "bug", 1),
     ],
 )
 def test_what_fails_on_one_rank_ends_all(tiny: Tiny, tmp_path: Path, where: str, error: str, code: int) -> None:
@@ -697,9 +697,7 @@ def test_what_fails_on_one_rank_ends_all(tiny: Tiny, tmp_path: Path, where: str,
 def test_a_rank_that_exits_leaves_nobody_waiting(tiny: Tiny, tmp_path: Path) -> None:
     (tmp_path / "faulty.py").write_text(FAULTY)
     job = tiny.job_file(tmp_path / "run")
-    done = mpirun(
-        2, [tmp_path / "faulty.py", "mpitune.train:_learn_shard", "exit", "train", job, "--quiet"], timeout=60
-    )
+    done = mpirun(2, [tmp_path / "faulty.py", "mpitune.train:learn_shard", "exit", "train", job, "--quiet"], timeout=60)
     assert done.returncode == 1
 
 

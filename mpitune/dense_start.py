@@ -1,0 +1,59 @@
+"""The dense start: first weights for all shards, where training begins with none.
+
+Lists that are decoded without weights tell little, each of many small shards would learn something else from them, and
+sparse features nothing of use. So rank 0 first passes over a few sentences as algorithm 1 does, with dense features
+alone, and all shards begin with the result, what the learner keeps beside the weights included *(ours)*.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+
+from mpitune import assemble
+from mpitune.exchange.vectors import values_of
+from mpitune.learner.base import BatchLearner
+from mpitune.results.checkpoint import ShardResult
+from mpitune.run import Run, State
+from mpitune.runtime import progress
+from mpitune.shard_pass import learn_shard
+from mpitune.shards import check_stop, draw_shards
+
+LOG = logging.getLogger(__name__)
+
+
+def dense_start(run: Run, state: State) -> None:
+    """Give ``state`` dense weights learned from ``learner.dense_start`` sentences, unless it has weights already.
+
+    Nothing is kept of it before the first epoch is done: a run that is killed before learns them again, to the same
+    bits. Raises StopRequested on every rank where one was asked to stop.
+    """
+    count = min(run.job.learner.dense_start, run.corpus.size)
+    if count == 0 or isinstance(run.learner, BatchLearner) or run.first.weights.any():
+        return
+    LOG.info("dense start: learning first weights from %d sentences", count)
+    result = run.comm.at_root(lambda: _learn(run, count))
+    check_stop(run, "the dense start", result is None)
+    if result is not None:
+        state.start, state.learner = (result.index, result.value), result.learner
+
+
+def _learn(run: Run, count: int) -> ShardResult | None:
+    """What a pass over ``count`` sentences makes of the dense features; None where a stop was asked for."""
+    features, first_sparse = run.features, len(run.store.model.dense_features())
+    frozen = run.first.frozen.copy()
+    frozen[first_sparse:] = True
+    learner = assemble.learner(run.job, frozen, features, first_sparse, run.store.scoring)
+    assert not isinstance(learner, BatchLearner)  # `dense_start` sees to it
+    sentences = draw_shards(run.corpus.size, 1, run.job.run.seed, 0)[0][:count]
+    with progress("dense start", count, rank=run.comm.rank, quiet=run.quiet) as told:
+        result = learn_shard(run, learner, 0, 0, sentences, run.first.weights.copy(), (), lambda gold: told.advance())
+    if result is None:
+        return None
+    # An external decoder fires features that nobody knew before; these are not frozen.
+    dense = np.sort(features.ids[:first_sparse])
+    dense = dense[np.isin(dense, result.index)]
+    value, *kept = (values_of(dense, result.index, array) for array in (result.value, *result.learner))
+    return replace(result, index=dense, value=value, learner=tuple(kept), names=[])
