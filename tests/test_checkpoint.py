@@ -63,6 +63,9 @@ def same(a: Vector, b: Vector) -> bool:
         replace(PLAIN, shards=3, total=vector(7, 9)),
         # Nothing learned at all.
         replace(PLAIN, weights=vector(0, 0), names=[], start=vector(0, 0), job={}, metrics={}),
+        # A learner with a state, of some features and of none.
+        replace(PLAIN, learner=(vector(8, 4)[1], vector(9, 4)[1], np.zeros(4))),
+        replace(PLAIN, start=vector(0, 0), learner=(np.zeros(0),) * 3),
     ],
 )
 def test_round_trip(tmp_path: Path, written: Checkpoint) -> None:
@@ -77,8 +80,17 @@ def test_round_trip(tmp_path: Path, written: Checkpoint) -> None:
         (read.weights, written.weights),
         (read.start, written.start),
         (read.total, written.total),
+        (read.learner, written.learner),
     ]:
         assert same(a, b)
+
+
+@pytest.mark.parametrize("arrays", [0, 1, 3])
+def test_a_shard_keeps_what_its_learner_goes_on_with(tmp_path: Path, arrays: int) -> None:
+    kept = tuple(vector(n, 6)[1] for n in range(arrays))
+    write_shard(tmp_path, 2, "job", replace(RESULT, learner=kept))
+    read = read_shard(tmp_path, 2, "job", RESULT.shard)
+    assert read is not None and same(read.learner, kept)
 
 
 def test_opens_with_plain_h5py(tmp_path: Path) -> None:
