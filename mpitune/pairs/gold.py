@@ -30,16 +30,20 @@ def _brevity_penalty(length: float, reference: float) -> float:
 
 
 @kernel
-def _bleu(statistics: np.ndarray, document: np.ndarray, scores: np.ndarray) -> None:
-    """BLEU-4 of ``document`` (float64 [11]) with each translation added to it."""
+def _bleu(statistics: np.ndarray, document: np.ndarray, add: float, scores: np.ndarray) -> None:
+    """BLEU-4 of ``document`` (float64 [11]) with each translation added to it.
+
+    ``add`` is added to matches and n-grams of the orders above 1.
+    """
     for j in range(len(statistics)):
         logs = 0.0
         for n in range(ORDER):
-            match = document[MATCHES + n] + statistics[j, MATCHES + n]
+            smooth = add if n > 0 else 0.0
+            match = document[MATCHES + n] + statistics[j, MATCHES + n] + smooth
             if match == 0:
                 logs = -math.inf
                 break
-            logs += math.log(match / (document[TOTALS + n] + statistics[j, TOTALS + n]))
+            logs += math.log(match / (document[TOTALS + n] + statistics[j, TOTALS + n] + smooth))
         length = document[LENGTH] + statistics[j, LENGTH]
         reference = document[REFERENCE] + statistics[j, REFERENCE]
         scores[j] = _brevity_penalty(length, reference) * math.exp(logs / ORDER)
@@ -103,7 +107,7 @@ def sum_of_precisions(statistics: np.ndarray) -> np.ndarray:
 def papineni(statistics: np.ndarray) -> np.ndarray:
     """float64 [k]: BLEU-4 without smoothing; of summed statistics that of a corpus."""
     scores = np.empty(len(statistics))
-    _bleu(statistics, np.zeros(WIDTH), scores)
+    _bleu(statistics, np.zeros(WIDTH), 0.0, scores)
     return scores
 
 
@@ -179,12 +183,27 @@ class Chiang(Gold):
 
     def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
         scores = np.empty(len(statistics))
-        _bleu(statistics, self.document, scores)
+        _bleu(statistics, self.document, 0.0, scores)
         return scores * (self.source_length + source_length)
 
     def observe(self, statistics: np.ndarray, source_length: int) -> None:
         self.document = DECAY * (self.document + statistics[:1].sum(axis=0))
         self.source_length = DECAY * (self.source_length + source_length)
+
+
+class Document(Chiang):
+    """`Chiang` in the units of one sentence, smoothed *(ours)*: B(e) = (O_f + |f|) / |f| BLEU(O + c(e)).
+
+    The brevity penalty is that of the pseudo-document: a sentence that comes out short may be made up for by others,
+    as in the BLEU of a corpus. Penalties of single sentences make translations too short or, with 1 added to the
+    reference length, too long. Differences are those of sentence BLEU, whatever the length of sentences, and fit the
+    same margins. 1 is added to matches and n-grams of the orders above 1, which is felt while the document is short.
+    """
+
+    def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
+        scores = np.empty(len(statistics))
+        _bleu(statistics, self.document, 1.0, scores)
+        return scores * ((self.source_length + source_length) / max(source_length, 1))
 
 
 class Context(Gold):
@@ -210,7 +229,7 @@ class Context(Gold):
         if not len(self._best):
             return super().score(statistics, source_length)
         scores = np.empty(len(statistics))
-        _bleu(statistics, (self._sum - self._best[number]).astype(np.float64), scores)
+        _bleu(statistics, (self._sum - self._best[number]).astype(np.float64), 0.0, scores)
         return scores * self._scale
 
 
@@ -221,6 +240,7 @@ GOLD: dict[str, Callable[[float], Gold]] = {
     "papineni": lambda scale: Gold(papineni),
     "sum": lambda scale: Gold(sum_of_precisions),
     "chiang": lambda scale: Chiang(),
+    "document": lambda scale: Document(),
     "context": Context,
 }
 """The gold scores by the name that a job gives them; the scale is used by context only."""
