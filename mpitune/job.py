@@ -200,7 +200,7 @@ class Learner:
     epochs: int = number(10, 1)
     patience: int = number(3, 0)
     """After how many epochs without a better devtest BLEU training ends, before the last epoch; 0: never."""
-    learning_rate: float = number(0.05, 0.0, above=True)
+    learning_rate: float = number(0.1, 0.0, above=True)
     gold: str = choice("document", "liang", "bleu+1", "nakov", "papineni", "sum", "chiang", "context")
     pairs: str = choice("pro", "multipartite", "all", "hope-fear")
     share: float = number(0.1, 0.0, 0.5, above=True)

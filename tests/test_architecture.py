@@ -47,6 +47,8 @@ MAY_IMPORT = {
     "tune": ANY,
     "local": ANY,
     "epoch": EVERYONE | {"decoder/base", "learner/base", "pairs", "results"},
+    "shard_pass": ANY,
+    "dense_start": ANY,
     "shards": ANY,
     "warm": ANY,
     "watch": ANY,

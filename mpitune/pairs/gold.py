@@ -191,21 +191,6 @@ class Chiang(Gold):
         self.source_length = DECAY * (self.source_length + source_length)
 
 
-class Document(Chiang):
-    """`Chiang` in the units of one sentence, smoothed *(ours)*: B(e) = (O_f + |f|) / |f| BLEU(O + c(e)).
-
-    The brevity penalty is that of the pseudo-document: a sentence that comes out short may be made up for by others,
-    as in the BLEU of a corpus. Penalties of single sentences make translations too short or, with 1 added to the
-    reference length, too long. Differences are those of sentence BLEU, whatever the length of sentences, and fit the
-    same margins. 1 is added to matches and n-grams of the orders above 1, which is felt while the document is short.
-    """
-
-    def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
-        scores = np.empty(len(statistics))
-        _bleu(statistics, self.document, 1.0, scores)
-        return scores * ((self.source_length + source_length) / max(source_length, 1))
-
-
 class Context(Gold):
     """BLEU of the whole set in which one translation takes the place of the 1-best of the epoch before.
 
@@ -231,6 +216,46 @@ class Context(Gold):
         scores = np.empty(len(statistics))
         _bleu(statistics, (self._sum - self._best[number]).astype(np.float64), 0.0, scores)
         return scores * self._scale
+
+
+class Document(Gold):
+    """BLEU of a pseudo-document, after `Chiang`, in the units of one sentence *(ours)*.
+
+    With O the document's statistics, R its reference length and r the sentence's (that of its 1-best): B(e) = (R + r) /
+    r BLEU(O + c(e)), then O becomes d (O + c(1-best)). 1 is added to matches and n-grams of the orders above 1, which
+    is felt while the document is short. A pass over a shard begins with the 1-best translations of the epoch before,
+    scaled to as many sentences as the document remembers, 1 / (1 - d).
+
+    The brevity penalty is nearly that of the corpus: a sentence that comes out short may be made up for by others.
+    Penalties of single sentences make translations too short or, with 1 added to the reference length, too long; so
+    does that of `Chiang`, whose document remembers ten sentences. Differences are those of sentence BLEU, whatever the
+    length of sentences, and fit the same margins.
+    """
+
+    looks_back = True
+    DECAY = 0.995
+
+    def __init__(self) -> None:
+        super().__init__(bleu_plus_one)
+        self.start_epoch(np.zeros((0, WIDTH), dtype=np.int32))
+
+    def start_epoch(self, best: np.ndarray) -> None:
+        sentences = 1 / (1 - self.DECAY)
+        self._first = best.sum(axis=0, dtype=np.int64) * (sentences / max(len(best), 1))
+        self.start_shard()
+
+    def start_shard(self) -> None:
+        self.document = self._first.copy()
+
+    def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
+        scores = np.empty(len(statistics))
+        _bleu(statistics, self.document, 1.0, scores)
+        length = float(statistics[:1, REFERENCE].sum())
+        scores *= (self.document[REFERENCE] + length) / max(length, 1.0)
+        return scores
+
+    def observe(self, statistics: np.ndarray, source_length: int) -> None:
+        self.document = self.DECAY * (self.document + statistics[:1].sum(axis=0))
 
 
 GOLD: dict[str, Callable[[float], Gold]] = {
