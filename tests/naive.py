@@ -90,6 +90,30 @@ def chiang(lists: Sequence[tuple[Sequence[Sequence[int]], int]]) -> list[list[fl
     return scores
 
 
+def document(lists: Sequence[Sequence[Sequence[int]]], before: Sequence[Sequence[int]]) -> list[list[float]]:
+    """The scores of lists (rows of statistics) that come one after another.
+
+    ``before``: the statistics of each 1-best translation of the epoch before, if there was one.
+    """
+    total = [200 / len(before) * sum(row[n] for row in before) if before else 0.0 for n in range(11)]
+    scores = []
+    for rows in lists:
+        length = rows[0][9]
+        scores.append([])
+        for row in rows:
+            m, t, words, reference = (
+                [a + b for a, b in zip(total[at : at + 4], row[at : at + 4], strict=True)]
+                if at < 8
+                else total[at] + row[at]
+                for at in (0, 4, 8, 9)
+            )
+            p = [m[n] / t[n] if n == 0 and t[n] else (m[n] + 1) / (t[n] + 1) if n else 0.0 for n in range(4)]
+            brevity = 1.0 if words >= reference else math.exp(1 - reference / words) if words else 0.0
+            scores[-1].append((total[9] + length) / max(length, 1) * brevity * math.prod(p) ** 0.25)
+        total = [0.995 * (a + b) for a, b in zip(total, rows[0], strict=True)]
+    return scores
+
+
 def multipartite(scores: Sequence[float], share: float, extend_ties: bool) -> list[tuple[int, int]]:
     k = len(scores)
     if k < 2:

@@ -223,6 +223,40 @@ def test_chiang_remembers_its_shard() -> None:
     assert any(max(scores) > 1 for scores in expected)  # it is on the scale of the document
 
 
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_document_is_that_of_the_definition(epoch: int) -> None:
+    random = np.random.default_rng(4)
+    lists = []
+    for _ in range(8):
+        references = [random.integers(0, 3, random.integers(0, 12)).tolist() for _ in range(2)]
+        hypotheses = [random.integers(0, 3, random.integers(0, 12)).tolist() for _ in range(5)]
+        lists.append(count(hypotheses, references))
+    before = np.array([rows[1] for rows in lists] * (epoch - 1), dtype=np.int32).reshape(-1, 11)
+    expected = naive.document([rows.tolist() for rows in lists], before.tolist())
+    gold = make_gold("document")
+    gold.start_epoch(before)
+    for _ in range(2):  # each shard begins with the same document
+        gold.start_shard()
+        for rows, scores in zip(lists, expected, strict=True):
+            assert gold.score(rows, 3) == pytest.approx(scores, rel=1e-12)
+            assert gold.report(rows) == make_gold("bleu+1").report(rows)
+            gold.observe(rows, 3)
+    gold.observe(count([], [[1]]), 0)
+
+
+def test_a_document_that_is_too_short_wants_longer_translations() -> None:
+    """The same two translations are ranked by what came before them: corpus BLEU has one brevity penalty."""
+    short, long, reference = [1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 9], [1, 2, 3, 4, 5, 6]
+    rows = count([short, long], [reference])
+    gold = make_gold("document")
+    gold.observe(count([reference + [7, 8, 9, 7, 8, 9]], [reference]), 5)
+    assert gold.score(rows, 5)[0] > gold.score(rows, 5)[1]
+    gold.start_shard()
+    for _ in range(5):
+        gold.observe(count([[1, 2, 3]], [reference]), 5)
+    assert gold.score(rows, 5)[0] < gold.score(rows, 5)[1]
+
+
 def test_chiang_after_an_empty_list_has_only_decayed() -> None:
     gold = make_gold("chiang")
     rows = count([[1, 2, 3, 4, 5]], [[1, 2, 3, 4, 9]])

@@ -266,7 +266,10 @@ def test_environment_variables_in_paths(tmp_path: Path, monkeypatch: pytest.Monk
         ('[run]\nstore = "a\\u0000"', 'run.store: found "a\\u0000", expected a path'),
         ("[learner]\nlearning_rate = 0", "learner.learning_rate: found 0, expected a number above 0"),
         ("[learner]\nshare = 0.6", "learner.share: found 0.6, expected a number above 0.0 and at most 0.5"),
-        ('[learner]\ngold = "bleu"', 'learner.gold: found "bleu", expected one of document, liang, bleu+1, nakov, papineni, sum'),
+        (
+            '[learner]\ngold = "bleu"',
+            'learner.gold: found "bleu", expected one of document, liang, bleu+1, nakov, papineni, sum',
+        ),
         ("[learner]\nextend_ties = 1", "learner.extend_ties: found 1, expected true or false"),
         ("[learner]\nfrozen = [1]", "learner.frozen.0: found 1, expected a string"),
         ('[features]\ntemplates = "id"', 'features.templates: found "id", expected a list of strings'),

@@ -1,0 +1,61 @@
+"""The dense start: what all shards begin with where there are no weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny import Tiny
+
+from mpitune import train as module
+from mpitune.exchange.comm import SerialComm
+from mpitune.results.checkpoint import read_checkpoint
+from mpitune.train import train
+
+DEFAULT = {"preset": "default", "learning_rate": None, "epochs": 1}
+
+
+def checkpoint(tiny: Tiny, run: Path, **learner: object) -> dict[str, float]:
+    """The first epoch's weights."""
+    train(tiny.job(run, learner={**DEFAULT, **learner}), SerialComm(), quiet=True)
+    found = read_checkpoint(run / "checkpoints/epoch-0001.h5")
+    return dict(zip(found.names, found.weights[1].tolist(), strict=True))
+
+
+def log(run: Path) -> str:
+    return (run / "log.txt").read_text()
+
+
+def test_shards_begin_with_dense_weights(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All decode with the same weights of dense features first, and their learners go on from the same state."""
+    begun = []
+    learn = module.learn_shard
+
+    def spy(run, learner, epoch, z, shard, weights, kept, advance):  # type: ignore[no-untyped-def]
+        begun.append((weights.copy(), [array.copy() for array in kept], len(run.store.model.dense_features())))
+        return learn(run, learner, epoch, z, shard, weights, kept, advance)
+
+    monkeypatch.setattr(module, "learn_shard", spy)
+    checkpoint(tiny, tmp_path / "run")
+    assert "dense start: learning first weights from 26 sentences" in log(tmp_path / "run")
+    assert len(begun) == 4
+    first, kept, dense = begun[0]
+    assert first[:dense].any() and not first[dense:].any()
+    assert len(kept) == 3 and kept[0][:dense].any() and not kept[0][dense:].any()
+    for weights, arrays, _ in begun[1:]:
+        assert (weights == first).all()
+        assert all((ours == theirs).all() for ours, theirs in zip(arrays, kept, strict=True))
+
+
+@pytest.mark.parametrize("given", [{"initial_weights": "warm"}, {"dense_start": 0}, {"method": "mira"}])
+def test_there_is_none_where_weights_are_given_or_it_is_not_asked_for(
+    tiny: Tiny, tmp_path: Path, given: dict[str, object]
+) -> None:
+    checkpoint(tiny, tmp_path / "run", **given)
+    assert "dense start" not in log(tmp_path / "run")
+
+
+def test_so_many_sentences(tiny: Tiny, tmp_path: Path) -> None:
+    some = checkpoint(tiny, tmp_path / "some", dense_start=5)
+    assert "from 5 sentences" in log(tmp_path / "some")
+    assert some != checkpoint(tiny, tmp_path / "all")
