@@ -246,15 +246,15 @@ def test_document_is_that_of_the_definition(epoch: int) -> None:
 
 def test_a_document_that_is_too_short_wants_longer_translations() -> None:
     """The same two translations are ranked by what came before them: corpus BLEU has one brevity penalty."""
-    short, long, reference = [1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 9], [1, 2, 3, 4, 5, 6]
-    rows = count([short, long], [reference])
+    reference = list(range(1, 13))
+    rows = count([reference[:8], [*reference[:8], 99]], [reference])
     gold = make_gold("document")
-    gold.observe(count([reference + [7, 8, 9, 7, 8, 9]], [reference]), 5)
-    assert gold.score(rows, 5)[0] > gold.score(rows, 5)[1]
-    gold.start_shard()
-    for _ in range(5):
-        gold.observe(count([[1, 2, 3]], [reference]), 5)
-    assert gold.score(rows, 5)[0] < gold.score(rows, 5)[1]
+    for before, longer_is_better in ((reference * 2, False), (reference[:8], True)):
+        gold.start_shard()
+        for _ in range(10):
+            gold.observe(count([before], [reference]), 9)
+        short, long = gold.score(rows, 9)
+        assert (long > short) == longer_is_better
 
 
 def test_chiang_after_an_empty_list_has_only_decayed() -> None:
