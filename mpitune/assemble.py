@@ -33,7 +33,7 @@ from mpitune.learner.local import Update
 from mpitune.learner.mbuu import mbuu
 from mpitune.pairs.gold import Gold, make_gold
 from mpitune.pairs.metrics import Metric
-from mpitune.pairs.sampling import make_sampler
+from mpitune.pairs.sampling import Sampler, make_sampler
 from mpitune.sources import Sources, Texts, grammar_files
 from mpitune.store import Store, contents
 
@@ -238,8 +238,13 @@ def _plain_learner(job: Job, frozen: np.ndarray, first_sparse: int) -> OnlineLea
         l2=wanted.l2,
         scale_by_gold=wanted.scale_by_gold,
     )
-    sampler = make_sampler(wanted.pairs, wanted.share, wanted.extend_ties)
-    return perceptron.Perceptron(sampler, options, frozen, first_sparse)
+    return perceptron.Perceptron(sampler(job), options, frozen, first_sparse)
+
+
+def sampler(job: Job) -> Sampler:
+    """What makes the pairs that the job's perceptron compares."""
+    wanted = job.learner
+    return make_sampler(wanted.pairs, wanted.share, wanted.extend_ties)
 
 
 def local_update(job: Job) -> Callable[[Examples], Update]:

@@ -49,6 +49,7 @@ MAY_IMPORT = {
     "epoch": EVERYONE | {"decoder/base", "learner/base", "pairs", "results"},
     "shard_pass": ANY,
     "dense_start": ANY,
+    "initial_size": ANY,
     "shards": ANY,
     "warm": ANY,
     "watch": ANY,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tiny import Tiny
 
 from mpitune import train as module
 from mpitune.exchange.comm import SerialComm
+from mpitune.initial_size import best_factor
 from mpitune.results.checkpoint import read_checkpoint
 from mpitune.train import train
 
@@ -59,3 +61,36 @@ def test_so_many_sentences(tiny: Tiny, tmp_path: Path) -> None:
     some = checkpoint(tiny, tmp_path / "some", dense_start=5)
     assert "from 5 sentences" in log(tmp_path / "some")
     assert some != checkpoint(tiny, tmp_path / "all")
+
+
+def test_the_factor_is_that_of_the_smallest_loss() -> None:
+    random = np.random.default_rng(5)
+    for n in (1, 2, 7, 40):
+        for ahead in (0.3, 1.0):
+            leads, required = random.normal(ahead, 1.0, n), random.random(n)
+            factor = best_factor(leads, required)
+
+            def loss(c: float, leads: np.ndarray = leads, required: np.ndarray = required) -> float:
+                return float(np.maximum(0.0, required - c * leads).sum())
+
+            tried = [loss(c) for c in [0.0, *(required / leads)[leads > 0]]]
+            assert loss(factor) == pytest.approx(min(tried), abs=1e-12)
+
+
+def test_no_pairs_and_pairs_in_the_wrong_order_have_no_factor() -> None:
+    assert best_factor(np.zeros(0), np.zeros(0)) == 0.0
+    assert best_factor(np.array([-1.0, 0.5]), np.ones(2)) == 0.0
+
+
+def test_the_size_of_initial_weights_changes_no_order(tiny: Tiny, tmp_path: Path) -> None:
+    """Weights that are 1,024 times as large lead to the same weights: both are brought to the size that fits."""
+    found = []
+    for factor in (1.0, 1024.0):
+        lines = [line.rpartition(" ") for line in (tiny.folder / "warm").read_text().splitlines()]
+        given = tmp_path / f"warm-{factor:g}"
+        given.write_text("".join(f"{name} {float(value) * factor!r}\n" for name, _, value in lines))
+        found.append(checkpoint(tiny, tmp_path / f"run-{factor:g}", initial_weights=str(given)))
+        assert "initial weights multiplied by" in log(tmp_path / f"run-{factor:g}")
+    assert found[0].keys() == found[1].keys()
+    for name, weight in found[0].items():
+        assert found[1][name] == pytest.approx(weight, rel=1e-9, abs=1e-12)
