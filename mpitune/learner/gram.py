@@ -12,7 +12,7 @@ import numpy as np
 
 from mpitune.kernel import kernel
 from mpitune.learner.columns import Columns, same_row
-from mpitune.learner.rates import NORMALIZED, SPARSE, Rate, move
+from mpitune.learner.rates import NORMALIZED, Rate, move
 
 
 @kernel
@@ -198,9 +198,9 @@ def _apply(
 
 @kernel
 def _sparse_share(columns: Columns, gradient: np.ndarray, rate: Rate) -> float:
-    """The factor of the steps of sparse features: `SPARSE` over the root of their number, 1 where not normalized."""
+    """The factor of the steps of sparse features: 1 over the root of their number, where ``rate`` is normalized."""
     moving = 0
     for c in range(len(columns.slot)):
         if gradient[c] != 0.0 and columns.slot[c] >= rate.first_sparse:
             moving += 1
-    return SPARSE / math.sqrt(moving) if moving > 0 and rate.kind == NORMALIZED else 1.0
+    return 1.0 / math.sqrt(moving) if moving > 0 and rate.kind == NORMALIZED else 1.0

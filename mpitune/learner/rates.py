@@ -6,9 +6,9 @@
 - ``normalized``: AdaGrad in units of each feature (after Ross, Mineiro and Langford 2013, *Normalized Online
   Learning*, algorithm NAG): multiplying a feature by any number changes no result. The unit is *(ours)*: the root mean
   square of the feature's differences over pairs that differ in it; a count that differs by 1 has unit 1.
-  Sparse features share a step *(ours)*: where n of them move, each moves by `SPARSE` / sqrt(n) of what a dense feature
-  moves by, so that they change scores together about as much as one dense feature; without that a hundred of them
-  outvote a dozen dense ones after a few lists.
+  Sparse features share a step *(ours)*: where n of them move, each moves by 1 / sqrt(n) of what a dense feature moves by,
+  so that steps that have nothing to do with one another change scores together as much as one dense feature does;
+  without that a hundred of them outvote a dozen dense ones after a few lists.
 
 The state of ``adagrad`` and ``normalized`` is kept from list to list, shard to shard and epoch to epoch, so that steps
 anneal over the whole of training; that of ``adadelta`` is kept for one pass over a shard.
@@ -32,8 +32,6 @@ EPSILON = 1e-6
 _CONSTANT, _ADAGRAD, _ADADELTA, NORMALIZED = range(4)
 RATES = {"constant": _CONSTANT, "adagrad": _ADAGRAD, "adadelta": _ADADELTA, "normalized": NORMALIZED}
 """The rates by the name that a job gives them."""
-SPARSE = 0.5
-"""normalized: how much the sparse features that move together count beside one dense feature."""
 KEPT: dict[str, tuple[str, ...]] = {
     "constant": (),
     "adagrad": ("squares",),
