@@ -178,25 +178,33 @@ def test_separable_verbs_are_split(demo: Path) -> None:
     assert found > 20
 
 
-def test_a_run_over_it_learns(demo: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", [True, False], ids=["from weights", "from none"])
+def test_a_run_over_it_learns(demo: Path, tmp_path: Path, start: bool) -> None:
+    """By more than 2 points over the weights of jobs/demo/start.weights, whether it begins with them or with none."""
     settings = {
         "data.source": demo / "train.de",
         "data.references": json.dumps([str(demo / "train.en")]),
         "data.devtest.source": demo / "devtest.de",
         "data.devtest.references": json.dumps([str(demo / "devtest.en")]),
         "grammar.file": demo / "grammar.gz",
-        "run.dir": tmp_path,
         "learner.epochs": 2,
     }
-    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     # [[lm]] cannot be set from outside: the job's text with another file.
     job = (ROOT / "jobs" / "demo.toml").read_text(encoding="utf-8")
     assert "runs/demo-data/lm.arpa.gz" in job
     job = job.replace("runs/demo-data/lm.arpa.gz", str(demo / "lm.arpa.gz"))
-    job = job.replace("demo/start.weights", str(DEMO / "start.weights"))
     (tmp_path / "demo.toml").write_text(job, encoding="utf-8")
-    assert main(["train", str(tmp_path / "demo.toml"), "--quiet", *words]) == 0
-    log = (tmp_path / "log.txt").read_text(encoding="utf-8")
-    before = float(log.split("before training: devtest BLEU ")[1].split()[0])
-    after = [json.loads(line)["devtest_bleu"] for line in lines(tmp_path / "metrics.jsonl")]
+
+    def run(folder: Path, **further: object) -> tuple[float, list[float]]:
+        """Devtest BLEU before training, and after each epoch."""
+        keys = {**settings, "run.dir": folder, "run.store": tmp_path / "store", **further}
+        words = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+        assert main(["train", str(tmp_path / "demo.toml"), "--quiet", *words]) == 0
+        before = (folder / "log.txt").read_text(encoding="utf-8").split("before training: devtest BLEU ")[1].split()[0]
+        return float(before), [json.loads(line)["devtest_bleu"] for line in lines(folder / "metrics.jsonl")]
+
+    guess = {"learner.initial_weights": DEMO / "start.weights"}
+    before, after = run(tmp_path / "guess", **guess)
+    if not start:
+        after = run(tmp_path / "none")[1]
     assert max(after) > before + 2
