@@ -7,7 +7,18 @@ import tracemalloc
 import numpy as np
 
 from mpitune.results.checkpoint import ShardResult
+from mpitune.run import State
 from mpitune.train import _stacked
+
+NOTHING = State(start=(np.zeros(0, dtype=np.uint64), np.zeros(0)))
+
+
+def test_what_an_epoch_adds_to_what_learners_keep() -> None:
+    """Totals less those that the epoch began with; a feature that is new began with 0."""
+    state = State(start=(np.array([9, 4], dtype=np.uint64), np.ones(2)), learner=(np.array([5.0, 2.0]),))
+    index = np.array([4, 7, 9], dtype=np.uint64)
+    result = ShardResult(1, index, np.ones(3), {}, learner=(np.array([2.5, 3.0, 5.0]),))
+    assert [added.tolist() for added in _stacked(state, [result], 1).state] == [[0.5, 3.0, 0.0]]
 
 
 def test_vectors_are_held_once() -> None:
@@ -17,7 +28,7 @@ def test_vectors_are_held_once() -> None:
         for z in (0, 3, 50, 7)
     ]
     before = tracemalloc.get_traced_memory()[0]
-    stacked = _stacked(results)
+    stacked = _stacked(NOTHING, results, 0)
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert after < before + 10000 < 2 * before
@@ -33,6 +44,7 @@ def test_vectors_are_held_once() -> None:
 
 
 def test_a_rank_without_shards() -> None:
-    stacked = _stacked([])
+    stacked = _stacked(NOTHING, [], 2)
     assert stacked.ptr.tolist() == [0] and stacked.shard.dtype == np.int64
+    assert [len(added) for added in stacked.state] == [0, 0]
     assert (len(stacked.index), stacked.index.dtype, stacked.value.dtype) == (0, np.uint64, np.float64)

@@ -41,7 +41,7 @@ def seeds(data: DataSet) -> list[Setting]:
 
 
 STEPS = {
-    "normalized": (("rate=normalized", "order=sentence"), 0.05),
+    "normalized": (("rate=normalized", "order=sentence"), 0.1),
     "adagrad": (("rate=adagrad", "order=sentence"), 0.02),
     "sentence": (("rate=constant", "order=sentence"), 1e-5),
     "sequential": (("rate=constant", "order=sequential"), 1e-5),
@@ -107,6 +107,7 @@ ABLATED = {
     "reshuffle": ("parallel.reshuffle",),
     "pairs": ("pairs", "share"),
     "gold": ("gold",),
+    "dense_start": ("dense_start",),
 }
 """Keys that are set back together: a learning rate is one of its kind of step."""
 
