@@ -4,8 +4,9 @@
 - ``adagrad``: the learning rate over the root of the sum of squared gradients (Duchi et al. 2011).
 - ``adadelta``: Zeiler 2012, algorithm 1; it has no learning rate.
 - ``normalized``: AdaGrad in units of each feature (after Ross, Mineiro and Langford 2013, *Normalized Online
-  Learning*, algorithm NAG): multiplying a feature by any number changes model scores by rounding alone. The unit is *(ours)*: the
-  root mean square of the feature's differences over pairs that differ in it; a count that differs by 1 has unit 1.
+  Learning*, algorithm NAG): multiplying a feature by any number changes model scores by rounding alone. The unit is
+  *(ours)*: the root mean square of the feature's differences over pairs that differ in it; a count that differs by 1
+  has unit 1.
   Sparse features share a step *(ours)*: where n of them move, each moves by 1 / sqrt(n) of what a dense feature moves
   by, so that steps that have nothing to do with one another change scores together as much as one dense feature does;
   without that a hundred of them outvote a dozen dense ones after a few lists.
