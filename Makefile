@@ -57,7 +57,7 @@ endif
 	        "off the PATH to get one from the package index, and call make again." >&2; \
 	    exit 1; }
 	@echo "Compiling the decoder and the extractor; this takes about a minute"
-	@$(BIN)/python -m mpitune.warm
+	@$(BIN)/python -m mpitune.cli.warmup
 	@touch $@
 
 DEMO := jobs/runs/demo

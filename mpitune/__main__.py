@@ -2,7 +2,7 @@
 
 import sys
 
-from mpitune.cli import main
+from mpitune.cli.parser import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,7 +12,8 @@ from fake import Session, golden_session, own_session
 from hypothesis import settings
 from tiny import Tiny
 
-from mpitune.runtime import LOG, StopFlag
+from mpitune.runtime.log import LOG
+from mpitune.runtime.signals import StopFlag
 
 # How long an example takes is nobody's promise.
 settings.register_profile("mpitune", deadline=None)

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.symbols import Names, Vocabulary
+from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.corpus.weights import read_weights, write_weights
 from mpitune.decoder.base import Sentence, TranslationModel
-from mpitune.decoder.cdec import Timeouts
-from mpitune.decoder.external import CdecDecoder
-from mpitune.grammar.features import RuleFeatures
+from mpitune.decoder.cdec.decoder import CdecDecoder
+from mpitune.decoder.cdec.process import Timeouts
 from mpitune.grammar.rules import Rules
+from mpitune.grammar.templates import RuleFeatures
 
 Table = Mapping[str, Sequence[tuple[str, Mapping[str, float]]]]
 """Translations with their features, by source sentence."""

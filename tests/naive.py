@@ -15,8 +15,8 @@ from statistics import median
 import numpy as np
 
 from mpitune.decoder.base import KBest
-from mpitune.run import Run
-from mpitune.shards import draw_shards
+from mpitune.training.scheduler import draw_shards
+from mpitune.training.session import Run
 
 # pairs/ and learner/
 

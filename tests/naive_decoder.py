@@ -11,7 +11,7 @@ from pathlib import Path
 
 from naive_lm import NaiveLm
 
-from mpitune.grammar.features import GLUE, Gap, Rule, features, pass_through
+from mpitune.grammar.templates import GLUE, Gap, Rule, features, pass_through
 
 Symbols = Sequence[str | Gap]
 Translation = tuple[str, ...]

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpi import ROOT, mpirun
 
-from mpitune.cli import main
-from mpitune.corpus import align as aligning
+from mpitune.cli.parser import main
+from mpitune.corpus import eflomal as aligning
 from mpitune.corpus.symmetrise import Link, grow_diag_final_and
 
 STAND_IN = '''#!{python}
@@ -265,7 +265,7 @@ def test_an_output_that_cannot_be_written_is_told_at_once(tmp_path: Path, capsys
     assert capsys.readouterr().err == f"mpitune: {tmp_path}/absent/out: cannot be written: No such file or directory\n"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the leash holds on Linux alone")
+@pytest.mark.skipif(sys.platform != "linux", reason="the child launcher works on Linux alone")
 @pytest.mark.usefixtures("eflomal")
 def test_eflomal_does_not_outlive_us(tmp_path: Path) -> None:
     environment = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpitune.decoder.arena import Arena
+from mpitune.decoder.embedded.arena import Arena
 
 
 def test_arrays_are_apart_until_they_are_taken_back() -> None:

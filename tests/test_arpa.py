@@ -11,9 +11,9 @@ import pytest
 from naive_lm import NaiveLm, random_arpa
 
 from mpitune.errors import DataError
-from mpitune.grammar import arpa
-from mpitune.grammar.arpa import read_arpa
-from mpitune.grammar.lm import language_model
+from mpitune.lm import arpa
+from mpitune.lm.arpa import read_arpa
+from mpitune.lm.ngram_table import language_model
 
 pytestmark = pytest.mark.kernel
 

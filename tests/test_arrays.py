@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from mpitune.corpus import arrays
-from mpitune.corpus.arrays import open_arrays, read_attributes, write_arrays
+from mpitune.array_files import arrays
+from mpitune.array_files.arrays import open_arrays, read_attributes, write_arrays
 from mpitune.errors import DataError, MachineError, UsageError
 
 RECORD = np.dtype([("key", "<i8"), ("prob", "<f4"), ("backoff", "<f4")])

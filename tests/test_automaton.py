@@ -10,10 +10,10 @@ import pytest
 from naive_lm import random_arpa
 from test_lmstate import Scorer
 
-from mpitune.decoder import automaton as automata
-from mpitune.decoder.automaton import BEGIN, EMPTY, Automaton, advance, failed, is_half_full, new_automaton
-from mpitune.grammar.arpa import read_arpa
-from mpitune.grammar.lm import language_model
+from mpitune.decoder.embedded import automaton as automata
+from mpitune.decoder.embedded.automaton import BEGIN, EMPTY, Automaton, advance, failed, is_half_full, new_automaton
+from mpitune.lm.arpa import read_arpa
+from mpitune.lm.ngram_table import language_model
 
 pytestmark = pytest.mark.kernel
 

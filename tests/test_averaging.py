@@ -11,10 +11,10 @@ import pytest
 from test_mira import learner as mira
 from test_perceptron import SIZE, learner, random_list
 
-from mpitune.learner.averaging import Averaging
 from mpitune.learner.base import OnlineLearner
-from mpitune.learner.perceptron import Options, Perceptron
-from mpitune.pairs.sampling import make_sampler
+from mpitune.learner.online.averaging import Averaging
+from mpitune.learner.online.perceptron import Options, Perceptron
+from mpitune.learner.pair_sampling import make_sampler
 
 pytestmark = pytest.mark.kernel
 

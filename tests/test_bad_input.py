@@ -24,10 +24,10 @@ from mpi import ROOT, mpirun
 from naive_kenlm import write_kenlm
 from tiny import write_data
 
-from mpitune.cli import main
-from mpitune.results import checkpoint
-from mpitune.runtime import RunLock
-from mpitune.shards import draw_shards
+from mpitune.cli.parser import main
+from mpitune.run_folder import checkpoint
+from mpitune.runtime.run_lock import RunLock
+from mpitune.training.scheduler import draw_shards
 
 JOB = """[data]
 source = "train.de"
@@ -564,8 +564,8 @@ FILLED = """
 import io, json, os, sys
 from contextlib import redirect_stderr
 from pathlib import Path
-from mpitune.cli import main
-from mpitune.results.checkpoint import newest_sound
+from mpitune.cli.parser import main
+from mpitune.run_folder.checkpoint import newest_sound
 
 run, job = Path(sys.argv[1]), sys.argv[2]
 filler = run.parent / "filler"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
 from mpitune.errors import UsageError
-from mpitune.pairs.bleu import LONGEST, WIDTH, statistics
-from mpitune.pairs.gold import GOLD, make_gold
+from mpitune.metrics.bleu import LONGEST, WIDTH, statistics
+from mpitune.metrics.sentence_bleu import GOLD, make_gold
 
 pytestmark = pytest.mark.kernel
 

@@ -12,7 +12,7 @@ from fake import Session
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpitune.decoder.cdec_lines import BadAnswer, completions, decode, encode, entry, segment
+from mpitune.decoder.cdec.protocol import BadAnswer, completions, decode, encode, entry, segment
 
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
 VALUES = st.floats(allow_nan=False)

@@ -17,18 +17,18 @@ from mpi import mpirun
 from test_train import DRIVER, epoch_weights, files_of, metrics
 from tiny import DEVTEST, Tiny, kill_all, ranks_of, start, wait_for
 
-from mpitune import train
-from mpitune.cli import main
-from mpitune.corpus.symbols import feature_id
+from mpitune.cli.decode import open_decoder
+from mpitune.cli.parser import main
+from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
-from mpitune.decode import open_decoder
 from mpitune.decoder.base import Sentence
 from mpitune.errors import MachineError
 from mpitune.exchange.comm import SerialComm
-from mpitune.results.checkpoint import read_checkpoint
-from mpitune.run import open_run
-from mpitune.runtime import StopFlag
-from mpitune.translate import check_failed
+from mpitune.run_folder.checkpoint import read_checkpoint
+from mpitune.runtime.signals import StopFlag
+from mpitune.training import loop
+from mpitune.training.parallel_map import check_failed
+from mpitune.training.session import open_run
 
 KBEST = 30
 Unbroken = Callable[..., dict[str, bytes]]
@@ -342,7 +342,7 @@ def test_shards_with_failures_are_not_taken_for_done(
         raise MachineError("no room")
 
     with monkeypatch.context() as patch, pytest.raises(MachineError, match="no room"):
-        patch.setattr(train, "write_epoch", fail)
+        patch.setattr(loop, "write_epoch", fail)
         tiny.train(tmp_path / "run", **job)
     tiny.train(tmp_path / "run", **job)
     given_up = re.findall("sentence 1: .*; it is given up", (tmp_path / "run" / "log.txt").read_text())
@@ -355,7 +355,7 @@ def test_a_few_failed_sentences_are_counted(
 ) -> None:
     """Wherever they were decoded, and among the few that are watched too."""
     kept: list[Any] = []
-    monkeypatch.setattr(train, "write_shard", lambda *found: kept.append(found[-1]))
+    monkeypatch.setattr(loop, "write_shard", lambda *found: kept.append(found[-1]))
     job = tables(fake, epochs=2) | one_too_hard(tiny)
     for ranks in (1, 3):
         run = tmp_path / f"run-{ranks}"

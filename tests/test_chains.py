@@ -14,10 +14,10 @@ from scipy.optimize import check_grad, linprog, minimize
 from scipy.sparse import csr_array
 
 from mpitune.learner.base import Reply
-from mpitune.learner.chains import Smoothing, Smoothness, linear, monotone, smoothed
+from mpitune.learner.batch.pro import Options, Pro, ProPart
+from mpitune.learner.bin_chains import Smoothing, Smoothness, linear, monotone, smoothed
 from mpitune.learner.pool import empty, merged, pool_of
-from mpitune.learner.pro import Options, Pro, ProPart
-from mpitune.pairs.bleu import WIDTH
+from mpitune.metrics.bleu import WIDTH
 
 WEIGHTS = st.lists(st.floats(-3, 3, width=16), min_size=1, max_size=9).map(np.array)
 Penalty = Callable[[np.ndarray], tuple[float, np.ndarray]]

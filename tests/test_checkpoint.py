@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from mpitune.errors import DataError, MachineError, UsageError
-from mpitune.results import checkpoint as module
-from mpitune.results.checkpoint import (
+from mpitune.run_folder import checkpoint as module
+from mpitune.run_folder.checkpoint import (
     Checkpoint,
     ShardResult,
     Vector,

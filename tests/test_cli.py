@@ -17,8 +17,8 @@ import pytest
 from mpi import ROOT, mpirun
 from tiny import DEVTEST, Tiny
 
-from mpitune.cli import main
-from mpitune.config import load
+from mpitune.cli.parser import main
+from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights
 
 Arguments = list[str | Path]
@@ -165,13 +165,13 @@ def test_a_bug_keeps_its_traceback(cli: Cli, tiny: Tiny, tmp_path: Path, monkeyp
     def fail(*_: object) -> None:
         raise KeyError("what went wrong")
 
-    monkeypatch.setattr("mpitune.train.learn_shard", fail)
+    monkeypatch.setattr("mpitune.training.loop.learn_shard", fail)
     line = cli.refused(1, "train", tiny.job_file(tmp_path / "run"), "--quiet")
     kept = tmp_path / "run" / "traceback-0.txt"
     assert line == f"a bug: KeyError: 'what went wrong'; its traceback is in {kept}"
     assert "KeyError" in kept.read_text()
     job = tiny.job_file(tmp_path / "decoded")
-    monkeypatch.setattr("mpitune.assemble.decoder", fail)
+    monkeypatch.setattr("mpitune.training.factory.decoder", fail)
     done = cli("decode", job, "--input", tiny.folder / "dev.de", "--weights", tiny.folder / "warm")
     assert done.code == 1 and "Traceback" in done.errors, "there is no folder to keep it in"
     assert done.errors.endswith("mpitune: a bug: KeyError: 'what went wrong'; its traceback stands above\n")

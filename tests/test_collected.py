@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpitune.corpus.arrays import open_arrays, write_arrays
-from mpitune.corpus.rows import ends
-from mpitune.grammar.collected import Collector, Part, merged
-from mpitune.grammar.extract import FEATURES, Extracted
+from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.array_files.csr import ends
+from mpitune.extraction.extractor import FEATURES, Extracted
+from mpitune.extraction.rule_arrays import Collector, Part, merged
 from mpitune.grammar.rules import PHRASE
 
 pytestmark = pytest.mark.kernel

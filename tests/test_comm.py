@@ -14,10 +14,10 @@ import pytest
 from mpi import mpirun
 
 from mpitune.errors import DataError, UsageError
-from mpitune.exchange import chunks
+from mpitune.exchange import chunked
 from mpitune.exchange import comm as comm_module
 from mpitune.exchange.comm import Comm, SerialComm, connect
-from mpitune.exchange.vectors import SparseVectors, by_part, row_ends
+from mpitune.exchange.sparse_rows import SparseVectors, by_part, row_ends
 
 SHARDS = 7
 
@@ -132,7 +132,7 @@ def check_chunks(comm: Comm) -> None:
     """Arrays of more elements than one call may move travel in pieces, and come out the same."""
     for chunk in (1, 4, 17):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(chunks, "CHUNK", chunk)
+            patch.setattr(chunked, "CHUNK", chunk)
             for check in (check_allgather, check_alltoall, check_concatenate, check_bcast_sparse):
                 check(comm)
 
@@ -241,10 +241,10 @@ class CountingWorld:
 
 
 def test_no_call_moves_more_than_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "CHUNK", 4)
+    monkeypatch.setattr(chunked, "CHUNK", 4)
     world, array = CountingWorld(), np.arange(10.0)
-    chunks.bcast(world, array)
-    assert chunks.allgather(world, array, [10]).tolist() == array.tolist()
+    chunked.bcast(world, array)
+    assert chunked.allgather(world, array, [10]).tolist() == array.tolist()
     assert world.moved == [4, 4, 2] * 2
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpitune import schema
-from mpitune.config import completed, load, require_data
+from mpitune.config import schema
+from mpitune.config.effective_keys import identity, without_effect
+from mpitune.config.load import completed, load, require_data
+from mpitune.config.spec import Data, DevTest, Job, Learner, Lm, Run, Select
 from mpitune.errors import UsageError
-from mpitune.identity import identity, without_effect
-from mpitune.job import Data, DevTest, Job, Learner, Lm, Run, Select
 
 SMALL = """
 [grammar]

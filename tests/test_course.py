@@ -15,8 +15,8 @@ from tiny import DEVTEST, Tiny
 
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import StopRequested
-from mpitune.results.report import write_report
-from mpitune.results.status import read_status
+from mpitune.report.html import write_report
+from mpitune.run_folder.status import read_status
 
 SENTENCES = 26
 

@@ -11,15 +11,15 @@ import pytest
 from naive_decoder import Features, Line, NaiveDecoder, Translation, dot, random_grammar, write_grammar
 from naive_lm import NaiveLm, random_arpa
 
-from mpitune.corpus.symbols import Vocabulary
-from mpitune.decoder import embedded, kbest
-from mpitune.decoder.arena import Arena
+from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import KBest, Sentence, TranslationModel
-from mpitune.decoder.embedded import EmbeddedDecoder
-from mpitune.grammar.arpa import read_arpa
-from mpitune.grammar.features import Gap, Rule, compile_features
-from mpitune.grammar.lm import language_model
+from mpitune.decoder.embedded import decoder, kbest
+from mpitune.decoder.embedded.arena import Arena
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.grammar.rules import RuleReader
+from mpitune.grammar.templates import Gap, Rule, compile_features
+from mpitune.lm.arpa import read_arpa
+from mpitune.lm.ngram_table import language_model
 
 pytestmark = [
     pytest.mark.kernel,
@@ -321,8 +321,8 @@ def test_space_that_runs_out_is_enlarged(tmp_path: Path, monkeypatch: pytest.Mon
     case = Case(tmp_path, 700)
     words = case.some_words(50, 500)
     usual = case.decoder()
-    monkeypatch.setattr(embedded, "LM_STATES", 4)
-    monkeypatch.setattr(embedded, "TRANSITIONS", 2)
+    monkeypatch.setattr(decoder, "LM_STATES", 4)
+    monkeypatch.setattr(decoder, "TRANSITIONS", 2)
     tight = case.decoder()
     weights = case.weights(usual, words)
     vector = by_slot(usual, weights)

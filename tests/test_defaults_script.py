@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from mpi import ROOT
 
-from mpitune.config import load
+from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights
-from mpitune.grammar.arpa import read_arpa
+from mpitune.lm.arpa import read_arpa
 
 SCRIPTS = {"measure", "runs", "sets", "settings"}
 

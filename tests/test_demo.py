@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from mpi import ROOT
 
-from mpitune.cli import main
-from mpitune.corpus.symbols import Vocabulary
+from mpitune.cli.parser import main
+from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.grammar.rules import RuleReader
 
 DEMO = ROOT / "jobs" / "demo"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tiny import Tiny
 
-from mpitune import train as module
 from mpitune.exchange.comm import SerialComm
-from mpitune.initial_size import best_factor
-from mpitune.results.checkpoint import read_checkpoint
-from mpitune.train import train
+from mpitune.run_folder.checkpoint import read_checkpoint
+from mpitune.training import loop as module
+from mpitune.training.initial_size import best_factor
+from mpitune.training.loop import train
 
 DEFAULT = {"preset": "default", "learning_rate": None, "epochs": 1}
 

@@ -16,20 +16,21 @@ import pytest
 from mpi import mpirun
 from tiny import DEVTEST, Tiny
 
-from mpitune import assemble, prepare
-from mpitune.cli import main
-from mpitune.config import load
+from mpitune.cli.parser import main
+from mpitune.config.effective_keys import identity, without_effect
+from mpitune.config.load import load
+from mpitune.config.spec import Job
 from mpitune.corpus.weights import read_weights
-from mpitune.discretize import fit
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.grammar.binning import binned
-from mpitune.identity import identity, without_effect
-from mpitune.job import Job
-from mpitune.learner.chains import linear
-from mpitune.results.checkpoint import read_checkpoint
-from mpitune.results.scoring import read_scoring
-from mpitune.store import open_store
+from mpitune.learner.bin_chains import linear
+from mpitune.run_folder.checkpoint import read_checkpoint
+from mpitune.run_folder.scoring import read_scoring
+from mpitune.store import build
+from mpitune.store.store import open_store
+from mpitune.training import factory
+from mpitune.training.fit_bins import fit
 
 BINS: dict[str, Any] = {"features": ["Cost", "Lex"], "bins": 4}
 PRO: dict[str, Any] = {"method": "pro", "learning_rate": None, "pro.candidates": 200, "pro.c": 1.0}
@@ -55,7 +56,7 @@ def test_any_number_of_ranks(tiny: Tiny, tmp_path: Path, name: str, ranks: int) 
     tiny.train(tmp_path / "one", **JOBS[name])
     # Each fits the bins itself: the store has none of them yet.
     job = tiny.job_file(tmp_path / "many", **JOBS[name])
-    store = assemble.load_job(job, []).run.store
+    store = factory.load_job(job, []).run.store
     for file in store.glob("scores-*.h5"):
         file.unlink()
     done = mpirun(ranks, ["-m", "mpitune", "train", job, "--quiet"])
@@ -78,8 +79,8 @@ def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> No
         "grammar": {"file": None, "per_sentence": True},
     }
     job = tiny.job(tmp_path / "run", **tables)
-    sources = assemble.sources(job)
-    prepare.prepare(sources, job.run.store, lambda _: None, _no_watch)
+    sources = factory.sources(job)
+    build.prepare(sources, job.run.store, lambda _: None, _no_watch)
     store = open_store(sources, job.run.store)
     values = [
         float(score.partition("=")[2])

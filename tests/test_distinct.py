@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpitune.corpus.distinct import DistinctRows
+from mpitune.array_files.row_table import DistinctRows
 
 pytestmark = pytest.mark.kernel
 

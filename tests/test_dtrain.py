@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from tiny import Tiny
 
-from mpitune import assemble, schema
-from mpitune.cli import main
-from mpitune.config import load
-from mpitune.dtrain import GENERATIONS, import_job
+from mpitune.cli.parser import main
+from mpitune.config import schema
+from mpitune.config.dtrain import GENERATIONS, import_job
+from mpitune.config.load import load
+from mpitune.config.presets import PRESETS
+from mpitune.config.spec import Data, Job, Run
 from mpitune.errors import DataError, UsageError
-from mpitune.job import Data, Job, Run
-from mpitune.presets import PRESETS
+from mpitune.training import factory
 
 ALWAYS = 1e18
 """The margin under which all pairs are updates."""
@@ -386,14 +387,14 @@ def test_what_only_cdec_has_needs_cdec(imported: Callable[[str], str], folder: P
     text = imported(REQUIRED[2012])
     assert f'backend = "cdec"  # {reason}' in text.splitlines()
     keys(text, folder)
-    assemble.load_job(folder / "far/away/job.toml", [])
+    factory.load_job(folder / "far/away/job.toml", [])
 
 
 def test_without_a_language_model_it_needs_cdec(imported: Callable[[str], str], folder: Path) -> None:
     (folder / "cdec.ini").write_text("formalism=scfg\ngrammar=grammar\n")
     text = imported(REQUIRED[2012])
     assert keys(text, folder)["decoder.backend"] == "cdec" and "no language model" in text
-    assemble.load_job(folder / "far/away/job.toml", [])
+    factory.load_job(folder / "far/away/job.toml", [])
 
 
 def test_what_a_cdec_ini_leaves_open(imported: Callable[[str], str], folder: Path) -> None:
@@ -403,7 +404,7 @@ def test_what_a_cdec_ini_leaves_open(imported: Callable[[str], str], folder: Pat
     assert found["grammar.per_sentence"] is True
     assert found["learner.frozen"] == ["WordPenalty"]
     assert "does not ask for add_pass_through_rules" in text
-    assert assemble.load_job(folder / "far/away/job.toml", []).decoder.span_limit == 10
+    assert factory.load_job(folder / "far/away/job.toml", []).decoder.span_limit == 10
 
 
 def test_what_no_decoder_can_be_tuned_with(imported: Callable[[str], str], folder: Path) -> None:
@@ -540,7 +541,7 @@ def test_the_command(
     assert main(["import-dtrain", "dtrain.ini", "--output", str(job)]) == 0
     assert job.read_text() == shown and capsys.readouterr() == ("", "")
     monkeypatch.chdir(tmp_path)
-    assert assemble.load_job(job, []).learner.algorithm == "itermix"
+    assert factory.load_job(job, []).learner.algorithm == "itermix"
     assert main(["train", str(job), "--quiet"]) == 0
     run = tmp_path / "runs/job"
     assert (run / "weights.txt.gz").read_bytes() == (run / "weights/epoch-0002.txt.gz").read_bytes()

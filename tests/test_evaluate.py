@@ -14,7 +14,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from mpitune.errors import DataError, UsageError
-from mpitune.results.evaluate import TESTS, TOKENIZERS, corpus_bleu, evaluate
+from mpitune.metrics.significance import TESTS, TOKENIZERS, corpus_bleu, evaluate
 
 REFERENCE = [f"the cat number {i} sat on the big red mat near the door ." for i in range(30)]
 GOOD = [line.replace("near", "by") if i % 3 else line for i, line in enumerate(REFERENCE)]

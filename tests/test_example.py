@@ -11,9 +11,9 @@ from typing import Any, get_type_hints
 
 from mpi import ROOT
 
-from mpitune import schema
-from mpitune.config import load
-from mpitune.job import Job
+from mpitune.config import schema
+from mpitune.config.load import load
+from mpitune.config.spec import Job
 
 EXAMPLE = ROOT / "jobs" / "example.toml"
 KEY = re.compile(r"^# (?=\w+ = )", re.MULTILINE)

@@ -19,10 +19,10 @@ from test_cli import Arguments, Cli, Trained, cli, trained
 from test_decoder import EVERYTHING, Case, by_slot, entries, same_features
 from tiny import Tiny
 
-from mpitune.cli import main
+from mpitune.cli.parser import main
 from mpitune.decoder.base import Derivation, Hypergraph
-from mpitune.decoder.embedded import EmbeddedDecoder
-from mpitune.results.explain import NamedHypergraph
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
+from mpitune.report.derivations import NamedHypergraph
 
 __all__ = ["cli", "trained"]
 kernel = pytest.mark.kernel

@@ -20,12 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpi import ROOT
 
-from mpitune.corpus.symbols import feature_id
-from mpitune.decoder import cdec
+from mpitune.corpus.vocabulary import feature_id
 from mpitune.decoder.base import KBest, Sentence
-from mpitune.decoder.cdec import Timeouts
-from mpitune.decoder.external import CdecDecoder
-from mpitune.decoder.resident import rounded
+from mpitune.decoder.cdec import process
+from mpitune.decoder.cdec.decoder import CdecDecoder
+from mpitune.decoder.cdec.process import Timeouts
+from mpitune.decoder.cdec.session import rounded
 from mpitune.errors import DataError, MachineError
 
 TABLE: dict[str, list[tuple[str, dict[str, float]]]] = {
@@ -453,7 +453,7 @@ def test_a_program_on_the_path(fake: FakeCdec, tmp_path: Path, monkeypatch: pyte
 
 
 def test_what_it_says_is_kept_and_cut(fake: FakeCdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cdec, "LOG_LIMIT", 100_000)
+    monkeypatch.setattr(process, "LOG_LIMIT", 100_000)
     fake.fails("fills its log")
     decoder = decoder_of(fake)
     before = lists(decoder_of(FakeCdec(tmp_path / "sound" / "fake", TABLE)))

@@ -12,12 +12,12 @@ import pytest
 from naive_extract import Extracted as NaiveRule
 from naive_extract import Grammar, Pair, naive_grammar, random_pairs, read_grammar, read_pairs
 
-from mpitune.corpus.symbols import Names, Vocabulary
-from mpitune.grammar import extract, yields
-from mpitune.grammar.bitext import compile_bitext
-from mpitune.grammar.extract import FEATURES, Extracted, Extractor
-from mpitune.grammar.occurrences import SAMPLES
-from mpitune.grammar.rule_lines import rule_lines
+from mpitune.corpus.vocabulary import Names, Vocabulary
+from mpitune.extraction import extractor, rule_counts
+from mpitune.extraction.extractor import FEATURES, Extracted, Extractor
+from mpitune.extraction.occurrences import SAMPLES
+from mpitune.extraction.rule_lines import rule_lines
+from mpitune.extraction.suffix_array import compile_bitext
 
 SAMPLED = np.log10(1.0 + SAMPLES - 10)
 """A SampleCountF from here on may be that of a sample, and then another one than the reference's."""
@@ -74,13 +74,13 @@ def test_what_is_kept_for_the_next_sentence_changes_nothing() -> None:
     pairs = [pair for seed in range(12) for pair in random_pairs(seed)]
     fresh, kept = Corpus(pairs), Corpus(pairs)
     # The first forgets after each core.
-    fresh.extractor._space = extract._new_space(64, yields.new_yields(1))
+    fresh.extractor._space = extractor._new_space(64, rule_counts.new_yields(1))
     for i in [*range(8), *range(8)]:
         words = pairs[i][0]
         for without in (None, i, 0):
             one, other = fresh.extracted(words, without), kept.extracted(words, without)
             assert all(map(np.array_equal, one, other))
-    sizes = [corpus.extractor._space.yields.size[yields.CORES] for corpus in (kept, fresh)]
+    sizes = [corpus.extractor._space.yields.size[rule_counts.CORES] for corpus in (kept, fresh)]
     assert sizes[0] > 50 > 1 >= sizes[1]
 
 

@@ -14,15 +14,16 @@ from mpi import mpirun
 from naive_extract import random_pairs
 from tiny import write_data
 
-from mpitune import assemble, extraction
-from mpitune.cli import main
-from mpitune.corpus.arrays import open_arrays, write_arrays
-from mpitune.corpus.spool import Spool
+from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.array_files.disk_array import Spool
+from mpitune.cli.parser import main
 from mpitune.errors import MachineError
-from mpitune.extraction import Extraction
-from mpitune.grammar.extract import Extracted
-from mpitune.prepare import part_file
-from mpitune.store import open_store
+from mpitune.extraction.extractor import Extracted
+from mpitune.store import extract_grammars
+from mpitune.store.build import part_file
+from mpitune.store.extract_grammars import Extraction
+from mpitune.store.store import open_store
+from mpitune.training import factory
 
 PAIRS = [pair for seed in (3, 8, 9, 11) for pair in random_pairs(seed) if pair[0] and pair[1]]
 JOB = """
@@ -63,8 +64,8 @@ def folder(tmp_path: Path) -> Path:
 
 def grammars(job_file: Path, *overrides: str) -> list[set[tuple[object, ...]]]:
     """The rules of each sentence of the job's store, devtest last, with all that a decoder sees of them."""
-    job = assemble.load_job(job_file, list(overrides))
-    store = open_store(assemble.sources(job), job.run.store)
+    job = factory.load_job(job_file, list(overrides))
+    store = open_store(factory.sources(job), job.run.store)
     rules, words, found = store.model.rules, store.model.words.words, []
     assert store.train is not None and store.devtest is not None
     for corpus in (store.train, store.devtest):
@@ -123,12 +124,12 @@ def test_the_store_does_not_tell_how_much_a_rank_held_in_memory(folder: Path, mo
         sizes.append(len(arrays["rules.type"]))
         write_arrays(path, arrays, attributes)
 
-    monkeypatch.setattr(extraction, "write_arrays", write)
+    monkeypatch.setattr(extract_grammars, "write_arrays", write)
     job = str(folder / "job.toml")
     assert main(["prepare", job, "--set", f"run.store={folder}/at-once"]) == 0
     at_once = sizes.copy()
     sizes.clear()
-    monkeypatch.setattr(extraction, "PART", 20)
+    monkeypatch.setattr(extract_grammars, "PART", 20)
     assert main(["prepare", job, "--set", f"run.store={folder}/bit-by-bit"]) == 0
     largest = max(map(len, grammars(folder / "job.toml", f"run.store={folder}/at-once")))
     assert max(at_once) > 200 and len(sizes) > 5 * len(at_once) and max(sizes) < 20 + largest
@@ -164,7 +165,7 @@ def test_a_stopped_extraction_goes_on(
     parts = folder / "runs/job/store/parts"
     assert list(parts.glob("part-*.h5")) and not (parts.parent / "data.h5").exists()
     # What is written down in small parts is kept where the process dies, too.
-    monkeypatch.setattr(extraction, "PART", 20)
+    monkeypatch.setattr(extract_grammars, "PART", 20)
     more, write = [0], write_arrays
 
     def dies(path: Path, arrays: dict[str, Any], attributes: dict[str, Any]) -> None:
@@ -174,7 +175,7 @@ def test_a_stopped_extraction_goes_on(
         write(path, arrays, attributes)
 
     with monkeypatch.context() as patch:
-        patch.setattr(extraction, "write_arrays", dies)
+        patch.setattr(extract_grammars, "write_arrays", dies)
         assert main(["train", job, "--quiet"]) == 4
     kept = len(list(parts.glob("part-*.h5")))
     assert more[0] == 3 and kept > 3
@@ -218,19 +219,19 @@ def test_all_ranks_go_on_with_a_stopped_extraction(folder: Path, extracted: list
 @pytest.mark.parametrize("ranks", [1, 2, 7, 1000])
 def test_what_is_left_is_handed_out(ranks: int) -> None:
     left = [range(3, 5), range(100, 4000), range(4001, 4009)]
-    blocks = extraction.handed_out(left, ranks)
+    blocks = extract_grammars.handed_out(left, ranks)
     assert [number for block in blocks for number in block] == [number for run in left for number in run]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 7, 1000])
 def test_each_sentence_is_handed_out_once_and_the_last_ones_in_small_blocks(ranks: int) -> None:
-    for sentences in (0, 1, extraction.BLOCK, 29000):
-        blocks = extraction.handed_out([range(sentences)], ranks)
+    for sentences in (0, 1, extract_grammars.BLOCK, 29000):
+        blocks = extract_grammars.handed_out([range(sentences)], ranks)
         assert [number for block in blocks for number in block] == list(range(sentences))
         sizes = [len(block) for block in blocks]
         assert sizes == sorted(sizes, reverse=True) and all(sizes)
-        assert all(size <= max(extraction.BLOCK, sentences // (4 * ranks)) for size in sizes)
-        assert sentences == 0 or sizes[-1] <= extraction.BLOCK
+        assert all(size <= max(extract_grammars.BLOCK, sentences // (4 * ranks)) for size in sizes)
+        assert sentences == 0 or sizes[-1] <= extract_grammars.BLOCK
 
 
 def test_a_merge_that_breaks_off_leaves_nothing(

@@ -9,7 +9,7 @@ import pytest
 from mpi import mpirun
 from naive_extract import naive_grammar, random_pairs, read_grammar
 
-from mpitune.cli import main
+from mpitune.cli.parser import main
 from mpitune.corpus.text import read_bitext, read_sentences
 
 PAIRS = [pair for seed in (3, 8, 9) for pair in random_pairs(seed) if pair[0] and pair[1]]

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpitune.corpus.symbols import Vocabulary, feature_id
 from mpitune.corpus.text import read_sentences
+from mpitune.corpus.vocabulary import Vocabulary, feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import UsageError
-from mpitune.grammar.features import GLUE, TEMPLATES, Gap, Rule, RuleFeatures, compile_features, features, pass_through
 from mpitune.grammar.rules import RuleReader
+from mpitune.grammar.templates import GLUE, TEMPLATES, Gap, Rule, RuleFeatures, compile_features, features, pass_through
 
 X1, X2 = Gap("X", 1), Gap("X", 2)
 PAPER = ["id", "source-bigram", "shape"]

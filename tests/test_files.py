@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mpitune.corpus.arrays import writing_to
-from mpitune.corpus.files import write_text, written_whole
+from mpitune.array_files.arrays import writing_to
+from mpitune.array_files.atomic import write_text, written_whole
 from mpitune.errors import UsageError
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from mpitune.corpus.weights import read_weights
-from mpitune.decoder.embedded import EmbeddedDecoder
-from mpitune.prepare import prepare
-from mpitune.runtime import Progress
-from mpitune.sources import Sources, Texts
-from mpitune.store import Store, open_store
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
+from mpitune.runtime.progress import Progress
+from mpitune.store.build import prepare
+from mpitune.store.inputs import Sources, Texts
+from mpitune.store.store import Store, open_store
 
 K = 100
 DIGITS = 6e-6

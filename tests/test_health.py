@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpitune.course import remedy
-from mpitune.epoch import Change, norm
-from mpitune.job import BATCH, Learner
-from mpitune.results.health import Course, warnings
-from mpitune.results.inspect import PREFIXES
+from mpitune.config.spec import BATCH, Learner
+from mpitune.run_folder.model_weights import PREFIXES
+from mpitune.training.early_stopping import remedy
+from mpitune.training.epoch_statistics import Change, norm
+from mpitune.training.sanity_checks import Course, warnings
 
 SOUND: dict[str, Any] = {
     "sentences": 1000,

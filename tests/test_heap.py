@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from mpitune.decoder.arena import Arena
-from mpitune.decoder.heap import new_heap, pop, push
+from mpitune.decoder.embedded.arena import Arena
+from mpitune.decoder.embedded.heap import new_heap, pop, push
 
 pytestmark = pytest.mark.kernel
 

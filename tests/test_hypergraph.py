@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_decoder import EVERYTHING, Case, by_slot
 
-from mpitune.corpus.rows import ends
+from mpitune.array_files.csr import ends
 from mpitune.decoder.base import PackedForest
-from mpitune.learner import envelope as semiring
-from mpitune.learner.envelope import goal_lines
+from mpitune.learner.batch import envelope as semiring
+from mpitune.learner.batch.envelope import goal_lines
+from mpitune.learner.batch.hypergraph import HypergraphMert, HypergraphPart
+from mpitune.learner.batch.mert import Envelope, MertPart, Options
 from mpitune.learner.forests import Forests, forests_of
-from mpitune.learner.hypergraph import HypergraphMert, HypergraphPart
-from mpitune.learner.mert import Envelope, MertPart, Options
 from mpitune.learner.pool import Pool, empty, pool_of
-from mpitune.pairs.bleu import statistics
+from mpitune.metrics.bleu import statistics
 
 pytestmark = [pytest.mark.kernel, pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mpitune.errors import DataError, UsageError
-from mpitune.grammar.inifile import IniFile, inifile_for, read_inifile
+from mpitune.grammar.cdec_ini import IniFile, inifile_for, read_inifile
 
 
 def write(path: Path, content: str) -> Path:

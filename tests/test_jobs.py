@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from mpi import ROOT, mpirun
 
-from mpitune import assemble
-from mpitune.cli import main
+from mpitune.cli.parser import main
+from mpitune.training import factory
 
 JOBS = [
     path for path in sorted((ROOT / "jobs").glob("*.toml")) if "${MPITUNE_DATA}" in path.read_text(encoding="utf-8")
@@ -27,8 +27,8 @@ def data(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
 def test_every_job_is_sound(data: Path, path: Path) -> None:
-    job = assemble.load_job(path, [])
-    for texts in assemble.sources(job).texts.values():
+    job = factory.load_job(path, [])
+    for texts in factory.sources(job).texts.values():
         assert all(file.is_file() for file in texts.files)
 
 

@@ -21,19 +21,19 @@ from test_decoder import EVERYTHING, Case, by_slot, same
 from test_lmstate import Scorer
 from tiny import Tiny
 
-from mpitune import assemble
 from mpitune.corpus.weights import read_weights
-from mpitune.decoder.embedded import EmbeddedDecoder
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import DataError
 from mpitune.exchange.comm import SerialComm
-from mpitune.grammar.arpa import read_arpa
-from mpitune.grammar.kenlm import is_kenlm, open_kenlm, read_kenlm
-from mpitune.grammar.lm import LanguageModel, LmVocabulary, child, entry, find, language_model
-from mpitune.prepare import prepare
-from mpitune.runtime import Progress
-from mpitune.sources import Sources, Texts
-from mpitune.store import contents, open_store
-from mpitune.train import train
+from mpitune.lm.arpa import read_arpa
+from mpitune.lm.kenlm import is_kenlm, open_kenlm, read_kenlm
+from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, child, entry, find, language_model
+from mpitune.runtime.progress import Progress
+from mpitune.store.build import prepare
+from mpitune.store.inputs import Sources, Texts
+from mpitune.store.store import contents, open_store
+from mpitune.training import factory
+from mpitune.training.loop import train
 
 pytestmark = [
     pytest.mark.kernel,
@@ -279,15 +279,15 @@ def test_training_is_the_same(tiny: Tiny, tmp_path: Path) -> None:
         "binary": [f"lm.0.file={tmp_path / 'lm.klm'}", f"run.store={tmp_path / 'store'}"],
     }
     for name, overrides in runs.items():
-        job = assemble.load_job(tiny.job_file(tmp_path / name), overrides)
+        job = factory.load_job(tiny.job_file(tmp_path / name), overrides)
         train(job, SerialComm(), quiet=True)
     one, other = (gzip.decompress((tmp_path / name / "weights.txt.gz").read_bytes()) for name in runs)
     assert one == other and len(one) > 1000
     job_file = tmp_path / "job.toml"
     job_file.write_text(f'[decoder]\nconfig = "cdec.ini"\n[grammar]\nfile = "{tiny.folder / "grammar"}"\n')
-    job = assemble.load_job(job_file, [])
-    prepare(assemble.sources(job), tmp_path / "another", print, lambda what, total: Progress())
-    [(lm, _)] = open_store(assemble.sources(job), tmp_path / "another").model.lms
+    job = factory.load_job(job_file, [])
+    prepare(factory.sources(job), tmp_path / "another", print, lambda what, total: Progress())
+    [(lm, _)] = open_store(factory.sources(job), tmp_path / "another").model.lms
     assert lm.order == 3 and len(lm.node) == 0
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mpitune import kernel as door
-from mpitune.kernel import inlined, int64, kernel, uint64
+from mpitune import jit as door
+from mpitune.jit import inlined, int64, kernel, uint64
 
 
 class Pair(NamedTuple):

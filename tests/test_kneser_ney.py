@@ -14,9 +14,9 @@ import pytest
 from naive_lm import NaiveLm, kneser_ney
 
 from mpitune.errors import DataError, UsageError
-from mpitune.grammar.arpa import read_arpa
-from mpitune.grammar.kneser_ney import discounts, estimate
-from mpitune.grammar.lm import LanguageModel, find, language_model
+from mpitune.lm.arpa import read_arpa
+from mpitune.lm.kneser_ney import discounts, estimate
+from mpitune.lm.ngram_table import LanguageModel, find, language_model
 
 CORPORA = [(seed, order) for seed in range(4) for order in range(1, 6)]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from naive_lm import NaiveLm, random_arpa
 
-from mpitune.corpus.arrays import open_arrays, write_arrays
-from mpitune.grammar.arpa import read_arpa
-from mpitune.grammar.lm import EXTENDS_LEFT, EXTENDS_RIGHT, LanguageModel, LmVocabulary, find, language_model
+from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.lm.arpa import read_arpa
+from mpitune.lm.ngram_table import EXTENDS_LEFT, EXTENDS_RIGHT, LanguageModel, LmVocabulary, find, language_model
 
 pytestmark = pytest.mark.kernel
 

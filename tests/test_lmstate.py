@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from naive_lm import NaiveLm, random_arpa
 
-from mpitune.decoder.lmstate import (
+from mpitune.decoder.embedded.lm_state import (
     LEFT,
     LEFT_KEY,
     LEFT_LENGTH,
@@ -27,8 +27,8 @@ from mpitune.decoder.lmstate import (
     terminal,
     width,
 )
-from mpitune.grammar.arpa import read_arpa
-from mpitune.grammar.lm import LanguageModel, LmVocabulary, language_model
+from mpitune.lm.arpa import read_arpa
+from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, language_model
 
 pytestmark = pytest.mark.kernel
 

@@ -23,17 +23,17 @@ from test_cli import Arguments, Cli, cli
 from test_train import SENTENCES, Decodes, damage, decodes
 from tiny import Tiny
 
-from mpitune import assemble, local
-from mpitune.corpus.symbols import feature_id
+from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import Sentence
-from mpitune.decoder.embedded import EmbeddedDecoder
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.exchange.comm import SerialComm
-from mpitune.learner.mbuu import mbuu
-from mpitune.results import lists
-from mpitune.results.scoring import read_scoring
-from mpitune.run import Given
-from mpitune.store import open_store
+from mpitune.learner.local.mbuu import mbuu
+from mpitune.run_folder import nbest_store
+from mpitune.run_folder.scoring import read_scoring
+from mpitune.store.store import open_store
+from mpitune.training import factory, local_training
+from mpitune.training.session import Given
 
 assert cli and decodes and fake and table  # Fixtures.
 
@@ -44,8 +44,8 @@ WEIGHTS = "LanguageModel 0.5\nCost -0.25\nLex -0.5\nOrder -0.125\nGlue -0.0625\n
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(local, "BLOCK", SMALL)
-    monkeypatch.setattr(local, "AT_ONCE", 3)
+    monkeypatch.setattr(local_training, "BLOCK", SMALL)
+    monkeypatch.setattr(local_training, "AT_ONCE", 3)
     yield
 
 
@@ -99,8 +99,8 @@ def test_without_lambda_translations_are_the_global_ones(
 def test_a_sentence_that_is_its_own_neighbour(tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     """K = 1 and a large lambda: its oracle becomes the first of its list, wherever weights can do that."""
     job, given = tiny.job(tmp_path / "run"), read_weights(weights)
-    training = local.training_data(job, SerialComm(), Given(given, None))
-    retrieval = local.Retrieval(SerialComm(), training, 1, job.local.theta)
+    training = local_training.training_data(job, SerialComm(), Given(given, None))
+    retrieval = local_training.Retrieval(SerialComm(), training, 1, job.local.theta)
     separable = 0
     for i in range(training.corpus.size):
         [found] = retrieval.nearest([training.words.decode(training.corpus.sentence(i).words)], quiet=True)
@@ -144,10 +144,10 @@ def test_a_model_with_features_in_bins(cli: Cli, tiny: Tiny, tmp_path: Path) -> 
 def test_what_is_global_is_left_as_it_was(tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     """A sentence's own weights are forgotten when it is translated, to the bit."""
     job, given = tiny.job(tmp_path / "run", local={"k": 5, "lambda": 5.0}), read_weights(weights)
-    training = local.training_data(job, SerialComm(), Given(given, None))
-    retrieval = local.Retrieval(SerialComm(), training, 5, 0.1)
-    decoder = assemble.decoder(job, open_store(assemble.sources(job), job.run.store), tmp_path, 1)
-    translator = local.Translator(training, assemble.local_update(job), decoder, given)
+    training = local_training.training_data(job, SerialComm(), Given(given, None))
+    retrieval = local_training.Retrieval(SerialComm(), training, 5, 0.1)
+    decoder = factory.decoder(job, open_store(factory.sources(job), job.run.store), tmp_path, 1)
+    translator = local_training.Translator(training, factory.local_update(job), decoder, given)
     seen = []
 
     def decode(sentence: Sentence, weights: np.ndarray, k: int) -> Any:
@@ -193,8 +193,8 @@ def driver(folder: Path, *commands: Arguments) -> list[str]:
 DRIVER = f"""
 import json, os, signal, sys
 from mpitune import local
-from mpitune.cli import main
-from mpitune.decoder.embedded import EmbeddedDecoder
+from mpitune.cli.parser import main
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 local.BLOCK, local.AT_ONCE, decode, left = {SMALL}, 5, EmbeddedDecoder.decode, int(os.environ.get("DECODES", 1000))
 def counted(*arguments):
     global left
@@ -267,7 +267,7 @@ def test_lists_of_an_older_version_are_made_again(
 ) -> None:
     arguments = command(tiny.job_file(tmp_path / "run"), weights, tiny.folder / "dev.de")
     with monkeypatch.context() as older:
-        older.setattr(lists, "VERSION", lists.VERSION - 1)
+        older.setattr(nbest_store, "VERSION", nbest_store.VERSION - 1)
         cli(*arguments)
     for expected in (1 + SENTENCES, 1):
         decodes.count = 0
@@ -310,7 +310,7 @@ def test_the_job(tiny: Tiny, tmp_path: Path) -> None:
     job = tiny.job(tmp_path / "run", local=asked)
     assert (job.local.k, job.local.theta, job.local.lambda_, job.local.alpha) == (3, 1.0, 0.0, 2.5)
     (tmp_path / "again.toml").write_text(job.to_toml())
-    assert assemble.load_job(tmp_path / "again.toml", []).local == job.local
+    assert factory.load_job(tmp_path / "again.toml", []).local == job.local
 
 
 def test_training_does_not_look_at_it(tiny: Tiny, tmp_path: Path) -> None:

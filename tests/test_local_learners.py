@@ -12,13 +12,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, linprog, minimize
 
-from mpitune.learner import mbuu as mbuu_module
-from mpitune.learner.ebuu import SMALLEST, Objective, ebuu
-from mpitune.learner.examples import Examples, KeptLists
-from mpitune.learner.mbuu import GAP, mbuu
+from mpitune.learner.local import mbuu as mbuu_module
+from mpitune.learner.local.ebuu import SMALLEST, Objective, ebuu
+from mpitune.learner.local.examples import Examples, KeptLists
+from mpitune.learner.local.mbuu import GAP, mbuu
 from mpitune.learner.pool import pool_of
-from mpitune.pairs.bleu import WIDTH
-from mpitune.pairs.gold import bleu_plus_one
+from mpitune.metrics.bleu import WIDTH
+from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 pytestmark = pytest.mark.kernel
 

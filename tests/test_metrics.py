@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from mpitune.corpus.symbols import Vocabulary
-from mpitune.pairs import bleu, ter
-from mpitune.pairs.metrics import SCORES, Metric
+from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.metrics import bleu, ter
+from mpitune.metrics.tuning_metric import SCORES, Metric
 
 Sentences = Sequence[tuple[str, Sequence[str]]]
 """A translation with its references."""

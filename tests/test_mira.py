@@ -15,8 +15,8 @@ from test_perceptron import SIZE, random_list
 
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
-from mpitune.learner.margin import VIOLATION
-from mpitune.learner.mira import ORACLES, PREDICTIONS, Mira, Options
+from mpitune.learner.online.margin import VIOLATION
+from mpitune.learner.online.mira import ORACLES, PREDICTIONS, Mira, Options
 
 pytestmark = pytest.mark.kernel
 
@@ -177,7 +177,7 @@ def objective(kbest: KBest, gold: np.ndarray, oracle: int, before: np.ndarray, a
 
 
 def test_cutting_planes_come_as_close_as_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mpitune.learner.margin.ROUNDS", 1000)
+    monkeypatch.setattr("mpitune.learner.online.margin.ROUNDS", 1000)
     differs = 0
     for kbest, gold, before in lists_of_40(15):
         reached = []
@@ -199,7 +199,7 @@ def test_planes_are_added_one_by_one_and_ten_at_most(monkeypatch: pytest.MonkeyP
         one, plane = before.copy(), before.copy()
         learner(c=0.1).update(kbest, gold, one, RANDOM)
         with monkeypatch.context() as patch:
-            patch.setattr("mpitune.learner.margin.ROUNDS", 1)
+            patch.setattr("mpitune.learner.online.margin.ROUNDS", 1)
             learner(c=0.1, variant="cutting-plane").update(kbest, gold, plane, RANDOM)
         if (one != before).any():  # The prediction may have the oracle's features, which is no plane.
             assert plane == pytest.approx(one, abs=1e-12)

@@ -25,14 +25,14 @@ from test_train import (
 )
 from tiny import DEVTEST, Tiny
 
-from mpitune import assemble
+from mpitune.config.effective_keys import identity
 from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
-from mpitune.identity import identity
-from mpitune.learner.mira import ORACLES, PREDICTIONS
-from mpitune.pairs.gold import make_gold
-from mpitune.run import open_run
-from mpitune.runtime import StopFlag
+from mpitune.learner.online.mira import ORACLES, PREDICTIONS
+from mpitune.metrics.sentence_bleu import make_gold
+from mpitune.runtime.signals import StopFlag
+from mpitune.training import factory
+from mpitune.training.session import open_run
 
 __all__ = ["decodes"]
 
@@ -97,7 +97,7 @@ def test_other_methods_do_not_depend_on_its_table(tiny: Tiny, tmp_path: Path) ->
         tiny.job(tmp_path / "run", learner__mira=mira) for mira in ({}, {"c": 0.5, "cost_scale": 2.0, "oracle": "MB"})
     )
     assert identity(plain) == identity(other)
-    assert assemble.list_length(other) == 30 and assemble.gold(plain, 7).looks_back is False
+    assert factory.list_length(other) == 30 and factory.gold(plain, 7).looks_back is False
 
 
 # What is told
@@ -146,7 +146,7 @@ def test_what_is_not_picked_is_null(tiny: Tiny, tmp_path: Path) -> None:
 def test_the_scale_is_the_number_of_sentences(tiny: Tiny, tmp_path: Path) -> None:
     best = np.array([[3, 2, 1, 1, 4, 3, 2, 1, 4, 5, 5], [5, 4, 3, 2, 6, 5, 4, 3, 6, 5, 7]], dtype=np.int32)
     rows = np.array([[4, 3, 2, 1, 5, 4, 3, 2, 5, 5, 7], [0, 0, 0, 0, 2, 1, 0, 0, 2, 5, 7]], dtype=np.int64)
-    gold = assemble.gold(tiny.job(tmp_path / "run", **tables()), 2)
+    gold = factory.gold(tiny.job(tmp_path / "run", **tables()), 2)
     assert gold.score(rows, 4, 1).tolist() == make_gold("bleu+1").score(rows, 4).tolist()
     gold.start_epoch(best)
     expected = [2 * naive.gold("papineni", (best[0] + row).tolist()) for row in rows]

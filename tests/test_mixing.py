@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mpitune.exchange import mixing
-from mpitune.exchange.vectors import SparseVectors, values_of
+from mpitune.exchange.sparse_rows import SparseVectors, values_of
 
 
 def sparse(

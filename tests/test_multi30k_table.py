@@ -14,10 +14,10 @@ from types import ModuleType
 import pytest
 from mpi import ROOT
 
-from mpitune.config import load
+from mpitune.config.load import load
+from mpitune.config.spec import BATCH
 from mpitune.corpus.weights import read_weights, write_weights
-from mpitune.job import BATCH
-from mpitune.local import Told, summary
+from mpitune.training.local_training import Told, summary
 
 SENTENCES = [f"a man number {n} is walking down the long street" for n in range(30)]
 TESTS = ("test_2016_flickr", "test_2017_flickr")

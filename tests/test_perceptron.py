@@ -9,14 +9,14 @@ import pytest
 
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
-from mpitune.learner import gram
-from mpitune.learner.averaging import Averaging
 from mpitune.learner.base import OnlineLearner
-from mpitune.learner.columns import Columns, columns_of
-from mpitune.learner.gram import fill_gram
-from mpitune.learner.perceptron import Options, Perceptron
-from mpitune.learner.rates import make_rate
-from mpitune.pairs.sampling import make_sampler
+from mpitune.learner.online import gram
+from mpitune.learner.online.averaging import Averaging
+from mpitune.learner.online.columns import Columns, columns_of
+from mpitune.learner.online.gram import fill_gram
+from mpitune.learner.online.perceptron import Options, Perceptron
+from mpitune.learner.online.rates import make_rate
+from mpitune.learner.pair_sampling import make_sampler
 
 pytestmark = pytest.mark.kernel
 

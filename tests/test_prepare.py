@@ -11,12 +11,12 @@ import pytest
 
 from mpitune.corpus.text import read_parallel
 from mpitune.errors import DataError, UsageError
-from mpitune.grammar.arpa import read_arpa
-from mpitune.grammar.features import GLUE, features, pass_through
-from mpitune.prepare import prepare
-from mpitune.runtime import Progress
-from mpitune.sources import Sources, Texts
-from mpitune.store import Store, open_store
+from mpitune.grammar.templates import GLUE, features, pass_through
+from mpitune.lm.arpa import read_arpa
+from mpitune.runtime.progress import Progress
+from mpitune.store.build import prepare
+from mpitune.store.inputs import Sources, Texts
+from mpitune.store.store import Store, open_store
 
 ARPA = """\\data\\
 ngram 1=4
@@ -161,11 +161,11 @@ def test_parts_of_an_older_version_are_made_anew_and_newer_ones_kept(
     sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("mpitune.corpus.arrays.VERSION", -1)
+        patch.setattr("mpitune.array_files.arrays.VERSION", -1)
         made(sources, tmp_path / "store")
     assert made(sources, tmp_path / "store") == ALL
     with monkeypatch.context() as patch:
-        patch.setattr("mpitune.corpus.arrays.VERSION", 9)
+        patch.setattr("mpitune.array_files.arrays.VERSION", 9)
         (tmp_path / "store" / ALL[1]).unlink()
         made(sources, tmp_path / "store")
     newer = {name: (tmp_path / "store" / name).read_bytes() for name in ALL}
@@ -182,7 +182,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
         path.write_text(ARPA.replace("house", "haus"))
         return arrays
 
-    monkeypatch.setattr("mpitune.prepare.read_arpa", change)
+    monkeypatch.setattr("mpitune.store.build.read_arpa", change)
     made(sources, tmp_path / "store")
     assert made(sources, tmp_path / "store") == ["lm-0.h5"]
     assert made(sources, tmp_path / "store") == []

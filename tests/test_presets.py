@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from tiny import Tiny
 
-from mpitune import schema
-from mpitune.cli import main
-from mpitune.config import completed, load
-from mpitune.dtrain import import_job
+from mpitune.cli.parser import main
+from mpitune.config import schema
+from mpitune.config.dtrain import import_job
+from mpitune.config.effective_keys import changes, identity, without_effect
+from mpitune.config.load import completed, load
+from mpitune.config.presets import DEFAULTS_OF, PRESETS
+from mpitune.config.spec import Job, Learner, Run
 from mpitune.errors import UsageError
-from mpitune.identity import changes, identity, without_effect
-from mpitune.job import Job, Learner, Run
-from mpitune.presets import DEFAULTS_OF, PRESETS
 
 SMALL = '[data]\nbitext = "b"\n[grammar]\nfile = "g"\n[[lm]]\nfile = "l"\n'
 NAMES = sorted(PRESETS)
@@ -236,7 +236,7 @@ def test_a_checkpoint_of_an_older_version_is_one_line(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever its job says: what it says may mean something else today."""
-    monkeypatch.setattr("mpitune.results.checkpoint.VERSION", 1)
+    monkeypatch.setattr("mpitune.run_folder.checkpoint.VERSION", 1)
     tiny.train(run := tmp_path / "run", learner={"epochs": 1})
     monkeypatch.undo()
     file = tiny.job_file(run, learner={"epochs": 2, "margin": 1.0})

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tune import IDS, lists_of_entries, optimise, part_of, pool, ranking, values
 
+from mpitune.learner.batch.rampion import Options, Rampion
 from mpitune.learner.pool import Pool, empty
-from mpitune.learner.rampion import Options, Rampion
-from mpitune.pairs.gold import bleu_plus_one
+from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 PLANTED = np.array([1.0, -2.0, 0.5, 0.0])
 FAST = Options(step=0.002)

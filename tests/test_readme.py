@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 from mpi import ROOT
 
-from mpitune import cli, errors
+from mpitune import errors
+from mpitune.cli import parser
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PLACES = ("README.md", "jobs/multi30k/README.md", "tests/bench/README.md")
@@ -18,7 +19,7 @@ SOURCES = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "mp
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    [commands] = (each for each in cli._parser()._actions if isinstance(each, argparse._SubParsersAction))
+    [commands] = (each for each in parser._parser()._actions if isinstance(each, argparse._SubParsersAction))
     return dict(commands.choices)
 
 
@@ -74,7 +75,7 @@ def commands_shown() -> list[str]:
 
 @pytest.mark.parametrize("line", commands_shown())
 def test_commands_shown_are_ones(line: str) -> None:
-    cli._parser().parse_args(shlex.split(line, comments=True))
+    parser._parser().parse_args(shlex.split(line, comments=True))
 
 
 def test_there_are_such_commands() -> None:

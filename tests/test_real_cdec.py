@@ -13,12 +13,12 @@ from mpi import mpirun
 from test_train import epoch_weights, files_of, metrics
 from tiny import DEVTEST, Tiny, write_data
 
-from mpitune.cli import main
+from mpitune.cli.parser import main
 from mpitune.corpus.weights import write_weights
 from mpitune.decoder.base import Sentence, TranslationModel
-from mpitune.decoder.cdec import Child
-from mpitune.decoder.cdec_lines import Entry, entry
-from mpitune.grammar.inifile import inifile_for
+from mpitune.decoder.cdec.process import Child
+from mpitune.decoder.cdec.protocol import Entry, entry
+from mpitune.grammar.cdec_ini import inifile_for
 
 pytestmark = pytest.mark.skipif(shutil.which("cdec") is None, reason="needs cdec on the PATH")
 

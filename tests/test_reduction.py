@@ -18,12 +18,12 @@ from mpi import mpirun
 from test_mixing import random_state, sparse
 from threads import on_ranks
 
-from mpitune.exchange import chunks, reduction
+from mpitune.exchange import chunked, reduction
 from mpitune.exchange.comm import Comm, connect
 from mpitune.exchange.mixing import MIXINGS, Mixed, mean
 from mpitune.exchange.reduction import BYTES, EXCHANGES, SHARE, reduce
 from mpitune.exchange.selection import NORMS, select
-from mpitune.exchange.vectors import SparseVectors
+from mpitune.exchange.sparse_rows import SparseVectors
 
 AMPLE = 2**50
 
@@ -128,7 +128,7 @@ def random_task(seed: int) -> Task:
 @given(st.integers(0, 2**32), st.integers(1, 5), st.sampled_from([1, 12, 2**24]))
 def test_both_exchanges_give_the_bits_of_the_plain_twins(seed: int, ranks: int, chunk: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "CHUNK", chunk)
+        patch.setattr(chunked, "CHUNK", chunk)
         on_ranks(ranks, lambda comm: random_task(seed).check(comm, seed))
 
 
@@ -209,7 +209,7 @@ def _run() -> None:
     comm = connect()
     for seed in range(12):
         # At first few elements a call, so that most arrays take several.
-        chunks.CHUNK = 40 if seed < 4 else 2**24
+        chunked.CHUNK = 40 if seed < 4 else 2**24
         random_task(seed).check(comm, seed)
     print(f"passed-{comm.rank}/{comm.size}", flush=True)
 

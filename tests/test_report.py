@@ -19,17 +19,17 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from tiny import DEVTEST, Tiny
 
-from mpitune.cli import main
+from mpitune.cli.parser import main
 from mpitune.errors import DataError, UsageError
 from mpitune.grammar.binning import Bins
-from mpitune.grammar.scores import Scoring
-from mpitune.results import compare, plots
-from mpitune.results.choice import chosen_epoch, early_end, epochs_in_vain, out_of_patience
-from mpitune.results.evaluate import corpus_bleu, sentence_bleu, signed_bleu
-from mpitune.results.folder import RunFolder
-from mpitune.results.names import readable
-from mpitune.results.report import write_report
-from mpitune.store import rules_firing
+from mpitune.grammar.score_transforms import Scoring
+from mpitune.metrics.significance import corpus_bleu, sentence_bleu, signed_bleu
+from mpitune.report import diff, plots
+from mpitune.report.html import write_report
+from mpitune.report.rule_names import readable
+from mpitune.run_folder.best_epoch import chosen_epoch, early_end, epochs_in_vain, out_of_patience
+from mpitune.run_folder.layout import RunFolder
+from mpitune.store.store import rules_firing
 
 CONFIG = """\
 [run]
@@ -309,7 +309,7 @@ def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "matplotlibrc").write_text("axes.linewidth: 30\ngrid.linestyle: --\nsvg.fonttype: path\n")
     (tmp_path / "home").write_text("not a folder")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MPL", "XDG"))}
-    code = "from pathlib import Path; from mpitune.results.report import write_report; write_report([Path('run')])"
+    code = "from pathlib import Path; from mpitune.report.html import write_report; write_report([Path('run')])"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -572,11 +572,11 @@ def test_matched_ngrams() -> None:
     draw = random.Random(1)
     for _ in range(300):
         words, *references = ([draw.choice("abc") for _ in range(draw.randrange(9))] for _ in range(3))
-        assert compare.longest_matches(words, references) == naive_matches(words, references)
-        shown = compare.runs(words, references)
+        assert diff.longest_matches(words, references) == naive_matches(words, references)
+        shown = diff.runs(words, references)
         assert " ".join(run.text for run in shown) == " ".join(words)
         assert all(one.match != other.match for one, other in zip(shown, shown[1:], strict=False))
-    assert compare.longest_matches(list("aabc"), [list("abcd")]) == [1, 3, 3, 3]
+    assert diff.longest_matches(list("aabc"), [list("abcd")]) == [1, 3, 3, 3]
 
 
 def test_matches_are_marked(tmp_path: Path) -> None:
@@ -589,13 +589,13 @@ def test_chosen_sentences() -> None:
     draw = random.Random(2)
     for _ in range(100):
         changes = [float(draw.randrange(-9, 20)) for _ in range(draw.randrange(1, 60))]
-        kinds = compare.choose(changes)
+        kinds = diff.choose(changes)
         gains, losses, typical = (kinds[kind] for kind in ("gains", "losses", "typical"))
         assert [changes[i] for i in gains] == sorted((c for c in changes if c > 0), reverse=True)[:12]
         assert [changes[i] for i in losses] == sorted(c for c in changes if c < 0)[:4]
         assert len({*gains, *losses, *typical}) == len(gains) + len(losses) + len(typical) <= len(changes)
         assert len(typical) == min(4, len(changes) - len(gains) - len(losses))
-    assert compare.choose([0.0, 0.0])["typical"] == [0, 1]
+    assert diff.choose([0.0, 0.0])["typical"] == [0, 1]
 
 
 def test_sentence_scores() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mpitune.grammar.binning import Bins
-from mpitune.grammar.scores import Scoring
-from mpitune.results.responses import responses
+from mpitune.grammar.score_transforms import Scoring
+from mpitune.report.response_curves import responses
 
 COUNT = Bins("Count", np.log10([1.0, 2.0, 5.0]), np.log10([1.0, 4.0, 9.0]), np.array([7, 8, 9]))
 LEX = Bins("Lex", np.array([0.0, 1.0, 3.0]), np.array([0.5, 2.0, 4.0]), np.array([3, 2, 1]))

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mpitune.array_files.csr import ends
 from mpitune.corpus.retrieval import Found, Part, sentences_with
-from mpitune.corpus.rows import ends
 
 VOCABULARY = 8
 sentence = st.lists(st.integers(0, VOCABULARY - 1), max_size=7)

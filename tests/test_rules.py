@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpitune.corpus.symbols import Vocabulary
+from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
 from mpitune.grammar.rules import RuleReader, Rules
 

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from mpitune import runtime
 from mpitune.errors import MachineError, UsageError
-from mpitune.runtime import Progress, RunLock, SpokenProgress, StopFlag, machine_memory, start_logging
+from mpitune.runtime import log, memory, run_lock
+from mpitune.runtime.log import start_logging
+from mpitune.runtime.memory import machine_memory
+from mpitune.runtime.progress import Progress, SpokenProgress, progress
+from mpitune.runtime.run_lock import RunLock
+from mpitune.runtime.signals import StopFlag
 
 LOG = logging.getLogger("mpitune.part")
 
@@ -54,7 +58,7 @@ class Clock:
 
 
 def test_progress_logs_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    runtime.LOG.propagate = True
+    log.LOG.propagate = True
     clock = Clock()
     with caplog.at_level(logging.INFO, "mpitune"), SpokenProgress("epoch 1", 200, every=30, clock=clock) as progress:
         for _ in range(50):
@@ -91,11 +95,11 @@ def test_progress_in_hours_and_before_the_first_item() -> None:
 
 
 def test_progress_of_other_ranks_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with runtime.progress("x", 2, rank=1) as silent:
+    with progress("x", 2, rank=1) as silent:
         silent.advance()
         silent.reach(2, 1.0)
     assert type(silent) is Progress
-    assert isinstance(runtime.progress("x", 2), SpokenProgress)
+    assert isinstance(progress("x", 2), SpokenProgress)
     assert capsys.readouterr().err == ""
 
 
@@ -105,10 +109,10 @@ def test_quiet_progress_is_in_the_log_alone(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
     start_logging(tmp_path, quiet=True)
-    with runtime.progress("x", 2, quiet=True) as progress:
-        assert isinstance(progress, SpokenProgress)
-        progress._every = 0.0
-        progress.advance()
+    with progress("x", 2, quiet=True) as spoken:
+        assert isinstance(spoken, SpokenProgress)
+        spoken._every = 0.0
+        spoken.advance()
     assert terminal.getvalue() == ""
     assert "INFO x: 1/2" in (tmp_path / "log.txt").read_text()
 
@@ -138,8 +142,8 @@ def test_stop_flag_puts_handlers_back() -> None:
 
 def test_asked_to_stop_more_than_once_a_process_ends_by_itself() -> None:
     program = (
-        "import os, signal, sys; from mpitune import runtime\n"
-        "with runtime.StopFlag():\n"
+        "import os, signal, sys; from mpitune.runtime import signals\n"
+        "with signals.StopFlag():\n"
         "    os.kill(os.getpid(), signal.SIGUSR1)\n"
         "os.kill(os.getpid(), signal.SIGUSR1)\n"
         "os.kill(os.getpid(), signal.SIGTERM)\n"
@@ -157,10 +161,10 @@ def test_one_interrupt_may_come_twice() -> None:
 
 def test_a_second_interrupt_kills() -> None:
     program = (
-        "import os, signal, sys, time; from mpitune import runtime\n"
-        "with runtime.StopFlag():\n"
+        "import os, signal, sys, time; from mpitune.runtime import signals\n"
+        "with signals.StopFlag():\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    now = time.monotonic(); runtime.time.monotonic = lambda: now + 2\n"
+        "    now = time.monotonic(); signals.time.monotonic = lambda: now + 2\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    print('alive')\n"
     )
@@ -182,7 +186,7 @@ def test_lock_is_for_one_and_is_given_back(tmp_path: Path) -> None:
 
 def test_lock_is_released_by_death(tmp_path: Path) -> None:
     program = (
-        "import sys, pathlib; from mpitune.runtime import RunLock\n"
+        "import sys, pathlib; from mpitune.runtime.log import RunLock\n"
         "lock = RunLock(pathlib.Path(sys.argv[1])); lock.acquire(); print('locked', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -232,8 +236,8 @@ def test_a_file_system_without_locks_is_warned_about(
     def none(*_: object) -> None:
         raise OSError(37, "No locks available")
 
-    runtime.LOG.propagate = True
-    monkeypatch.setattr(runtime.fcntl, "flock", none)
+    log.LOG.propagate = True
+    monkeypatch.setattr(run_lock.fcntl, "flock", none)
     lock = RunLock(tmp_path)
     lock.acquire()
     lock.release()
@@ -242,7 +246,7 @@ def test_a_file_system_without_locks_is_warned_about(
 
 def test_peak_memory_is_in_bytes() -> None:
     ballast = bytearray(50_000_000)
-    assert 50_000_000 < runtime.peak_memory() < 50_000_000_000
+    assert 50_000_000 < memory.peak_memory() < 50_000_000_000
     assert len(ballast)
 
 
@@ -250,10 +254,10 @@ def test_traceback_of_a_bug_is_kept(tmp_path: Path) -> None:
     try:
         [][1]
     except IndexError as error:
-        path = runtime.keep_traceback(error, tmp_path, rank=2)
+        path = log.keep_traceback(error, tmp_path, rank=2)
         assert path == tmp_path / "traceback-2.txt"
         assert "IndexError" in path.read_text() and "test_runtime.py" in path.read_text()
-        assert runtime.keep_traceback(error, tmp_path / "absent") is None
+        assert log.keep_traceback(error, tmp_path / "absent") is None
 
 
 def test_a_control_group_may_allow_less_memory_than_there_is(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mpitune.errors import UsageError
-from mpitune.pairs.sampling import PAIRS, _numbered_pairs, make_sampler, pro
+from mpitune.learner.pair_sampling import PAIRS, _numbered_pairs, make_sampler, pro
 
 pytestmark = pytest.mark.kernel
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mpitune.errors import UsageError
 from mpitune.grammar.binning import Bins, binned
 from mpitune.grammar.rules import Rules
-from mpitune.grammar.scores import TRANSFORMS, Scoring, count, merged, rescored, scoring_of
+from mpitune.grammar.score_transforms import TRANSFORMS, Scoring, count, merged, rescored, scoring_of
 
 NAMES = ["A", "B", "C", "D"]
 VALUES = st.sampled_from([-1.5, -0.25, 0.0, 0.125, 1.0, 2.75])

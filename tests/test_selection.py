@@ -11,7 +11,7 @@ from test_mixing import random_rows, sparse
 
 from mpitune.exchange.mixing import columns
 from mpitune.exchange.selection import NORMS, select
-from mpitune.exchange.vectors import SparseVectors
+from mpitune.exchange.sparse_rows import SparseVectors
 
 IDS = np.array([3, 5, 8, 2**40, 2**64 - 1], dtype=np.uint64)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpitune.corpus.arrays import open_arrays, write_arrays
-from mpitune.corpus.spool import Spool
+from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.array_files.disk_array import Spool
 from mpitune.errors import MachineError
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from test_report import make_run
 
-from mpitune.cli import main
+from mpitune.cli.parser import main
 from mpitune.errors import UsageError
-from mpitune.results.folder import RunFolder
-from mpitune.results.record import read_epochs
-from mpitune.results.status import read_status
+from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.reader import read_epochs
+from mpitune.run_folder.status import read_status
 
 
 def log(folder: RunFolder, *lines: str) -> None:

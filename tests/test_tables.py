@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from tiny import Tiny
 
-from mpitune.cli import main
-from mpitune.corpus.symbols import Vocabulary
+from mpitune.cli.parser import main
+from mpitune.config.schema import values
+from mpitune.config.spec import Grammar
 from mpitune.corpus.text import split_fields
+from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
+from mpitune.grammar.formats import FORMATS
 from mpitune.grammar.rules import RuleReader
-from mpitune.grammar.tables import FORMATS
-from mpitune.job import Grammar
-from mpitune.schema import values
 
 # Scores whose logarithms are -2, -1, 0 and the floor.
 P2, P1 = repr(math.exp(-2)), repr(math.exp(-1))

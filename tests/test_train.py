@@ -21,22 +21,23 @@ import pytest
 from mpi import launcher, mpirun
 from tiny import DEVTEST, Tiny, kill_all, start, wait_for
 
-import mpitune.train
-from mpitune import config
-from mpitune.cli import main
-from mpitune.corpus.symbols import feature_id
+import mpitune.training.loop
+from mpitune.cli.parser import main
+from mpitune.config import load
+from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import KBest, Sentence
-from mpitune.decoder.embedded import EmbeddedDecoder
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import DataError, StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.base import Counts
-from mpitune.learner.perceptron import Perceptron
-from mpitune.results.checkpoint import VERSION
-from mpitune.results.folder import RunFolder
-from mpitune.run import open_run
-from mpitune.runtime import RunLock, StopFlag
-from mpitune.shards import draw_shards, reordered
+from mpitune.learner.online.perceptron import Perceptron
+from mpitune.run_folder.checkpoint import VERSION
+from mpitune.run_folder.layout import RunFolder
+from mpitune.runtime.run_lock import RunLock
+from mpitune.runtime.signals import StopFlag
+from mpitune.training.scheduler import draw_shards, reordered
+from mpitune.training.session import open_run
 
 ALGORITHMS = ["sgd", "mix", "itermix", "itersel"]
 DEFAULT: dict[str, Any] = {"preset": "default", "learning_rate": None}
@@ -305,7 +306,7 @@ def test_metrics_have_every_key(tiny: Tiny, tmp_path: Path) -> None:
 @PRESETS
 def test_the_effective_configuration_is_kept(tiny: Tiny, tmp_path: Path, preset: dict[str, Any]) -> None:
     job = tiny.train(tmp_path / "run", learner={"frozen": ["Glue"], **preset}, **DEVTEST)
-    assert config.load(tmp_path / "run" / "config.toml") == job
+    assert load.load(tmp_path / "run" / "config.toml") == job
 
 
 def test_checkpoints_open_with_plain_h5py(tiny: Tiny, tmp_path: Path) -> None:
@@ -586,13 +587,13 @@ def test_a_shard_that_vanishes_while_the_run_goes_on(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner: dict[str, Any] = {"algorithm": "mix", "epochs": 2}
-    write = mpitune.train.write_epoch
+    write = mpitune.training.loop.write_epoch
 
     def write_and_lose(*given: Any) -> None:
         write(*given)
         (tmp_path / "run" / "checkpoints" / "epoch-0001.shards" / "shard-0001.h5").unlink()
 
-    monkeypatch.setattr(mpitune.train, "write_epoch", write_and_lose)
+    monkeypatch.setattr(mpitune.training.loop, "write_epoch", write_and_lose)
     told = "epoch-0001.h5: found no sound result of shard 1 beside it, expected what the shard goes on from"
     with pytest.raises(DataError, match=told):
         tiny.train(tmp_path / "run", learner=learner)
@@ -602,7 +603,7 @@ def test_a_shard_that_vanishes_while_the_run_goes_on(
 
 DRIVER = """
 import sys
-import mpitune.train
+import mpitune.training.loop
 from mpitune import assemble
 from mpitune.exchange.comm import connect
 from itertools import combinations
@@ -610,7 +611,7 @@ from pathlib import Path
 
 comm = connect()
 for job in sys.argv[1:]:
-    mpitune.train.train(assemble.load_job(Path(job), []), comm, quiet=True)
+    mpitune.training.loop.train(assemble.load_job(Path(job), []), comm, quiet=True)
 """
 
 
@@ -657,8 +658,8 @@ def test_a_run_goes_on_with_the_other_exchange(
 
 FAULTY = """
 import sys
-import mpitune.run, mpitune.train
-from mpitune.cli import main
+import mpitune.training.session, mpitune.training.state, mpitune.training.loop
+from mpitune.cli.parser import main
 from mpitune.errors import DataError, MachineError
 from mpitune.exchange.comm import connect
 
@@ -677,9 +678,9 @@ sys.exit(main(sys.argv[3:]))
 @pytest.mark.parametrize(
     ("where", "error", "code"),
     [
-        ("mpitune.discretize:open_store", "data", 3),
-        ("mpitune.train:write_shard", "machine", 4),
-        ("mpitune.train:learn_shard", "bug", 1),
+        ("mpitune.training.fit_bins:open_store", "data", 3),
+        ("mpitune.training.loop:write_shard", "machine", 4),
+        ("mpitune.training.loop:learn_shard", "bug", 1),
     ],
 )
 def test_what_fails_on_one_rank_ends_all(tiny: Tiny, tmp_path: Path, where: str, error: str, code: int) -> None:
@@ -702,7 +703,9 @@ def test_what_fails_on_one_rank_ends_all(tiny: Tiny, tmp_path: Path, where: str,
 def test_a_rank_that_exits_leaves_nobody_waiting(tiny: Tiny, tmp_path: Path) -> None:
     (tmp_path / "faulty.py").write_text(FAULTY)
     job = tiny.job_file(tmp_path / "run")
-    done = mpirun(2, [tmp_path / "faulty.py", "mpitune.train:learn_shard", "exit", "train", job, "--quiet"], timeout=60)
+    done = mpirun(
+        2, [tmp_path / "faulty.py", "mpitune.training.loop:learn_shard", "exit", "train", job, "--quiet"], timeout=60
+    )
     assert done.returncode == 1
 
 

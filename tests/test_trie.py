@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from naive_decoder import random_grammar, write_grammar
 
-from mpitune.corpus.symbols import Vocabulary
-from mpitune.decoder.trie import ROOT, TAKES_GAP, TAKES_WORD, Trie, build, child
+from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.decoder.embedded.trie import ROOT, TAKES_GAP, TAKES_WORD, Trie, build, child
 from mpitune.grammar.rules import GOAL, RuleReader, Rules
 
 pytestmark = pytest.mark.kernel

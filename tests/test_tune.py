@@ -23,25 +23,25 @@ from sacrebleu.metrics.ter import TER
 from test_train import DRIVER, SENTENCES, SHARD_SIZES, Decodes, damage, decodes, epoch_weights, files_of, metrics
 from tiny import DEVTEST, Tiny
 
-from mpitune import assemble, tune
 from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
-from mpitune.learner import mert
 from mpitune.learner.base import BatchLearner, Part, Reply, Tuned
-from mpitune.learner.mert import Mert, search
-from mpitune.learner.mert import Options as MertOptions
-from mpitune.learner.minrisk import MinRisk
-from mpitune.learner.minrisk import Options as MinRiskOptions
+from mpitune.learner.batch import mert
+from mpitune.learner.batch.mert import Mert, search
+from mpitune.learner.batch.mert import Options as MertOptions
+from mpitune.learner.batch.minrisk import MinRisk
+from mpitune.learner.batch.minrisk import Options as MinRiskOptions
+from mpitune.learner.batch.pro import Options as ProOptions
+from mpitune.learner.batch.pro import Pro
+from mpitune.learner.batch.rampion import Options as RampionOptions
+from mpitune.learner.batch.rampion import Rampion
 from mpitune.learner.pool import Pool, empty, merged, pool_of, scores
-from mpitune.learner.pro import Options as ProOptions
-from mpitune.learner.pro import Pro
-from mpitune.learner.rampion import Options as RampionOptions
-from mpitune.learner.rampion import Rampion
-from mpitune.pairs import ter
-from mpitune.pairs.gold import bleu_plus_one
-from mpitune.pairs.metrics import SCORES
-from mpitune.results import lists as lists_module
-from mpitune.train import train
+from mpitune.metrics import ter
+from mpitune.metrics.sentence_bleu import bleu_plus_one
+from mpitune.metrics.tuning_metric import SCORES
+from mpitune.run_folder import nbest_store as lists_module
+from mpitune.training import batch_epoch, factory
+from mpitune.training.loop import train
 
 assert decodes  # A fixture.
 
@@ -362,7 +362,7 @@ def test_mert_makes_the_metric_better_that_it_is_given(tiny: Tiny, tmp_path: Pat
 
 
 def test_there_are_signs_of_life(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "INTERVAL", 0.0)
+    monkeypatch.setattr(batch_epoch, "INTERVAL", 0.0)
     tiny.train(tmp_path / "run", **tables_of("mert", 1))
     told = re.findall(r"epoch 1: looking for better weights: (\d+) tried", (tmp_path / "run" / "log.txt").read_text())
     assert [int(number) for number in told] == list(range(1, len(told) + 1)) and len(told) > 10
@@ -459,6 +459,6 @@ def test_real_sentences_are_translated_better(
         if method == "hypergraph"
         else [f"learner.method={method}"]
     )
-    train(assemble.load_job(ROOT / "jobs" / "nc.toml", asked), SerialComm(), quiet=True)
+    train(factory.load_job(ROOT / "jobs" / "nc.toml", asked), SerialComm(), quiet=True)
     first, second = metrics(tmp_path / "run")
     assert second["gold"] > first["gold"] + 0.05

@@ -20,7 +20,7 @@ from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner import averaging, columns, gram
 from mpitune.pairs import bleu
-from mpitune.train import train
+from mpitune.training.loop import train
 from pathlib import Path
 
 def compiled():

@@ -9,9 +9,9 @@ import pytest
 from test_train import metrics
 from tiny import DEVTEST, Tiny
 
-from mpitune.cli import main
-from mpitune.results.evaluate import corpus_bleu
-from mpitune.watch import WITHOUT_DEVTEST
+from mpitune.cli.parser import main
+from mpitune.metrics.significance import corpus_bleu
+from mpitune.training.devtest import WITHOUT_DEVTEST
 
 
 def kept(run: Path, name: str) -> list[str]:

@@ -23,10 +23,10 @@ from typing import Any
 
 from mpi import ROOT, launcher
 
-from mpitune import assemble
+from mpitune.config.spec import Job
 from mpitune.exchange.comm import SerialComm
-from mpitune.job import Job
-from mpitune.train import train
+from mpitune.training import factory
+from mpitune.training.loop import train
 
 _WORDS: dict[str, tuple[str, ...]] = {
     "der mann": ("the man", "a gentleman", "this men"),
@@ -199,7 +199,7 @@ class Tiny:
 
     def job(self, run: Path, /, **tables: Mapping[str, Any] | None) -> Job:
         """The job of `job_file`, loaded."""
-        return assemble.load_job(self.job_file(run, **tables), [])
+        return factory.load_job(self.job_file(run, **tables), [])
 
     def train(self, run: Path, /, resume: str = "auto", **tables: Mapping[str, Any] | None) -> Job:
         """Run that job in this process."""

@@ -19,7 +19,7 @@ from runs import Result, Runs, Task
 from sets import SETS, Asked, DataSet
 from settings import BEST, DEFAULTS, PARTS, SEEDS, Setting, best
 
-from mpitune.corpus.files import write_text
+from mpitune.array_files.atomic import write_text
 
 JOBS = Path(__file__).resolve().parents[1]
 SMALL_SETS, SMALL_SEEDS, SMALL_TEST, SMALL_EPOCHS, SMALL_GRID = ("demo:200",), 2, 200, 2, 15

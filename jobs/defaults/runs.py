@@ -21,12 +21,12 @@ from typing import Any
 from sets import DataSet
 from settings import Setting
 
-from mpitune.assemble import load_job
-from mpitune.corpus.files import write_text
+from mpitune.array_files.atomic import write_text
+from mpitune.config.effective_keys import identity
 from mpitune.corpus.text import clock, lines
-from mpitune.identity import identity
-from mpitune.results.choice import chosen_epoch, devtest_bleus
-from mpitune.results.evaluate import evaluate
+from mpitune.metrics.significance import evaluate
+from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus
+from mpitune.training.factory import load_job
 
 Result = dict[str, Any]
 """Of one run: a line of results.jsonl."""

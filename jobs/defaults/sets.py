@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from mpitune.corpus.files import written_whole
+from mpitune.array_files.atomic import written_whole
 from mpitune.corpus.text import lines
 
 DEMO = Path(__file__).resolve().parents[1] / "demo"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sets import FACTORS, DataSet
 
-from mpitune.presets import PRESETS
+from mpitune.config.presets import PRESETS
 
 TEMPLATES = 'features.templates=["id", "source-bigram", "shape"]'
 

@@ -23,9 +23,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from systems import JOBS, LEVEL, TESTS, Place, System, place, show
 
-from mpitune.results.inspect import read_model
-from mpitune.results.responses import Response, responses
-from mpitune.results.scoring import read_scoring
+from mpitune.report.response_curves import Response, responses
+from mpitune.run_folder.model_weights import read_model
+from mpitune.run_folder.scoring import read_scoring
 
 JOB = "multi30k-dev.toml"
 SETS = ("val", *TESTS)

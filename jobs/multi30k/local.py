@@ -28,8 +28,8 @@ from matplotlib import pyplot
 from methods import METHODS
 from systems import JOBS, LEVEL, TESTS, Place, System, place, read, show
 
-from mpitune.job import Local
-from mpitune.results.evaluate import Score, evaluate
+from mpitune.config.spec import Local
+from mpitune.metrics.significance import Score, evaluate
 
 LAMBDA = {"mbuu": 0.018, "ebuu": 0.06}
 """L12's."""

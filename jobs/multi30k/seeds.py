@@ -30,18 +30,18 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from systems import JOBS, TESTS, Place, System, place, show
 
-from mpitune import assemble
-from mpitune.corpus.files import write_text
+from mpitune.array_files.atomic import write_text
 from mpitune.decoder.base import Decoder
 from mpitune.exchange.comm import SerialComm
-from mpitune.extraction import make_store
-from mpitune.pairs.bleu import WIDTH
-from mpitune.pairs.bleu import statistics as bleu_statistics
-from mpitune.pairs.gold import papineni
-from mpitune.results.inspect import read_model
-from mpitune.runtime import Progress
-from mpitune.store import open_store
-from mpitune.train import train
+from mpitune.metrics.bleu import WIDTH
+from mpitune.metrics.bleu import statistics as bleu_statistics
+from mpitune.metrics.sentence_bleu import papineni
+from mpitune.run_folder.model_weights import read_model
+from mpitune.runtime.progress import Progress
+from mpitune.store.extract_grammars import make_store
+from mpitune.store.store import open_store
+from mpitune.training import factory
+from mpitune.training.loop import train
 
 SENTENCES = 100
 JOB = "multi30k-dev.toml"
@@ -74,7 +74,7 @@ class Task:
         if not self.score.exists():
             given = [*self.where.given(self.system), f"data.limit={SENTENCES}", f"run.seed={self.seed}"]
             given += [f"run.dir={self.score.parent}", f"run.store={_store(self.where, 'seeds')}"]
-            train(assemble.load_job(JOBS / self.system.job, given), SerialComm(), quiet=True)
+            train(factory.load_job(JOBS / self.system.job, given), SerialComm(), quiet=True)
             write_text(self.score, json.dumps(_test(self.where).bleu(self.score.parent)))
         return float(json.loads(self.score.read_text(encoding="utf-8")))
 
@@ -87,13 +87,13 @@ class Test:
         source, references = (json.dumps(file) for file in files)
         folder = _store(where, "seeds-test")
         given = [f"data.source={source}", f"data.references=[{references}]", f"run.store={folder}"]
-        job = assemble.load_job(JOBS / JOB, given)
-        sources = assemble.sources(job)
+        job = factory.load_job(JOBS / JOB, given)
+        sources = factory.sources(job)
         make_store(SerialComm(), sources, folder, folder, lambda text: None, lambda what, total: Progress())
         store = open_store(sources, folder)
         assert store.train is not None
         self._corpus = store.train
-        self._decoder: Decoder = assemble.decoder(job, store, folder, 1)
+        self._decoder: Decoder = factory.decoder(job, store, folder, 1)
 
     def bleu(self, run: Path) -> float:
         """Corpus BLEU, 0 to 100, of the translations by a run's weights."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mpitune.corpus.text import lines
-from mpitune.results.evaluate import Score, evaluate
+from mpitune.metrics.significance import Score, evaluate
 
 JOBS = Path(__file__).resolve().parents[1]
 TESTS = ("test_2016_flickr", "test_2017_flickr")

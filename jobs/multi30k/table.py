@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from systems import LEVEL, TESTS, Place, System, place, show
 
-from mpitune.results.choice import chosen_epoch, devtest_bleus
+from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus
 
 ALL = 'features.templates=["id", "source-bigram", "shape"]'
 

@@ -18,7 +18,7 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 from scipy.sparse import csr_array
 
-from mpitune.corpus.rows import chosen
+from mpitune.array_files.csr import chosen
 
 
 class Found(NamedTuple):

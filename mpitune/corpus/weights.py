@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from mpitune.corpus.files import write_text
+from mpitune.array_files.atomic import write_text
 from mpitune.corpus.text import counted, lines, parse_number, split_words
 from mpitune.errors import DataError
 

@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from mpitune.corpus.symbols import FeatureTable, Names, Vocabulary, feature_id
-from mpitune.grammar.features import Gap, Rule, RuleFeatures
-from mpitune.grammar.lm import LanguageModel, LmVocabulary
+from mpitune.corpus.vocabulary import FeatureTable, Names, Vocabulary, feature_id
 from mpitune.grammar.rules import Rules
+from mpitune.grammar.templates import Gap, Rule, RuleFeatures
+from mpitune.lm.ngram_table import LanguageModel, LmVocabulary
 
 
 class TranslationModel(NamedTuple):

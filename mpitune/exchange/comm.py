@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 import numpy as np
 
 from mpitune.errors import MpituneError, UsageError
-from mpitune.exchange import chunks
-from mpitune.exchange.turns import OwnTurns, SharedTurns, Turns
-from mpitune.exchange.vectors import SparseVectors, by_part, in_shard_order, row_ends
+from mpitune.exchange import chunked
+from mpitune.exchange.sparse_rows import SparseVectors, by_part, in_shard_order, row_ends
+from mpitune.exchange.work_queue import OwnTurns, SharedTurns, Turns
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -233,11 +233,11 @@ class MpiComm:
         with self._waiting():
             sizes = world.allgather((len(vectors.shard), len(vectors.index)))
             shards, entries = ([size[k] for size in sizes] for k in (0, 1))
-            shard = chunks.allgather(world, vectors.shard, shards)
-            length = chunks.allgather(world, np.diff(vectors.ptr), shards)
-            index = chunks.allgather(world, vectors.index, entries)
-            value = chunks.allgather(world, vectors.value, entries)
-            state = tuple(chunks.allgather(world, kept, entries) for kept in vectors.state)
+            shard = chunked.allgather(world, vectors.shard, shards)
+            length = chunked.allgather(world, np.diff(vectors.ptr), shards)
+            index = chunked.allgather(world, vectors.index, entries)
+            value = chunked.allgather(world, vectors.value, entries)
+            state = tuple(chunked.allgather(world, kept, entries) for kept in vectors.state)
         return in_shard_order(SparseVectors(shard, row_ends(length), index, value, state))
 
     def alltoall(self, vectors: SparseVectors) -> SparseVectors:
@@ -246,20 +246,20 @@ class MpiComm:
         sent = lengths.sum(axis=1).tolist()
         with self._waiting():
             shards = world.allgather(len(vectors.shard))
-            shard = chunks.allgather(world, vectors.shard, shards)
-            length = chunks.alltoall(world, lengths.ravel(), [len(vectors.shard)] * self.size, shards)
+            shard = chunked.allgather(world, vectors.shard, shards)
+            length = chunked.alltoall(world, lengths.ravel(), [len(vectors.shard)] * self.size, shards)
             ptr = row_ends(length)
             received = np.diff(ptr[np.cumsum([0, *shards])]).tolist()
-            index = chunks.alltoall(world, vectors.index[order], sent, received)
-            value = chunks.alltoall(world, vectors.value[order], sent, received)
-            state = tuple(chunks.alltoall(world, kept[order], sent, received) for kept in vectors.state)
+            index = chunked.alltoall(world, vectors.index[order], sent, received)
+            value = chunked.alltoall(world, vectors.value[order], sent, received)
+            state = tuple(chunked.alltoall(world, kept[order], sent, received) for kept in vectors.state)
         return in_shard_order(SparseVectors(shard, ptr, index, value, state))
 
     def concatenate(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         with self._waiting():
             lengths = self._world.allgather([len(array) for array in arrays])
             counts = [list(of_array) for of_array in zip(*lengths, strict=True)]
-            return tuple(chunks.allgather(self._world, *each) for each in zip(arrays, counts, strict=True))
+            return tuple(chunked.allgather(self._world, *each) for each in zip(arrays, counts, strict=True))
 
     def bcast_sparse(self, index: np.ndarray | None, *values: np.ndarray | None) -> tuple[np.ndarray, ...]:
         with self._waiting():
@@ -271,7 +271,7 @@ class MpiComm:
             else:
                 sent = tuple(np.empty(count, dtype=kind) for kind in kinds)
             for array in sent:
-                chunks.bcast(self._world, array)
+                chunked.bcast(self._world, array)
         return sent
 
     def at_root(self, function: Callable[[], T]) -> T:

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.exchange.comm import ALONE, Comm
-from mpitune.exchange.vectors import SparseVectors
-from mpitune.kernel import kernel
+from mpitune.exchange.sparse_rows import SparseVectors
+from mpitune.jit import kernel
 
 
 class Columns(NamedTuple):

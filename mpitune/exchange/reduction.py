@@ -13,7 +13,7 @@ import numpy as np
 
 from mpitune.exchange.comm import ALONE, Comm
 from mpitune.exchange.mixing import Mixed
-from mpitune.exchange.vectors import SparseVectors
+from mpitune.exchange.sparse_rows import SparseVectors
 
 LOG = logging.getLogger(__name__)
 

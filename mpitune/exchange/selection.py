@@ -14,8 +14,8 @@ import numpy as np
 
 from mpitune.exchange.comm import ALONE, Comm
 from mpitune.exchange.mixing import MIXINGS, Columns, Mixed, columns, sums
-from mpitune.exchange.vectors import SparseVectors
-from mpitune.kernel import kernel
+from mpitune.exchange.sparse_rows import SparseVectors
+from mpitune.jit import kernel
 
 _STEP = 50
 """How many of a float's last bits do not count in a profile of norms."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.kernel import kernel
+from mpitune.jit import kernel
 
 
 class Bins(NamedTuple):

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.symbols import Vocabulary
 from mpitune.corpus.text import lines, split_words
+from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
-from mpitune.grammar.tables import LINK, Refused, Sides, Table, table_for
+from mpitune.grammar.formats import LINK, Refused, Sides, Table, table_for
 
 GOAL = 0
 """The number of category S."""

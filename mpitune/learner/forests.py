@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.rows import ends
+from mpitune.array_files.csr import ends
 from mpitune.decoder.base import PackedForest
 
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.rows import chosen, ends
+from mpitune.array_files.csr import chosen, ends
 from mpitune.decoder.base import KBest
-from mpitune.kernel import kernel
-from mpitune.pairs.bleu import WIDTH
+from mpitune.jit import kernel
+from mpitune.metrics.bleu import WIDTH
 
 
 class Pool(NamedTuple):
@@ -23,7 +23,7 @@ class Pool(NamedTuple):
     sentence_ptr: np.ndarray
     """int64 [sentences + 1]: sentence s has the entries ``sentence_ptr[s]:sentence_ptr[s + 1]``."""
     statistics: np.ndarray
-    """int64 [entries, 11 or more]: those of `mpitune.pairs.bleu`, then those of a further metric where there is one."""
+    """int64 [entries, 11 or more]: those of `mpitune.metrics.bleu`, then those of a further metric, if any."""
     fingerprint: np.ndarray
     """uint64 [entries]: equal for equal entries."""
     feature_ptr: np.ndarray

@@ -38,8 +38,8 @@ from mpitune.exchange.comm import Comm, connect
 from mpitune.exchange.mixing import mean
 from mpitune.exchange.reduction import BYTES, EXCHANGES, Mix, reduce
 from mpitune.exchange.selection import select
-from mpitune.exchange.vectors import SparseVectors, row_ends
-from mpitune.runtime import machine_memory
+from mpitune.exchange.sparse_rows import SparseVectors, row_ends
+from mpitune.runtime.memory import machine_memory
 
 STATUS, PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 HELD = 32

@@ -22,10 +22,10 @@ from statistics import median
 from support.measure import CpuTime, in_turns, print_table, run
 from support.synthetic import SENTENCE, source, target, text
 
-from mpitune.corpus.aligned import AlignedFiles
-from mpitune.extraction import Extraction
-from mpitune.grammar.collected import Collector
-from mpitune.prepare import prepare_bitext
+from mpitune.corpus.bitext import AlignedFiles
+from mpitune.extraction.rule_arrays import Collector
+from mpitune.store.build import prepare_bitext
+from mpitune.store.extract_grammars import Extraction
 
 PASSES = 3
 

@@ -24,13 +24,13 @@ from support.curves import Curve, Point, Work, draw, measured, table
 from support.ours import learning, stored, training
 
 from mpitune.decoder.base import TranslationModel
-from mpitune.decoder.embedded import EmbeddedDecoder
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.exchange.selection import select
-from mpitune.exchange.vectors import SparseVectors
-from mpitune.grammar.kneser_ney import estimate
-from mpitune.grammar.lm import LanguageModel, LmVocabulary
-from mpitune.sources import Sources, Texts
-from mpitune.store import Corpus, Store
+from mpitune.exchange.sparse_rows import SparseVectors
+from mpitune.lm.kneser_ney import estimate
+from mpitune.lm.ngram_table import LanguageModel, LmVocabulary
+from mpitune.store.inputs import Sources, Texts
+from mpitune.store.store import Corpus, Store
 
 SENTENCES, LENGTH = 3, 25
 """How many sentences there are of each length, and the length where no other is said."""

@@ -63,7 +63,7 @@ def main() -> None:
         nc, captions = (_cut(task(data, golden), most) for task in (news_commentary, multi30k))
         print_table(TITLES, speed(nc, captions, work, options.passes))
         if not options.small:
-            warm = run([sys.executable, "-m", "mpitune.warm"], work, env={**os.environ, "NUMBA_CACHE_DIR": name})
+            warm = run([sys.executable, "-m", "mpitune.cli.warmup"], work, env={**os.environ, "NUMBA_CACHE_DIR": name})
             print(f"All our kernels are compiled, once, in {warm.cpu:.0f} s of CPU.\n", flush=True)
         print_table(quality.TITLES, quality.rows(data, golden, work, most))
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from support.measure import print_table, run
 
-from mpitune.epoch import SLOTS
-from mpitune.results.folder import RunFolder
+from mpitune.run_folder.layout import RunFolder
+from mpitune.training.epoch_statistics import SLOTS
 
 CONFIG = '[learner]\nalgorithm = "itersel"\nmethod = "perceptron"\nepochs = {}\n'
 TEMPLATES = {"id": "R:X:das_w{0}:the_v{0}", "source-bigram": "RBS:w{0}_</r>", "target-bigram": "RBT:<r>_v{0}"}

@@ -19,9 +19,9 @@ from support import synthetic
 from support.measure import mpirun, print_table, run
 from support.ours import stored, training
 
-from mpitune.decoder.embedded import EmbeddedDecoder
-from mpitune.grammar.kneser_ney import estimate
-from mpitune.sources import Sources, Texts
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
+from mpitune.lm.kneser_ney import estimate
+from mpitune.store.inputs import Sources, Texts
 
 LENGTH = 25
 PAGE = 4096

@@ -19,9 +19,9 @@ import numpy as np
 from support.measure import CpuTime, Stages, print_table
 from support.ours import stored, training
 
-from mpitune import assemble
-from mpitune.pairs.bleu import statistics
-from mpitune.pairs.gold import make_gold
+from mpitune.metrics.bleu import statistics
+from mpitune.metrics.sentence_bleu import make_gold
+from mpitune.training import factory
 
 PASSES = 5
 SENTENCES = 50
@@ -39,12 +39,12 @@ def rows(path: Path) -> Iterator[Sequence[str]]:
     """The stages of an epoch of the job in ``path``, over its first sentences."""
     taken: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        job = assemble.load_job(path, [])
-        store = stored(assemble.sources(job), Path(folder))
-        corpus, decoder = training(store), assemble.decoder(job, store, job.run.dir, job.decoder.kbest)
-        first = assemble.first_weights(job, assemble.initial_weights(job), decoder.features)
+        job = factory.load_job(path, [])
+        store = stored(factory.sources(job), Path(folder))
+        corpus, decoder = training(store), factory.decoder(job, store, job.run.dir, job.decoder.kbest)
+        first = factory.first_weights(job, factory.initial_weights(job), decoder.features)
         dense = len(store.model.dense_features())
-        learner = assemble.learner(job, first.frozen, decoder.features, dense)
+        learner = factory.learner(job, first.frozen, decoder.features, dense)
         gold = make_gold(job.learner.gold)
         numbers = range(min(SENTENCES, corpus.size))
         for _ in range(1 + PASSES):

@@ -21,9 +21,9 @@ from pathlib import Path
 from support.measure import CpuTime, mpirun, print_table, run
 from support.ours import news_commentary, stored
 
-from mpitune import warm
-from mpitune.grammar.kneser_ney import estimate
-from mpitune.store import open_store
+from mpitune.cli import warmup
+from mpitune.lm.kneser_ney import estimate
+from mpitune.store.store import open_store
 
 MPITUNE = (sys.executable, "-m", "mpitune")
 
@@ -44,11 +44,11 @@ def starts(folder: Path, small: bool) -> Iterator[Sequence[str]]:
         kernels = {} if small else {"NUMBA_CACHE_DIR": str(folder / cache)}
         return _row(what, command, folder, kernels)
 
-    yield row("all kernels compiled", "all", (sys.executable, "-m", "mpitune.warm"))
-    yield row("all kernels loaded", "all", (sys.executable, "-m", "mpitune.warm"))
-    for file, text in {"source": warm.SOURCE, "references": warm.REFERENCES, "grammar": warm.GRAMMAR}.items():
+    yield row("all kernels compiled", "all", (sys.executable, "-m", "mpitune.cli.warmup"))
+    yield row("all kernels loaded", "all", (sys.executable, "-m", "mpitune.cli.warmup"))
+    for file, text in {"source": warmup.SOURCE, "references": warmup.REFERENCES, "grammar": warmup.GRAMMAR}.items():
         (folder / file).write_text(text, encoding="utf-8")
-    (folder / "job").write_text(warm.JOB, encoding="utf-8")
+    (folder / "job").write_text(warmup.JOB, encoding="utf-8")
     (folder / "weights").write_text("LanguageModel 1\n", encoding="utf-8")
     estimate(folder / "references", 3, folder / "lm", lambda _: None)
     for command, arguments in (("train", ()), ("decode", ("--input", "source", "--weights", "weights"))):

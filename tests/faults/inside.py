@@ -20,19 +20,19 @@ from typing import Any
 START = "process started"
 STEPS = {
     "connected": "mpitune.exchange.comm:MpiComm.__init__",
-    "bitext compiled": "mpitune.extraction:_begin",
-    "grammar extracted": "mpitune.extraction:Extraction.rules",
-    "data compiled": "mpitune.prepare:_compile_data",
-    "language model read": "mpitune.prepare:_compile_lm",
-    "kernels loaded": "mpitune.run:_warm_up",
-    "sentence decoded": "mpitune.decoder.embedded:EmbeddedDecoder.decode",
-    "shard kept": "mpitune.train:write_shard",
+    "bitext compiled": "mpitune.store.extract_grammars:_begin",
+    "grammar extracted": "mpitune.store.extract_grammars:Extraction.rules",
+    "data compiled": "mpitune.store.build:_compile_data",
+    "language model read": "mpitune.store.build:_compile_lm",
+    "kernels loaded": "mpitune.training.session:_warm_up",
+    "sentence decoded": "mpitune.decoder.embedded.decoder:EmbeddedDecoder.decode",
+    "shard kept": "mpitune.training.loop:write_shard",
     "exchange": "mpitune.exchange.comm:MpiComm.allgather",
-    "selection": "mpitune.train:_mix",
-    "devtest decoded": "mpitune.train:watch_epoch",
-    "epoch written": "mpitune.train:write_epoch",
-    "checkpoint written": "mpitune.run:write_checkpoint",
-    "lock given back": "mpitune.runtime:RunLock.release",
+    "selection": "mpitune.training.loop:_mix",
+    "devtest decoded": "mpitune.training.loop:watch_epoch",
+    "epoch written": "mpitune.training.loop:write_epoch",
+    "checkpoint written": "mpitune.training.state:write_checkpoint",
+    "lock given back": "mpitune.runtime.log:RunLock.release",
 }
 """What a process is about to do (when connected: has done), and the function that does it."""
 END = "process ends"
@@ -109,7 +109,7 @@ if __name__ == "__main__":
     come_to(START)
     for step, function in STEPS.items():
         _watch(step, function)
-    from mpitune.cli import main
+    from mpitune.cli.parser import main
 
     code = main()
     come_to(END)

@@ -14,7 +14,7 @@ from tiny import write_data
 
 from faults.world import WHOLE, World
 from mpitune.errors import DataError
-from mpitune.results.checkpoint import read_checkpoint
+from mpitune.run_folder.checkpoint import read_checkpoint
 
 RANKS = 3
 EPOCHS = 8

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from mpitune.decoder import chart, cube, kbest, matched, readout, trie
+from mpitune.decoder.embedded import chart, cube, kbest, matched, readout, trie
 
 
 class CpuTime(AbstractContextManager["CpuTime"]):

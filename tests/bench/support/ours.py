@@ -12,16 +12,16 @@ import numpy as np
 from mpitune.corpus.text import lines
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import KBest
-from mpitune.decoder.embedded import EmbeddedDecoder
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.learner.base import Counts
-from mpitune.learner.perceptron import Options, Perceptron
-from mpitune.pairs import bleu
-from mpitune.pairs.gold import make_gold
-from mpitune.pairs.sampling import make_sampler
-from mpitune.prepare import prepare
-from mpitune.runtime import Progress
-from mpitune.sources import Sources, Texts
-from mpitune.store import Corpus, Store, open_store
+from mpitune.learner.online.perceptron import Options, Perceptron
+from mpitune.learner.pair_sampling import make_sampler
+from mpitune.metrics import bleu
+from mpitune.metrics.sentence_bleu import make_gold
+from mpitune.runtime.progress import Progress
+from mpitune.store.build import prepare
+from mpitune.store.inputs import Sources, Texts
+from mpitune.store.store import Corpus, Store, open_store
 from support.measure import CpuTime
 
 K = 100

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mpitune.grammar.kneser_ney import estimate
+from mpitune.lm.kneser_ney import estimate
 from support.cdec import Entry, Reference, read_kbest
 from support.ours import K, Ours, multi30k, news_commentary
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mpitune.corpus.symbols import Names
-from mpitune.grammar.features import RuleFeatures
+from mpitune.corpus.vocabulary import Names
+from mpitune.grammar.templates import RuleFeatures
 
 VOCABULARY = 50_000
 COMMON = 5_000

@@ -1,0 +1,151 @@
+"""Arrays on disk: HDF5 files that are written once, aside, and opened memory-mapped.
+
+Every dataset is stored contiguously, so that an opened array is a view of the mapped file: opening costs nothing and
+the processes of one machine share the pages.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from mpitune.array_files.atomic import written_whole
+from mpitune.array_files.disk_array import Spool
+from mpitune.errors import DataError, MachineError, UsageError
+
+Stored = np.ndarray | Spool
+"""An array to be written."""
+VERSION = 2
+"""Raised whenever the meaning of a stored array changes; files of older versions are made anew, never read."""
+_FRAME = 1 << 16
+"""More bytes than HDF5 needs for all but the arrays and the attributes."""
+_DAMAGE = (OSError, KeyError, ValueError, TypeError, RuntimeError)
+"""What h5py raises for files that are missing, damaged or not such files at all."""
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Stored], attributes: Mapping[str, Any]) -> None:
+    """Write ``arrays`` and ``attributes`` (anything JSON can hold) to ``path``, whole or not at all.
+
+    Raises MachineError where it cannot be written (disk full).
+    """
+    text = json.dumps(attributes)
+    try:
+        with written_whole(path) as aside:
+            _try_space(aside, _FRAME + len(text), sum(array.nbytes for array in arrays.values()))
+            places = _lay_out(aside, arrays, text)
+            with open(aside, "r+b") as file:
+                for name, offset in places.items():
+                    file.seek(offset)
+                    array = arrays[name]
+                    if isinstance(array, Spool):
+                        array.copy_to(file)
+                    else:
+                        file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    except OSError as error:
+        raise MachineError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _try_space(path: Path, frame: int, data: int) -> None:
+    """Raise OSError unless a file of ``frame`` + ``data`` bytes may be made and the first ``frame`` fit on the disk.
+
+    On a full disk the HDF5 library does not fail, it crashes. So it writes the frame only, which was seen to fit; the
+    arrays are written by hand.
+    """
+    with open(path, "wb") as file:
+        file.write(bytes(frame))
+        file.flush()
+        os.fsync(file.fileno())
+        file.truncate(frame + data)
+
+
+def _lay_out(path: Path, arrays: Mapping[str, Stored], attributes: str) -> dict[str, int]:
+    """Make an HDF5 file with room for ``arrays``; returns where in the file each belongs, those of no size excepted."""
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    with h5py.File(path, "w", alignment_threshold=1, alignment_interval=64) as file:
+        file.attrs["version"] = VERSION
+        file.attrs["attributes"] = attributes
+        datasets = {
+            name: file.create_dataset(name, shape=array.shape, dtype=array.dtype, dcpl=properties)
+            for name, array in arrays.items()
+        }
+        return {name: dataset.id.get_offset() for name, dataset in datasets.items() if dataset.size}
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Hold the right to write files in ``folder`` (made if need be), waiting for whoever has it: runs may share one.
+
+    Raises UsageError where nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / "lock", "a", encoding="utf-8")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot write to the store: {error.strerror}") from None
+    with lock:
+        # Some network file systems have no locks: runs that share a store there must not make it at the same time.
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def read_attributes(path: Path) -> dict[str, Any] | None:
+    """The attributes of ``path``; None where there is no such file, or one that is damaged or of an older version.
+
+    Raises UsageError for a file of a newer version: those who can read it are to find it again.
+    """
+    try:
+        with h5py.File(path, "r") as file:
+            version = int(file.attrs["version"])
+            if version > VERSION:
+                found = f"made by a newer mpitune (version {version}, this one reads {VERSION})"
+                raise UsageError(f"{path}: {found}: update mpitune or name another run.store")
+            attributes: dict[str, Any] = json.loads(file.attrs["attributes"])
+            return attributes if version == VERSION else None
+    except _DAMAGE:
+        return None
+
+
+def open_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of ``path``, memory-mapped (a process that writes to one gets its own copy of the page).
+
+    Raises DataError where the file is missing or damaged.
+    """
+    try:
+        with h5py.File(path, "r") as file:
+            found = {name: file[name] for name in file}
+            places = {name: (data.id.get_offset(), data.dtype, data.shape) for name, data in found.items()}
+        mapped = np.memmap(path, dtype=np.uint8, mode="c")
+        return {name: _mapped(mapped, *place) for name, place in places.items()}
+    except _DAMAGE as error:
+        expected = "expected one made by prepare: remove it to have it made anew"
+        raise DataError(f"{path}: found a damaged or missing store ({error}), {expected}") from None
+
+
+def _mapped(file: np.ndarray, offset: int | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+    if offset is None:
+        return np.zeros(shape, dtype)
+    size = int(np.prod(shape)) * dtype.itemsize
+    # A plain ndarray over the mapped pages: kernels are compiled once for mapped and built arrays alike.
+    array: np.ndarray = np.asarray(file[offset : offset + size]).view(np.ndarray).view(dtype).reshape(shape)
+    return array
+
+
+def prefixed(prefix: str, arrays: Mapping[str, Stored]) -> dict[str, Stored]:
+    """``arrays``, each under its name with ``prefix`` and a dot before it."""
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """What `prefixed` put under ``prefix``."""
+    return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}

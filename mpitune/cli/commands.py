@@ -1,0 +1,218 @@
+"""What each subcommand does, from its parsed options to the modules that do the work."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from mpitune.cli.output import job_of, on_all, tell, write, writing, written
+from mpitune.config.dtrain import import_job
+from mpitune.config.load import load
+from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.eflomal import align
+from mpitune.corpus.text import counted, lines
+from mpitune.corpus.weights import write_weights
+from mpitune.errors import MpituneError, UsageError
+from mpitune.exchange.comm import Comm
+from mpitune.lm.kneser_ney import estimate
+from mpitune.metrics import significance
+from mpitune.report.rule_names import rule_in_words
+from mpitune.run_folder import model_weights
+from mpitune.run_folder.status import follow
+from mpitune.runtime.log import start_logging
+from mpitune.runtime.progress import progress
+from mpitune.store import build
+from mpitune.store.extract_grammars import Extraction, check_same, make_store, read_inputs, warm_up
+from mpitune.store.store import rules_firing
+from mpitune.training import factory, parallel_map
+from mpitune.training.fit_bins import open_fitted
+from mpitune.training.loop import train
+
+STORED_BITEXT = ".bitext"
+"""Where `mpitune extract` keeps the compiled bitext while it is at work."""
+EXAMPLES = 3
+"""How many rules a report shows beside a feature that they fire, at most."""
+EACH = "each"
+"""Where a template is asked for: one after the other."""
+NEAREST = 10
+"""How many rules are shown that are near to something, where nobody says."""
+
+
+def run_train(options: argparse.Namespace, comm: Comm) -> None:
+    """Learn the weights, going on from checkpoints; alone, or under mpirun or srun."""
+    job = job_of(options, comm)
+    if options.dry_run:
+        comm.at_root(lambda: print(job.to_toml(), end="", flush=True))
+    else:
+        train(job, comm, resume=options.resume, quiet=options.quiet)
+
+
+def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
+    """Build the job's store (train does it by itself)."""
+    job = job_of(options, comm)
+    start_logging(None, rank=comm.rank, size=comm.size)
+    store, sources = job.run.store, factory.sources(job)
+    made = make_store(comm, sources, store, store, tell, partial(progress, rank=comm.rank))
+    if sources.train is not None:
+        open_fitted(comm, job, sources, store, tell)
+    comm.at_root(lambda: print(f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True))
+
+
+def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
+    """Score translations with sacreBLEU, and test them against the first system."""
+
+    def score() -> None:
+        texts = {path: [line for _, line in lines(path)] for path in {*options.refs, *options.hyps}}
+        result = significance.evaluate(
+            [(str(path), texts[path]) for path in options.refs],
+            [(str(path), texts[path]) for path in options.hyps],
+            test=options.test,
+            tokenize=options.tokenize,
+            lowercase=options.lowercase,
+        )
+        print(json.dumps(result.as_json(), indent=1) if options.json else result.as_text(), flush=True)
+
+    comm.at_root(score)
+
+
+def run_extract(options: argparse.Namespace, comm: Comm) -> None:
+    """Write a grammar for each sentence, from a word-aligned bitext; alone, or under mpirun or srun."""
+    if (options.bitext is None) == (options.source is None) or (options.source is None) != (options.target is None):
+        raise on_all(UsageError("expected --source F and --target E, or --bitext FE"))
+    files = AlignedFiles(options.bitext or options.source, options.target, options.alignment)
+    output = options.output
+    read = comm.at_root(lambda: read_inputs(options.input))
+    if options.leave_one_out:
+        comm.at_root(lambda: check_same(files, [words for words, _ in read], options.input))
+
+    def compile_bitext() -> Path:
+        with writing(output):
+            output.mkdir(parents=True, exist_ok=True)
+        try:
+            stored = build.prepare_bitext(files, output / STORED_BITEXT, tell)
+        except MpituneError:
+            shutil.rmtree(output / STORED_BITEXT)
+            raise
+        warm_up(stored, tell)
+        return stored
+
+    extraction = Extraction(comm.at_root(compile_bitext))
+
+    def extract(i: int) -> int:
+        rules = extraction.rules(read[i][0], i if options.leave_one_out else None)
+        with written(output / f"grammar.{i}.gz") as file:
+            file.write(extraction.lines(rules))
+        return int(rules.size[0])
+
+    counts = list(parallel_map.spread(comm, len(read), extract, "extract", quiet=False))
+
+    def finish() -> None:
+        with written(output / "input.sgm") as file:
+            for i, (words, rest) in enumerate(read):
+                file.write(f'<seg grammar="grammar.{i}.gz" id="{i}">{" ".join(words)}</seg>{rest}\n'.encode())
+        shutil.rmtree(output / STORED_BITEXT)
+        tell(f"{output / 'input.sgm'}: {counted(len(read), 'sentence')}, {counted(sum(counts), 'rule')}")
+
+    comm.at_root(finish)
+
+
+def run_align(options: argparse.Namespace, comm: Comm) -> None:
+    """Align the words of a bitext by eflomal in both directions, joined by grow-diag-final-and.
+
+    eflomal draws at random, and its seed cannot be set: another run gives somewhat different links.
+    """
+
+    def make() -> None:
+        links = 0
+        with written(options.output) as file:
+            for line in align(options.source, options.target, tell):
+                file.write(f"{line}\n".encode())
+                links += line.count("-")
+        tell(f"{options.output}: {counted(links, 'link')}")
+
+    comm.at_root(make)
+
+
+def run_lm(options: argparse.Namespace, comm: Comm) -> None:
+    """Estimate a language model: modified Kneser-Ney, written as ARPA."""
+
+    def make() -> None:
+        with writing(options.output):
+            estimate(options.input, options.order, options.output, tell)
+
+    comm.at_root(make)
+
+
+def run_import_dtrain(options: argparse.Namespace, comm: Comm) -> None:
+    """Write the job file that a configuration of dtrain corresponds to, and what became of its options."""
+    comm.at_root(lambda: write(options.output, import_job(options.configuration, Path.cwd())))
+
+
+def run_report(options: argparse.Namespace, comm: Comm) -> None:
+    """Write what happened in a run, beside other runs if asked, as one HTML file that needs nothing else, and plots."""
+    # Its libraries take longer to load than all others together.
+    from mpitune.report.html import write_report
+
+    folders: list[Path] = options.run_folders
+    if options.watch:
+        comm.at_root(lambda: follow(folders))
+        return
+
+    def make() -> None:
+        with writing(folders[0]):
+            print(f"the report: {write_report(folders, lambda names: _examples(folders[0], names))}", flush=True)
+
+    comm.at_root(make)
+
+
+def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
+    """Rules that fire the features ``names``, where the run's store is still there to look into."""
+    try:
+        job = load(run / "config.toml")
+        found = rules_firing(job.run.store, job.features.templates, names, EXAMPLES)
+    except MpituneError:
+        return {}
+    return {
+        name: [rule_in_words([*map(str, rule.source)], [*map(str, rule.target)]) for rule in rules]
+        for name, rules in found.items()
+    }
+
+
+def run_weights(options: argparse.Namespace, comm: Comm) -> None:
+    """Look into a model: its largest weights, those of a template, some by name, or what tells it from another."""
+
+    def look() -> None:
+        model = model_weights.read_model(options.model)
+        other = model_weights.read_model(options.diff) if options.diff else {}
+        weights = model_weights.difference(model, other) if options.diff else model
+        each = options.template == EACH
+        fitting = model_weights.chosen(weights, None if each else options.template, options.find)
+        if options.near:
+            found = [("", model_weights.nearest(fitting, options.near, options.top or NEAREST))]
+        elif each:
+            of_template = {
+                name: model_weights.chosen(fitting, name, None) for name in ("dense", *model_weights.PREFIXES)
+            }
+            found = [
+                (f"# {name}: {counted(len(part), 'feature')}", model_weights.largest(part, options.top))
+                for name, part in of_template.items()
+                if part
+            ]
+        else:
+            found = [("", model_weights.largest(fitting, options.top))]
+        if options.export:
+            with writing(options.export):
+                write_weights(options.export, sorted(pair for _, pairs in found for pair in pairs))
+            return
+        for heading, pairs in found:
+            if heading:
+                print(heading)
+            for name, value in pairs:
+                both = f" {model.get(name, 0.0)!r} {other.get(name, 0.0)!r}" if options.diff else ""
+                print(f"{name} {value!r}{both}")
+
+    comm.at_root(look)

@@ -1,0 +1,69 @@
+"""Compiles the kernels ahead of the first run, by a tiny bitext and tiny jobs: ``python -m mpitune.cli.warmup``.
+
+What is compiled is kept (`kernel`), and other processes of this user load it in a moment.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from mpitune.corpus.bitext import AlignedFiles
+from mpitune.exchange.comm import SerialComm
+from mpitune.lm.kenlm import WORD, KenlmWords
+from mpitune.lm.kneser_ney import estimate
+from mpitune.store.build import prepare_bitext
+from mpitune.store.extract_grammars import Extraction
+from mpitune.training import factory
+from mpitune.training.loop import train
+
+SOURCE = "das alte haus\ndas haus am see\n"
+REFERENCES = "the old house\nthe house by the lake\n"
+LINKS = "0-0 1-1 2-2\n0-0 1-1 2-2 3-3 3-4\n"
+GRAMMAR = """\
+[X] ||| das [X,1] ||| the [X,1] ||| Cost=1 ||| 0-0
+[X] ||| alte haus ||| old house ||| Cost=1 ||| 0-0 1-1
+[X] ||| [X,1] am [X,2] ||| [X,1] by the [X,2] ||| Cost=1 ||| 1-1
+"""
+JOB = """\
+[data]
+source = "source"
+references = ["references"]
+[grammar]
+file = "grammar"
+[[lm]]
+file = "lm"
+[features]
+templates = ["id"]
+[learner]
+epochs = 1
+[parallel]
+shards = 1
+"""
+
+
+LEARNERS = ("default", "simianer2012")
+"""Presets whose learners have no kernel of the perceptron in common."""
+
+
+def main() -> None:
+    """Run the jobs in a folder that is removed; kernels are the same for all orders of language models."""
+    KenlmWords(np.zeros(1, WORD), 1).numbers(["word"])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        texts = {"source": SOURCE, "references": REFERENCES, "links": LINKS, "grammar": GRAMMAR, "job": JOB}
+        for file, text in texts.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        estimate(folder / "references", 2, folder / "lm", lambda _: None)
+        files = AlignedFiles(folder / "source", folder / "references", folder / "links")
+        extraction = Extraction(prepare_bitext(files, folder, lambda _: None))
+        extraction.lines(extraction.rules(SOURCE.split()))
+        for preset in LEARNERS:
+            settings = [f"run.dir={folder / preset}", f"run.store={folder / 'store'}", f"learner.preset={preset}"]
+            train(factory.load_job(folder / "job", settings), SerialComm(), quiet=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Word alignment of a bitext: the program eflomal, run in both directions, and one alignment made of the two.
+
+eflomal (Östling and Tiedemann, "Efficient Word Alignment with Markov Chain Monte Carlo", 2016) is run as a program
+rather than through its Python interface: that one splits words at all Unicode spaces, so that its links would count
+other words than ours, and leaves copies of the text behind when it is killed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import BinaryIO
+
+from mpitune.corpus.symmetrise import Link, grow_diag_final_and
+from mpitune.corpus.text import counted, lines, split_words
+from mpitune.errors import DataError, MachineError, UsageError
+
+MAX_WORDS = 1023
+"""eflomal's limit for the words of a sentence."""
+
+_LAUNCHER = Path(__file__).parents[1] / "child_launcher.py"
+_HEADER = "{:<20} {:<20}\n"
+
+
+def align(source: Path, target: Path, tell: Callable[[str], None]) -> Iterator[str]:
+    """The alignment of each sentence pair, as ``0-0 1-2``: source and target positions from 0, in order.
+
+    ``source`` and ``target`` hold tokenised sentences, a line each. Where one of a pair has no words, or more than
+    `MAX_WORDS`, the alignment is empty. eflomal draws at random from a seed that cannot be set: another run gives
+    somewhat different links. ``tell`` is given a line of what happens.
+
+    Raises UsageError where eflomal is not installed, DataError where a file cannot be read or the two have not as many
+    lines, MachineError where eflomal fails.
+    """
+    program = _find()
+    with _temporary_files(4) as files:
+        texts, links = files[:2], files[2:]
+        alignable = _write_texts(source, target, texts, tell)
+        count = sum(alignable)
+        tell(f"{source}, {target}: eflomal aligns {count} of {counted(len(alignable), 'sentence pair')}")
+        if count:
+            _run(program, texts, links, count)
+        directed = [_read_links(file, count) for file in links]
+        for wanted in alignable:
+            joined = grow_diag_final_and(*map(next, directed)) if wanted else []
+            yield " ".join(f"{i}-{j}" for i, j in joined)
+
+
+def _find() -> str:
+    """eflomal's program: that of its Python package, else the one on the PATH."""
+    package = find_spec("eflomal")
+    for folder in (package and package.submodule_search_locations) or ():
+        program = Path(folder) / "bin" / "eflomal"
+        if program.is_file():
+            return str(program)
+    program_on_path = shutil.which("eflomal")
+    if program_on_path is None:
+        raise UsageError("eflomal is not installed: pip install 'mpitune[align]'")
+    return program_on_path
+
+
+@contextmanager
+def _temporary_files(count: int) -> Iterator[list[BinaryIO]]:
+    """Files without names: nothing of them is left, however this process ends."""
+    try:
+        with ExitStack() as stack:
+            yield [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
+    except OSError as error:
+        raise MachineError(f"{tempfile.gettempdir()}: cannot be written: {error.strerror}") from None
+
+
+def _write_texts(source: Path, target: Path, texts: list[BinaryIO], tell: Callable[[str], None]) -> bytearray:
+    """Write the sentence pairs that can be aligned to ``texts``; returns for each pair whether it can be.
+
+    The form is eflomal's: the numbers of sentences and of distinct words, then for each sentence its length and its
+    words as numbers. As by eflomal's own tools, words are taken for the same regardless of case.
+    """
+    vocabularies: list[dict[str, int]] = [{}, {}]
+    alignable = bytearray()
+    long: list[int] = []
+    for file in texts:
+        # The numbers are not known yet: their place is kept.
+        file.write(_HEADER.format(0, 0).encode())
+    for number, sentences in enumerate(_pairs(source, target), start=1):
+        lengths = [len(words) for words in sentences]
+        alignable.append(min(lengths) > 0 and max(lengths) <= MAX_WORDS)
+        if max(lengths) > MAX_WORDS:
+            long.append(number)
+        if not alignable[-1]:
+            continue
+        for file, numbers, words in zip(texts, vocabularies, sentences, strict=True):
+            coded = [numbers.setdefault(word, len(numbers)) for word in words]
+            file.write(f"{len(coded)} {' '.join(map(str, coded))}\n".encode())
+    for file, numbers in zip(texts, vocabularies, strict=True):
+        file.seek(0)
+        file.write(_HEADER.format(sum(alignable), len(numbers)).encode())
+        file.flush()
+    if long:
+        which = f"{counted(len(long), 'sentence pair')} of more than {MAX_WORDS} words"
+        tell(f"warning: {source}:{long[0]}: {which}, which eflomal does not align: left without links")
+    return alignable
+
+
+def _pairs(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """The words of each sentence pair, in lower case. Raises DataError where one file has more lines than the other."""
+    sources, targets = lines(source), lines(target)
+    for number, (one, other) in enumerate(zip_longest(sources, targets), start=1):
+        if one is None or other is None:
+            # One of the two is through already.
+            longer = number + sum(1 for _ in chain(sources, targets))
+            counts = (longer, number - 1) if other is None else (number - 1, longer)
+            expected = f"{counts[0]}, as many as {source} has"
+            raise DataError.at(target, None, found=counted(counts[1], "line"), expected=expected)
+        yield split_words(one[1].lower()), split_words(other[1].lower())
+
+
+def _run(program: str, texts: list[BinaryIO], links: list[BinaryIO], count: int) -> None:
+    """Have eflomal align ``texts``, of ``count`` sentences, and write ``links``: forward, then backward.
+
+    Models, samplers and numbers of iterations are those that eflomal's own tools choose. Raises MachineError.
+    """
+    iterations = max(2, round(5000 / math.sqrt(count)))
+    fewer = max(1, iterations // 4)
+    options = ["-q", "-m", "3", "-n", "3", "-N", "0.2"]
+    options += ["-1", str(max(2, fewer)), "-2", str(fewer), "-3", str(iterations)]
+    for option, file in zip(("-s", "-t", "-f", "-r"), texts + links, strict=True):
+        options += [option, f"/dev/fd/{file.fileno()}"]
+    run = subprocess.run(
+        [sys.executable, str(_LAUNCHER), str(os.getpid()), program, *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        pass_fds=[file.fileno() for file in texts + links],
+    )
+    if run.returncode:
+        words = run.stderr.decode(errors="replace").strip().splitlines()
+        code = run.returncode
+        how = f"signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit code {code}"
+        raise MachineError(f"eflomal failed ({how}): {words[-1] if words else 'it said nothing'}")
+
+
+def _read_links(file: BinaryIO, count: int) -> Iterator[list[Link]]:
+    """The links of one direction, sentence by sentence. Raises MachineError unless ``count`` lines of links are there.
+
+    eflomal does not notice a full disk.
+    """
+    file.seek(0)
+    for number in range(1, count + 1):
+        line = file.readline()
+        try:
+            if not line.endswith(b"\n"):
+                raise ValueError
+            pairs = [text.split(b"-") for text in line.split()]
+            links = [(int(source), int(target)) for source, target in pairs]
+        except ValueError:
+            raise MachineError(
+                f"eflomal failed: line {number} of its {count} is {line[:60]!r}, not links: "
+                f"is the disk of {tempfile.gettempdir()} full?"
+            ) from None
+        yield links

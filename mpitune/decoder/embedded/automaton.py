@@ -1,0 +1,217 @@
+"""A language model as an automaton: what each word or partial translation adds after each context, computed once.
+
+Cube pruning asks for the same few thousand transitions over and over, within a sentence and from one to the next. So
+the two halves of an LM state (`lmstate`) are numbered as they appear, and a transition (from the right half of a state,
+by a word or by the left half of another state) is looked up in a table. Only where it is not there, in a few per cent
+of cases, is the model itself asked.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.decoder.embedded.lm_state import (
+    LEFT_KEY,
+    LEFT_LENGTH,
+    RIGHT_KEY,
+    LmStates,
+    begin_sentence,
+    copy,
+    new_states,
+    nonterminal,
+    reset,
+    terminal,
+    width,
+)
+from mpitune.jit import at, inlined, int64, kernel
+from mpitune.lm.ngram_table import LanguageModel
+
+EMPTY = 0
+"""The number of both halves of the state of no words."""
+BEGIN = 1
+"""The number of both halves of the state of ``<s>``."""
+
+TRANSITION = np.dtype(
+    [
+        ("right", "<i4"),
+        ("symbol", "<i4"),
+        ("next_left", "<i4"),
+        ("next_right", "<i4"),
+        ("gains", "<i4"),
+        ("gain_0", "<f4"),
+        ("gain_1", "<f4"),
+        ("gain_2", "<f4"),
+    ]
+)
+"""From the right half ``right``, by ``symbol``: a word, or ~ the number of a left half. A free place has right -1.
+
+``next_left``, ``next_right``: the halves of the state that it leads to; -1 where the left half stays what it was, or
+the right half is that of the partial translation appended. ``gains``: how many numbers make up the gain in log10
+probability; `Automaton.gain` has them all, the first three are here as well."""
+
+_COUNT, _FAILED = 0, 1
+
+
+class Halves(NamedTuple):
+    """Halves of states by their numbers, and what finds them."""
+
+    states: LmStates
+    """Of each number one of the states that have this half."""
+    key: np.ndarray
+    """int64 [capacity]: what tells one half from all others."""
+    slot: np.ndarray
+    """int32 [power of two]: hash table of the numbers by key, -1 = free."""
+    size: np.ndarray
+    """int64 [2]: how many there are; whether there was no space for another one."""
+
+
+class Automaton(NamedTuple):
+    """A model with the states and transitions met so far."""
+
+    lm: LanguageModel
+    left: Halves
+    """Keys are `LEFT_KEY`. Of the states only the left half counts, but all where it is not full."""
+    right: Halves
+    """Keys are `RIGHT_KEY`, doubled, plus 1 if the left half is not full. Only then more than the right half counts:
+    all words of the state are in either half."""
+    transition: np.ndarray
+    """TRANSITION [power of two]: the one used last of all that share a place."""
+    gain: np.ndarray
+    """float32 [transitions, 2 W]: all numbers of each transition's gain."""
+    work: LmStates
+    """Space for two states."""
+
+
+def new_automaton(lm: LanguageModel, capacity: int, transitions: int) -> Automaton:
+    """An automaton of ``lm`` that knows nothing yet.
+
+    ``capacity``: how many halves of each kind it can number; ``transitions``: how many it remembers. Powers of two.
+    """
+    free = np.zeros(transitions, dtype=TRANSITION)
+    free["right"] = -1
+    work = new_states(lm.order, 2)
+    automaton = Automaton(
+        lm=lm,
+        left=_new_halves(lm.order, capacity),
+        right=_new_halves(lm.order, capacity),
+        transition=free,
+        gain=np.zeros((transitions, 2 * int(width(work))), dtype=np.float32),
+        work=work,
+    )
+    _start(automaton)
+    return automaton
+
+
+def _new_halves(order: int, capacity: int) -> Halves:
+    return Halves(
+        states=new_states(order, capacity),
+        key=np.empty(capacity, dtype=np.int64),
+        slot=np.full(2 * capacity, -1, dtype=np.int32),
+        size=np.zeros(2, dtype=np.int64),
+    )
+
+
+def failed(automaton: Automaton) -> bool:
+    """Whether there was no space for some half: all numbers given since then are worthless."""
+    return bool(automaton.left.size[_FAILED] or automaton.right.size[_FAILED])
+
+
+def is_half_full(automaton: Automaton) -> bool:
+    """Whether half the space is taken."""
+    return any(bool(2 * halves.size[_COUNT] > len(halves.key)) for halves in (automaton.left, automaton.right))
+
+
+@kernel
+def _start(automaton: Automaton) -> None:
+    """Number the states `EMPTY` and `BEGIN`."""
+    reset(automaton.work, int64(0))
+    _number_left(automaton)
+    _number_right(automaton)
+    begin_sentence(automaton.lm, automaton.work, int64(0))
+    _number_left(automaton)
+    _number_right(automaton)
+
+
+@inlined
+def advance(
+    automaton: Automaton, left: int, right: int, symbol: int, after: int, total: np.float32
+) -> tuple[int, int, np.float32]:
+    """Append to the state with the halves ``left`` and ``right`` a word, or another state.
+
+    ``symbol`` (int64) is the model's number of the word; or ~ the left half of the state, whose right half is
+    ``after``. Returns the halves that this leads to, and ``total`` + what the log10 probability gains.
+    """
+    place = at((right * 1640531527 + symbol * 1540483477) >> 13 & (automaton.transition.shape[0] - 1))
+    one = automaton.transition[place]
+    if one["right"] != right or one["symbol"] != symbol:
+        _learn(automaton, place, right, symbol)
+    # Numbers are added one by one, as KenLM does: where rounding decides, it decides alike.
+    total = np.float32(total + one["gain_0"])
+    if one["gains"] > 1:
+        total = np.float32(total + one["gain_1"])
+        if one["gains"] > 2:
+            total = np.float32(total + one["gain_2"])
+            for k in range(3, one["gains"]):
+                total = np.float32(total + automaton.gain[place, k])
+    next_left, next_right = int64(one["next_left"]), int64(one["next_right"])
+    return next_left if next_left >= 0 else left, next_right if next_right >= 0 else after, total
+
+
+@kernel
+def _learn(automaton: Automaton, place: int, right: int, symbol: int) -> None:
+    """Ask the model, and put the transition into its place."""
+    lm, work, gain = automaton.lm, automaton.work, automaton.gain[place]
+    one = automaton.transition[place]
+    state, other = int64(0), int64(1)
+    copy(work, state, automaton.right.states, right)
+    is_open = automaton.right.key[right] & 1 != 0
+    if not is_open:
+        work.row[state, LEFT_KEY] = ~0
+        work.row[state, LEFT_LENGTH] = 0
+    one["right"], one["symbol"] = right, symbol
+    gain[:] = 0
+    if symbol >= 0:
+        gain[0] = terminal(lm, work, state, symbol)
+        one["gains"] = 1
+        one["next_right"] = _number_right(automaton)
+    else:
+        copy(work, other, automaton.left.states, ~symbol)
+        one["gains"] = nonterminal(lm, work, state, other, gain)
+        one["next_right"] = _number_right(automaton) if work.row[other, LEFT_KEY] >= 0 else -1
+    one["next_left"] = _number_left(automaton) if is_open else -1
+    one["gain_0"], one["gain_1"], one["gain_2"] = gain[0], gain[1], gain[2] if gain.shape[0] > 2 else 0.0
+
+
+@kernel
+def _number_left(automaton: Automaton) -> int:
+    """The number of the left half of the state at work."""
+    return _number(automaton.left, int64(automaton.work.row[0, LEFT_KEY]), automaton.work)
+
+
+@kernel
+def _number_right(automaton: Automaton) -> int:
+    """The number of the right half of the state at work."""
+    row = automaton.work.row[0]
+    return _number(automaton.right, 2 * int64(row[RIGHT_KEY]) + int64(row[LEFT_KEY] >= 0), automaton.work)
+
+
+@kernel
+def _number(halves: Halves, key: int, work: LmStates) -> int:
+    """The number of the half with that key; where it is new, it is that of the first state in ``work``."""
+    places = halves.slot.shape[0]
+    place = key * 1640531527 >> 9 & (places - 1)
+    while halves.slot[place] >= 0:
+        if halves.key[halves.slot[place]] == key:
+            return int64(halves.slot[place])
+        place = (place + 1) & (places - 1)
+    number = int64(halves.size[_COUNT])
+    if number == halves.key.shape[0]:
+        halves.size[_FAILED] = 1
+        return int64(EMPTY)
+    halves.size[_COUNT] += 1
+    halves.slot[place] = number
+    halves.key[number] = key
+    copy(halves.states, number, work, int64(0))
+    return number

@@ -1,0 +1,223 @@
+"""The candidates of cube pruning: rules over a node for each of their gaps, scored with language models."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.decoder.embedded.arena import Arena
+from mpitune.decoder.embedded.automaton import EMPTY, Automaton, advance
+from mpitune.decoder.embedded.heap import Heap, new_heap, push
+from mpitune.decoder.embedded.matched import Matched
+from mpitune.jit import at, inlined, int64, kernel
+
+FREE = -1
+"""In the hash tables: a place where nothing is."""
+
+CANDIDATE = np.dtype(
+    [("score", "f8"), ("rule", "i4"), ("first", "i4"), ("second", "i4"), ("edge", "i4"), ("next", "i4")], align=True
+)
+"""A matched rule over the nodes of its first and second gap (-1: there is no such gap), of an edge of the chart.
+``next``: the candidate that comes after this one in the same node, or -1."""
+
+
+class Model(NamedTuple):
+    """What scores candidates beside the rules' own scores. LM states are pairs of an `Automaton`'s numbers."""
+
+    automata: tuple[Automaton, ...]
+    """One for each LM."""
+    lm_weight: np.ndarray
+    """float64 [LMs]"""
+    leading: np.ndarray
+    """int32 [rules]: where the target side goes on after its leading words."""
+    leading_lm: np.ndarray
+    """float32 [rules, LMs]: log10 probability of the leading words."""
+    leading_state: np.ndarray
+    """int32 [rules, LMs, 2]: their LM state, left half and right half."""
+    node_state: np.ndarray
+    """int32 [nodes, LMs, 2]: the LM state of each node of the forest."""
+
+
+class Candidates(NamedTuple):
+    """The candidates of the vertex at work, and what finds doubles among them."""
+
+    one: np.ndarray
+    """CANDIDATE [candidates]"""
+    lm: np.ndarray
+    """float64 [candidates, LMs]: what the candidate adds to each LM's log10 probability."""
+    state: np.ndarray
+    """int32 [candidates, LMs, 2]: its LM states."""
+    heap: Heap
+    node_first: np.ndarray
+    """int32 [pop limit]: the best candidate of each node, nodes numbered as they arise ..."""
+    node_last: np.ndarray
+    """int32 [pop limit]: ... and the worst."""
+    ranking: np.ndarray
+    """int32 [pop limit]: the best candidates of the nodes, best first."""
+    same_state: np.ndarray
+    """int32 [power of two]: hash table of the nodes by LM state."""
+    same_nodes: np.ndarray
+    """int32 [power of two]: hash table of the candidates by rule and nodes."""
+
+
+def new_candidates(arena: Arena, candidates: int, lms: int, limit: int) -> Candidates:
+    """Space for so many candidates of one vertex, ``limit`` of which are taken from the heap at most."""
+    table = 8
+    while table < 4 * limit:
+        table *= 2
+    return Candidates(
+        one=arena.empty(candidates, dtype=CANDIDATE),
+        lm=arena.empty((candidates, lms), dtype=np.float64),
+        state=arena.empty((candidates, lms, 2), dtype=np.int32),
+        heap=new_heap(arena, candidates),
+        node_first=arena.empty(limit, dtype=np.int32),
+        node_last=arena.empty(limit, dtype=np.int32),
+        ranking=arena.empty(limit, dtype=np.int32),
+        same_state=arena.empty(table, dtype=np.int32),
+        same_nodes=arena.empty(table, dtype=np.int32),
+    )
+
+
+@kernel
+def begin_rules(matched: Matched, model: Model) -> None:
+    """Score the leading words of every rule, once for all candidates that use it."""
+    for rule in range(matched.score.shape[0]):
+        end = int64(matched.target_ptr[rule + 1])
+        rest = int64(matched.target_ptr[rule])
+        while rest < end and matched.target[rest] >= 0:
+            rest += 1
+        model.leading[rule] = rest
+        for m in range(len(model.automata)):
+            automaton, left, right, total = model.automata[m], int64(EMPTY), int64(EMPTY), np.float32(0.0)
+            for k in range(matched.target_ptr[rule], rest):
+                word = int64(matched.lm_target[m, k])
+                left, right, total = advance(automaton, left, right, word, int64(EMPTY), total)
+            model.leading_state[rule, m, 0] = left
+            model.leading_state[rule, m, 1] = right
+            model.leading_lm[rule, m] = total
+
+
+@inlined
+def add_candidate(
+    matched: Matched,
+    model: Model,
+    candidates: Candidates,
+    number: int,
+    node_score: np.ndarray,
+    edge: int,
+    rule: int,
+    first: int,
+    second: int,
+) -> None:
+    """Score candidate ``number``, ``rule`` over the nodes ``first`` and ``second``, and put it into the heap."""
+    # Added up in the order in which cdec does: where rounding decides, it decides alike.
+    score, below = matched.score[at(rule)], 0.0
+    if first >= 0:
+        below += node_score[at(first)]
+    if second >= 0:
+        below += node_score[at(second)]
+    for m in range(len(model.automata)):
+        left, right, total = _lm_score(matched, model, m, rule, first, second)
+        candidates.lm[at(number), m] = total
+        candidates.state[at(number), m, 0] = left
+        candidates.state[at(number), m, 1] = right
+        score += model.lm_weight[m] * np.float64(total)
+        score += matched.oov_score[at(rule), m]
+    score += below
+    one = candidates.one[at(number)]
+    one["score"] = score
+    one["rule"] = rule
+    one["first"] = first
+    one["second"] = second
+    one["edge"] = edge
+    push(candidates.heap, score, number)
+
+
+@inlined
+def _lm_score(
+    matched: Matched, model: Model, m: int, rule: int, first: int, second: int
+) -> tuple[int, int, np.float32]:
+    """What ``rule`` over the nodes ``first`` and ``second`` adds to the log10 probability of LM ``m``.
+
+    Returns both halves of the state that this leads to, then the sum.
+    """
+    k, end = int64(model.leading[at(rule)]), int64(matched.target_ptr[at(rule + 1)])
+    left, right = int64(model.leading_state[at(rule), m, 0]), int64(model.leading_state[at(rule), m, 1])
+    total = np.float32(model.leading_lm[at(rule), m])
+    automaton = model.automata[m]
+    if k < end and k == matched.target_ptr[at(rule)]:
+        # Nothing before the first gap: the state is that of its node.
+        node = first if matched.lm_target[m, at(k)] == -1 else second
+        left, right = int64(model.node_state[at(node), m, 0]), int64(model.node_state[at(node), m, 1])
+        k += 1
+    while k < end:
+        symbol, after = int64(matched.lm_target[m, at(k)]), int64(EMPTY)
+        if symbol < 0:
+            node = first if symbol == -1 else second
+            symbol, after = ~int64(model.node_state[at(node), m, 0]), int64(model.node_state[at(node), m, 1])
+        left, right, total = advance(automaton, left, right, symbol, after, total)
+        k += 1
+    return left, right, total
+
+
+@inlined
+def is_new(candidates: Candidates, number: int, rule: int, first: int, second: int) -> bool:
+    """Whether no candidate is the same already; then ``number`` is noted as the one."""
+    table = candidates.same_nodes
+    slot = (rule * 10007 + first * 1009 + second * 2654435) & (table.shape[0] - 1)
+    while table[at(slot)] != FREE:
+        other = candidates.one[at(table[at(slot)])]
+        if other["rule"] == rule and other["first"] == first and other["second"] == second:
+            return False
+        slot = (slot + 1) & (table.shape[0] - 1)
+    table[at(slot)] = number
+    return True
+
+
+@inlined
+def recombine(model: Model, candidates: Candidates, number: int, nodes: int) -> int:
+    """Put candidate ``number`` into the node that has its LM state, or into a new one; returns the number of nodes."""
+    table = candidates.same_state
+    slot = int64(0)
+    for m in range(len(model.automata)):
+        left, right = int64(candidates.state[at(number), m, 0]), int64(candidates.state[at(number), m, 1])
+        slot = slot * 5 + left * 40503 + right * 2654435
+    slot = (slot ^ (slot >> 15)) & (table.shape[0] - 1)
+    while table[at(slot)] != FREE:
+        node = int64(table[at(slot)])
+        other = int64(candidates.node_first[at(node)])
+        same = True
+        for m in range(len(model.automata)):
+            same = same and candidates.state[at(number), m, 0] == candidates.state[at(other), m, 0]
+            same = same and candidates.state[at(number), m, 1] == candidates.state[at(other), m, 1]
+        if same:
+            _join(candidates, node, number)
+            return nodes
+        slot = (slot + 1) & (table.shape[0] - 1)
+    table[at(slot)] = nodes
+    candidates.node_first[at(nodes)] = number
+    candidates.node_last[at(nodes)] = number
+    candidates.one[at(number)]["next"] = -1
+    return nodes + 1
+
+
+@kernel
+def _join(candidates: Candidates, node: int, number: int) -> None:
+    """Put candidate ``number`` among those of ``node``, after all that are no worse."""
+    new = candidates.one[at(number)]
+    first, last = int64(candidates.node_first[at(node)]), int64(candidates.node_last[at(node)])
+    if not new["score"] > candidates.one[at(last)]["score"]:
+        # They come almost in order; and NaN, which is not above anything, ends up here.
+        new["next"] = -1
+        candidates.one[at(last)]["next"] = number
+        candidates.node_last[at(node)] = number
+    elif new["score"] > candidates.one[at(first)]["score"]:
+        new["next"] = first
+        candidates.node_first[at(node)] = number
+    else:
+        before = first
+        while candidates.one[at(candidates.one[at(before)]["next"])]["score"] >= new["score"]:
+            before = int64(candidates.one[at(before)]["next"])
+        new["next"] = candidates.one[at(before)]["next"]
+        candidates.one[at(before)]["next"] = number

@@ -1,0 +1,192 @@
+"""Cube pruning: the forest with language models, at most ``pop_limit`` hypotheses built for each vertex.
+
+Chiang 2007, section 5.3.4; Huang & Chiang 2007. A candidate is a rule over one hypothesis (node) for each of its gaps.
+The best rules over the best nodes start in a heap; each candidate taken from it becomes an edge of the forest and puts
+in its two neighbours, which use the next best node of one gap. Candidates with equal LM states recombine in one node.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpitune.decoder.embedded.arena import Arena
+from mpitune.decoder.embedded.automaton import BEGIN, EMPTY, Automaton, advance, failed
+from mpitune.decoder.embedded.candidates import (
+    FREE,
+    Candidates,
+    Model,
+    add_candidate,
+    begin_rules,
+    is_new,
+    new_candidates,
+    recombine,
+)
+from mpitune.decoder.embedded.chart import GOAL, VERTICES, Chart
+from mpitune.decoder.embedded.forest import EDGES, NODES, Forest, insert_edge, new_forest
+from mpitune.decoder.embedded.heap import pop
+from mpitune.decoder.embedded.matched import Matched
+from mpitune.jit import at, int64, kernel
+
+
+def search(
+    arena: Arena, chart: Chart, matched: Matched, automata: tuple[Automaton, ...], lm_weight: np.ndarray, limit: int
+) -> Forest | None:
+    """The forest with LMs of a sentence that has at least one word, or None if an automaton has too little space.
+
+    ``automata``: one for each LM; ``lm_weight``: float64 [LMs]; ``limit``: how many candidates are taken from the heap
+    for each vertex, at most.
+    """
+    rules, count = len(matched.score), len(automata)
+    size = np.zeros(2, dtype=np.int64)
+    _measure(chart, matched, limit, size)
+    candidates = int(size[0]) + 2 * limit
+    nodes = int(size[1]) + 1
+    forest = new_forest(arena, int(chart.size[VERTICES]), nodes, nodes + limit, count)
+    model = Model(
+        automata=automata,
+        lm_weight=lm_weight,
+        leading=arena.empty(rules, dtype=np.int32),
+        leading_lm=arena.empty((rules, count), dtype=np.float32),
+        leading_state=arena.empty((rules, count, 2), dtype=np.int32),
+        node_state=arena.empty((nodes, count, 2), dtype=np.int32),
+    )
+    _search(chart, matched, model, new_candidates(arena, candidates, count, limit), limit, forest)
+    return None if any(map(failed, automata)) else forest
+
+
+@kernel
+def _measure(chart: Chart, matched: Matched, limit: int, size: np.ndarray) -> None:
+    """Into ``size``: the most candidates that a vertex starts with; the most nodes that all vertices can have."""
+    size[0] = 0
+    size[1] = limit
+    for vertex in range(chart.size[VERTICES]):
+        start = int64(0)
+        free = True
+        edge = int64(chart.first_edge[vertex])
+        while edge >= 0:
+            group = chart.edge_group[edge]
+            start += matched.group_ptr[group + 1] - matched.group_ptr[group]
+            free = free and chart.edge_tail[edge, 0] < 0
+            edge = int64(chart.next_edge[edge])
+        size[0] = max(size[0], start)
+        size[1] += min(limit, start) if free else limit
+
+
+@kernel
+def _search(chart: Chart, matched: Matched, model: Model, candidates: Candidates, limit: int, forest: Forest) -> None:
+    """Fill ``forest``."""
+    begin_rules(matched, model)
+    for k in range(chart.size[VERTICES]):
+        vertex = int64(chart.order[k])
+        nodes = _take_best(chart, matched, model, candidates, limit, forest, vertex)
+        _add_nodes(model, candidates, nodes, forest, vertex)
+    _add_goal(model, forest, int64(chart.vertex[0, chart.vertex.shape[1] - 1, GOAL]))
+
+
+@kernel
+def _take_best(
+    chart: Chart, matched: Matched, model: Model, candidates: Candidates, limit: int, forest: Forest, vertex: int
+) -> int:
+    """Take the best candidates of ``vertex`` from the heap and recombine them; returns the number of nodes."""
+    candidates.heap.size[0] = 0
+    candidates.same_state[:] = FREE
+    candidates.same_nodes[:] = FREE
+    count, nodes = int64(0), int64(0)
+    edge = int64(chart.first_edge[vertex])
+    while edge >= 0:
+        group, left, right = chart.edge_group[edge], chart.edge_tail[edge, 0], chart.edge_tail[edge, 1]
+        first = int64(forest.vertex_ptr[left, 0]) if left >= 0 else -1
+        second = int64(forest.vertex_ptr[right, 0]) if right >= 0 else -1
+        for rule in range(matched.group_ptr[group], matched.group_ptr[group + 1]):
+            add_candidate(matched, model, candidates, count, forest.node_score, edge, rule, first, second)
+            count += 1
+        edge = int64(chart.next_edge[edge])
+    for _ in range(limit):
+        if candidates.heap.size[0] == 0:
+            break
+        best = pop(candidates.heap)
+        nodes = recombine(model, candidates, best, nodes)
+        one = candidates.one[at(best)]
+        edge, rule = int64(one["edge"]), int64(one["rule"])
+        for side in range(2):
+            first, second = int64(one["first"]) + (1 - side), int64(one["second"]) + side
+            moved, stayed = (first, second) if side == 0 else (second, first)
+            tail, other = int64(chart.edge_tail[at(edge), side]), int64(chart.edge_tail[at(edge), 1 - side])
+            if tail < 0 or moved >= forest.vertex_ptr[at(tail), 1]:
+                continue
+            # Only a candidate over none of the best nodes can be reached from two sides.
+            two_ways = other >= 0 and stayed > forest.vertex_ptr[at(other), 0]
+            if two_ways and not is_new(candidates, count, rule, first, second):
+                continue
+            add_candidate(matched, model, candidates, count, forest.node_score, edge, rule, first, second)
+            count += 1
+    return nodes
+
+
+@kernel
+def _add_nodes(model: Model, candidates: Candidates, nodes: int, forest: Forest, vertex: int) -> None:
+    """Append the nodes of ``vertex`` to the forest, best first, each with its edges, best first."""
+    base, edge = forest.size[NODES], forest.size[EDGES]
+    _rank(candidates, nodes)
+    for rank in range(base, base + nodes):
+        number = int64(candidates.ranking[at(rank - base)])
+        best = candidates.one[at(number)]
+        forest.node_score[at(rank)] = best["score"]
+        for m in range(len(model.automata)):
+            for half in range(2):
+                model.node_state[at(rank), m, half] = candidates.state[at(number), m, half]
+        while number >= 0:
+            one = candidates.one[at(number)]
+            forest.edge_rule[at(edge)] = one["rule"]
+            forest.edge_tail[at(edge), 0] = one["first"]
+            forest.edge_tail[at(edge), 1] = one["second"]
+            forest.edge_score[at(edge)] = one["score"]
+            for m in range(len(model.automata)):
+                forest.edge_lm[at(edge), m] = candidates.lm[at(number), m]
+            number = int64(one["next"])
+            edge += 1
+        forest.edge_ptr[at(rank + 1)] = edge
+    forest.size[NODES] = base + nodes
+    forest.size[EDGES] = edge
+    forest.vertex_ptr[vertex, 0] = base
+    forest.vertex_ptr[vertex, 1] = base + nodes
+
+
+@kernel
+def _rank(candidates: Candidates, nodes: int) -> None:
+    """Put the best candidates of the nodes into ``ranking``, best first; the nodes arose almost in that order."""
+    ranking = candidates.ranking
+    for node in range(nodes):
+        number = candidates.node_first[at(node)]
+        score = candidates.one[at(number)]["score"]
+        place = node
+        while place > 0 and score > candidates.one[at(ranking[at(place - 1)])]["score"]:
+            ranking[at(place)] = ranking[at(place - 1)]
+            place -= 1
+        ranking[at(place)] = number
+
+
+@kernel
+def _add_goal(model: Model, forest: Forest, vertex: int) -> None:
+    """Add the goal node over the nodes of ``vertex``, S over the whole sentence, with the LMs' sentence boundaries."""
+    goal, begin = forest.size[NODES], forest.size[EDGES]
+    for node in range(forest.vertex_ptr[vertex, 0], forest.vertex_ptr[vertex, 1]):
+        score = forest.node_score[node]
+        for m in range(len(model.automata)):
+            score += model.lm_weight[m] * _finish(model, m, node)
+        edge = insert_edge(forest, begin, -1, node, -1, score)
+        for m in range(len(model.automata)):
+            forest.edge_lm[edge, m] = _finish(model, m, node)
+    forest.node_score[goal] = forest.edge_score[begin]
+    forest.edge_ptr[goal + 1] = forest.size[EDGES]
+    forest.size[NODES] = goal + 1
+
+
+@kernel
+def _finish(model: Model, m: int, node: int) -> float:
+    """What the boundaries <s> and </s> around ``node`` add to its log10 probability under LM ``m``."""
+    automaton, begin = model.automata[m], int64(BEGIN)
+    first, last = ~int64(model.node_state[node, m, 0]), int64(model.node_state[node, m, 1])
+    left, right, total = advance(automaton, begin, begin, first, last, np.float32(0.0))
+    _, _, total = advance(automaton, left, right, int64(automaton.lm.eos), int64(EMPTY), total)
+    return np.float64(total)

@@ -1,0 +1,219 @@
+"""The project's own decoder: SCFG parsing, cube pruning with n-gram language models, lazy k-best lists."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpitune.decoder.base import Hypergraph, KBest, PackedForest, Sentence, TranslationModel, empty_translation
+from mpitune.decoder.embedded import automaton, chart, cube, explain, kbest, matched, packed, readout, trie
+from mpitune.decoder.embedded.arena import Arena
+from mpitune.decoder.embedded.forest import Forest
+from mpitune.grammar.rules import GOAL, PHRASE, Rules
+from mpitune.grammar.templates import GLUE, Rule, features, pass_through
+
+LM_STATES = 1 << 16
+"""How many halves of LM states an automaton numbers, where no sentence needs more."""
+TRANSITIONS = 1 << 13
+"""How many LM transitions it remembers, where no sentence has more rules: 256 kB, so that none is ever far away."""
+MOST_TRANSITIONS = 1 << 20
+"""How many it remembers at most: 32 MB."""
+
+
+class EmbeddedDecoder:
+    """Decodes with Numba kernels; see `Decoder` for what is promised."""
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        *,
+        pop_limit: int = 200,
+        span_limit: int = 15,
+        unique: bool = True,
+    ) -> None:
+        """``pop_limit``: candidates taken for each vertex in cube pruning; ``span_limit``: the most source words that a
+        rule of a category other than S covers; ``unique``: a k-best list names each translation once.
+        """
+        self._model = model
+        self._pop_limit = pop_limit
+        self._span_limit = span_limit
+        self._unique = unique
+        dense = model.dense_features()
+        self.features = model.feature_table()
+        self.failed = 0
+        self._lm_slot = np.array([dense.index(name) for name in model.lm_names], dtype=np.int32)
+        self._score_slot = np.array([dense.index(name) for name in model.score_names], dtype=np.int32)
+        self._template_slot = len(dense)
+        self._templates = matched.Rows(model.rule_features.ptr, model.rule_features.index, model.rule_features.value)
+        self._glue = [self._fixed_row(GLUE[0], None), self._fixed_row(GLUE[1], "Glue")]
+        self._pass_through: dict[int, tuple[list[int], list[float]]] = {}
+        self._lm_word = np.zeros((len(model.lms), 0), dtype=np.int32)
+        self._category_order = _category_order(model.rules, len(model.categories))
+        self._grammar = -1
+        self._phrases: tuple[trie.Trie, np.ndarray]
+        self._goals: tuple[trie.Trie, np.ndarray]
+        self._stamp = 1
+        self._space = {"vertices": 1 << 10, "edges": 1 << 13, "items": 1 << 13, "groups": 1 << 11}
+        self._scratch = readout.new_scratch(self.features, 0)
+        self._arena = Arena()
+        self._lm_states, self._transitions = LM_STATES, TRANSITIONS
+        self._automata: tuple[automaton.Automaton, ...] = ()
+
+    def decode(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
+        """At most ``k`` translations of ``sentence`` under ``weights`` (float64 by slot of `features`).
+
+        A sentence of no words has one translation, of no words.
+        """
+        if len(sentence.words) == 0:
+            return empty_translation()
+        weights, _, rules, forest = self._search(sentence, weights)
+        return self._list(sentence, weights, rules, forest, k)
+
+    def decode_all(self, sentence: Sentence, weights: np.ndarray, k: int) -> tuple[KBest, PackedForest]:
+        """What `decode` returns, and all derivations that it is taken from."""
+        if len(sentence.words) == 0:
+            return empty_translation(), packed.empty_forest(self._lm_slot)
+        weights, _, rules, forest = self._search(sentence, weights)
+        listed = self._list(sentence, weights, rules, forest, k)
+        return listed, packed.pack(forest, rules, packed.reached(forest), self._lm_slot)
+
+    def _list(self, sentence: Sentence, weights: np.ndarray, rules: matched.Matched, forest: Forest, k: int) -> KBest:
+        """The ``k`` best translations of ``forest``."""
+        depth = len(sentence.words) * len(self._category_order) + 1
+        if len(self._scratch.total) < len(self.features) or len(self._scratch.stack) < depth + 2:
+            self._scratch = readout.new_scratch(self.features, depth)
+        found, derivations = kbest.best_derivations(self._arena, forest, rules, k, self._unique)
+        return readout.read_out(forest, rules, derivations, found, self._lm_slot, weights, self._scratch)
+
+    def forest(self, sentence: Sentence, weights: np.ndarray, k: int = 0) -> Hypergraph:
+        """The hypergraph that `decode` takes its list from, with the derivations of the ``k`` best entries."""
+        if len(sentence.words) == 0:
+            return explain.empty_hypergraph(self._lm_slot, k)
+        weights, parsed, rules, forest = self._search(sentence, weights)
+        found = kbest.best_derivations(self._arena, forest, rules, k, self._unique)
+        source = self._model.words.decode(sentence.words)
+        return explain.hypergraph(self._model, source, parsed, rules, forest, found, self._lm_slot, weights)
+
+    def _search(
+        self, sentence: Sentence, weights: np.ndarray
+    ) -> tuple[np.ndarray, chart.Chart, matched.Matched, Forest]:
+        """Weights for all slots (a sentence may bring new features), the forest without LMs, its rules, the forest."""
+        self._arena.take_back()
+        sources = self._sources(sentence)
+        if len(weights) < len(self.features):
+            weights = np.concatenate([weights, np.zeros(len(self.features) - len(weights))])
+        parsed = self._parse(sentence)
+        rules = matched.match(self._arena, parsed, sources, weights)
+        return weights, parsed, rules, self._with_lms(parsed, rules, weights[self._lm_slot])
+
+    def _with_lms(self, parsed: chart.Chart, rules: matched.Matched, lm_weight: np.ndarray) -> Forest:
+        """The forest with LMs."""
+        wanted = self._transitions
+        while wanted < min(len(rules.score), MOST_TRANSITIONS):
+            wanted *= 2
+        is_new = wanted > self._transitions or any(map(automaton.is_half_full, self._automata))
+        # At the first sentence there are none: to make them earlier would have every rank compile kernels for that.
+        is_new = is_new or len(self._automata) < len(self._model.lms)
+        self._transitions = wanted
+        if is_new:
+            self._forget()
+        while True:
+            forest = cube.search(self._arena, parsed, rules, self._automata, lm_weight, self._pop_limit)
+            if forest is not None:
+                return forest
+            # Full of the states of sentences before; or, if there were none, too small for this one.
+            self._lm_states *= 2 if is_new else 1
+            self._forget()
+            is_new = True
+
+    def _forget(self) -> None:
+        """Begin with automata that know nothing of sentences before."""
+        self._automata = tuple(
+            automaton.new_automaton(lm, self._lm_states, self._transitions) for lm, _ in self._model.lms
+        )
+
+    def _parse(self, sentence: Sentence) -> chart.Chart:
+        """The forest without LMs."""
+        if sentence.grammar != self._grammar:
+            self._open_grammar(sentence.grammar)
+        n = len(sentence.words)
+        while True:
+            space = self._space
+            result = chart.new_chart(
+                self._arena, n, len(self._category_order), space["vertices"], space["edges"], space["groups"] + n
+            )
+            search = chart.Search(
+                words=sentence.words,
+                span_limit=self._span_limit,
+                category_order=self._category_order,
+                phrases=chart.Grammar(
+                    self._phrases[0], chart.new_items(self._arena, n, space["items"]), self._phrases[1]
+                ),
+                goals=chart.Grammar(self._goals[0], chart.new_items(self._arena, n, space["items"]), self._goals[1]),
+                stamp=self._stamp,
+            )
+            complete = chart.parse(search, result)
+            self._stamp += len(result.group_rule)
+            if complete:
+                return result
+            self._space = {name: 2 * size for name, size in space.items()}
+
+    def _open_grammar(self, grammar: int) -> None:
+        """Make ``grammar`` the one that sentences are parsed with."""
+        rules = self._model.rules
+        first, last = rules.grammar_ptr[grammar : grammar + 2].tolist()
+        phrases = trie.build(rules, first, last, goal=False)
+        goals = trie.build(rules, first, last, goal=True)
+        self._phrases = phrases, np.zeros(len(phrases.lhs), dtype=np.int64)
+        self._goals = goals, np.zeros(len(goals.lhs), dtype=np.int64)
+        self._grammar = grammar
+
+    def _sources(self, sentence: Sentence) -> matched.Sources:
+        self._know_words()
+        for word in sentence.words.tolist():
+            if word not in self._pass_through:
+                rule = pass_through(self._model.words.words[word])
+                self._pass_through[word] = self._fixed_row(rule, "PassThrough")
+        rows = self._glue + [self._pass_through[word] for word in sentence.words.tolist()]
+        return matched.Sources(
+            words=sentence.words,
+            rules=self._model.rules,
+            templates=self._templates,
+            fixed=matched.Rows(
+                np.cumsum([0] + [len(row[0]) for row in rows], dtype=np.int64),
+                np.array([slot for row in rows for slot in row[0]], dtype=np.int32),
+                np.array([value for row in rows for value in row[1]], dtype=np.float64),
+            ),
+            score_slot=self._score_slot,
+            template_slot=self._template_slot,
+            word_penalty_slot=1,
+            lm_word=self._lm_word,
+            oov_slot=self._lm_slot + np.int32(1),
+        )
+
+    def _fixed_row(self, rule: Rule, dense: str | None) -> tuple[list[int], list[float]]:
+        """Slots and values of the features of a rule that no grammar holds."""
+        row = [(dense, 1.0)] if dense else []
+        row += features(self._model.templates, rule)
+        return [self.features.slot(name) for name, _ in row], [value for _, value in row]
+
+    def _know_words(self) -> None:
+        """Look up words that the vocabulary has gained in the LMs."""
+        known = self._lm_word.shape[1]
+        new = self._model.words.words[known:]
+        if new:
+            numbers = [vocabulary.numbers(new) for _, vocabulary in self._model.lms]
+            self._lm_word = np.ascontiguousarray(np.concatenate([self._lm_word, np.stack(numbers)], axis=1))
+
+
+def _category_order(rules: Rules, categories: int) -> np.ndarray:
+    """int32 [categories]: every category after those that unary rules turn into it (readers refuse cycles)."""
+    length = np.diff(rules.source_ptr)
+    unary = np.flatnonzero(length == 1)
+    first = rules.source[rules.source_ptr[unary]]
+    below = {(int(lhs), -1 - int(gap)) for lhs, gap in zip(rules.lhs[unary], first, strict=True) if gap < 0}
+    below.add((GOAL, PHRASE))
+    order: list[int] = []
+    while len(order) < categories:
+        waiting = {lhs for lhs, gap in below if gap not in order}
+        order += [category for category in range(categories) if category not in order and category not in waiting]
+    return np.array(order, dtype=np.int32)

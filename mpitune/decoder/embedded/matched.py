@@ -1,0 +1,205 @@
+"""The rules that match one sentence, side by side: targets, features and scores under the current weights.
+
+An SGD step changes the weights after every sentence, so only these rules are scored, never the whole grammar.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.decoder.embedded.arena import Arena
+from mpitune.decoder.embedded.chart import GLUE_ONE, GLUE_TWO, GROUPS, PASS_THROUGH, Chart
+from mpitune.grammar.rules import Rules
+from mpitune.jit import kernel
+from mpitune.lm.ngram_table import UNKNOWN
+
+WORD_PENALTY = -1.0 / math.log(10.0)
+"""The feature WordPenalty of one target word."""
+
+
+class Rows(NamedTuple):
+    """Sparse rows (CSR)."""
+
+    ptr: np.ndarray
+    """int64 [rows + 1]"""
+    column: np.ndarray
+    """int32"""
+    value: np.ndarray
+    """float64"""
+
+
+class Sources(NamedTuple):
+    """Where targets and features of the matched rules come from."""
+
+    words: np.ndarray
+    """int32 [n]: the source words."""
+    rules: Rules
+    templates: Rows
+    """Sparse features of each rule type, columns counted from `template_slot`."""
+    fixed: Rows
+    """Features of S -> X, of S -> S X and of the pass-through of each position, by slot."""
+    score_slot: np.ndarray
+    """int32 [score names]: slots of the grammar's scores."""
+    template_slot: int
+    """Slot of the first sparse feature."""
+    word_penalty_slot: int
+    lm_word: np.ndarray
+    """int32 [LMs, vocabulary]: each LM's number of each word."""
+    oov_slot: np.ndarray
+    """int32 [LMs]: slots of the out-of-vocabulary counts."""
+
+
+class Matched(NamedTuple):
+    """The rules of each group of a chart, with all features but the LM's."""
+
+    group_ptr: np.ndarray
+    """int32 [groups + 1]: rules of a group."""
+    target_ptr: np.ndarray
+    """int32 [rules + 1]: target sides."""
+    target: np.ndarray
+    """int32: word >= 0, first gap -1, second gap -2."""
+    lm_target: np.ndarray
+    """int32 [LMs, symbols of all targets]: the same with each LM's word numbers."""
+    features: Rows
+    score: np.ndarray
+    """float64 [rules]: weights times features, the LMs' out-of-vocabulary counts excepted."""
+    oov_score: np.ndarray
+    """float64 [rules, LMs]: weights times out-of-vocabulary counts. Apart, because cdec adds them after the LM's
+    probability: rounded alike, candidates tie as they do there."""
+
+
+def match(arena: Arena, chart: Chart, sources: Sources, weights: np.ndarray) -> Matched:
+    """Gather the rules of ``chart`` and score them with ``weights`` (float64 by slot, one for every slot)."""
+    size = np.zeros(3, dtype=np.int64)
+    _measure(chart, sources, size)
+    rules, symbols, features = size.tolist()
+    matched = Matched(
+        group_ptr=arena.empty(int(chart.size[GROUPS]) + 1, dtype=np.int32),
+        target_ptr=arena.empty(rules + 1, dtype=np.int32),
+        target=arena.empty(symbols, dtype=np.int32),
+        lm_target=arena.empty((sources.lm_word.shape[0], symbols), dtype=np.int32),
+        features=Rows(
+            arena.empty(rules + 1, dtype=np.int64),
+            arena.empty(features, dtype=np.int32),
+            arena.empty(features, dtype=np.float64),
+        ),
+        score=arena.empty(rules, dtype=np.float64),
+        oov_score=arena.empty((rules, sources.lm_word.shape[0]), dtype=np.float64),
+    )
+    _gather(chart, sources, weights, matched)
+    return matched
+
+
+@kernel
+def _measure(chart: Chart, sources: Sources, size: np.ndarray) -> None:
+    """How many rules, target symbols and (at most) features there are, into ``size``."""
+    rules, templates = sources.rules, sources.templates
+    most_extra = 1 + sources.oov_slot.shape[0]
+    n = sources.words.shape[0]
+    size[0] = PASS_THROUGH + n
+    size[1] = 3 + n
+    size[2] = sources.fixed.column.shape[0] + size[0] * most_extra
+    for group in range(PASS_THROUGH + n, chart.size[GROUPS]):
+        for rule in range(chart.group_rule[group, 0], chart.group_rule[group, 1]):
+            type_ = rules.type[rule]
+            size[0] += 1
+            size[1] += rules.target_ptr[type_ + 1] - rules.target_ptr[type_]
+            row = rules.score_row[rule]
+            size[2] += rules.score_ptr[row + 1] - rules.score_ptr[row]
+            size[2] += templates.ptr[type_ + 1] - templates.ptr[type_] + most_extra
+
+
+@kernel
+def _gather(chart: Chart, sources: Sources, weights: np.ndarray, matched: Matched) -> None:
+    """Fill ``matched``."""
+    rules, templates, fixed, rows = sources.rules, sources.templates, sources.fixed, matched.features
+    n = sources.words.shape[0]
+    count, symbols, features = 0, 0, 0
+    for group in range(chart.size[GROUPS]):
+        matched.group_ptr[group] = count
+        always = group < PASS_THROUGH + n
+        first, last = (0, 1) if always else (chart.group_rule[group, 0], chart.group_rule[group, 1])
+        for rule in range(first, last):
+            matched.target_ptr[count] = symbols
+            rows.ptr[count] = features
+            if always:
+                if group == GLUE_ONE:
+                    matched.target[symbols] = -1
+                    symbols += 1
+                elif group == GLUE_TWO:
+                    matched.target[symbols] = -1
+                    matched.target[symbols + 1] = -2
+                    symbols += 2
+                else:
+                    matched.target[symbols] = sources.words[group - PASS_THROUGH]
+                    symbols += 1
+                for k in range(fixed.ptr[group], fixed.ptr[group + 1]):
+                    rows.column[features] = fixed.column[k]
+                    rows.value[features] = fixed.value[k]
+                    features += 1
+            else:
+                type_ = rules.type[rule]
+                for k in range(rules.target_ptr[type_], rules.target_ptr[type_ + 1]):
+                    matched.target[symbols] = rules.target[k]
+                    symbols += 1
+                row = rules.score_row[rule]
+                for k in range(rules.score_ptr[row], rules.score_ptr[row + 1]):
+                    rows.column[features] = sources.score_slot[rules.score_index[k]]
+                    rows.value[features] = rules.score_value[k]
+                    features += 1
+                for k in range(templates.ptr[type_], templates.ptr[type_ + 1]):
+                    rows.column[features] = sources.template_slot + templates.column[k]
+                    rows.value[features] = templates.value[k]
+                    features += 1
+            features = _count_words(sources, matched, count, symbols, features)
+            score = 0.0
+            for k in range(rows.ptr[count], features):
+                score += weights[rows.column[k]] * rows.value[k]
+            matched.score[count] = score
+            features = _count_unknown(sources, weights, matched, count, symbols, features)
+            count += 1
+    matched.group_ptr[chart.size[GROUPS]] = count
+    matched.target_ptr[count] = symbols
+    rows.ptr[count] = features
+
+
+@kernel
+def _count_words(sources: Sources, matched: Matched, rule: int, end: int, features: int) -> int:
+    """Note the word penalty of a target side; returns the number of features now."""
+    words = 0
+    for k in range(matched.target_ptr[rule], end):
+        if matched.target[k] >= 0:
+            words += 1
+    if words > 0:
+        matched.features.column[features] = sources.word_penalty_slot
+        matched.features.value[features] = words * WORD_PENALTY
+        features += 1
+    return features
+
+
+@kernel
+def _count_unknown(sources: Sources, weights: np.ndarray, matched: Matched, rule: int, end: int, features: int) -> int:
+    """Note each LM's numbers of the words of a target side, and how many it does not know.
+
+    Returns the number of features now.
+    """
+    rows = matched.features
+    for lm in range(sources.lm_word.shape[0]):
+        unknown = 0
+        for k in range(matched.target_ptr[rule], end):
+            word = matched.target[k]
+            if word >= 0:
+                matched.lm_target[lm, k] = sources.lm_word[lm, word]
+                if sources.lm_word[lm, word] == UNKNOWN:
+                    unknown += 1
+            else:
+                matched.lm_target[lm, k] = word
+        matched.oov_score[rule, lm] = weights[sources.oov_slot[lm]] * unknown
+        if unknown > 0:
+            rows.column[features] = sources.oov_slot[lm]
+            rows.value[features] = unknown
+            features += 1
+    return features

@@ -1,0 +1,89 @@
+"""What of a forest the goal can reach, packed: the numbers that are kept when the next sentence takes the memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.array_files.csr import chosen, ends
+from mpitune.decoder.base import PackedForest
+from mpitune.decoder.embedded.forest import NODES, Forest
+from mpitune.decoder.embedded.matched import Matched
+from mpitune.jit import kernel
+
+
+class Reached(NamedTuple):
+    """What some derivation of the goal goes through."""
+
+    node: np.ndarray
+    """bool [nodes]"""
+    edge: np.ndarray
+    """int64: the numbers of those edges, ascending."""
+    rule: np.ndarray
+    """int32: the numbers of their rules, ascending: first -1, the goal's."""
+
+
+def reached(forest: Forest) -> Reached:
+    """The part of ``forest`` to keep."""
+    nodes, edges = forest.size.tolist()
+    node, edge = np.zeros(nodes, dtype=np.bool_), np.zeros(edges, dtype=np.bool_)
+    _reach(forest, node, edge)
+    kept = np.flatnonzero(edge)
+    return Reached(node, kept, np.unique(forest.edge_rule[kept]))
+
+
+@kernel
+def _reach(forest: Forest, node: np.ndarray, edge: np.ndarray) -> None:
+    """Mark nodes and edges, from the goal down."""
+    node[forest.size[NODES] - 1] = True
+    for k in range(len(node)):
+        head = len(node) - 1 - k
+        if node[head]:
+            for e in range(forest.edge_ptr[head], forest.edge_ptr[head + 1]):
+                edge[e] = True
+                for side in range(2):
+                    if forest.edge_tail[e, side] >= 0:
+                        node[forest.edge_tail[e, side]] = True
+
+
+def pack(forest: Forest, matched: Matched, part: Reached, lm_slot: np.ndarray) -> PackedForest:
+    """The arrays of ``part`` of ``forest``, copied; ``lm_slot``: int32 [LMs], slots of the LMs' features."""
+    tail = forest.edge_tail[part.edge]
+    number = np.cumsum(part.node, dtype=np.int32) - np.int32(1)
+    nodes = len(part.node)
+    # No node is without edges.
+    edges_of = np.diff(forest.edge_ptr[: nodes + 1])[part.node]
+    # The goal's rule is no matched one: its target is its gap, and it has no features.
+    target_ptr, target = chosen(matched.target_ptr, matched.target, part.rule[1:])
+    feature_ptr, feature_index = chosen(matched.features.ptr, matched.features.column, part.rule[1:])
+    return PackedForest(
+        edge_ptr=ends(edges_of),
+        edge_tail=np.where(tail >= 0, number[tail], np.int32(-1)),
+        edge_rule=np.searchsorted(part.rule, forest.edge_rule[part.edge]).astype(np.int32),
+        edge_lm=forest.edge_lm[part.edge].astype(np.float32),
+        lm_slot=lm_slot,
+        target_ptr=np.concatenate([np.zeros(1, dtype=np.int64), target_ptr + 1]),
+        target=np.concatenate([np.full(1, -1, dtype=np.int32), target]),
+        feature_ptr=np.concatenate([np.zeros(1, dtype=np.int64), feature_ptr]),
+        feature_index=feature_index,
+        feature_value=chosen(matched.features.ptr, matched.features.value, part.rule[1:])[1],
+    )
+
+
+def empty_forest(lm_slot: np.ndarray) -> PackedForest:
+    """The forest of a sentence of no words: a goal without anything below it."""
+    ptr = np.zeros(2, dtype=np.int64)
+    none = np.zeros(0, dtype=np.int32)
+    return PackedForest(
+        edge_ptr=np.array([0, 1], dtype=np.int64),
+        edge_tail=np.full((1, 2), -1, dtype=np.int32),
+        edge_rule=np.zeros(1, dtype=np.int32),
+        edge_lm=np.zeros((1, len(lm_slot)), dtype=np.float32),
+        lm_slot=lm_slot,
+        target_ptr=ptr,
+        target=none,
+        feature_ptr=ptr,
+        feature_index=none,
+        feature_value=np.zeros(0),
+    )

@@ -1,0 +1,214 @@
+"""Derivations to what the rest of the project sees: translations, feature vectors and scores."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.corpus.vocabulary import FeatureTable
+from mpitune.decoder.base import KBest
+from mpitune.decoder.embedded.forest import Forest
+from mpitune.decoder.embedded.kbest import NONE, Derivations
+from mpitune.decoder.embedded.matched import Matched
+from mpitune.jit import int64, kernel
+
+
+class Scratch(NamedTuple):
+    """Space to add up a feature vector in; all zero between uses."""
+
+    total: np.ndarray
+    """float64 [slots]"""
+    touched: np.ndarray
+    """uint8 [slots]"""
+    stack: np.ndarray
+    """int32 [depth, 2]: derivations being read, and the place reached in the target side."""
+    fixed: int
+    """Slots from here on are those of features met late, in an order that is this process's own ..."""
+    late_ids: np.ndarray
+    """uint64 [slots - fixed]: ... and these are their ids."""
+
+
+def new_scratch(features: FeatureTable, depth: int) -> Scratch:
+    """Space for all ``features`` there are so far, and derivations at most ``depth`` rules deep."""
+    return Scratch(
+        total=np.zeros(len(features)),
+        touched=np.zeros(len(features), dtype=np.uint8),
+        stack=np.empty((depth + 2, 2), dtype=np.int32),
+        fixed=features.fixed,
+        late_ids=features.late_ids,
+    )
+
+
+def read_out(
+    forest: Forest,
+    matched: Matched,
+    derivations: Derivations,
+    found: np.ndarray,
+    lm_slot: np.ndarray,
+    weights: np.ndarray,
+    scratch: Scratch,
+) -> KBest:
+    """The k-best list of the derivations ``found`` (int32 [k]).
+
+    ``lm_slot``: int32 [LMs], slots of the LMs' features; ``weights``: float64, one for every slot.
+    """
+    size = np.zeros(2, dtype=np.int64)
+    _measure(forest, matched, derivations, found, scratch.stack, lm_slot, size)
+    kbest = KBest(
+        word_ptr=np.zeros(len(found) + 1, dtype=np.int64),
+        word=np.empty(size[0], dtype=np.int32),
+        score=np.empty(len(found), dtype=np.float64),
+        feature_ptr=np.zeros(len(found) + 1, dtype=np.int64),
+        feature_index=np.empty(size[1], dtype=np.int32),
+        feature_value=np.empty(size[1], dtype=np.float64),
+    )
+    _read_out(forest, matched, derivations, found, lm_slot, weights, scratch, kbest)
+    features = int(kbest.feature_ptr[-1])
+    return kbest._replace(
+        feature_index=kbest.feature_index[:features].copy(), feature_value=kbest.feature_value[:features].copy()
+    )
+
+
+@kernel
+def _measure(
+    forest: Forest,
+    matched: Matched,
+    derivations: Derivations,
+    found: np.ndarray,
+    stack: np.ndarray,
+    lm_slot: np.ndarray,
+    size: np.ndarray,
+) -> None:
+    """Words and (at most) features of all derivations, into ``size``."""
+    size[:] = 0
+    for j in range(found.shape[0]):
+        stack[0, 0] = found[j]
+        height = 1
+        size[1] += lm_slot.shape[0]
+        while height > 0:
+            height -= 1
+            derivation = stack[height, 0]
+            rule = forest.edge_rule[derivations.edge[derivation]]
+            if rule >= 0:
+                size[1] += matched.features.ptr[rule + 1] - matched.features.ptr[rule]
+                for k in range(matched.target_ptr[rule], matched.target_ptr[rule + 1]):
+                    if matched.target[k] >= 0:
+                        size[0] += 1
+            for side in range(2):
+                if derivations.child[derivation, side] != NONE:
+                    stack[height, 0] = derivations.child[derivation, side]
+                    height += 1
+
+
+@kernel
+def _read_out(
+    forest: Forest,
+    matched: Matched,
+    derivations: Derivations,
+    found: np.ndarray,
+    lm_slot: np.ndarray,
+    weights: np.ndarray,
+    scratch: Scratch,
+    kbest: KBest,
+) -> None:
+    """Fill ``kbest``."""
+    words, features = int64(0), int64(0)
+    for j in range(found.shape[0]):
+        words, features = _read_one(forest, matched, derivations, found[j], lm_slot, scratch, kbest, words, features)
+        kbest.word_ptr[j + 1] = words
+        kbest.feature_ptr[j + 1] = features
+        begin = kbest.feature_ptr[j]
+        _sort(scratch, kbest.feature_index, begin, features)
+        score = 0.0
+        for k in range(begin, features):
+            slot = kbest.feature_index[k]
+            kbest.feature_value[k] = scratch.total[slot]
+            score += weights[slot] * scratch.total[slot]
+            scratch.total[slot] = 0.0
+            scratch.touched[slot] = 0
+        kbest.score[j] = score
+
+
+@kernel
+def _read_one(
+    forest: Forest,
+    matched: Matched,
+    derivations: Derivations,
+    derivation: int,
+    lm_slot: np.ndarray,
+    scratch: Scratch,
+    kbest: KBest,
+    words: int,
+    features: int,
+) -> tuple[int, int]:
+    """Write the words of ``derivation`` and the slots of its features, in no order; their values go to ``scratch``.
+
+    Returns how many words and features are written now.
+    """
+    stack, rows = scratch.stack, matched.features
+    for m in range(lm_slot.shape[0]):
+        features = _add_up(scratch, kbest, int64(lm_slot[m]), 0.0, features)
+    stack[0, 0] = derivation
+    stack[0, 1] = -1
+    height = 1
+    while height > 0:
+        derivation = int64(stack[height - 1, 0])
+        edge = derivations.edge[derivation]
+        rule = forest.edge_rule[edge]
+        place = int64(stack[height - 1, 1])
+        if place < 0:
+            for m in range(lm_slot.shape[0]):
+                scratch.total[lm_slot[m]] += forest.edge_lm[edge, m]
+            if rule < 0:
+                # The goal: nothing but its tail.
+                stack[height - 1, 0] = derivations.child[derivation, 0]
+                continue
+            for k in range(rows.ptr[rule], rows.ptr[rule + 1]):
+                features = _add_up(scratch, kbest, int64(rows.column[k]), rows.value[k], features)
+            place = int64(matched.target_ptr[rule])
+        end = int64(matched.target_ptr[rule + 1])
+        while place < end and matched.target[place] >= 0:
+            kbest.word[words] = matched.target[place]
+            words += 1
+            place += 1
+        if place == end:
+            height -= 1
+            continue
+        stack[height - 1, 1] = place + 1
+        stack[height, 0] = derivations.child[derivation, -1 - matched.target[place]]
+        stack[height, 1] = -1
+        height += 1
+    return words, features
+
+
+@kernel
+def _add_up(scratch: Scratch, kbest: KBest, slot: int, value: float, features: int) -> int:
+    """Add ``value`` to a feature; returns how many features are written now."""
+    scratch.total[slot] += value
+    if scratch.touched[slot] == 0:
+        scratch.touched[slot] = 1
+        kbest.feature_index[features] = slot
+        return features + 1
+    return features
+
+
+@kernel
+def _is_before(scratch: Scratch, a: int, b: int) -> bool:
+    """The order of slots; of late ones that of their ids: sums over features are rounded alike in all processes."""
+    if a < scratch.fixed or b < scratch.fixed:
+        return a < b
+    return bool(scratch.late_ids[a - scratch.fixed] < scratch.late_ids[b - scratch.fixed])
+
+
+@kernel
+def _sort(scratch: Scratch, numbers: np.ndarray, begin: int, end: int) -> None:
+    """Sort the slots ``numbers[begin:end]``, some hundred of them (Shell sort, gaps by Ciura)."""
+    for gap in (301, 132, 57, 23, 10, 4, 1):
+        for i in range(begin + gap, end):
+            number = numbers[i]
+            k = i
+            while k >= begin + gap and _is_before(scratch, int64(number), int64(numbers[k - gap])):
+                numbers[k] = numbers[k - gap]
+                k -= gap
+            numbers[k] = number

@@ -1,0 +1,171 @@
+"""Extracted grammars of many sentences as the arrays of a store: each rule type and each row of scores once.
+
+Grammars of neighbouring sentences are collected to a part; parts are merged in the order of the sentences, one at a
+time, so that nothing in the result tells how many there were, and memory is taken by what is distinct alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.array_files.arrays import Stored
+from mpitune.array_files.csr import chosen, ends
+from mpitune.array_files.disk_array import Spool
+from mpitune.array_files.row_table import DistinctRows
+from mpitune.extraction.extractor import FEATURES, Extracted
+from mpitune.extraction.phrase_pairs import SYMBOLS
+from mpitune.grammar.rules import PHRASE
+
+_GAP = -1 - PHRASE
+"""A gap of category X on the source side of a stored rule."""
+
+
+class Part(NamedTuple):
+    """The grammars of some sentences, types and rows of scores numbered as they come up."""
+
+    grammar_ptr: np.ndarray
+    """int64 [sentences + 1]"""
+    type: np.ndarray
+    """int32 [rules]: the type of each rule."""
+    score_row: np.ndarray
+    """int32 [rules]: the scores of each rule."""
+    types: np.ndarray
+    """int32 [types, 3]: the numbers of a type's source side, target side and alignment."""
+    source_ptr: np.ndarray
+    """int64 [source sides + 1]"""
+    source: np.ndarray
+    """int32, as in `Rules`"""
+    target_ptr: np.ndarray
+    """int64 [target sides + 1]"""
+    target: np.ndarray
+    """int32, as in `Rules`"""
+    align_ptr: np.ndarray
+    """int64 [alignments + 1]"""
+    align: np.ndarray
+    """int32: the two int16 of each link, side by side."""
+    scores: np.ndarray
+    """float64 [rows, 7]: `FEATURES`."""
+
+
+class _Distinct:
+    """Distinct rule types and rows of scores."""
+
+    def __init__(self) -> None:
+        self.source, self.target, self.align = DistinctRows(), DistinctRows(), DistinctRows()
+        self._types = DistinctRows()
+        self._scores = DistinctRows()
+
+    def add_types(self, sides: Iterable[np.ndarray]) -> np.ndarray:
+        """Numbers of types, given by those of their ``sides``: `source`, `target` and `align`."""
+        return self._types.add_matrix(np.stack(list(sides), axis=1))
+
+    def add_scores(self, scores: np.ndarray) -> np.ndarray:
+        """Numbers of rows, float64 [n, 7]."""
+        return self._scores.add_matrix(np.ascontiguousarray(scores).view(np.int32))
+
+    @property
+    def types(self) -> np.ndarray:
+        """int32 [types, 3]: as in `Part`"""
+        return self._types.flat.reshape(-1, 3)
+
+    @property
+    def scores(self) -> np.ndarray:
+        """float64 [rows, 7]"""
+        return self._scores.flat.view(np.float64).reshape(-1, len(FEATURES))
+
+
+class Collector:
+    """Collects grammars, one sentence after the other."""
+
+    def __init__(self) -> None:
+        self._distinct = _Distinct()
+        self._types: list[np.ndarray] = []
+        self._score_rows: list[np.ndarray] = []
+        self.rules = 0
+        """How many there are by now."""
+
+    def add(self, found: Extracted) -> None:
+        """Add the grammar of the next sentence."""
+        distinct = self._distinct
+        source = np.where(found.source < 0, np.int32(_GAP), found.source).astype(np.int32)
+        order = _by_source(source, found.source_ptr)
+        align = np.ascontiguousarray(found.align).view(np.int32).ravel()
+        sides = (
+            distinct.source.add(found.source_ptr, source),
+            distinct.target.add(found.target_ptr, found.target),
+            distinct.align.add(found.align_ptr, align),
+        )
+        self._types.append(distinct.add_types(side[order] for side in sides))
+        self._score_rows.append(distinct.add_scores(found.score[order]))
+        self.rules += len(order)
+
+    def part(self) -> Part:
+        """All that was collected."""
+        distinct = self._distinct
+        none = [np.zeros(0, dtype=np.int32)]
+        return Part(
+            grammar_ptr=ends([len(of_sentence) for of_sentence in self._types]),
+            type=np.concatenate([*none, *self._types]),
+            score_row=np.concatenate([*none, *self._score_rows]),
+            types=distinct.types,
+            source_ptr=distinct.source.ptr,
+            source=distinct.source.flat,
+            target_ptr=distinct.target.ptr,
+            target=distinct.target.flat,
+            align_ptr=distinct.align.ptr,
+            align=distinct.align.flat,
+            scores=distinct.scores,
+        )
+
+
+def merged(parts: Iterable[Part], folder: Path) -> dict[str, Stored]:
+    """The arrays of `Rules` with the grammars of all ``parts``, in their order.
+
+    Types and rows of scores are numbered as they come up. ``folder``: on whose disk waits what grows with the sentences
+    and not with what is distinct in them.
+    """
+    distinct, type_, score_row, lengths = _Distinct(), Spool(folder), Spool(folder), [np.zeros(0, dtype=np.int64)]
+    for part in parts:
+        sides = (
+            distinct.source.add(part.source_ptr, part.source),
+            distinct.target.add(part.target_ptr, part.target),
+            distinct.align.add(part.align_ptr, part.align),
+        )
+        types = distinct.add_types(side[part.types[:, n]] for n, side in enumerate(sides))
+        type_.append(types[part.type])
+        score_row.append(distinct.add_scores(part.scores)[part.score_row])
+        lengths.append(np.diff(part.grammar_ptr))
+    types, scores = distinct.types, distinct.scores
+    source, target, align = (
+        chosen(side.ptr, side.flat, types[:, n])
+        for n, side in enumerate((distinct.source, distinct.target, distinct.align))
+    )
+    kept = scores != 0.0
+    return {
+        "lhs": np.full(len(types), PHRASE, dtype=np.int32),
+        "source_ptr": source[0],
+        "source": source[1],
+        "target_ptr": target[0],
+        "target": target[1],
+        "align_ptr": align[0],
+        "align": align[1].view(np.int16).reshape(-1, 2),
+        "type": type_,
+        "score_row": score_row,
+        "score_ptr": ends(kept.sum(axis=1)),
+        "score_index": np.broadcast_to(np.arange(len(FEATURES), dtype=np.int32), kept.shape)[kept],
+        "score_value": scores[kept],
+        "grammar_ptr": ends(np.concatenate(lengths)),
+    }
+
+
+def _by_source(source: np.ndarray, ptr: np.ndarray) -> np.ndarray:
+    """The order of `Rules`: by source side, symbol by symbol, shorter ones first; equal ones as they were."""
+    length = np.diff(ptr)
+    symbols = np.full((len(length), SYMBOLS), np.iinfo(np.int32).min, dtype=np.int32)
+    row = np.repeat(np.arange(len(length)), length)
+    symbols[row, np.arange(len(source)) - ptr[row]] = source
+    return np.lexsort(symbols.T[::-1])

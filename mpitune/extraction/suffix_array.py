@@ -1,0 +1,220 @@
+"""A word-aligned bitext as arrays that rules are extracted from: texts, links, a suffix array, lexical counts.
+
+The pairs lie in a random order, always the same: the first occurrences of anything are then a random sample of it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.array_files.csr import chosen, ends
+from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.vocabulary import Names, Vocabulary
+from mpitune.errors import DataError
+
+DEPTH = 5
+"""Suffixes are sorted by so many words: source sides are no longer."""
+_SEED = 1
+
+Pair = tuple[Sequence[str], Sequence[str], Sequence[tuple[int, int]]]
+"""Source words, target words, links (source position, target position)."""
+_Rows = tuple[np.ndarray, np.ndarray]
+"""``ptr`` and ``flat`` of `mpitune.array_files.csr`."""
+
+
+SOURCE = np.dtype([("word", np.int32), ("pair", np.int32), ("low", np.int16), ("high", np.int16)])
+"""A source word: which it is, which pair it is of, the first target position that it is linked to, one past the last.
+
+A word without links has -1 for both. After each sentence stands one with word -1.
+"""
+TARGET = np.dtype([("word", np.int32), ("low", np.int16), ("high", np.int16)])
+"""A target word, likewise."""
+
+
+class Texts(NamedTuple):
+    """The pairs with their links; words of both languages are numbered together."""
+
+    source: np.ndarray
+    """`SOURCE` [source words + pairs]"""
+    source_ptr: np.ndarray
+    """int64 [pairs + 1]: the source of pair p is ``source[source_ptr[p]:source_ptr[p + 1] - 1]``."""
+    target: np.ndarray
+    """`TARGET` [target words]"""
+    target_ptr: np.ndarray
+    """int64 [pairs + 1]"""
+    link_ptr: np.ndarray
+    """int64 [pairs + 1]"""
+    link: np.ndarray
+    """int16 [links, 2]: source and target position, in the order of the file."""
+
+
+class Suffixes(NamedTuple):
+    """Where source words and phrases occur, as places in ``Texts.source``."""
+
+    suffix: np.ndarray
+    """int32 [source words]: the suffixes in the order of their first `DEPTH` words."""
+    occurrence: np.ndarray
+    """int32 [source words]: the occurrences of each word, sorted by word and then by place."""
+    word_ptr: np.ndarray
+    """int64 [words + 1]: the suffixes that begin with each word, and its occurrences."""
+
+
+class Lexicon(NamedTuple):
+    """How often words are linked; an unlinked word counts as linked to NULL."""
+
+    ptr: np.ndarray
+    """int64 [words + 1]: the words that each source word is linked to."""
+    word: np.ndarray
+    """int32: those words, ascending for a source word ..."""
+    times: np.ndarray
+    """int32: ... and how often."""
+    source_count: np.ndarray
+    """int64 [words + 1]: links of each source word; last those of NULL."""
+    target_count: np.ndarray
+    """int64 [words + 1]: links of each target word; last those of NULL."""
+    source_null: np.ndarray
+    """int64 [words]: how often a source word is unlinked."""
+    target_null: np.ndarray
+    """int64 [words]: how often a target word is unlinked."""
+
+
+class Bitext(NamedTuple):
+    """All that rules are extracted from."""
+
+    place: np.ndarray
+    """int32 [pairs]: where each pair of the files lies in ``texts``."""
+    texts: Texts
+    suffixes: Suffixes
+    lexicon: Lexicon
+
+
+def compile_bitext(pairs: Iterable[Pair], words: Vocabulary) -> Bitext:
+    """The arrays of ``pairs``; their words get numbers in ``words``. Links must lie within their sentences."""
+    source, target, link = _read(pairs, words)
+    order = np.random.default_rng(_SEED).permutation(len(source[0]) - 1)
+    place = np.empty(len(order), dtype=np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    texts = _texts(*(chosen(*rows, order) for rows in (source, target, link)))
+    return Bitext(place, texts, _suffixes(texts.source["word"], len(words)), _lexicon(texts, len(words)))
+
+
+def _read(pairs: Iterable[Pair], words: Vocabulary) -> tuple[_Rows, _Rows, _Rows]:
+    """Words and links of the pairs in turn. Only numbers are kept of them: a large bitext's words fill the memory."""
+    lengths = array("q"), array("q"), array("q")
+    source, target, link = array("i"), array("i"), array("h")
+    for pair in pairs:
+        source.extend(map(words.add, pair[0]))
+        target.extend(map(words.add, pair[1]))
+        for one in pair[2]:
+            link.extend(one)
+        for length, part in zip(lengths, pair, strict=True):
+            length.append(len(part))
+    flat = (np.frombuffer(part, dtype=part.typecode) for part in (source, target, link))
+    source_rows, target_rows, link_rows = ((ends(length), part) for length, part in zip(lengths, flat, strict=True))
+    return source_rows, target_rows, (link_rows[0], link_rows[1].reshape(-1, 2))
+
+
+def _texts(source_rows: _Rows, target_rows: _Rows, link_rows: _Rows) -> Texts:
+    source_ptr, source_words = source_rows
+    target_ptr, target_words = target_rows
+    pairs = len(source_ptr) - 1
+    source = np.empty(len(source_words) + pairs, dtype=SOURCE)
+    source["word"] = np.insert(source_words, source_ptr[1:], -1)
+    source["pair"] = np.repeat(np.arange(pairs, dtype=np.int32), np.diff(source_ptr) + 1)
+    target = np.empty(len(target_words), dtype=TARGET)
+    target["word"] = target_words
+    texts = Texts(
+        source=source,
+        source_ptr=source_ptr + np.arange(pairs + 1),
+        target=target,
+        target_ptr=target_ptr,
+        link_ptr=link_rows[0],
+        link=link_rows[1],
+    )
+    source_at, target_at = _linked_words(texts)
+    source["low"], source["high"] = _hull(source_at, texts.link[:, 1], len(source))
+    target["low"], target["high"] = _hull(target_at, texts.link[:, 0], len(target))
+    return texts
+
+
+def _hull(at: np.ndarray, other: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """int16 [size] each: the smallest of ``other`` at each place and one past the largest, or -1."""
+    low, high = np.full(size, np.iinfo(np.int16).max, dtype=np.int16), np.full(size, -1, dtype=np.int16)
+    np.minimum.at(low, at, other)
+    np.maximum.at(high, at, other + np.int16(1))
+    low[high < 0] = -1
+    return low, high
+
+
+def _linked_words(texts: Texts) -> tuple[np.ndarray, np.ndarray]:
+    """int64 [links] each: the places of the source and the target word of each link."""
+    pair = np.repeat(np.arange(len(texts.link_ptr) - 1), np.diff(texts.link_ptr))
+    return texts.source_ptr[pair] + texts.link[:, 0], texts.target_ptr[pair] + texts.link[:, 1]
+
+
+def _suffixes(source: np.ndarray, words: int) -> Suffixes:
+    """The suffix array of ``source`` (int32), ties in the order of place; -1 begins no suffix, and ends one."""
+    keys = [source]
+    for _ in range(1, DEPTH):
+        following = np.append(keys[-1][1:], np.int32(-1))
+        following[keys[-1] < 0] = -1
+        keys.append(following)
+    suffix, occurrence = (
+        order[source[order] >= 0] for order in (np.lexsort(keys[::-1]), np.argsort(source, kind="stable"))
+    )
+    word_ptr = np.searchsorted(source[occurrence], np.arange(words + 1)).astype(np.int64)
+    return Suffixes(suffix.astype(np.int32), occurrence.astype(np.int32), word_ptr)
+
+
+def _lexicon(texts: Texts, words: int) -> Lexicon:
+    source_at, target_at = _linked_words(texts)
+    source, target = texts.source["word"], texts.target["word"]
+    key, count = np.unique(source[source_at] * np.int64(words) + target[target_at], return_counts=True)
+    source_null = np.bincount(source[(source >= 0) & (texts.source["low"] < 0)], minlength=words)
+    target_null = np.bincount(target[texts.target["low"] < 0], minlength=words)
+    source_count = np.bincount(source[source_at], minlength=words) + source_null
+    target_count = np.bincount(target[target_at], minlength=words) + target_null
+    return Lexicon(
+        ptr=np.searchsorted(key // words, np.arange(words + 1)).astype(np.int64),
+        word=(key % words).astype(np.int32),
+        times=count.astype(np.int32),
+        source_count=np.append(source_count, target_null.sum()),
+        target_count=np.append(target_count, source_null.sum()),
+        source_null=source_null,
+        target_null=target_null,
+    )
+
+
+def compiled_bitext(files: AlignedFiles) -> dict[str, np.ndarray]:
+    """The arrays of a bitext and its words, to be stored. Raises DataError for bad files, and for one of no pairs."""
+    words, pairs = Vocabulary(), files.read()
+    first = next(pairs, None)
+    if first is None:
+        raise DataError.at(files.source, None, found="no sentences", expected="a bitext")
+    arrays = to_arrays(compile_bitext(chain([first], pairs), words))
+    names = Names.of(words.words)
+    return arrays | names.as_arrays("words")
+
+
+def to_arrays(bitext: Bitext) -> dict[str, np.ndarray]:
+    """``bitext`` as plain arrays by name, to be stored."""
+    parts = {part: getattr(bitext, part)._asdict() for part in _PARTS}
+    arrays = {f"{part}.{name}": array for part, fields in parts.items() for name, array in fields.items()}
+    arrays = {name: array.view(np.uint8) if array.dtype.names else array for name, array in arrays.items()}
+    return arrays | {"place": bitext.place}
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray]) -> Bitext:
+    """What `to_arrays` was given."""
+    parts = {part: {n.split(".")[1]: a for n, a in arrays.items() if n.startswith(f"{part}.")} for part in _PARTS}
+    parts["texts"]["source"] = parts["texts"]["source"].view(SOURCE)
+    parts["texts"]["target"] = parts["texts"]["target"].view(TARGET)
+    return Bitext(arrays["place"], Texts(**parts["texts"]), Suffixes(**parts["suffixes"]), Lexicon(**parts["lexicon"]))
+
+
+_PARTS = ("texts", "suffixes", "lexicon")

@@ -1,0 +1,215 @@
+"""Sparse features: names read off a rule by templates.
+
+Simianer, Riezler and Dyer (ACL 2012, section 5); names exactly as cdec writes them, so that weights files interchange.
+Word pairs, insertions and target words are those of Eidelman (WMT 2012, section 3.3), their names ours.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.array_files.csr import as_lists
+from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
+from mpitune.errors import UsageError
+from mpitune.grammar.rules import Rules
+
+
+class Gap(NamedTuple):
+    """A place in a rule that another derivation fills."""
+
+    label: str
+    """Its category."""
+    number: int
+    """From 1, in the order of the source side."""
+
+    def __str__(self) -> str:
+        return f"[{self.label},{self.number}]"
+
+
+class Rule(NamedTuple):
+    """A rule as symbols: words and gaps. As a string it is the beginning of a grammar's line."""
+
+    lhs: str
+    source: Sequence[str | Gap]
+    target: Sequence[str | Gap]
+    links: Sequence[tuple[int, int]] = ()
+    """The word alignment: places in source and target, gaps counted; none where the grammar gives none."""
+
+    def __str__(self) -> str:
+        return f"[{self.lhs}] ||| {' '.join(map(str, self.source))} ||| {' '.join(map(str, self.target))}"
+
+
+Template = Callable[[Rule], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class RuleFeatures:
+    """The features of all rule types (CSR)."""
+
+    names: Names
+    """Every feature that a rule of the grammar, a pass-through rule or a glue rule can fire."""
+    ids: np.ndarray
+    """uint64 [names]: their ids."""
+    ptr: np.ndarray
+    """int64 [types + 1]: the features of type t are ``ptr[t]`` to ``ptr[t + 1]``."""
+    index: np.ndarray
+    """int32: places in ``names``; inside a row in the order of firing."""
+    value: np.ndarray
+    """float64: how often each fires."""
+
+
+def pass_through(word: str) -> Rule:
+    """The rule that translates a source word as itself."""
+    return Rule("X", [word], [word], [(0, 0)])
+
+
+GLUE = (
+    Rule("S", [Gap("X", 1)], [Gap("X", 1)]),
+    Rule("S", [Gap("S", 1), Gap("X", 2)], [Gap("S", 1), Gap("X", 2)]),
+)
+"""The two rules that put phrases side by side, S -> X and S -> S X."""
+
+
+def _identity(rule: Rule) -> Iterable[str]:
+    source = "_".join([symbol if isinstance(symbol, str) else f"N{symbol.label}" for symbol in rule.source])
+    target = "_".join([symbol if isinstance(symbol, str) else f"N{symbol.number}" for symbol in rule.target])
+    return [f"R:{rule.lhs}:{source}:{target}"]
+
+
+def _source_bigrams(rule: Rule) -> Iterable[str]:
+    return _bigrams("RBS", [symbol if isinstance(symbol, str) else symbol.label for symbol in rule.source])
+
+
+def _target_bigrams(rule: Rule) -> Iterable[str]:
+    symbols = [symbol if isinstance(symbol, str) else f"{symbol.label}{symbol.number}" for symbol in rule.target]
+    return _bigrams("RBT", symbols)
+
+
+def _bigrams(prefix: str, symbols: list[str]) -> Iterable[str]:
+    return [f"{prefix}:{a}_{b}" for a, b in zip(["<r>", *symbols], [*symbols, "</r>"], strict=True)]
+
+
+def _shape(rule: Rule) -> Iterable[str]:
+    return [f"Shape_S{_side_shape(rule.source)}_T{_side_shape(rule.target)}"]
+
+
+def _side_shape(side: Sequence[str | Gap]) -> str:
+    """Words before the first gap, that gap, words after it, a second gap, words after that: 1 where there are any."""
+    shape = ["0"] * 5
+    place = 0
+    for symbol in side:
+        if isinstance(symbol, Gap):
+            place += 2
+            shape[place - 1] = "1"
+        else:
+            shape[place] = "1"
+    return "".join(shape)
+
+
+def _word_pairs(rule: Rule) -> Iterable[str]:
+    linked = [(rule.source[i], rule.target[j]) for i, j in rule.links]
+    return [f"WP:{f}_{e}" for f, e in linked if isinstance(f, str) and isinstance(e, str)]
+
+
+def _insertions(rule: Rule) -> Iterable[str]:
+    """Each target word without a link, with every source word. A rule without any link has no alignment to go by."""
+    if not rule.links:
+        return []
+    linked = {j for _, j in rule.links}
+    inserted = [e for j, e in enumerate(rule.target) if isinstance(e, str) and j not in linked]
+    return [f"INS:{f}_{e}" for e in inserted for f in rule.source if isinstance(f, str)]
+
+
+def _target_words(rule: Rule) -> Iterable[str]:
+    """Bigrams of words that are neighbours inside the rule."""
+    pairs = zip(rule.target[:-1], rule.target[1:], strict=True)
+    return [f"TB:{a}_{b}" for a, b in pairs if isinstance(a, str) and isinstance(b, str)]
+
+
+TEMPLATES: dict[str, Template] = {
+    "id": _identity,
+    "source-bigram": _source_bigrams,
+    "target-bigram": _target_bigrams,
+    "shape": _shape,
+    "word-pair": _word_pairs,
+    "insertion": _insertions,
+    "target-words": _target_words,
+}
+"""The templates by the names that a job file gives them; each turns a rule into the names that it fires."""
+
+
+def features(templates: Sequence[str], rule: Rule) -> list[tuple[str, float]]:
+    """The features that ``rule`` fires, with how often. Raises UsageError for an unknown template."""
+    return [(name, float(count)) for name, count in Counter(_fired(_chosen(templates), rule)).items()]
+
+
+def compile_features(
+    templates: Sequence[str], rules: Rules, categories: Sequence[str], words: Sequence[str], sources: Iterable[str]
+) -> RuleFeatures:
+    """The features of all types of ``rules``, and the names that glue and the pass-through rules of ``sources`` fire.
+
+    ``categories`` and ``words`` name the rules' symbols. Raises UsageError for an unknown template.
+    """
+    functions = _chosen(templates)
+    names = Vocabulary()
+    index, value = array("i"), array("d")
+    ptr = np.zeros(len(rules.lhs) + 1, dtype=np.int64)
+    for number, rule in enumerate(_all_as_symbols(rules, categories, words), start=1):
+        fired = Counter([names.add(name) for name in _fired(functions, rule)])
+        index.extend(fired.keys())
+        value.extend(fired.values())
+        ptr[number] = len(index)
+    for rule in (*GLUE, *map(pass_through, sources)):
+        for name in _fired(functions, rule):
+            names.add(name)
+    ids = np.fromiter(map(feature_id, names.words), dtype=np.uint64, count=len(names))
+    return RuleFeatures(Names.of(names.words), ids, ptr, np.asarray(index), np.asarray(value))
+
+
+def as_symbols(rules: Rules, rule_type: int, categories: Sequence[str], words: Sequence[str]) -> Rule:
+    """The rule type ``rule_type`` of ``rules``; ``categories`` and ``words`` name the symbols."""
+    source = rules.source[rules.source_ptr[rule_type] : rules.source_ptr[rule_type + 1]].tolist()
+    target = rules.target[rules.target_ptr[rule_type] : rules.target_ptr[rule_type + 1]].tolist()
+    links = rules.align[rules.align_ptr[rule_type] : rules.align_ptr[rule_type + 1]].ravel().tolist()
+    return _named(int(rules.lhs[rule_type]), source, target, links, categories, words)
+
+
+def _all_as_symbols(rules: Rules, categories: Sequence[str], words: Sequence[str]) -> Iterable[Rule]:
+    sources, targets = as_lists(rules.source_ptr, rules.source), as_lists(rules.target_ptr, rules.target)
+    links = as_lists(2 * rules.align_ptr, rules.align.ravel())
+    for of_type in zip(rules.lhs.tolist(), sources, targets, links, strict=True):
+        yield _named(*of_type, categories, words)
+
+
+def _named(
+    lhs: int, source: list[int], target: list[int], links: list[int], categories: Sequence[str], words: Sequence[str]
+) -> Rule:
+    """``links``: source and target place of each link in turn."""
+    source_side: list[str | Gap] = []
+    gaps: list[Gap] = []
+    for symbol in source:
+        if symbol < 0:
+            gaps.append(Gap(categories[-1 - symbol], len(gaps) + 1))
+            source_side.append(gaps[-1])
+        else:
+            source_side.append(words[symbol])
+    target_side = [words[symbol] if symbol >= 0 else gaps[-1 - symbol] for symbol in target]
+    return Rule(categories[lhs], source_side, target_side, list(zip(links[::2], links[1::2], strict=True)))
+
+
+def _chosen(templates: Sequence[str]) -> list[Template]:
+    for template in templates:
+        if template not in TEMPLATES:
+            raise UsageError(f"unknown feature template {template!r}, expected any of {', '.join(TEMPLATES)}")
+    return [TEMPLATES[template] for template in templates]
+
+
+def _fired(templates: Sequence[Template], rule: Rule) -> list[str]:
+    """The names that ``rule`` fires, as often as it does; ``=`` and ``;`` would end a name where it is written down."""
+    return [name.replace("=", "_").replace(";", "_") for template in templates for name in template(rule)]

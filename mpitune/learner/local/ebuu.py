@@ -1,0 +1,80 @@
+"""Error rate based ultraconservative update (L12, section 4.2): the expected error of the lists of K sentences.
+
+    min_w  1/2 ||w - w_b||^2 + lambda/K sum_j sum_e Error(r_j, e) P_alpha(e | f_j, w)
+
+with P_alpha the softmax of alpha w.x over a list, and Error = 1 - bleu+1, which differs from L12's by a constant. It is
+the risk of `mpitune.learner.batch.minrisk`; gradient descent from w_b, as the problem is not convex. Each step begins
+with length 1 and is halved until the objective falls by enough (Armijo); these, alpha = 1 and when to stop are ours.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mpitune.learner.batch.minrisk import risks
+from mpitune.learner.local.examples import Examples
+from mpitune.learner.local.update import Update, squared_norm
+from mpitune.learner.pool import row_scores, row_sums
+
+SMALLEST = 1e-6
+"""The norm of the gradient at which to stop."""
+STEPS = 100
+"""The most steps."""
+ENOUGH = 1e-4
+"""Armijo's condition: how much of the fall that the gradient promises must come true."""
+HALVINGS = 50
+"""The most; no shorter step makes a difference that is more than rounding."""
+
+
+class Objective:
+    """What is minimised, as a function of the change w - w_b."""
+
+    def __init__(self, examples: Examples, strength: float, alpha: float) -> None:
+        """lambda = ``strength``, at least 0; ``alpha`` above 0."""
+        self._examples = examples
+        self._share = strength / max(len(examples.oracle), 1)
+        self._alpha = alpha
+        self._scores = np.empty(len(examples.gold))
+        self._slopes = np.empty(len(examples.gold))
+
+    def at(self, change: np.ndarray) -> float:
+        """Its value; `gradient` is that of the latest ``change`` (float64 [columns])."""
+        examples = self._examples
+        row_scores(examples.row_ptr, examples.column, examples.value, change, self._scores)
+        self._scores += examples.ahead
+        self._scores *= self._alpha
+        risk = risks(examples.list_ptr, self._scores, examples.gold, self._slopes)
+        self._change = change
+        return squared_norm(change) / 2 + self._share * risk
+
+    def gradient(self) -> np.ndarray:
+        """float64 [columns]"""
+        examples, result = self._examples, np.zeros(len(self._change))
+        row_sums(examples.row_ptr, examples.column, examples.value, self._slopes, result)
+        result *= self._share * self._alpha
+        result += self._change
+        return result
+
+
+def ebuu(examples: Examples, strength: float, alpha: float) -> Update:
+    """The update with lambda = ``strength``, at least 0, and ``alpha``, above 0."""
+    objective = Objective(examples, strength, alpha)
+    change = np.zeros(len(examples.feature))
+    value = objective.at(change)
+    for step in range(STEPS):
+        gradient = objective.gradient()
+        squared = squared_norm(gradient)
+        if math.sqrt(squared) <= SMALLEST:
+            return Update(change, value, step, None)
+        for halving in range(HALVINGS):
+            length = 0.5**halving
+            nearer = change - length * gradient
+            reached = objective.at(nearer)
+            if reached <= value - ENOUGH * length * squared:
+                break
+        else:
+            return Update(change, value, step, None)
+        change, value = nearer, reached
+    return Update(change, value, STEPS, None)

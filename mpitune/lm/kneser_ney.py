@@ -1,0 +1,191 @@
+"""Estimating n-gram language models: interpolated modified Kneser-Ney, the same models as lmplz (KenLM) makes.
+
+Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (TR-10-98, 1998), CG98 below;
+Heafield, Pouzyrevsky, Clark and Koehn, "Scalable Modified Kneser-Ney Language Model Estimation" (ACL 2013), H13 below.
+Here it is done in memory, with one sort for each length of n-grams.
+
+Conventions, those of lmplz:
+
+- a sentence is ``<s> w1 .. wn </s>``; an empty line is the sentence ``<s> </s>``; nothing is pruned;
+- the vocabulary over which probabilities sum to 1 is all words, ``</s>`` and ``<unk>``, which stands for every word
+  that the text does not have; the uniform distribution that 1-grams are interpolated with is over these;
+- ``<s>`` is never predicted. Its entry among the 1-grams is there for its backoff; the probability in it, that of a
+  word with count 0 like ``<unk>``, means nothing (lmplz of 2014 writes the same, that of 2015 and later writes 1).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.array_files.atomic import opened
+from mpitune.corpus.text import counted, lines, split_words
+from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.errors import DataError, UsageError
+from mpitune.lm.arpa_writer import Level, write_arpa
+
+MARKERS = ("<unk>", "<s>", "</s>")
+"""Words 0, 1 and 2, which the model brings itself."""
+_START, _END = 1, 2
+
+FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
+"""For n-grams with (adjusted) counts 1, 2, and 3 or more, where the text allows no better: lmplz's."""
+
+# Readers of ARPA files, lmplz's included, end a word at these.
+_BREAKING = re.compile("[\r\0]")
+
+
+class Ngrams(NamedTuple):
+    """The n-grams of one length, n, numbered in suffix order: by their last words, then by those before, and so on."""
+
+    first: np.ndarray
+    """int64 [n-grams]: the first word, w1."""
+    suffix: np.ndarray
+    """int64 [n-grams]: the number of w2 .. wn among the (n-1)-grams; 0, the empty n-gram, for n = 1."""
+    context: np.ndarray
+    """int64 [n-grams]: the number of w1 .. wn-1 among the (n-1)-grams; 0 for n = 1."""
+    counts: np.ndarray
+    """int64 [n-grams]: how often it occurs, or its adjusted count."""
+
+
+def estimate(text: Path, order: int, output: Path, tell: Callable[[str], None]) -> None:
+    """Write to ``output`` the model of n-grams up to length ``order`` of ``text``, tokenised, a sentence a line.
+
+    ``text`` is plain or gzipped, ``output`` gzipped if its name ends in .gz. ``tell`` is given lines about the
+    progress, and a warning where `FALLBACK_DISCOUNTS` had to be used. Memory: about 60 bytes for each word of the text
+    and 40 for each n-gram.
+
+    Raises UsageError for an order below 1; DataError for a text without sentences, and for a line that is not UTF-8 or
+    holds a marker or a character that no ARPA file can hold; OSError where ``output`` cannot be written.
+    """
+    if order < 1:
+        raise UsageError(f"order {order}: must be 1 or more")
+    # Opened first: that it cannot be written is better known before the work than after it.
+    with opened(output) as file:
+        tell(f"reading {text}")
+        words, token = read_tokens(text)
+        sentences = int(np.count_nonzero(token == _START))
+        size = f"{counted(sentences, 'sentence')}, {counted(len(token) - 2 * sentences, 'word')}"
+        tell(f"{size} ({len(words) - len(MARKERS)} distinct)")
+        levels = smooth(adjust(count(token, len(words), order, tell)), tell)
+        write_arpa(file, words, levels, tell)
+
+
+def read_tokens(text: Path) -> tuple[list[str], np.ndarray]:
+    """The words of a text, `MARKERS` first, and its sentences, markers included, end to end as word numbers (int32).
+
+    Raises DataError as `estimate` does.
+    """
+    vocabulary = Vocabulary(MARKERS)
+    tokens = array("i")
+    for number, line in lines(text):
+        words = split_words(line)
+        marker = next((word for word in words if word in MARKERS), None)
+        if marker is not None:
+            expected = f"a sentence without {', '.join(MARKERS)}, which the model adds itself: remove or rename them"
+            raise DataError.at(text, number, found=f"the word {marker}", expected=expected)
+        breaking = _BREAKING.search(line)
+        if breaking is not None:
+            raise DataError.at(text, number, found=f"the character {breaking[0]!r}", expected="words and blanks")
+        tokens.append(_START)
+        tokens.extend(map(vocabulary.add, words))
+        tokens.append(_END)
+    if not tokens:
+        raise DataError.at(text, None, found="no lines", expected="sentences, one a line")
+    return vocabulary.words, np.frombuffer(tokens, dtype=np.intc)
+
+
+def count(token: np.ndarray, words: int, order: int, tell: Callable[[str], None]) -> list[Ngrams]:
+    """The n-grams of length 1 .. ``order`` in the sentences ``token``, with how often they occur (H13, section 3.1).
+
+    An n-gram is its suffix and the word before that, so that one number tells it from all others of its length, and
+    sorting these numbers brings the n-grams into suffix order. As 1-gram, ``<s>`` has count 0.
+    """
+    start = np.flatnonzero(token == _START)
+    place = np.arange(len(token)) - np.repeat(start, np.diff(start, append=len(token)))
+    # The number of the n-gram that ends at each token, for the n at hand.
+    number = token.astype(np.int64)
+    occurrences, empty = np.bincount(token, minlength=words), np.zeros(words, dtype=np.int64)
+    occurrences[_START] = 0
+    levels = [Ngrams(np.arange(words), empty, empty, occurrences)]
+    for n in range(2, order + 1):
+        end = np.flatnonzero(place >= n - 1)
+        key, which = np.unique(number[end] * words + token[end - (n - 1)], return_inverse=True)
+        suffix, first = np.divmod(key, words)
+        context = np.empty_like(suffix)
+        context[which] = number[end - 1]
+        number[end] = which
+        levels.append(Ngrams(first, suffix, context, np.bincount(which, minlength=len(key))))
+        tell(f"{n}-grams: {len(key)}")
+    return levels
+
+
+def adjust(levels: Sequence[Ngrams]) -> list[Ngrams]:
+    """The n-grams with adjusted counts (H13, section 3.2).
+
+    a(w1 .. wn) is the number of different words, ``<s>`` among them, that come before w1 .. wn; but it is how often
+    w1 .. wn occurs where nothing can come before it, w1 being ``<s>``, and for the longest n-grams.
+    """
+    adjusted = []
+    for ngrams, longer in pairwise(levels):
+        before = np.bincount(longer.suffix, minlength=len(ngrams.counts))
+        adjusted.append(ngrams._replace(counts=np.where(ngrams.first == _START, ngrams.counts, before)))
+    return [*adjusted, levels[-1]]
+
+
+def discounts(counts_of_counts: Sequence[int]) -> np.ndarray | None:
+    """What is subtracted from adjusted counts 0, 1, 2, and 3 or more of n-grams of one length (float64 [4]).
+
+    ``counts_of_counts[k]``: how many of them have count k, n_k below, for k = 0 .. 4. CG98, equation (26):
+    D_k = k - (k + 1) Y n_{k+1} / n_k with Y = n_1 / (n_1 + 2 n_2). None where that is not defined or outside (0, k].
+    """
+    n = counts_of_counts
+    if 0 in n[1:4]:
+        return None
+    y = n[1] / (n[1] + 2 * n[2])
+    discount = np.array([0.0] + [k - (k + 1) * y * n[k + 1] / n[k] for k in (1, 2, 3)])
+    return discount if (discount[1:] > 0).all() else None
+
+
+def smooth(levels: Sequence[Ngrams], tell: Callable[[str], None]) -> list[Level]:
+    """Probabilities and backoffs from adjusted counts a (H13, sections 3.3 and 3.4; CG98, page 20).
+
+    With the sums over all x that follow the context c = w1 .. wn-1,
+
+        u(wn | c) = (a(c wn) - D(a(c wn))) / sum_x a(c x)
+        b(c)      = sum_x D(a(c x)) / sum_x a(c x)
+        p(wn | c) = u(wn | c) + b(c) p(wn | w2 .. wn-1)
+
+    down to p(w1) = u(w1) + b(empty) / |vocabulary|. D depends on n. What is no context has backoff 1.
+    """
+    smoothed: list[Level] = []
+    prob = np.array([1 / (len(levels[0].counts) - 1)])
+    for n, (first, suffix, context, a) in enumerate(levels, start=1):
+        discount = _discounts_told(n, a, tell)[np.minimum(a, 3)]
+        total = np.bincount(context, weights=a, minlength=len(prob))
+        left_over = np.bincount(context, weights=discount, minlength=len(prob))
+        backoff = np.divide(left_over, total, out=np.ones(len(prob)), where=total > 0)
+        if smoothed:
+            smoothed[-1] = smoothed[-1]._replace(backoff=np.log10(backoff).astype(np.float32))
+        prob = (a - discount) / total[context] + backoff[context] * prob[suffix]
+        # Rounding can lift a probability above 1, which readers refuse.
+        smoothed.append(Level(first, suffix, np.log10(np.minimum(prob, 1)).astype(np.float32), None))
+    return smoothed
+
+
+def _discounts_told(n: int, adjusted: np.ndarray, tell: Callable[[str], None]) -> np.ndarray:
+    """The `discounts` of n-grams with these adjusted counts, or `FALLBACK_DISCOUNTS`, with a warning."""
+    counts_of_counts = np.bincount(np.minimum(adjusted, 5), minlength=6)[:5].tolist()
+    discount = discounts(counts_of_counts)
+    if discount is None:
+        discount = np.array([0.0, *FALLBACK_DISCOUNTS])
+        found = ", ".join(map(str, counts_of_counts[1:]))
+        tell(f"warning: {n}-grams with counts 1, 2, 3, 4 are {found}, too few for own discounts (a small text?)")
+    tell(f"{n}-grams: discounts " + " ".join(f"{value:.4g}" for value in discount[1:]))
+    return discount

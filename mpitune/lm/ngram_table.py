@@ -1,0 +1,282 @@
+"""N-gram language models: what kernels ask of them, and the flat table that ARPA files are compiled to.
+
+The n-grams form a trie over reversed words, kept in hash tables: the node of ``w1 .. wn`` is the child of the node of
+``w2 .. wn`` under ``w1``. A lookup therefore starts at the newest word and walks back through the history, one probe a
+step. Nodes hold log10 values in float32, as KenLM keeps them.
+
+`child`, `entry` and `find` answer alike for our own table and for those of a KenLM binary (`probing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from mpitune.corpus.vocabulary import Names
+from mpitune.jit import at, kernel
+from mpitune.lm.probing import NO_TABLES, Probing, probing_child, probing_entry
+
+NODE = np.dtype([("key", "<i8"), ("prob", "<f4"), ("backoff", "<f4")])
+"""One n-gram: ``key`` = (parent + 1) << 32 | oldest word << 2 | flags; a slot of the table with key 0 is empty. Of the
+keys of unigrams only the flags count."""
+
+EXTENDS_LEFT = 1
+"""Flag: some longer n-gram ends with this one."""
+EXTENDS_RIGHT = 2
+"""Flag: this one matters as a context: some longer n-gram starts with it, or it has a backoff other than 0, or one that
+ends with it has (so that what matters together with words before it matters alone)."""
+FLAGS = 3
+
+UNKNOWN = 0
+"""The word number of ``<unk>``."""
+
+MAX_NODES = 2**31 - 2
+"""Node numbers, plus one, fit an int32."""
+
+
+class LanguageModel(NamedTuple):
+    """What the kernels see of a language model."""
+
+    node: np.ndarray
+    """NODE: nodes 0 .. words-1 are the unigrams, the node number being the word number; from `first_slot` on come the
+    slots, a multiple of 4, of an open-addressed table (linear probing, never full) of all longer n-grams. Empty for a
+    KenLM binary."""
+    order: int
+    """Length of the longest n-grams."""
+    words: int
+    """Number of words, ``<unk>`` (word 0) included."""
+    bos: int
+    """The word ``<s>``."""
+    eos: int
+    """The word ``</s>``."""
+    probing: Probing = NO_TABLES
+    """The tables of a KenLM binary, whose nodes 0 .. words-1 are the unigrams as well."""
+
+
+@kernel
+def child(lm: LanguageModel, parent: int, word: int) -> int:
+    """The node of the n-gram ``word`` + (the n-gram of node ``parent``), or -1 where the model has none (all int64).
+
+    ``parent`` must be shorter than the model's longest n-grams.
+    """
+    if len(lm.node) > 0:
+        return _own_child(lm, parent, word)
+    return probing_child(lm.probing, lm.words, lm.order, parent, word)
+
+
+@kernel
+def entry(lm: LanguageModel, node: int) -> tuple[np.float32, np.float32, bool, bool]:
+    """The n-gram of ``node`` (int64): log10 probability, log10 backoff, whether it extends to the left, to the right.
+
+    It extends to the left where some longer n-gram ends with it, and to the right where it matters as a context, see
+    `EXTENDS_RIGHT`.
+    """
+    if len(lm.node) > 0:
+        return _own_entry(lm, node)
+    return probing_entry(lm.probing, lm.words, lm.order, node)
+
+
+@kernel
+def find(lm: LanguageModel, word: np.ndarray, begin: int, end: int) -> int:
+    """The node of the n-gram ``word[begin:end]`` (int64), or -1 where the model has none."""
+    node: int = word[end - 1]
+    k = end - 2
+    while k >= begin and node >= 0:
+        node = child(lm, node, word[k])
+        k -= 1
+    return node
+
+
+@kernel
+def node_key(parent: int, word: int) -> int:
+    """The key, without flags, of the child of node ``parent`` under ``word``."""
+    return (parent + 1) << 32 | word << 2
+
+
+@kernel
+def first_slot(words: int) -> int:
+    """Where the slots begin: after the unigrams, at a multiple of 4."""
+    return (words + 3) & ~3
+
+
+@kernel
+def _home(lm: LanguageModel, parent: int, word: int) -> int:
+    """The slot, a multiple of 4, from which on the child of node ``parent`` under ``word`` is looked for."""
+    first = first_slot(lm.words)
+    # Factors of 31 bits, and a product instead of a remainder: no overflow, no division, tables of any size.
+    hashed = (parent * 1640531527 + word * 1540483477) & 0xFFFFFFFF
+    return first + (hashed * ((len(lm.node) - first) >> 2) >> 32 << 2)
+
+
+@kernel
+def _own_child(lm: LanguageModel, parent: int, word: int) -> int:
+    node = lm.node
+    key = node_key(parent, word) | FLAGS
+    i = _home(lm, parent, word)
+    while True:
+        # Four slots (of one cache line) at once: a branch for each could not be predicted. Unsigned indices need no
+        # check for counting from the end.
+        last = node[np.uint64(i + 3)]["key"]
+        which = (
+            int(node[np.uint64(i)]["key"] | FLAGS == key)
+            + int(node[np.uint64(i + 1)]["key"] | FLAGS == key) * 2
+            + int(node[np.uint64(i + 2)]["key"] | FLAGS == key) * 3
+            + int(last | FLAGS == key) * 4
+        )
+        if which != 0:
+            return i + which - 1
+        if last == 0:
+            return -1
+        i += 4
+        if i == len(node):
+            i = first_slot(lm.words)
+
+
+@kernel
+def _own_entry(lm: LanguageModel, node: int) -> tuple[np.float32, np.float32, bool, bool]:
+    ngram = lm.node[at(node)]
+    key = ngram["key"]
+    return ngram["prob"], ngram["backoff"], key & EXTENDS_LEFT != 0, key & EXTENDS_RIGHT != 0
+
+
+@kernel
+def _slot(lm: LanguageModel, parent: int, word: int) -> int:
+    """Where the child of node ``parent`` under ``word`` is in ``lm.node``, or the empty slot where it would go."""
+    key = node_key(parent, word)
+    i = _home(lm, parent, word)
+    while lm.node[i]["key"] != 0 and lm.node[i]["key"] & ~FLAGS != key:
+        i += 1
+        if i == len(lm.node):
+            i = first_slot(lm.words)
+    return i
+
+
+@kernel
+def add_ngram(lm: LanguageModel, word: np.ndarray, n: int, prob: float, backoff: float) -> int:
+    """Put the n-gram ``word[:n]`` (int64), n > 1, into a table that has all shorter ones of the file.
+
+    Its suffix ``w2 .. wn`` and its context ``w1 .. wn-1``, which lookups pass through, may be missing in a pruned
+    model: they are put in as blank n-grams, as KenLM does. Returns how many slots were filled, less than n * n; 0 if
+    the table has the n-gram already.
+    """
+    filled = 0
+    suffix, context = find(lm, word, 1, n), find(lm, word, 0, n - 1)
+    if suffix < 0 or context < 0:
+        for length in range(2, n):
+            for begin in range(n - length + 1):
+                filled += _add_blank(lm, word, begin, begin + length)
+        suffix, context = find(lm, word, 1, n), find(lm, word, 0, n - 1)
+    i = _slot(lm, suffix, word[0])
+    if lm.node[i]["key"] != 0:
+        return 0
+    _fill(lm, i, suffix, context, word[0], prob, backoff)
+    if lm.node[i]["backoff"] != 0:
+        lm.node[i]["key"] |= EXTENDS_RIGHT
+        for k in range(1, n):
+            lm.node[find(lm, word, k, n)]["key"] |= EXTENDS_RIGHT
+    return filled + 1
+
+
+@kernel
+def _add_blank(lm: LanguageModel, word: np.ndarray, begin: int, end: int) -> int:
+    """Put in the n-gram ``word[begin:end]`` if it is missing, worth what backing off gives; returns slots filled.
+
+    All shorter n-grams in ``word`` must be there.
+    """
+    suffix, context = find(lm, word, begin + 1, end), find(lm, word, begin, end - 1)
+    i = _slot(lm, suffix, word[begin])
+    if lm.node[i]["key"] != 0:
+        return 0
+    _fill(lm, i, suffix, context, word[begin], lm.node[context]["backoff"] + lm.node[suffix]["prob"], 0.0)
+    return 1
+
+
+@kernel
+def _fill(lm: LanguageModel, i: int, suffix: int, context: int, word: int, prob: float, backoff: float) -> None:
+    lm.node[i]["key"] = node_key(suffix, word)
+    lm.node[i]["prob"] = prob
+    lm.node[i]["backoff"] = backoff
+    lm.node[suffix]["key"] |= EXTENDS_LEFT
+    lm.node[context]["key"] |= EXTENDS_RIGHT
+
+
+class WordTable(NamedTuple):
+    """Words as bytes laid end to end, with a hash table over them."""
+
+    text: np.ndarray
+    """uint8 [bytes or more]: word w is ``text[ptr[w]:ptr[w + 1]]``."""
+    ptr: np.ndarray
+    """int64 [words + 1 or more]."""
+    slot: np.ndarray
+    """int32 [more than words]: 1 + the word in this slot of an open-addressed table (linear probing), 0 = empty."""
+
+
+@kernel
+def word_slot(table: WordTable, text: np.ndarray, begin: int, end: int) -> int:
+    """The slot of the word ``text[begin:end]`` (uint8) in ``table``, or the empty slot where it would go."""
+    hashed = 2166136261
+    for k in range(begin, end):
+        hashed = ((hashed ^ int(text[k])) * 16777619) & 0xFFFFFFFF
+    size = len(table.slot)
+    i = hashed * size >> 32
+    while table.slot[i] != 0:
+        word = table.slot[i] - 1
+        start = table.ptr[word]
+        if table.ptr[word + 1] - start == end - begin:
+            k = 0
+            while k < end - begin and table.text[start + k] == text[begin + k]:
+                k += 1
+            if k == end - begin:
+                break
+        i += 1
+        if i == size:
+            i = 0
+    return i
+
+
+@kernel
+def _find_words(table: WordTable, text: np.ndarray, ptr: np.ndarray, out: np.ndarray) -> None:
+    for w in range(len(out)):
+        found = table.slot[word_slot(table, text, ptr[w], ptr[w + 1])]
+        out[w] = found - 1 if found > 0 else UNKNOWN
+
+
+class LmVocabulary(Protocol):
+    """The words of a language model; opening one reads nothing."""
+
+    def __len__(self) -> int: ...
+
+    def numbers(self, words: Sequence[str]) -> np.ndarray:
+        """int32 [n]: the model's numbers of ``words``, 0 (``<unk>``) for those that it does not know."""
+
+
+class ListedWords:
+    """The words of a model in our own table."""
+
+    def __init__(self, table: WordTable) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return len(self._table.ptr) - 1
+
+    @property
+    def names(self) -> Names:
+        """The words in the order of their numbers."""
+        return Names(self._table.text, self._table.ptr)
+
+    def numbers(self, words: Sequence[str]) -> np.ndarray:
+        """See `LmVocabulary`."""
+        asked = Names.of(words)
+        out = np.empty(len(words), dtype=np.int32)
+        _find_words(self._table, asked.text, asked.ptr, out)
+        return out
+
+
+def language_model(arrays: Mapping[str, np.ndarray]) -> tuple[LanguageModel, ListedWords]:
+    """The model in the arrays that `read_arpa` made, just made or opened from a store; copies nothing."""
+    order, bos, eos = arrays["order_bos_eos"].tolist()
+    table = WordTable(arrays["word_text"], arrays["word_ptr"], arrays["word_slot"])
+    vocabulary = ListedWords(table)
+    return LanguageModel(arrays["node"].view(NODE), order, len(vocabulary), bos, eos), vocabulary

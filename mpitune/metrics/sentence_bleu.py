@@ -1,0 +1,278 @@
+"""Gold scores: how good a single translation is, by the approximations of sentence BLEU that the papers use.
+
+All are a brevity penalty times n-gram precisions. A precision is 0 where there are no n-grams of its order, unless 1 is
+added to it. SRD12 names them; the sources are Liang et al. 2006, Lin & Och 2004, Nakov et al. 2012, Papineni et al.
+2002 and Chiang et al. 2008. That of E12 (Eidelman 2012) scores a translation in the context of the whole set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from mpitune.errors import UsageError
+from mpitune.jit import kernel
+from mpitune.metrics.bleu import LENGTH, LONGEST, MATCHES, ORDER, REFERENCE, TOTALS, WIDTH
+
+DECAY = 0.9
+"""How much of the pseudo-document of `Chiang` is left after each sentence."""
+
+
+@kernel
+def _brevity_penalty(length: float, reference: float) -> float:
+    if length >= reference:
+        return 1.0
+    if length == 0:
+        return 0.0
+    return math.exp(1.0 - reference / length)
+
+
+@kernel
+def _bleu(statistics: np.ndarray, document: np.ndarray, add: float, scores: np.ndarray) -> None:
+    """BLEU-4 of ``document`` (float64 [11]) with each translation added to it.
+
+    ``add`` is added to matches and n-grams of the orders above 1.
+    """
+    for j in range(len(statistics)):
+        logs = 0.0
+        for n in range(ORDER):
+            smooth = add if n > 0 else 0.0
+            match = document[MATCHES + n] + statistics[j, MATCHES + n] + smooth
+            if match == 0:
+                logs = -math.inf
+                break
+            logs += math.log(match / (document[TOTALS + n] + statistics[j, TOTALS + n] + smooth))
+        length = document[LENGTH] + statistics[j, LENGTH]
+        reference = document[REFERENCE] + statistics[j, REFERENCE]
+        scores[j] = _brevity_penalty(length, reference) * math.exp(logs / ORDER)
+
+
+@kernel
+def _plus_one(statistics: np.ndarray, longer: float, scores: np.ndarray) -> None:
+    """Smoothed BLEU of each translation alone; the brevity penalty has a reference that is ``longer`` by so much."""
+    for j in range(len(statistics)):
+        if statistics[j, MATCHES] == 0:
+            scores[j] = 0.0
+            continue
+        logs = math.log(statistics[j, MATCHES] / statistics[j, TOTALS])
+        orders = min(ORDER, statistics[j, LONGEST])
+        for n in range(1, orders):
+            logs += math.log((statistics[j, MATCHES + n] + 1.0) / (statistics[j, TOTALS + n] + 1.0))
+        penalty = _brevity_penalty(statistics[j, LENGTH], statistics[j, REFERENCE] + longer)
+        scores[j] = penalty * math.exp(logs / orders)
+
+
+@kernel
+def _liang(statistics: np.ndarray, scores: np.ndarray) -> None:
+    for j in range(len(statistics)):
+        logs = 0.0
+        means = 0.0
+        for n in range(ORDER):
+            match = statistics[j, MATCHES + n]
+            if match == 0:
+                break
+            logs += math.log(match / statistics[j, TOTALS + n])
+            means += math.exp(logs / (n + 1)) / 2.0 ** (ORDER - n)
+        scores[j] = _brevity_penalty(statistics[j, LENGTH], statistics[j, REFERENCE]) * means
+
+
+@kernel
+def _sum(statistics: np.ndarray, scores: np.ndarray) -> None:
+    for j in range(len(statistics)):
+        precisions = 0.0
+        for n in range(ORDER):
+            match = statistics[j, MATCHES + n]
+            if match == 0:
+                break
+            precisions += match / statistics[j, TOTALS + n] / 2.0 ** (ORDER - n)
+        scores[j] = _brevity_penalty(statistics[j, LENGTH], statistics[j, REFERENCE]) * precisions
+
+
+def liang(statistics: np.ndarray) -> np.ndarray:
+    """float64 [k]: sum over n of BLEU_n / 2^(5 - n); at most 0.9375. ``statistics``: int64 [k, 11], here as below."""
+    scores = np.empty(len(statistics))
+    _liang(statistics, scores)
+    return scores
+
+
+def sum_of_precisions(statistics: np.ndarray) -> np.ndarray:
+    """float64 [k]: the brevity penalty times the sum over n of p_n / 2^(5 - n), up to the first p_n = 0."""
+    scores = np.empty(len(statistics))
+    _sum(statistics, scores)
+    return scores
+
+
+def papineni(statistics: np.ndarray) -> np.ndarray:
+    """float64 [k]: BLEU-4 without smoothing; of summed statistics that of a corpus."""
+    scores = np.empty(len(statistics))
+    _bleu(statistics, np.zeros(WIDTH), 0.0, scores)
+    return scores
+
+
+def bleu_plus_one(statistics: np.ndarray) -> np.ndarray:
+    """float64 [k]: BLEU-N with 1 added to matches and totals above order 1 (Lin & Och 2004); 0 if no word matches.
+
+    N = min(4, words of the longest reference), as the C++ trainer of SRD12 has it *(of several the longest: ours)*. An
+    order that the translation is too short for counts as (0 + 1) / (0 + 1): with 0 there, of a reference of 3 words a
+    longer wrong translation would be worth more than the perfect one.
+    """
+    return _sentence_bleu(statistics, 0.0)
+
+
+def nakov(statistics: np.ndarray) -> np.ndarray:
+    """float64 [k]: `bleu_plus_one` with 1 added to the reference length of the brevity penalty (Nakov et al. 2012).
+
+    As published it may prefer a longer translation of a reference of up to 3 words to the perfect one.
+    """
+    return _sentence_bleu(statistics, 1.0)
+
+
+def _sentence_bleu(statistics: np.ndarray, longer: float) -> np.ndarray:
+    scores = np.empty(len(statistics))
+    _plus_one(statistics, longer, scores)
+    return scores
+
+
+class Gold:
+    """A gold score that looks at one sentence alone; subclasses may remember earlier ones."""
+
+    looks_back = False
+    """Whether `start_epoch` needs what the epoch before translated."""
+
+    def __init__(self, sentence_score: Callable[[np.ndarray], np.ndarray]) -> None:
+        self._sentence_score = sentence_score
+
+    def start_epoch(self, best: np.ndarray) -> None:
+        """``best``: int32 [sentences, 11], statistics of the 1-best translations of the epoch before, or of none."""
+
+    def start_shard(self) -> None:
+        """Forget what was seen: a shard's pass over its inputs begins."""
+
+    def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
+        """float64 [k]: the gold scores of a list with ``statistics`` (int64 [k, 11]).
+
+        It translates sentence ``number`` of the set, a source of ``source_length`` words.
+        """
+        return self._sentence_score(statistics)
+
+    def observe(self, statistics: np.ndarray, source_length: int) -> None:
+        """The list is done with; its first row is the 1-best."""
+
+    def report(self, statistics: np.ndarray) -> float:
+        """The score of the 1-best on its own, in [0, 1]: what metrics average. 0 for an empty list."""
+        return float(self._sentence_score(statistics[:1])[0]) if len(statistics) else 0.0
+
+
+class Chiang(Gold):
+    """BLEU in the context of a decaying pseudo-document of the shard's earlier 1-bests, in words of source.
+
+    With O the document's statistics and O_f its source length: B(e) = (O_f + |f|) BLEU(O + c(e)), then O and O_f become
+    0.9 (O + c(1-best)) and 0.9 (O_f + |f|). Precisions are those of O + c(e), so a translation that is too short for
+    4-grams may score above 0. On its own a translation is reported by `bleu_plus_one`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(bleu_plus_one)
+        self.start_shard()
+
+    def start_shard(self) -> None:
+        self.document = np.zeros(WIDTH)
+        self.source_length = 0.0
+
+    def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
+        scores = np.empty(len(statistics))
+        _bleu(statistics, self.document, 0.0, scores)
+        return scores * (self.source_length + source_length)
+
+    def observe(self, statistics: np.ndarray, source_length: int) -> None:
+        self.document = DECAY * (self.document + statistics[:1].sum(axis=0))
+        self.source_length = DECAY * (self.source_length + source_length)
+
+
+class Context(Gold):
+    """BLEU of the whole set in which one translation takes the place of the 1-best of the epoch before.
+
+    With s_i the statistics of that 1-best of sentence i, and S their sum over the set: B_i(e) = scale BLEU(S - s_i +
+    c(e)); in the first epoch, and for metrics, `bleu_plus_one`.
+    """
+
+    looks_back = True
+
+    def __init__(self, scale: float) -> None:
+        """One sentence moves BLEU by about 1 / sentences: ``scale`` makes it count like a score of its own."""
+        super().__init__(bleu_plus_one)
+        self._scale = scale
+        self.start_epoch(np.zeros((0, WIDTH), dtype=np.int32))
+
+    def start_epoch(self, best: np.ndarray) -> None:
+        self._best = best
+        self._sum = best.sum(axis=0, dtype=np.int64)
+
+    def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
+        if not len(self._best):
+            return super().score(statistics, source_length)
+        scores = np.empty(len(statistics))
+        _bleu(statistics, (self._sum - self._best[number]).astype(np.float64), 0.0, scores)
+        return scores * self._scale
+
+
+class Document(Gold):
+    """BLEU of a pseudo-document, after `Chiang`, in the units of one sentence *(ours)*.
+
+    With O the document's statistics, R its reference length and r the sentence's (that of its 1-best): B(e) = (R + r) /
+    r BLEU(O + c(e)), then O becomes d (O + c(1-best)). 1 is added to matches and n-grams of the orders above 1, which
+    is felt while the document is short. A pass over a shard begins with the 1-best translations of the epoch before,
+    scaled to as many sentences as the document remembers, 1 / (1 - d).
+
+    The brevity penalty is nearly that of the corpus: a sentence that comes out short may be made up for by others.
+    Penalties of single sentences make translations too short or, with 1 added to the reference length, too long; so
+    does that of `Chiang`, whose document remembers ten sentences. Differences are those of sentence BLEU, whatever the
+    length of sentences, and fit the same margins.
+    """
+
+    looks_back = True
+    DECAY = 0.995
+
+    def __init__(self) -> None:
+        super().__init__(bleu_plus_one)
+        self.start_epoch(np.zeros((0, WIDTH), dtype=np.int32))
+
+    def start_epoch(self, best: np.ndarray) -> None:
+        sentences = 1 / (1 - self.DECAY)
+        self._first = best.sum(axis=0, dtype=np.int64) * (sentences / max(len(best), 1))
+        self.start_shard()
+
+    def start_shard(self) -> None:
+        self.document = self._first.copy()
+
+    def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
+        scores = np.empty(len(statistics))
+        _bleu(statistics, self.document, 1.0, scores)
+        length = float(statistics[:1, REFERENCE].sum())
+        scores *= (self.document[REFERENCE] + length) / max(length, 1.0)
+        return scores
+
+    def observe(self, statistics: np.ndarray, source_length: int) -> None:
+        self.document = self.DECAY * (self.document + statistics[:1].sum(axis=0))
+
+
+GOLD: dict[str, Callable[[float], Gold]] = {
+    "liang": lambda scale: Gold(liang),
+    "bleu+1": lambda scale: Gold(bleu_plus_one),
+    "nakov": lambda scale: Gold(nakov),
+    "papineni": lambda scale: Gold(papineni),
+    "sum": lambda scale: Gold(sum_of_precisions),
+    "chiang": lambda scale: Chiang(),
+    "document": lambda scale: Document(),
+    "context": Context,
+}
+"""The gold scores by the name that a job gives them; the scale is used by context only."""
+
+
+def make_gold(name: str, scale: float = 1.0) -> Gold:
+    """The gold score called ``name``. Raises UsageError where there is none."""
+    if name not in GOLD:
+        raise UsageError(f"learner.gold: found {name!r}, expected one of {', '.join(GOLD)}")
+    return GOLD[name](scale)

@@ -1,0 +1,272 @@
+"""What a report shows as plots: its sections, made from the figures of one run or of several, the first one's first.
+
+A new section is a function from the runs to a `Section`, or None where there is nothing to show, in `SECTIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from mpitune.report import plots
+from mpitune.report.plots import Key, Mark, Note, Plot, Series
+from mpitune.report.response_curves import responses
+from mpitune.run_folder.reader import Epoch, Record
+from mpitune.run_folder.scoring import read_scoring
+
+
+class Chart(NamedTuple):
+    """A plot and what is written above it."""
+
+    name: str
+    """Of its picture's file."""
+    title: str
+    text: str
+    plot: Plot
+    keys: Sequence[Key] = ()
+
+
+class Section(NamedTuple):
+    """A part of the report."""
+
+    anchor: str
+    title: str
+    text: str
+    charts: list[Chart]
+
+
+class Runs(NamedTuple):
+    """The runs of a report."""
+
+    records: Sequence[Record]
+    names: Sequence[str]
+    """One for each, all different."""
+    before: Sequence[float | None]
+    """Devtest BLEU before training, where it is known."""
+
+    @property
+    def several(self) -> bool:
+        return len(self.records) > 1
+
+    @property
+    def any_devtest(self) -> bool:
+        return any(record.has_devtest for record in self.records)
+
+
+def sections(runs: Runs) -> list[Section]:
+    """The sections that there is something to show in."""
+    return [section for make in SECTIONS if (section := make(runs)) is not None]
+
+
+def _quality(runs: Runs) -> Section:
+    charts = [chart for make in (_bleu, _gold, _picked, _objective) if (chart := make(runs)) is not None]
+    chosen = runs.records[0].chosen.epoch
+    lines = "Dotted lines are at the epochs" if runs.several else f"The dotted line is at epoch {chosen},"
+    return Section("curves", "Epoch by epoch", f"{lines} whose weights are the result.", charts)
+
+
+def _selection(runs: Runs) -> Section | None:
+    charts = [chart for make in (_features, _weights, _lambda, _norms) if (chart := make(runs)) is not None]
+    text = "A feature is active when a shard has given it a weight; those of the largest column norms are selected."
+    if not any(record.selects for record in runs.records):
+        text = "A feature is active when it has a weight after the epoch."
+    return Section("selection", "Features", text, charts)
+
+
+def _machine(runs: Runs) -> Section:
+    epochs, text = runs.records[0].epochs, ""
+    busy, waiting = (sum(sum(getattr(epoch, f"{kind}_seconds")) for epoch in epochs) for kind in ("busy", "wait"))
+    if busy + waiting > 0:
+        text = f"Ranks were busy for {100 * busy / (busy + waiting):.1f} % of the time"
+        text += ", and waited or exchanged data in the rest."
+    if memory := max((memory for epoch in epochs for memory in epoch.peak_memory_bytes), default=0.0):
+        text += f" The largest took {memory / 1e9:.2g} GB of memory."
+    charts = [_throughput(runs)]
+    if (timeline := _timeline(runs)) is not None:
+        charts.append(timeline)
+    return Section("ranks", "Time and ranks", text, charts)
+
+
+def _responses(runs: Runs) -> Section | None:
+    """What scores of the grammar are worth by their values, where they are in bins."""
+    record = runs.records[0]
+    scoring = read_scoring(record.path)
+    charts = []
+    for number, curve in enumerate(responses(scoring, record.weights) if scoring else ()):
+        # Each bin from its least value to its most.
+        values = [value for bounds in zip(curve.least.tolist(), curve.most.tolist(), strict=True) for value in bounds]
+        worth = [worth for worth in curve.worth.tolist() for _ in range(2)]
+        name, label = f"response-{number}", "value, unlogged" if curve.transform else "value"
+        plot = plots.over(name, curve.feature, Series(values, worth), x_label=label)
+        text = f"{len(curve.worth)} bins, {int(curve.population.sum()):,} rules"
+        charts.append(Chart(name, curve.feature, text, plot))
+        name, title = f"bins-{number}", f"{curve.feature}, by bin"
+        by_bin = Series(list(range(1, len(curve.worth) + 1)), curve.worth.tolist())
+        population = curve.population.tolist()
+        plot = plots.over(name, title, by_bin, x_label="bin, smallest values first", bars=population)
+        text = f"bars: the rules of each bin, {min(population):,} to {max(population):,}"
+        charts.append(Chart(name, title, text, plot))
+    text = "What a rule with such a value gets, from the weights of the bins that it fires."
+    return Section("responses", "Features in bins", text, charts) if charts else None
+
+
+SECTIONS: list[Callable[[Runs], Section | None]] = [_quality, _selection, _responses, _machine]
+"""In the order of the report."""
+
+
+def _curves(runs: Runs, value: Callable[[Epoch], float | None], style: str = "solid") -> list[Series]:
+    """A figure of the epochs of each run that knows it. Runs are told apart by colour."""
+    series = []
+    for colour, record in enumerate(runs.records):
+        points = [(epoch.epoch, y) for epoch in record.epochs if (y := value(epoch)) is not None]
+        if points:
+            series.append(Series([x for x, _ in points], [y for _, y in points], colour, style))
+    return series
+
+
+def _keys(runs: Runs, **styles: str) -> list[Key]:
+    """What the colours are, where there are several, and what the ``styles`` are, each of which may be missing."""
+    colours = [Key(name, i, "solid") for i, name in enumerate(runs.names)] if runs.several else []
+    return colours + [Key(text, None if runs.several else 0, style) for style, text in styles.items()]
+
+
+def _chosen(runs: Runs) -> list[Mark]:
+    return [Mark(record.chosen.epoch, i if runs.several else None) for i, record in enumerate(runs.records)]
+
+
+def _bleu(runs: Runs) -> Chart | None:
+    series, keys = _curves(runs, lambda epoch: epoch.devtest_bleu), _keys(runs)
+    if not series:
+        return None
+    best, before, notes = runs.records[0].chosen, runs.before[0], []
+    text = "of the weights that each epoch published"
+    if not runs.several:
+        notes.append(Note(best.epoch, best.devtest_bleu or 0.0, f"{best.devtest_bleu:.2f}", above=True))
+        if before is not None:
+            notes.append(Note(0, before, f"before {before:.2f}", above=before > series[0].y[0]))
+            series, text = [Series([0, *series[0].x], [before, *series[0].y])], f"{text}; 0: before training"
+    marks = [mark for mark, record in zip(_chosen(runs), runs.records, strict=True) if record.has_devtest]
+    plot = plots.lines("bleu", "Devtest BLEU", series, keys=keys, marks=marks, notes=notes, least_span=2.0)
+    return Chart("bleu", "Devtest BLEU", text, plot, keys)
+
+
+def _gold(runs: Runs) -> Chart:
+    series, keys = _curves(runs, lambda epoch: epoch.gold), _keys(runs)
+    plot = plots.lines("gold", "Mean gold score", series, keys=keys, marks=_chosen(runs), least_span=0.02)
+    text = "of the 1-best translations of the training sentences, while learning"
+    return Chart("gold", "Mean gold score", text, plot, keys)
+
+
+def _picked(runs: Runs) -> Chart | None:
+    best = _curves(runs, lambda epoch: epoch.best_bleu)
+    oracle = _curves(runs, lambda epoch: epoch.oracle_bleu, "dashed")
+    prediction = _curves(runs, lambda epoch: epoch.prediction_bleu, "dotted")
+    if not best:
+        return None
+    styles = {"solid": "1-best", "dashed": "oracle", "dotted": "prediction"} if oracle else {}
+    keys, series = _keys(runs, **styles), [*best, *oracle, *prediction]
+    plot = plots.lines("picked", "BLEU while training", series, keys=keys, marks=_chosen(runs), least_span=2.0)
+    text = "of the training set: the 1-best translations" + (", and those picked to learn from" if oracle else "")
+    return Chart("picked", "BLEU while training", text, plot, keys)
+
+
+def _objective(runs: Runs) -> Chart | None:
+    series, keys = _curves(runs, lambda epoch: epoch.objective), _keys(runs)
+    # Each method has another one.
+    if not series or len({record.method for record in runs.records}) > 1:
+        return None
+    plot = plots.lines("objective", "Objective", series, keys=keys, marks=_chosen(runs))
+    return Chart("objective", "Objective", f"of {runs.records[0].method}, over all lists so far", plot, keys)
+
+
+def _features(runs: Runs) -> Chart:
+    series, keys = _curves(runs, lambda epoch: epoch.active_features), _keys(runs)
+    text = "active after the epoch; all are published"
+    if any(record.selects for record in runs.records):
+        series += _curves(runs, lambda epoch: epoch.selected_features, "dashed")
+        keys = _keys(runs, solid="active", dashed="selected")
+        text = "active after the epoch, and selected into what it published"
+    plot = plots.lines("features", "Number of features", series, keys=keys, marks=_chosen(runs), from_zero=True)
+    return Chart("features", "Number of features", text, plot, keys)
+
+
+def _weights(runs: Runs) -> Chart | None:
+    series, keys = _curves(runs, lambda epoch: epoch.weight_norm), _keys(runs)
+    if not series:
+        return None
+    plot = plots.lines("weight-norm", "Norm of w", series, keys=keys, marks=_chosen(runs), from_zero=True)
+    text = "‖w‖ of the weights that each epoch published, frozen ones apart"
+    return Chart("weight-norm", "Norm of w", text, plot, keys)
+
+
+def _lambda(runs: Runs) -> Chart | None:
+    series, keys = _curves(runs, lambda epoch: epoch.lambda_ or None), _keys(runs)
+    if not series:
+        return None
+    plot = plots.lines("lambda", "Lambda", series, keys=keys, marks=_chosen(runs), log=True)
+    return Chart("lambda", "λ", "the column norm that a feature had to reach to be selected", plot, keys)
+
+
+def _norms(runs: Runs) -> Chart | None:
+    series, marks, keys = [], [], _keys(runs)
+    for colour, record in enumerate(runs.records):
+        epoch = record.chosen
+        if epoch.column_norms:
+            ranks, norms = zip(*((count, norm) for norm, count in reversed(epoch.column_norms)), strict=True)
+            series.append(Series(ranks, norms, colour))
+            of = colour if runs.several else None
+            marks += [
+                Mark(epoch.selected_features, of),
+                *([Mark(epoch.lambda_, of, across=True)] if epoch.lambda_ else []),
+            ]
+    if not series:
+        return None
+    plot = plots.falling("norms", "Sorted column norms", series, keys=keys, x_label="features", marks=marks)
+    epoch = runs.records[0].chosen
+    cut = f"{epoch.selected_features:,} features" + (f" and λ = {epoch.lambda_:.3g}" if epoch.lambda_ else "")
+    text = f"after epoch {epoch.epoch}; dotted: the cut, at {cut}"
+    return Chart("norms", "Sorted column norms", "after each run's chosen epoch" if runs.several else text, plot, keys)
+
+
+def _throughput(runs: Runs) -> Chart:
+    series, keys = _curves(runs, lambda epoch: epoch.rate), _keys(runs)
+    plot = plots.lines("throughput", "Sentences a second", series, keys=keys, marks=_chosen(runs), from_zero=True)
+    text = "training sentences a second, by all ranks together, devtest and exchange included"
+    return Chart("throughput", "Throughput", text, plot, keys)
+
+
+MOST_PARTS = 400
+"""Into how many parts the time of a run is cut to show when ranks waited, at most."""
+MOST_RANKS = 24
+"""How many bands there are at most; more ranks share one."""
+
+
+def _timeline(runs: Runs) -> Chart | None:
+    epochs = runs.records[0].epochs
+    ranks = min(len(epoch.timeline) for epoch in epochs)
+    if ranks == 0:
+        return None
+    edges, shares = [0.0], []
+    for epoch in epochs:
+        parts = min((len(rank) for rank in epoch.timeline), default=1) or 1
+        wanted = max(MOST_PARTS // len(epochs), 1)
+        step = next(step for step in range(1, parts + 1) if parts % step == 0 and parts // step <= wanted)
+        shares.append([[_mean(rank[i : i + step]) for i in range(0, parts, step)] for rank in epoch.timeline])
+        start = edges[-1]
+        edges += [start + epoch.seconds * (i + step) / parts for i in range(0, parts, step)]
+    # The number of ranks may have changed on the way: those that were there all the time are shown.
+    size = -(-ranks // MOST_RANKS)
+    groups = [range(first, min(first + size, ranks)) for first in range(0, ranks, size)]
+    rows = [
+        [_mean([epoch[rank][i] for rank in group]) for epoch in shares for i in range(len(epoch[0]))]
+        for group in groups
+    ]
+    labels = [str(group[0]) if size == 1 else f"{group[0]}–{group[-1]}" for group in groups]
+    of = f" of {runs.names[0]}" if runs.several else ""
+    text = f"when each rank{of} was busy (full) and when it waited or exchanged data (empty), epoch after epoch"
+    plot = plots.bands("timeline", "Ranks: busy and waiting", edges, rows, labels)
+    return Chart("timeline", "Ranks, busy and waiting", text, plot)
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)

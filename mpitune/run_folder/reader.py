@@ -1,0 +1,298 @@
+"""What a run folder tells of its run: settings, each epoch's figures, the model, warnings, translations.
+
+Nothing else is read: the folder may have been copied away from the data that it was learned from.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mpitune.corpus.text import lines
+from mpitune.errors import DataError, UsageError
+from mpitune.run_folder.best_epoch import chosen_epoch, early_end
+from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.model_weights import read_model
+
+_LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \[\d+/\d+\] ([A-Z]+) (.*)")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The figures of one epoch: those keys of its line in metrics.jsonl that are shown."""
+
+    epoch: int
+    seconds: float
+    sentences: int
+    gold: float
+    """Mean gold score of the 1-best translations while training."""
+    devtest_bleu: float | None
+    """0 to 100."""
+    length_ratio: float
+    devtest_length_ratio: float | None
+    """None in metrics of earlier versions, too."""
+    weight_norm: float | None
+    """The L2 norm of the published weights, frozen ones apart; None in metrics of earlier versions."""
+    empty_outputs: int
+    pairs: int
+    updates: int
+    active_features: int
+    selected_features: int
+    lambda_: float | None
+    """The column norm that a feature had to reach."""
+    best_bleu: float | None
+    """Corpus BLEU, 0 to 100, of the 1-best translations while training; None in metrics of earlier versions."""
+    oracle_bleu: float | None
+    """Of what the method picked to win, and to lose; None where it picks nothing."""
+    prediction_bleu: float | None
+    objective: float | None
+    """What a batch method has made smaller or larger; None for others."""
+    column_norms: list[tuple[float, int]]
+    """Norms, ascending, and how many columns have at least that one; empty where none were selected."""
+    largest_norms: dict[str, list[tuple[str, float]]]
+    """By template, the features of largest column norm; empty where none were selected."""
+    busy_seconds: list[float]
+    """Of each rank."""
+    wait_seconds: list[float]
+    timeline: list[list[float]]
+    """Of each rank, how busy it was (0 to 1) in equal parts of the epoch."""
+    peak_memory_bytes: list[float]
+    warnings: list[str]
+    """What was wrong with the epoch."""
+
+    @property
+    def rate(self) -> float:
+        """Sentences a second."""
+        return self.sentences / self.seconds if self.seconds > 0 else 0.0
+
+
+class LogLine(NamedTuple):
+    """One thing said in log.txt."""
+
+    time: str
+    level: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Sentences with their translations by the weights that training started from, and by its result."""
+
+    source: list[str]
+    references: list[list[str]]
+    """Those of each sentence, one or more."""
+    before: list[str]
+    after: list[str]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run."""
+
+    path: Path
+    name: str
+    config: str
+    """The effective configuration, as TOML."""
+    algorithm: str
+    method: str
+    planned: int
+    """How many epochs the configuration asks for."""
+    patience: int
+    """After how many without a better devtest BLEU it ends before that; 0: never."""
+    epochs: list[Epoch]
+    """Those that are done, one at least."""
+    weights: dict[str, float]
+    """The result."""
+    watched: Watched | str
+    """Or why there are no translations."""
+    warnings: list[LogLine]
+    ending: LogLine | None
+    """The error that the log ends with, if it does."""
+    versions: str
+    """What the run was made with, last; empty in logs of earlier versions."""
+
+    @property
+    def bleus(self) -> list[float | None]:
+        """Devtest BLEU of each epoch."""
+        return [epoch.devtest_bleu for epoch in self.epochs]
+
+    @property
+    def has_devtest(self) -> bool:
+        return None not in self.bleus
+
+    @property
+    def selects(self) -> bool:
+        """Whether what is published has other features than what was learned."""
+        return any(epoch.active_features != epoch.selected_features for epoch in self.epochs)
+
+    @property
+    def ended_early(self) -> int:
+        """After how many epochs without a better devtest BLEU the run has ended before its last; 0 if it has not."""
+        return early_end(self.bleus, self.planned, self.patience)
+
+    @property
+    def finished(self) -> bool:
+        return len(self.epochs) >= self.planned or self.ended_early > 0
+
+    @property
+    def chosen(self) -> Epoch:
+        """The epoch whose weights are the result."""
+        return self.epochs[chosen_epoch(self.bleus) - 1]
+
+
+def read_record(path: Path) -> Record:
+    """The record of the run in the folder ``path``.
+
+    Raises UsageError where that is no run folder or no epoch has been finished, DataError for a damaged file.
+    """
+    folder = RunFolder(path)
+    config = path / "config.toml"
+    if not config.is_file():
+        raise UsageError(f"{path}: found no config.toml, expected a run folder")
+    epochs = read_epochs(folder.metrics)
+    if not epochs:
+        raise UsageError(f"{path}: found no finished epoch, expected at least one to report on")
+    text = "".join(f"{line}\n" for _, line in lines(config))
+    log = read_log(path / "log.txt")
+    return Record(
+        path=path,
+        name=path.resolve().name,
+        config=text,
+        algorithm=setting(config, text, "learner", "algorithm"),
+        method=setting(config, text, "learner", "method"),
+        planned=int(setting(config, text, "learner", "epochs")),
+        patience=int(setting(config, text, "learner", "patience", 0)),
+        epochs=epochs,
+        weights=read_model(path),
+        watched=_watched(folder, chosen_epoch([epoch.devtest_bleu for epoch in epochs])),
+        warnings=[line for line in log if line.level == "WARNING"],
+        ending=log[-1] if log and log[-1].level == "ERROR" else None,
+        versions=next((line.text for line in reversed(log) if line.text.startswith("mpitune ")), ""),
+    )
+
+
+def read_epochs(path: Path) -> list[Epoch]:
+    """The epochs of a metrics.jsonl; none where it is not there. Raises DataError for a damaged one."""
+    epochs: list[Epoch] = []
+    for number, line in lines(path) if path.is_file() else ():
+        try:
+            figures = json.loads(line)
+        except ValueError:
+            figures = None
+        if not isinstance(figures, dict):
+            raise DataError.at(path, number, found=repr(line[:60]), expected="a JSON object, the figures of an epoch")
+        values = {spec.name: _figure(path, number, figures, spec.name.rstrip("_")) for spec in fields(Epoch)}
+        if values["epoch"] != number:
+            raise DataError.at(path, number, found=f"epoch {values['epoch']}", expected=f"epoch {number}")
+        epochs.append(Epoch(**values))
+    return epochs
+
+
+def _figure(path: Path, number: int, figures: dict[str, Any], key: str) -> Any:
+    value = figures.get(key)
+    if key in _COMPOSED:
+        try:
+            return _COMPOSED[key](value, figures)
+        except (TypeError, ValueError, AttributeError, IndexError):
+            found = f"{key} {json.dumps(value)[:60]}"
+            raise DataError.at(path, number, found=found, expected=f"{key} as a run writes it") from None
+    if value is None and key in _MAYBE_NONE:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        found = f"{key} {json.dumps(value)}" if key in figures else f"no {key}"
+        raise DataError.at(path, number, found=found, expected=f"a number as {key}")
+    return value
+
+
+_MAYBE_NONE = (
+    *("devtest_bleu", "lambda", "best_bleu", "oracle_bleu", "prediction_bleu", "objective"),
+    *("devtest_length_ratio", "weight_norm"),
+)
+"""Figures that an epoch may lack."""
+
+
+def _numbers(value: Any, _: dict[str, Any]) -> list[float]:
+    return [float(number) for number in value or ()]
+
+
+def _steps(value: Any, _: dict[str, Any]) -> list[tuple[float, int]]:
+    return [(float(norm), int(count)) for norm, count in value or ()]
+
+
+def _named(value: Any, _: dict[str, Any]) -> dict[str, list[tuple[str, float]]]:
+    return {
+        str(template): [(str(name), float(norm)) for name, norm in rows] for template, rows in (value or {}).items()
+    }
+
+
+def _timeline(value: Any, figures: dict[str, Any]) -> list[list[float]]:
+    """Digits to shares; metrics of earlier versions tell only how long each rank was busy: taken to come first."""
+    if value is not None:
+        return [[int(digit) / 9 for digit in rank] for rank in value]
+    shares = zip(_numbers(figures.get("busy_seconds"), {}), _numbers(figures.get("wait_seconds"), {}), strict=False)
+    parts = [round(40 * busy / (busy + wait)) if busy + wait > 0 else 40 for busy, wait in shares]
+    return [[1.0] * part + [0.0] * (40 - part) for part in parts]
+
+
+_COMPOSED: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+    "column_norms": _steps,
+    "largest_norms": _named,
+    "busy_seconds": _numbers,
+    "wait_seconds": _numbers,
+    "timeline": _timeline,
+    "peak_memory_bytes": _numbers,
+    "warnings": lambda value, _: [str(line) for line in value or ()],
+}
+"""How figures of several numbers are read; None where an epoch has none."""
+
+
+def setting(path: Path, text: str, table: str, key: str, default: Any = None) -> Any:
+    """The value of a key in ``text``, as a run writes it: one key a line, the value also JSON.
+
+    ``default`` is that of a key which earlier versions do not have; without one, DataError where it is not there.
+    """
+    # Only config knows TOML; whoever edits this file by hand is told what was not found.
+    match = re.search(rf"^\[{table}\]\n(?:[^\[\n].*\n)*?{key} = (\d+|\"\w+\")$", text, re.MULTILINE)
+    if match is None and default is not None:
+        return default
+    if match is None:
+        raise DataError.at(path, None, found=f"no {table}.{key}", expected="the configuration that the run wrote")
+    return json.loads(match[1])
+
+
+def read_log(path: Path) -> list[LogLine]:
+    """What was said, by any rank; a line that does not begin like one goes on with the one before."""
+    found: list[LogLine] = []
+    # A killed process may leave half a character: no reason to report nothing.
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    for line in text.splitlines():
+        if match := _LOG_LINE.fullmatch(line):
+            found.append(LogLine(*match.groups()))
+        elif found:
+            found[-1] = found[-1]._replace(text=f"{found[-1].text}\n{line}")
+    return found
+
+
+def _watched(folder: RunFolder, epoch: int) -> Watched | str:
+    """The watched sentences, ``epoch`` giving the translations after; or which file is missing."""
+    references = [folder.translations / "reference-0.txt.gz"]
+    while (path := folder.translations / f"reference-{len(references)}.txt.gz").is_file():
+        references.append(path)
+    first = folder.translations / "source.txt.gz"
+    paths = [first, folder.epoch_translations(0), folder.epoch_translations(epoch), *references]
+    for path in paths:
+        if not path.is_file():
+            return f"the run folder holds no {path.relative_to(folder.path)}"
+    source, before, after, *texts = [[line for _, line in lines(path)] for path in paths]
+    for path, text in zip(paths, [source, before, after, *texts], strict=True):
+        if not text or len(text) != len(source):
+            expected = f"{len(source)}, as in {first}" if source else "one for each watched sentence"
+            raise DataError.at(path, None, found=f"{len(text)} lines", expected=expected)
+    # Where a sentence has fewer references than others, those that it lacks are empty lines.
+    by_sentence = [[one, *filter(None, others)] for one, *others in zip(*texts, strict=True)]
+    return Watched(source, by_sentence, before, after)

@@ -1,0 +1,30 @@
+"""What a run keeps of what has become of the grammar's scores: bins and transforms, which its weights go with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mpitune.errors import DataError
+from mpitune.grammar.score_transforms import Scoring, scoring_of
+from mpitune.run_folder.checkpoint import read_checkpoint
+from mpitune.run_folder.layout import RunFolder
+
+
+def read_scoring(path: Path) -> Scoring | None:
+    """What has become of the grammar's scores where these weights come from; None where nothing has, or none is known.
+
+    Known to a run folder, to the weights in it, and to checkpoints, wherever they are. Raises DataError for a damaged
+    file.
+    """
+    if path.suffix == ".h5" and path.is_file():
+        kept = read_checkpoint(path).scoring
+        return scoring_of(kept) if kept else None
+    folder = path if path.is_dir() else path.parent
+    file = RunFolder(folder.parent if folder.name == RunFolder(folder).weights.name else folder).scoring
+    if not file.is_file():
+        return None
+    try:
+        return scoring_of(json.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError):
+        raise DataError.at(file, None, found="a damaged file", expected="what a run has written there") from None

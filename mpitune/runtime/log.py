@@ -1,0 +1,80 @@
+"""The log of a run: a file in its folder, and rank 0's on standard error."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+from mpitune.errors import MachineError, UsageError
+
+LOG = logging.getLogger("mpitune")
+
+CLEAR_LINE = "\r\x1b[K"
+"""Terminal codes that remove the current line."""
+
+
+def start_logging(folder: Path | None, *, rank: int = 0, size: int = 1, quiet: bool = False) -> None:
+    """Log to ``folder``/log.txt (None: to no file) and, on rank 0, to standard error (``quiet``: warnings only).
+
+    Every line carries rank/size. Rank 0 tells what happens; from the others come warnings and errors. Raises
+    UsageError where the log cannot be written.
+    """
+    for handler in list(LOG.handlers):
+        LOG.removeHandler(handler)
+        handler.close()
+    LOG.setLevel(logging.INFO if rank == 0 else logging.WARNING)
+    LOG.propagate = False
+    line = f"%(asctime)s [{rank}/{size}] %(levelname)s %(message)s"
+    if folder is not None:
+        try:
+            to_file = _LogFile(folder / "log.txt", encoding="utf-8")
+        except OSError as error:
+            raise unwritable(folder, error) from None
+        to_file.setFormatter(logging.Formatter(line, "%Y-%m-%d %H:%M:%S"))
+        LOG.addHandler(to_file)
+    if rank == 0:
+        to_screen = logging.StreamHandler(sys.stderr)
+        # A progress line may stand there.
+        to_screen.setFormatter(logging.Formatter((CLEAR_LINE if sys.stderr.isatty() else "") + line, "%H:%M:%S"))
+        to_screen.setLevel(logging.WARNING if quiet else logging.INFO)
+        LOG.addHandler(to_screen)
+
+
+class _LogFile(logging.FileHandler):
+    """A log that does without what it cannot write: on a full disk, the work itself tells."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+
+def keep_in_log(text: str) -> None:
+    """Write an error to the log file, where one is open, and not to the screen: there it is said otherwise."""
+    record = LOG.makeRecord(LOG.name, logging.ERROR, __file__, 0, text, (), None)
+    for handler in LOG.handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.handle(record)
+
+
+def keep_traceback(error: BaseException, folder: Path, rank: int = 0) -> Path | None:
+    """Write the traceback of a bug to ``folder``/traceback-<rank>.txt; None where that cannot be done."""
+    path = folder / f"traceback-{rank}.txt"
+    try:
+        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    except OSError:
+        return None
+    return path
+
+
+def unwritable(folder: Path, error: OSError) -> UsageError | MachineError:
+    """The error to raise where ``error`` kept something from being written to the run folder."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return MachineError(f"{folder}: {error.strerror}")
+    return UsageError(f"{folder}: cannot write to the run folder: {error.strerror}")

@@ -1,0 +1,65 @@
+"""The lock of a run folder: one process at a time writes there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from mpitune.errors import MachineError, UsageError
+from mpitune.runtime.log import LOG, unwritable
+
+
+class RunLock:
+    """The right to write to a run folder: one process at a time has it, until it releases it or dies."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._file: IO[str] | None = None
+
+    def acquire(self) -> None:
+        """Make the folder if need be and lock it. Rank 0 does this for all.
+
+        Raises UsageError where the folder cannot be written to or another process has it.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = open(self.folder / "lock", "a+", encoding="utf-8")  # noqa: SIM115 (closed by release)
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read().strip() or "another process"
+            file.close()
+            raise UsageError(f"{self.folder}: the run folder is in use by {owner}") from None
+        except OSError as error:
+            LOG.warning("%s: no lock (%s): see to it that no other run writes there", self.folder, error.strerror)
+        try:
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+        except OSError as error:
+            with suppress(OSError):
+                file.close()
+            raise unwritable(self.folder, error) from None
+        self._file = file
+
+    def check(self) -> None:
+        """Raise MachineError where the folder is no more, or another one has taken its place since it was locked."""
+        if self._file is None:
+            return
+        with suppress(OSError):
+            if os.path.samestat(os.stat(self.folder / "lock"), os.fstat(self._file.fileno())):
+                return
+        raise MachineError(f"{self.folder}: the run folder has been removed or replaced while the run was using it")
+
+    def release(self) -> None:
+        """Give the right back; nothing happens where it was not had."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,174 @@
+"""The shard store: a job's data, grammars and language models as arrays, opened where `mpitune.store.build` made them.
+
+data.h5                   words, rules, corpora
+bitext.h5                 a word-aligned bitext that grammars are extracted from
+features-<templates>.h5   what the sparse templates fire on the rules
+scores-<digest>.h5        the rules' scores as a model wants them: transformed, in bins
+lm-<n>.h5                 one language model each; of a KenLM binary, which is used where it lies, only its size
+lm-<n>-external.h5        of one that an external decoder reads, only what its content was
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpitune.array_files.arrays import open_arrays, part, read_attributes
+from mpitune.corpus.text import Fingerprint
+from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
+from mpitune.decoder.base import Sentence, TranslationModel
+from mpitune.grammar.rules import Rules
+from mpitune.grammar.score_transforms import Scoring
+from mpitune.grammar.templates import Rule, RuleFeatures, as_symbols
+from mpitune.lm.kenlm import open_kenlm
+from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, language_model
+from mpitune.store.inputs import Sources
+
+DATA = "data.h5"
+BITEXT = "bitext.h5"
+_AT_ONCE = 1 << 20
+"""How many places are searched at a time."""
+
+
+class Corpus(NamedTuple):
+    """Sentences and their references as numbers of words."""
+
+    source_ptr: np.ndarray
+    """int64 [n + 1]: sentence i is ``source[source_ptr[i]:source_ptr[i + 1]]``."""
+    source: np.ndarray
+    """int32."""
+    grammar: np.ndarray
+    """int32 [n]: which grammar translates it."""
+    first_reference: np.ndarray
+    """int64 [n + 1]: the references of sentence i are ``first_reference[i]`` to ``first_reference[i + 1]``."""
+    reference_ptr: np.ndarray
+    """int64 [references + 1]."""
+    reference: np.ndarray
+    """int32."""
+
+    @property
+    def size(self) -> int:
+        """n: how many sentences there are."""
+        return len(self.grammar)
+
+    def sentence(self, i: int) -> Sentence:
+        """Sentence ``i`` as a decoder takes it."""
+        return Sentence(i, self.source[self.source_ptr[i] : self.source_ptr[i + 1]], int(self.grammar[i]))
+
+    def references(self, i: int) -> list[np.ndarray]:
+        """int32 each: the references of sentence ``i``."""
+        ptr = self.reference_ptr[self.first_reference[i] : self.first_reference[i + 1] + 1].tolist()
+        return [self.reference[a:b] for a, b in zip(ptr[:-1], ptr[1:], strict=True)]
+
+
+@dataclass(frozen=True)
+class Store:
+    """An opened store; its arrays are views of the mapped files."""
+
+    model: TranslationModel
+    train: Corpus | None
+    devtest: Corpus | None
+    scoring: Scoring | None = None
+    """What has become of the grammars' own scores; None: nothing."""
+
+
+def features_name(templates: Sequence[str]) -> str:
+    """The file of what these templates fire."""
+    return f"features-{'+'.join(templates) or 'none'}.h5"
+
+
+def scores_name(scoring: Scoring) -> str:
+    """The file of the scores as these."""
+    return f"scores-{scoring.digest[:16]}.h5"
+
+
+def lm_name(n: int, external: bool = False) -> str:
+    """The file of language model ``n``; ``external``: of an external decoder."""
+    return f"lm-{n}-external.h5" if external else f"lm-{n}.h5"
+
+
+def contents(sources: Sources, folder: Path) -> dict[str, str]:
+    """A digest of the content of the files that `prepare` made the store from, under a name for each part."""
+    digests = {"files of [data] and [grammar]": content(folder / DATA)}
+    lms = {f"lm.{n}.file": folder / lm_name(n, sources.external) for n in range(len(sources.lms))}
+    return digests | {name: content(file) for name, file in lms.items()}
+
+
+def content(file: Path) -> str:
+    """A digest of what a file of the store was made from, wherever that lay and whenever it was written."""
+    return digest((read_attributes(file) or {})["inputs"])
+
+
+def digest(inputs: Mapping[str, Any]) -> str:
+    """The same of the attribute ``inputs`` itself: fingerprints of ``files``, and the ``shape`` of what is made."""
+    contents = [Fingerprint(*old).digest for old in inputs["files"]]
+    return hashlib.blake2b(json.dumps([contents, inputs["shape"]]).encode(), digest_size=16).hexdigest()
+
+
+def open_store(sources: Sources, folder: Path, scoring: Scoring | None = None, lms: Path | None = None) -> Store:
+    """Open what `prepare` made of ``sources``, without a look at their files but for KenLM binaries.
+
+    ``scoring``: what `prepare_scores` made of the scores; ``lms``: the folder of the language models, where it is not
+    ``folder``. Raises DataError for a damaged store, or where a KenLM binary is no longer there.
+    """
+    data = open_arrays(folder / DATA)
+    fired = open_arrays(folder / features_name(sources.templates))
+    lm_files = () if sources.external else sources.lms
+    rules, score_names = Rules(**part(data, "rules")), Names.stored(data, "score_names").all()
+    rule_features = fired["ids"], fired["ptr"], fired["index"], fired["value"]
+    if scoring is not None:
+        rules = rules._replace(**open_arrays(folder / scores_name(scoring)))
+        score_names = scoring.names(score_names)
+    model = TranslationModel(
+        words=Vocabulary(Names.stored(data, "words").all()),
+        categories=Names.stored(data, "categories").all(),
+        rules=rules,
+        score_names=score_names,
+        templates=sources.templates,
+        rule_features=RuleFeatures(Names.stored(fired, "names"), *rule_features),
+        lms=[_open_lm(file, open_arrays((lms or folder) / lm_name(n))) for n, file in enumerate(lm_files)],
+        lm_names=sources.lm_names[: len(sources.lms)],
+    )
+    return Store(
+        model=model,
+        train=Corpus(**part(data, "train")) if sources.train is not None else None,
+        devtest=Corpus(**part(data, "devtest")) if sources.devtest is not None else None,
+        scoring=scoring,
+    )
+
+
+def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], most: int) -> dict[str, list[Rule]]:
+    """Some ``most`` rules of the store in ``folder`` that fire each of the features ``names``, of those with any.
+
+    Raises DataError where there is no such store.
+    """
+    data, fired = open_arrays(folder / DATA), open_arrays(folder / features_name(templates))
+    words, categories = Names.stored(data, "words").all(), Names.stored(data, "categories").all()
+    rules, by_id = Rules(**part(data, "rules")), {feature_id(name): name for name in names}
+    ids, ptr, index = fired["ids"], fired["ptr"], fired["index"]
+    places = np.flatnonzero(np.isin(ids, np.array(list(by_id), dtype=np.uint64)))
+    found: dict[int, list[int]] = {place: [] for place in places.tolist()}
+    # In parts: what most rules fire is soon found, and what few fire is in few.
+    for first in range(0, len(index), _AT_ONCE):
+        hits = first + np.flatnonzero(np.isin(index[first : first + _AT_ONCE], places))
+        hits = hits[np.argsort(index[hits], kind="stable")]
+        for place, start, count in zip(*np.unique(index[hits], return_index=True, return_counts=True), strict=True):
+            # Not the first ones: in the order of the sources, these are much alike.
+            taken = np.unique(np.linspace(start, start + count - 1, most - len(found[int(place)])).astype(np.int64))
+            found[int(place)] += hits[taken].tolist()
+        places = np.array([place for place in places.tolist() if len(found[place]) < most], dtype=np.int64)
+
+    def rule(hit: int) -> Rule:
+        return as_symbols(rules, int(np.searchsorted(ptr, hit, side="right")) - 1, categories, words)
+
+    return {by_id[int(ids[place])]: [rule(hit) for hit in hits] for place, hits in found.items() if hits}
+
+
+def _open_lm(file: Path, arrays: Mapping[str, np.ndarray]) -> tuple[LanguageModel, LmVocabulary]:
+    return open_kenlm(file, int(arrays["kenlm"][0])) if "kenlm" in arrays else language_model(arrays)

@@ -1,0 +1,260 @@
+"""Batch tuning: an epoch decodes all sentences with the same weights, and learns from all lists so far.
+
+Shards are the parts in which lists are kept and questions are answered; shard z is at rank z mod size. Rank 0 leads the
+optimiser and hears the shards' answers in their order, so that the number of ranks leaves no trace.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpitune.decoder.base import ForestDecoder
+from mpitune.errors import DataError, MachineError
+from mpitune.learner.base import BatchLearner, ChainLearner, Counts, ForestLearner, Part, Reply, Tuned
+from mpitune.learner.forests import Forests, forests_of
+from mpitune.learner.pool import Pool, empty, merged, pool_of
+from mpitune.metrics.bleu import WIDTH
+from mpitune.run_folder.checkpoint import Vector, checkpoint_path, digest, read_checkpoint
+from mpitune.run_folder.nbest_store import ShardLists, forget_forests, forget_lists, read_lists, write_lists
+from mpitune.training.epoch_statistics import Learned, ShardTold, Tally
+from mpitune.training.scheduler import check_stop, hand_out
+from mpitune.training.session import Run
+from mpitune.training.state import State
+
+LOG = logging.getLogger(__name__)
+
+INTERVAL = 30.0
+"""Seconds between two signs of life while weights are looked for: nobody knows how many will be tried."""
+
+
+@dataclass(frozen=True)
+class _Space:
+    """What is optimised over: the features that occur in any list or have a weight, on all ranks."""
+
+    ids: np.ndarray
+    """uint64 [features], ascending."""
+    weights: np.ndarray
+    """float64 [features]: what the epoch has decoded with."""
+    free: np.ndarray
+    """bool [features]: those that are not frozen."""
+
+    def place(self, ids: np.ndarray) -> np.ndarray:
+        """int64: where these features stand."""
+        return np.searchsorted(self.ids, ids)
+
+    def sparse(self, weights: np.ndarray) -> Vector:
+        """The free weights other than 0 of ``weights`` (float64 [features])."""
+        learned = self.free & (weights != 0)
+        return self.ids[learned], weights[learned]
+
+
+def tune_epoch(run: Run, tuner: BatchLearner, state: State, shards: Sequence[np.ndarray]) -> Learned:
+    """Decode all sentences with the weights that ``state`` has come to, then learn new ones.
+
+    ``shards``: int64, sentence numbers, the same in every epoch. Raises StopRequested on every rank where one was asked
+    to stop.
+    """
+    epoch = state.epoch + 1
+    lists = _collect(run, state, shards)
+    run.comm.at_root(lambda: _forget(run, epoch))
+    _meet(run, lists)
+    space = _space(run, tuner, state.start, lists)
+    if isinstance(tuner, ChainLearner):
+        tuner.lay_chains(space.ids)
+    parts = {each.shard: _part(run, tuner, space, epoch, shards[each.shard], each) for each in lists}
+    tuned = _optimise(run, tuner, space, epoch, parts, len(shards))
+    if tuned is not None and not np.isfinite(tuned.weights).all():
+        raise DataError(f"epoch {epoch}: found NaN or infinite weights, expected numbers")
+    index, value = run.comm.bcast_sparse(*(space.sparse(tuned.weights) if tuned else (None, None)))
+    weights = index, value
+    pairs = run.comm.sum(sum(part.pairs for part in parts.values()))
+    entries = run.comm.sum(sum(len(each.pool.fingerprint) for each in lists))
+    metrics = {
+        "active_features": len(space.ids),
+        "selected_features": len(weights[0]),
+        "lambda": None,
+        "pairs": pairs,
+        "updates": tuned.steps if tuned else 0,
+        "objective": tuned.objective if tuned else 0.0,
+        "list_entries": entries,
+    }
+    return Learned(weights, metrics, [ShardTold(each.shard, each.statistics, each.bleu) for each in lists])
+
+
+def _collect(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[ShardLists]:
+    """The lists up to this epoch of the shards that this rank answers for, whoever has decoded them."""
+    epoch, job_digest = state.epoch + 1, digest(run.identity)
+    forests = isinstance(run.learner, ForestLearner)
+
+    def kept(z: int) -> ShardLists | None:
+        return read_lists(run.folder.checkpoints, epoch, job_digest, z, forests=forests)
+
+    def decode(z: int, advance: Callable[[float], None]) -> ShardLists | None:
+        if _lists(run, state, epoch, z, shards[z], advance, forests=forests) is None:
+            return None
+        # Mapped from its file, where it takes no memory of ours.
+        return _found(kept(z), run, epoch, z)
+
+    hand_out(run, state, f"epoch {epoch} of {run.job.learner.epochs}", shards, kept, decode)
+    return [_found(kept(z), run, epoch, z) for z in range(run.comm.rank, len(shards), run.comm.size)]
+
+
+def _found(lists: ShardLists | None, run: Run, epoch: int, z: int) -> ShardLists:
+    if lists is None:
+        raise MachineError(f"{run.folder.checkpoints}: shard {z}'s lists of epoch {epoch} are gone already")
+    return lists
+
+
+def _forget(run: Run, epoch: int) -> None:
+    """Remove what no epoch after ``epoch`` needs, even where lists of ``epoch`` are lost."""
+    forget_lists(run.folder.checkpoints, epoch - 2)
+    forget_forests(run.folder.checkpoints, epoch - 1)
+
+
+def _lists(
+    run: Run, state: State, epoch: int, z: int, shard: np.ndarray, advance: Callable[[float], None], *, forests: bool
+) -> ShardLists | None:
+    """Shard ``z``'s lists up to ``epoch``, those of the epoch before and what it decodes now; and ``forests``.
+
+    What was lost is decoded again, as far back as need be. None where a stop was asked for.
+    """
+    job_digest = digest(run.identity)
+    pool, known = empty(len(shard), run.metric.width), list[str]()
+    if epoch > 1:
+        before = read_lists(run.folder.checkpoints, epoch - 1, job_digest, z, forests=False)
+        before = before or _lists(run, state, epoch - 1, z, shard, lambda gold: None, forests=False)
+        if before is None:
+            return None
+        pool, known = before.pool, before.names
+    weights = run.dense(_weights_before(run, state, epoch))
+    decoded = decode_shard(run, f"epoch {epoch}", z, shard, weights, advance, forests=forests)
+    if decoded is None:
+        return None
+    new, found, told, names = decoded
+    lists = ShardLists(z, merged(pool, new), told.sums, sorted({*known, *names}), told.bleu, found)
+    write_lists(run.folder.checkpoints, epoch, job_digest, lists)
+    return lists
+
+
+def _weights_before(run: Run, state: State, epoch: int) -> Vector:
+    """What ``epoch`` decodes with."""
+    if epoch > state.epoch:
+        return state.start
+    if epoch == 1:
+        return run.sparse(run.first.weights)
+    return read_checkpoint(checkpoint_path(run.folder.checkpoints, epoch - 1)).start
+
+
+def decode_shard(
+    run: Run,
+    what: str,
+    z: int,
+    shard: np.ndarray,
+    weights: np.ndarray,
+    advance: Callable[[float], None],
+    *,
+    forests: bool,
+) -> tuple[Pool, Forests | None, ShardTold, list[str]] | None:
+    """The lists of a shard's sentences, ``forests``, what is told of them, and names of features new to everybody.
+
+    None where a stop was asked for. ``what`` is being done, if a DataError has to say so.
+    """
+    tally, lists, graphs = Tally(run.decoder), [], []
+    run.gold.start_shard()
+    for i in shard.tolist():
+        if run.stop:
+            return None
+        sentence = run.corpus.sentence(i)
+        if forests:
+            assert isinstance(run.decoder, ForestDecoder)  # config sees to it
+            kbest, graph = run.decoder.decode_all(sentence, weights, run.kbest)
+            graphs.append(graph)
+        else:
+            kbest = run.decoder.decode(sentence, weights, run.kbest)
+        if not np.isfinite(kbest.score).all():
+            raise DataError(f"{what}: found NaN or infinite scores, expected numbers: weights are too large")
+        counted = run.metric.statistics(kbest, run.corpus.references(i))
+        lists.append((kbest, counted))
+        counted = counted[:, :WIDTH]
+        run.gold.observe(counted, len(sentence.words))
+        gold = run.gold.report(counted)
+        tally.add(sentence.words, kbest, counted, gold, Counts(0, 0))
+        advance(gold)
+    fired = [kbest.feature_index for kbest, _ in lists] + [graph.feature_index for graph in graphs]
+    late = {slot for slots in fired for slot in np.unique(slots[slots >= run.known]).tolist()}
+    references = [run.corpus.references(i) for i in shard.tolist()]
+    found = forests_of(graphs, references, run.features.ids) if forests else None
+    pool = pool_of(lists, run.features.ids, run.metric.width)
+    return pool, found, tally.told(z), [run.features.name(slot) for slot in late]
+
+
+def _meet(run: Run, lists: Sequence[ShardLists]) -> None:
+    """All ranks get to know the features of all lists."""
+    named = run.comm.gather(sorted({name for each in lists for name in each.names}))
+    run.meet(run.comm.at_root(lambda: sorted({name for part in named or [] for name in part})))
+
+
+def _space(run: Run, tuner: BatchLearner, start: Vector, lists: Sequence[ShardLists]) -> _Space:
+    frozen = np.flatnonzero(run.first.frozen)
+    chained = tuner.chained if isinstance(tuner, ChainLearner) else np.zeros(0, dtype=np.uint64)
+    occurring = [kind.feature_id for each in lists for kind in (each.pool, each.forests) if kind is not None]
+    mine = np.unique(np.concatenate([np.zeros(0, dtype=np.uint64), *occurring]))
+    everyones = run.comm.gather(mine)
+    ids = run.comm.bcast(np.unique(np.concatenate([*(everyones or []), start[0], run.features.ids[frozen], chained])))
+    space = _Space(ids, np.zeros(len(ids)), np.ones(len(ids), dtype=np.bool_))
+    space.weights[space.place(start[0])] = start[1]
+    fixed = space.place(run.features.ids[frozen])
+    space.weights[fixed] = run.first.weights[frozen]
+    space.free[fixed] = False
+    return space
+
+
+def _part(run: Run, tuner: BatchLearner, space: _Space, epoch: int, shard: np.ndarray, lists: ShardLists) -> Part:
+    def random(s: int) -> np.random.Generator:
+        return np.random.default_rng([run.job.run.seed, epoch, int(shard[s])])
+
+    pool, place = lists.pool, space.place(lists.pool.feature_id)
+    if lists.forests is not None:
+        assert isinstance(tuner, ForestLearner)
+        return tuner.forest_part(pool, place, lists.forests, space.place(lists.forests.feature_id))
+    return tuner.part(pool, place, space.free, random)
+
+
+def _optimise(
+    run: Run, tuner: BatchLearner, space: _Space, epoch: int, parts: dict[int, Part], count: int
+) -> Tuned | None:
+    """What ``tuner`` finds, on rank 0; the other ranks answer its questions until it has no more, and get None."""
+    comm, asked, last_told = run.comm, 0, time.monotonic()
+
+    def answers(question: np.ndarray) -> Iterator[Reply]:
+        # As many shards at a time as there are ranks: no rank ever holds the answers of all.
+        for first in range(0, count, comm.size):
+            mine = parts.get(first + comm.rank)
+            replies = comm.gather(mine.answer(question) if mine else None)
+            yield from (reply for reply in replies or [] if reply is not None)
+
+    def ask(question: np.ndarray) -> Iterator[Reply]:
+        nonlocal asked, last_told
+        asked += 1
+        if time.monotonic() - last_told >= INTERVAL:
+            last_told = time.monotonic()
+            LOG.info("epoch %d: looking for better weights: %d tried", epoch, asked)
+        comm.bcast(question)
+        check_stop(run, f"epoch {epoch}", bool(run.stop))
+        return answers(question)
+
+    if comm.root:
+        random = np.random.default_rng([run.job.run.seed, epoch])
+        tuned = tuner.optimise(space.weights, space.free, ask, random)
+        comm.bcast(None)
+        return tuned
+    while (question := comm.bcast(None)) is not None:
+        check_stop(run, f"epoch {epoch}", bool(run.stop))
+        for _ in answers(question):
+            pass
+    return None

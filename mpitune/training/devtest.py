@@ -1,0 +1,84 @@
+"""The sentences that a run watches: translated before training and after each epoch, to be scored and to be read.
+
+They are the devtest set; where the job has none, some of the training sentences, which are not scored.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mpitune.metrics.significance import bleu_and_length
+from mpitune.run_folder.checkpoint import Vector
+from mpitune.store.store import Corpus
+from mpitune.training import parallel_map
+from mpitune.training.session import Run
+
+WITHOUT_DEVTEST = 20
+"""How many training sentences are watched where there is no devtest set."""
+
+
+class Scores(NamedTuple):
+    """Of the devtest set; None where the job has none."""
+
+    bleu: float | None
+    """Corpus BLEU, 0 to 100."""
+    length_ratio: float | None
+    """Words of the translations to words of their closest references."""
+
+
+def watch_start(run: Run, weights: Vector) -> Scores:
+    """Keep the watched sentences in the run folder, translated with the weights that training starts from.
+
+    Returns what `watch_epoch` does.
+    """
+    corpus, count = _watched(run)
+    words = run.store.model.words.words
+
+    def write() -> None:
+        source = [parallel_map.text(corpus.sentence(i).words, words) for i in range(count)]
+        run.folder.write_watched(source, _references(run, corpus, count))
+
+    run.comm.at_root(write)
+    return watch_epoch(run, 0, weights)
+
+
+def watch_epoch(run: Run, epoch: int, weights: Vector) -> Scores:
+    """Translate the watched sentences with what was published after ``epoch``, and keep that in the run folder.
+
+    Returns the scores of the devtest set, on every rank.
+    """
+    corpus, count = _watched(run)
+    dense, words, failed = run.dense(weights), run.store.model.words.words, -run.decoder.failed
+    translations = list(
+        parallel_map.spread(
+            run.comm,
+            count,
+            lambda i: parallel_map.text(run.decoder.decode(corpus.sentence(i), dense, 1).translation(0), words),
+            "devtest",
+            quiet=run.quiet,
+        )
+    )
+    failures = run.comm.gather(failed + run.decoder.failed)
+
+    def keep() -> Scores:
+        if run.store.devtest is not None:
+            # A few training sentences are too few to judge the decoder by; training looks at all of them.
+            parallel_map.check_failed(sum(failures or []), count)
+        run.folder.write_translations(epoch, translations)
+        if run.store.devtest is None:
+            return Scores(None, None)
+        return Scores(*bleu_and_length(translations, _references(run, corpus, count)))
+
+    return run.comm.at_root(keep)
+
+
+def _watched(run: Run) -> tuple[Corpus, int]:
+    """A corpus, and how many of its sentences are watched."""
+    if run.store.devtest is not None:
+        return run.store.devtest, run.store.devtest.size
+    return run.corpus, min(run.corpus.size, WITHOUT_DEVTEST)
+
+
+def _references(run: Run, corpus: Corpus, count: int) -> list[list[str]]:
+    words = run.store.model.words.words
+    return [[parallel_map.text(reference, words) for reference in corpus.references(i)] for i in range(count)]

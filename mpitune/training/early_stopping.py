@@ -1,0 +1,61 @@
+"""The course of a run, as rank 0 and all others see it: what to warn of, whether it goes on, and why it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mpitune.config.spec import Job, Learner
+from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus, epochs_in_vain, out_of_patience
+from mpitune.training import sanity_checks
+from mpitune.training.session import Model, Run
+
+History = Sequence[Mapping[str, Any]]
+"""The metrics of the epochs so far, the same on all ranks, and after a resume: all that is decided here follows."""
+
+_REMEDIES = {
+    "mira": "lower learner.mira.c",
+    "pro": "lower learner.pro.interpolation",
+    "mert": "raise decoder.kbest",
+    "minrisk": "lower learner.minrisk.c",
+    "rampion": "lower learner.rampion.step",
+}
+
+
+def warnings(run: Run, history: History, model: Model) -> list[str]:
+    """What is wrong with the last epoch of ``history``, which published ``model``."""
+    job = run.job
+    course = sanity_checks.Course(
+        history=history,
+        weights=model.named,
+        templates=job.features.templates,
+        from_zero=not run.first.weights.any(),
+        shards=job.parallel.shards,
+        remedy=remedy(job.learner),
+    )
+    return sanity_checks.warnings(course)
+
+
+def remedy(learner: Learner) -> str:
+    """What to do where the weights move too far at a time."""
+    if learner.method != "perceptron":
+        return _REMEDIES[learner.method]
+    # With no margin, and from no weights, a rate only scales them.
+    return "lower learner.learning_rate" if learner.margin > 0 else "set learner.margin above 0"
+
+
+def goes_on(job: Job, history: History) -> bool:
+    """Whether there is another epoch to come."""
+    bleus = devtest_bleus(history)
+    return len(history) < job.learner.epochs and not out_of_patience(bleus, job.learner.patience)
+
+
+def ending(job: Job, history: History) -> str:
+    """Which epoch's weights are the result, and why there is no other epoch to come."""
+    bleus = devtest_bleus(history)
+    of = f"epoch {chosen_epoch(bleus)}" + ("" if None in bleus else ", the best on devtest")
+    if len(history) >= job.learner.epochs:
+        return f"{of}; all {len(history)} epochs are done"
+    vain = epochs_in_vain(bleus)
+    why = f"no better devtest BLEU in {vain} epoch{'s' if vain > 1 else ''}"
+    return f"{of}; ended after epoch {len(history)} of {job.learner.epochs}: {why} (raise learner.patience to go on)"

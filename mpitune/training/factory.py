@@ -1,0 +1,290 @@
+"""From a job to the things that do its work: store, decoder, learner, gold score, first weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpitune.config import load
+from mpitune.config.effective_keys import identity as job_identity
+from mpitune.config.spec import Grammar, Job, lm_names
+from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.text import fingerprint
+from mpitune.corpus.vocabulary import FeatureTable, feature_id
+from mpitune.corpus.weights import read_weights
+from mpitune.decoder.base import Decoder
+from mpitune.decoder.cdec.decoder import CdecDecoder
+from mpitune.decoder.cdec.process import Timeouts
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
+from mpitune.errors import UsageError
+from mpitune.grammar.binning import Bins
+from mpitune.grammar.cdec_ini import SPAN_LIMIT, IniFile, inifile_for, read_inifile
+from mpitune.grammar.score_transforms import Scoring
+from mpitune.learner import bin_chains
+from mpitune.learner.base import BatchLearner, OnlineLearner
+from mpitune.learner.batch import hypergraph, mert, minrisk, pro, rampion
+from mpitune.learner.local.ebuu import ebuu
+from mpitune.learner.local.examples import Examples
+from mpitune.learner.local.mbuu import mbuu
+from mpitune.learner.local.update import Update
+from mpitune.learner.online import averaging, mira, perceptron
+from mpitune.learner.pair_sampling import Sampler, make_sampler
+from mpitune.metrics.sentence_bleu import Gold, make_gold
+from mpitune.metrics.tuning_metric import Metric
+from mpitune.store.inputs import Sources, Texts, grammar_files
+from mpitune.store.store import Store, contents
+
+
+def load_job(path: Path, overrides: list[str]) -> Job:
+    """The job in ``path`` with ``overrides`` (``table.key=value``), completed by its cdec.ini where it names one."""
+    job = load.load(path, overrides)
+    ini = job.decoder.config
+    if ini is None:
+        return job
+    asked = read_inifile(ini)
+    external = job.decoder.backend == "cdec"
+    if lacking := asked.unfit() if external else asked.lacking():
+        whose = "mpitune cannot tune" if external else "the embedded decoder does not have"
+        raise UsageError(f"{ini}: found {', '.join(lacking)}, which {whose}")
+    given: dict[str, Any] = {
+        "decoder.pop_limit": asked.pop_limit,
+        "decoder.span_limit": asked.span_limit or SPAN_LIMIT,
+        "grammar.file": str(asked.grammars[0].absolute()) if asked.grammars else None,
+        "features.templates": list(asked.templates) or None,
+        "lm": [{"file": str(file.absolute()), "name": name} for name, file in asked.language_models] or None,
+    }
+    return load.completed(job, {key: value for key, value in given.items() if value is not None}, ini)
+
+
+def sources(job: Job) -> Sources:
+    """The files that the job's store is made from."""
+    train = devtest = None
+    if job.data is not None:
+        train = _texts(job.data.source, job.data.bitext, job.data.references, job.data.limit)
+        if job.data.devtest is not None:
+            devtest = _texts(job.data.devtest.source, None, job.data.devtest.references, 0)
+    return Sources(
+        train=train,
+        devtest=devtest,
+        grammar=job.grammar.file,
+        table_format="cdec" if job.decoder.backend == "cdec" else job.grammar.format,
+        templates=job.features.templates,
+        lms=tuple(lm.file for lm in job.lm),
+        lm_names=lm_names(job),
+        external=job.decoder.backend == "cdec",
+        further_grammars=_further_grammars(job),
+        aligned=_aligned(job.grammar),
+        leave_one_out=job.grammar.leave_one_out,
+    )
+
+
+def scoring(job: Job, bins: Sequence[Bins]) -> Scoring:
+    """What becomes of the grammar's scores, ``bins`` being those of the features that the job wants in bins."""
+    wanted, unlog = job.features, job.features.unlog
+    transforms = {
+        **dict.fromkeys(unlog.minus_log10, "10**-v"),
+        **dict.fromkeys(unlog.log10_plus_1, "10**v-1"),
+        **dict.fromkeys(unlog.minus_ln, "exp(-v)"),
+        **dict.fromkeys(unlog.ln, "exp(v)"),
+    }
+    return Scoring(transforms, tuple(bins), wanted.discretize.overlap, wanted.discretize.keep)
+
+
+def _aligned(grammar: Grammar) -> AlignedFiles | None:
+    if grammar.source is None or grammar.alignment is None:
+        return None
+    return AlignedFiles(grammar.source, grammar.target, grammar.alignment)
+
+
+def _inifile(job: Job) -> IniFile | None:
+    return read_inifile(job.decoder.config) if job.decoder.config is not None else None
+
+
+def _further_grammars(job: Job) -> tuple[Path, ...]:
+    """The grammars that an external decoder uses besides the job's: those of its cdec.ini, but for one of the job's."""
+    asked = _inifile(job)
+    if asked is None or job.decoder.backend != "cdec":
+        return ()
+    grammars = tuple(file.absolute() for file in asked.grammars)
+    if job.grammar.per_sentence:
+        return grammars
+    return grammars[1:] if grammars[:1] == (job.grammar.file,) else ()
+
+
+def _texts(source: Path | None, bitext: Path | None, references: tuple[Path, ...], limit: int) -> Texts:
+    file = bitext or source
+    assert file is not None  # config sees to it that one of them is given
+    return Texts(file, references, bitext=bitext is not None, limit=limit)
+
+
+def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence[Path] = ()) -> Decoder:
+    """The job's decoder over the models of ``store``.
+
+    For an external decoder: ``folder`` is for its files, ``kbest`` the most translations that it will be asked for, and
+    ``grammars`` are the files of the sentences' own grammars, by number.
+    """
+    wanted = job.decoder
+    if wanted.backend == "embedded":
+        return EmbeddedDecoder(
+            store.model, pop_limit=wanted.pop_limit, span_limit=wanted.span_limit, unique=wanted.unique
+        )
+    return CdecDecoder(
+        store.model,
+        binary=wanted.binary,
+        inifile=inifile_for(
+            _inifile(job),
+            grammars=[*([job.grammar.file] if job.grammar.file else []), *_further_grammars(job)],
+            language_models=list(zip(lm_names(job), [lm.file for lm in job.lm], strict=True)),
+            templates=job.features.templates,
+            pop_limit=wanted.pop_limit,
+            span_limit=wanted.span_limit,
+        ),
+        grammars=grammars,
+        folder=folder,
+        kbest=kbest,
+        unique=wanted.unique,
+        timeouts=Timeouts(wanted.cdec.start_timeout, wanted.cdec.first_timeout, wanted.cdec.sentence_timeout),
+    )
+
+
+def sentence_grammars(job: Job, sources: Sources) -> list[Path]:
+    """The files of the sentences' own grammars, by number, where an external decoder is to read them; else none."""
+    return grammar_files(sources) if sources.external and job.grammar.per_sentence else []
+
+
+@dataclass(frozen=True)
+class FirstWeights:
+    """What learning starts from."""
+
+    weights: np.ndarray
+    """float64 [D], by slot."""
+    frozen: np.ndarray
+    """bool [D]: features that keep that weight."""
+
+
+def initial_weights(job: Job) -> dict[str, float]:
+    """The weights that the job names to start from; none without. Raises DataError for a bad file."""
+    return read_weights(job.learner.initial_weights) if job.learner.initial_weights else {}
+
+
+def first_weights(
+    job: Job, given: Mapping[str, float], features: FeatureTable, scoring: Scoring | None = None
+) -> FirstWeights:
+    """The weights ``given`` and the job's frozen features, added to ``features`` where nothing fires them.
+
+    What is given for a feature that ``scoring`` has replaced by bins is given to these, see `Scoring.spread`.
+    """
+    given = scoring.spread(given) if scoring else given
+    slots = {features.slot(name): value for name, value in given.items()}
+    frozen_slots = [features.slot(name) for name in job.learner.frozen]
+    weights, frozen = np.zeros(len(features)), np.zeros(len(features), dtype=np.bool_)
+    weights[list(slots)] = list(slots.values())
+    frozen[frozen_slots] = True
+    return FirstWeights(weights, frozen)
+
+
+def learner(
+    job: Job, frozen: np.ndarray, features: FeatureTable, first_sparse: int, scoring: Scoring | None = None
+) -> OnlineLearner | BatchLearner:
+    """The job's learner.
+
+    ``frozen`` (bool [D]) ones of ``features`` keep their weights; slots from ``first_sparse`` on are sparse; those of
+    ``scoring``'s bins may have to be smooth.
+    """
+    wanted, smooth = job.learner, job.features.discretize
+    bins = (
+        [np.array([feature_id(name) for name in of.names], dtype=np.uint64) for of in scoring.bins] if scoring else []
+    )
+    if wanted.method == "pro":
+        kind = smooth.regularizer if bins else "none"
+        smoothness = bin_chains.Smoothness(bins, kind, smooth.beta, smooth.gamma) if kind != "none" else None
+        return pro.Pro(pro.Options(**asdict(wanted.pro)), smoothness)
+    learner = _plain_learner(job, frozen, first_sparse)
+    if job.learner.averaging == "sentence" and not isinstance(learner, BatchLearner):
+        learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0)
+    if bins and smooth.regularizer == "linear":
+        assert not isinstance(learner, BatchLearner)  # config sees to it
+        return bin_chains.Smoothing(learner, [features.find(ids) for ids in bins], smooth.beta, frozen)
+    return learner
+
+
+def _plain_learner(job: Job, frozen: np.ndarray, first_sparse: int) -> OnlineLearner | BatchLearner:
+    """A learner that knows nothing of bins."""
+    wanted = job.learner
+    match wanted.method:
+        case "mira":
+            pick = wanted.mira
+            return mira.Mira(
+                mira.Options(pick.oracle, pick.prediction, pick.variant, pick.c, job.decoder.kbest), frozen
+            )
+        case "mert":
+            line = wanted.mert
+            kind = hypergraph.HypergraphMert if line.search == "hypergraph" else mert.Mert
+            return kind(mert.Options(line.metric, line.directions, line.restarts))
+        case "minrisk":
+            return minrisk.MinRisk(minrisk.Options(**asdict(wanted.minrisk)))
+        case "rampion":
+            return rampion.Rampion(rampion.Options(**asdict(wanted.rampion)))
+    options = perceptron.Options(
+        learning_rate=wanted.learning_rate,
+        margin=wanted.margin,
+        margin_by_gold=wanted.margin_by_gold,
+        order=wanted.order,
+        rate=wanted.rate,
+        l1=wanted.l1,
+        l2=wanted.l2,
+        scale_by_gold=wanted.scale_by_gold,
+    )
+    return perceptron.Perceptron(sampler(job), options, frozen, first_sparse)
+
+
+def sampler(job: Job) -> Sampler:
+    """What makes the pairs that the job's perceptron compares."""
+    wanted = job.learner
+    return make_sampler(wanted.pairs, wanted.share, wanted.extend_ties)
+
+
+def local_update(job: Job) -> Callable[[Examples], Update]:
+    """How the job learns the weights of a sentence from those that are like it."""
+    wanted = job.local
+    assert wanted.lambda_ is not None  # config sees to it
+    if wanted.method == "mbuu":
+        return partial(mbuu, strength=wanted.lambda_)
+    return partial(ebuu, strength=wanted.lambda_, alpha=wanted.alpha)
+
+
+def list_length(job: Job) -> int:
+    """How many translations of each sentence are learned from."""
+    wanted = job.learner
+    looks_further = wanted.method == "mira" and wanted.mira.oracle == "MB"
+    return max(job.decoder.kbest, wanted.mira.oracle_kbest if looks_further else 0)
+
+
+def gold(job: Job, sentences: int) -> Gold:
+    """The job's gold score for a set of so many sentences."""
+    scale = job.learner.mira.cost_scale if job.learner.method == "mira" else 0.0
+    return make_gold(job.learner.gold, scale or float(sentences))
+
+
+def metric(job: Job, words: Sequence[str]) -> Metric:
+    """What counts the statistics of the metric that the job's learner looks at; ``words``: the vocabulary."""
+    return Metric(job.learner.mert.metric if job.learner.method == "mert" else "bleu", words)
+
+
+def identity(job: Job, folder: Path) -> dict[str, Any]:
+    """All that the result depends on, by dotted key (JSON's types): files by a digest of their content.
+
+    ``folder``: the job's store, up to date.
+    """
+    given = {key: list(v) if isinstance(v, tuple) else v for key, v in job_identity(job).items()}
+    initial = job.learner.initial_weights
+    given["learner.initial_weights"] = fingerprint(initial).digest if initial else ""
+    asked = _inifile(job)
+    if asked is not None and job.decoder.backend == "cdec":
+        given["decoder.config"] = asked.of_decoder_alone()
+    return given | contents(sources(job), folder)

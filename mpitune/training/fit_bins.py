@@ -1,0 +1,85 @@
+"""Bins for the grammar's scores, fitted to the grammars that are tuned on; and stores whose scores are in bins.
+
+How often each value occurs is counted by all ranks, each in its part of the rules. These are whole numbers, so their
+sums are exact, and the bins the same whatever the number of ranks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mpitune.config.spec import Job
+from mpitune.errors import UsageError
+from mpitune.exchange.comm import Comm
+from mpitune.grammar.binning import Bins, binned
+from mpitune.grammar.score_transforms import Scoring, count, merged
+from mpitune.store import build
+from mpitune.store.inputs import Sources
+from mpitune.store.store import Store, open_store
+from mpitune.training import factory
+
+LOG = logging.getLogger(__name__)
+
+
+def open_fitted(comm: Comm, job: Job, sources: Sources, folder: Path, tell: Callable[[str], None]) -> Store:
+    """Open the store in ``folder``, its scores as the job wants them, bins fitted to the grammars of ``[data]``.
+
+    All ranks call this; ``tell`` is rank 0's. Raises UsageError where the job names scores that no rule has.
+    """
+    store, wanted = open_store(sources, folder), job.features
+    named = [*wanted.unlog.features, *wanted.discretize.features]
+    if not named:
+        return store
+    comm.at_root(lambda: _check(job, named, store.model.score_names))
+    bins = fit(comm, store, wanted.discretize.features, wanted.discretize.bins) if wanted.discretize.features else ()
+    told = [f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins]
+    comm.at_root(lambda: list(map(tell, told)))
+    return open_scored(comm, sources, folder, factory.scoring(job, bins), tell)
+
+
+def open_scored(
+    comm: Comm,
+    sources: Sources,
+    folder: Path,
+    scoring: Scoring | None,
+    tell: Callable[[str], None],
+    lms: Path | None = None,
+) -> Store:
+    """Open the store in ``folder`` with its scores as ``scoring`` has them. All ranks call this.
+
+    ``lms``: the folder of the language models, where it is not ``folder``.
+    """
+    if scoring is not None:
+        comm.at_root(lambda: build.prepare_scores(folder, scoring, tell))
+    return open_store(sources, folder, scoring, lms)
+
+
+def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[Bins, ...]:
+    """At most ``most`` bins for each of ``features``, by their values in all rules of the grammars of ``[data]``.
+
+    A rule counts as often as it stands in a grammar. All ranks call this, and all get the bins.
+    """
+    assert store.train is not None  # there is no fitting without
+    rules, names = store.model.rules, list(store.model.score_names)
+    # Grammars are numbered in the order in which sentences name them, and those of [data] come first.
+    grammars = int(store.train.grammar.max(initial=-1)) + 1
+    total = int(rules.grammar_ptr[grammars])
+    first, last = total * comm.rank // comm.size, total * (comm.rank + 1) // comm.size
+    parts = comm.gather(count(rules, first, last, [names.index(feature) for feature in features]))
+
+    def fitted() -> tuple[Bins, ...]:
+        counted = [merged(of_feature) for of_feature in zip(*(parts or []), strict=True)]
+        return tuple(
+            binned(feature, *values, most) for feature, values in zip(features, counted, strict=True) if len(values[0])
+        )
+
+    return comm.at_root(fitted)
+
+
+def _check(job: Job, wanted: Sequence[str], names: Sequence[str]) -> None:
+    for name in wanted:
+        if name not in names:
+            expected = f"a score of the grammar: {', '.join(names) or 'it has none'}"
+            raise UsageError(f"{job.file}: [features]: found {name}, expected {expected}")

@@ -1,0 +1,85 @@
+"""Translating many sentences with fixed weights, spread over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import TypeVar
+
+import numpy as np
+
+from mpitune.corpus.vocabulary import FeatureTable
+from mpitune.decoder.base import KBest
+from mpitune.errors import MachineError
+from mpitune.exchange.comm import Comm
+from mpitune.runtime.progress import progress
+
+T = TypeVar("T")
+
+
+def spread(
+    comm: Comm, count: int, work: Callable[[int], T], what: str, *, quiet: bool, at_once: int | None = None
+) -> Iterator[T]:
+    """``work(0)`` to ``work(count - 1)``, each done by whichever rank is free: the results in order on rank 0.
+
+    Elsewhere comes nothing, but every rank must ask until nothing comes any more. ``at_once``: how many results a rank
+    keeps, about, before it sends them to rank 0 (None: all); where they are large, few.
+    """
+    step = (at_once or count) * comm.size
+    with progress(what, count, rank=comm.rank, quiet=quiet) as told:
+        for first in range(0, count, max(step, 1)):
+            last = min(first + step, count)
+            done = []
+            with comm.turns() as turns:
+                while (i := first + turns.take()) < last:
+                    done.append((i, work(i)))
+                    told.reach(first + turns.done().items)
+            parts = comm.gather(done)
+            if parts is not None:
+                yield from (result for _, result in sorted(chain(*parts), key=itemgetter(0)))
+
+
+def check_failed(failed: int, sentences: int) -> None:
+    """Raise MachineError where a decoder has ``failed`` on more than 1 % of ``sentences``: it is not their fault."""
+    if 100 * failed > sentences:
+        found = f"the decoder failed on {failed} of {sentences} sentences, more than 1 %"
+        raise MachineError(f'{found}: its log tells how (README, "With cdec")')
+
+
+def text(numbers: np.ndarray, words: Sequence[str]) -> str:
+    """The sentence whose words have these ``numbers`` (int32)."""
+    return " ".join([words[word] for word in numbers.tolist()])
+
+
+def plain_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable) -> list[str]:
+    """The best translation, alone on its line."""
+    return [text(kbest.translation(0), words)]
+
+
+def cdec_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable) -> list[str]:
+    """A k-best list as cdec writes it: ``0 ||| translation ||| name=value ... ||| score``."""
+    return _kbest_lines(number, kbest, words, features, "=")
+
+
+def moses_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable) -> list[str]:
+    """A k-best list as Moses writes it: ``0 ||| translation ||| name= value ... ||| score``."""
+    return _kbest_lines(number, kbest, words, features, "= ")
+
+
+FORMATS = {"text": plain_lines, "cdec": cdec_lines, "moses": moses_lines}
+"""How a k-best list is written, by the name that the command line gives."""
+
+
+def _kbest_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable, equals: str) -> list[str]:
+    lines = []
+    for j in range(kbest.size):
+        row = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])
+        pairs = zip(kbest.feature_index[row].tolist(), kbest.feature_value[row].tolist(), strict=True)
+        values = " ".join([f"{features.name(slot)}{equals}{_number(value)}" for slot, value in pairs if value != 0.0])
+        lines.append(f"{number} ||| {text(kbest.translation(j), words)} ||| {values} ||| {_number(kbest.score[j])}")
+    return lines
+
+
+def _number(value: float) -> str:
+    return np.format_float_positional(value, precision=9, trim="-", fractional=False)

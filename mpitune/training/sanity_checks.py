@@ -1,0 +1,130 @@
+"""Signs that a model is going wrong, told while there is time to stop it.
+
+Each is one line: the number, what was expected, and one thing to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from mpitune.run_folder.model_weights import PREFIXES
+
+HUGE = 1e4
+"""No weight of a sound model comes near: dense features are of the order of 1."""
+LENGTH_RATIO = (0.9, 1.1)
+"""Within these, translations are about as long as their references."""
+FIRST_LENGTH_RATIO = (0.5, 2.0)
+"""The same for the 1-best translations of a first epoch that begins with no weights: the first ones are anything."""
+BLEU_BELOW_BEST = 1.0
+"""How far devtest BLEU may fall below the best so far."""
+GOLD_FALL = 0.01
+"""How far the mean gold score may fall below that of the epoch before, and below that of the first. It is that of
+translations while the weights move: in sound runs over a few hundred sentences it goes up and down by up to 0.005."""
+LISTS = 5.0
+"""At the end of a shard, the norm of its weights is to be that of so many lists' changes: below, the last lists rewrite
+them. Weights that fit nothing stand at 3 to 4, others at 16 and more (300 sentences of news commentary, dense)."""
+LISTS_LEARNED = 100
+"""Judged only where a shard has learned from as many lists, on average: even changes that have nothing to do with one
+another add up to 10 times their norm then."""
+DOUBLINGS = 3
+"""After so many epochs in a row that have doubled it, or more, the norm of the weights counts as growing for ever."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a run has come to."""
+
+    history: Sequence[Mapping[str, Any]]
+    """The metrics of the epochs so far; the last one's are judged."""
+    weights: Sequence[tuple[str, float]]
+    """Names and weights, other than 0, of what that epoch published."""
+    templates: Sequence[str]
+    """The templates that the job asks for."""
+    from_zero: bool
+    """Whether training began with no weights."""
+    shards: int
+    remedy: str
+    """What to do against steps that are too large, an imperative."""
+
+
+def warnings(course: Course) -> list[str]:
+    """What is wrong with the last epoch, a line each."""
+    return [line for sign in _SIGNS for line in sign(course)]
+
+
+def _exploding(course: Course) -> Iterator[str]:
+    huge = sorted((pair for pair in course.weights if abs(pair[1]) > HUGE), key=lambda pair: -abs(pair[1]))
+    if huge:
+        shown = ", ".join(f"{name} {value:.3g}" for name, value in huge[:5])
+        yield f"exploding weights: {len(huge)} above {HUGE:g} ({shown}), expected none: {course.remedy}"
+
+
+def _empty(course: Course) -> Iterator[str]:
+    metrics = course.history[-1]
+    if empty := metrics["empty_outputs"]:
+        sentences = metrics["sentences"]
+        yield f"empty outputs: {empty} of {sentences} sentences are translated to nothing, expected 0: {course.remedy}"
+
+
+def _length(course: Course) -> Iterator[str]:
+    metrics = course.history[-1]
+    first = len(course.history) == 1 and course.from_zero
+    for what, ratio, (low, high) in (
+        ("1-best", metrics["length_ratio"], FIRST_LENGTH_RATIO if first else LENGTH_RATIO),
+        ("devtest", metrics.get("devtest_length_ratio"), LENGTH_RATIO),
+    ):
+        if ratio is not None and not low <= ratio <= high:
+            expected = f"expected {low:g} to {high:g}"
+            yield f"length ratio {ratio:.3f} of the {what} translations, {expected}: {course.remedy}"
+
+
+def _bleu(course: Course) -> Iterator[str]:
+    known = [(metrics["devtest_bleu"], f"epoch {metrics['epoch']}") for metrics in course.history]
+    now = known[-1][0]
+    if now is None:
+        return
+    before = course.history[0].get("devtest_bleu_before")
+    best, when = max([*([(before, "before training")] if before is not None else []), *known], key=lambda pair: pair[0])
+    if now < best - BLEU_BELOW_BEST:
+        expected = f"expected at most {BLEU_BELOW_BEST:g} below the best so far, {best:.2f} ({when})"
+        yield f"devtest BLEU {now:.2f}, {expected}: {course.remedy}"
+
+
+def _gold(course: Course) -> Iterator[str]:
+    golds = [round(metrics["gold"], 4) for metrics in course.history]
+    if len(golds) > 1 and golds[-1] < golds[-2] - GOLD_FALL:
+        expected = f"expected no more than {GOLD_FALL:g} below the {golds[-2]:.4f} of the epoch before"
+    elif golds[-1] < golds[0] - GOLD_FALL:
+        expected = f"expected no more than {GOLD_FALL:g} below the {golds[0]:.4f} of epoch 1"
+    else:
+        return
+    yield f"mean gold score {golds[-1]:.4f}, {expected}: {course.remedy}"
+
+
+def _norm(course: Course) -> Iterator[str]:
+    metrics, norms = course.history[-1], [metrics.get("weight_norm") for metrics in course.history]
+    change, at_end = metrics.get("list_change"), metrics.get("shard_norm")
+    if change and metrics["changing_lists"] >= LISTS_LEARNED * course.shards and at_end < LISTS * change:
+        expected = f"expected at least {LISTS:g} times the {change:.3g} that a list changes"
+        yield f"norm of the weights {at_end:.3g} at the end of a shard, {expected}: {course.remedy}"
+    latest = norms[-DOUBLINGS - 1 :]
+    if len(latest) > DOUBLINGS and all(old and new >= 2 * old for old, new in pairwise(latest)):
+        shown = ", ".join(f"{norm:.3g}" for norm in latest)
+        expected = f"expected less than twice as much from one to the next of {DOUBLINGS}"
+        yield f"norm of the weights growing, {shown} in the last epochs, {expected}: {course.remedy}"
+
+
+def _templates(course: Course) -> Iterator[str]:
+    names = [name for name, _ in course.weights]
+    lacking = [t for t in course.templates if not any(name.startswith(PREFIXES[t]) for name in names)]
+    if lacking:
+        metrics = course.history[-1]
+        cut = metrics["lambda"] is not None and metrics["selected_features"] < metrics["active_features"]
+        remedy = "keep more columns in [select]" if cut else "take out of features.templates what nothing fires"
+        yield f"no weights other than 0 of {', '.join(lacking)}, expected some of every template: {remedy}"
+
+
+_SIGNS: list[Callable[[Course], Iterator[str]]] = [_exploding, _empty, _length, _bleu, _gold, _norm, _templates]

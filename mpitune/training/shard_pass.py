@@ -1,0 +1,75 @@
+"""A pass of an online learner over a shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mpitune.errors import DataError
+from mpitune.learner.base import OnlineLearner
+from mpitune.metrics.bleu import WIDTH, statistics
+from mpitune.run_folder.checkpoint import ShardResult, checkpoint_path
+from mpitune.training.epoch_statistics import Change, Tally
+from mpitune.training.session import Run
+
+
+def learn_shard(
+    run: Run,
+    learner: OnlineLearner,
+    epoch: int,
+    z: int,
+    shard: np.ndarray,
+    weights: np.ndarray,
+    kept: Sequence[np.ndarray],
+    advance: Callable[[float], None],
+) -> ShardResult | None:
+    """Algorithm 1's inner loop: decode each sentence with the weights that the one before it left, and learn from it.
+
+    ``z``: the shard's number; ``shard``: int64, its sentence numbers; ``weights``: float64 [D], to be changed;
+    ``kept``: float64 [D] each, what the learner goes on from. None where a stop was asked for.
+    """
+    tally, best = Tally(run.decoder), np.zeros((len(shard), WIDTH), dtype=np.int32)
+    learner.start_shard(weights, kept)
+    run.gold.start_shard()
+    for n, i in enumerate(shard.tolist()):
+        if run.stop:
+            return None
+        sentence = run.corpus.sentence(i)
+        kbest = run.decoder.decode(sentence, weights, run.kbest)
+        weights = run.with_room(weights)
+        check_finite(run, epoch, kbest.score)
+        counted = statistics(kbest, run.corpus.references(i))
+        gold = run.gold.score(counted, len(sentence.words), i)
+        random = np.random.default_rng([run.job.run.seed, epoch, i])
+        change = Change(kbest, weights)
+        counts = learner.update(kbest, gold, weights, random)
+        run.gold.observe(counted, len(sentence.words))
+        best[n] = counted[0]
+        told_gold = run.gold.report(counted)
+        tally.add(sentence.words, kbest, counted, told_gold, counts, change.norm(weights))
+        advance(told_gold)
+    kept = learner.end_shard(weights)
+    check_finite(run, epoch, weights)
+    slots = run.learned(weights, kept)
+    told = tally.told(z, weights[slots])
+    return ShardResult(
+        shard=z,
+        index=run.features.ids[slots],
+        value=weights[slots],
+        statistics=told.sums,
+        names=run.new_names(slots),
+        best=best,
+        bleu=told.bleu,
+        learner=tuple(array[slots] for array in kept),
+    )
+
+
+def check_finite(run: Run, epoch: int, numbers: np.ndarray) -> None:
+    """Raises DataError where ``numbers`` (float64 [n], weights or scores of ``epoch``) are not all finite."""
+    if not np.isfinite(numbers).all():
+        last = checkpoint_path(run.folder.checkpoints, epoch - 1)
+        raise DataError(
+            f"epoch {epoch}: found NaN or infinite weights, expected numbers: lower learner.learning_rate; "
+            + (f"the last sound checkpoint is {last}" if epoch > 1 else "there is no checkpoint yet")
+        )

@@ -1,0 +1,112 @@
+"""The state of a run: what changes from epoch to epoch, and how it gets to disk and back."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpitune.config.effective_keys import changes
+from mpitune.errors import DataError, UsageError
+from mpitune.exchange.mixing import RunningMean
+from mpitune.metrics.bleu import WIDTH
+from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus
+from mpitune.run_folder.checkpoint import Checkpoint, Vector, newest_sound, read_checkpoint, write_checkpoint
+from mpitune.run_folder.checkpoint import checkpoint_path as path_of
+from mpitune.training.session import Model, Run
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass
+class State:
+    """What changes from epoch to epoch: all that a resumed run needs to go on as if never interrupted.
+
+    But for what each shard goes on from where shards do not talk (algorithms 1 and 2): that stays where the shard's
+    result was written to, for whoever has the shard next.
+    """
+
+    start: Vector
+    """What every shard starts the next epoch from (algorithms 3 and 4)."""
+    learner: tuple[np.ndarray, ...] = ()
+    """float64 [n] each: what the learner keeps of the features of `start` beside their weights; none at first."""
+    epoch: int = 0
+    mean: RunningMean = field(default_factory=RunningMean)
+    """The mean over the epochs (algorithms 1 and 2); rank 0 keeps it."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """The metrics of the epochs so far."""
+    before: float | None = None
+    """Devtest BLEU before training, up to the first epoch, whose metrics keep it."""
+    best: np.ndarray = field(default_factory=lambda: np.zeros((0, WIDTH), dtype=np.int32))
+    """int32 [sentences, 11]: statistics of the latest epoch's 1-best translations, where gold scores look back."""
+
+
+def begin(run: Run, resume: str) -> State:
+    """The state to go on from: the newest sound checkpoint, or the start. ``resume``: ``auto``, ``never`` or ``must``.
+
+    Raises UsageError where the checkpoints are of another job, or where there must be one and is none; DataError where
+    there are checkpoints and none is sound.
+    """
+    folder = run.folder.checkpoints
+    epoch = run.comm.at_root(lambda: _epoch_to_resume(run, resume))
+    if epoch == 0:
+        return State(start=run.sparse(run.first.weights), mean=RunningMean(rising=run.averages_sentences))
+    checkpoint = read_checkpoint(path_of(folder, epoch))
+    run.meet(checkpoint.met)
+    LOG.info("going on after epoch %d", epoch)
+    return State(
+        start=checkpoint.start,
+        learner=checkpoint.learner,
+        epoch=epoch,
+        mean=RunningMean(epoch, *checkpoint.total, rising=run.averages_sentences),
+        history=list(checkpoint.metrics["epochs"]),
+        best=checkpoint.best,
+    )
+
+
+def _epoch_to_resume(run: Run, resume: str) -> int:
+    folder = run.folder.checkpoints
+    if resume == "never":
+        run.folder.clear()
+        return 0
+    checkpoint, unsound = newest_sound(folder)
+    for error in unsound:
+        LOG.warning("%s; left out", error)
+    if checkpoint is None:
+        if unsound:
+            raise DataError(f"{folder}: found no sound checkpoint, expected one; to start over: --resume never")
+        if resume == "must":
+            raise UsageError(f"{folder}: found no checkpoint, but --resume must asks for one")
+        return 0
+    if changed := changes(checkpoint.job, json.loads(json.dumps(run.identity))):
+        what = ", ".join(changed)
+        raise UsageError(f"{run.folder.path}: the job has changed since its last checkpoint: {what}")
+    return checkpoint.epoch
+
+
+def write_epoch(run: Run, state: State, model: Model) -> None:
+    """Write the epoch that ``state`` has come to: weights, metrics, last of all the checkpoint. Rank 0 does this."""
+    named = model.named
+    run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
+    if chosen_epoch(devtest_bleus(state.history)) == state.epoch:
+        run.folder.write_weights(run.folder.result, named)
+    run.folder.write_metrics(state.history)
+    checkpoint = Checkpoint(
+        epoch=state.epoch,
+        seed=run.job.run.seed,
+        job=run.identity,
+        metrics={"epochs": state.history},
+        weights=(run.features.ids[model.slots], model.value),
+        names=model.names,
+        start=state.start,
+        learner=state.learner,
+        shards=0 if run.shards_meet else run.job.parallel.shards,
+        total=(state.mean.index, state.mean.total),
+        met=sorted(run.met),
+        best=state.best,
+        scoring=run.store.scoring.as_json() if run.store.scoring else None,
+    )
+    write_checkpoint(run.folder.checkpoints, checkpoint)
