@@ -16,7 +16,7 @@ import numpy as np
 
 from mpitune.decoder.base import KBest
 from mpitune.training.scheduler import draw_shards
-from mpitune.training.session import Run
+from mpitune.training.session import TrainingRun
 
 # pairs/ and learner/
 
@@ -392,7 +392,7 @@ def select(
 # Training: algorithms 1 to 4 of SRD12 as their pseudocode has them, over the same decoder as the run itself
 
 
-def train(run: Run) -> list[dict[str, float]]:
+def train(run: TrainingRun) -> list[dict[str, float]]:
     """The weights by name that each epoch publishes, those that are 0 left out."""
     size = len(run.features)
     frozen = np.flatnonzero(run.first.frozen).tolist()
@@ -428,7 +428,7 @@ def train(run: Run) -> list[dict[str, float]]:
 
 
 def learn(
-    run: Run,
+    run: TrainingRun,
     perceptron: Perceptron,
     i: int,
     lists: list[tuple[list[list[int]], int]],
@@ -465,7 +465,7 @@ def learn(
     perceptron.update(dense(kbest, len(w)), pairs, scores, w)
 
 
-def selected(run: Run, rows: list[np.ndarray], frozen: list[int]) -> np.ndarray:
+def selected(run: TrainingRun, rows: list[np.ndarray], frozen: list[int]) -> np.ndarray:
     free = [slot for slot in range(len(run.features)) if slot not in frozen]
     ids = [int(run.features.ids[slot]) for slot in free]
     matrix = [[float(w[slot]) for slot in free] for w in rows]

@@ -13,7 +13,7 @@ from test_perceptron import SIZE, learner, random_list
 
 from mpitune.learner.base import OnlineLearner
 from mpitune.learner.online.averaging import Averaging
-from mpitune.learner.online.perceptron import Options, Perceptron
+from mpitune.learner.online.perceptron import Perceptron, PerceptronOptions
 from mpitune.learner.pair_sampling import make_sampler
 
 pytestmark = pytest.mark.kernel
@@ -32,7 +32,7 @@ OPTIONS: list[dict[str, Any]] = [
 def plain(options: dict[str, Any], size: int) -> Perceptron:
     frozen = np.zeros(size, dtype=bool)
     frozen[[slot for slot in FROZEN if slot < size]] = True
-    return Perceptron(make_sampler("multipartite"), Options(learning_rate=0.05, **options), frozen, 12)
+    return Perceptron(make_sampler("multipartite"), PerceptronOptions(learning_rate=0.05, **options), frozen, 12)
 
 
 @pytest.mark.parametrize("passes", [1, 2])

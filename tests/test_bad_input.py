@@ -565,7 +565,7 @@ import io, json, os, sys
 from contextlib import redirect_stderr
 from pathlib import Path
 from mpitune.cli.parser import main
-from mpitune.run_folder.checkpoint import newest_sound
+from mpitune.run_folder.checkpoint import latest_valid_checkpoint
 
 run, job = Path(sys.argv[1]), sys.argv[2]
 filler = run.parent / "filler"
@@ -579,7 +579,7 @@ def attempt(room, *arguments):
     errors = io.StringIO()
     with redirect_stderr(errors):
         code = main(["train", job, "--quiet", *arguments])
-    sound, _ = newest_sound(run / "checkpoints")
+    sound, _ = latest_valid_checkpoint(run / "checkpoints")
     files = sorted(path.name for path in run.rglob("*") if path.is_file())
     ended.append((code, errors.getvalue(), files, sound.epoch if sound else 0))
     return code

@@ -178,7 +178,7 @@ def test_corpus_scores_do_not_look_at_the_longest_reference() -> None:
         gold, blind = make_gold(name), make_gold(name)
         for each, seen in ((gold, rows), (blind, other)):
             each.start_epoch(seen.astype(np.int32))
-            each.observe(seen, 5)
+            each.update_context(seen, 5)
         assert gold.score(rows, 5).tolist() == blind.score(other, 5).tolist() != [0.0, 0.0]
 
 
@@ -219,7 +219,7 @@ def test_chiang_remembers_its_shard() -> None:
         for (rows, length), scores in zip(lists, expected, strict=True):
             assert gold.score(rows, length) == pytest.approx(scores, rel=1e-12)
             assert gold.report(rows) == make_gold("bleu+1").report(rows)
-            gold.observe(rows, length)
+            gold.update_context(rows, length)
     assert any(max(scores) > 1 for scores in expected)  # it is on the scale of the document
 
 
@@ -240,8 +240,8 @@ def test_document_is_that_of_the_definition(epoch: int) -> None:
         for rows, scores in zip(lists, expected, strict=True):
             assert gold.score(rows, 3) == pytest.approx(scores, rel=1e-12)
             assert gold.report(rows) == make_gold("bleu+1").report(rows)
-            gold.observe(rows, 3)
-    gold.observe(count([], [[1]]), 0)
+            gold.update_context(rows, 3)
+    gold.update_context(count([], [[1]]), 0)
 
 
 def test_a_document_that_is_too_short_wants_longer_translations() -> None:
@@ -252,7 +252,7 @@ def test_a_document_that_is_too_short_wants_longer_translations() -> None:
     for before, longer_is_better in ((reference * 2, False), (reference[:8], True)):
         gold.start_shard()
         for _ in range(10):
-            gold.observe(count([before], [reference]), 9)
+            gold.update_context(count([before], [reference]), 9)
         short, long = gold.score(rows, 9)
         assert (long > short) == longer_is_better
 
@@ -260,9 +260,9 @@ def test_a_document_that_is_too_short_wants_longer_translations() -> None:
 def test_chiang_after_an_empty_list_has_only_decayed() -> None:
     gold = make_gold("chiang")
     rows = count([[1, 2, 3, 4, 5]], [[1, 2, 3, 4, 9]])
-    gold.observe(rows, 4)
+    gold.update_context(rows, 4)
     once = gold.score(rows, 0)[0]
-    gold.observe(count([], [[1]]), 0)
+    gold.update_context(count([], [[1]]), 0)
     bleu = naive.gold("papineni", [0.81 * value + value for value in rows[0].tolist()])
     assert gold.score(rows, 0)[0] == pytest.approx(0.81 * 4 * bleu)
     assert once == pytest.approx(0.9 * 4 * naive.gold("papineni", [1.9 * value for value in rows[0].tolist()]))

@@ -25,7 +25,7 @@ from mpitune.run_folder.checkpoint import (
     Vector,
     checkpoint_path,
     digest,
-    newest_sound,
+    latest_valid_checkpoint,
     read_checkpoint,
     read_shard,
     write_checkpoint,
@@ -148,7 +148,7 @@ def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     write_checkpoint(tmp_path, PLAIN)
     write_shard(tmp_path, 3, "job", RESULT)
     monkeypatch.undo()
-    for read in (lambda: read_checkpoint(checkpoint_path(tmp_path, 2)), lambda: newest_sound(tmp_path)):
+    for read in (lambda: read_checkpoint(checkpoint_path(tmp_path, 2)), lambda: latest_valid_checkpoint(tmp_path)):
         with pytest.raises(UsageError, match=re.escape(f"epoch-0002.h5: {told}")):
             read()
     assert read_shard(tmp_path, 3, "job", 5) is None, "it is learned again"
@@ -157,12 +157,12 @@ def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_newest_sound_goes_back_past_damage(tmp_path: Path) -> None:
     for epoch in (1, 2, 9999, 10000, 10001):
         write_checkpoint(tmp_path, replace(PLAIN, epoch=epoch))
-    found, unsound = newest_sound(tmp_path)
+    found, unsound = latest_valid_checkpoint(tmp_path)
     assert found is not None and found.epoch == 10001 and unsound == []
     for epoch in (10001, 10000):
         path = checkpoint_path(tmp_path, epoch)
         path.write_bytes(path.read_bytes()[:-1])
-    found, unsound = newest_sound(tmp_path)
+    found, unsound = latest_valid_checkpoint(tmp_path)
     assert found is not None and found.epoch == 9999
     assert [str(error).split(":")[0] for error in unsound] == [
         str(checkpoint_path(tmp_path, e)) for e in (10001, 10000)
@@ -172,7 +172,7 @@ def test_newest_sound_goes_back_past_damage(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_epoch_is_left_out(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, PLAIN)
     shutil.copy(checkpoint_path(tmp_path, 2), checkpoint_path(tmp_path, 5))
-    found, unsound = newest_sound(tmp_path)
+    found, unsound = latest_valid_checkpoint(tmp_path)
     assert found is not None and found.epoch == 2
     assert [str(error) for error in unsound] == [
         f"{checkpoint_path(tmp_path, 5)}: found what epoch 2 has written, expected epoch 5"
@@ -180,14 +180,14 @@ def test_a_checkpoint_of_another_epoch_is_left_out(tmp_path: Path) -> None:
 
 
 def test_only_checkpoints_are_taken_for_checkpoints(tmp_path: Path) -> None:
-    assert newest_sound(tmp_path / "absent") == (None, [])
-    assert newest_sound(tmp_path) == (None, [])
+    assert latest_valid_checkpoint(tmp_path / "absent") == (None, [])
+    assert latest_valid_checkpoint(tmp_path) == (None, [])
     write_checkpoint(tmp_path, PLAIN)
     content = checkpoint_path(tmp_path, 2).read_bytes()
     for name in (".epoch-0003.h5.part", "epoch-0003.h5.part", "epoch-0003.h5~", "xepoch-0003.h5", "epoch-3.h5"):
         (tmp_path / name).write_bytes(content)
     (tmp_path / "epoch-0003.shards").mkdir()
-    found, unsound = newest_sound(tmp_path)
+    found, unsound = latest_valid_checkpoint(tmp_path)
     assert found is not None and found.epoch == 2 and unsound == []
 
 
@@ -203,7 +203,7 @@ def test_a_kill_while_writing_leaves_the_old_checkpoint(tmp_path: Path, monkeypa
         with monkeypatch.context() as patch, pytest.raises(Killed):
             patch.setattr(os, call, kill)
             write_checkpoint(tmp_path, replace(PLAIN, epoch=3))
-        found, unsound = newest_sound(tmp_path)
+        found, unsound = latest_valid_checkpoint(tmp_path)
         assert found is not None and found.epoch == 2 and unsound == []
     write_checkpoint(tmp_path, replace(PLAIN, epoch=3))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0002.h5", "epoch-0003.h5"]
@@ -260,7 +260,7 @@ def test_a_file_in_the_way_is_the_machines_error(tmp_path: Path) -> None:
         write_checkpoint(tmp_path / "file", PLAIN)
     checkpoint_path(tmp_path, 4).mkdir()
     with pytest.raises(MachineError, match="cannot be read: Is a directory"):
-        newest_sound(tmp_path)
+        latest_valid_checkpoint(tmp_path)
 
 
 def test_shard_round_trip(tmp_path: Path) -> None:
@@ -311,11 +311,11 @@ def test_a_checkpoint_is_not_whole_without_its_shards(tmp_path: Path) -> None:
         for shard in (0, 1):
             write_shard(tmp_path, epoch, checkpoint.job_digest, replace(RESULT, shard=shard))
         write_checkpoint(tmp_path, checkpoint)
-    found, unsound = newest_sound(tmp_path)
+    found, unsound = latest_valid_checkpoint(tmp_path)
     assert found is not None and (found.epoch, unsound) == (3, [])
     path = tmp_path / "epoch-0003.shards" / "shard-0001.h5"
     path.write_bytes(path.read_bytes()[:-1])
-    found, unsound = newest_sound(tmp_path)
+    found, unsound = latest_valid_checkpoint(tmp_path)
     assert found is not None and found.epoch == 2
     assert [str(error) for error in unsound] == [
         f"{checkpoint_path(tmp_path, 3)}: found no sound result of shard 1 beside it, expected those of 2 shards"

@@ -13,7 +13,7 @@ import pytest
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.csr import ends
 from mpitune.extraction.extractor import FEATURES, Extracted
-from mpitune.extraction.rule_arrays import Collector, Part, merged
+from mpitune.extraction.rule_arrays import Collector, GrammarPart, merged
 from mpitune.grammar.rules import PHRASE
 
 pytestmark = pytest.mark.kernel
@@ -38,7 +38,7 @@ def random_grammar(random: np.random.Generator, rules: int) -> Extracted:
     )
 
 
-def parts(grammars: Sequence[Extracted], cuts: Iterable[int]) -> Iterator[Part]:
+def parts(grammars: Sequence[Extracted], cuts: Iterable[int]) -> Iterator[GrammarPart]:
     for first, last in pairwise([0, *cuts, len(grammars)]):
         collector = Collector()
         for grammar in grammars[first:last]:
@@ -47,7 +47,7 @@ def parts(grammars: Sequence[Extracted], cuts: Iterable[int]) -> Iterator[Part]:
         yield collector.part()
 
 
-def stored(found: Iterable[Part], folder: Path) -> dict[str, np.ndarray]:
+def stored(found: Iterable[GrammarPart], folder: Path) -> dict[str, np.ndarray]:
     write_arrays(folder / "rules.h5", merged(found, folder), {})
     assert [path.name for path in folder.iterdir()] == ["rules.h5"]
     return open_arrays(folder / "rules.h5")
@@ -102,7 +102,7 @@ def test_memory_is_taken_by_what_is_distinct_and_by_one_part(tmp_path: Path) -> 
 
     def peak(times: int) -> int:
         # Each a copy of its own, as if read from its own file.
-        copies = (Part(*(array.copy() for array in part)) for _ in range(times))
+        copies = (GrammarPart(*(array.copy() for array in part)) for _ in range(times))
         tracemalloc.start()
         rules = stored(copies, tmp_path)["type"]
         memory = tracemalloc.get_traced_memory()[1]

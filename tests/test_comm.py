@@ -125,7 +125,7 @@ def check_counts(comm: Comm) -> None:
     assert comm.sum(comm.rank + 2**40) == sum(rank + 2**40 for rank in range(comm.size))
     assert comm.sum(np.array([1, comm.rank])).tolist() == [comm.size, sum(range(comm.size))]
     assert comm.before(comm.rank + 1) == sum(rank + 1 for rank in range(comm.rank))
-    assert comm.on_machine == comm.size
+    assert comm.ranks_on_node == comm.size
 
 
 def check_chunks(comm: Comm) -> None:
@@ -146,20 +146,20 @@ def check_bcast_sparse(comm: Comm) -> None:
 
 def check_at_root(comm: Comm) -> None:
     called = []
-    assert comm.at_root(lambda: called.append(comm.rank) or "result") == "result"  # type: ignore[func-returns-value]
+    assert comm.on_root(lambda: called.append(comm.rank) or "result") == "result"  # type: ignore[func-returns-value]
     assert called == ([0] if comm.rank == 0 else [])
 
     def fail() -> None:
         raise DataError.at("g.gz", 7, found="x", expected="y")
 
     with pytest.raises(DataError, match="^g.gz:7: found x, expected y$"):
-        comm.at_root(fail)
+        comm.on_root(fail)
 
     def fail_unportably() -> None:
         raise Unportable("one", "two")
 
     with pytest.raises((Unportable, RuntimeError), match="onetwo"):
-        comm.at_root(fail_unportably)
+        comm.on_root(fail_unportably)
     comm.barrier()
 
 
@@ -190,7 +190,7 @@ def check_waited(comm: Comm) -> None:
         lambda: comm.sum(1),
         lambda: comm.before(1),
         lambda: comm.bcast_sparse(*row(3)),
-        lambda: comm.at_root(lambda: 1),
+        lambda: comm.on_root(lambda: 1),
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comm_module, "time", Clock(tick=1.0))
@@ -200,7 +200,7 @@ def check_waited(comm: Comm) -> None:
             assert comm.waited - before == (0.0 if isinstance(comm, SerialComm) else 1.0)
         clock, before = Clock(tick=0.0), comm.waited
         patch.setattr(comm_module, "time", clock)
-        comm.at_root(lambda: clock.advance(100.0))
+        comm.on_root(lambda: clock.advance(100.0))
         assert comm.waited == before
 
 

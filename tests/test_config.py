@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mpitune.config import schema
 from mpitune.config.effective_keys import identity, without_effect
 from mpitune.config.load import completed, load, require_data
-from mpitune.config.spec import Data, DevTest, Job, Learner, Lm, Run, Select
+from mpitune.config.spec import DataKeys, DevTestKeys, Job, LearnerKeys, LmKeys, RunKeys, SelectKeys
 from mpitune.errors import UsageError
 
 SMALL = """
@@ -165,7 +165,7 @@ def test_every_key_has_the_default_of_the_specification(tmp_path: Path) -> None:
         '[[lm]]\nfile = "lm.3.arpa.gz"\n',
     )
     assert every == least
-    assert every.data == Data(source=tmp_path / "nc.de.gz", references=(tmp_path / "nc.en.gz",))
+    assert every.data == DataKeys(source=tmp_path / "nc.de.gz", references=(tmp_path / "nc.en.gz",))
     written = tomllib.loads(EVERY_DEFAULT)
     for key, _, value in schema.values(every):
         place: Any = written
@@ -212,8 +212,8 @@ def test_paths_start_at_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir("/")
     found = job(tmp_path, SMALL + '[run]\ndir = "../out"\n[decoder]\nconfig = "/abs/cdec.ini"\n')
     assert found.grammar.file == tmp_path / "grammar.gz"
-    assert found.lm == (Lm(tmp_path / "lm.arpa"),)
-    assert found.run == Run(dir=tmp_path.parent / "out", store=tmp_path.parent / "out" / "store")
+    assert found.lm == (LmKeys(tmp_path / "lm.arpa"),)
+    assert found.run == RunKeys(dir=tmp_path.parent / "out", store=tmp_path.parent / "out" / "store")
     assert found.decoder.config == Path("/abs/cdec.ini")
     assert job(tmp_path, SMALL, name="mine.toml").run.dir == tmp_path / "runs" / "mine"
     assert job(tmp_path, SMALL + '[run]\nstore = "common"\n').run.store == tmp_path / "common"
@@ -318,7 +318,7 @@ def test_only_train_needs_data(tmp_path: Path) -> None:
         require_data(job(tmp_path, SMALL))
     assert require_data(job(tmp_path, SMALL + DATA)).limit == 0
     devtest = '[data.devtest]\nsource = "d"\nreferences = ["e", "f"]\n'
-    assert require_data(job(tmp_path, SMALL + DATA + devtest)).devtest == DevTest(
+    assert require_data(job(tmp_path, SMALL + DATA + devtest)).devtest == DevTestKeys(
         tmp_path / "d", (tmp_path / "e", tmp_path / "f")
     )
 
@@ -385,12 +385,12 @@ def test_overrides(tmp_path: Path) -> None:
         "data.bitext=b",
         "learner.epochs=6",
     )
-    assert found.learner == Learner(epochs=6, rate="adagrad", l1=0.001)
+    assert found.learner == LearnerKeys(epochs=6, rate="adagrad", l1=0.001)
     assert found.features.templates == ("id", "shape")
-    assert found.lm == (Lm(tmp_path / "other lm.arpa"), Lm(tmp_path / "second.arpa"))
+    assert found.lm == (LmKeys(tmp_path / "other lm.arpa"), LmKeys(tmp_path / "second.arpa"))
     assert require_data(found).bitext == tmp_path / "b"
     assert {"learner.epochs", "learner.l1", "lm", "data.bitext"} <= found.explicit
-    assert job(tmp_path, '[grammar]\nfile = "g"\n', "lm.0.file=l").lm == (Lm(tmp_path / "l"),)
+    assert job(tmp_path, '[grammar]\nfile = "g"\n', "lm.0.file=l").lm == (LmKeys(tmp_path / "l"),)
 
 
 def test_an_override_is_named_where_it_is_wrong(tmp_path: Path) -> None:
@@ -409,8 +409,8 @@ def test_an_override_is_named_where_it_is_wrong(tmp_path: Path) -> None:
 
 
 def test_an_override_takes_the_place_of_its_rival(tmp_path: Path) -> None:
-    assert job(tmp_path, SMALL + "[select]\nk = 5\n", "select.lambda=0.5").select == Select(k=None, lambda_=0.5)
-    assert job(tmp_path, SMALL + "[select]\nlambda = 5\n", "select.k=7").select == Select(k=7)
+    assert job(tmp_path, SMALL + "[select]\nk = 5\n", "select.lambda=0.5").select == SelectKeys(k=None, lambda_=0.5)
+    assert job(tmp_path, SMALL + "[select]\nlambda = 5\n", "select.k=7").select == SelectKeys(k=7)
     assert "both" in refused(tmp_path, "", "select.k=7", "select.lambda=0.5")
 
 
@@ -431,7 +431,7 @@ def test_a_cdec_ini_completes_the_job(tmp_path: Path) -> None:
     text = '[grammar]\nfile = ""\n[decoder]\nconfig = "cdec/cdec.ini"\nspan_limit = 15\n'
     found = completed(job(tmp_path, text), values, ini)
     assert found.grammar.file == ini.parent / "g.gz"
-    assert found.lm == (Lm(ini.parent / "lm.arpa"), Lm(Path("/lm2.arpa")))
+    assert found.lm == (LmKeys(ini.parent / "lm.arpa"), LmKeys(Path("/lm2.arpa")))
     assert (found.decoder.pop_limit, found.decoder.span_limit) == (30, 15)
     assert found.decoder.config == ini and found.file == tmp_path / "nc.toml"
     assert completed(job(tmp_path, found.to_toml(), name="again.toml"), {"decoder.pop_limit": 9}, ini) == found
@@ -468,8 +468,8 @@ paths = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/$\
     frozen=st.lists(texts).map(tuple),
     rate=st.floats(1e-300, 1e18),
     lambda_=st.none() | st.floats(0, 1e18),
-    lms=st.lists(paths.map(Lm), min_size=1).map(tuple),
-    devtest=st.none() | st.builds(DevTest, paths, st.tuples(paths)),
+    lms=st.lists(paths.map(LmKeys), min_size=1).map(tuple),
+    devtest=st.none() | st.builds(DevTestKeys, paths, st.tuples(paths)),
 )
 def test_the_effective_configuration_reads_back_to_the_same_job(
     tmp_path_factory: pytest.TempPathFactory,
@@ -477,17 +477,17 @@ def test_the_effective_configuration_reads_back_to_the_same_job(
     frozen: tuple[str, ...],
     rate: float,
     lambda_: float | None,
-    lms: tuple[Lm, ...],
-    devtest: DevTest | None,
+    lms: tuple[LmKeys, ...],
+    devtest: DevTestKeys | None,
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
     least = job(folder, SMALL)
     made = replace(
         least,
-        run=Run(dir, dir / "store", 2**63 - 1),
+        run=RunKeys(dir, dir / "store", 2**63 - 1),
         lm=lms,
-        data=Data(source=Path("/s"), references=(Path("/a"), Path("/b")), devtest=devtest),
+        data=DataKeys(source=Path("/s"), references=(Path("/a"), Path("/b")), devtest=devtest),
         learner=replace(least.learner, frozen=frozen, learning_rate=rate),
-        select=Select(k=100000 if lambda_ is None else None, lambda_=lambda_),
+        select=SelectKeys(k=100000 if lambda_ is None else None, lambda_=lambda_),
     )
     assert job(folder, made.to_toml()) == made

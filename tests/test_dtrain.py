@@ -15,7 +15,7 @@ from mpitune.config import schema
 from mpitune.config.dtrain import GENERATIONS, import_job
 from mpitune.config.load import load
 from mpitune.config.presets import PRESETS
-from mpitune.config.spec import Data, Job, Run
+from mpitune.config.spec import DataKeys, Job, RunKeys
 from mpitune.errors import DataError, UsageError
 from mpitune.training import factory
 
@@ -37,7 +37,7 @@ IN_SHARDS = {year: text.partition("\n")[0] for year, text in REQUIRED.items()}
 LEFT_TO_USERS = ("names no input", "reads no standard input", "has no decoder_conf")
 """What a job file says where something must be added before it is complete."""
 PRESET = PRESETS["dtrain"].keys
-DEFAULTS = {key: value for key, _, value in schema.values(Job(Run(Path(), Path()), Data()))} | dict(PRESET)
+DEFAULTS = {key: value for key, _, value in schema.values(Job(RunKeys(Path(), Path()), DataKeys()))} | dict(PRESET)
 """What a job of the preset has, where it says nothing else."""
 
 

@@ -15,7 +15,7 @@ from naive_extract import random_pairs
 from tiny import write_data
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
-from mpitune.array_files.disk_array import Spool
+from mpitune.array_files.disk_array import DiskArray
 from mpitune.cli.parser import main
 from mpitune.errors import MachineError
 from mpitune.extraction.extractor import Extracted
@@ -242,7 +242,7 @@ def test_a_merge_that_breaks_off_leaves_nothing(
 
     job, store = str(folder / "job.toml"), folder / "runs/job/store"
     with monkeypatch.context() as patch:
-        patch.setattr(Spool, "append", full)
+        patch.setattr(DiskArray, "append", full)
         assert main(["prepare", job]) == 4
     assert "the disk is full" in capsys.readouterr().err
     assert {path.name for path in store.iterdir()} == {"bitext.h5", "lock", "parts"}

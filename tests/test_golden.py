@@ -13,7 +13,7 @@ from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.runtime.progress import Progress
 from mpitune.store.build import prepare
-from mpitune.store.inputs import Sources, Texts
+from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Store, open_store
 
 K = 100
@@ -55,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("golden")
 
 
-def opened(sources: Sources, folder: Path) -> Store:
+def opened(sources: StoreInputs, folder: Path) -> Store:
     prepare(sources, folder, print, lambda what, total: Progress())
     return open_store(sources, folder)
 
@@ -99,7 +99,7 @@ def check(name: str, store: Store, shared: Path) -> None:
 
 @pytest.mark.parametrize(("name", "templates"), [("nc", ()), ("nc-sparse", ("id", "source-bigram", "shape"))])
 def test_news_commentary(shared: Path, folder: Path, name: str, templates: tuple[str, ...]) -> None:
-    sources = Sources(
+    sources = StoreInputs(
         train=Texts(shared / "data/nc/nc.de.gz", limit=50),
         grammar=shared / "data/nc/grammar.gz",
         templates=templates,
@@ -109,5 +109,7 @@ def test_news_commentary(shared: Path, folder: Path, name: str, templates: tuple
 
 
 def test_multi30k(shared: Path, folder: Path) -> None:
-    sources = Sources(train=Texts(shared / "golden/multi30k-val40.in"), lms=(shared / "data/multi30k/lm.4.arpa.gz",))
+    sources = StoreInputs(
+        train=Texts(shared / "golden/multi30k-val40.in"), lms=(shared / "data/multi30k/lm.4.arpa.gz",)
+    )
     check("multi30k", opened(sources, folder / "multi30k"), shared)

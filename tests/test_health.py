@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpitune.config.spec import BATCH, Learner
+from mpitune.config.spec import BATCH, LearnerKeys
 from mpitune.run_folder.model_weights import PREFIXES
 from mpitune.training.early_stopping import remedy
 from mpitune.training.epoch_statistics import Change, norm
@@ -159,12 +159,12 @@ def test_several_things_are_told_each_in_a_line() -> None:
 
 
 def test_every_method_has_a_remedy_that_is_a_key() -> None:
-    assert remedy(Learner(margin=0.0)) == "set learner.margin above 0"
-    assert remedy(Learner(margin=0.1)) == "lower learner.learning_rate"
+    assert remedy(LearnerKeys(margin=0.0)) == "set learner.margin above 0"
+    assert remedy(LearnerKeys(margin=0.1)) == "lower learner.learning_rate"
     for method in ("mira", *BATCH):
-        told = remedy(Learner(method=method))
+        told = remedy(LearnerKeys(method=method))
         assert told == "raise decoder.kbest" or told.startswith(f"lower learner.{method}.")
-        assert method == "mert" or hasattr(getattr(Learner(), method), told.rpartition(".")[2])
+        assert method == "mert" or hasattr(getattr(LearnerKeys(), method), told.rpartition(".")[2])
 
 
 def test_norms() -> None:

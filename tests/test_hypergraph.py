@@ -19,9 +19,9 @@ from mpitune.decoder.base import PackedForest
 from mpitune.learner.batch import envelope as semiring
 from mpitune.learner.batch.envelope import goal_lines
 from mpitune.learner.batch.hypergraph import HypergraphMert, HypergraphPart
-from mpitune.learner.batch.mert import Envelope, MertPart, Options
+from mpitune.learner.batch.mert import Envelope, MertOptions, MertPart
 from mpitune.learner.forests import Forests, forests_of
-from mpitune.learner.pool import Pool, empty, pool_of
+from mpitune.learner.pool import NBestPool, empty, pool_of
 from mpitune.metrics.bleu import statistics
 
 pytestmark = [pytest.mark.kernel, pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")]
@@ -103,7 +103,7 @@ def forests(all_of: Sequence[Graph]) -> Forests:
     return forests_of([packed(graph) for graph in all_of], [REFERENCES] * len(all_of), IDS)
 
 
-def pool(lists: Sequence[Sequence[Derivation]]) -> Pool:
+def pool(lists: Sequence[Sequence[Derivation]]) -> NBestPool:
     made = []
     for entries in lists:
         kbest = naive.kbest_of([words for _, words in entries], [dict(enumerate(x)) for x, _ in entries])
@@ -167,7 +167,7 @@ def test_lists_and_forests_are_searched_as_one(all_of: list[Graph], seed: int) -
     lists = [[(random.normal(size=FEATURES).tolist(), [1, 2, 3]) for _ in range(3)] for _ in all_of]
     w, d = random.normal(size=(2, FEATURES))
     place = np.arange(FEATURES)
-    part = HypergraphMert(Options()).forest_part(pool(lists), place, forests(all_of), place)
+    part = HypergraphMert(MertOptions()).forest_part(pool(lists), place, forests(all_of), place)
     everything = pool([[*entries, *derivations(graph)] for entries, graph in zip(lists, all_of, strict=True)])
     check_same(
         Envelope(*part.answer(np.stack([w, d]))), Envelope(*MertPart(everything, place).answer(np.stack([w, d])))

@@ -30,7 +30,7 @@ from mpitune.lm.kenlm import is_kenlm, open_kenlm, read_kenlm
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, child, entry, find, language_model
 from mpitune.runtime.progress import Progress
 from mpitune.store.build import prepare
-from mpitune.store.inputs import Sources, Texts
+from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import contents, open_store
 from mpitune.training import factory
 from mpitune.training.loop import train
@@ -197,7 +197,7 @@ def test_the_search_finds_the_same_on_real_data(shared: Path, tmp_path: Path) ->
     write_kenlm(nc / "lm.3.arpa.gz", tmp_path / "lm.klm")
     lists = []
     for lm in (nc / "lm.3.arpa.gz", tmp_path / "lm.klm"):
-        sources = Sources(train=Texts(nc / "nc.de.gz", limit=5), grammar=nc / "grammar.gz", lms=(lm,))
+        sources = StoreInputs(train=Texts(nc / "nc.de.gz", limit=5), grammar=nc / "grammar.gz", lms=(lm,))
         prepare(sources, tmp_path / "store", print, lambda what, total: Progress())
         store = open_store(sources, tmp_path / "store")
         assert store.train is not None
@@ -234,7 +234,7 @@ def test_the_store_takes_them_as_it_takes_arpa_files(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("haus\n")
     file = tmp_path / "any name"
     write_kenlm(tmp_path / "lm.arpa", file)
-    sources = Sources(train=Texts(tmp_path / "in"), grammar=tmp_path / "grammar", lms=(file,))
+    sources = StoreInputs(train=Texts(tmp_path / "in"), grammar=tmp_path / "grammar", lms=(file,))
     folder = tmp_path / "store"
 
     def made() -> list[str]:

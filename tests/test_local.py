@@ -33,7 +33,7 @@ from mpitune.run_folder import nbest_store
 from mpitune.run_folder.scoring import read_scoring
 from mpitune.store.store import open_store
 from mpitune.training import factory, local_training
-from mpitune.training.session import Given
+from mpitune.training.session import InitialModel
 
 assert cli and decodes and fake and table  # Fixtures.
 
@@ -99,7 +99,7 @@ def test_without_lambda_translations_are_the_global_ones(
 def test_a_sentence_that_is_its_own_neighbour(tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     """K = 1 and a large lambda: its oracle becomes the first of its list, wherever weights can do that."""
     job, given = tiny.job(tmp_path / "run"), read_weights(weights)
-    training = local_training.training_data(job, SerialComm(), Given(given, None))
+    training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
     retrieval = local_training.Retrieval(SerialComm(), training, 1, job.local.theta)
     separable = 0
     for i in range(training.corpus.size):
@@ -144,7 +144,7 @@ def test_a_model_with_features_in_bins(cli: Cli, tiny: Tiny, tmp_path: Path) -> 
 def test_what_is_global_is_left_as_it_was(tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     """A sentence's own weights are forgotten when it is translated, to the bit."""
     job, given = tiny.job(tmp_path / "run", local={"k": 5, "lambda": 5.0}), read_weights(weights)
-    training = local_training.training_data(job, SerialComm(), Given(given, None))
+    training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
     retrieval = local_training.Retrieval(SerialComm(), training, 5, 0.1)
     decoder = factory.decoder(job, open_store(factory.sources(job), job.run.store), tmp_path, 1)
     translator = local_training.Translator(training, factory.local_update(job), decoder, given)

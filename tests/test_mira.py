@@ -16,7 +16,7 @@ from test_perceptron import SIZE, random_list
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
 from mpitune.learner.online.margin import VIOLATION
-from mpitune.learner.online.mira import ORACLES, PREDICTIONS, Mira, Options
+from mpitune.learner.online.mira import ORACLES, PREDICTIONS, Mira, MiraOptions
 
 pytestmark = pytest.mark.kernel
 
@@ -27,7 +27,7 @@ INFINITE = float("inf")
 def learner(frozen: Sequence[int] = (), **options: Any) -> Mira:
     mask = np.zeros(SIZE, dtype=bool)
     mask[list(frozen)] = True
-    return Mira(Options(**options), mask)
+    return Mira(MiraOptions(**options), mask)
 
 
 def scored(kbest: KBest, weights: np.ndarray) -> KBest:
@@ -243,7 +243,7 @@ def test_lists_of_none_and_one(variant: str) -> None:
 @VARIANTS
 def test_features_met_late_learn_as_if_always_known(variant: str) -> None:
     random = np.random.default_rng(26)
-    known, late = learner([1], variant=variant), Mira(Options(variant=variant), np.array([False, True]))
+    known, late = learner([1], variant=variant), Mira(MiraOptions(variant=variant), np.array([False, True]))
     all_known, growing = np.zeros(SIZE), np.zeros(10)
     known.start_shard(all_known)
     late.start_shard(growing)
@@ -264,4 +264,4 @@ def test_lists_beyond_the_weights_are_refused() -> None:
 def test_bad_options_are_refused() -> None:
     for key, value in (("oracle", "PB"), ("prediction", "LU"), ("variant", "2-best"), ("c", 0.0), ("c", float("nan"))):
         with pytest.raises(UsageError, match=f"learner.mira.{key}"):
-            Options(**{key: value})
+            MiraOptions(**{key: value})

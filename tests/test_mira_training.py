@@ -97,7 +97,7 @@ def test_other_methods_do_not_depend_on_its_table(tiny: Tiny, tmp_path: Path) ->
         tiny.job(tmp_path / "run", learner__mira=mira) for mira in ({}, {"c": 0.5, "cost_scale": 2.0, "oracle": "MB"})
     )
     assert identity(plain) == identity(other)
-    assert factory.list_length(other) == 30 and factory.gold(plain, 7).looks_back is False
+    assert factory.list_length(other) == 30 and factory.gold(plain, 7).needs_previous_epoch is False
 
 
 # What is told

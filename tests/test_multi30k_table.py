@@ -17,7 +17,7 @@ from mpi import ROOT
 from mpitune.config.load import load
 from mpitune.config.spec import BATCH
 from mpitune.corpus.weights import read_weights, write_weights
-from mpitune.training.local_training import Told, summary
+from mpitune.training.local_training import SentenceTimings, summary
 
 SENTENCES = [f"a man number {n} is walking down the long street" for n in range(30)]
 TESTS = ("test_2016_flickr", "test_2017_flickr")
@@ -130,7 +130,7 @@ def test_curves(scripts: Callable[[str], ModuleType], data: Path) -> None:
     assert cells(curves.table([pairing], where))[2] == ["MIRA LU/PB", "given", "30.00", "41.00", "25.00", "25.00"]
     curves.draw([pairing], [from_zero], where, data / "mira.svg")
     drawn = (data / "mira.svg").read_text(encoding="utf-8")
-    assert "LU/PB" in drawn and all(f">{name}<" in drawn for name in (*curves.PICKED, "best, from 0"))
+    assert "LU/PB" in drawn and all(f">{name}<" in drawn for name in (*curves.TRACKED_HYPOTHESES, "best, from 0"))
 
 
 def test_local(scripts: Callable[[str], ModuleType], data: Path) -> None:
@@ -145,7 +145,7 @@ def test_local(scripts: Callable[[str], ModuleType], data: Path) -> None:
             lines = WORSE if setting.k == 40 else SENTENCES
             study.output(setting, text).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             learning = 0.0 if setting == script.GLOBAL else 0.004
-            told = [Told(learning, decoding, 0.25, None) for decoding in (0.005, 0.011)]
+            told = [SentenceTimings(learning, decoding, 0.25, None) for decoding in (0.005, 0.011)]
             study._told_file(setting, text).write_text(summary(told, 0.003) + "\n", encoding="utf-8")
     bleu = {text: study.scores(script.SETTINGS, text) for text in TESTS}
     rows = cells(script.table(study, bleu, "MERT"))

@@ -12,9 +12,9 @@ from mpitune.errors import UsageError
 from mpitune.learner.base import OnlineLearner
 from mpitune.learner.online import gram
 from mpitune.learner.online.averaging import Averaging
-from mpitune.learner.online.columns import Columns, columns_of
+from mpitune.learner.online.columns import FeatureColumns, columns_of
 from mpitune.learner.online.gram import fill_gram
-from mpitune.learner.online.perceptron import Options, Perceptron
+from mpitune.learner.online.perceptron import Perceptron, PerceptronOptions
 from mpitune.learner.online.rates import make_rate
 from mpitune.learner.pair_sampling import make_sampler
 
@@ -43,13 +43,13 @@ def learner(
 ) -> Perceptron:
     mask = np.zeros(SIZE, dtype=bool)
     mask[list(frozen)] = True
-    return Perceptron(make_sampler(pairs), Options(**options), mask, first_sparse)
+    return Perceptron(make_sampler(pairs), PerceptronOptions(**options), mask, first_sparse)
 
 
 def share(moving: int) -> float:
     """What part of a normalized step each of so many sparse features gets."""
     none = np.zeros(0)
-    columns = Columns(np.arange(moving, dtype=np.int32), none, none, none, none, none, none)
+    columns = FeatureColumns(np.arange(moving, dtype=np.int32), none, none, none, none, none, none)
     return float(gram._sparse_share(columns, np.ones(moving), make_rate("normalized", 1.0)))
 
 
@@ -407,7 +407,7 @@ def test_features_met_late_learn_as_if_always_known(options: dict[str, Any]) -> 
     growing = all_known[:10].copy()
     results = []
     known = learner(frozen=[1, 4], first_sparse=7, learning_rate=0.05, **options)
-    met_late = Perceptron(make_sampler("multipartite"), Options(learning_rate=0.05, **options), frozen, 7)
+    met_late = Perceptron(make_sampler("multipartite"), PerceptronOptions(learning_rate=0.05, **options), frozen, 7)
     states: list[tuple[np.ndarray, ...]] = [(), ()]
     for _ in range(2):  # The second shard begins with all of them.
         known.start_shard(all_known, states[0])
@@ -474,8 +474,8 @@ def test_bad_options_are_refused() -> None:
         ("l2", float("nan")),
     ):
         with pytest.raises(UsageError, match=f"learner.{key}"):
-            Options(**{key: value})
+            PerceptronOptions(**{key: value})
     with pytest.raises(
         UsageError, match='learner.rate: found "normalized" with learner.order = "sequential", expected'
     ):
-        Options(rate="normalized", order="sequential")
+        PerceptronOptions(rate="normalized", order="sequential")

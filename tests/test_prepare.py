@@ -15,7 +15,7 @@ from mpitune.grammar.templates import GLUE, features, pass_through
 from mpitune.lm.arpa import read_arpa
 from mpitune.runtime.progress import Progress
 from mpitune.store.build import prepare
-from mpitune.store.inputs import Sources, Texts
+from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Store, open_store
 
 ARPA = """\\data\\
@@ -46,10 +46,10 @@ ALL = ["data.h5", "features-id+shape.h5", "lm-0.h5"]
 
 
 @pytest.fixture
-def sources(tmp_path: Path) -> Sources:
+def sources(tmp_path: Path) -> StoreInputs:
     for name, content in FILES.items():
         (tmp_path / name).write_text(content)
-    return Sources(
+    return StoreInputs(
         train=Texts(tmp_path / "train.de", (tmp_path / "train.en", tmp_path / "other.en")),
         devtest=Texts(tmp_path / "dev.de", (tmp_path / "dev.en",)),
         grammar=tmp_path / "grammar",
@@ -58,7 +58,7 @@ def sources(tmp_path: Path) -> Sources:
     )
 
 
-def made(sources: Sources, folder: Path) -> list[str]:
+def made(sources: StoreInputs, folder: Path) -> list[str]:
     told: list[str] = []
     names = prepare(sources, folder, told.append, lambda what, total: Progress())
     assert len(told) == len(names)
@@ -69,7 +69,7 @@ def words(store: Store, numbers: np.ndarray) -> str:
     return " ".join(store.model.words.decode(numbers))
 
 
-def test_a_store_holds_all_that_training_needs(sources: Sources, tmp_path: Path) -> None:
+def test_a_store_holds_all_that_training_needs(sources: StoreInputs, tmp_path: Path) -> None:
     assert made(sources, tmp_path / "store") == ALL
     for name in FILES:
         (tmp_path / name).unlink()
@@ -96,7 +96,7 @@ def test_a_store_holds_all_that_training_needs(sources: Sources, tmp_path: Path)
     assert {name for rule in expected for name, _ in features(sources.templates, rule)} <= set(fired.names.all())
 
 
-def test_nothing_is_made_twice(sources: Sources, tmp_path: Path) -> None:
+def test_nothing_is_made_twice(sources: StoreInputs, tmp_path: Path) -> None:
     made(sources, tmp_path / "store")
     assert made(sources, tmp_path / "store") == []
     for name in FILES:
@@ -119,7 +119,7 @@ def test_nothing_is_made_twice(sources: Sources, tmp_path: Path) -> None:
         ("lm", ALL[2:]),
     ],
 )
-def test_changed_files_make_their_parts_anew(sources: Sources, tmp_path: Path, name: str, parts: list[str]) -> None:
+def test_changed_files_make_their_parts_anew(sources: StoreInputs, tmp_path: Path, name: str, parts: list[str]) -> None:
     made(sources, tmp_path / "store")
     path = tmp_path / name
     content = path.read_text().replace("h", "k").replace("ne", "na")
@@ -130,7 +130,7 @@ def test_changed_files_make_their_parts_anew(sources: Sources, tmp_path: Path, n
     assert made(sources, tmp_path / "store") == []
 
 
-def test_changed_parameters_make_their_parts_anew(sources: Sources, tmp_path: Path) -> None:
+def test_changed_parameters_make_their_parts_anew(sources: StoreInputs, tmp_path: Path) -> None:
     folder = tmp_path / "store"
     made(sources, folder)
     assert made(replace(sources, templates=("shape",)), folder) == ["features-shape.h5"]
@@ -148,7 +148,7 @@ def test_changed_parameters_make_their_parts_anew(sources: Sources, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("size", [0, 100, -8])
-def test_damaged_parts_are_made_anew(sources: Sources, tmp_path: Path, name: str, size: int) -> None:
+def test_damaged_parts_are_made_anew(sources: StoreInputs, tmp_path: Path, name: str, size: int) -> None:
     folder = tmp_path / "store"
     made(sources, folder)
     whole = (folder / name).read_bytes()
@@ -158,7 +158,7 @@ def test_damaged_parts_are_made_anew(sources: Sources, tmp_path: Path, name: str
 
 
 def test_parts_of_an_older_version_are_made_anew_and_newer_ones_kept(
-    sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sources: StoreInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("mpitune.array_files.arrays.VERSION", -1)
@@ -175,7 +175,7 @@ def test_parts_of_an_older_version_are_made_anew_and_newer_ones_kept(
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again(
-    sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sources: StoreInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def change(path: Path) -> dict[str, np.ndarray]:
         arrays = read_arpa(path)
@@ -188,7 +188,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     assert made(sources, tmp_path / "store") == []
 
 
-def test_a_failed_preparation_leaves_no_part(sources: Sources, tmp_path: Path) -> None:
+def test_a_failed_preparation_leaves_no_part(sources: StoreInputs, tmp_path: Path) -> None:
     (tmp_path / "grammar").write_text("[X] ||| haus\n")
     with pytest.raises(DataError, match="grammar:1: found 2 fields"):
         made(sources, tmp_path / "store")
@@ -199,24 +199,24 @@ def test_a_failed_preparation_leaves_no_part(sources: Sources, tmp_path: Path) -
         made(replace(sources, templates=("shapes",)), tmp_path / "store")
 
 
-def test_missing_files_are_told_before_anything_is_made(sources: Sources, tmp_path: Path) -> None:
+def test_missing_files_are_told_before_anything_is_made(sources: StoreInputs, tmp_path: Path) -> None:
     (tmp_path / "lm").unlink()
     with pytest.raises(DataError, match="lm: found no such file"):
         made(sources, tmp_path / "store")
     assert not (tmp_path / "store").exists()
 
 
-def test_a_grammar_of_no_rules_is_refused(sources: Sources, tmp_path: Path) -> None:
+def test_a_grammar_of_no_rules_is_refused(sources: StoreInputs, tmp_path: Path) -> None:
     (tmp_path / "grammar").write_text("")
     with pytest.raises(DataError, match="grammar: found no rules, expected a rule a line"):
         made(sources, tmp_path / "store")
     own = tmp_path / "own"
     own.write_text('<seg grammar="grammar">das haus</seg>\n')
-    made(Sources(train=Texts(own)), tmp_path / "store")
+    made(StoreInputs(train=Texts(own)), tmp_path / "store")
 
 
 def test_texts_that_the_grammar_does_not_know(
-    sources: Sources, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    sources: StoreInputs, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made(sources, tmp_path / "store")
     assert [record.getMessage() for record in caplog.records] == [
@@ -228,7 +228,7 @@ def test_texts_that_the_grammar_does_not_know(
     assert caplog.records == []
 
 
-def test_sentences_with_grammars_of_their_own(sources: Sources, tmp_path: Path) -> None:
+def test_sentences_with_grammars_of_their_own(sources: StoreInputs, tmp_path: Path) -> None:
     (tmp_path / "g1").write_text("[X] ||| haus ||| home\n")
     pairs = ['<seg grammar="g1">haus</seg> ||| a', "|||", '<seg grammar="grammar">das</seg> ||| b ||| c']
     (tmp_path / "in").write_text("\n".join([*pairs, pairs[0]]))
@@ -251,18 +251,18 @@ def test_sentences_with_grammars_of_their_own(sources: Sources, tmp_path: Path) 
         made(own, tmp_path / "store")
 
 
-def test_the_same_texts_with_other_grammars_beside_them(sources: Sources, tmp_path: Path) -> None:
+def test_the_same_texts_with_other_grammars_beside_them(sources: StoreInputs, tmp_path: Path) -> None:
     for folder, word in (("a", "home"), ("b", "house")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "in").write_text('<seg grammar="g">haus</seg>\n')
         (tmp_path / folder / "g").write_text(f"[X] ||| haus ||| {word}\n")
-    first, second = (Sources(train=Texts(tmp_path / folder / "in")) for folder in "ab")
+    first, second = (StoreInputs(train=Texts(tmp_path / folder / "in")) for folder in "ab")
     assert made(first, tmp_path / "store") == ["data.h5", "features-none.h5"]
     assert made(second, tmp_path / "store") == ["data.h5", "features-none.h5"]
     assert "house" in open_store(second, tmp_path / "store").model.words.words
 
 
-def test_a_store_needs_no_sentences(sources: Sources, tmp_path: Path) -> None:
+def test_a_store_needs_no_sentences(sources: StoreInputs, tmp_path: Path) -> None:
     bare = replace(sources, train=None, devtest=None)
     assert made(bare, tmp_path / "store") == ALL
     store = open_store(bare, tmp_path / "store")
@@ -273,7 +273,7 @@ def test_a_store_needs_no_sentences(sources: Sources, tmp_path: Path) -> None:
 def test_the_news_data(shared: Path, tmp_path: Path) -> None:
     nc = shared / "data" / "nc"
     templates = ("id", "source-bigram", "shape")
-    sources = Sources(Texts(nc / "nc.de.gz", (nc / "nc.en.gz",), limit=200), None, nc / "grammar.gz", templates)
+    sources = StoreInputs(Texts(nc / "nc.de.gz", (nc / "nc.en.gz",), limit=200), None, nc / "grammar.gz", templates)
     made(sources, tmp_path / "store")
     assert made(sources, tmp_path / "store") == []
     store = open_store(sources, tmp_path / "store")
@@ -288,7 +288,7 @@ def test_the_news_data(shared: Path, tmp_path: Path) -> None:
 
 def test_the_news_data_with_grammars_per_sentence(shared: Path, tmp_path: Path) -> None:
     nc = shared / "data" / "nc"
-    sources = Sources(Texts(nc / "persent.in", (nc / "persent.refs",), limit=2), templates=("shape",))
+    sources = StoreInputs(Texts(nc / "persent.in", (nc / "persent.refs",), limit=2), templates=("shape",))
     made(sources, tmp_path / "store")
     assert made(sources, tmp_path / "store") == []
     store = open_store(sources, tmp_path / "store")
@@ -308,6 +308,6 @@ def test_the_reading_of_many_grammars_is_watched(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("".join(f'<seg grammar="g{i}">haus</seg>\n' for i in range(3)))
     for i in range(3):
         (tmp_path / f"g{i}").write_text("[X] ||| haus ||| house\n")
-    sources = Sources(train=Texts(tmp_path / "in"))
+    sources = StoreInputs(train=Texts(tmp_path / "in"))
     prepare(sources, tmp_path / "store", print, lambda what, total: watched.setdefault((what, total), Counted()))
     assert [(key, count.done) for key, count in watched.items()] == [(("grammars read", 3), 3)]

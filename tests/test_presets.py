@@ -16,7 +16,7 @@ from mpitune.config.dtrain import import_job
 from mpitune.config.effective_keys import changes, identity, without_effect
 from mpitune.config.load import completed, load
 from mpitune.config.presets import DEFAULTS_OF, PRESETS
-from mpitune.config.spec import Job, Learner, Run
+from mpitune.config.spec import Job, LearnerKeys, RunKeys
 from mpitune.errors import UsageError
 
 SMALL = '[data]\nbitext = "b"\n[grammar]\nfile = "g"\n[[lm]]\nfile = "l"\n'
@@ -69,13 +69,15 @@ def test_dry_run_shows_what_a_preset_expands_to(tmp_path: Path, capsys: pytest.C
 
 
 def test_every_preset_has_a_source() -> None:
-    assert next(iter(PRESETS)) == "default" == Learner().preset and not PRESETS["default"].keys
+    assert next(iter(PRESETS)) == "default" == LearnerKeys().preset and not PRESETS["default"].keys
     assert all(len(preset.source) > 40 for preset in PRESETS.values())
 
 
 def test_the_paper_of_2012_says_all_that_a_perceptron_looks_at() -> None:
     """So it stays what it is when defaults change: a key that is new in [learner] needs the paper's value there."""
-    table = {key for key, kind, _ in schema.values(Learner(), "learner.") if key.count(".") == 1 and kind is not Path}
+    table = {
+        key for key, kind, _ in schema.values(LearnerKeys(), "learner.") if key.count(".") == 1 and kind is not Path
+    }
     assert table - {"learner.preset", "learner.frozen"} <= PRESETS["simianer2012"].keys.keys()
     assert {
         "decoder.kbest",
@@ -270,7 +272,7 @@ def test_the_configuration_that_dtrain_ships_is_its_preset(tmp_path: Path) -> No
     raw = {table: entries for table, entries in tomllib.loads(text).items() if entries}
     assert raw == {"learner": {"preset": "dtrain"}}
     read = schema.read(Job, {"run": {"dir": "r", "store": "s"}}, tmp_path / "job.toml")
-    assert read == Job(Run(tmp_path / "r", tmp_path / "s")), "the import itself leaves defaults alone"
+    assert read == Job(RunKeys(tmp_path / "r", tmp_path / "s")), "the import itself leaves defaults alone"
 
 
 def test_an_imported_job_has_the_preset_and_what_differs(tmp_path: Path) -> None:

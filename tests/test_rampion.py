@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tune import IDS, lists_of_entries, optimise, part_of, pool, ranking, values
 
-from mpitune.learner.batch.rampion import Options, Rampion
-from mpitune.learner.pool import Pool, empty
+from mpitune.learner.batch.rampion import Rampion, RampionOptions
+from mpitune.learner.pool import NBestPool, empty
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 PLANTED = np.array([1.0, -2.0, 0.5, 0.0])
-FAST = Options(step=0.002)
+FAST = RampionOptions(step=0.002)
 
 shards_of_lists = st.lists(lists_of_entries, min_size=1, max_size=3)
 losses = st.sampled_from([1, 2, 3])
 
 
 def naive_loss(
-    lists: Sequence[Any], hopes_of: np.ndarray, weights: np.ndarray, options: Options
+    lists: Sequence[Any], hopes_of: np.ndarray, weights: np.ndarray, options: RampionOptions
 ) -> tuple[float, np.ndarray]:
     """The sum of losses and its subgradient; features by slot, as in ``lists``."""
     loss, gradient = 0.0, np.zeros(4)
@@ -51,7 +51,7 @@ def by_ids(by_slot: np.ndarray) -> np.ndarray:
 @settings(max_examples=60, deadline=None)
 @given(lists_of_entries, values, values, losses)
 def test_losses_and_subgradients_are_those_of_plain_numpy(lists: Any, hopes: Any, w: Any, loss: int) -> None:
-    options = Options(loss=loss)
+    options = RampionOptions(loss=loss)
     question = np.array([hopes, w])
     found, gradient = part_of(Rampion(options), pool(lists)).answer(by_ids(question))
     expected, slope = naive_loss(lists, *question, options)
@@ -62,7 +62,7 @@ def test_losses_and_subgradients_are_those_of_plain_numpy(lists: Any, hopes: Any
 @settings(max_examples=60, deadline=None)
 @given(lists_of_entries, values, values, values, losses)
 def test_a_subgradient_is_below_the_convex_part(lists: Any, hopes: Any, w: Any, v: Any, loss: int) -> None:
-    part = part_of(Rampion(Options(loss=loss)), pool(lists))
+    part = part_of(Rampion(RampionOptions(loss=loss)), pool(lists))
     at_w, gradient = part.answer(np.array([hopes, w]))
     at_v, _ = part.answer(np.array([hopes, v]))
     own, _ = part.answer(np.array([v, v]))
@@ -74,7 +74,7 @@ def test_a_subgradient_is_below_the_convex_part(lists: Any, hopes: Any, w: Any, 
 @settings(max_examples=30, deadline=None)
 @given(shards_of_lists, values, losses)
 def test_steps_are_those_of_plain_numpy(shards: Any, w: Any, loss: int) -> None:
-    options = Options(loss=loss, rounds=2, passes=4, step=2.0**-6, c=0.25)
+    options = RampionOptions(loss=loss, rounds=2, passes=4, step=2.0**-6, c=0.25)
     lists = [entries for shard in shards for entries in shard]
     start, length, steps = np.array(w), 2.0**-6, 0
 
@@ -101,7 +101,7 @@ def test_steps_are_those_of_plain_numpy(shards: Any, w: Any, loss: int) -> None:
     assert tuned.objective == pytest.approx(objective(weights)[0])
 
 
-def loss_at(pools: Sequence[Pool], weights: np.ndarray, options: Options) -> float:
+def loss_at(pools: Sequence[NBestPool], weights: np.ndarray, options: RampionOptions) -> float:
     asked = np.stack([weights, weights])
     return sum(float(part_of(Rampion(options), each).answer(asked)[0][0]) for each in pools)
 

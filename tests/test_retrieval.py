@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpitune.array_files.csr import ends
-from mpitune.corpus.retrieval import Found, Part, sentences_with
+from mpitune.corpus.retrieval import IndexedPart, Neighbours, sentences_with
 
 VOCABULARY = 8
 sentence = st.lists(st.integers(0, VOCABULARY - 1), max_size=7)
@@ -40,18 +40,20 @@ def distance(a: Sequence[int], b: Sequence[int], corpus: Sequence[Sequence[int]]
     return theta * edit + (1 - theta) * (1 - cosine)
 
 
-def in_parts(corpus: Sequence[Sequence[int]], parts: int, theta: float) -> list[Part]:
+def in_parts(corpus: Sequence[Sequence[int]], parts: int, theta: float) -> list[IndexedPart]:
     ptr = ends([len(words) for words in corpus])
     words = np.array([word for words in corpus for word in words], dtype=np.int32)
     cuts = [len(corpus) * n // parts for n in range(parts + 1)]
     bounds = list(pairwise(cuts))
     frequency = sum(sentences_with(ptr[a : b + 1], words[ptr[a] : ptr[b]], VOCABULARY) for a, b in bounds)
-    return [Part(ptr[a : b + 1], words, a, frequency, len(corpus), theta) for a, b in bounds]
+    return [IndexedPart(ptr[a : b + 1], words, a, frequency, len(corpus), theta) for a, b in bounds]
 
 
-def search(parts: Sequence[Part], words: Sequence[int], k: int) -> Found:
+def search(parts: Sequence[IndexedPart], words: Sequence[int], k: int) -> Neighbours:
     found = [part.search(np.array(words, dtype=np.int32), k) for part in parts]
-    return Found(*(np.concatenate([getattr(each, name) for each in found]) for name in Found._fields)).nearest(k)
+    return Neighbours(
+        *(np.concatenate([getattr(each, name) for each in found]) for name in Neighbours._fields)
+    ).nearest(k)
 
 
 @settings(deadline=None)
@@ -100,12 +102,12 @@ def test_few_candidates_are_looked_at_word_by_word(monkeypatch: pytest.MonkeyPat
     corpus = [random.integers(0, 4, size=6).tolist() for _ in range(20)]
     corpus += [random.integers(4, VOCABULARY, size=6).tolist() for _ in range(500)]
     (part,), looked = in_parts(corpus, 1, 0.1), []
-    exactly = Part._exactly
+    exactly = IndexedPart._exactly
 
-    def counted(self: Part, candidates: np.ndarray, *rest: np.ndarray) -> np.ndarray:
+    def counted(self: IndexedPart, candidates: np.ndarray, *rest: np.ndarray) -> np.ndarray:
         looked.append(len(candidates))
         return exactly(self, candidates, *rest)
 
-    monkeypatch.setattr(Part, "_exactly", counted)
+    monkeypatch.setattr(IndexedPart, "_exactly", counted)
     found = part.search(np.array([0, 1, 2, 3], dtype=np.int32), 5)
     assert found.number.max() < 20 and sum(looked) <= 25

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
-from mpitune.array_files.disk_array import Spool
+from mpitune.array_files.disk_array import DiskArray
 from mpitune.errors import MachineError
 
 
 def test_it_is_stored_as_the_array_would_be(tmp_path: Path) -> None:
-    numbers, spool, empty = np.arange(100000, dtype=np.int32), Spool(tmp_path), Spool(tmp_path)
+    numbers, spool, empty = np.arange(100000, dtype=np.int32), DiskArray(tmp_path), DiskArray(tmp_path)
     for piece in (numbers[:10], numbers[:0], numbers[10:99999], numbers[99999:]):
         spool.append(piece)
     assert list(tmp_path.iterdir()) == []
@@ -27,11 +27,11 @@ def test_it_is_stored_as_the_array_would_be(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="nowhere: cannot be written to: No such file"):
-        Spool(tmp_path / "nowhere")
+        DiskArray(tmp_path / "nowhere")
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = DiskArray(tmp_path)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100000, before[1]))
     try:

@@ -12,7 +12,7 @@ from tiny import Tiny
 
 from mpitune.cli.parser import main
 from mpitune.config.schema import values
-from mpitune.config.spec import Grammar
+from mpitune.config.spec import GrammarKeys
 from mpitune.corpus.text import split_fields
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
@@ -212,9 +212,9 @@ def refused(folder: Path, table_format: str, good: str, bad: str, told: str, end
 
 
 def test_the_job_has_a_word_for_each_format() -> None:
-    choices = Grammar.__dataclass_fields__["format"].metadata["choices"]
+    choices = GrammarKeys.__dataclass_fields__["format"].metadata["choices"]
     assert choices == ("auto", *FORMATS)
-    assert ("grammar.format", str, "auto") in values(Grammar(), "grammar.")
+    assert ("grammar.format", str, "auto") in values(GrammarKeys(), "grammar.")
 
 
 @pytest.fixture

@@ -25,17 +25,17 @@ from tiny import DEVTEST, Tiny
 
 from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
-from mpitune.learner.base import BatchLearner, Part, Reply, Tuned
+from mpitune.learner.base import BatchLearner, OptimizerResult, Reply, ShardObjective
 from mpitune.learner.batch import mert
 from mpitune.learner.batch.mert import Mert, search
-from mpitune.learner.batch.mert import Options as MertOptions
+from mpitune.learner.batch.mert import MinRiskOptions as MertOptions
 from mpitune.learner.batch.minrisk import MinRisk
-from mpitune.learner.batch.minrisk import Options as MinRiskOptions
-from mpitune.learner.batch.pro import Options as ProOptions
+from mpitune.learner.batch.minrisk import MinRiskOptions as MinRiskOptions
+from mpitune.learner.batch.pro import MinRiskOptions as ProOptions
 from mpitune.learner.batch.pro import Pro
-from mpitune.learner.batch.rampion import Options as RampionOptions
+from mpitune.learner.batch.rampion import MinRiskOptions as RampionOptions
 from mpitune.learner.batch.rampion import Rampion
-from mpitune.learner.pool import Pool, empty, merged, pool_of, scores
+from mpitune.learner.pool import NBestPool, empty, merged, pool_of, scores
 from mpitune.metrics import ter
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 from mpitune.metrics.tuning_metric import SCORES
@@ -56,7 +56,7 @@ def statistics_of(matches: Sequence[int], length: int = 12, reference: int = 12)
     return [*matches, *(length - n for n in range(4)), length, reference, reference]
 
 
-def pool(lists: Sequence[Sequence[tuple[Sequence[float], Sequence[int]]]]) -> Pool:
+def pool(lists: Sequence[Sequence[tuple[Sequence[float], Sequence[int]]]]) -> NBestPool:
     """Lists of entries as feature values, one a slot, and statistics."""
     made, width = [], max(len(row) for entries in lists for _, row in entries)
     for entries in lists:
@@ -66,14 +66,14 @@ def pool(lists: Sequence[Sequence[tuple[Sequence[float], Sequence[int]]]]) -> Po
     return merged(empty(len(lists), width), pool_of(made, IDS))
 
 
-def part_of(learner: BatchLearner, pool: Pool, free: Sequence[bool] = (True,) * 4) -> Part:
+def part_of(learner: BatchLearner, pool: NBestPool, free: Sequence[bool] = (True,) * 4) -> ShardObjective:
     place = np.searchsorted(np.sort(IDS), pool.feature_id)
     return learner.part(pool, place, np.array(free), lambda s: np.random.default_rng(s))
 
 
 def optimise(
-    learner: BatchLearner, pools: Sequence[Pool], weights: Sequence[float], free: Sequence[bool] = (True,) * 4
-) -> Tuned:
+    learner: BatchLearner, pools: Sequence[NBestPool], weights: Sequence[float], free: Sequence[bool] = (True,) * 4
+) -> OptimizerResult:
     parts = [part_of(learner, pool, free) for pool in pools]
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
@@ -85,7 +85,7 @@ def optimise(
 # Accumulated lists
 
 
-def contents(pool: Pool) -> list[list[tuple[dict[int, float], list[int]]]]:
+def contents(pool: NBestPool) -> list[list[tuple[dict[int, float], list[int]]]]:
     entries = []
     for j in range(len(pool.fingerprint)):
         row = slice(pool.feature_ptr[j], pool.feature_ptr[j + 1])
@@ -111,7 +111,7 @@ def test_a_pool_has_each_entry_once_and_the_first_first() -> None:
 # MERT
 
 
-def score_at(pools: Sequence[Pool], weights: np.ndarray, metric: str = "bleu") -> float:
+def score_at(pools: Sequence[NBestPool], weights: np.ndarray, metric: str = "bleu") -> float:
     """The score of the entries that are best under ``weights``; features by ascending ids."""
     rows = []
     for pool in pools:
@@ -137,7 +137,7 @@ def with_metric(row: Sequence[int], metric: str) -> list[int]:
     return list(row)
 
 
-def corners(pools: Sequence[Pool], w: np.ndarray, d: np.ndarray) -> list[float]:
+def corners(pools: Sequence[NBestPool], w: np.ndarray, d: np.ndarray) -> list[float]:
     """All t where two entries of a sentence have equal scores."""
     found = set()
     for pool in pools:
@@ -231,7 +231,7 @@ def test_what_is_frozen_stays(learner: BatchLearner) -> None:
 # PRO
 
 
-def ranking(seed: int, planted: np.ndarray) -> Pool:
+def ranking(seed: int, planted: np.ndarray) -> NBestPool:
     """Lists whose gold scores are in the order of x . ``planted`` (features by ascending ids)."""
     random = np.random.default_rng(seed)
     lists = []

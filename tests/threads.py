@@ -72,7 +72,7 @@ class ThreadComm(MpiComm):
         self._world = world
         self._mpi = SimpleNamespace(LOR=operator.or_)  # type: ignore[assignment]
         self.rank, self.size = world.rank, world.Get_size()
-        self.root, self.on_machine, self.waited, self.waits = self.rank == 0, self.size, 0.0, []
+        self.root, self.ranks_on_node, self.waited, self.waits = self.rank == 0, self.size, 0.0, []
 
 
 def on_ranks(size: int, function: Callable[[Comm], T]) -> list[T]:

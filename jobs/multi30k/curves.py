@@ -20,7 +20,7 @@ from matplotlib import pyplot
 from methods import FROM_ZERO, PAIRINGS, Method
 from systems import JOBS, Place, place, show
 
-PICKED = {"oracle": ("s--", "tab:green"), "best": ("o-", "tab:blue"), "prediction": ("^:", "tab:red")}
+TRACKED_HYPOTHESES = {"oracle": ("s--", "tab:green"), "best": ("o-", "tab:blue"), "prediction": ("^:", "tab:red")}
 """How what metrics call ``oracle_bleu`` and so on is drawn."""
 COLUMNS = 3
 
@@ -36,9 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def curves(method: Method, where: Place) -> dict[str, list[float]]:
-    """Corpus BLEU by epoch of each of `PICKED`."""
+    """Corpus BLEU by epoch of each of `TRACKED_HYPOTHESES`."""
     epochs = where.epochs(method)
-    return {name: [epoch[f"{name}_bleu"] for epoch in epochs] for name in PICKED}
+    return {name: [epoch[f"{name}_bleu"] for epoch in epochs] for name in TRACKED_HYPOTHESES}
 
 
 def table(methods: Sequence[Method], where: Place) -> str:
@@ -67,7 +67,7 @@ def draw(methods: Sequence[Method], from_zero: Sequence[Method], where: Place, p
     )
     for panel, method in zip(grid.flat, methods, strict=False):
         for name, values in curves(method, where).items():
-            style, colour = PICKED[name]
+            style, colour = TRACKED_HYPOTHESES[name]
             panel.plot(range(1, len(values) + 1), values, style, color=colour, markersize=3, linewidth=1, label=name)
         if values := below.get(method.title, []):
             panel.plot(range(1, len(values) + 1), values, "-", color="tab:gray", linewidth=1, label="best, from 0")

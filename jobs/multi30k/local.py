@@ -28,7 +28,7 @@ from matplotlib import pyplot
 from methods import METHODS
 from systems import JOBS, LEVEL, TESTS, Place, System, place, read, show
 
-from mpitune.config.spec import Local
+from mpitune.config.spec import LocalKeys
 from mpitune.metrics.significance import Score, evaluate
 
 LAMBDA = {"mbuu": 0.018, "ebuu": 0.06}
@@ -48,7 +48,7 @@ class Setting:
 
     method: str
     strength: float
-    k: int = Local.k
+    k: int = LocalKeys.k
 
     @property
     def name(self) -> str:

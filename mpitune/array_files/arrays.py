@@ -18,10 +18,10 @@ import h5py
 import numpy as np
 
 from mpitune.array_files.atomic import written_whole
-from mpitune.array_files.disk_array import Spool
+from mpitune.array_files.disk_array import DiskArray
 from mpitune.errors import DataError, MachineError, UsageError
 
-Stored = np.ndarray | Spool
+Stored = np.ndarray | DiskArray
 """An array to be written."""
 VERSION = 2
 """Raised whenever the meaning of a stored array changes; files of older versions are made anew, never read."""
@@ -45,7 +45,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Stored], attributes: Mapping[s
                 for name, offset in places.items():
                     file.seek(offset)
                     array = arrays[name]
-                    if isinstance(array, Spool):
+                    if isinstance(array, DiskArray):
                         array.copy_to(file)
                     else:
                         file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

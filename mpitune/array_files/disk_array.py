@@ -14,7 +14,7 @@ import numpy as np
 from mpitune.errors import MachineError
 
 
-class Spool:
+class DiskArray:
     """int32 numbers in a file without a name, which goes with the process, however that ends."""
 
     dtype = np.dtype(np.int32)

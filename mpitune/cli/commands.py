@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from mpitune.cli.output import job_of, on_all, tell, write, writing, written
+from mpitune.cli.output import job_of, on_all, print_message, write, writing, written
 from mpitune.config.dtrain import import_job
 from mpitune.config.load import load
 from mpitune.corpus.bitext import AlignedFiles
@@ -46,7 +46,7 @@ def run_train(options: argparse.Namespace, comm: Comm) -> None:
     """Learn the weights, going on from checkpoints; alone, or under mpirun or srun."""
     job = job_of(options, comm)
     if options.dry_run:
-        comm.at_root(lambda: print(job.to_toml(), end="", flush=True))
+        comm.on_root(lambda: print(job.to_toml(), end="", flush=True))
     else:
         train(job, comm, resume=options.resume, quiet=options.quiet)
 
@@ -56,10 +56,10 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
     job = job_of(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
     store, sources = job.run.store, factory.sources(job)
-    made = make_store(comm, sources, store, store, tell, partial(progress, rank=comm.rank))
+    made = make_store(comm, sources, store, store, print_message, partial(progress, rank=comm.rank))
     if sources.train is not None:
-        open_fitted(comm, job, sources, store, tell)
-    comm.at_root(lambda: print(f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True))
+        open_fitted(comm, job, sources, store, print_message)
+    comm.on_root(lambda: print(f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True))
 
 
 def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
@@ -76,7 +76,7 @@ def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
         )
         print(json.dumps(result.as_json(), indent=1) if options.json else result.as_text(), flush=True)
 
-    comm.at_root(score)
+    comm.on_root(score)
 
 
 def run_extract(options: argparse.Namespace, comm: Comm) -> None:
@@ -85,22 +85,22 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
         raise on_all(UsageError("expected --source F and --target E, or --bitext FE"))
     files = AlignedFiles(options.bitext or options.source, options.target, options.alignment)
     output = options.output
-    read = comm.at_root(lambda: read_inputs(options.input))
+    read = comm.on_root(lambda: read_inputs(options.input))
     if options.leave_one_out:
-        comm.at_root(lambda: check_same(files, [words for words, _ in read], options.input))
+        comm.on_root(lambda: check_same(files, [words for words, _ in read], options.input))
 
     def compile_bitext() -> Path:
         with writing(output):
             output.mkdir(parents=True, exist_ok=True)
         try:
-            stored = build.prepare_bitext(files, output / STORED_BITEXT, tell)
+            stored = build.prepare_bitext(files, output / STORED_BITEXT, print_message)
         except MpituneError:
             shutil.rmtree(output / STORED_BITEXT)
             raise
-        warm_up(stored, tell)
+        warm_up(stored, print_message)
         return stored
 
-    extraction = Extraction(comm.at_root(compile_bitext))
+    extraction = Extraction(comm.on_root(compile_bitext))
 
     def extract(i: int) -> int:
         rules = extraction.rules(read[i][0], i if options.leave_one_out else None)
@@ -108,16 +108,16 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
             file.write(extraction.lines(rules))
         return int(rules.size[0])
 
-    counts = list(parallel_map.spread(comm, len(read), extract, "extract", quiet=False))
+    counts = list(parallel_map.parallel_map(comm, len(read), extract, "extract", quiet=False))
 
     def finish() -> None:
         with written(output / "input.sgm") as file:
             for i, (words, rest) in enumerate(read):
                 file.write(f'<seg grammar="grammar.{i}.gz" id="{i}">{" ".join(words)}</seg>{rest}\n'.encode())
         shutil.rmtree(output / STORED_BITEXT)
-        tell(f"{output / 'input.sgm'}: {counted(len(read), 'sentence')}, {counted(sum(counts), 'rule')}")
+        print_message(f"{output / 'input.sgm'}: {counted(len(read), 'sentence')}, {counted(sum(counts), 'rule')}")
 
-    comm.at_root(finish)
+    comm.on_root(finish)
 
 
 def run_align(options: argparse.Namespace, comm: Comm) -> None:
@@ -129,12 +129,12 @@ def run_align(options: argparse.Namespace, comm: Comm) -> None:
     def make() -> None:
         links = 0
         with written(options.output) as file:
-            for line in align(options.source, options.target, tell):
+            for line in align(options.source, options.target, print_message):
                 file.write(f"{line}\n".encode())
                 links += line.count("-")
-        tell(f"{options.output}: {counted(links, 'link')}")
+        print_message(f"{options.output}: {counted(links, 'link')}")
 
-    comm.at_root(make)
+    comm.on_root(make)
 
 
 def run_lm(options: argparse.Namespace, comm: Comm) -> None:
@@ -142,14 +142,14 @@ def run_lm(options: argparse.Namespace, comm: Comm) -> None:
 
     def make() -> None:
         with writing(options.output):
-            estimate(options.input, options.order, options.output, tell)
+            estimate(options.input, options.order, options.output, print_message)
 
-    comm.at_root(make)
+    comm.on_root(make)
 
 
 def run_import_dtrain(options: argparse.Namespace, comm: Comm) -> None:
     """Write the job file that a configuration of dtrain corresponds to, and what became of its options."""
-    comm.at_root(lambda: write(options.output, import_job(options.configuration, Path.cwd())))
+    comm.on_root(lambda: write(options.output, import_job(options.configuration, Path.cwd())))
 
 
 def run_report(options: argparse.Namespace, comm: Comm) -> None:
@@ -159,14 +159,14 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
 
     folders: list[Path] = options.run_folders
     if options.watch:
-        comm.at_root(lambda: follow(folders))
+        comm.on_root(lambda: follow(folders))
         return
 
     def make() -> None:
         with writing(folders[0]):
             print(f"the report: {write_report(folders, lambda names: _examples(folders[0], names))}", flush=True)
 
-    comm.at_root(make)
+    comm.on_root(make)
 
 
 def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
@@ -215,4 +215,4 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
                 both = f" {model.get(name, 0.0)!r} {other.get(name, 0.0)!r}" if options.diff else ""
                 print(f"{name} {value!r}{both}")
 
-    comm.at_root(look)
+    comm.on_root(look)

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mpitune.cli.output import job_of, on_all, tell, write, writing, written
+from mpitune.cli.output import job_of, on_all, print_message, write, writing, written
 from mpitune.config import load
 from mpitune.config.spec import Job
 from mpitune.corpus.text import SourceSentence, counted, read_sentences
@@ -35,7 +35,7 @@ from mpitune.store.extract_grammars import make_store
 from mpitune.store.inputs import Texts
 from mpitune.training import factory, local_training, parallel_map
 from mpitune.training.fit_bins import open_scored
-from mpitune.training.session import Given
+from mpitune.training.session import InitialModel
 
 FORESTS_AT_ONCE = 8
 """How many hypergraphs a rank keeps, of some MB each, before they are written."""
@@ -52,10 +52,10 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     if (options.explain or options.forest) and job.decoder.backend != "embedded":
         raise on_all(UsageError("--explain and --forest need the embedded decoder: --set decoder.backend=embedded"))
     path = options.weights or job.run.dir
-    given, scoring = comm.at_root(lambda: _read_given(job, path))
+    given, scoring = comm.on_root(lambda: _read_given(job, path))
     decoder, model, sentences = open_decoder(job, comm, options.input, options.explain or options.nbest, scoring)
     if given and not any(name in decoder.features for name in given):
-        comm.at_root(lambda: tell(f"warning: {path}: nothing in this job fires any of its features"))
+        comm.on_root(lambda: print_message(f"warning: {path}: nothing in this job fires any of its features"))
     slots = [decoder.features.slot(name) for name in given]
     weights = np.zeros(len(decoder.features))
     weights[slots] = list(given.values())
@@ -76,21 +76,23 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     if sentences and embedded is not None:
         # Kernels are compiled, where they are not yet, by one rank: the others load them.
         shortest = _shortest(sentences)
-        comm.at_root(lambda: len(decode(shortest)))
+        comm.on_root(lambda: len(decode(shortest)))
     text: list[str] = []
     with ExitStack() as stack:
         files: list[BinaryIO] = []
         if options.forest:
-            comm.at_root(lambda: files.append(stack.enter_context(written(options.forest))))
+            comm.on_root(lambda: files.append(stack.enter_context(written(options.forest))))
         at_once = FORESTS_AT_ONCE if options.forest else None
         quiet = options.output is None
-        for lines, forest in parallel_map.spread(comm, len(sentences), decode, "decode", quiet=quiet, at_once=at_once):
+        for lines, forest in parallel_map.parallel_map(
+            comm, len(sentences), decode, "decode", quiet=quiet, at_once=at_once
+        ):
             text += [f"{line}\n" for line in lines]
             for file in files:
                 file.write(forest)
     failures = comm.gather(decoder.failed)
-    comm.at_root(lambda: parallel_map.check_failed(sum(failures or []), len(sentences)))
-    comm.at_root(lambda: write(options.output, "".join(text)))
+    comm.on_root(lambda: parallel_map.check_failed(sum(failures or []), len(sentences)))
+    comm.on_root(lambda: write(options.output, "".join(text)))
     shutil.rmtree(_decoder_folder(job), ignore_errors=True)
 
 
@@ -98,20 +100,20 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     """Translate each sentence with weights of its own, learned from similar training data; alone, or under mpirun."""
     job = job_of(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
-    comm.at_root(lambda: load.require_data(job))
-    given, scoring = comm.at_root(lambda: _read_given(job, options.weights))
+    comm.on_root(lambda: load.require_data(job))
+    given, scoring = comm.on_root(lambda: _read_given(job, options.weights))
     # Before the training data are decoded, which may take hours.
     decoder, model, sentences = open_decoder(job, comm, options.input, 1, scoring)
     if options.explain is not None and options.explain >= len(sentences):
         count = counted(len(sentences), "sentence")
         raise on_all(UsageError(f"--explain {options.explain}: {options.input} has {count}, the first is number 0"))
-    training = local_training.training_data(job, comm, Given(given, scoring))
+    training = local_training.training_data(job, comm, InitialModel(given, scoring))
     retrieval = local_training.Retrieval(comm, training, job.local.k, job.local.theta)
     translator = local_training.Translator(training, factory.local_update(job), decoder, given)
     if options.explain is not None:
         sentence = sentences[options.explain]
         found = retrieval.nearest([model.words.decode(sentence.words)], quiet=True)[0]
-        comm.at_root(lambda: write(options.output, translator.explain(sentence, found, model.words)))
+        comm.on_root(lambda: write(options.output, translator.explain(sentence, found, model.words)))
         shutil.rmtree(_decoder_folder(job), ignore_errors=True)
         return
     quiet = options.output is None
@@ -119,20 +121,20 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     if sentences:
         # As in run_decode.
         shortest = _shortest(sentences)
-        comm.at_root(lambda: translator.translate(sentences[shortest], nearest[shortest]).learned.distance)
+        comm.on_root(lambda: translator.translate(sentences[shortest], nearest[shortest]).learned.distance)
 
-    def translate_(i: int) -> tuple[str, local_training.Told]:
+    def translate_(i: int) -> tuple[str, local_training.SentenceTimings]:
         done = translator.translate(sentences[i], nearest[i])
         return parallel_map.text(done.best, model.words.words), done.told()
 
     text, told = [], []
-    for line, of_one in parallel_map.spread(comm, len(sentences), translate_, "local", quiet=quiet):
+    for line, of_one in parallel_map.parallel_map(comm, len(sentences), translate_, "local", quiet=quiet):
         text.append(f"{line}\n")
         told.append(of_one)
     failures, searching = comm.sum(decoder.failed), comm.gather(retrieval.seconds)
-    comm.at_root(lambda: parallel_map.check_failed(failures, len(sentences)))
-    comm.at_root(lambda: write(options.output, "".join(text)))
-    comm.at_root(lambda: tell(local_training.summary(told, sum(searching or []))))
+    comm.on_root(lambda: parallel_map.check_failed(failures, len(sentences)))
+    comm.on_root(lambda: write(options.output, "".join(text)))
+    comm.on_root(lambda: print_message(local_training.summary(told, sum(searching or []))))
     shutil.rmtree(_decoder_folder(job), ignore_errors=True)
 
 
@@ -146,7 +148,7 @@ def _decoder_folder(job: Job) -> Path:
     return RunFolder(job.run.dir).of_decoder(f"decode-{socket.gethostname()}-{os.getpid()}")
 
 
-def _read_given(job: Job, path: Path) -> Given:
+def _read_given(job: Job, path: Path) -> InitialModel:
     """The weights in ``path``, a file or a run, and what has become of the grammar's scores there.
 
     Weights of features that are replaced by bins become weights of these, as where training begins with them.
@@ -154,7 +156,7 @@ def _read_given(job: Job, path: Path) -> Given:
     if not path.exists():
         raise UsageError(f"{path}: found no such file or folder, expected weights: --weights, or a run that has some")
     weights, scoring = model_weights.read_model(path), _read_scoring(job, path)
-    return Given(scoring.spread(weights) if scoring else weights, scoring)
+    return InitialModel(scoring.spread(weights) if scoring else weights, scoring)
 
 
 def _read_scoring(job: Job, model: Path) -> Scoring | None:
@@ -179,23 +181,23 @@ def open_decoder(
     read: list[SourceSentence] = []
     if sources.grammar is not None:
         # Before the store is made, which may take minutes.
-        read = comm.at_root(lambda: read_sentences(file))
+        read = comm.on_root(lambda: read_sentences(file))
     else:
         # The input names grammars of its own: they are compiled beside the job's store.
         folder /= "decode"
-        texts = Texts(comm.at_root(lambda: _rereadable(file, folder)))
+        texts = Texts(comm.on_root(lambda: _rereadable(file, folder)))
         sources = replace(sources, train=texts, devtest=None, leave_one_out=False)
-    make_store(comm, sources, folder, job.run.store, tell, partial(progress, rank=comm.rank))
+    make_store(comm, sources, folder, job.run.store, print_message, partial(progress, rank=comm.rank))
     if scoring is not None and sources.external:
         raise on_all(UsageError("cdec reads grammars itself, with the scores that they have: no bins, no transforms"))
-    store = open_scored(comm, sources, folder, scoring, tell, lms=job.run.store)
+    store = open_scored(comm, sources, folder, scoring, print_message, lms=job.run.store)
     if sources.grammar is None:
         corpus = store.train
         assert corpus is not None
         sentences = [corpus.sentence(i) for i in range(corpus.size)]
     else:
         sentences = [Sentence(i, store.model.words.encode(line.words), 0) for i, line in enumerate(read)]
-    grammars = comm.at_root(lambda: factory.sentence_grammars(job, sources))
+    grammars = comm.on_root(lambda: factory.sentence_grammars(job, sources))
     decoder = factory.decoder(job, store, _decoder_folder(job), kbest, grammars)
     if sources.external:
         # On all ranks, and in one order: its choice among equals may depend on that. A word that the vocabulary has

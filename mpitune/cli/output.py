@@ -48,12 +48,12 @@ def writing(path: Path) -> Iterator[None]:
 
 def job_of(options: argparse.Namespace, comm: Comm) -> Job:
     """The job that the ``options`` name, on all ranks; its run folder is noted in them."""
-    job = comm.at_root(lambda: factory.load_job(options.job, options.set))
+    job = comm.on_root(lambda: factory.load_job(options.job, options.set))
     options.folder = job.run.dir
     return job
 
 
-def tell(text: str) -> None:
+def print_message(text: str) -> None:
     """Say it on standard error."""
     print(text, file=sys.stderr, flush=True)
 

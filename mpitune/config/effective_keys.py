@@ -9,7 +9,7 @@ from typing import Any
 
 from mpitune.config.presets import PRESETS
 from mpitune.config.schema import values
-from mpitune.config.spec import BATCH, Discretize, Job, Learner, Select
+from mpitune.config.spec import BATCH, DiscretizeKeys, Job, LearnerKeys, SelectKeys
 
 _NOT_RESULT = {
     "run.dir",
@@ -58,7 +58,7 @@ def identity(job: Job) -> dict[str, Any]:
     return {
         key: value
         for key, kind, value in values(job)
-        if kind is not Path and key not in _NOT_RESULT and not _is_idle(job, key) and not key.startswith("local.")
+        if kind is not Path and key not in _NOT_RESULT and not _is_ignored(job, key) and not key.startswith("local.")
     }
 
 
@@ -67,10 +67,12 @@ def without_effect(job: Job) -> list[str]:
 
     The default of a key that the job's preset has is the preset's.
     """
-    blank = replace(job, learner=Learner(), select=Select(), features=replace(job.features, discretize=Discretize()))
+    blank = replace(
+        job, learner=LearnerKeys(), select=SelectKeys(), features=replace(job.features, discretize=DiscretizeKeys())
+    )
     defaults = {key: value for key, _, value in values(blank)} | dict(PRESETS[job.learner.preset].keys)
     changed = [key for key, _, value in values(job) if key in job.explicit and value != defaults[key]]
-    return [key for key in changed if _is_idle(job, key)]
+    return [key for key in changed if _is_ignored(job, key)]
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -84,7 +86,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [f"{key} ({said(before, key, 'was')}, {said(now, key, 'is')})" for key in keys]
 
 
-def _is_idle(job: Job, key: str) -> bool:
+def _is_ignored(job: Job, key: str) -> bool:
     method = job.learner.method
     tables = tuple(f"learner.{other}." for other in _TABLES_OF_METHODS if other != method)
     return (

@@ -14,7 +14,7 @@ from typing import Any
 
 from mpitune.config.presets import DEFAULTS_OF, PRESETS, Keys
 from mpitune.config.schema import literal, put, read
-from mpitune.config.spec import BATCH, Data, DevTest, Grammar, Job, lm_names
+from mpitune.config.spec import BATCH, DataKeys, DevTestKeys, GrammarKeys, Job, lm_names
 from mpitune.errors import UsageError
 
 _NOT_OF_CDEC = ("word-pair", "insertion", "target-words")
@@ -58,7 +58,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Job:
         run["dir"] = run.get("dir") or f"runs/{path.stem}"
         run["store"] = run.get("store") or f"{run['dir']}/store"
     job = replace(read(Job, raw, path, overridden), file=path, explicit=explicit)
-    return _settled(job, complete=job.decoder.config is None)
+    return _resolve_defaults(job, complete=job.decoder.config is None)
 
 
 def completed(job: Job, given: Mapping[str, Any], origin: Path) -> Job:
@@ -73,17 +73,17 @@ def completed(job: Job, given: Mapping[str, Any], origin: Path) -> Job:
         if not (_grammars(job.grammar) if key.startswith("grammar.") else key in job.explicit):
             put(raw, key, value)
     whole = replace(read(Job, raw, origin), file=job.file, explicit=job.explicit)
-    return _settled(whole, complete=True)
+    return _resolve_defaults(whole, complete=True)
 
 
-def require_data(job: Job) -> Data:
+def require_data(job: Job) -> DataKeys:
     """The job's ``[data]``. Raises UsageError where it has none."""
     if job.data is None:
         raise UsageError(f"{job.file}: [data] is missing: expected source and references, or bitext, to tune on")
     return job.data
 
 
-def _settled(job: Job, *, complete: bool) -> Job:
+def _resolve_defaults(job: Job, *, complete: bool) -> Job:
     """The job after the checks that look at several keys, with the values that follow from others.
 
     ``complete``: grammar and language model must be there.
@@ -108,7 +108,7 @@ def _settled(job: Job, *, complete: bool) -> Job:
     return job
 
 
-def _checked_data(job: Job, data: Data) -> Data:
+def _checked_data(job: Job, data: DataKeys) -> DataKeys:
     """``data``, its devtest None where it names no files."""
     if (data.source is None) == (data.bitext is None):
         found = "neither" if data.source is None else "both"
@@ -119,10 +119,10 @@ def _checked_data(job: Job, data: Data) -> Data:
         raise UsageError(f"{job.file}: data.references: found beside data.bitext, which holds references itself")
     if data.devtest is not None and (data.devtest.source is None) != (not data.devtest.references):
         raise UsageError(f"{job.file}: data.devtest: expected both source and references, or neither")
-    return replace(data, devtest=None) if data.devtest == DevTest() else data
+    return replace(data, devtest=None) if data.devtest == DevTestKeys() else data
 
 
-def _grammars(grammar: Grammar) -> list[str]:
+def _grammars(grammar: GrammarKeys) -> list[str]:
     """The kinds of grammar that are asked for."""
     kinds = {"file": grammar.file, "per_sentence": grammar.per_sentence, "source": grammar.source}
     return [f"grammar.{name}" for name, value in kinds.items() if value]

@@ -17,7 +17,7 @@ _MANY = 1_000_000
 
 
 @dataclass(frozen=True)
-class Run:
+class RunKeys:
     """``[run]``: where the run writes; by default ``runs/<name of the job file>``, with the store inside it."""
 
     dir: Path
@@ -26,7 +26,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class DevTest:
+class DevTestKeys:
     """``[data.devtest]``: the set that the epoch is chosen on."""
 
     source: Path | None = None
@@ -34,18 +34,18 @@ class DevTest:
 
 
 @dataclass(frozen=True)
-class Data:
+class DataKeys:
     """``[data]``: what is tuned on."""
 
     source: Path | None = None
     bitext: Path | None = None
     references: tuple[Path, ...] = ()
     limit: int = number(0, 0)
-    devtest: DevTest | None = None
+    devtest: DevTestKeys | None = None
 
 
 @dataclass(frozen=True)
-class Grammar:
+class GrammarKeys:
     """``[grammar]``: one of file, per_sentence, source + target + alignment; and the format of the file or files."""
 
     file: Path | None = None
@@ -58,7 +58,7 @@ class Grammar:
 
 
 @dataclass(frozen=True)
-class Lm:
+class LmKeys:
     """``[[lm]]``: one language model."""
 
     file: Path
@@ -67,7 +67,7 @@ class Lm:
 
 
 @dataclass(frozen=True)
-class Cdec:
+class CdecKeys:
     """``[decoder.cdec]``: how many seconds the external decoder has before it is held for hung, and started anew."""
 
     start_timeout: float = number(1800.0, 0.0, above=True)
@@ -79,7 +79,7 @@ class Cdec:
 
 
 @dataclass(frozen=True)
-class Decoder:
+class DecoderKeys:
     """``[decoder]``: how sentences are translated."""
 
     backend: str = choice("embedded", "cdec")
@@ -89,11 +89,11 @@ class Decoder:
     span_limit: int = number(15, 1, _MANY)
     kbest: int = number(100, 1, _MANY)
     unique: bool = True
-    cdec: Cdec = Cdec()
+    cdec: CdecKeys = CdecKeys()
 
 
 @dataclass(frozen=True)
-class Unlog:
+class UnlogKeys:
     """``[features.unlog]``: scores of the grammar that are logarithms of some x, and are to become x."""
 
     minus_log10: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class Unlog:
 
 
 @dataclass(frozen=True)
-class Discretize:
+class DiscretizeKeys:
     """``[features.discretize]``: scores of the grammar that are put into bins (CDL14)."""
 
     features: tuple[str, ...] = ()
@@ -125,18 +125,18 @@ class Discretize:
 
 
 @dataclass(frozen=True)
-class Features:
+class FeaturesKeys:
     """``[features]``: the sparse templates, and what becomes of the grammar's scores."""
 
     templates: tuple[str, ...] = choices(
         "id", "source-bigram", "target-bigram", "shape", "word-pair", "insertion", "target-words"
     )
-    unlog: Unlog = Unlog()
-    discretize: Discretize = Discretize()
+    unlog: UnlogKeys = UnlogKeys()
+    discretize: DiscretizeKeys = DiscretizeKeys()
 
 
 @dataclass(frozen=True)
-class Mira:
+class MiraKeys:
     """``[learner.mira]``: large-margin learning (E12)."""
 
     oracle: str = choice("M-C", "MB", "LU")
@@ -150,7 +150,7 @@ class Mira:
 
 
 @dataclass(frozen=True)
-class Pro:
+class ProKeys:
     """``[learner.pro]``: which pairs PRO learns from, and how far it goes (Hopkins & May 2011)."""
 
     candidates: int = number(5000, 1, _MANY)
@@ -161,7 +161,7 @@ class Pro:
 
 
 @dataclass(frozen=True)
-class Mert:
+class MertKeys:
     """``[learner.mert]``: what MERT makes better (Och 2003), and over which translations (Kumar et al. 2009)."""
 
     metric: str = choice("bleu", "ter", "chrf")
@@ -171,14 +171,14 @@ class Mert:
 
 
 @dataclass(frozen=True)
-class MinRisk:
+class MinRiskKeys:
     """``[learner.minrisk]``: how much the lists count beside the size of the weights."""
 
     c: float = number(100.0, 0.0, above=True)
 
 
 @dataclass(frozen=True)
-class Rampion:
+class RampionKeys:
     """``[learner.rampion]``: the ramp loss, and how far RAMPION goes down it (Gimpel & Smith 2012)."""
 
     loss: int = number(3, 1, 3)
@@ -190,7 +190,7 @@ class Rampion:
 
 
 @dataclass(frozen=True)
-class Learner:
+class LearnerKeys:
     """``[learner]``: the algorithm and its update (SRD12)."""
 
     preset: str = choice(*PRESETS)
@@ -217,15 +217,15 @@ class Learner:
     """Sentences that dense weights are learned from before the first epoch, where there are no weights; 0: none."""
     initial_weights: Path | None = None
     frozen: tuple[str, ...] = ()
-    mira: Mira = Mira()
-    pro: Pro = Pro()
-    mert: Mert = Mert()
-    minrisk: MinRisk = MinRisk()
-    rampion: Rampion = Rampion()
+    mira: MiraKeys = MiraKeys()
+    pro: ProKeys = ProKeys()
+    mert: MertKeys = MertKeys()
+    minrisk: MinRiskKeys = MinRiskKeys()
+    rampion: RampionKeys = RampionKeys()
 
 
 @dataclass(frozen=True)
-class Parallel:
+class ParallelKeys:
     """``[parallel]``: shards, and how their weights meet.
 
     ``exchange``: on rank 0 (``allgather``), or a part of the features on each rank (``alltoall``); ``auto`` takes the
@@ -240,7 +240,7 @@ class Parallel:
 
 
 @dataclass(frozen=True)
-class Select:
+class SelectKeys:
     """``[select]``: which columns itersel keeps: the ``k`` largest, or (``k`` is None) those of norm >= ``lambda_``."""
 
     k: int | None = number(100000, 1)
@@ -249,7 +249,7 @@ class Select:
 
 
 @dataclass(frozen=True)
-class Local:
+class LocalKeys:
     """``[local]``: what `mpitune local` learns of each sentence's neighbours, and how far it goes (L12)."""
 
     method: str = choice("ebuu", "mbuu")
@@ -267,16 +267,16 @@ class Local:
 class Job:
     """A whole job file; paths are absolute."""
 
-    run: Run
-    data: Data | None = None
-    grammar: Grammar = Grammar()
-    lm: tuple[Lm, ...] = ()
-    decoder: Decoder = Decoder()
-    features: Features = Features()
-    learner: Learner = Learner()
-    parallel: Parallel = Parallel()
-    select: Select = Select()
-    local: Local = Local()
+    run: RunKeys
+    data: DataKeys | None = None
+    grammar: GrammarKeys = GrammarKeys()
+    lm: tuple[LmKeys, ...] = ()
+    decoder: DecoderKeys = DecoderKeys()
+    features: FeaturesKeys = FeaturesKeys()
+    learner: LearnerKeys = LearnerKeys()
+    parallel: ParallelKeys = ParallelKeys()
+    select: SelectKeys = SelectKeys()
+    local: LocalKeys = LocalKeys()
     file: Path = internal(Path("job.toml"))
     explicit: frozenset[str] = internal(frozenset())
     """Dotted keys that the job or --set gives, ``decoder.kbest``; the list of LMs is one key, ``lm``.

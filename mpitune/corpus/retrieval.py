@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from mpitune.array_files.csr import chosen
 
 
-class Found(NamedTuple):
+class Neighbours(NamedTuple):
     """Sentences by their distance, those of equal distance by their numbers."""
 
     number: np.ndarray
@@ -29,19 +29,19 @@ class Found(NamedTuple):
     distance: np.ndarray
     """float64 [found]"""
 
-    def nearest(self, k: int) -> Found:
+    def nearest(self, k: int) -> Neighbours:
         """The first ``k``, whatever order they are in."""
         order = np.lexsort((self.number, self.distance))[:k]
-        return Found(self.number[order], self.distance[order])
+        return Neighbours(self.number[order], self.distance[order])
 
 
 def sentences_with(ptr: np.ndarray, words: np.ndarray, size: int) -> np.ndarray:
-    """int64 [size]: in how many sentences each word occurs; ``ptr`` and ``words`` as in `Part`."""
+    """int64 [size]: in how many sentences each word occurs; ``ptr`` and ``words`` as in `IndexedPart`."""
     sentence = np.repeat(np.arange(len(ptr) - 1, dtype=np.int64), np.diff(ptr))
     return np.bincount(np.unique(sentence * size + words) % max(size, 1), minlength=size)
 
 
-class Part:
+class IndexedPart:
     """A part of a corpus, to be searched."""
 
     def __init__(
@@ -65,10 +65,10 @@ class Part:
         """By word: in which sentences it is, and how often."""
         self._code = np.zeros(len(frequency), dtype=np.uint32)
 
-    def search(self, words: np.ndarray, k: int) -> Found:
+    def search(self, words: np.ndarray, k: int) -> Neighbours:
         """The ``k`` sentences nearest to ``words`` (int32; numbers past the vocabulary: words of no sentence)."""
         if len(self._length) == 0:
-            return Found(np.zeros(0, dtype=np.int64), np.zeros(0))
+            return Neighbours(np.zeros(0, dtype=np.int64), np.zeros(0))
         longer = np.maximum(self._length, len(words))
         angle, shared = self._compare(words)
         # As many words as are not shared must be put in, taken out or replaced: edit distances are no smaller.
@@ -80,7 +80,7 @@ class Part:
             candidates = np.flatnonzero(least <= farthest)
         else:
             candidates = np.arange(len(least))
-        return Found(self._first + candidates, self._exactly(candidates, words, longer, angle)).nearest(k)
+        return Neighbours(self._first + candidates, self._exactly(candidates, words, longer, angle)).nearest(k)
 
     def _compare(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """1 - the cosine with each sentence (float64 [n]), and how many words each shares (float64 [n])."""

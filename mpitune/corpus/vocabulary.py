@@ -117,11 +117,11 @@ class FeatureTable:
     def ids(self) -> np.ndarray:
         """uint64 [slots]: the id of each slot."""
         if len(self._ids) < len(self):
-            self._ids = np.concatenate([self._ids[: self.fixed], self.late_ids])
+            self._ids = np.concatenate([self._ids[: self.fixed], self.dynamic_ids])
         return self._ids
 
     @property
-    def late_ids(self) -> np.ndarray:
+    def dynamic_ids(self) -> np.ndarray:
         """uint64: the ids of the slots from `fixed` on."""
         return self._late_ids[: len(self._late_names)]
 

@@ -18,7 +18,7 @@ import numpy as np
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange import chunked
 from mpitune.exchange.sparse_rows import SparseVectors, by_part, in_shard_order, row_ends
-from mpitune.exchange.work_queue import OwnTurns, SharedTurns, Turns
+from mpitune.exchange.work_queue import OwnTurns, SharedTurns, WorkQueue
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -33,7 +33,7 @@ class Comm(Protocol):
     size: int
     root: bool
     """Whether this is the rank that decides and speaks: rank 0."""
-    on_machine: int
+    ranks_on_node: int
     """How many of the ranks share this one's machine and its memory, itself among them."""
     waited: float
     """Seconds that this rank has spent inside collectives: waiting for the others and moving data."""
@@ -64,7 +64,7 @@ class Comm(Protocol):
         """The sum of ``count`` over the ranks below this one."""
         ...
 
-    def turns(self) -> AbstractContextManager[Turns]:
+    def turns(self) -> AbstractContextManager[WorkQueue]:
         """Work to be handed out to whichever rank is free, from turn 0; the ``with`` ends when all ranks end theirs."""
         ...
 
@@ -90,7 +90,7 @@ class Comm(Protocol):
         """
         ...
 
-    def at_root(self, function: Callable[[], T]) -> T:
+    def on_root(self, function: Callable[[], T]) -> T:
         """What ``function`` returns on rank 0 (small), on every rank; what it raises there, every rank raises."""
         ...
 
@@ -105,7 +105,7 @@ class SerialComm:
     rank = 0
     size = 1
     root = True
-    on_machine = 1
+    ranks_on_node = 1
     waited = 0.0
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class SerialComm:
         return 0
 
     @contextmanager
-    def turns(self) -> Iterator[Turns]:
+    def turns(self) -> Iterator[WorkQueue]:
         yield OwnTurns()
 
     def allgather(self, vectors: SparseVectors) -> SparseVectors:
@@ -145,7 +145,7 @@ class SerialComm:
     def bcast_sparse(self, index: np.ndarray | None, *values: np.ndarray | None) -> tuple[np.ndarray, ...]:
         return np.asarray(index, dtype=np.uint64), *(np.asarray(value, dtype=np.float64) for value in values)
 
-    def at_root(self, function: Callable[[], T]) -> T:
+    def on_root(self, function: Callable[[], T]) -> T:
         return function()
 
     def abort(self, code: int) -> NoReturn:
@@ -177,7 +177,7 @@ class MpiComm:
         self.root = self.rank == 0
         self.size = self._world.Get_size()
         machine = self._world.Split_type(MPI.COMM_TYPE_SHARED)
-        self.on_machine = machine.Get_size()
+        self.ranks_on_node = machine.Get_size()
         machine.Free()
         self.waited = 0.0
         self.waits: list[tuple[float, float]] = []
@@ -220,7 +220,7 @@ class MpiComm:
             return self._world.exscan(count) or 0
 
     @contextmanager
-    def turns(self) -> Iterator[Turns]:
+    def turns(self) -> Iterator[WorkQueue]:
         with self._waiting():
             turns = SharedTurns(self._mpi, self._world, self.root)
         yield turns
@@ -274,7 +274,7 @@ class MpiComm:
                 chunked.bcast(self._world, array)
         return sent
 
-    def at_root(self, function: Callable[[], T]) -> T:
+    def on_root(self, function: Callable[[], T]) -> T:
         raised: Exception | None = None
         message = b""
         if self.rank == 0:

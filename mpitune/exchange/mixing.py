@@ -22,7 +22,7 @@ from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.jit import kernel
 
 
-class Columns(NamedTuple):
+class WeightColumns(NamedTuple):
     """Stacked weight vectors by column: for each feature, its weights in the shards that have it, in shard order."""
 
     id: np.ndarray
@@ -35,7 +35,7 @@ class Columns(NamedTuple):
     """float64 each: the rows of `SparseVectors.state`, in the order of ``value``."""
 
 
-def columns(vectors: SparseVectors) -> Columns:
+def columns(vectors: SparseVectors) -> WeightColumns:
     """The columns of the matrix whose rows are ``vectors`` (which stand in shard order)."""
     order = np.argsort(vectors.index, kind="stable")
     index = vectors.index[order]
@@ -43,10 +43,10 @@ def columns(vectors: SparseVectors) -> Columns:
     np.not_equal(index[1:], index[:-1], out=first[1:])
     starts = np.flatnonzero(first)
     ptr = np.append(starts, len(index)).astype(np.int64)
-    return Columns(index[starts], ptr, vectors.value[order], tuple(kept[order] for kept in vectors.state))
+    return WeightColumns(index[starts], ptr, vectors.value[order], tuple(kept[order] for kept in vectors.state))
 
 
-def sums(stacked: Columns) -> np.ndarray:
+def sums(stacked: WeightColumns) -> np.ndarray:
     """float64 [columns]: the sum of each column, added up in shard order."""
     return _sums_of(stacked.ptr, stacked.value)
 
@@ -66,12 +66,12 @@ def _sums(ptr: np.ndarray, value: np.ndarray, out: np.ndarray) -> None:
         out[c] = total
 
 
-def uniform_mean(stacked: Columns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+def uniform_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """float64 [columns]: the mean weights over all ``shards``, and the means of what they have added to each state."""
     return sums(stacked) / shards, tuple(_sums_of(stacked.ptr, kept) / shards for kept in stacked.state)
 
 
-def active_mean(stacked: Columns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+def active_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """As `uniform_mean`, each shard's weight and squared gradients weighted by the shard's squared gradients.
 
     A feature that no shard has moved has the same weight in all, which it keeps. What else belongs to the state adds
@@ -106,7 +106,7 @@ def _active_means(
             mixed[c] += share * squares[i]
 
 
-MIXINGS: dict[str, Callable[[Columns, int], tuple[np.ndarray, tuple[np.ndarray, ...]]]] = {
+MIXINGS: dict[str, Callable[[WeightColumns, int], tuple[np.ndarray, tuple[np.ndarray, ...]]]] = {
     "active": active_mean,
     "uniform": uniform_mean,
 }

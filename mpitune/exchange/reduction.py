@@ -49,7 +49,7 @@ def reduce(comm: Comm, vectors: SparseVectors, mix: Mix, *, exchange: str, memor
 
 def _central(comm: Comm, vectors: SparseVectors, memory: int) -> bool:
     weights = comm.sum(len(vectors.index))
-    room = SHARE * memory / comm.on_machine
+    room = SHARE * memory / comm.ranks_on_node
     needed = (BYTES + KEPT_BYTES * len(vectors.state)) * weights
     if comm.any(needed > room):
         LOG.info("exchange without a centre: all weights would take %.1f GB on a rank", needed / 1e9)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mpitune.exchange.comm import ALONE, Comm
-from mpitune.exchange.mixing import MIXINGS, Columns, Mixed, columns, sums
+from mpitune.exchange.mixing import MIXINGS, Mixed, WeightColumns, columns, sums
 from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.jit import kernel
 
@@ -104,10 +104,10 @@ def _kth_largest(positive: np.ndarray, k: int, comm: Comm) -> tuple[float, int] 
     return float(np.uint64(found).view(np.float64)), k
 
 
-def _norm(fill: Callable[[Columns, np.ndarray], None]) -> Callable[[Columns, int], np.ndarray]:
+def _norm(fill: Callable[[WeightColumns, np.ndarray], None]) -> Callable[[WeightColumns, int], np.ndarray]:
     """The public form of a kernel that fills in the norm of each column."""
 
-    def norm(stacked: Columns, shards: int) -> np.ndarray:
+    def norm(stacked: WeightColumns, shards: int) -> np.ndarray:
         out = np.empty(len(stacked.id), dtype=np.float64)
         fill(stacked, out)
         return out
@@ -116,7 +116,7 @@ def _norm(fill: Callable[[Columns, np.ndarray], None]) -> Callable[[Columns, int
 
 
 @kernel
-def _l0(stacked: Columns, out: np.ndarray) -> None:
+def _l0(stacked: WeightColumns, out: np.ndarray) -> None:
     for c in range(len(out)):
         count = 0.0
         for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
@@ -126,7 +126,7 @@ def _l0(stacked: Columns, out: np.ndarray) -> None:
 
 
 @kernel
-def _l1(stacked: Columns, out: np.ndarray) -> None:
+def _l1(stacked: WeightColumns, out: np.ndarray) -> None:
     for c in range(len(out)):
         total = 0.0
         for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
@@ -135,7 +135,7 @@ def _l1(stacked: Columns, out: np.ndarray) -> None:
 
 
 @kernel
-def _l2(stacked: Columns, out: np.ndarray) -> None:
+def _l2(stacked: WeightColumns, out: np.ndarray) -> None:
     for c in range(len(out)):
         total = 0.0
         for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
@@ -144,7 +144,7 @@ def _l2(stacked: Columns, out: np.ndarray) -> None:
 
 
 @kernel
-def _linf(stacked: Columns, out: np.ndarray) -> None:
+def _linf(stacked: WeightColumns, out: np.ndarray) -> None:
     for c in range(len(out)):
         largest = 0.0
         for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
@@ -152,11 +152,11 @@ def _linf(stacked: Columns, out: np.ndarray) -> None:
         out[c] = largest
 
 
-def _mean(stacked: Columns, shards: int) -> np.ndarray:
+def _mean(stacked: WeightColumns, shards: int) -> np.ndarray:
     return np.abs(sums(stacked) / shards)
 
 
-def _median(stacked: Columns, shards: int) -> np.ndarray:
+def _median(stacked: WeightColumns, shards: int) -> np.ndarray:
     column = np.repeat(np.arange(len(stacked.id)), np.diff(stacked.ptr))
     ascending = stacked._replace(value=stacked.value[np.lexsort((stacked.value, column))])
     out = np.empty(len(stacked.id), dtype=np.float64)
@@ -165,7 +165,7 @@ def _median(stacked: Columns, shards: int) -> np.ndarray:
 
 
 @kernel
-def _absolute_medians(ascending: Columns, shards: int, out: np.ndarray) -> None:
+def _absolute_medians(ascending: WeightColumns, shards: int, out: np.ndarray) -> None:
     """The two middle ones of ``shards`` values: those of the column, ascending, with the absent zeros in between."""
     for c in range(len(out)):
         start, end = ascending.ptr[c], ascending.ptr[c + 1]
@@ -183,7 +183,7 @@ def _absolute_medians(ascending: Columns, shards: int, out: np.ndarray) -> None:
         out[c] = abs(middle / 2.0)
 
 
-NORMS: dict[str, Callable[[Columns, int], np.ndarray]] = {
+NORMS: dict[str, Callable[[WeightColumns, int], np.ndarray]] = {
     "l0": _norm(_l0),
     "l1": _norm(_l1),
     "l2": _norm(_l2),

@@ -14,7 +14,7 @@ _SMALLEST = 1e-6
 """What scores are counted in."""
 
 
-class Done(NamedTuple):
+class QueueProgress(NamedTuple):
     """What is done, over all ranks."""
 
     items: int
@@ -22,14 +22,14 @@ class Done(NamedTuple):
     """The sum of what items are worth, to about six digits."""
 
 
-class Turns(Protocol):
+class WorkQueue(Protocol):
     """What is handed out, and what is done of it."""
 
     def take(self) -> int:
         """The next turn: 0, 1, 2, ..., each of them given to one rank only."""
         ...
 
-    def done(self, items: int = 1, score: float = 0.0) -> Done:
+    def done(self, items: int = 1, score: float = 0.0) -> QueueProgress:
         """Note that ``items`` more are done, which are worth ``score``; returns what all are.
 
         To be called between takes that lie far apart: a network may wait for rank 0 to call MPI now and then.
@@ -41,14 +41,14 @@ class OwnTurns:
     """The turns of a run of one process."""
 
     def __init__(self) -> None:
-        self._taken, self._done = -1, Done(0, 0.0)
+        self._taken, self._done = -1, QueueProgress(0, 0.0)
 
     def take(self) -> int:
         self._taken += 1
         return self._taken
 
-    def done(self, items: int = 1, score: float = 0.0) -> Done:
-        self._done = Done(self._done.items + items, self._done.score + score)
+    def done(self, items: int = 1, score: float = 0.0) -> QueueProgress:
+        self._done = QueueProgress(self._done.items + items, self._done.score + score)
         return self._done
 
 
@@ -70,10 +70,10 @@ class SharedTurns:
     def take(self) -> int:
         return self._add(_TAKEN, 1)[0] - 1
 
-    def done(self, items: int = 1, score: float = 0.0) -> Done:
+    def done(self, items: int = 1, score: float = 0.0) -> QueueProgress:
         # In one message: each may have to wait for rank 0.
         all_items, all_scores = self._add(_DONE, items, round(score / _SMALLEST))
-        return Done(all_items, _SMALLEST * all_scores)
+        return QueueProgress(all_items, _SMALLEST * all_scores)
 
     def free(self) -> None:
         self._window.Unlock_all()

@@ -11,9 +11,19 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.extraction.occurrences import SAMPLES, Chunk, narrowed, occurrences
-from mpitune.extraction.phrase_pairs import GAPS, LEFT, RIGHT, SPAN, SYMBOLS, Core, Found, new_found, phrase_pairs
+from mpitune.extraction.phrase_pairs import (
+    GAPS,
+    LEFT,
+    RIGHT,
+    SPAN,
+    SYMBOLS,
+    Core,
+    OccurrenceRules,
+    new_found,
+    phrase_pairs,
+)
 from mpitune.extraction.rule_counts import (
-    Yields,
+    RuleCounts,
     begin,
     count,
     end,
@@ -83,12 +93,12 @@ class _Space(NamedTuple):
     """int32 [SAMPLES, 3]"""
     chunk: Chunk
     core: Core
-    found: Found
+    found: OccurrenceRules
     source: np.ndarray
     """int32 [SYMBOLS]: the words of the core."""
     together: np.ndarray
     """int64 [4]: how often rules were extracted, by the edges that have a gap."""
-    yields: Yields
+    yields: RuleCounts
 
 
 class Extractor:
@@ -116,7 +126,7 @@ class Extractor:
             self._rules *= 2
 
 
-def _new_space(words: int, yields: Yields) -> _Space:
+def _new_space(words: int, yields: RuleCounts) -> _Space:
     chunk = Chunk(*(np.zeros(3, dtype=np.int64) for _ in Chunk._fields))
     core = Core(*(np.zeros(3, dtype=np.int64) for _ in Core._fields))
     return _Space(
@@ -326,13 +336,13 @@ def _write(words: np.ndarray, without: int, core: int, chunks: int, space: _Spac
 
 
 @kernel
-def _leave_out(yields: Yields, core: int, without: int, sign: int) -> int:
+def _leave_out(yields: RuleCounts, core: int, without: int, sign: int) -> int:
     """Take what comes of the pair ``without`` out of the counts (-1), or put it back (1).
 
     Returns how many occurrences were looked at in other pairs.
     """
     sample = 0
-    for k in range(yields.meetings[core], yields.meetings[core + 1]):
+    for k in range(yields.occurrence_log[core], yields.occurrence_log[core + 1]):
         alignment = yields.alignment[k]
         if yields.pair[k] == without:
             if alignment >= 0:

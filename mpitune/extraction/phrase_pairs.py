@@ -33,7 +33,7 @@ class Core(NamedTuple):
     """int64 [3]: how many words each has."""
 
 
-class Found(NamedTuple):
+class OccurrenceRules(NamedTuple):
     """The rules of one occurrence; spans are of positions in their sentences."""
 
     edges: np.ndarray
@@ -46,9 +46,9 @@ class Found(NamedTuple):
     """int64 [4, 2, 2]: the gaps' spans on the target side, in the order of the source side."""
 
 
-def new_found() -> Found:
+def new_found() -> OccurrenceRules:
     """Space for the rules of an occurrence."""
-    return Found(
+    return OccurrenceRules(
         np.zeros(4, dtype=np.int64),
         np.zeros((4, 2), dtype=np.int64),
         np.zeros(4, dtype=np.int64),
@@ -103,7 +103,9 @@ def _closure(texts: Texts, pair: int, x: int, y: int, edges: int) -> tuple[int, 
 
 
 @kernel
-def _base(texts: Texts, pair: int, core: Core, chunks: int, symbols: int, found: Found) -> tuple[int, int, int, bool]:
+def _base(
+    texts: Texts, pair: int, core: Core, chunks: int, symbols: int, found: OccurrenceRules
+) -> tuple[int, int, int, bool]:
     """The smallest phrase pair around a core: fills rule 0 of ``found``.
 
     Returns its source span (the end is -1 where there is none), the edges that have a gap, and whether it is a rule
@@ -155,7 +157,7 @@ def _base(texts: Texts, pair: int, core: Core, chunks: int, symbols: int, found:
 
 
 @kernel
-def phrase_pairs(texts: Texts, core: Core, chunks: int, symbols: int, found: Found) -> int:
+def phrase_pairs(texts: Texts, core: Core, chunks: int, symbols: int, found: OccurrenceRules) -> int:
     """Fill ``found`` with the rules of an occurrence of a core of ``chunks`` chunks and ``symbols`` symbols.
 
     Returns how many there are.

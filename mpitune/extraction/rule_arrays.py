@@ -14,7 +14,7 @@ import numpy as np
 
 from mpitune.array_files.arrays import Stored
 from mpitune.array_files.csr import chosen, ends
-from mpitune.array_files.disk_array import Spool
+from mpitune.array_files.disk_array import DiskArray
 from mpitune.array_files.row_table import DistinctRows
 from mpitune.extraction.extractor import FEATURES, Extracted
 from mpitune.extraction.phrase_pairs import SYMBOLS
@@ -24,7 +24,7 @@ _GAP = -1 - PHRASE
 """A gap of category X on the source side of a stored rule."""
 
 
-class Part(NamedTuple):
+class GrammarPart(NamedTuple):
     """The grammars of some sentences, types and rows of scores numbered as they come up."""
 
     grammar_ptr: np.ndarray
@@ -69,7 +69,7 @@ class _Distinct:
 
     @property
     def types(self) -> np.ndarray:
-        """int32 [types, 3]: as in `Part`"""
+        """int32 [types, 3]: as in `GrammarPart`"""
         return self._types.flat.reshape(-1, 3)
 
     @property
@@ -103,11 +103,11 @@ class Collector:
         self._score_rows.append(distinct.add_scores(found.score[order]))
         self.rules += len(order)
 
-    def part(self) -> Part:
+    def part(self) -> GrammarPart:
         """All that was collected."""
         distinct = self._distinct
         none = [np.zeros(0, dtype=np.int32)]
-        return Part(
+        return GrammarPart(
             grammar_ptr=ends([len(of_sentence) for of_sentence in self._types]),
             type=np.concatenate([*none, *self._types]),
             score_row=np.concatenate([*none, *self._score_rows]),
@@ -122,13 +122,18 @@ class Collector:
         )
 
 
-def merged(parts: Iterable[Part], folder: Path) -> dict[str, Stored]:
+def merged(parts: Iterable[GrammarPart], folder: Path) -> dict[str, Stored]:
     """The arrays of `Rules` with the grammars of all ``parts``, in their order.
 
     Types and rows of scores are numbered as they come up. ``folder``: on whose disk waits what grows with the sentences
     and not with what is distinct in them.
     """
-    distinct, type_, score_row, lengths = _Distinct(), Spool(folder), Spool(folder), [np.zeros(0, dtype=np.int64)]
+    distinct, type_, score_row, lengths = (
+        _Distinct(),
+        DiskArray(folder),
+        DiskArray(folder),
+        [np.zeros(0, dtype=np.int64)],
+    )
     for part in parts:
         sides = (
             distinct.source.add(part.source_ptr, part.source),

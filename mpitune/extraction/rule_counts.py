@@ -12,7 +12,7 @@ import numpy as np
 
 from mpitune.extraction.lexical import lexical_scores
 from mpitune.extraction.occurrences import SAMPLES
-from mpitune.extraction.phrase_pairs import GAPS, SPAN, SYMBOLS, Core, Found
+from mpitune.extraction.phrase_pairs import GAPS, SPAN, SYMBOLS, Core, OccurrenceRules
 from mpitune.extraction.suffix_array import Bitext, Texts
 from mpitune.jit import int64, kernel, uint64
 
@@ -21,10 +21,10 @@ _SLOTS = 1 << 12
 MOST_RULES = 4 * SAMPLES
 """The most rules that a core can have."""
 CORES, RULES, ALIGNMENTS, SYMBOL, LINK, MEETINGS = range(6)
-"""What is counted in ``Yields.size``."""
+"""What is counted in ``RuleCounts.size``."""
 
 
-class Yields(NamedTuple):
+class RuleCounts(NamedTuple):
     """The yields of many cores, one after the other, and the space that they have."""
 
     size: np.ndarray
@@ -35,7 +35,7 @@ class Yields(NamedTuple):
     """int32 [the same]: their numbers."""
     rules: np.ndarray
     """int32 [cores + 1]: where the rules of each core begin."""
-    meetings: np.ndarray
+    occurrence_log: np.ndarray
     """int32 [cores + 1]: where its meetings begin."""
     slot: np.ndarray
     """int32 [_SLOTS]: rules of the core that is being counted, by hash, or -1."""
@@ -63,15 +63,15 @@ class Yields(NamedTuple):
     """int32 [meetings]: that alignment; -1 for the occurrence itself."""
 
 
-def new_yields(scale: int) -> Yields:
+def new_yields(scale: int) -> RuleCounts:
     """Space for about ``scale`` cores; not for fewer than one of the largest."""
     rules, slots = 16 * scale + MOST_RULES, 1 << (2 * scale).bit_length()
-    return Yields(
+    return RuleCounts(
         size=np.zeros(6, dtype=np.int64),
         key=np.zeros((slots, 3), dtype=np.int64),
         core=np.empty(slots, dtype=np.int32),
         rules=np.zeros(scale + 1, dtype=np.int32),
-        meetings=np.zeros(scale + 1, dtype=np.int32),
+        occurrence_log=np.zeros(scale + 1, dtype=np.int32),
         slot=np.empty(_SLOTS, dtype=np.int32),
         edges=np.empty(rules, dtype=np.int8),
         target=np.empty((rules, 2), dtype=np.int32),
@@ -88,7 +88,7 @@ def new_yields(scale: int) -> Yields:
 
 
 @kernel
-def make_room(yields: Yields) -> None:
+def make_room(yields: RuleCounts) -> None:
     """See to it that there is space for the yield of one more core: forget all where there is not."""
     size = yields.size
     if (
@@ -107,25 +107,25 @@ def make_room(yields: Yields) -> None:
 
 
 @kernel
-def begin(yields: Yields) -> None:
+def begin(yields: RuleCounts) -> None:
     """Begin to count a core, which gets the next number."""
     for k in range(_SLOTS):
         yields.slot[k] = -1
     core = yields.size[CORES]
-    yields.rules[core], yields.meetings[core] = yields.size[RULES], yields.size[MEETINGS]
+    yields.rules[core], yields.occurrence_log[core] = yields.size[RULES], yields.size[MEETINGS]
 
 
 @kernel
-def end(yields: Yields) -> int:
+def end(yields: RuleCounts) -> int:
     """The core's number, now that all is counted."""
     core = int64(yields.size[CORES])
     yields.size[CORES] = core + 1
-    yields.rules[core + 1], yields.meetings[core + 1] = yields.size[RULES], yields.size[MEETINGS]
+    yields.rules[core + 1], yields.occurrence_log[core + 1] = yields.size[RULES], yields.size[MEETINGS]
     return core
 
 
 @kernel
-def forget_last(yields: Yields) -> None:
+def forget_last(yields: RuleCounts) -> None:
     """Undo what was counted for the last core; it must not be kept by a key."""
     size = yields.size
     core = size[CORES] - 1
@@ -134,7 +134,7 @@ def forget_last(yields: Yields) -> None:
         size[SYMBOL] = yields.target[rule, 0]
         alignment = yields.first[rule]
         size[ALIGNMENTS], size[LINK] = alignment, yields.links[alignment, 0]
-    size[CORES], size[RULES], size[MEETINGS] = core, rule, yields.meetings[core]
+    size[CORES], size[RULES], size[MEETINGS] = core, rule, yields.occurrence_log[core]
 
 
 @kernel
@@ -149,7 +149,7 @@ def slot_of(keys: np.ndarray, slots: int, a: int, b: int, c: int) -> int:
 
 
 @kernel
-def meet(yields: Yields, pair: int, alignment: int) -> None:
+def meet(yields: RuleCounts, pair: int, alignment: int) -> None:
     """Note that an occurrence in ``pair`` was looked at (-1), or has yielded ``alignment``."""
     place = yields.size[MEETINGS]
     yields.pair[place], yields.alignment[place] = pair, alignment
@@ -157,7 +157,9 @@ def meet(yields: Yields, pair: int, alignment: int) -> None:
 
 
 @kernel
-def count(bitext: Bitext, source: np.ndarray, core: Core, chunks: int, r: int, found: Found, yields: Yields) -> None:
+def count(
+    bitext: Bitext, source: np.ndarray, core: Core, chunks: int, r: int, found: OccurrenceRules, yields: RuleCounts
+) -> None:
     """Count rule ``r`` of ``found``, the yield of an occurrence of ``core``, whose words are ``source`` (int32)."""
     texts = bitext.texts
     pair = int64(texts.source[core.at[0]]["pair"])
@@ -189,7 +191,7 @@ def count(bitext: Bitext, source: np.ndarray, core: Core, chunks: int, r: int, f
 
 
 @kernel
-def _rule(texts: Texts, pair: int, r: int, found: Found, yields: Yields) -> int:
+def _rule(texts: Texts, pair: int, r: int, found: OccurrenceRules, yields: RuleCounts) -> int:
     """The number of a rule of the core that is being counted: the next one, filled, where it is new."""
     t = texts.target_ptr[pair]
     begin = end = yields.size[SYMBOL]
@@ -218,7 +220,7 @@ def _rule(texts: Texts, pair: int, r: int, found: Found, yields: Yields) -> int:
 
 
 @kernel
-def _is_rule(yields: Yields, rule: int, edges: int, begin: int, end: int) -> bool:
+def _is_rule(yields: RuleCounts, rule: int, edges: int, begin: int, end: int) -> bool:
     if yields.edges[rule] != edges or yields.target[rule, 1] - yields.target[rule, 0] != end - begin:
         return False
     other = yields.target[rule, 0]
@@ -230,7 +232,7 @@ def _is_rule(yields: Yields, rule: int, edges: int, begin: int, end: int) -> boo
 
 
 @kernel
-def _is_alignment(yields: Yields, alignment: int, begin: int, end: int) -> bool:
+def _is_alignment(yields: RuleCounts, alignment: int, begin: int, end: int) -> bool:
     if yields.links[alignment, 1] - yields.links[alignment, 0] != end - begin:
         return False
     other = yields.links[alignment, 0]
@@ -243,7 +245,9 @@ def _is_alignment(yields: Yields, alignment: int, begin: int, end: int) -> bool:
 
 
 @kernel
-def _links(texts: Texts, core: Core, chunks: int, r: int, found: Found, yields: Yields, begin: int) -> int:
+def _links(
+    texts: Texts, core: Core, chunks: int, r: int, found: OccurrenceRules, yields: RuleCounts, begin: int
+) -> int:
     """Write the links between the words of a rule from ``begin`` on, by symbol; returns where they end."""
     pair = texts.source[core.at[0]]["pair"]
     s = texts.source_ptr[pair]
@@ -273,7 +277,7 @@ def _links(texts: Texts, core: Core, chunks: int, r: int, found: Found, yields: 
 
 
 @kernel
-def is_before(yields: Yields, one: int, other: int) -> bool:
+def is_before(yields: RuleCounts, one: int, other: int) -> bool:
     """The order of alignments: that of their lists of links."""
     a, b = yields.links[one, 0], yields.links[other, 0]
     while a < yields.links[one, 1] and b < yields.links[other, 1]:

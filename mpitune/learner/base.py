@@ -15,7 +15,7 @@ import numpy as np
 
 from mpitune.decoder.base import KBest
 from mpitune.learner.forests import Forests
-from mpitune.learner.pool import Pool
+from mpitune.learner.pool import NBestPool
 
 
 class Counts(NamedTuple):
@@ -60,11 +60,11 @@ class OnlineLearner(Protocol):
 Reply = tuple[np.ndarray, ...]
 """What one shard has to say to a question."""
 
-Ask = Callable[[np.ndarray], Iterator[Reply]]
+EvaluateShards = Callable[[np.ndarray], Iterator[Reply]]
 """Puts a question to all shards; their replies come in shard order and must be read to the end."""
 
 
-class Part(Protocol):
+class ShardObjective(Protocol):
     """What a batch learner makes of one shard's lists for the time of an epoch."""
 
     pairs: int
@@ -75,7 +75,7 @@ class Part(Protocol):
         ...
 
 
-class Tuned(NamedTuple):
+class OptimizerResult(NamedTuple):
     """What a batch learner arrives at."""
 
     weights: np.ndarray
@@ -94,8 +94,8 @@ class BatchLearner(Protocol):
     """
 
     def part(
-        self, pool: Pool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
-    ) -> Part:
+        self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
+    ) -> ShardObjective:
         """Prepare one shard.
 
         ``place``: int64 [pool's features], where they stand among all; ``free``: bool [features], those that may move;
@@ -103,7 +103,9 @@ class BatchLearner(Protocol):
         """
         ...
 
-    def optimise(self, weights: np.ndarray, free: np.ndarray, ask: Ask, random: np.random.Generator) -> Tuned:
+    def optimise(
+        self, weights: np.ndarray, free: np.ndarray, ask: EvaluateShards, random: np.random.Generator
+    ) -> OptimizerResult:
         """New weights from the epoch's ``weights``, on one process; ``ask`` reaches all shards."""
         ...
 
@@ -117,7 +119,7 @@ class ChainLearner(BatchLearner, Protocol):
         """uint64: the features of all chains; they are optimised over even where no list has them."""
         ...
 
-    def lay_chains(self, ids: np.ndarray) -> None:
+    def set_feature_order(self, ids: np.ndarray) -> None:
         """What is optimised over next has these features (uint64, ascending)."""
         ...
 
@@ -126,6 +128,8 @@ class ChainLearner(BatchLearner, Protocol):
 class ForestLearner(BatchLearner, Protocol):
     """A batch learner that looks at all derivations of the epoch's forests, besides the lists so far."""
 
-    def forest_part(self, pool: Pool, place: np.ndarray, forests: Forests, forest_place: np.ndarray) -> Part:
+    def forest_part(
+        self, pool: NBestPool, place: np.ndarray, forests: Forests, forest_place: np.ndarray
+    ) -> ShardObjective:
         """Prepare one shard, instead of `part`: ``forest_place`` is to ``forests`` what ``place`` is to ``pool``."""
         ...

@@ -17,7 +17,7 @@ from mpitune.jit import kernel
 from mpitune.metrics.bleu import WIDTH
 
 
-class Pool(NamedTuple):
+class NBestPool(NamedTuple):
     """The lists, sentence by sentence in the order of the shard; in a list the entries of earlier epochs first."""
 
     sentence_ptr: np.ndarray
@@ -41,9 +41,9 @@ class Pool(NamedTuple):
         return len(self.sentence_ptr) - 1
 
 
-def empty(sentences: int, width: int = WIDTH) -> Pool:
+def empty(sentences: int, width: int = WIDTH) -> NBestPool:
     """A pool of lists without entries, which have ``width`` statistics."""
-    return Pool(
+    return NBestPool(
         np.zeros(sentences + 1, dtype=np.int64),
         np.zeros((0, width), dtype=np.int64),
         np.zeros(0, dtype=np.uint64),
@@ -54,7 +54,7 @@ def empty(sentences: int, width: int = WIDTH) -> Pool:
     )
 
 
-def pool_of(lists: Sequence[tuple[KBest, np.ndarray]], ids: np.ndarray, width: int = WIDTH) -> Pool:
+def pool_of(lists: Sequence[tuple[KBest, np.ndarray]], ids: np.ndarray, width: int = WIDTH) -> NBestPool:
     """The pool of one list for each sentence, with its statistics (int64 [k, width]); nothing is dropped.
 
     ``ids``: uint64, the features' ids by slot.
@@ -65,7 +65,7 @@ def pool_of(lists: Sequence[tuple[KBest, np.ndarray]], ids: np.ndarray, width: i
         ids[np.concatenate([kbest.feature_index for kbest, _ in lists])], return_inverse=True
     )
     fingerprints = [entry for kbest, statistics in lists for entry in _fingerprints(kbest, statistics, ids)]
-    return Pool(
+    return NBestPool(
         ends([kbest.size for kbest, _ in lists]),
         np.concatenate([statistics for _, statistics in lists]),
         np.array(fingerprints, dtype=np.uint64),
@@ -86,7 +86,7 @@ def _fingerprints(kbest: KBest, statistics: np.ndarray, ids: np.ndarray) -> list
     return found
 
 
-def merged(old: Pool, new: Pool) -> Pool:
+def merged(old: NBestPool, new: NBestPool) -> NBestPool:
     """Both pools' entries, those of ``old`` first, without what was there before; they are of the same sentences."""
     feature_id = np.union1d(old.feature_id, new.feature_id)
     feature = [np.searchsorted(feature_id, pool.feature_id)[pool.feature] for pool in (old, new)]
@@ -99,7 +99,7 @@ def merged(old: Pool, new: Pool) -> Pool:
     kept = kept[np.lexsort((kept, sentence[kept]))]
     ptr = ends(np.concatenate([np.diff(old.feature_ptr), np.diff(new.feature_ptr)]))
     feature_ptr, features = chosen(ptr, np.concatenate(feature).astype(np.int32), kept)
-    return Pool(
+    return NBestPool(
         ends(np.bincount(sentence[kept], minlength=old.sentences)),
         np.concatenate([old.statistics, new.statistics])[kept],
         fingerprint[kept],
@@ -110,7 +110,7 @@ def merged(old: Pool, new: Pool) -> Pool:
     )
 
 
-def scores(pool: Pool, weights: np.ndarray) -> np.ndarray:
+def scores(pool: NBestPool, weights: np.ndarray) -> np.ndarray:
     """float64 [entries]: w.x, added up in the order of a row; ``weights``: float64 [features of the pool]."""
     result = np.empty(len(pool.fingerprint))
     row_scores(pool.feature_ptr, pool.feature, pool.value, weights, result)
@@ -129,7 +129,7 @@ def row_scores(
         result[j] = score
 
 
-def summed(pool: Pool, coefficients: np.ndarray) -> np.ndarray:
+def summed(pool: NBestPool, coefficients: np.ndarray) -> np.ndarray:
     """float64 [features of the pool]: the sum of ``coefficients`` (float64 [entries]) times feature vectors."""
     result = np.zeros(len(pool.feature_id))
     row_sums(pool.feature_ptr, pool.feature, pool.value, coefficients, result)

@@ -41,7 +41,7 @@ FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 _BREAKING = re.compile("[\r\0]")
 
 
-class Ngrams(NamedTuple):
+class NgramCounts(NamedTuple):
     """The n-grams of one length, n, numbered in suffix order: by their last words, then by those before, and so on."""
 
     first: np.ndarray
@@ -101,7 +101,7 @@ def read_tokens(text: Path) -> tuple[list[str], np.ndarray]:
     return vocabulary.words, np.frombuffer(tokens, dtype=np.intc)
 
 
-def count(token: np.ndarray, words: int, order: int, tell: Callable[[str], None]) -> list[Ngrams]:
+def count(token: np.ndarray, words: int, order: int, tell: Callable[[str], None]) -> list[NgramCounts]:
     """The n-grams of length 1 .. ``order`` in the sentences ``token``, with how often they occur (H13, section 3.1).
 
     An n-gram is its suffix and the word before that, so that one number tells it from all others of its length, and
@@ -113,7 +113,7 @@ def count(token: np.ndarray, words: int, order: int, tell: Callable[[str], None]
     number = token.astype(np.int64)
     occurrences, empty = np.bincount(token, minlength=words), np.zeros(words, dtype=np.int64)
     occurrences[_START] = 0
-    levels = [Ngrams(np.arange(words), empty, empty, occurrences)]
+    levels = [NgramCounts(np.arange(words), empty, empty, occurrences)]
     for n in range(2, order + 1):
         end = np.flatnonzero(place >= n - 1)
         key, which = np.unique(number[end] * words + token[end - (n - 1)], return_inverse=True)
@@ -121,12 +121,12 @@ def count(token: np.ndarray, words: int, order: int, tell: Callable[[str], None]
         context = np.empty_like(suffix)
         context[which] = number[end - 1]
         number[end] = which
-        levels.append(Ngrams(first, suffix, context, np.bincount(which, minlength=len(key))))
+        levels.append(NgramCounts(first, suffix, context, np.bincount(which, minlength=len(key))))
         tell(f"{n}-grams: {len(key)}")
     return levels
 
 
-def adjust(levels: Sequence[Ngrams]) -> list[Ngrams]:
+def adjust(levels: Sequence[NgramCounts]) -> list[NgramCounts]:
     """The n-grams with adjusted counts (H13, section 3.2).
 
     a(w1 .. wn) is the number of different words, ``<s>`` among them, that come before w1 .. wn; but it is how often
@@ -153,7 +153,7 @@ def discounts(counts_of_counts: Sequence[int]) -> np.ndarray | None:
     return discount if (discount[1:] > 0).all() else None
 
 
-def smooth(levels: Sequence[Ngrams], tell: Callable[[str], None]) -> list[Level]:
+def smooth(levels: Sequence[NgramCounts], tell: Callable[[str], None]) -> list[Level]:
     """Probabilities and backoffs from adjusted counts a (H13, sections 3.3 and 3.4; CG98, page 20).
 
     With the sums over all x that follow the context c = w1 .. wn-1,

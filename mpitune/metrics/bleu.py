@@ -23,7 +23,7 @@ MATCHES, TOTALS, LENGTH, REFERENCE, LONGEST = 0, ORDER, 2 * ORDER, 2 * ORDER + 1
 WIDTH = 2 * ORDER + 3
 
 
-class Ngrams(NamedTuple):
+class ReferenceNgrams(NamedTuple):
     """The n-grams of a sentence's references as a trie, its edges in an open-addressed hash table.
 
     Node 0 is the empty n-gram; a node's children are the n-grams that are one word longer. A key holds parent and word
@@ -40,11 +40,11 @@ class Ngrams(NamedTuple):
     """int64 [nodes]: how often the text being looked at has had it so far."""
 
 
-def room_for(words: int, order: int) -> Ngrams:
+def room_for(words: int, order: int) -> ReferenceNgrams:
     """No n-grams yet, and room for those of so many words, up to ``order``."""
     most_nodes = order * words + 1
     slots = 1 << (2 * most_nodes - 1).bit_length()
-    return Ngrams(
+    return ReferenceNgrams(
         np.zeros(slots, dtype=np.int64),
         np.empty(slots, dtype=np.int64),
         np.zeros(most_nodes, dtype=np.int64),
@@ -73,7 +73,7 @@ def text_statistics(word_ptr: np.ndarray, word: np.ndarray, references: Sequence
 
 
 @kernel
-def _find(ngrams: Ngrams, parent: np.int64, word: np.int64) -> np.int64:
+def _find(ngrams: ReferenceNgrams, parent: np.int64, word: np.int64) -> np.int64:
     """The slot of the edge from ``parent`` under ``word``, or the empty slot where it belongs."""
     key = (parent << 32) | (word + 1)
     last = np.int64(len(ngrams.key) - 1)
@@ -85,7 +85,7 @@ def _find(ngrams: Ngrams, parent: np.int64, word: np.int64) -> np.int64:
 
 
 @kernel
-def read_references(ptr: np.ndarray, words: np.ndarray, order: int, ngrams: Ngrams) -> np.int64:
+def read_references(ptr: np.ndarray, words: np.ndarray, order: int, ngrams: ReferenceNgrams) -> np.int64:
     """Enter the n-grams of all references up to ``order``; returns how many nodes there are."""
     nodes = np.int64(1)
     for r in range(len(ptr) - 1):
@@ -108,7 +108,7 @@ def read_references(ptr: np.ndarray, words: np.ndarray, order: int, ngrams: Ngra
 
 
 @kernel
-def count_matches(words: np.ndarray, order: int, nodes: np.int64, ngrams: Ngrams, matches: np.ndarray) -> None:
+def count_matches(words: np.ndarray, order: int, nodes: np.int64, ngrams: ReferenceNgrams, matches: np.ndarray) -> None:
     """``matches``: int64 [order], filled: how many n-grams of each order ``words`` has in common with the references.
 
     ``nodes``: what `read_references` returned.
@@ -135,7 +135,7 @@ def _statistics(
     words: np.ndarray,
     reference_ptr: np.ndarray,
     reference_words: np.ndarray,
-    ngrams: Ngrams,
+    ngrams: ReferenceNgrams,
     result: np.ndarray,
 ) -> None:
     nodes = read_references(reference_ptr, reference_words, ORDER, ngrams)

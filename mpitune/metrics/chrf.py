@@ -14,7 +14,7 @@ import numpy as np
 from mpitune.array_files.csr import chosen, ends
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
-from mpitune.metrics.bleu import Ngrams, count_matches, read_references, room_for
+from mpitune.metrics.bleu import ReferenceNgrams, count_matches, read_references, room_for
 
 ORDER = 6
 """The longest n-grams that count."""
@@ -62,7 +62,7 @@ def _compare(
     text: np.ndarray,
     whole: np.ndarray,
     reference: np.ndarray,
-    ngrams: Ngrams,
+    ngrams: ReferenceNgrams,
     row: np.ndarray,
     best: np.ndarray,
     result: np.ndarray,

@@ -135,10 +135,10 @@ def _sentence_bleu(statistics: np.ndarray, longer: float) -> np.ndarray:
     return scores
 
 
-class Gold:
+class SentenceMetric:
     """A gold score that looks at one sentence alone; subclasses may remember earlier ones."""
 
-    looks_back = False
+    needs_previous_epoch = False
     """Whether `start_epoch` needs what the epoch before translated."""
 
     def __init__(self, sentence_score: Callable[[np.ndarray], np.ndarray]) -> None:
@@ -157,7 +157,7 @@ class Gold:
         """
         return self._sentence_score(statistics)
 
-    def observe(self, statistics: np.ndarray, source_length: int) -> None:
+    def update_context(self, statistics: np.ndarray, source_length: int) -> None:
         """The list is done with; its first row is the 1-best."""
 
     def report(self, statistics: np.ndarray) -> float:
@@ -165,7 +165,7 @@ class Gold:
         return float(self._sentence_score(statistics[:1])[0]) if len(statistics) else 0.0
 
 
-class Chiang(Gold):
+class Chiang(SentenceMetric):
     """BLEU in the context of a decaying pseudo-document of the shard's earlier 1-bests, in words of source.
 
     With O the document's statistics and O_f its source length: B(e) = (O_f + |f|) BLEU(O + c(e)), then O and O_f become
@@ -186,19 +186,19 @@ class Chiang(Gold):
         _bleu(statistics, self.document, 0.0, scores)
         return scores * (self.source_length + source_length)
 
-    def observe(self, statistics: np.ndarray, source_length: int) -> None:
+    def update_context(self, statistics: np.ndarray, source_length: int) -> None:
         self.document = DECAY * (self.document + statistics[:1].sum(axis=0))
         self.source_length = DECAY * (self.source_length + source_length)
 
 
-class Context(Gold):
+class Context(SentenceMetric):
     """BLEU of the whole set in which one translation takes the place of the 1-best of the epoch before.
 
     With s_i the statistics of that 1-best of sentence i, and S their sum over the set: B_i(e) = scale BLEU(S - s_i +
     c(e)); in the first epoch, and for metrics, `bleu_plus_one`.
     """
 
-    looks_back = True
+    needs_previous_epoch = True
 
     def __init__(self, scale: float) -> None:
         """One sentence moves BLEU by about 1 / sentences: ``scale`` makes it count like a score of its own."""
@@ -218,7 +218,7 @@ class Context(Gold):
         return scores * self._scale
 
 
-class Document(Gold):
+class Document(SentenceMetric):
     """BLEU of a pseudo-document, after `Chiang`, in the units of one sentence *(ours)*.
 
     With O the document's statistics, R its reference length and r the sentence's (that of its 1-best): B(e) = (R + r) /
@@ -232,7 +232,7 @@ class Document(Gold):
     length of sentences, and fit the same margins.
     """
 
-    looks_back = True
+    needs_previous_epoch = True
     DECAY = 0.995
 
     def __init__(self) -> None:
@@ -254,16 +254,16 @@ class Document(Gold):
         scores *= (self.document[REFERENCE] + length) / max(length, 1.0)
         return scores
 
-    def observe(self, statistics: np.ndarray, source_length: int) -> None:
+    def update_context(self, statistics: np.ndarray, source_length: int) -> None:
         self.document = self.DECAY * (self.document + statistics[:1].sum(axis=0))
 
 
-GOLD: dict[str, Callable[[float], Gold]] = {
-    "liang": lambda scale: Gold(liang),
-    "bleu+1": lambda scale: Gold(bleu_plus_one),
-    "nakov": lambda scale: Gold(nakov),
-    "papineni": lambda scale: Gold(papineni),
-    "sum": lambda scale: Gold(sum_of_precisions),
+GOLD: dict[str, Callable[[float], SentenceMetric]] = {
+    "liang": lambda scale: SentenceMetric(liang),
+    "bleu+1": lambda scale: SentenceMetric(bleu_plus_one),
+    "nakov": lambda scale: SentenceMetric(nakov),
+    "papineni": lambda scale: SentenceMetric(papineni),
+    "sum": lambda scale: SentenceMetric(sum_of_precisions),
     "chiang": lambda scale: Chiang(),
     "document": lambda scale: Document(),
     "context": Context,
@@ -271,7 +271,7 @@ GOLD: dict[str, Callable[[float], Gold]] = {
 """The gold scores by the name that a job gives them; the scale is used by context only."""
 
 
-def make_gold(name: str, scale: float = 1.0) -> Gold:
+def make_gold(name: str, scale: float = 1.0) -> SentenceMetric:
     """The gold score called ``name``. Raises UsageError where there is none."""
     if name not in GOLD:
         raise UsageError(f"learner.gold: found {name!r}, expected one of {', '.join(GOLD)}")

@@ -15,7 +15,7 @@ from mpitune.run_folder.reader import Epoch, Record
 from mpitune.run_folder.scoring import read_scoring
 
 
-class Chart(NamedTuple):
+class Figure(NamedTuple):
     """A plot and what is written above it."""
 
     name: str
@@ -32,7 +32,7 @@ class Section(NamedTuple):
     anchor: str
     title: str
     text: str
-    charts: list[Chart]
+    charts: list[Figure]
 
 
 class Runs(NamedTuple):
@@ -99,13 +99,13 @@ def _responses(runs: Runs) -> Section | None:
         name, label = f"response-{number}", "value, unlogged" if curve.transform else "value"
         plot = plots.over(name, curve.feature, Series(values, worth), x_label=label)
         text = f"{len(curve.worth)} bins, {int(curve.population.sum()):,} rules"
-        charts.append(Chart(name, curve.feature, text, plot))
+        charts.append(Figure(name, curve.feature, text, plot))
         name, title = f"bins-{number}", f"{curve.feature}, by bin"
         by_bin = Series(list(range(1, len(curve.worth) + 1)), curve.worth.tolist())
         population = curve.population.tolist()
         plot = plots.over(name, title, by_bin, x_label="bin, smallest values first", bars=population)
         text = f"bars: the rules of each bin, {min(population):,} to {max(population):,}"
-        charts.append(Chart(name, title, text, plot))
+        charts.append(Figure(name, title, text, plot))
     text = "What a rule with such a value gets, from the weights of the bins that it fires."
     return Section("responses", "Features in bins", text, charts) if charts else None
 
@@ -134,7 +134,7 @@ def _chosen(runs: Runs) -> list[Mark]:
     return [Mark(record.chosen.epoch, i if runs.several else None) for i, record in enumerate(runs.records)]
 
 
-def _bleu(runs: Runs) -> Chart | None:
+def _bleu(runs: Runs) -> Figure | None:
     series, keys = _curves(runs, lambda epoch: epoch.devtest_bleu), _keys(runs)
     if not series:
         return None
@@ -147,17 +147,17 @@ def _bleu(runs: Runs) -> Chart | None:
             series, text = [Series([0, *series[0].x], [before, *series[0].y])], f"{text}; 0: before training"
     marks = [mark for mark, record in zip(_chosen(runs), runs.records, strict=True) if record.has_devtest]
     plot = plots.lines("bleu", "Devtest BLEU", series, keys=keys, marks=marks, notes=notes, least_span=2.0)
-    return Chart("bleu", "Devtest BLEU", text, plot, keys)
+    return Figure("bleu", "Devtest BLEU", text, plot, keys)
 
 
-def _gold(runs: Runs) -> Chart:
+def _gold(runs: Runs) -> Figure:
     series, keys = _curves(runs, lambda epoch: epoch.gold), _keys(runs)
     plot = plots.lines("gold", "Mean gold score", series, keys=keys, marks=_chosen(runs), least_span=0.02)
     text = "of the 1-best translations of the training sentences, while learning"
-    return Chart("gold", "Mean gold score", text, plot, keys)
+    return Figure("gold", "Mean gold score", text, plot, keys)
 
 
-def _picked(runs: Runs) -> Chart | None:
+def _picked(runs: Runs) -> Figure | None:
     best = _curves(runs, lambda epoch: epoch.best_bleu)
     oracle = _curves(runs, lambda epoch: epoch.oracle_bleu, "dashed")
     prediction = _curves(runs, lambda epoch: epoch.prediction_bleu, "dotted")
@@ -167,19 +167,19 @@ def _picked(runs: Runs) -> Chart | None:
     keys, series = _keys(runs, **styles), [*best, *oracle, *prediction]
     plot = plots.lines("picked", "BLEU while training", series, keys=keys, marks=_chosen(runs), least_span=2.0)
     text = "of the training set: the 1-best translations" + (", and those picked to learn from" if oracle else "")
-    return Chart("picked", "BLEU while training", text, plot, keys)
+    return Figure("picked", "BLEU while training", text, plot, keys)
 
 
-def _objective(runs: Runs) -> Chart | None:
+def _objective(runs: Runs) -> Figure | None:
     series, keys = _curves(runs, lambda epoch: epoch.objective), _keys(runs)
     # Each method has another one.
     if not series or len({record.method for record in runs.records}) > 1:
         return None
     plot = plots.lines("objective", "Objective", series, keys=keys, marks=_chosen(runs))
-    return Chart("objective", "Objective", f"of {runs.records[0].method}, over all lists so far", plot, keys)
+    return Figure("objective", "Objective", f"of {runs.records[0].method}, over all lists so far", plot, keys)
 
 
-def _features(runs: Runs) -> Chart:
+def _features(runs: Runs) -> Figure:
     series, keys = _curves(runs, lambda epoch: epoch.active_features), _keys(runs)
     text = "active after the epoch; all are published"
     if any(record.selects for record in runs.records):
@@ -187,27 +187,27 @@ def _features(runs: Runs) -> Chart:
         keys = _keys(runs, solid="active", dashed="selected")
         text = "active after the epoch, and selected into what it published"
     plot = plots.lines("features", "Number of features", series, keys=keys, marks=_chosen(runs), from_zero=True)
-    return Chart("features", "Number of features", text, plot, keys)
+    return Figure("features", "Number of features", text, plot, keys)
 
 
-def _weights(runs: Runs) -> Chart | None:
+def _weights(runs: Runs) -> Figure | None:
     series, keys = _curves(runs, lambda epoch: epoch.weight_norm), _keys(runs)
     if not series:
         return None
     plot = plots.lines("weight-norm", "Norm of w", series, keys=keys, marks=_chosen(runs), from_zero=True)
     text = "‖w‖ of the weights that each epoch published, frozen ones apart"
-    return Chart("weight-norm", "Norm of w", text, plot, keys)
+    return Figure("weight-norm", "Norm of w", text, plot, keys)
 
 
-def _lambda(runs: Runs) -> Chart | None:
+def _lambda(runs: Runs) -> Figure | None:
     series, keys = _curves(runs, lambda epoch: epoch.lambda_ or None), _keys(runs)
     if not series:
         return None
     plot = plots.lines("lambda", "Lambda", series, keys=keys, marks=_chosen(runs), log=True)
-    return Chart("lambda", "λ", "the column norm that a feature had to reach to be selected", plot, keys)
+    return Figure("lambda", "λ", "the column norm that a feature had to reach to be selected", plot, keys)
 
 
-def _norms(runs: Runs) -> Chart | None:
+def _norms(runs: Runs) -> Figure | None:
     series, marks, keys = [], [], _keys(runs)
     for colour, record in enumerate(runs.records):
         epoch = record.chosen
@@ -225,14 +225,14 @@ def _norms(runs: Runs) -> Chart | None:
     epoch = runs.records[0].chosen
     cut = f"{epoch.selected_features:,} features" + (f" and λ = {epoch.lambda_:.3g}" if epoch.lambda_ else "")
     text = f"after epoch {epoch.epoch}; dotted: the cut, at {cut}"
-    return Chart("norms", "Sorted column norms", "after each run's chosen epoch" if runs.several else text, plot, keys)
+    return Figure("norms", "Sorted column norms", "after each run's chosen epoch" if runs.several else text, plot, keys)
 
 
-def _throughput(runs: Runs) -> Chart:
+def _throughput(runs: Runs) -> Figure:
     series, keys = _curves(runs, lambda epoch: epoch.rate), _keys(runs)
     plot = plots.lines("throughput", "Sentences a second", series, keys=keys, marks=_chosen(runs), from_zero=True)
     text = "training sentences a second, by all ranks together, devtest and exchange included"
-    return Chart("throughput", "Throughput", text, plot, keys)
+    return Figure("throughput", "Throughput", text, plot, keys)
 
 
 MOST_PARTS = 400
@@ -241,7 +241,7 @@ MOST_RANKS = 24
 """How many bands there are at most; more ranks share one."""
 
 
-def _timeline(runs: Runs) -> Chart | None:
+def _timeline(runs: Runs) -> Figure | None:
     epochs = runs.records[0].epochs
     ranks = min(len(epoch.timeline) for epoch in epochs)
     if ranks == 0:
@@ -265,7 +265,7 @@ def _timeline(runs: Runs) -> Chart | None:
     of = f" of {runs.names[0]}" if runs.several else ""
     text = f"when each rank{of} was busy (full) and when it waited or exchanged data (empty), epoch after epoch"
     plot = plots.bands("timeline", "Ranks: busy and waiting", edges, rows, labels)
-    return Chart("timeline", "Ranks, busy and waiting", text, plot)
+    return Figure("timeline", "Ranks, busy and waiting", text, plot)
 
 
 def _mean(numbers: Sequence[float]) -> float:

@@ -17,7 +17,7 @@ ORDER = 4
 """The longest n-grams, as in BLEU."""
 
 
-class Run(NamedTuple):
+class ComparedRun(NamedTuple):
     """Words in a row that are matched alike."""
 
     text: str
@@ -55,10 +55,12 @@ def longest_matches(words: Sequence[str], references: Sequence[Sequence[str]]) -
     return found
 
 
-def runs(words: Sequence[str], references: Sequence[Sequence[str]]) -> list[Run]:
+def runs(words: Sequence[str], references: Sequence[Sequence[str]]) -> list[ComparedRun]:
     """``words`` cut where `longest_matches` changes."""
     pairs = zip(words, longest_matches(words, references), strict=True)
-    return [Run(" ".join(word for word, _ in group), n) for n, group in groupby(pairs, key=lambda pair: pair[1])]
+    return [
+        ComparedRun(" ".join(word for word, _ in group), n) for n, group in groupby(pairs, key=lambda pair: pair[1])
+    ]
 
 
 def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:

@@ -43,7 +43,7 @@ class Weight(NamedTuple):
     examples: Sequence[str]
 
 
-class FeatureTable(NamedTuple):
+class WeightTable(NamedTuple):
     """Features of one kind."""
 
     template: str
@@ -59,7 +59,7 @@ class FeatureTable(NamedTuple):
 class Side(NamedTuple):
     """A translation beside its reference."""
 
-    runs: list[diff.Run]
+    runs: list[diff.ComparedRun]
     bleu: float
 
 
@@ -189,7 +189,7 @@ def _translations(watched: Watched) -> Translations:
     )
 
 
-def _tables(record: Record, examples: Examples) -> list[FeatureTable]:
+def _tables(record: Record, examples: Examples) -> list[WeightTable]:
     """The dense features by name; of each template that has any, those of largest absolute weight and column norm."""
     dense, norms = chosen(record.weights, "dense", None), record.chosen.largest_norms
     rows = {"dense": sorted(dense.items() if len(dense) <= DENSE else largest(dense, DENSE))}
@@ -205,7 +205,7 @@ def _tables(record: Record, examples: Examples) -> list[FeatureTable]:
         by_weight, decimals = _rows(template, shown, rules)
         by_norm, norm_decimals = _rows(template, norms.get(template, []), rules)
         if by_weight:
-            tables.append(FeatureTable(template, totals[template], by_weight, decimals, by_norm, norm_decimals))
+            tables.append(WeightTable(template, totals[template], by_weight, decimals, by_norm, norm_decimals))
     return tables
 
 

@@ -166,7 +166,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     )
 
 
-def newest_sound(folder: Path) -> tuple[Checkpoint | None, list[DataError]]:
+def latest_valid_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[DataError]]:
     """The newest checkpoint in ``folder`` that is whole, shards included, and what is wrong with those newer than it.
 
     No folder and an empty one give None. Raises UsageError where another version of mpitune made it, MachineError where

@@ -18,12 +18,12 @@ import numpy as np
 from mpitune.array_files.arrays import open_arrays, read_attributes, write_arrays
 from mpitune.errors import DataError, UsageError
 from mpitune.learner.forests import Forests
-from mpitune.learner.pool import Pool
+from mpitune.learner.pool import NBestPool
 
 VERSION = 2
 """Raised whenever the meaning of lists or forests changes, their statistics among it; older ones are made anew."""
 
-_Kept = TypeVar("_Kept", Pool, Forests)
+_Kept = TypeVar("_Kept", NBestPool, Forests)
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ShardLists:
     """The lists of one shard, after an epoch has added its own."""
 
     shard: int
-    pool: Pool
+    pool: NBestPool
     statistics: dict[str, float]
     """Sums over what the epoch has translated, by name."""
     names: list[str]
@@ -65,7 +65,7 @@ def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests
     ``forests``: whether these are asked for too. Raises UsageError where a newer version of mpitune made it.
     """
     known = {"version": VERSION, "job_digest": job_digest, "epoch": epoch, "shard": shard}
-    lists = _read(_path(folder, "lists", epoch, shard), known, Pool)
+    lists = _read(_path(folder, "lists", epoch, shard), known, NBestPool)
     found = _read(_path(folder, "forests", epoch, shard), known, Forests) if forests else None
     if lists is None or (forests and found is None):
         return None
@@ -74,9 +74,9 @@ def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests
     return ShardLists(shard, pool, *told, found[1] if found else None)
 
 
-def open_lists(folder: Path, epoch: int, shard: int) -> Pool:
+def open_lists(folder: Path, epoch: int, shard: int) -> NBestPool:
     """The lists that `read_lists` has found to be sound, mapped without another look at all of them."""
-    return Pool(**open_arrays(_path(folder, "lists", epoch, shard)))
+    return NBestPool(**open_arrays(_path(folder, "lists", epoch, shard)))
 
 
 def forget_lists(folder: Path, epoch: int) -> None:
@@ -94,7 +94,7 @@ def _forget(folder: Path, kind: str, epoch: int) -> None:
     shutil.rmtree(_folder(folder, kind, epoch), ignore_errors=True)
 
 
-def _write(path: Path, arrays: Pool | Forests, attributes: dict[str, Any]) -> None:
+def _write(path: Path, arrays: NBestPool | Forests, attributes: dict[str, Any]) -> None:
     write_arrays(path, arrays._asdict(), {**attributes, "digest": _digest(attributes, arrays)})
 
 
@@ -118,7 +118,7 @@ def _read(path: Path, known: dict[str, Any], kind: Callable[..., _Kept]) -> tupl
     return attributes, arrays
 
 
-def _digest(attributes: dict[str, Any], arrays: Pool | Forests) -> str:
+def _digest(attributes: dict[str, Any], arrays: NBestPool | Forests) -> str:
     digest = hashlib.blake2b(json.dumps(attributes, sort_keys=True).encode(), digest_size=16)
     for array in arrays:
         digest.update(array.data)

@@ -29,7 +29,7 @@ class StopFlag(AbstractContextManager["StopFlag"]):
     def __bool__(self) -> bool:
         return self.signal is not None
 
-    def heeded(self, what: str) -> StopRequested:
+    def stop_error(self, what: str) -> StopRequested:
         """What to raise on every rank once one was asked to stop; ``what`` was being done."""
         by = self.signal or "a signal to another rank"
         return StopRequested(

@@ -21,14 +21,14 @@ from mpitune.corpus.text import Fingerprint, SentencePair, check_readable, finge
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
 from mpitune.extraction.extractor import FEATURES
-from mpitune.extraction.rule_arrays import Part, merged
+from mpitune.extraction.rule_arrays import GrammarPart, merged
 from mpitune.extraction.suffix_array import compiled_bitext
 from mpitune.grammar.rules import RuleReader, Rules
 from mpitune.grammar.score_transforms import Scoring, rescored
 from mpitune.grammar.templates import compile_features
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
-from mpitune.store.inputs import Sources, grammar_files
+from mpitune.store.inputs import StoreInputs, grammar_files
 from mpitune.store.store import BITEXT, DATA, Corpus, content, digest, features_name, lm_name, scores_name
 
 LOG = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ Watch = Callable[[str, int], AbstractContextManager[Any]]
 
 
 def prepare(
-    sources: Sources,
+    sources: StoreInputs,
     folder: Path,
     tell: Callable[[str], None],
     watch: Watch,
@@ -75,7 +75,7 @@ def prepare(
     return made
 
 
-def _data_inputs(sources: Sources, grammars: Sequence[Path]) -> tuple[list[Path], dict[str, Any]]:
+def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[Path], dict[str, Any]]:
     """The files that `DATA` is made from, and what else it depends on."""
     shape: dict[str, Any] = {
         name: {"references": len(texts.references), "bitext": texts.bitext, "limit": texts.limit}
@@ -106,12 +106,12 @@ def prepare_scores(folder: Path, scoring: Scoring, tell: Callable[[str], None]) 
     return [file.name] if made else []
 
 
-def wants_extraction(sources: Sources, folder: Path) -> bool:
+def wants_extraction(sources: StoreInputs, folder: Path) -> bool:
     """Whether `prepare` will ask for grammars extracted from ``sources.aligned``, as parts."""
     return sources.aligned is not None and not _is_fresh(folder / DATA, *_data_inputs(sources, []))
 
 
-def made_from(sources: Sources) -> dict[str, Any]:
+def made_from(sources: StoreInputs) -> dict[str, Any]:
     """What grammars are extracted from, as `kept_part` wants it beside them."""
     return _taken(*_data_inputs(sources, []))
 
@@ -170,7 +170,9 @@ def _is_fresh(file: Path, inputs: Sequence[Path], shape: Mapping[str, Any]) -> b
     )
 
 
-def _compile_data(sources: Sources, grammars: Sequence[Path], parts: Path | None, watch: Watch) -> dict[str, Stored]:
+def _compile_data(
+    sources: StoreInputs, grammars: Sequence[Path], parts: Path | None, watch: Watch
+) -> dict[str, Stored]:
     rules: Mapping[str, Stored]
     if parts is not None:
         words, rules, score_names = _extracted_rules(parts)
@@ -208,7 +210,7 @@ def _extracted_rules(folder: Path) -> tuple[Vocabulary, dict[str, Stored], list[
     files = sorted(folder.glob("part-*.h5"))
     words = Vocabulary(Names.stored(open_arrays(files[0]), "words").all())
     # They are opened in turn, so that no more than two are mapped at a time.
-    parts = (Part(**part(open_arrays(file), "rules")) for file in files)
+    parts = (GrammarPart(**part(open_arrays(file), "rules")) for file in files)
     return words, merged(parts, folder), list(FEATURES)
 
 

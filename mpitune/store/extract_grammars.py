@@ -24,7 +24,7 @@ from mpitune.extraction.rule_lines import rule_lines
 from mpitune.extraction.suffix_array import from_arrays
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
-from mpitune.store.inputs import Sources
+from mpitune.store.inputs import StoreInputs
 
 PART = 1 << 22
 """A rank writes down what it has collected once that is so many rules: 0.2 GB in its memory."""
@@ -34,7 +34,7 @@ BLOCK = 8
 
 def make_store(
     comm: Comm,
-    sources: Sources,
+    sources: StoreInputs,
     folder: Path,
     shared: Path,
     tell: Callable[[str], None],
@@ -49,20 +49,20 @@ def make_store(
     """
     aligned = sources.aligned
     if aligned is None:
-        return comm.at_root(lambda: build.prepare(sources, folder, tell, watch, lms=shared))
+        return comm.on_root(lambda: build.prepare(sources, folder, tell, watch, lms=shared))
     parts = folder / "parts"
     with ExitStack() as stack:
         # Runs may share a store: one after the other.
-        comm.at_root(lambda: stack.enter_context(writing_to(parts)))
-        if comm.at_root(lambda: build.wants_extraction(sources, folder)):
-            file = comm.at_root(lambda: _begin(aligned, sources, shared, tell))
+        comm.on_root(lambda: stack.enter_context(writing_to(parts)))
+        if comm.on_root(lambda: build.wants_extraction(sources, folder)):
+            file = comm.on_root(lambda: _begin(aligned, sources, shared, tell))
             _extract(comm, file, sources, parts, watch, stop)
-        made = comm.at_root(lambda: build.prepare(sources, folder, tell, watch, parts, lms=shared))
-        comm.at_root(lambda: _remove(parts))
+        made = comm.on_root(lambda: build.prepare(sources, folder, tell, watch, parts, lms=shared))
+        comm.on_root(lambda: _remove(parts))
     return made
 
 
-def _begin(aligned: AlignedFiles, sources: Sources, shared: Path, tell: Callable[[str], None]) -> Path:
+def _begin(aligned: AlignedFiles, sources: StoreInputs, shared: Path, tell: Callable[[str], None]) -> Path:
     """Compile the bitext, and check that leaving one out will leave out the right ones."""
     # All ranks read the texts later: what is wrong with them is told here, once, and before anything takes long.
     for texts in sources.texts.values():
@@ -74,11 +74,13 @@ def _begin(aligned: AlignedFiles, sources: Sources, shared: Path, tell: Callable
     return file
 
 
-def _extract(comm: Comm, file: Path, sources: Sources, parts: Path, watch: build.Watch, stop: StopFlag | None) -> None:
+def _extract(
+    comm: Comm, file: Path, sources: StoreInputs, parts: Path, watch: build.Watch, stop: StopFlag | None
+) -> None:
     """Extract the grammars that are wanted and not there yet, over the ranks, into files in ``parts``."""
     extraction, wanted = Extraction(file), _wanted(sources)
-    made = comm.at_root(lambda: build.made_from(sources))
-    left = comm.at_root(lambda: _left(made, parts, len(wanted)))
+    made = comm.on_root(lambda: build.made_from(sources))
+    left = comm.on_root(lambda: _left(made, parts, len(wanted)))
     blocks = handed_out(left, comm.size)
     with watch("grammars extracted", sum(map(len, blocks))) as told, comm.turns() as turns:
         while not stop and (turn := turns.take()) < len(blocks):
@@ -99,7 +101,7 @@ def _extract(comm: Comm, file: Path, sources: Sources, parts: Path, watch: build
     # All ranks meet here: what follows needs the files of all.
     if comm.any(bool(stop)):
         assert stop is not None
-        raise stop.heeded("the extraction of grammars")
+        raise stop.stop_error("the extraction of grammars")
 
 
 def _left(made: Mapping[str, Any], parts: Path, sentences: int) -> list[range]:
@@ -135,7 +137,7 @@ def _remove(parts: Path) -> None:
         part.unlink()
 
 
-def _wanted(sources: Sources) -> list[tuple[list[str], int | None]]:
+def _wanted(sources: StoreInputs) -> list[tuple[list[str], int | None]]:
     """The sentences that want a grammar, and the pair of the bitext that it is to do without."""
     return [
         (pair.source.words, i if sources.leave_one_out and name == "train" else None)

@@ -32,7 +32,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Sources:
+class StoreInputs:
     """All files that a store is made from, and what else shapes it."""
 
     train: Texts | None = None
@@ -62,7 +62,7 @@ class Sources:
         return {name: texts for name, texts in both.items() if texts is not None}
 
 
-def grammar_files(sources: Sources) -> list[Path]:
+def grammar_files(sources: StoreInputs) -> list[Path]:
     """The grammar files in the order of their numbers. Raises DataError where a sentence has none."""
     if sources.aligned is not None:
         return []

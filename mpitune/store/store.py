@@ -28,7 +28,7 @@ from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import Rule, RuleFeatures, as_symbols
 from mpitune.lm.kenlm import open_kenlm
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, language_model
-from mpitune.store.inputs import Sources
+from mpitune.store.inputs import StoreInputs
 
 DATA = "data.h5"
 BITEXT = "bitext.h5"
@@ -93,7 +93,7 @@ def lm_name(n: int, external: bool = False) -> str:
     return f"lm-{n}-external.h5" if external else f"lm-{n}.h5"
 
 
-def contents(sources: Sources, folder: Path) -> dict[str, str]:
+def contents(sources: StoreInputs, folder: Path) -> dict[str, str]:
     """A digest of the content of the files that `prepare` made the store from, under a name for each part."""
     digests = {"files of [data] and [grammar]": content(folder / DATA)}
     lms = {f"lm.{n}.file": folder / lm_name(n, sources.external) for n in range(len(sources.lms))}
@@ -111,7 +111,7 @@ def digest(inputs: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps([contents, inputs["shape"]]).encode(), digest_size=16).hexdigest()
 
 
-def open_store(sources: Sources, folder: Path, scoring: Scoring | None = None, lms: Path | None = None) -> Store:
+def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = None, lms: Path | None = None) -> Store:
     """Open what `prepare` made of ``sources``, without a look at their files but for KenLM binaries.
 
     ``scoring``: what `prepare_scores` made of the scores; ``lms``: the folder of the language models, where it is not

@@ -15,15 +15,23 @@ import numpy as np
 
 from mpitune.decoder.base import ForestDecoder
 from mpitune.errors import DataError, MachineError
-from mpitune.learner.base import BatchLearner, ChainLearner, Counts, ForestLearner, Part, Reply, Tuned
+from mpitune.learner.base import (
+    BatchLearner,
+    ChainLearner,
+    Counts,
+    ForestLearner,
+    OptimizerResult,
+    Reply,
+    ShardObjective,
+)
 from mpitune.learner.forests import Forests, forests_of
-from mpitune.learner.pool import Pool, empty, merged, pool_of
+from mpitune.learner.pool import NBestPool, empty, merged, pool_of
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import Vector, checkpoint_path, digest, read_checkpoint
 from mpitune.run_folder.nbest_store import ShardLists, forget_forests, forget_lists, read_lists, write_lists
-from mpitune.training.epoch_statistics import Learned, ShardTold, Tally
-from mpitune.training.scheduler import check_stop, hand_out
-from mpitune.training.session import Run
+from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, StatisticsAccumulator
+from mpitune.training.scheduler import check_stop, process_shards
+from mpitune.training.session import TrainingRun
 from mpitune.training.state import State
 
 LOG = logging.getLogger(__name__)
@@ -53,7 +61,7 @@ class _Space:
         return self.ids[learned], weights[learned]
 
 
-def tune_epoch(run: Run, tuner: BatchLearner, state: State, shards: Sequence[np.ndarray]) -> Learned:
+def tune_epoch(run: TrainingRun, tuner: BatchLearner, state: State, shards: Sequence[np.ndarray]) -> EpochResult:
     """Decode all sentences with the weights that ``state`` has come to, then learn new ones.
 
     ``shards``: int64, sentence numbers, the same in every epoch. Raises StopRequested on every rank where one was asked
@@ -61,11 +69,11 @@ def tune_epoch(run: Run, tuner: BatchLearner, state: State, shards: Sequence[np.
     """
     epoch = state.epoch + 1
     lists = _collect(run, state, shards)
-    run.comm.at_root(lambda: _forget(run, epoch))
+    run.comm.on_root(lambda: _forget(run, epoch))
     _meet(run, lists)
     space = _space(run, tuner, state.start, lists)
     if isinstance(tuner, ChainLearner):
-        tuner.lay_chains(space.ids)
+        tuner.set_feature_order(space.ids)
     parts = {each.shard: _part(run, tuner, space, epoch, shards[each.shard], each) for each in lists}
     tuned = _optimise(run, tuner, space, epoch, parts, len(shards))
     if tuned is not None and not np.isfinite(tuned.weights).all():
@@ -83,10 +91,10 @@ def tune_epoch(run: Run, tuner: BatchLearner, state: State, shards: Sequence[np.
         "objective": tuned.objective if tuned else 0.0,
         "list_entries": entries,
     }
-    return Learned(weights, metrics, [ShardTold(each.shard, each.statistics, each.bleu) for each in lists])
+    return EpochResult(weights, metrics, [ShardStatistics(each.shard, each.statistics, each.bleu) for each in lists])
 
 
-def _collect(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[ShardLists]:
+def _collect(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> list[ShardLists]:
     """The lists up to this epoch of the shards that this rank answers for, whoever has decoded them."""
     epoch, job_digest = state.epoch + 1, digest(run.identity)
     forests = isinstance(run.learner, ForestLearner)
@@ -100,24 +108,31 @@ def _collect(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[Shard
         # Mapped from its file, where it takes no memory of ours.
         return _found(kept(z), run, epoch, z)
 
-    hand_out(run, state, f"epoch {epoch} of {run.job.learner.epochs}", shards, kept, decode)
+    process_shards(run, state, f"epoch {epoch} of {run.job.learner.epochs}", shards, kept, decode)
     return [_found(kept(z), run, epoch, z) for z in range(run.comm.rank, len(shards), run.comm.size)]
 
 
-def _found(lists: ShardLists | None, run: Run, epoch: int, z: int) -> ShardLists:
+def _found(lists: ShardLists | None, run: TrainingRun, epoch: int, z: int) -> ShardLists:
     if lists is None:
         raise MachineError(f"{run.folder.checkpoints}: shard {z}'s lists of epoch {epoch} are gone already")
     return lists
 
 
-def _forget(run: Run, epoch: int) -> None:
+def _forget(run: TrainingRun, epoch: int) -> None:
     """Remove what no epoch after ``epoch`` needs, even where lists of ``epoch`` are lost."""
     forget_lists(run.folder.checkpoints, epoch - 2)
     forget_forests(run.folder.checkpoints, epoch - 1)
 
 
 def _lists(
-    run: Run, state: State, epoch: int, z: int, shard: np.ndarray, advance: Callable[[float], None], *, forests: bool
+    run: TrainingRun,
+    state: State,
+    epoch: int,
+    z: int,
+    shard: np.ndarray,
+    advance: Callable[[float], None],
+    *,
+    forests: bool,
 ) -> ShardLists | None:
     """Shard ``z``'s lists up to ``epoch``, those of the epoch before and what it decodes now; and ``forests``.
 
@@ -141,7 +156,7 @@ def _lists(
     return lists
 
 
-def _weights_before(run: Run, state: State, epoch: int) -> Vector:
+def _weights_before(run: TrainingRun, state: State, epoch: int) -> Vector:
     """What ``epoch`` decodes with."""
     if epoch > state.epoch:
         return state.start
@@ -151,7 +166,7 @@ def _weights_before(run: Run, state: State, epoch: int) -> Vector:
 
 
 def decode_shard(
-    run: Run,
+    run: TrainingRun,
     what: str,
     z: int,
     shard: np.ndarray,
@@ -159,12 +174,12 @@ def decode_shard(
     advance: Callable[[float], None],
     *,
     forests: bool,
-) -> tuple[Pool, Forests | None, ShardTold, list[str]] | None:
+) -> tuple[NBestPool, Forests | None, ShardStatistics, list[str]] | None:
     """The lists of a shard's sentences, ``forests``, what is told of them, and names of features new to everybody.
 
     None where a stop was asked for. ``what`` is being done, if a DataError has to say so.
     """
-    tally, lists, graphs = Tally(run.decoder), [], []
+    tally, lists, graphs = StatisticsAccumulator(run.decoder), [], []
     run.gold.start_shard()
     for i in shard.tolist():
         if run.stop:
@@ -181,7 +196,7 @@ def decode_shard(
         counted = run.metric.statistics(kbest, run.corpus.references(i))
         lists.append((kbest, counted))
         counted = counted[:, :WIDTH]
-        run.gold.observe(counted, len(sentence.words))
+        run.gold.update_context(counted, len(sentence.words))
         gold = run.gold.report(counted)
         tally.add(sentence.words, kbest, counted, gold, Counts(0, 0))
         advance(gold)
@@ -193,13 +208,13 @@ def decode_shard(
     return pool, found, tally.told(z), [run.features.name(slot) for slot in late]
 
 
-def _meet(run: Run, lists: Sequence[ShardLists]) -> None:
+def _meet(run: TrainingRun, lists: Sequence[ShardLists]) -> None:
     """All ranks get to know the features of all lists."""
     named = run.comm.gather(sorted({name for each in lists for name in each.names}))
-    run.meet(run.comm.at_root(lambda: sorted({name for part in named or [] for name in part})))
+    run.meet(run.comm.on_root(lambda: sorted({name for part in named or [] for name in part})))
 
 
-def _space(run: Run, tuner: BatchLearner, start: Vector, lists: Sequence[ShardLists]) -> _Space:
+def _space(run: TrainingRun, tuner: BatchLearner, start: Vector, lists: Sequence[ShardLists]) -> _Space:
     frozen = np.flatnonzero(run.first.frozen)
     chained = tuner.chained if isinstance(tuner, ChainLearner) else np.zeros(0, dtype=np.uint64)
     occurring = [kind.feature_id for each in lists for kind in (each.pool, each.forests) if kind is not None]
@@ -214,7 +229,9 @@ def _space(run: Run, tuner: BatchLearner, start: Vector, lists: Sequence[ShardLi
     return space
 
 
-def _part(run: Run, tuner: BatchLearner, space: _Space, epoch: int, shard: np.ndarray, lists: ShardLists) -> Part:
+def _part(
+    run: TrainingRun, tuner: BatchLearner, space: _Space, epoch: int, shard: np.ndarray, lists: ShardLists
+) -> ShardObjective:
     def random(s: int) -> np.random.Generator:
         return np.random.default_rng([run.job.run.seed, epoch, int(shard[s])])
 
@@ -226,8 +243,8 @@ def _part(run: Run, tuner: BatchLearner, space: _Space, epoch: int, shard: np.nd
 
 
 def _optimise(
-    run: Run, tuner: BatchLearner, space: _Space, epoch: int, parts: dict[int, Part], count: int
-) -> Tuned | None:
+    run: TrainingRun, tuner: BatchLearner, space: _Space, epoch: int, parts: dict[int, ShardObjective], count: int
+) -> OptimizerResult | None:
     """What ``tuner`` finds, on rank 0; the other ranks answer its questions until it has no more, and get None."""
     comm, asked, last_told = run.comm, 0, time.monotonic()
 

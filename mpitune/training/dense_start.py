@@ -19,14 +19,14 @@ from mpitune.runtime.progress import progress
 from mpitune.training import factory
 from mpitune.training.initial_size import fitted_factor
 from mpitune.training.scheduler import check_stop, draw_shards
-from mpitune.training.session import Run
+from mpitune.training.session import TrainingRun
 from mpitune.training.shard_pass import learn_shard
 from mpitune.training.state import State
 
 LOG = logging.getLogger(__name__)
 
 
-def dense_start(run: Run, state: State) -> None:
+def dense_start(run: TrainingRun, state: State) -> None:
     """Give ``state`` dense weights learned from ``learner.dense_start`` sentences.
 
     Weights that it has already keep their proportions and get the size at which margins fit (`initial_size`), unless
@@ -42,24 +42,24 @@ def dense_start(run: Run, state: State) -> None:
         _fit_size(run, state, sentences)
         return
     LOG.info("dense start: learning first weights from %d sentences", count)
-    result = run.comm.at_root(lambda: _learn(run, sentences))
+    result = run.comm.on_root(lambda: _learn(run, sentences))
     check_stop(run, "the dense start", result is None)
     if result is not None:
         state.start, state.learner = (result.index, result.value), result.learner
 
 
-def _fit_size(run: Run, state: State, sentences: np.ndarray) -> None:
+def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
     wanted = run.job.learner
     if wanted.method != "perceptron" or wanted.rate != "normalized" or wanted.margin == 0 or run.first.frozen.any():
         return
-    factor = run.comm.at_root(lambda: fitted_factor(run, sentences))
+    factor = run.comm.on_root(lambda: fitted_factor(run, sentences))
     check_stop(run, "the dense start", factor is None)
     if factor is not None:
         LOG.info("initial weights multiplied by %.3g: their margins fit best so", factor)
         state.start = state.start[0], state.start[1] * factor
 
 
-def _learn(run: Run, sentences: np.ndarray) -> ShardResult | None:
+def _learn(run: TrainingRun, sentences: np.ndarray) -> ShardResult | None:
     """What a pass over ``sentences`` (int64) makes of the dense features; None where a stop was asked for."""
     features, first_sparse = run.features, len(run.store.model.dense_features())
     frozen = run.first.frozen.copy()

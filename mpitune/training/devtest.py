@@ -11,7 +11,7 @@ from mpitune.metrics.significance import bleu_and_length
 from mpitune.run_folder.checkpoint import Vector
 from mpitune.store.store import Corpus
 from mpitune.training import parallel_map
-from mpitune.training.session import Run
+from mpitune.training.session import TrainingRun
 
 WITHOUT_DEVTEST = 20
 """How many training sentences are watched where there is no devtest set."""
@@ -26,7 +26,7 @@ class Scores(NamedTuple):
     """Words of the translations to words of their closest references."""
 
 
-def watch_start(run: Run, weights: Vector) -> Scores:
+def watch_start(run: TrainingRun, weights: Vector) -> Scores:
     """Keep the watched sentences in the run folder, translated with the weights that training starts from.
 
     Returns what `watch_epoch` does.
@@ -38,11 +38,11 @@ def watch_start(run: Run, weights: Vector) -> Scores:
         source = [parallel_map.text(corpus.sentence(i).words, words) for i in range(count)]
         run.folder.write_watched(source, _references(run, corpus, count))
 
-    run.comm.at_root(write)
+    run.comm.on_root(write)
     return watch_epoch(run, 0, weights)
 
 
-def watch_epoch(run: Run, epoch: int, weights: Vector) -> Scores:
+def watch_epoch(run: TrainingRun, epoch: int, weights: Vector) -> Scores:
     """Translate the watched sentences with what was published after ``epoch``, and keep that in the run folder.
 
     Returns the scores of the devtest set, on every rank.
@@ -50,7 +50,7 @@ def watch_epoch(run: Run, epoch: int, weights: Vector) -> Scores:
     corpus, count = _watched(run)
     dense, words, failed = run.dense(weights), run.store.model.words.words, -run.decoder.failed
     translations = list(
-        parallel_map.spread(
+        parallel_map.parallel_map(
             run.comm,
             count,
             lambda i: parallel_map.text(run.decoder.decode(corpus.sentence(i), dense, 1).translation(0), words),
@@ -69,16 +69,16 @@ def watch_epoch(run: Run, epoch: int, weights: Vector) -> Scores:
             return Scores(None, None)
         return Scores(*bleu_and_length(translations, _references(run, corpus, count)))
 
-    return run.comm.at_root(keep)
+    return run.comm.on_root(keep)
 
 
-def _watched(run: Run) -> tuple[Corpus, int]:
+def _watched(run: TrainingRun) -> tuple[Corpus, int]:
     """A corpus, and how many of its sentences are watched."""
     if run.store.devtest is not None:
         return run.store.devtest, run.store.devtest.size
     return run.corpus, min(run.corpus.size, WITHOUT_DEVTEST)
 
 
-def _references(run: Run, corpus: Corpus, count: int) -> list[list[str]]:
+def _references(run: TrainingRun, corpus: Corpus, count: int) -> list[list[str]]:
     words = run.store.model.words.words
     return [[parallel_map.text(reference, words) for reference in corpus.references(i)] for i in range(count)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mpitune.config.spec import Job, Learner
+from mpitune.config.spec import Job, LearnerKeys
 from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus, epochs_in_vain, out_of_patience
 from mpitune.training import sanity_checks
-from mpitune.training.session import Model, Run
+from mpitune.training.session import NamedWeights, TrainingRun
 
 History = Sequence[Mapping[str, Any]]
 """The metrics of the epochs so far, the same on all ranks, and after a resume: all that is decided here follows."""
@@ -22,7 +22,7 @@ _REMEDIES = {
 }
 
 
-def warnings(run: Run, history: History, model: Model) -> list[str]:
+def warnings(run: TrainingRun, history: History, model: NamedWeights) -> list[str]:
     """What is wrong with the last epoch of ``history``, which published ``model``."""
     job = run.job
     course = sanity_checks.Course(
@@ -36,7 +36,7 @@ def warnings(run: Run, history: History, model: Model) -> list[str]:
     return sanity_checks.warnings(course)
 
 
-def remedy(learner: Learner) -> str:
+def remedy(learner: LearnerKeys) -> str:
     """What to do where the weights move too far at a time."""
     if learner.method != "perceptron":
         return _REMEDIES[learner.method]

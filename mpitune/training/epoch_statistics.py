@@ -22,14 +22,14 @@ LOG = logging.getLogger(__name__)
 SUMS = ("sentences", "gold", "pairs", "updates", "length", "reference", "empty", "change", "changing")
 """What is added up over the sentences of a shard; lengths are those of 1-best translations and closest references,
 ``change`` the norms of what lists have changed the weights by, ``changing`` how many have."""
-PICKED = ("best", "oracle", "prediction")
+TRACKED_HYPOTHESES = ("best", "oracle", "prediction")
 """Of which translations corpus BLEU is told: the 1-best, and those that the method picks to learn from."""
 
 SLOTS = 40
 """Into how many parts an epoch is cut to tell when a rank waits."""
 
 
-class ShardTold(NamedTuple):
+class ShardStatistics(NamedTuple):
     """What is told of one shard."""
 
     shard: int
@@ -37,30 +37,30 @@ class ShardTold(NamedTuple):
     """By name: `SUMS`, ``failed`` (sentences that the decoder gave up), ``norm`` (of the weights at the shard's end, 0
     where they stay as they are), and ``seconds``."""
     bleu: np.ndarray
-    """int64 [3, 11]: summed statistics of the translations `PICKED`; 0 where none are picked."""
+    """int64 [3, 11]: summed statistics of the translations `TRACKED_HYPOTHESES`; 0 where none are picked."""
 
 
 @dataclass(frozen=True)
-class Learned:
+class EpochResult:
     """What an epoch has learned."""
 
     weights: Vector
     metrics: dict[str, Any]
     """What is said of the weights; on rank 0."""
-    shards: list[ShardTold]
+    shards: list[ShardStatistics]
     """Those that this rank has decoded."""
     norms: Vector = (np.zeros(0, dtype=np.uint64), np.zeros(0))
     """The column norms of the features that were selected, where there was a selection; on rank 0."""
 
 
-class Tally:
+class StatisticsAccumulator:
     """The sums of one shard, while its sentences are decoded."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._began, self._failed = time.monotonic(), decoder.failed
         self._sums = dict.fromkeys(SUMS, 0.0)
-        self._bleu = np.zeros((len(PICKED), WIDTH), dtype=np.int64)
+        self._bleu = np.zeros((len(TRACKED_HYPOTHESES), WIDTH), dtype=np.int64)
 
     def add(
         self, source: np.ndarray, kbest: KBest, counted: np.ndarray, gold: float, counts: Counts, change: float = 0.0
@@ -77,14 +77,14 @@ class Tally:
         for name, number in zip(SUMS, numbers, strict=True):
             self._sums[name] += float(number)
 
-    def told(self, shard: int, weights: np.ndarray | None = None) -> ShardTold:
+    def told(self, shard: int, weights: np.ndarray | None = None) -> ShardStatistics:
         """All of it, at the shard's end; ``weights``: float64 [n], those that it has learned."""
         more = {
             "failed": float(self._decoder.failed - self._failed),
             "norm": 0.0 if weights is None else norm(weights),
             "seconds": time.monotonic() - self._began,
         }
-        return ShardTold(shard, self._sums | more, self._bleu)
+        return ShardStatistics(shard, self._sums | more, self._bleu)
 
 
 class Change:
@@ -122,17 +122,17 @@ def timeline(began: float, ended: float, waits: Sequence[tuple[float, float]]) -
     return "".join(str(digit) for digit in np.clip(10 * busy, 0, 9).astype(int).tolist())
 
 
-def summary(shards: Sequence[ShardTold]) -> dict[str, Any]:
+def summary(shards: Sequence[ShardStatistics]) -> dict[str, Any]:
     """The metrics of an epoch's decoding from the sums of its shards, in shard order."""
     # Shards kept by earlier versions lack some.
     sums = {name: sum(told.sums.get(name, 0.0) for told in shards) for name in (*SUMS, "failed", "norm")}
-    bleu = sum((told.bleu for told in shards), np.zeros((len(PICKED), WIDTH), dtype=np.int64))
+    bleu = sum((told.bleu for told in shards), np.zeros((len(TRACKED_HYPOTHESES), WIDTH), dtype=np.int64))
     return {
         "sentences": int(sums["sentences"]),
         "gold": sums["gold"] / sums["sentences"],
         **{
             f"{name}_bleu": 100 * float(score) if counts.any() else None
-            for name, score, counts in zip(PICKED, papineni(bleu), bleu, strict=True)
+            for name, score, counts in zip(TRACKED_HYPOTHESES, papineni(bleu), bleu, strict=True)
         },
         "length_ratio": sums["length"] / sums["reference"] if sums["reference"] else 0.0,
         "pairs": int(sums["pairs"]),
@@ -145,7 +145,7 @@ def summary(shards: Sequence[ShardTold]) -> dict[str, Any]:
     }
 
 
-def tell(metrics: dict[str, Any]) -> None:
+def log_epoch(metrics: dict[str, Any]) -> None:
     """An epoch's line in the log."""
     bleu = "" if metrics["devtest_bleu"] is None else f", devtest BLEU {metrics['devtest_bleu']:.2f}"
     learned = f"{metrics['updates']} of {metrics['pairs']} pairs updated"

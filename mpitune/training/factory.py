@@ -12,7 +12,7 @@ import numpy as np
 
 from mpitune.config import load
 from mpitune.config.effective_keys import identity as job_identity
-from mpitune.config.spec import Grammar, Job, lm_names
+from mpitune.config.spec import GrammarKeys, Job, lm_names
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import fingerprint
 from mpitune.corpus.vocabulary import FeatureTable, feature_id
@@ -34,9 +34,9 @@ from mpitune.learner.local.mbuu import mbuu
 from mpitune.learner.local.update import Update
 from mpitune.learner.online import averaging, mira, perceptron
 from mpitune.learner.pair_sampling import Sampler, make_sampler
-from mpitune.metrics.sentence_bleu import Gold, make_gold
+from mpitune.metrics.sentence_bleu import SentenceMetric, make_gold
 from mpitune.metrics.tuning_metric import Metric
-from mpitune.store.inputs import Sources, Texts, grammar_files
+from mpitune.store.inputs import StoreInputs, Texts, grammar_files
 from mpitune.store.store import Store, contents
 
 
@@ -61,14 +61,14 @@ def load_job(path: Path, overrides: list[str]) -> Job:
     return load.completed(job, {key: value for key, value in given.items() if value is not None}, ini)
 
 
-def sources(job: Job) -> Sources:
+def sources(job: Job) -> StoreInputs:
     """The files that the job's store is made from."""
     train = devtest = None
     if job.data is not None:
         train = _texts(job.data.source, job.data.bitext, job.data.references, job.data.limit)
         if job.data.devtest is not None:
             devtest = _texts(job.data.devtest.source, None, job.data.devtest.references, 0)
-    return Sources(
+    return StoreInputs(
         train=train,
         devtest=devtest,
         grammar=job.grammar.file,
@@ -95,7 +95,7 @@ def scoring(job: Job, bins: Sequence[Bins]) -> Scoring:
     return Scoring(transforms, tuple(bins), wanted.discretize.overlap, wanted.discretize.keep)
 
 
-def _aligned(grammar: Grammar) -> AlignedFiles | None:
+def _aligned(grammar: GrammarKeys) -> AlignedFiles | None:
     if grammar.source is None or grammar.alignment is None:
         return None
     return AlignedFiles(grammar.source, grammar.target, grammar.alignment)
@@ -152,7 +152,7 @@ def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence
     )
 
 
-def sentence_grammars(job: Job, sources: Sources) -> list[Path]:
+def sentence_grammars(job: Job, sources: StoreInputs) -> list[Path]:
     """The files of the sentences' own grammars, by number, where an external decoder is to read them; else none."""
     return grammar_files(sources) if sources.external and job.grammar.per_sentence else []
 
@@ -203,7 +203,7 @@ def learner(
     if wanted.method == "pro":
         kind = smooth.regularizer if bins else "none"
         smoothness = bin_chains.Smoothness(bins, kind, smooth.beta, smooth.gamma) if kind != "none" else None
-        return pro.Pro(pro.Options(**asdict(wanted.pro)), smoothness)
+        return pro.Pro(pro.ProOptions(**asdict(wanted.pro)), smoothness)
     learner = _plain_learner(job, frozen, first_sparse)
     if job.learner.averaging == "sentence" and not isinstance(learner, BatchLearner):
         learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0)
@@ -220,17 +220,17 @@ def _plain_learner(job: Job, frozen: np.ndarray, first_sparse: int) -> OnlineLea
         case "mira":
             pick = wanted.mira
             return mira.Mira(
-                mira.Options(pick.oracle, pick.prediction, pick.variant, pick.c, job.decoder.kbest), frozen
+                mira.MiraOptions(pick.oracle, pick.prediction, pick.variant, pick.c, job.decoder.kbest), frozen
             )
         case "mert":
             line = wanted.mert
             kind = hypergraph.HypergraphMert if line.search == "hypergraph" else mert.Mert
-            return kind(mert.Options(line.metric, line.directions, line.restarts))
+            return kind(mert.MertOptions(line.metric, line.directions, line.restarts))
         case "minrisk":
-            return minrisk.MinRisk(minrisk.Options(**asdict(wanted.minrisk)))
+            return minrisk.MinRisk(minrisk.MinRiskOptions(**asdict(wanted.minrisk)))
         case "rampion":
-            return rampion.Rampion(rampion.Options(**asdict(wanted.rampion)))
-    options = perceptron.Options(
+            return rampion.Rampion(rampion.RampionOptions(**asdict(wanted.rampion)))
+    options = perceptron.PerceptronOptions(
         learning_rate=wanted.learning_rate,
         margin=wanted.margin,
         margin_by_gold=wanted.margin_by_gold,
@@ -265,7 +265,7 @@ def list_length(job: Job) -> int:
     return max(job.decoder.kbest, wanted.mira.oracle_kbest if looks_further else 0)
 
 
-def gold(job: Job, sentences: int) -> Gold:
+def gold(job: Job, sentences: int) -> SentenceMetric:
     """The job's gold score for a set of so many sentences."""
     scale = job.learner.mira.cost_scale if job.learner.method == "mira" else 0.0
     return make_gold(job.learner.gold, scale or float(sentences))

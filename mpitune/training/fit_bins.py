@@ -16,14 +16,14 @@ from mpitune.exchange.comm import Comm
 from mpitune.grammar.binning import Bins, binned
 from mpitune.grammar.score_transforms import Scoring, count, merged
 from mpitune.store import build
-from mpitune.store.inputs import Sources
+from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import Store, open_store
 from mpitune.training import factory
 
 LOG = logging.getLogger(__name__)
 
 
-def open_fitted(comm: Comm, job: Job, sources: Sources, folder: Path, tell: Callable[[str], None]) -> Store:
+def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, tell: Callable[[str], None]) -> Store:
     """Open the store in ``folder``, its scores as the job wants them, bins fitted to the grammars of ``[data]``.
 
     All ranks call this; ``tell`` is rank 0's. Raises UsageError where the job names scores that no rule has.
@@ -32,16 +32,16 @@ def open_fitted(comm: Comm, job: Job, sources: Sources, folder: Path, tell: Call
     named = [*wanted.unlog.features, *wanted.discretize.features]
     if not named:
         return store
-    comm.at_root(lambda: _check(job, named, store.model.score_names))
+    comm.on_root(lambda: _check(job, named, store.model.score_names))
     bins = fit(comm, store, wanted.discretize.features, wanted.discretize.bins) if wanted.discretize.features else ()
     told = [f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins]
-    comm.at_root(lambda: list(map(tell, told)))
+    comm.on_root(lambda: list(map(tell, told)))
     return open_scored(comm, sources, folder, factory.scoring(job, bins), tell)
 
 
 def open_scored(
     comm: Comm,
-    sources: Sources,
+    sources: StoreInputs,
     folder: Path,
     scoring: Scoring | None,
     tell: Callable[[str], None],
@@ -52,7 +52,7 @@ def open_scored(
     ``lms``: the folder of the language models, where it is not ``folder``.
     """
     if scoring is not None:
-        comm.at_root(lambda: build.prepare_scores(folder, scoring, tell))
+        comm.on_root(lambda: build.prepare_scores(folder, scoring, tell))
     return open_store(sources, folder, scoring, lms)
 
 
@@ -75,7 +75,7 @@ def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[B
             binned(feature, *values, most) for feature, values in zip(features, counted, strict=True) if len(values[0])
         )
 
-    return comm.at_root(fitted)
+    return comm.on_root(fitted)
 
 
 def _check(job: Job, wanted: Sequence[str], names: Sequence[str]) -> None:

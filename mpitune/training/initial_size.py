@@ -14,7 +14,7 @@ import numpy as np
 from mpitune.metrics.bleu import statistics
 from mpitune.runtime.progress import progress
 from mpitune.training import factory
-from mpitune.training.session import Run
+from mpitune.training.session import TrainingRun
 
 LOG = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def best_factor(leads: np.ndarray, required: np.ndarray) -> float:
     return float(until[order][int(np.argmax(slope[1:] >= 0)) if (slope[1:] >= 0).any() else -1])
 
 
-def fitted_factor(run: Run, sentences: np.ndarray) -> float | None:
+def fitted_factor(run: TrainingRun, sentences: np.ndarray) -> float | None:
     """What to multiply the initial weights by, from the lists of ``sentences`` (int64); None after a stop request.
 
     1 where the lists do not tell: no pairs, or more of them in the wrong order than in the right one.
@@ -52,7 +52,7 @@ def fitted_factor(run: Run, sentences: np.ndarray) -> float | None:
             counted = statistics(kbest, run.corpus.references(i))
             gold = run.gold.score(counted, len(sentence.words), i)
             pairs = sampler(gold, kbest.score, np.random.default_rng([job.run.seed, 0, i]))
-            run.gold.observe(counted, len(sentence.words))
+            run.gold.update_context(counted, len(sentence.words))
             better, worse = pairs[:, 0], pairs[:, 1]
             leads.append(kbest.score[better] - kbest.score[worse])
             sizes = gold[better] - gold[worse] if job.learner.margin_by_gold else np.ones(len(pairs))

@@ -19,8 +19,8 @@ import numpy as np
 from mpitune.array_files.arrays import writing_to
 from mpitune.array_files.atomic import write_text
 from mpitune.array_files.csr import ends
-from mpitune.config.spec import Job, Learner, Parallel
-from mpitune.corpus.retrieval import Found, Part, sentences_with
+from mpitune.config.spec import Job, LearnerKeys, ParallelKeys
+from mpitune.corpus.retrieval import IndexedPart, Neighbours, sentences_with
 from mpitune.corpus.text import counted
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import Decoder, Sentence
@@ -37,8 +37,8 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.store.store import Corpus
 from mpitune.training.batch_epoch import decode_shard
 from mpitune.training.parallel_map import text
-from mpitune.training.scheduler import hand_out
-from mpitune.training.session import Given, Run, open_run
+from mpitune.training.scheduler import process_shards
+from mpitune.training.session import InitialModel, TrainingRun, open_run
 from mpitune.training.state import State
 
 BLOCK = 200
@@ -65,22 +65,22 @@ class TrainingData:
     """The names of those features in the lists that are not known before decoding."""
 
 
-def training_data(job: Job, comm: Comm, given: Given) -> TrainingData:
+def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
     """The job's training data with their lists under ``given``, decoded as far as they are not yet kept.
 
     Raises UsageError where the lists that are there are of another job or another model, StopRequested after a signal.
     """
     # Lists are the same whichever way weights are learned: no learner has to be made.
-    learner, parallel = Learner(frozen=job.learner.frozen), Parallel(shards=1)
+    learner, parallel = LearnerKeys(frozen=job.learner.frozen), ParallelKeys(shards=1)
     job = replace(job, learner=learner, parallel=parallel)
     folder = RunFolder(job.run.dir).local
     with ExitStack() as held:
         # Whoever else wants them waits until they are made.
-        comm.at_root(lambda: held.enter_context(writing_to(folder)))
+        comm.on_root(lambda: held.enter_context(writing_to(folder)))
         with StopFlag() as stop:
             run = open_run(job, comm, stop, quiet=False, given=given)
             made_from = _made_from(run, given.weights)
-            comm.at_root(lambda: _check_same(folder, made_from))
+            comm.on_root(lambda: _check_same(folder, made_from))
             shards = [np.arange(n, min(n + BLOCK, run.corpus.size)) for n in range(0, run.corpus.size, BLOCK)]
             names = _decode(run, folder, digest(made_from), shards)
         pools = [open_lists(folder, _EPOCH, z) for z in range(len(shards))]
@@ -89,7 +89,7 @@ def training_data(job: Job, comm: Comm, given: Given) -> TrainingData:
     return TrainingData(run.corpus, run.store.model.words, lists, names)
 
 
-def _made_from(run: Run, weights: Mapping[str, float]) -> dict[str, Any]:
+def _made_from(run: TrainingRun, weights: Mapping[str, float]) -> dict[str, Any]:
     """What the lists depend on (JSON's types)."""
     kept = {key: value for key, value in run.identity.items() if not key.startswith(_NOT_OF_LISTS)}
     return {**kept, "the weights": digest(weights)}
@@ -114,7 +114,7 @@ def _check_same(folder: Path, made_from: dict[str, Any]) -> None:
         raise MachineError(f"{file}: cannot be written: {error.strerror}") from error
 
 
-def _decode(run: Run, folder: Path, job_digest: str, shards: Sequence[np.ndarray]) -> list[str]:
+def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np.ndarray]) -> list[str]:
     """Have all lists in ``folder``, sound; returns the names of features in them that nobody knew before."""
 
     def kept(z: int) -> ShardLists | None:
@@ -129,9 +129,9 @@ def _decode(run: Run, folder: Path, job_digest: str, shards: Sequence[np.ndarray
         # Mapped from its file, where it takes no memory of ours.
         return ShardLists(z, open_lists(folder, _EPOCH, z), told.sums, names, told.bleu)
 
-    done = hand_out(run, State(start=run.sparse(run.first.weights)), _WHAT, shards, kept, make)
+    done = process_shards(run, State(start=run.sparse(run.first.weights)), _WHAT, shards, kept, make)
     named = run.comm.gather(sorted({name for lists in done for name in lists.names}))
-    return run.comm.at_root(lambda: sorted({name for part in named or [] for name in part}))
+    return run.comm.on_root(lambda: sorted({name for part in named or [] for name in part}))
 
 
 class Retrieval:
@@ -144,16 +144,16 @@ class Retrieval:
         first, last = cuts[comm.rank : comm.rank + 2]
         ptr = corpus.source_ptr[first : last + 1]
         frequency = comm.sum(sentences_with(ptr - ptr[0], corpus.source[ptr[0] : ptr[-1]], len(training.words)))
-        self._part = Part(ptr, corpus.source, first, frequency, corpus.size, theta)
+        self._part = IndexedPart(ptr, corpus.source, first, frequency, corpus.size, theta)
         self._comm, self._words, self._k = comm, training.words, k
         self._of_rank = np.minimum(np.diff(cuts), k)
         """int64 [ranks]: how many sentences each rank finds."""
         self.seconds = 0.0
         """What this rank has spent searching."""
 
-    def nearest(self, sentences: Sequence[Sequence[str]], *, quiet: bool) -> list[Found]:
+    def nearest(self, sentences: Sequence[Sequence[str]], *, quiet: bool) -> list[Neighbours]:
         """The k training sentences nearest to each of ``sentences`` (words), on every rank; all ranks ask together."""
-        result: list[Found] = []
+        result: list[Neighbours] = []
         with progress("retrieve", len(sentences), rank=self._comm.rank, quiet=quiet) as told:
             for first in range(0, len(sentences), AT_ONCE):
                 found = []
@@ -165,7 +165,7 @@ class Retrieval:
                 result += self._merged(found)
         return result
 
-    def _merged(self, found: Sequence[Found]) -> list[Found]:
+    def _merged(self, found: Sequence[Neighbours]) -> list[Neighbours]:
         """What all ranks together have found; each merges what is found for some sentences, and tells the others."""
         comm, count = self._comm, len(found)
         everyones, starts = self._everyones(found), ends(count * self._of_rank)[:-1]
@@ -173,21 +173,21 @@ class Retrieval:
         for s in range(comm.rank, count, comm.size):
             parts = [np.arange(n) + start + s * n for start, n in zip(starts, self._of_rank, strict=True)]
             places = np.concatenate(parts)
-            mine.append(Found(everyones.number[places], everyones.distance[places]).nearest(self._k))
+            mine.append(Neighbours(everyones.number[places], everyones.distance[places]).nearest(self._k))
         merged = self._everyones(mine)
         rows = (array.reshape(count, -1) for array in merged)
         order = [s for rank in range(comm.size) for s in range(rank, count, comm.size)]
-        return [row for _, row in sorted(zip(order, map(Found, *rows), strict=True), key=lambda pair: pair[0])]
+        return [row for _, row in sorted(zip(order, map(Neighbours, *rows), strict=True), key=lambda pair: pair[0])]
 
-    def _everyones(self, found: Sequence[Found]) -> Found:
+    def _everyones(self, found: Sequence[Neighbours]) -> Neighbours:
         """All ranks' findings, end to end."""
         number = np.concatenate([np.zeros(0, dtype=np.int64), *(each.number for each in found)])
         distance = np.concatenate([np.zeros(0), *(each.distance for each in found)])
         number, distance = self._comm.concatenate(number.astype(np.uint64), distance)
-        return Found(number.astype(np.int64), distance)
+        return Neighbours(number.astype(np.int64), distance)
 
 
-class Told(NamedTuple):
+class SentenceTimings(NamedTuple):
     """What is told of one sentence."""
 
     learning: float
@@ -212,9 +212,9 @@ class Translated:
     """Seconds, as is `decoding`."""
     decoding: float
 
-    def told(self) -> Told:
+    def told(self) -> SentenceTimings:
         """For the summary."""
-        return Told(self.learning, self.decoding, self.learned.distance, self.learned.gap)
+        return SentenceTimings(self.learning, self.decoding, self.learned.distance, self.learned.gap)
 
 
 class Translator:
@@ -235,7 +235,7 @@ class Translator:
         self._slot = decoder.features.find(training.lists.feature_id)
         """int64 [features of the lists]: -1 where nothing in the sentences to come fires them."""
 
-    def translate(self, sentence: Sentence, nearest: Found) -> Translated:
+    def translate(self, sentence: Sentence, nearest: Neighbours) -> Translated:
         """``sentence``, with what is learned from the training sentences ``nearest`` to it."""
         began = time.perf_counter()
         examples = self._training.lists.examples(nearest.number)
@@ -258,7 +258,7 @@ class Translator:
         weights[slots] = before
         return best
 
-    def explain(self, sentence: Sentence, nearest: Found, words: Vocabulary) -> str:
+    def explain(self, sentence: Sentence, nearest: Neighbours, words: Vocabulary) -> str:
         """What ``sentence``, in these ``words``, has learned from which training sentences, and what comes of it."""
         done, training, features = self.translate(sentence, nearest), self._training, self._decoder.features
         none = np.zeros(0, dtype=np.int64)
@@ -283,7 +283,7 @@ class Translator:
         return "".join(f"{line}\n" for line in lines)
 
 
-def summary(told: Sequence[Told], searching: float) -> str:
+def summary(told: Sequence[SentenceTimings], searching: float) -> str:
     """What is told of all sentences, in a line; ``searching``: the seconds that all ranks have spent on retrieval."""
     count = max(len(told), 1)
     parts = {

@@ -40,10 +40,10 @@ from mpitune.training import early_stopping
 from mpitune.training.batch_epoch import tune_epoch
 from mpitune.training.dense_start import dense_start
 from mpitune.training.devtest import watch_epoch, watch_start
-from mpitune.training.epoch_statistics import Learned, ShardTold, norm, summary, tell, timeline
+from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, log_epoch, norm, summary, timeline
 from mpitune.training.parallel_map import check_failed
-from mpitune.training.scheduler import draw_shards, hand_out, reordered
-from mpitune.training.session import Run, open_run
+from mpitune.training.scheduler import draw_shards, process_shards, reordered
+from mpitune.training.session import TrainingRun, open_run
 from mpitune.training.shard_pass import check_finite, learn_shard
 from mpitune.training.state import State, begin, write_epoch
 
@@ -59,22 +59,22 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
     ``resume``: ``auto`` (from the newest checkpoint, if any), ``never`` or ``must``.
     Raises UsageError, DataError and MachineError for what the user has to mend, StopRequested after a signal.
     """
-    comm.at_root(lambda: load.require_data(job))
+    comm.on_root(lambda: load.require_data(job))
     folder = RunFolder(job.run.dir)
     lock = RunLock(folder.path)
-    comm.at_root(lock.acquire)
+    comm.on_root(lock.acquire)
     try:
         start_logging(folder.path, rank=comm.rank, size=comm.size, quiet=quiet)
         LOG.info("%s; ranks: %d", ", ".join(f"{name} {number}" for name, number in versions().items()), comm.size)
         with StopFlag() as stop:
             run = open_run(job, comm, stop, quiet)
             state = begin(run, resume)
-            comm.at_root(lambda: folder.write_config(job.to_toml()))
+            comm.on_root(lambda: folder.write_config(job.to_toml()))
             scoring = run.store.scoring
-            comm.at_root(lambda: folder.write_scoring(scoring.as_json() if scoring else None))
-            comm.at_root(folder.make_checkpoints)
+            comm.on_root(lambda: folder.write_scoring(scoring.as_json() if scoring else None))
+            comm.on_root(folder.make_checkpoints)
             # Earlier versions chose otherwise for some algorithms.
-            comm.at_root(lambda: folder.choose(chosen_epoch(devtest_bleus(state.history))))
+            comm.on_root(lambda: folder.choose(chosen_epoch(devtest_bleus(state.history))))
             if run.store.devtest is None:
                 LOG.info("no [data.devtest] to choose an epoch on: the weights of the last one will be the result")
             if state.epoch == 0:
@@ -89,7 +89,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
         lock.release()
 
 
-def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
+def _learn_epoch(run: TrainingRun, state: State, lock: RunLock) -> None:
     """One pass of every shard over its sentences, the exchange, and what is written down of it."""
     epoch, began, waited = state.epoch + 1, time.perf_counter(), run.comm.waited
     run.comm.waits.clear()
@@ -98,7 +98,7 @@ def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
     else:
         learned = _learn_online(run, run.learner, state)
     weights = learned.weights
-    if run.shards_meet:
+    if run.mixes_each_epoch:
         state.start = weights
     state.epoch = epoch
     watched = watch_epoch(run, epoch, weights)
@@ -137,15 +137,15 @@ def _learn_epoch(run: Run, state: State, lock: RunLock) -> None:
         write_epoch(run, state, model)
         return metrics
 
-    metrics = run.comm.at_root(write)
+    metrics = run.comm.on_root(write)
     state.history[epoch - 1 :] = [metrics]
-    tell(metrics)
+    log_epoch(metrics)
 
 
-def _learn_online(run: Run, learner: OnlineLearner, state: State) -> Learned:
+def _learn_online(run: TrainingRun, learner: OnlineLearner, state: State) -> EpochResult:
     epoch = state.epoch + 1
     parallel, seed = run.job.parallel, run.job.run.seed
-    if parallel.reshuffle and run.shards_meet:
+    if parallel.reshuffle and run.mixes_each_epoch:
         shards = draw_shards(run.corpus.size, parallel.shards, seed, epoch)
     else:
         shards = draw_shards(run.corpus.size, parallel.shards, seed, 0)
@@ -155,18 +155,20 @@ def _learn_online(run: Run, learner: OnlineLearner, state: State) -> Learned:
     results = _learn_shards(run, learner, state, shards)
     kept, weights, norms = _mix(run, learner, state, results)
     _meet(run, results, weights)
-    if run.gold.looks_back:
+    if run.gold.needs_previous_epoch:
         state.best = _best_of_all(run, shards, results)
-    told = [ShardTold(result.shard, result.statistics, result.bleu) for result in results]
-    return Learned(weights, kept, told, norms)
+    told = [ShardStatistics(result.shard, result.statistics, result.bleu) for result in results]
+    return EpochResult(weights, kept, told, norms)
 
 
-def _learn_batch(run: Run, learner: BatchLearner, state: State) -> Learned:
+def _learn_batch(run: TrainingRun, learner: BatchLearner, state: State) -> EpochResult:
     # Lists are kept by shard, so that a sentence stays in its own.
     return tune_epoch(run, learner, state, draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0))
 
 
-def _learn_shards(run: Run, learner: OnlineLearner, state: State, shards: list[np.ndarray]) -> list[ShardResult]:
+def _learn_shards(
+    run: TrainingRun, learner: OnlineLearner, state: State, shards: list[np.ndarray]
+) -> list[ShardResult]:
     """What this rank learns of the shards that come to it."""
     epoch, job_digest = state.epoch + 1, digest(run.identity)
 
@@ -179,15 +181,17 @@ def _learn_shards(run: Run, learner: OnlineLearner, state: State, shards: list[n
         return result
 
     what = f"epoch {epoch} of {run.job.learner.epochs}"
-    return hand_out(run, state, what, shards, lambda z: read_shard(run.folder.checkpoints, epoch, job_digest, z), learn)
+    return process_shards(
+        run, state, what, shards, lambda z: read_shard(run.folder.checkpoints, epoch, job_digest, z), learn
+    )
 
 
-def _shard_start(run: Run, state: State, z: int) -> tuple[Vector, tuple[np.ndarray, ...]]:
+def _shard_start(run: TrainingRun, state: State, z: int) -> tuple[Vector, tuple[np.ndarray, ...]]:
     """The weights that shard ``z`` starts from, and what its learner keeps of their features.
 
     They are the common ones (algorithms 3 and 4), or those that it ended with (1 and 2).
     """
-    if run.shards_meet or state.epoch == 0:
+    if run.mixes_each_epoch or state.epoch == 0:
         return state.start, state.learner
     kept = read_shard(run.folder.checkpoints, state.epoch, digest(run.identity), z)
     if kept is None:
@@ -197,7 +201,7 @@ def _shard_start(run: Run, state: State, z: int) -> tuple[Vector, tuple[np.ndarr
 
 
 def _mix(
-    run: Run, learner: OnlineLearner, state: State, results: list[ShardResult]
+    run: TrainingRun, learner: OnlineLearner, state: State, results: list[ShardResult]
 ) -> tuple[dict[str, Any], Vector, Vector]:
     """What metrics say of the epoch's weights, these weights out of all shards', and column norms (on rank 0).
 
@@ -214,7 +218,7 @@ def _mix(
     vectors = _stacked(state, results, learner.state_width)
     mixed = reduce(run.comm, vectors, mix, exchange=job.parallel.exchange, memory=machine_memory())
     weights: Vector = mixed.index, mixed.value
-    if run.shards_meet:
+    if run.mixes_each_epoch:
         before = _kept_before(state, mixed.index, len(mixed.state))
         state.learner = tuple(array + added for array, added in zip(before, mixed.state, strict=True))
     else:
@@ -222,27 +226,27 @@ def _mix(
             state.mean.add(*weights)
         index, value = run.comm.bcast_sparse(state.mean.index, state.mean.value)
         weights = index, value
-    run.comm.at_root(lambda: check_finite(run, state.epoch + 1, weights[1]))
+    run.comm.on_root(lambda: check_finite(run, state.epoch + 1, weights[1]))
     kept = {
         "active_features": mixed.active,
         "lambda": mixed.threshold,
         "selected_features": len(weights[0]),
         "column_norms": mixed.profile,
     }
-    return kept, weights, (mixed.index, mixed.norm) if len(mixed.norm) else Learned.norms
+    return kept, weights, (mixed.index, mixed.norm) if len(mixed.norm) else EpochResult.norms
 
 
-def _meet(run: Run, results: Sequence[ShardResult], weights: Vector) -> None:
+def _meet(run: TrainingRun, results: Sequence[ShardResult], weights: Vector) -> None:
     """All ranks get to know the features of ``weights`` that nobody knew before; other names stay where they are."""
     names = [name for result in results for name in result.names]
     ids = np.array([feature_id(name) for name in names], dtype=np.uint64)
     # The weights ascend in their ids.
     first, end = (np.searchsorted(weights[0], ids, side=side) for side in ("left", "right"))
     named = run.comm.gather([names[i] for i in np.flatnonzero(first < end)])
-    run.meet(run.comm.at_root(lambda: sorted({name for part in named or [] for name in part})))
+    run.meet(run.comm.on_root(lambda: sorted({name for part in named or [] for name in part})))
 
 
-def _best_of_all(run: Run, shards: list[np.ndarray], results: Sequence[ShardResult]) -> np.ndarray:
+def _best_of_all(run: TrainingRun, shards: list[np.ndarray], results: Sequence[ShardResult]) -> np.ndarray:
     """int32 [sentences, 11]: statistics of all 1-best translations of the epoch, by sentence."""
     best = np.zeros((run.corpus.size, WIDTH), dtype=np.int32)
     for result in results:

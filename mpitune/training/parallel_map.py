@@ -18,7 +18,7 @@ from mpitune.runtime.progress import progress
 T = TypeVar("T")
 
 
-def spread(
+def parallel_map(
     comm: Comm, count: int, work: Callable[[int], T], what: str, *, quiet: bool, at_once: int | None = None
 ) -> Iterator[T]:
     """``work(0)`` to ``work(count - 1)``, each done by whichever rank is free: the results in order on rank 0.

@@ -9,11 +9,11 @@ import numpy as np
 
 from mpitune.runtime.progress import progress
 from mpitune.training.parallel_map import check_failed
-from mpitune.training.session import Run
+from mpitune.training.session import TrainingRun
 from mpitune.training.state import State
 
 
-class Done(Protocol):
+class CompletedShard(Protocol):
     """What an epoch has made of a shard."""
 
     @property
@@ -22,10 +22,10 @@ class Done(Protocol):
 
     @property
     def statistics(self) -> dict[str, float]:
-        """Sums over its sentences, by name: `mpitune.training.epoch_statistics.ShardTold`."""
+        """Sums over its sentences, by name: `mpitune.training.epoch_statistics.ShardStatistics`."""
 
 
-_Done = TypeVar("_Done", bound=Done)
+_Done = TypeVar("_Done", bound=CompletedShard)
 
 
 def draw_shards(sentences: int, shards: int, seed: int, draw: int) -> list[np.ndarray]:
@@ -41,8 +41,8 @@ def reordered(shards: Sequence[np.ndarray], seed: int, draw: int) -> list[np.nda
     return [np.random.default_rng([seed, draw, z]).permutation(shard) for z, shard in enumerate(shards)]
 
 
-def hand_out(
-    run: Run,
+def process_shards(
+    run: TrainingRun,
     state: State,
     what: str,
     shards: Sequence[np.ndarray],
@@ -77,13 +77,13 @@ def hand_out(
     return sorted(done, key=lambda result: result.shard)
 
 
-def check_stop(run: Run, what: str, stopped: bool) -> None:
+def check_stop(run: TrainingRun, what: str, stopped: bool) -> None:
     """Raise StopRequested on every rank where one has ``stopped``; ``what`` was being done."""
     if run.comm.any(stopped):
-        raise run.stop.heeded(what)
+        raise run.stop.stop_error(what)
 
 
-def _longest_first(run: Run, state: State, shards: Sequence[np.ndarray]) -> list[int]:
+def _longest_first(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> list[int]:
     """The shards in the order in which they are handed out: what is begun last is soon done, and no rank waits long.
 
     By their time in the epoch before, or else by their words; which rank gets which shard changes no result.

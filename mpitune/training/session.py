@@ -18,7 +18,7 @@ from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.learner.base import BatchLearner, OnlineLearner
-from mpitune.metrics.sentence_bleu import Gold
+from mpitune.metrics.sentence_bleu import SentenceMetric
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.run_folder.best_epoch import AVERAGING
 from mpitune.run_folder.checkpoint import Vector
@@ -33,7 +33,7 @@ from mpitune.training.fit_bins import open_fitted, open_scored
 LOG = logging.getLogger(__name__)
 
 
-class Model(NamedTuple):
+class NamedWeights(NamedTuple):
     """What an epoch publishes, by name: weights other than 0."""
 
     slots: np.ndarray
@@ -48,7 +48,7 @@ class Model(NamedTuple):
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """What stays the same from epoch to epoch."""
 
     job: Job
@@ -61,7 +61,7 @@ class Run:
     decoder: Decoder
     first: factory.FirstWeights
     learner: OnlineLearner | BatchLearner
-    gold: Gold
+    gold: SentenceMetric
     metric: Metric
     """What batch methods keep the statistics of."""
     identity: dict[str, Any]
@@ -81,7 +81,7 @@ class Run:
         return factory.list_length(self.job)
 
     @property
-    def shards_meet(self) -> bool:
+    def mixes_each_epoch(self) -> bool:
         """Whether all shards start an epoch from common weights."""
         return self.job.learner.algorithm not in AVERAGING
 
@@ -96,7 +96,7 @@ class Run:
             self.features.slot(name)
             self.met.add(name)
 
-    def with_room(self, weights: np.ndarray) -> np.ndarray:
+    def grow_to_features(self, weights: np.ndarray) -> np.ndarray:
         """``weights`` (float64, by slot), longer where the decoder has met features since: they begin with weight 0."""
         new = len(self.features) - len(weights)
         return np.concatenate([weights, np.zeros(new)]) if new else weights
@@ -114,11 +114,11 @@ class Run:
         values[self.features.find(vector[0])] = vector[1]
         return values
 
-    def model(self, vector: Vector) -> Model:
+    def model(self, vector: Vector) -> NamedWeights:
         """The weights ``vector`` and the frozen ones, with names."""
         dense = self.dense(vector)
         slots = self.in_order(np.flatnonzero(dense))
-        return Model(slots, [self.features.name(slot) for slot in slots.tolist()], dense[slots])
+        return NamedWeights(slots, [self.features.name(slot) for slot in slots.tolist()], dense[slots])
 
     def sparse(self, weights: np.ndarray) -> Vector:
         """The weights other than 0 of features that are not frozen."""
@@ -147,7 +147,7 @@ class Run:
         return np.concatenate([slots[:known], late[np.argsort(self.features.ids[late])]])
 
 
-class Given(NamedTuple):
+class InitialModel(NamedTuple):
     """A model that is there already."""
 
     weights: Mapping[str, float]
@@ -155,7 +155,7 @@ class Given(NamedTuple):
     """What has become of the grammar's scores."""
 
 
-def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: Given | None = None) -> Run:
+def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialModel | None = None) -> TrainingRun:
     """Prepare the store where need be and open everything, to begin with ``given``, if not with what the job says."""
     folder, sources = job.run.store, factory.sources(job)
     make_store(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet), stop)
@@ -163,17 +163,17 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: Given | N
         store = open_fitted(comm, job, sources, folder, LOG.info)
     else:
         store = open_scored(comm, sources, folder, given.scoring, LOG.info)
-    comm.at_root(lambda: _check_store(job, store))
+    comm.on_root(lambda: _check_store(job, store))
     assert store.train is not None  # config.require_data sees to it
-    grammars = comm.at_root(lambda: factory.sentence_grammars(job, sources))
+    grammars = comm.on_root(lambda: factory.sentence_grammars(job, sources))
     own = RunFolder(job.run.dir).of_decoder(f"rank-{comm.rank}")
     decoder = factory.decoder(job, store, own, factory.list_length(job), grammars)
-    weights = comm.at_root(lambda: factory.initial_weights(job)) if given is None else given.weights
-    comm.at_root(lambda: _warn_of_unknown(job, weights, decoder.features))
+    weights = comm.on_root(lambda: factory.initial_weights(job)) if given is None else given.weights
+    comm.on_root(lambda: _warn_of_unknown(job, weights, decoder.features))
     if idle := without_effect(job):
         LOG.info("nothing in this job looks at %s", ", ".join(idle))
     first = factory.first_weights(job, weights, decoder.features, store.scoring)
-    run = Run(
+    run = TrainingRun(
         job=job,
         comm=comm,
         folder=RunFolder(job.run.dir),
@@ -186,7 +186,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: Given | N
         learner=factory.learner(job, first.frozen, decoder.features, len(store.model.dense_features()), store.scoring),
         gold=factory.gold(job, store.train.size),
         metric=factory.metric(job, store.model.words.words),
-        identity=comm.at_root(lambda: factory.identity(job, folder) | _identity_of_scores(store)),
+        identity=comm.on_root(lambda: factory.identity(job, folder) | _identity_of_scores(store)),
         known=len(decoder.features),
     )
     _warm_up(run)
@@ -217,7 +217,7 @@ def _warn_of_unknown(job: Job, given: Mapping[str, float], features: FeatureTabl
         LOG.warning("%s: nothing in this job fires any of its features", where)
 
 
-def _warm_up(run: Run) -> None:
+def _warm_up(run: TrainingRun) -> None:
     """Start what takes long to start: the external decoder, on all ranks side by side; kernels, on one.
 
     These are compiled, or loaded from where an earlier run left them. The shortest sentence is learned from, and
@@ -236,10 +236,10 @@ def _warm_up(run: Run) -> None:
         counted = run.metric.statistics(kbest, run.corpus.references(i))
         if isinstance(run.learner, BatchLearner):
             return
-        changed = run.with_room(weights.copy())
+        changed = run.grow_to_features(weights.copy())
         run.learner.start_shard(changed)
         run.learner.update(kbest, run.gold.score(counted, len(sentence.words)), changed, np.random.default_rng(0))
 
     if run.job.decoder.backend != "embedded":
         run.decoder.decode(sentence, weights, 1)
-    run.comm.at_root(learn)
+    run.comm.on_root(learn)

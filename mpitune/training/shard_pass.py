@@ -10,12 +10,12 @@ from mpitune.errors import DataError
 from mpitune.learner.base import OnlineLearner
 from mpitune.metrics.bleu import WIDTH, statistics
 from mpitune.run_folder.checkpoint import ShardResult, checkpoint_path
-from mpitune.training.epoch_statistics import Change, Tally
-from mpitune.training.session import Run
+from mpitune.training.epoch_statistics import Change, StatisticsAccumulator
+from mpitune.training.session import TrainingRun
 
 
 def learn_shard(
-    run: Run,
+    run: TrainingRun,
     learner: OnlineLearner,
     epoch: int,
     z: int,
@@ -29,7 +29,7 @@ def learn_shard(
     ``z``: the shard's number; ``shard``: int64, its sentence numbers; ``weights``: float64 [D], to be changed;
     ``kept``: float64 [D] each, what the learner goes on from. None where a stop was asked for.
     """
-    tally, best = Tally(run.decoder), np.zeros((len(shard), WIDTH), dtype=np.int32)
+    tally, best = StatisticsAccumulator(run.decoder), np.zeros((len(shard), WIDTH), dtype=np.int32)
     learner.start_shard(weights, kept)
     run.gold.start_shard()
     for n, i in enumerate(shard.tolist()):
@@ -37,14 +37,14 @@ def learn_shard(
             return None
         sentence = run.corpus.sentence(i)
         kbest = run.decoder.decode(sentence, weights, run.kbest)
-        weights = run.with_room(weights)
+        weights = run.grow_to_features(weights)
         check_finite(run, epoch, kbest.score)
         counted = statistics(kbest, run.corpus.references(i))
         gold = run.gold.score(counted, len(sentence.words), i)
         random = np.random.default_rng([run.job.run.seed, epoch, i])
         change = Change(kbest, weights)
         counts = learner.update(kbest, gold, weights, random)
-        run.gold.observe(counted, len(sentence.words))
+        run.gold.update_context(counted, len(sentence.words))
         best[n] = counted[0]
         told_gold = run.gold.report(counted)
         tally.add(sentence.words, kbest, counted, told_gold, counts, change.norm(weights))
@@ -65,7 +65,7 @@ def learn_shard(
     )
 
 
-def check_finite(run: Run, epoch: int, numbers: np.ndarray) -> None:
+def check_finite(run: TrainingRun, epoch: int, numbers: np.ndarray) -> None:
     """Raises DataError where ``numbers`` (float64 [n], weights or scores of ``epoch``) are not all finite."""
     if not np.isfinite(numbers).all():
         last = checkpoint_path(run.folder.checkpoints, epoch - 1)

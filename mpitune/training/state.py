@@ -14,9 +14,9 @@ from mpitune.errors import DataError, UsageError
 from mpitune.exchange.mixing import RunningMean
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus
-from mpitune.run_folder.checkpoint import Checkpoint, Vector, newest_sound, read_checkpoint, write_checkpoint
+from mpitune.run_folder.checkpoint import Checkpoint, Vector, latest_valid_checkpoint, read_checkpoint, write_checkpoint
 from mpitune.run_folder.checkpoint import checkpoint_path as path_of
-from mpitune.training.session import Model, Run
+from mpitune.training.session import NamedWeights, TrainingRun
 
 LOG = logging.getLogger(__name__)
 
@@ -44,14 +44,14 @@ class State:
     """int32 [sentences, 11]: statistics of the latest epoch's 1-best translations, where gold scores look back."""
 
 
-def begin(run: Run, resume: str) -> State:
+def begin(run: TrainingRun, resume: str) -> State:
     """The state to go on from: the newest sound checkpoint, or the start. ``resume``: ``auto``, ``never`` or ``must``.
 
     Raises UsageError where the checkpoints are of another job, or where there must be one and is none; DataError where
     there are checkpoints and none is sound.
     """
     folder = run.folder.checkpoints
-    epoch = run.comm.at_root(lambda: _epoch_to_resume(run, resume))
+    epoch = run.comm.on_root(lambda: _epoch_to_resume(run, resume))
     if epoch == 0:
         return State(start=run.sparse(run.first.weights), mean=RunningMean(rising=run.averages_sentences))
     checkpoint = read_checkpoint(path_of(folder, epoch))
@@ -67,12 +67,12 @@ def begin(run: Run, resume: str) -> State:
     )
 
 
-def _epoch_to_resume(run: Run, resume: str) -> int:
+def _epoch_to_resume(run: TrainingRun, resume: str) -> int:
     folder = run.folder.checkpoints
     if resume == "never":
         run.folder.clear()
         return 0
-    checkpoint, unsound = newest_sound(folder)
+    checkpoint, unsound = latest_valid_checkpoint(folder)
     for error in unsound:
         LOG.warning("%s; left out", error)
     if checkpoint is None:
@@ -87,7 +87,7 @@ def _epoch_to_resume(run: Run, resume: str) -> int:
     return checkpoint.epoch
 
 
-def write_epoch(run: Run, state: State, model: Model) -> None:
+def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
     """Write the epoch that ``state`` has come to: weights, metrics, last of all the checkpoint. Rank 0 does this."""
     named = model.named
     run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
@@ -103,7 +103,7 @@ def write_epoch(run: Run, state: State, model: Model) -> None:
         names=model.names,
         start=state.start,
         learner=state.learner,
-        shards=0 if run.shards_meet else run.job.parallel.shards,
+        shards=0 if run.mixes_each_epoch else run.job.parallel.shards,
         total=(state.mean.index, state.mean.total),
         met=sorted(run.met),
         best=state.best,

@@ -29,7 +29,7 @@ from mpitune.exchange.selection import select
 from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.lm.kneser_ney import estimate
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary
-from mpitune.store.inputs import Sources, Texts
+from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Corpus, Store
 
 SENTENCES, LENGTH = 3, 25
@@ -191,14 +191,14 @@ class World:
         estimate(text, order, arpa, lambda text: None)
         with open(arpa, encoding="utf-8") as file:
             head = "".join(next(file) for _ in range(order + 1))
-        opened = stored(Sources(lms=(arpa,)), arpa.with_name(f"{arpa.name}.store")).model.lms[0]
+        opened = stored(StoreInputs(lms=(arpa,)), arpa.with_name(f"{arpa.name}.store")).model.lms[0]
         return Lm(opened, sum(map(int, re.findall(r"ngram \d+=(\d+)", head))))
 
     def _stored(self, name: str, source: Sequence[str], references: Sequence[str], grammar: Path | None) -> Store:
         files = [self._folder / f"{name}.{side}" for side in ("source", "references")]
         for file, lines in zip(files, (source, references), strict=True):
             file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        return stored(Sources(train=Texts(files[0], (files[1],)), grammar=grammar), self._folder / f"{name}.store")
+        return stored(StoreInputs(train=Texts(files[0], (files[1],)), grammar=grammar), self._folder / f"{name}.store")
 
 
 def _decode(decoder: EmbeddedDecoder, corpus: Corpus, numbers: range, k: int) -> Work:

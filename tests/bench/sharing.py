@@ -21,7 +21,7 @@ from support.ours import stored, training
 
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.lm.kneser_ney import estimate
-from mpitune.store.inputs import Sources, Texts
+from mpitune.store.inputs import StoreInputs, Texts
 
 LENGTH = 25
 PAGE = 4096
@@ -82,8 +82,8 @@ def be_rank(folder: Path) -> None:
     world.barrier()
 
 
-def _sources(folder: Path) -> Sources:
-    return Sources(train=Texts(folder / "source"), grammar=folder / "grammar", lms=(folder / "lm",))
+def _sources(folder: Path) -> StoreInputs:
+    return StoreInputs(train=Texts(folder / "source"), grammar=folder / "grammar", lms=(folder / "lm",))
 
 
 def _sizes(path: str) -> tuple[int, int]:

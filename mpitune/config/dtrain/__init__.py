@@ -10,10 +10,10 @@ from pathlib import Path
 
 from mpitune.config.dtrain import generation2012, generation2016
 from mpitune.config.dtrain.draft import Draft
-from mpitune.config.dtrain.options import Options, Setting, nearest, read_settings
+from mpitune.config.dtrain.options import DtrainOptions, Setting, nearest, read_settings
 from mpitune.errors import UsageError
 
-GENERATIONS: dict[int, Options] = {2012: generation2012.OPTIONS, 2016: generation2016.OPTIONS}
+GENERATIONS: dict[int, DtrainOptions] = {2012: generation2012.OPTIONS, 2016: generation2016.OPTIONS}
 """All options of each generation, in the order in which they are translated."""
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from mpitune.config import schema
-from mpitune.config.dtrain.options import Options, Setting
+from mpitune.config.dtrain.options import DtrainOptions, Setting
 from mpitune.config.presets import PRESETS
-from mpitune.config.spec import Data, Job, Run
+from mpitune.config.spec import DataKeys, Job, RunKeys
 from mpitune.errors import UsageError
 
 _PRESET = "dtrain"
 """What every job starts from."""
-_DEFAULTS = {key: value for key, _, value in schema.values(Job(Run(Path(), Path()), Data()))}
+_DEFAULTS = {key: value for key, _, value in schema.values(Job(RunKeys(Path(), Path()), DataKeys()))}
 _DEFAULTS |= dict(PRESETS[_PRESET].keys)
 """What keys are that a job of that preset does not give, by dotted key."""
 _TABLES = ("data", "grammar", "decoder", "learner", "parallel", "select")
@@ -24,7 +24,7 @@ _TABLES = ("data", "grammar", "decoder", "learner", "parallel", "select")
 class Draft:
     """The options of a file, and the job that is made of them."""
 
-    def __init__(self, path: Path, folder: Path, settings: Mapping[str, Setting], options: Options) -> None:
+    def __init__(self, path: Path, folder: Path, settings: Mapping[str, Setting], options: DtrainOptions) -> None:
         """Raises UsageError for a value that its option may not have."""
         self._file = path
         self._folder = folder

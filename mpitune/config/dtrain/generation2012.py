@@ -18,7 +18,7 @@ from mpitune.config.dtrain.common import (
     result,
 )
 from mpitune.config.dtrain.draft import Draft
-from mpitune.config.dtrain.options import Options, file, one_of, presence, real, text, whole
+from mpitune.config.dtrain.options import DtrainOptions, file, one_of, presence, real, text, whole
 
 SCORERS = {
     "stupid_bleu": ("bleu+1", ""),
@@ -168,7 +168,7 @@ def _repeat(draft: Draft, name: str) -> None:
 
 _ON_COMMAND_LINE = "an option of the command line: `mpitune train --quiet`"
 
-OPTIONS: Options = {
+OPTIONS: DtrainOptions = {
     "bitext": file(_data),
     "input": file(elsewhere),
     "refs": file(elsewhere),

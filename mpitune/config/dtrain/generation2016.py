@@ -18,7 +18,7 @@ from mpitune.config.dtrain.common import (
     result,
 )
 from mpitune.config.dtrain.draft import Draft
-from mpitune.config.dtrain.options import Options, file, one_of, real, switch, text, whole
+from mpitune.config.dtrain.options import DtrainOptions, file, one_of, real, switch, text, whole
 
 _CLOSEST = (
     "Of several references of which one has fewer than 4 words: dtrain leaves out the orders that the closest one is "
@@ -132,7 +132,7 @@ def _learning_rate(draft: Draft, name: str) -> None:
 
 _NEW_IN_EACH_EPOCH = "mpitune's adadelta begins anew in each epoch of a shard, and reads and writes no state"
 
-OPTIONS: Options = {
+OPTIONS: DtrainOptions = {
     "bitext": file(_data),
     "stop_after": whole(limit, 0, 1, 2**64 - 1),
     "decoder_conf": file(_decoder),

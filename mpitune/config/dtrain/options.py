@@ -43,7 +43,7 @@ class Option:
     """Adds to the draft what the option of this name becomes."""
 
 
-Options = dict[str, Option]
+DtrainOptions = dict[str, Option]
 Meaning = Callable[["Draft", str], None]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from mpitune.decoder.base import KBest, Sentence, TranslationModel, empty_translation
 from mpitune.decoder.cdec.process import ChildError, Timeouts
 from mpitune.decoder.cdec.protocol import BadAnswer, Entry, completions, entry
-from mpitune.decoder.cdec.session import Resident, padded, rounded
+from mpitune.decoder.cdec.session import CdecSession, padded, rounded
 from mpitune.errors import DataError, MachineError
 
 LOG = logging.getLogger(__name__)
@@ -45,13 +45,13 @@ class CdecDecoder:
         timeouts: Timeouts,
     ) -> None:
         """``grammars``: those of the sentences, by number (none where there is one for all); ``kbest``: the most that
-        `decode` is asked for; for the rest see `Resident`.
+        `decode` is asked for; for the rest see `CdecSession`.
         """
         self.features = model.feature_table()
         self.failed = 0
         self._words = model.words
         self._grammars = grammars
-        self._resident = Resident(
+        self._resident = CdecSession(
             self.features,
             binary=binary,
             inifile=inifile,
@@ -153,7 +153,7 @@ class CdecDecoder:
         """uint64 [n]: the ids of those ``slots`` that are of features met late, 0 for others."""
         late = slots >= self.features.fixed
         ids = np.zeros(len(slots), dtype=np.uint64)
-        ids[late] = self.features.late_ids[slots[late] - self.features.fixed]
+        ids[late] = self.features.dynamic_ids[slots[late] - self.features.fixed]
         return ids
 
 

@@ -28,7 +28,7 @@ _NOT_IN_NAMES = set(" \t\r\n=")
 """What cdec does not take in the names of a weights file; such features travel as deltas only."""
 
 
-class Resident:
+class CdecSession:
     """A child that is there when it is asked: started for the first sentence, and anew after it has failed."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Resident:
         Raises ChildError where the child fails; MachineError where it does not start.
         """
         try:
-            child, delta = self._brought_to(weights)
+            child, delta = self._synchronise_weights(weights)
             slots = np.flatnonzero(delta)
             named = zip(map(self._features.name, slots.tolist()), delta[slots].tolist(), strict=True)
             first = child.ask(segment(number, words, grammar, named))
@@ -93,7 +93,7 @@ class Resident:
             self._child.close()
             self._child = None
 
-    def _brought_to(self, weights: np.ndarray) -> tuple[Child, np.ndarray]:
+    def _synchronise_weights(self, weights: np.ndarray) -> tuple[Child, np.ndarray]:
         """A child, and what it has to add to its weights to get at ``weights``; it counts as having them from here."""
         sent = padded(self._sent, len(weights))
         if self._child is not None and not np.array_equal(sent + (weights - sent), weights):

@@ -22,7 +22,7 @@ CANDIDATE = np.dtype(
 ``next``: the candidate that comes after this one in the same node, or -1."""
 
 
-class Model(NamedTuple):
+class ScoringModel(NamedTuple):
     """What scores candidates beside the rules' own scores. LM states are pairs of an `Automaton`'s numbers."""
 
     automata: tuple[Automaton, ...]
@@ -80,7 +80,7 @@ def new_candidates(arena: Arena, candidates: int, lms: int, limit: int) -> Candi
 
 
 @kernel
-def begin_rules(matched: Matched, model: Model) -> None:
+def begin_rules(matched: Matched, model: ScoringModel) -> None:
     """Score the leading words of every rule, once for all candidates that use it."""
     for rule in range(matched.score.shape[0]):
         end = int64(matched.target_ptr[rule + 1])
@@ -101,7 +101,7 @@ def begin_rules(matched: Matched, model: Model) -> None:
 @inlined
 def add_candidate(
     matched: Matched,
-    model: Model,
+    model: ScoringModel,
     candidates: Candidates,
     number: int,
     node_score: np.ndarray,
@@ -136,7 +136,7 @@ def add_candidate(
 
 @inlined
 def _lm_score(
-    matched: Matched, model: Model, m: int, rule: int, first: int, second: int
+    matched: Matched, model: ScoringModel, m: int, rule: int, first: int, second: int
 ) -> tuple[int, int, np.float32]:
     """What ``rule`` over the nodes ``first`` and ``second`` adds to the log10 probability of LM ``m``.
 
@@ -176,7 +176,7 @@ def is_new(candidates: Candidates, number: int, rule: int, first: int, second: i
 
 
 @inlined
-def recombine(model: Model, candidates: Candidates, number: int, nodes: int) -> int:
+def recombine(model: ScoringModel, candidates: Candidates, number: int, nodes: int) -> int:
     """Put candidate ``number`` into the node that has its LM state, or into a new one; returns the number of nodes."""
     table = candidates.same_state
     slot = int64(0)

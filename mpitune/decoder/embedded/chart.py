@@ -39,7 +39,7 @@ class Items(NamedTuple):
     """int32 [items, 2]: the vertices of the gaps so far, or -1."""
 
 
-class Grammar(NamedTuple):
+class MatchedGrammar(NamedTuple):
     """A grammar being matched with a sentence."""
 
     trie: Trie
@@ -56,12 +56,12 @@ class Search(NamedTuple):
     span_limit: int
     category_order: np.ndarray
     """int32 [categories]: an order in which the unary rules over one span can be applied."""
-    phrases: Grammar
+    phrases: MatchedGrammar
     """The rules of all categories but S."""
-    goals: Grammar
+    goals: MatchedGrammar
     """The rules of S, other than glue."""
     stamp: int
-    """Larger than anything stored in `Grammar.seen` by the sentences before."""
+    """Larger than anything stored in `MatchedGrammar.seen` by the sentences before."""
 
 
 class Chart(NamedTuple):
@@ -168,7 +168,7 @@ def _fill_cell(search: Search, chart: Chart, start: int, end: int) -> bool:
 
 
 @kernel
-def _advance(search: Search, chart: Chart, grammar: Grammar, start: int, end: int) -> bool:
+def _advance(search: Search, chart: Chart, grammar: MatchedGrammar, start: int, end: int) -> bool:
     """Extend the items that start at ``start`` up to ``end`` by a word or a gap; False where space ran out."""
     n = search.words.shape[0]
     items = grammar.items
@@ -204,7 +204,7 @@ def _advance(search: Search, chart: Chart, grammar: Grammar, start: int, end: in
 def _step(
     search: Search,
     chart: Chart,
-    grammar: Grammar,
+    grammar: MatchedGrammar,
     node: int,
     symbol: int,
     vertex: int,

@@ -14,7 +14,7 @@ from mpitune.decoder.embedded.automaton import BEGIN, EMPTY, Automaton, advance,
 from mpitune.decoder.embedded.candidates import (
     FREE,
     Candidates,
-    Model,
+    ScoringModel,
     add_candidate,
     begin_rules,
     is_new,
@@ -42,7 +42,7 @@ def search(
     candidates = int(size[0]) + 2 * limit
     nodes = int(size[1]) + 1
     forest = new_forest(arena, int(chart.size[VERTICES]), nodes, nodes + limit, count)
-    model = Model(
+    model = ScoringModel(
         automata=automata,
         lm_weight=lm_weight,
         leading=arena.empty(rules, dtype=np.int32),
@@ -73,7 +73,9 @@ def _measure(chart: Chart, matched: Matched, limit: int, size: np.ndarray) -> No
 
 
 @kernel
-def _search(chart: Chart, matched: Matched, model: Model, candidates: Candidates, limit: int, forest: Forest) -> None:
+def _search(
+    chart: Chart, matched: Matched, model: ScoringModel, candidates: Candidates, limit: int, forest: Forest
+) -> None:
     """Fill ``forest``."""
     begin_rules(matched, model)
     for k in range(chart.size[VERTICES]):
@@ -85,7 +87,7 @@ def _search(chart: Chart, matched: Matched, model: Model, candidates: Candidates
 
 @kernel
 def _take_best(
-    chart: Chart, matched: Matched, model: Model, candidates: Candidates, limit: int, forest: Forest, vertex: int
+    chart: Chart, matched: Matched, model: ScoringModel, candidates: Candidates, limit: int, forest: Forest, vertex: int
 ) -> int:
     """Take the best candidates of ``vertex`` from the heap and recombine them; returns the number of nodes."""
     candidates.heap.size[0] = 0
@@ -124,7 +126,7 @@ def _take_best(
 
 
 @kernel
-def _add_nodes(model: Model, candidates: Candidates, nodes: int, forest: Forest, vertex: int) -> None:
+def _add_nodes(model: ScoringModel, candidates: Candidates, nodes: int, forest: Forest, vertex: int) -> None:
     """Append the nodes of ``vertex`` to the forest, best first, each with its edges, best first."""
     base, edge = forest.size[NODES], forest.size[EDGES]
     _rank(candidates, nodes)
@@ -167,7 +169,7 @@ def _rank(candidates: Candidates, nodes: int) -> None:
 
 
 @kernel
-def _add_goal(model: Model, forest: Forest, vertex: int) -> None:
+def _add_goal(model: ScoringModel, forest: Forest, vertex: int) -> None:
     """Add the goal node over the nodes of ``vertex``, S over the whole sentence, with the LMs' sentence boundaries."""
     goal, begin = forest.size[NODES], forest.size[EDGES]
     for node in range(forest.vertex_ptr[vertex, 0], forest.vertex_ptr[vertex, 1]):
@@ -183,7 +185,7 @@ def _add_goal(model: Model, forest: Forest, vertex: int) -> None:
 
 
 @kernel
-def _finish(model: Model, m: int, node: int) -> float:
+def _finish(model: ScoringModel, m: int, node: int) -> float:
     """What the boundaries <s> and </s> around ``node`` add to its log10 probability under LM ``m``."""
     automaton, begin = model.automata[m], int64(BEGIN)
     first, last = ~int64(model.node_state[node, m, 0]), int64(model.node_state[node, m, 1])

@@ -82,7 +82,7 @@ class EmbeddedDecoder:
         if len(self._scratch.total) < len(self.features) or len(self._scratch.stack) < depth + 2:
             self._scratch = readout.new_scratch(self.features, depth)
         found, derivations = kbest.best_derivations(self._arena, forest, rules, k, self._unique)
-        return readout.read_out(forest, rules, derivations, found, self._lm_slot, weights, self._scratch)
+        return readout.extract_kbest(forest, rules, derivations, found, self._lm_slot, weights, self._scratch)
 
     def forest(self, sentence: Sentence, weights: np.ndarray, k: int = 0) -> Hypergraph:
         """The hypergraph that `decode` takes its list from, with the derivations of the ``k`` best entries."""
@@ -145,10 +145,12 @@ class EmbeddedDecoder:
                 words=sentence.words,
                 span_limit=self._span_limit,
                 category_order=self._category_order,
-                phrases=chart.Grammar(
+                phrases=chart.MatchedGrammar(
                     self._phrases[0], chart.new_items(self._arena, n, space["items"]), self._phrases[1]
                 ),
-                goals=chart.Grammar(self._goals[0], chart.new_items(self._arena, n, space["items"]), self._goals[1]),
+                goals=chart.MatchedGrammar(
+                    self._goals[0], chart.new_items(self._arena, n, space["items"]), self._goals[1]
+                ),
                 stamp=self._stamp,
             )
             complete = chart.parse(search, result)
@@ -167,14 +169,14 @@ class EmbeddedDecoder:
         self._goals = goals, np.zeros(len(goals.lhs), dtype=np.int64)
         self._grammar = grammar
 
-    def _sources(self, sentence: Sentence) -> matched.Sources:
+    def _sources(self, sentence: Sentence) -> matched.RuleSources:
         self._know_words()
         for word in sentence.words.tolist():
             if word not in self._pass_through:
                 rule = pass_through(self._model.words.words[word])
                 self._pass_through[word] = self._fixed_row(rule, "PassThrough")
         rows = self._glue + [self._pass_through[word] for word in sentence.words.tolist()]
-        return matched.Sources(
+        return matched.RuleSources(
             words=sentence.words,
             rules=self._model.rules,
             templates=self._templates,

@@ -31,7 +31,7 @@ class Rows(NamedTuple):
     """float64"""
 
 
-class Sources(NamedTuple):
+class RuleSources(NamedTuple):
     """Where targets and features of the matched rules come from."""
 
     words: np.ndarray
@@ -71,7 +71,7 @@ class Matched(NamedTuple):
     probability: rounded alike, candidates tie as they do there."""
 
 
-def match(arena: Arena, chart: Chart, sources: Sources, weights: np.ndarray) -> Matched:
+def match(arena: Arena, chart: Chart, sources: RuleSources, weights: np.ndarray) -> Matched:
     """Gather the rules of ``chart`` and score them with ``weights`` (float64 by slot, one for every slot)."""
     size = np.zeros(3, dtype=np.int64)
     _measure(chart, sources, size)
@@ -94,7 +94,7 @@ def match(arena: Arena, chart: Chart, sources: Sources, weights: np.ndarray) -> 
 
 
 @kernel
-def _measure(chart: Chart, sources: Sources, size: np.ndarray) -> None:
+def _measure(chart: Chart, sources: RuleSources, size: np.ndarray) -> None:
     """How many rules, target symbols and (at most) features there are, into ``size``."""
     rules, templates = sources.rules, sources.templates
     most_extra = 1 + sources.oov_slot.shape[0]
@@ -113,7 +113,7 @@ def _measure(chart: Chart, sources: Sources, size: np.ndarray) -> None:
 
 
 @kernel
-def _gather(chart: Chart, sources: Sources, weights: np.ndarray, matched: Matched) -> None:
+def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, matched: Matched) -> None:
     """Fill ``matched``."""
     rules, templates, fixed, rows = sources.rules, sources.templates, sources.fixed, matched.features
     n = sources.words.shape[0]
@@ -167,7 +167,7 @@ def _gather(chart: Chart, sources: Sources, weights: np.ndarray, matched: Matche
 
 
 @kernel
-def _count_words(sources: Sources, matched: Matched, rule: int, end: int, features: int) -> int:
+def _count_words(sources: RuleSources, matched: Matched, rule: int, end: int, features: int) -> int:
     """Note the word penalty of a target side; returns the number of features now."""
     words = 0
     for k in range(matched.target_ptr[rule], end):
@@ -181,7 +181,9 @@ def _count_words(sources: Sources, matched: Matched, rule: int, end: int, featur
 
 
 @kernel
-def _count_unknown(sources: Sources, weights: np.ndarray, matched: Matched, rule: int, end: int, features: int) -> int:
+def _count_unknown(
+    sources: RuleSources, weights: np.ndarray, matched: Matched, rule: int, end: int, features: int
+) -> int:
     """Note each LM's numbers of the words of a target side, and how many it does not know.
 
     Returns the number of features now.

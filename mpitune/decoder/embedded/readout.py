@@ -25,7 +25,7 @@ class Scratch(NamedTuple):
     """int32 [depth, 2]: derivations being read, and the place reached in the target side."""
     fixed: int
     """Slots from here on are those of features met late, in an order that is this process's own ..."""
-    late_ids: np.ndarray
+    dynamic_ids: np.ndarray
     """uint64 [slots - fixed]: ... and these are their ids."""
 
 
@@ -36,11 +36,11 @@ def new_scratch(features: FeatureTable, depth: int) -> Scratch:
         touched=np.zeros(len(features), dtype=np.uint8),
         stack=np.empty((depth + 2, 2), dtype=np.int32),
         fixed=features.fixed,
-        late_ids=features.late_ids,
+        dynamic_ids=features.dynamic_ids,
     )
 
 
-def read_out(
+def extract_kbest(
     forest: Forest,
     matched: Matched,
     derivations: Derivations,
@@ -198,7 +198,7 @@ def _is_before(scratch: Scratch, a: int, b: int) -> bool:
     """The order of slots; of late ones that of their ids: sums over features are rounded alike in all processes."""
     if a < scratch.fixed or b < scratch.fixed:
         return a < b
-    return bool(scratch.late_ids[a - scratch.fixed] < scratch.late_ids[b - scratch.fixed])
+    return bool(scratch.dynamic_ids[a - scratch.fixed] < scratch.dynamic_ids[b - scratch.fixed])
 
 
 @kernel

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpitune.learner.base import Part, Reply
+from mpitune.learner.base import Reply, ShardObjective
 from mpitune.learner.batch.envelope import goal_lines
 from mpitune.learner.batch.mert import Lines, Mert, MertPart, envelope
 from mpitune.learner.forests import Forests
-from mpitune.learner.pool import Pool
+from mpitune.learner.pool import NBestPool
 from mpitune.metrics.bleu import WIDTH, text_statistics
 
 
@@ -46,7 +46,9 @@ class HypergraphPart:
 class HypergraphMert(Mert):
     """An `mpitune.learner.base.ForestLearner`."""
 
-    def forest_part(self, pool: Pool, place: np.ndarray, forests: Forests, forest_place: np.ndarray) -> Part:
+    def forest_part(
+        self, pool: NBestPool, place: np.ndarray, forests: Forests, forest_place: np.ndarray
+    ) -> ShardObjective:
         return HypergraphPart(MertPart(pool, place), forests, forest_place)
 
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from mpitune.array_files.csr import ends
 from mpitune.jit import kernel
-from mpitune.learner.base import Ask, Reply, Tuned
-from mpitune.learner.pool import Pool, scores
+from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
+from mpitune.learner.pool import NBestPool, scores
 from mpitune.metrics.tuning_metric import SCORES
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ MANY = 1000
 
 
 @dataclass(frozen=True)
-class Options:
+class MertOptions:
     """The options of MERT, named as in a job; the defaults are ours."""
 
     metric: str = "bleu"
@@ -137,7 +137,7 @@ class MertPart:
 
     pairs = 0
 
-    def __init__(self, pool: Pool, place: np.ndarray) -> None:
+    def __init__(self, pool: NBestPool, place: np.ndarray) -> None:
         self._pool = pool
         self._place = place
 
@@ -154,16 +154,18 @@ class MertPart:
 class Mert:
     """An `mpitune.learner.base.BatchLearner`."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: MertOptions) -> None:
         self._options = options
         self._score = SCORES[options.metric]
 
     def part(
-        self, pool: Pool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
+        self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> MertPart:
         return MertPart(pool, place)
 
-    def optimise(self, weights: np.ndarray, free: np.ndarray, ask: Ask, random: np.random.Generator) -> Tuned:
+    def optimise(
+        self, weights: np.ndarray, free: np.ndarray, ask: EvaluateShards, random: np.random.Generator
+    ) -> OptimizerResult:
         """Where several starts come to the same score, the first counts."""
         if (features := int(free.sum())) > MANY:
             LOG.warning("MERT follows each of %d features in turn, which may take for ever: PRO does not", features)
@@ -175,7 +177,9 @@ class Mert:
                 best = found
         return best
 
-    def _climb(self, start: np.ndarray, free: np.ndarray, ask: Ask, random: np.random.Generator) -> Tuned:
+    def _climb(
+        self, start: np.ndarray, free: np.ndarray, ask: EvaluateShards, random: np.random.Generator
+    ) -> OptimizerResult:
         weights, score, steps, gain = start, -np.inf, 0, np.inf
         while gain >= GAIN:
             before = score
@@ -184,7 +188,7 @@ class Mert:
                 if t != 0:
                     weights, steps = _scaled(weights + t * direction, free), steps + 1
             gain = score - before
-        return Tuned(weights, score, steps)
+        return OptimizerResult(weights, score, steps)
 
     def _directions(self, free: np.ndarray, random: np.random.Generator) -> Iterator[np.ndarray]:
         for d in np.flatnonzero(free):

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpitune.jit import kernel
-from mpitune.learner.base import Ask, Reply, Tuned
-from mpitune.learner.batch.smooth import smallest
-from mpitune.learner.pool import Pool, scores, summed
+from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
+from mpitune.learner.batch.smooth import minimize_lbfgs
+from mpitune.learner.pool import NBestPool, scores, summed
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 
 @dataclass(frozen=True)
-class Options:
+class MinRiskOptions:
     """The options of minimum risk training, named as in a job."""
 
     c: float = 100.0
@@ -33,7 +33,7 @@ class MinRiskPart:
 
     pairs = 0
 
-    def __init__(self, pool: Pool, place: np.ndarray) -> None:
+    def __init__(self, pool: NBestPool, place: np.ndarray) -> None:
         self._pool = pool
         self._place = place
         self._gold = bleu_plus_one(pool.statistics)
@@ -51,16 +51,18 @@ class MinRiskPart:
 class MinRisk:
     """An `mpitune.learner.base.BatchLearner`."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: MinRiskOptions) -> None:
         self._options = options
 
     def part(
-        self, pool: Pool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
+        self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> MinRiskPart:
         return MinRiskPart(pool, place)
 
-    def optimise(self, weights: np.ndarray, free: np.ndarray, ask: Ask, random: np.random.Generator) -> Tuned:
-        return smallest(weights, free, self._options.c, ask)
+    def optimise(
+        self, weights: np.ndarray, free: np.ndarray, ask: EvaluateShards, random: np.random.Generator
+    ) -> OptimizerResult:
+        return minimize_lbfgs(weights, free, self._options.c, ask)
 
 
 @kernel

@@ -19,16 +19,16 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from mpitune.array_files.csr import chosen
-from mpitune.learner.base import Ask, Reply, Tuned
-from mpitune.learner.batch.smooth import smallest
+from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
+from mpitune.learner.batch.smooth import minimize_lbfgs
 from mpitune.learner.bin_chains import Smoothness
 from mpitune.learner.pair_sampling import pro
-from mpitune.learner.pool import Pool
+from mpitune.learner.pool import NBestPool
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 
 @dataclass(frozen=True)
-class Options:
+class ProOptions:
     """The options of PRO, named as in a job."""
 
     candidates: int = 5000
@@ -64,7 +64,7 @@ class ProPart:
 class Pro:
     """An `mpitune.learner.base.ChainLearner`."""
 
-    def __init__(self, options: Options, smoothness: Smoothness | None = None) -> None:
+    def __init__(self, options: ProOptions, smoothness: Smoothness | None = None) -> None:
         """``smoothness``: how the weights of bins are to be smooth, if they are."""
         self._options = options
         self._smoothness = smoothness
@@ -74,11 +74,11 @@ class Pro:
     def chained(self) -> np.ndarray:
         return self._smoothness.features if self._smoothness else np.zeros(0, dtype=np.uint64)
 
-    def lay_chains(self, ids: np.ndarray) -> None:
+    def set_feature_order(self, ids: np.ndarray) -> None:
         self._chains = self._smoothness.places(ids) if self._smoothness else []
 
     def part(
-        self, pool: Pool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
+        self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> ProPart:
         options, gold = self._options, bleu_plus_one(pool.statistics)
         pairs = [np.empty((0, 2), dtype=np.int64)]
@@ -90,12 +90,14 @@ class Pro:
         # What is frozen keeps its part in w.d.
         return ProPart(_rows(pool, place, len(free), better) - _rows(pool, place, len(free), worse))
 
-    def optimise(self, weights: np.ndarray, free: np.ndarray, ask: Ask, random: np.random.Generator) -> Tuned:
+    def optimise(
+        self, weights: np.ndarray, free: np.ndarray, ask: EvaluateShards, random: np.random.Generator
+    ) -> OptimizerResult:
         """Where there are no pairs, the weights stay."""
         # Each pair is two examples.
-        found = smallest(np.where(free, 0.0, weights), free, 2 * self._options.c, ask, self._penalty())
+        found = minimize_lbfgs(np.where(free, 0.0, weights), free, 2 * self._options.c, ask, self._penalty())
         if not found.weights[free].any():
-            return Tuned(weights, found.objective, 0)
+            return OptimizerResult(weights, found.objective, 0)
         psi = self._options.interpolation
         return found._replace(weights=np.where(free, psi * found.weights + (1 - psi) * weights, weights))
 
@@ -104,7 +106,7 @@ class Pro:
         return partial(smoothness.penalty, chains=self._chains) if smoothness else None
 
 
-def _rows(pool: Pool, place: np.ndarray, width: int, entries: np.ndarray) -> csr_array:
+def _rows(pool: NBestPool, place: np.ndarray, width: int, entries: np.ndarray) -> csr_array:
     """float64 [entries, width]: feature vectors over all features."""
     ptr, feature = chosen(pool.feature_ptr, pool.feature, entries)
     return csr_array((chosen(pool.feature_ptr, pool.value, entries)[1], place[feature], ptr), (len(entries), width))

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpitune.jit import kernel
-from mpitune.learner.base import Ask, Reply, Tuned
-from mpitune.learner.pool import Pool, scores, summed
+from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
+from mpitune.learner.pool import NBestPool, scores, summed
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 LOSSES = {1: (0.0, 1.0), 2: (-1.0, 0.0), 3: (-1.0, 1.0)}
@@ -29,7 +29,7 @@ LOSSES = {1: (0.0, 1.0), 2: (-1.0, 0.0), 3: (-1.0, 1.0)}
 
 
 @dataclass(frozen=True)
-class Options:
+class RampionOptions:
     """The options of RAMPION, named as in a job."""
 
     loss: int = 3
@@ -51,7 +51,7 @@ class RampionPart:
 
     pairs = 0
 
-    def __init__(self, pool: Pool, place: np.ndarray, options: Options) -> None:
+    def __init__(self, pool: NBestPool, place: np.ndarray, options: RampionOptions) -> None:
         self._pool = pool
         self._place = place
         cost = options.cost_scale * (1 - bleu_plus_one(pool.statistics))
@@ -75,15 +75,17 @@ class RampionPart:
 class Rampion:
     """An `mpitune.learner.base.BatchLearner`."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: RampionOptions) -> None:
         self._options = options
 
     def part(
-        self, pool: Pool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
+        self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> RampionPart:
         return RampionPart(pool, place, self._options)
 
-    def optimise(self, weights: np.ndarray, free: np.ndarray, ask: Ask, random: np.random.Generator) -> Tuned:
+    def optimise(
+        self, weights: np.ndarray, free: np.ndarray, ask: EvaluateShards, random: np.random.Generator
+    ) -> OptimizerResult:
         """The objective is that of the weights at the end, with the hopes of the last round."""
         options, found, steps, length, best = self._options, weights, 0, self._options.step, 0.0
 
@@ -105,7 +107,7 @@ class Rampion:
                     found, best, gradient, steps = tried, loss, slope, steps + 1
                 else:
                     length /= 2
-        return Tuned(found, best, steps)
+        return OptimizerResult(found, best, steps)
 
 
 def _highest(sentence_ptr: np.ndarray, numbers: np.ndarray) -> np.ndarray:

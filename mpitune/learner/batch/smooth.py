@@ -7,16 +7,16 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import minimize
 
-from mpitune.learner.base import Ask, Tuned
+from mpitune.learner.base import EvaluateShards, OptimizerResult
 
 
-def smallest(
+def minimize_lbfgs(
     start: np.ndarray,
     free: np.ndarray,
     c: float,
-    ask: Ask,
+    ask: EvaluateShards,
     penalty: Callable[[np.ndarray], tuple[float, np.ndarray]] | None = None,
-) -> Tuned:
+) -> OptimizerResult:
     """The weights of the smallest |w|^2 / 2 + c * (sum of losses) that L-BFGS finds from ``start``.
 
     ``free``: bool [features], those that move, and are penalised. To a question w (float64 [features]) each shard
@@ -40,4 +40,4 @@ def smallest(
 
     done = minimize(objective, start[free], jac=True, method="L-BFGS-B", options={"maxiter": 1000})
     weights[free] = done.x
-    return Tuned(weights, float(done.fun), int(done.nit))
+    return OptimizerResult(weights, float(done.fun), int(done.nit))

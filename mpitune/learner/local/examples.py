@@ -15,7 +15,7 @@ import numpy as np
 
 from mpitune.array_files.csr import ends
 from mpitune.jit import at, inlined, kernel
-from mpitune.learner.pool import Pool
+from mpitune.learner.pool import NBestPool
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 
@@ -54,7 +54,7 @@ class _Space(NamedTuple):
 class KeptLists:
     """The lists of all training sentences, in parts, and the global weights that they were decoded with."""
 
-    def __init__(self, pools: Sequence[Pool], index: np.ndarray, value: np.ndarray, frozen: np.ndarray) -> None:
+    def __init__(self, pools: Sequence[NBestPool], index: np.ndarray, value: np.ndarray, frozen: np.ndarray) -> None:
         """``pools``: their sentences one after the other are the training data.
 
         ``index``, ``value``: uint64 and float64 [n], the features' ids and global weights, 0 for all others;

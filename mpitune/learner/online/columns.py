@@ -14,7 +14,7 @@ from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
 
 
-class Columns(NamedTuple):
+class FeatureColumns(NamedTuple):
     """The remaining values, by column and by row; rows are entries of the list."""
 
     slot: np.ndarray
@@ -59,14 +59,14 @@ def only(kbest: KBest, entries: np.ndarray) -> KBest:
     )
 
 
-def columns_of(kbest: KBest, frozen: np.ndarray, place: np.ndarray) -> Columns:
+def columns_of(kbest: KBest, frozen: np.ndarray, place: np.ndarray) -> FeatureColumns:
     """The columns of ``kbest``.
 
     ``frozen``: bool [D], by slot. ``place``: int32 [D], all -1 before and after: space to look slots up in.
     """
     values = len(kbest.feature_value)
     width = min(values, len(place))
-    columns = Columns(
+    columns = FeatureColumns(
         np.empty(width, dtype=np.int32),
         np.zeros(width + 1, dtype=np.int64),
         np.empty(values, dtype=np.int32),
@@ -81,7 +81,7 @@ def columns_of(kbest: KBest, frozen: np.ndarray, place: np.ndarray) -> Columns:
 
 
 @kernel
-def _read(kbest: KBest, frozen: np.ndarray, place: np.ndarray, range_: _Range, columns: Columns) -> int:
+def _read(kbest: KBest, frozen: np.ndarray, place: np.ndarray, range_: _Range, columns: FeatureColumns) -> int:
     """Fill ``columns``; returns how many there are."""
     k = len(kbest.score)
     count = 0
@@ -130,7 +130,7 @@ def _read(kbest: KBest, frozen: np.ndarray, place: np.ndarray, range_: _Range, c
 
 
 @kernel
-def same_row(columns: Columns, a: int, b: int) -> bool:
+def same_row(columns: FeatureColumns, a: int, b: int) -> bool:
     """Whether entries ``a`` and ``b`` have the same free features: their difference d is 0."""
     start, other = columns.row_ptr[a], columns.row_ptr[b]
     length = columns.row_ptr[a + 1] - start

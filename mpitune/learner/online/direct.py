@@ -11,7 +11,7 @@ import numpy as np
 
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
-from mpitune.learner.online.columns import Columns, same_row
+from mpitune.learner.online.columns import FeatureColumns, same_row
 from mpitune.learner.online.gram import violates
 from mpitune.learner.online.rates import Rate, move
 
@@ -51,7 +51,7 @@ def shrink_all(weights: np.ndarray, frozen: np.ndarray, factor: float) -> None:
 
 
 @kernel
-def _row_score(columns: Columns, weight: np.ndarray, j: int) -> float:
+def _row_score(columns: FeatureColumns, weight: np.ndarray, j: int) -> float:
     score = 0.0
     for i in range(columns.row_ptr[j], columns.row_ptr[j + 1]):
         score += weight[columns.column[i]] * columns.row_value[i]
@@ -59,7 +59,7 @@ def _row_score(columns: Columns, weight: np.ndarray, j: int) -> float:
 
 
 @kernel
-def _move_row(columns: Columns, j: int, size: float, factor: float, rate: Rate, step: int, space: Space) -> None:
+def _move_row(columns: FeatureColumns, j: int, size: float, factor: float, rate: Rate, step: int, space: Space) -> None:
     """Move the weights of row ``j``'s columns along the difference, where that was not done yet."""
     for i in range(columns.row_ptr[j], columns.row_ptr[j + 1]):
         c = columns.column[i]
@@ -71,7 +71,7 @@ def _move_row(columns: Columns, j: int, size: float, factor: float, rate: Rate, 
 
 @kernel
 def learn_in_turn(
-    columns: Columns,
+    columns: FeatureColumns,
     pairs: np.ndarray,
     sizes: np.ndarray,
     rate: Rate,

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from mpitune.jit import kernel
-from mpitune.learner.online.columns import Columns, same_row
+from mpitune.learner.online.columns import FeatureColumns, same_row
 from mpitune.learner.online.rates import NORMALIZED, Rate, move
 
 
@@ -22,7 +22,7 @@ def violates(margin: float, required: float) -> bool:
 
 
 @kernel
-def fill_gram(columns: Columns, gram: np.ndarray) -> None:
+def fill_gram(columns: FeatureColumns, gram: np.ndarray) -> None:
     """Fill ``gram`` (float64 [k, k]) with the inner products of all rows.
 
     Up to the squares of constant columns, which cancel in G[a] - G[b].
@@ -50,8 +50,8 @@ def fill_gram(columns: Columns, gram: np.ndarray) -> None:
 
 
 @kernel
-def judge_in_turn(
-    columns: Columns,
+def sequential_update(
+    columns: FeatureColumns,
     gram: np.ndarray,
     pairs: np.ndarray,
     sizes: np.ndarray,
@@ -81,15 +81,15 @@ def judge_in_turn(
 
 
 @kernel
-def judge_at_once(
-    columns: Columns,
+def batch_update(
+    columns: FeatureColumns,
     pairs: np.ndarray,
     sizes: np.ndarray,
     required: np.ndarray,
     scores: np.ndarray,
     coefficients: np.ndarray,
 ) -> int:
-    """As `judge_in_turn`, but all pairs see the same ``scores``."""
+    """As `sequential_update`, but all pairs see the same ``scores``."""
     updates = 0
     for p in range(len(pairs)):
         a, b = pairs[p, 0], pairs[p, 1]
@@ -100,7 +100,7 @@ def judge_at_once(
     return updates
 
 
-def measure(columns: Columns, pairs: np.ndarray, rate: Rate) -> None:
+def measure(columns: FeatureColumns, pairs: np.ndarray, rate: Rate) -> None:
     """Take the differences of all ``pairs`` (int32 [pairs, 2]) into the units of a normalized ``rate``.
 
     One entry a list and feature: the mean square of the differences that are not 0.
@@ -111,7 +111,7 @@ def measure(columns: Columns, pairs: np.ndarray, rate: Rate) -> None:
 
 @kernel
 def _measure(
-    columns: Columns,
+    columns: FeatureColumns,
     pairs: np.ndarray,
     rate: Rate,
     difference: np.ndarray,
@@ -139,7 +139,7 @@ def _measure(
 
 
 @kernel
-def _gradient(columns: Columns, coefficients: np.ndarray, gradient: np.ndarray) -> None:
+def _gradient(columns: FeatureColumns, coefficients: np.ndarray, gradient: np.ndarray) -> None:
     """Fill ``gradient`` (float64 [columns], all 0) with X^T ``coefficients`` (float64 [k]).
 
     The coefficients of the entries that took part sum to 0. Rounding would leave a trace of that sum in every feature
@@ -167,7 +167,7 @@ def _gradient(columns: Columns, coefficients: np.ndarray, gradient: np.ndarray) 
 
 
 def apply(
-    columns: Columns, coefficients: np.ndarray, rate: Rate, step: int, weights: np.ndarray, divisor: float = 1.0
+    columns: FeatureColumns, coefficients: np.ndarray, rate: Rate, step: int, weights: np.ndarray, divisor: float = 1.0
 ) -> None:
     """Move ``weights`` (float64 [D]) along the gradient X^T ``coefficients`` (float64 [k]) / ``divisor``.
 
@@ -178,7 +178,7 @@ def apply(
 
 @kernel
 def _apply(
-    columns: Columns,
+    columns: FeatureColumns,
     coefficients: np.ndarray,
     rate: Rate,
     step: int,
@@ -197,7 +197,7 @@ def _apply(
 
 
 @kernel
-def _sparse_share(columns: Columns, gradient: np.ndarray, rate: Rate) -> float:
+def _sparse_share(columns: FeatureColumns, gradient: np.ndarray, rate: Rate) -> float:
     """The factor of the steps of sparse features: 1 over the root of their number, where ``rate`` is normalized."""
     moving = 0
     for c in range(len(columns.slot)):

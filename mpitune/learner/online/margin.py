@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mpitune.jit import kernel
-from mpitune.learner.online.columns import Columns
+from mpitune.learner.online.columns import FeatureColumns
 from mpitune.learner.online.gram import fill_gram
 
 VIOLATION = 1e-4
@@ -29,12 +29,12 @@ TOLERANCE = 1e-7
 _MOST_MOVES = 10_000
 """When they are given up: constraints that contradict each other have no optimum without a bound on the steps."""
 
-Solver = Callable[[Columns, np.ndarray, np.ndarray, float], np.ndarray]
+Solver = Callable[[FeatureColumns, np.ndarray, np.ndarray, float], np.ndarray]
 """Steps from the list's columns, losses, model scores w.x (float64 [k] each) and C."""
 
 
 @kernel
-def _squared_distance(columns: Columns, a: int, b: int) -> float:
+def _squared_distance(columns: FeatureColumns, a: int, b: int) -> float:
     """||x_a - x_b||^2, without what cancels in a Gram matrix."""
     total = 0.0
     for c in range(len(columns.slot)):
@@ -48,7 +48,7 @@ def _squared_distance(columns: Columns, a: int, b: int) -> float:
     return total
 
 
-def one_best(columns: Columns, losses: np.ndarray, scores: np.ndarray, c: float) -> np.ndarray:
+def one_best(columns: FeatureColumns, losses: np.ndarray, scores: np.ndarray, c: float) -> np.ndarray:
     """The list is the oracle and the prediction, or the oracle alone: the step is known in closed form."""
     steps = np.zeros(len(losses))
     if len(losses) == 2:
@@ -59,7 +59,7 @@ def one_best(columns: Columns, losses: np.ndarray, scores: np.ndarray, c: float)
     return steps
 
 
-def k_constraint(columns: Columns, losses: np.ndarray, scores: np.ndarray, c: float) -> np.ndarray:
+def k_constraint(columns: FeatureColumns, losses: np.ndarray, scores: np.ndarray, c: float) -> np.ndarray:
     """All entries constrain."""
     gram, steps, current, may_move = _begin(columns, losses, scores, c)
     _solve(gram, losses, may_move, current, steps)
@@ -67,7 +67,7 @@ def k_constraint(columns: Columns, losses: np.ndarray, scores: np.ndarray, c: fl
     return steps
 
 
-def cutting_plane(columns: Columns, losses: np.ndarray, scores: np.ndarray, c: float) -> np.ndarray:
+def cutting_plane(columns: FeatureColumns, losses: np.ndarray, scores: np.ndarray, c: float) -> np.ndarray:
     """The most violated constraint is added and the problem solved, until none is violated beyond the others."""
     gram, steps, current, constrains = _begin(columns, losses, scores, c)
     may_move = np.zeros(len(losses), dtype=np.bool_)
@@ -88,7 +88,7 @@ SOLVERS: dict[str, Solver] = {"1-best": one_best, "k-constraint": k_constraint, 
 
 
 def _begin(
-    columns: Columns, losses: np.ndarray, scores: np.ndarray, c: float
+    columns: FeatureColumns, losses: np.ndarray, scores: np.ndarray, c: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Gram matrix; first steps: all of ``c`` on entry 0, which moves nothing; scores to change; what constrains."""
     k = len(losses)

@@ -38,7 +38,7 @@ PREDICTIONS: dict[str, Pick] = {
 
 
 @dataclass(frozen=True)
-class Options:
+class MiraOptions:
     """MIRA's options, named as in a job's ``[learner.mira]``. Raises UsageError on a value that makes no sense."""
 
     oracle: str = "M-C"
@@ -62,7 +62,7 @@ class Mira:
 
     state_width = 0
 
-    def __init__(self, options: Options, frozen: np.ndarray) -> None:
+    def __init__(self, options: MiraOptions, frozen: np.ndarray) -> None:
         """``frozen``: bool [slots], features whose weights never move; slots past its end may move."""
         self._options = options
         self._frozen = frozen

@@ -15,9 +15,9 @@ from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
 from mpitune.jit import kernel
 from mpitune.learner.base import Counts
-from mpitune.learner.online.columns import Columns, columns_of, model_scores
+from mpitune.learner.online.columns import FeatureColumns, columns_of, model_scores
 from mpitune.learner.online.direct import Space, fixed_scores, learn_in_turn, shrink_all
-from mpitune.learner.online.gram import apply, fill_gram, judge_at_once, judge_in_turn, measure
+from mpitune.learner.online.gram import apply, batch_update, fill_gram, measure, sequential_update
 from mpitune.learner.online.rates import KEPT, NORMALIZED, grown, longer, make_rate, state_of
 from mpitune.learner.pair_sampling import Sampler
 
@@ -25,7 +25,7 @@ ORDERS = ("sequential", "sentence")
 
 
 @dataclass(frozen=True)
-class Options:
+class PerceptronOptions:
     """The perceptron's options, named as in a job. Raises UsageError on a value that makes no sense."""
 
     learning_rate: float = 0.0001
@@ -61,7 +61,7 @@ class Options:
 class Perceptron:
     """An `mpitune.learner.base.OnlineLearner`."""
 
-    def __init__(self, sampler: Sampler, options: Options, frozen: np.ndarray, first_sparse: int = 0) -> None:
+    def __init__(self, sampler: Sampler, options: PerceptronOptions, frozen: np.ndarray, first_sparse: int = 0) -> None:
         """``frozen``: bool [slots], features whose weights never move; slots past its end may move.
 
         ``first_sparse``: slots from here on are those of sparse features.
@@ -110,7 +110,9 @@ class Perceptron:
             _clip(np.flatnonzero(~self._frozen).astype(np.int32), self._due, self._paid, weights)
         return state_of(self._rate, self._options.rate)
 
-    def _learn(self, kbest: KBest, columns: Columns, pairs: np.ndarray, gold: np.ndarray, weights: np.ndarray) -> int:
+    def _learn(
+        self, kbest: KBest, columns: FeatureColumns, pairs: np.ndarray, gold: np.ndarray, weights: np.ndarray
+    ) -> int:
         """Returns how many pairs updated the weights."""
         options = self._options
         better = gold[pairs[:, 0]] - gold[pairs[:, 1]]
@@ -130,9 +132,11 @@ class Perceptron:
         if options.order == "sequential":
             gram = np.empty((kbest.size, kbest.size))
             fill_gram(columns, gram)
-            updates = judge_in_turn(columns, gram, pairs, sizes, options.learning_rate, required, scores, coefficients)
+            updates = sequential_update(
+                columns, gram, pairs, sizes, options.learning_rate, required, scores, coefficients
+            )
         else:
-            updates = judge_at_once(columns, pairs, sizes, required, scores, coefficients)
+            updates = batch_update(columns, pairs, sizes, required, scores, coefficients)
             if self._rate.kind == NORMALIZED:
                 measure(columns, pairs, self._rate)
         if updates:

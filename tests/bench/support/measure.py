@@ -43,7 +43,7 @@ class Stages(AbstractContextManager["Stages"]):
         "match": (matched, "match"),
         "cube": (cube, "search"),
         "derivations": (kbest, "best_derivations"),
-        "read out": (readout, "read_out"),
+        "read out": (readout, "extract_kbest"),
     }
 
     def __enter__(self) -> Stages:

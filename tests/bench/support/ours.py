@@ -14,13 +14,13 @@ from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import KBest
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.learner.base import Counts
-from mpitune.learner.online.perceptron import Options, Perceptron
+from mpitune.learner.online.perceptron import Perceptron, PerceptronOptions
 from mpitune.learner.pair_sampling import make_sampler
 from mpitune.metrics import bleu
 from mpitune.metrics.sentence_bleu import make_gold
 from mpitune.runtime.progress import Progress
 from mpitune.store.build import prepare
-from mpitune.store.inputs import Sources, Texts
+from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Corpus, Store, open_store
 from support.measure import CpuTime
 
@@ -52,7 +52,7 @@ class Task:
         files = (self.source, self.references, self.grammar, self.lm, self.weights)
         return [file for file in files if file is not None and not file.exists()]
 
-    def write(self, folder: Path) -> Sources:
+    def write(self, folder: Path) -> StoreInputs:
         """Write the chosen sentences to ``source`` and ``references`` in ``folder``; returns what our store is made of.
 
         Grammars that they name are named by absolute paths then.
@@ -63,7 +63,7 @@ class Task:
             text = "".join(chosen).replace('<seg grammar="', f'<seg grammar="{file.parent.resolve()}/')
             (folder / name).write_text(text, encoding="utf-8")
         texts = Texts(folder / "source", (folder / "references",))
-        return Sources(train=texts, grammar=self.grammar, templates=self.templates, lms=(self.lm,))
+        return StoreInputs(train=texts, grammar=self.grammar, templates=self.templates, lms=(self.lm,))
 
 
 def news_commentary(data: Path, golden: Path) -> Task:
@@ -78,7 +78,7 @@ def multi30k(data: Path, golden: Path) -> Task:
     return Task(golden / "multi30k-val40.in", references, None, lm, golden / "multi30k.weights", sentences=(0, 40))
 
 
-def stored(sources: Sources, folder: Path) -> Store:
+def stored(sources: StoreInputs, folder: Path) -> Store:
     """The store of ``sources``, made in ``folder`` where it is not there yet."""
     prepare(sources, folder, lambda text: None, lambda what, total: Progress())
     return open_store(sources, folder)
@@ -159,7 +159,7 @@ class Ours:
 def learning(decoder: EmbeddedDecoder, weights: np.ndarray, corpus: Corpus) -> Callable[[int], Counts]:
     """What learns from the sentence of a number, as `mpitune train` does; it changes ``weights``."""
     sampler, frozen = make_sampler("multipartite", SHARE, False), np.zeros(len(weights), dtype=np.bool_)
-    learner, gold = Perceptron(sampler, Options(learning_rate=LEARNING_RATE), frozen), make_gold(GOLD)
+    learner, gold = Perceptron(sampler, PerceptronOptions(learning_rate=LEARNING_RATE), frozen), make_gold(GOLD)
     learner.start_shard(weights)
     gold.start_shard()
 
@@ -168,7 +168,7 @@ def learning(decoder: EmbeddedDecoder, weights: np.ndarray, corpus: Corpus) -> C
         kbest = decoder.decode(sentence, weights, K)
         counted = bleu.statistics(kbest, corpus.references(i))
         counts = learner.update(kbest, gold.score(counted, len(sentence.words)), weights, np.random.default_rng(i))
-        gold.observe(counted, len(sentence.words))
+        gold.update_context(counted, len(sentence.words))
         return counts
 
     return learn
