@@ -46,7 +46,7 @@ def run_train(options: argparse.Namespace, comm: Comm) -> None:
     """Learn the weights, going on from checkpoints; alone, or under mpirun or srun."""
     job = job_of(options, comm)
     if options.dry_run:
-        comm.on_root(lambda: print(job.to_toml(), end="", flush=True))
+        comm.on_root(print, job.to_toml(), end="", flush=True)
     else:
         train(job, comm, resume=options.resume, quiet=options.quiet)
 
@@ -59,7 +59,7 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
     made = make_store(comm, sources, store, store, print_message, partial(progress, rank=comm.rank))
     if sources.train is not None:
         open_fitted(comm, job, sources, store, print_message)
-    comm.on_root(lambda: print(f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True))
+    comm.on_root(print, f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True)
 
 
 def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
@@ -85,9 +85,9 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
         raise on_all(UsageError("expected --source F and --target E, or --bitext FE"))
     files = AlignedFiles(options.bitext or options.source, options.target, options.alignment)
     output = options.output
-    read = comm.on_root(lambda: read_inputs(options.input))
+    read = comm.on_root(read_inputs, options.input)
     if options.leave_one_out:
-        comm.on_root(lambda: check_same(files, [words for words, _ in read], options.input))
+        comm.on_root(check_same, files, [words for words, _ in read], options.input)
 
     def compile_bitext() -> Path:
         with writing(output):
@@ -149,7 +149,11 @@ def run_lm(options: argparse.Namespace, comm: Comm) -> None:
 
 def run_import_dtrain(options: argparse.Namespace, comm: Comm) -> None:
     """Write the job file that a configuration of dtrain corresponds to, and what became of its options."""
-    comm.on_root(lambda: write(options.output, import_job(options.configuration, Path.cwd())))
+
+    def make() -> None:
+        write(options.output, import_job(options.configuration, Path.cwd()))
+
+    comm.on_root(make)
 
 
 def run_report(options: argparse.Namespace, comm: Comm) -> None:
@@ -159,7 +163,7 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
 
     folders: list[Path] = options.run_folders
     if options.watch:
-        comm.on_root(lambda: follow(folders))
+        comm.on_root(follow, folders)
         return
 
     def make() -> None:

@@ -52,10 +52,10 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     if (options.explain or options.forest) and job.decoder.backend != "embedded":
         raise on_all(UsageError("--explain and --forest need the embedded decoder: --set decoder.backend=embedded"))
     path = options.weights or job.run.dir
-    given, scoring = comm.on_root(lambda: _read_given(job, path))
+    given, scoring = comm.on_root(_read_given, job, path)
     decoder, model, sentences = open_decoder(job, comm, options.input, options.explain or options.nbest, scoring)
     if given and not any(name in decoder.features for name in given):
-        comm.on_root(lambda: print_message(f"warning: {path}: nothing in this job fires any of its features"))
+        comm.on_root(print_message, f"warning: {path}: nothing in this job fires any of its features")
     slots = [decoder.features.slot(name) for name in given]
     weights = np.zeros(len(decoder.features))
     weights[slots] = list(given.values())
@@ -75,13 +75,16 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
 
     if sentences and embedded is not None:
         # Kernels are compiled, where they are not yet, by one rank: the others load them.
-        shortest = _shortest(sentences)
-        comm.on_root(lambda: len(decode(shortest)))
+        comm.on_root(decode, _shortest(sentences))
     text: list[str] = []
     with ExitStack() as stack:
         files: list[BinaryIO] = []
+
+        def open_forest() -> None:
+            files.append(stack.enter_context(written(options.forest)))
+
         if options.forest:
-            comm.on_root(lambda: files.append(stack.enter_context(written(options.forest))))
+            comm.on_root(open_forest)
         at_once = FORESTS_AT_ONCE if options.forest else None
         quiet = options.output is None
         for lines, forest in parallel_map.parallel_map(
@@ -91,8 +94,8 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
             for file in files:
                 file.write(forest)
     failures = comm.gather(decoder.failed)
-    comm.on_root(lambda: parallel_map.check_failed(sum(failures or []), len(sentences)))
-    comm.on_root(lambda: write(options.output, "".join(text)))
+    comm.on_root(parallel_map.check_failed, sum(failures or []), len(sentences))
+    comm.on_root(write, options.output, "".join(text))
     shutil.rmtree(_decoder_folder(job), ignore_errors=True)
 
 
@@ -100,8 +103,8 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     """Translate each sentence with weights of its own, learned from similar training data; alone, or under mpirun."""
     job = job_of(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
-    comm.on_root(lambda: load.require_data(job))
-    given, scoring = comm.on_root(lambda: _read_given(job, options.weights))
+    comm.on_root(load.require_data, job)
+    given, scoring = comm.on_root(_read_given, job, options.weights)
     # Before the training data are decoded, which may take hours.
     decoder, model, sentences = open_decoder(job, comm, options.input, 1, scoring)
     if options.explain is not None and options.explain >= len(sentences):
@@ -113,28 +116,35 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     if options.explain is not None:
         sentence = sentences[options.explain]
         found = retrieval.nearest([model.words.decode(sentence.words)], quiet=True)[0]
-        comm.on_root(lambda: write(options.output, translator.explain(sentence, found, model.words)))
+
+        def explain() -> None:
+            write(options.output, translator.explain(sentence, found, model.words))
+
+        comm.on_root(explain)
         shutil.rmtree(_decoder_folder(job), ignore_errors=True)
         return
     quiet = options.output is None
     nearest = retrieval.nearest([model.words.decode(sentence.words) for sentence in sentences], quiet=quiet)
-    if sentences:
-        # As in run_decode.
-        shortest = _shortest(sentences)
-        comm.on_root(lambda: translator.translate(sentences[shortest], nearest[shortest]).learned.distance)
 
     def translate_(i: int) -> tuple[str, local_training.SentenceTimings]:
         done = translator.translate(sentences[i], nearest[i])
         return parallel_map.text(done.best, model.words.words), done.told()
 
+    if sentences:
+        # As in run_decode.
+        comm.on_root(translate_, _shortest(sentences))
     text, told = [], []
     for line, of_one in parallel_map.parallel_map(comm, len(sentences), translate_, "local", quiet=quiet):
         text.append(f"{line}\n")
         told.append(of_one)
     failures, searching = comm.sum(decoder.failed), comm.gather(retrieval.seconds)
-    comm.on_root(lambda: parallel_map.check_failed(failures, len(sentences)))
-    comm.on_root(lambda: write(options.output, "".join(text)))
-    comm.on_root(lambda: print_message(local_training.summary(told, sum(searching or []))))
+    comm.on_root(parallel_map.check_failed, failures, len(sentences))
+    comm.on_root(write, options.output, "".join(text))
+
+    def summarise() -> None:
+        print_message(local_training.summary(told, sum(searching or [])))
+
+    comm.on_root(summarise)
     shutil.rmtree(_decoder_folder(job), ignore_errors=True)
 
 
@@ -181,11 +191,11 @@ def open_decoder(
     read: list[SourceSentence] = []
     if sources.grammar is not None:
         # Before the store is made, which may take minutes.
-        read = comm.on_root(lambda: read_sentences(file))
+        read = comm.on_root(read_sentences, file)
     else:
         # The input names grammars of its own: they are compiled beside the job's store.
         folder /= "decode"
-        texts = Texts(comm.on_root(lambda: _rereadable(file, folder)))
+        texts = Texts(comm.on_root(_rereadable, file, folder))
         sources = replace(sources, train=texts, devtest=None, leave_one_out=False)
     make_store(comm, sources, folder, job.run.store, print_message, partial(progress, rank=comm.rank))
     if scoring is not None and sources.external:
@@ -197,7 +207,7 @@ def open_decoder(
         sentences = [corpus.sentence(i) for i in range(corpus.size)]
     else:
         sentences = [Sentence(i, store.model.words.encode(line.words), 0) for i, line in enumerate(read)]
-    grammars = comm.on_root(lambda: factory.sentence_grammars(job, sources))
+    grammars = comm.on_root(factory.sentence_grammars, job, sources)
     decoder = factory.decoder(job, store, _decoder_folder(job), kbest, grammars)
     if sources.external:
         # On all ranks, and in one order: its choice among equals may depend on that. A word that the vocabulary has

@@ -48,7 +48,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def job_of(options: argparse.Namespace, comm: Comm) -> Job:
     """The job that the ``options`` name, on all ranks; its run folder is noted in them."""
-    job = comm.on_root(lambda: factory.load_job(options.job, options.set))
+    job = comm.on_root(factory.load_job, options.job, options.set)
     options.folder = job.run.dir
     return job
 

@@ -9,9 +9,9 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from mpitune.exchange.work_queue import OwnTurns, SharedTurns, WorkQueue
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -50,6 +51,10 @@ class Comm(Protocol):
 
     def gather(self, obj: T) -> list[T] | None:
         """Every rank's ``obj`` (small) in rank order, on rank 0; None elsewhere."""
+        ...
+
+    def union(self, names: Iterable[str]) -> list[str]:
+        """On every rank: the distinct ``names`` of all ranks, sorted."""
         ...
 
     def any(self, flag: bool) -> bool:
@@ -90,8 +95,11 @@ class Comm(Protocol):
         """
         ...
 
-    def on_root(self, function: Callable[[], T]) -> T:
-        """What ``function`` returns on rank 0 (small), on every rank; what it raises there, every rank raises."""
+    def on_root(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Rank 0's result (small) of ``function(*args, **kwargs)``, on every rank.
+
+        What the call raises on rank 0, every rank raises. The arguments are evaluated on every rank.
+        """
         ...
 
     def abort(self, code: int) -> NoReturn:
@@ -120,6 +128,9 @@ class SerialComm:
     def gather(self, obj: T) -> list[T] | None:
         return [obj]
 
+    def union(self, names: Iterable[str]) -> list[str]:
+        return sorted(set(names))
+
     def any(self, flag: bool) -> bool:
         return flag
 
@@ -145,8 +156,8 @@ class SerialComm:
     def bcast_sparse(self, index: np.ndarray | None, *values: np.ndarray | None) -> tuple[np.ndarray, ...]:
         return np.asarray(index, dtype=np.uint64), *(np.asarray(value, dtype=np.float64) for value in values)
 
-    def on_root(self, function: Callable[[], T]) -> T:
-        return function()
+    def on_root(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return function(*args, **kwargs)
 
     def abort(self, code: int) -> NoReturn:
         raise SystemExit(code)
@@ -204,6 +215,10 @@ class MpiComm:
     def gather(self, obj: T) -> list[T] | None:
         with self._waiting():
             return self._world.gather(obj)
+
+    def union(self, names: Iterable[str]) -> list[str]:
+        gathered = self.gather(set(names))
+        return self.bcast(sorted(set().union(*gathered or [])))
 
     def any(self, flag: bool) -> bool:
         with self._waiting():
@@ -274,13 +289,13 @@ class MpiComm:
                 chunked.bcast(self._world, array)
         return sent
 
-    def on_root(self, function: Callable[[], T]) -> T:
+    def on_root(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         raised: Exception | None = None
         message = b""
         if self.rank == 0:
             try:
                 # Pickled here, so that a result that cannot travel is an error on every rank as well.
-                message = pickle.dumps((function(), None))
+                message = pickle.dumps((function(*args, **kwargs), None))
             except Exception as error:
                 raised = error
                 message = pickle.dumps((None, _portable(error)))

@@ -49,16 +49,16 @@ def make_store(
     """
     aligned = sources.aligned
     if aligned is None:
-        return comm.on_root(lambda: build.prepare(sources, folder, tell, watch, lms=shared))
+        return comm.on_root(build.prepare, sources, folder, tell, watch, lms=shared)
     parts = folder / "parts"
     with ExitStack() as stack:
         # Runs may share a store: one after the other.
-        comm.on_root(lambda: stack.enter_context(writing_to(parts)))
-        if comm.on_root(lambda: build.wants_extraction(sources, folder)):
-            file = comm.on_root(lambda: _begin(aligned, sources, shared, tell))
+        comm.on_root(stack.enter_context, writing_to(parts))
+        if comm.on_root(build.wants_extraction, sources, folder):
+            file = comm.on_root(_begin, aligned, sources, shared, tell)
             _extract(comm, file, sources, parts, watch, stop)
-        made = comm.on_root(lambda: build.prepare(sources, folder, tell, watch, parts, lms=shared))
-        comm.on_root(lambda: _remove(parts))
+        made = comm.on_root(build.prepare, sources, folder, tell, watch, parts, lms=shared)
+        comm.on_root(_remove, parts)
     return made
 
 
@@ -79,8 +79,8 @@ def _extract(
 ) -> None:
     """Extract the grammars that are wanted and not there yet, over the ranks, into files in ``parts``."""
     extraction, wanted = Extraction(file), _wanted(sources)
-    made = comm.on_root(lambda: build.made_from(sources))
-    left = comm.on_root(lambda: _left(made, parts, len(wanted)))
+    made = comm.on_root(build.made_from, sources)
+    left = comm.on_root(_left, made, parts, len(wanted))
     blocks = handed_out(left, comm.size)
     with watch("grammars extracted", sum(map(len, blocks))) as told, comm.turns() as turns:
         while not stop and (turn := turns.take()) < len(blocks):

@@ -69,7 +69,7 @@ def tune_epoch(run: TrainingRun, tuner: BatchLearner, state: State, shards: Sequ
     """
     epoch = state.epoch + 1
     lists = _collect(run, state, shards)
-    run.comm.on_root(lambda: _forget(run, epoch))
+    run.comm.on_root(_forget, run, epoch)
     _meet(run, lists)
     space = _space(run, tuner, state.start, lists)
     if isinstance(tuner, ChainLearner):
@@ -210,8 +210,7 @@ def decode_shard(
 
 def _meet(run: TrainingRun, lists: Sequence[ShardLists]) -> None:
     """All ranks get to know the features of all lists."""
-    named = run.comm.gather(sorted({name for each in lists for name in each.names}))
-    run.meet(run.comm.on_root(lambda: sorted({name for part in named or [] for name in part})))
+    run.meet(run.comm.union(name for each in lists for name in each.names))
 
 
 def _space(run: TrainingRun, tuner: BatchLearner, start: Vector, lists: Sequence[ShardLists]) -> _Space:

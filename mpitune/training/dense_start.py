@@ -42,7 +42,7 @@ def dense_start(run: TrainingRun, state: State) -> None:
         _fit_size(run, state, sentences)
         return
     LOG.info("dense start: learning first weights from %d sentences", count)
-    result = run.comm.on_root(lambda: _learn(run, sentences))
+    result = run.comm.on_root(_learn, run, sentences)
     check_stop(run, "the dense start", result is None)
     if result is not None:
         state.start, state.learner = (result.index, result.value), result.learner
@@ -52,7 +52,7 @@ def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
     wanted = run.job.learner
     if wanted.method != "perceptron" or wanted.rate != "normalized" or wanted.margin == 0 or run.first.frozen.any():
         return
-    factor = run.comm.on_root(lambda: fitted_factor(run, sentences))
+    factor = run.comm.on_root(fitted_factor, run, sentences)
     check_stop(run, "the dense start", factor is None)
     if factor is not None:
         LOG.info("initial weights multiplied by %.3g: their margins fit best so", factor)

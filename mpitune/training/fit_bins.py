@@ -32,10 +32,10 @@ def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, tell: 
     named = [*wanted.unlog.features, *wanted.discretize.features]
     if not named:
         return store
-    comm.on_root(lambda: _check(job, named, store.model.score_names))
+    comm.on_root(_check, job, named, store.model.score_names)
     bins = fit(comm, store, wanted.discretize.features, wanted.discretize.bins) if wanted.discretize.features else ()
     told = [f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins]
-    comm.on_root(lambda: list(map(tell, told)))
+    comm.on_root(list, map(tell, told))
     return open_scored(comm, sources, folder, factory.scoring(job, bins), tell)
 
 
@@ -52,7 +52,7 @@ def open_scored(
     ``lms``: the folder of the language models, where it is not ``folder``.
     """
     if scoring is not None:
-        comm.on_root(lambda: build.prepare_scores(folder, scoring, tell))
+        comm.on_root(build.prepare_scores, folder, scoring, tell)
     return open_store(sources, folder, scoring, lms)
 
 

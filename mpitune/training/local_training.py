@@ -76,11 +76,11 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
     folder = RunFolder(job.run.dir).local
     with ExitStack() as held:
         # Whoever else wants them waits until they are made.
-        comm.on_root(lambda: held.enter_context(writing_to(folder)))
+        comm.on_root(held.enter_context, writing_to(folder))
         with StopFlag() as stop:
             run = open_run(job, comm, stop, quiet=False, given=given)
             made_from = _made_from(run, given.weights)
-            comm.on_root(lambda: _check_same(folder, made_from))
+            comm.on_root(_check_same, folder, made_from)
             shards = [np.arange(n, min(n + BLOCK, run.corpus.size)) for n in range(0, run.corpus.size, BLOCK)]
             names = _decode(run, folder, digest(made_from), shards)
         pools = [open_lists(folder, _EPOCH, z) for z in range(len(shards))]
@@ -130,8 +130,7 @@ def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np
         return ShardLists(z, open_lists(folder, _EPOCH, z), told.sums, names, told.bleu)
 
     done = process_shards(run, State(start=run.sparse(run.first.weights)), _WHAT, shards, kept, make)
-    named = run.comm.gather(sorted({name for lists in done for name in lists.names}))
-    return run.comm.on_root(lambda: sorted({name for part in named or [] for name in part}))
+    return run.comm.union(name for lists in done for name in lists.names)
 
 
 class Retrieval:

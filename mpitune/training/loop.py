@@ -59,7 +59,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
     ``resume``: ``auto`` (from the newest checkpoint, if any), ``never`` or ``must``.
     Raises UsageError, DataError and MachineError for what the user has to mend, StopRequested after a signal.
     """
-    comm.on_root(lambda: load.require_data(job))
+    comm.on_root(load.require_data, job)
     folder = RunFolder(job.run.dir)
     lock = RunLock(folder.path)
     comm.on_root(lock.acquire)
@@ -69,12 +69,12 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
         with StopFlag() as stop:
             run = open_run(job, comm, stop, quiet)
             state = begin(run, resume)
-            comm.on_root(lambda: folder.write_config(job.to_toml()))
+            comm.on_root(folder.write_config, job.to_toml())
             scoring = run.store.scoring
-            comm.on_root(lambda: folder.write_scoring(scoring.as_json() if scoring else None))
+            comm.on_root(folder.write_scoring, scoring.as_json() if scoring else None)
             comm.on_root(folder.make_checkpoints)
             # Earlier versions chose otherwise for some algorithms.
-            comm.on_root(lambda: folder.choose(chosen_epoch(devtest_bleus(state.history))))
+            comm.on_root(folder.choose, chosen_epoch(devtest_bleus(state.history)))
             if run.store.devtest is None:
                 LOG.info("no [data.devtest] to choose an epoch on: the weights of the last one will be the result")
             if state.epoch == 0:
@@ -226,7 +226,7 @@ def _mix(
             state.mean.add(*weights)
         index, value = run.comm.bcast_sparse(state.mean.index, state.mean.value)
         weights = index, value
-    run.comm.on_root(lambda: check_finite(run, state.epoch + 1, weights[1]))
+    run.comm.on_root(check_finite, run, state.epoch + 1, weights[1])
     kept = {
         "active_features": mixed.active,
         "lambda": mixed.threshold,
@@ -242,8 +242,7 @@ def _meet(run: TrainingRun, results: Sequence[ShardResult], weights: Vector) -> 
     ids = np.array([feature_id(name) for name in names], dtype=np.uint64)
     # The weights ascend in their ids.
     first, end = (np.searchsorted(weights[0], ids, side=side) for side in ("left", "right"))
-    named = run.comm.gather([names[i] for i in np.flatnonzero(first < end)])
-    run.meet(run.comm.on_root(lambda: sorted({name for part in named or [] for name in part})))
+    run.meet(run.comm.union(names[i] for i in np.flatnonzero(first < end)))
 
 
 def _best_of_all(run: TrainingRun, shards: list[np.ndarray], results: Sequence[ShardResult]) -> np.ndarray:

@@ -163,13 +163,13 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
         store = open_fitted(comm, job, sources, folder, LOG.info)
     else:
         store = open_scored(comm, sources, folder, given.scoring, LOG.info)
-    comm.on_root(lambda: _check_store(job, store))
+    comm.on_root(_check_store, job, store)
     assert store.train is not None  # config.require_data sees to it
-    grammars = comm.on_root(lambda: factory.sentence_grammars(job, sources))
+    grammars = comm.on_root(factory.sentence_grammars, job, sources)
     own = RunFolder(job.run.dir).of_decoder(f"rank-{comm.rank}")
     decoder = factory.decoder(job, store, own, factory.list_length(job), grammars)
-    weights = comm.on_root(lambda: factory.initial_weights(job)) if given is None else given.weights
-    comm.on_root(lambda: _warn_of_unknown(job, weights, decoder.features))
+    weights = comm.on_root(factory.initial_weights, job) if given is None else given.weights
+    comm.on_root(_warn_of_unknown, job, weights, decoder.features)
     if idle := without_effect(job):
         LOG.info("nothing in this job looks at %s", ", ".join(idle))
     first = factory.first_weights(job, weights, decoder.features, store.scoring)
@@ -186,7 +186,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
         learner=factory.learner(job, first.frozen, decoder.features, len(store.model.dense_features()), store.scoring),
         gold=factory.gold(job, store.train.size),
         metric=factory.metric(job, store.model.words.words),
-        identity=comm.on_root(lambda: factory.identity(job, folder) | _identity_of_scores(store)),
+        identity=comm.on_root(factory.identity, job, folder) | _identity_of_scores(store),
         known=len(decoder.features),
     )
     _warm_up(run)

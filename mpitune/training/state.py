@@ -51,7 +51,7 @@ def begin(run: TrainingRun, resume: str) -> State:
     there are checkpoints and none is sound.
     """
     folder = run.folder.checkpoints
-    epoch = run.comm.on_root(lambda: _epoch_to_resume(run, resume))
+    epoch = run.comm.on_root(_epoch_to_resume, run, resume)
     if epoch == 0:
         return State(start=run.sparse(run.first.weights), mean=RunningMean(rising=run.averages_sentences))
     checkpoint = read_checkpoint(path_of(folder, epoch))
