@@ -186,7 +186,7 @@ def test_lock_is_for_one_and_is_given_back(tmp_path: Path) -> None:
 
 def test_lock_is_released_by_death(tmp_path: Path) -> None:
     program = (
-        "import sys, pathlib; from mpitune.runtime.log import RunLock\n"
+        "import sys, pathlib; from mpitune.runtime.run_lock import RunLock\n"
         "lock = RunLock(pathlib.Path(sys.argv[1])); lock.acquire(); print('locked', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
