@@ -72,7 +72,7 @@ def test_without_devtest_the_last_epoch_is_the_result(tiny: Tiny, tmp_path: Path
     assert len(metrics(run)) == 5 and read_weights(run / "weights.txt.gz") == epoch_weights(run, 5)
     log = (run / "log.txt").read_text()
     assert (
-        log.count("INFO no [data.devtest] to choose an epoch on: the weights of the last one will be the result") == 1
+        log.count("INFO no [data.devtest]: the result will be the weights of the last epoch, not of the best one") == 1
     )
     assert last_words(run).endswith("holds the weights of epoch 5; all 5 epochs are done")
 

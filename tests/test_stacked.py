@@ -5,17 +5,17 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
-from mpitune.training.state import State
 
 from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.training.loop import _stacked
+from mpitune.training.state import State
 
-NOTHING = State(start=(np.zeros(0, dtype=np.uint64), np.zeros(0)))
+NOTHING = State(shared_weights=(np.zeros(0, dtype=np.uint64), np.zeros(0)))
 
 
 def test_what_an_epoch_adds_to_what_learners_keep() -> None:
     """Totals less those that the epoch began with; a feature that is new began with 0."""
-    state = State(start=(np.array([9, 4], dtype=np.uint64), np.ones(2)), learner=(np.array([5.0, 2.0]),))
+    state = State(shared_weights=(np.array([9, 4], dtype=np.uint64), np.ones(2)), learner=(np.array([5.0, 2.0]),))
     index = np.array([4, 7, 9], dtype=np.uint64)
     result = ShardResult(1, index, np.ones(3), {}, learner=(np.array([2.5, 3.0, 5.0]),))
     assert [added.tolist() for added in _stacked(state, [result], 1).state] == [[0.5, 3.0, 0.0]]

@@ -594,7 +594,9 @@ def test_a_shard_that_vanishes_while_the_run_goes_on(
         (tmp_path / "run" / "checkpoints" / "epoch-0001.shards" / "shard-0001.h5").unlink()
 
     monkeypatch.setattr(mpitune.training.loop, "write_epoch", write_and_lose)
-    told = "epoch-0001.h5: found no sound result of shard 1 beside it, expected what the shard goes on from"
+    told = (
+        "epoch-0001.h5: found no valid result of shard 1 beside it, expected the weights that the shard continues from"
+    )
     with pytest.raises(DataError, match=told):
         tiny.train(tmp_path / "run", learner=learner)
 

@@ -364,7 +364,7 @@ def test_mert_makes_the_metric_better_that_it_is_given(tiny: Tiny, tmp_path: Pat
 def test_there_are_signs_of_life(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_epoch, "INTERVAL", 0.0)
     tiny.train(tmp_path / "run", **tables_of("mert", 1))
-    told = re.findall(r"epoch 1: looking for better weights: (\d+) tried", (tmp_path / "run" / "log.txt").read_text())
+    told = re.findall(r"epoch 1: optimising weights: (\d+) evaluations", (tmp_path / "run" / "log.txt").read_text())
     assert [int(number) for number in told] == list(range(1, len(told) + 1)) and len(told) > 10
 
 

@@ -128,7 +128,7 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
 
     def translate_(i: int) -> tuple[str, local_training.SentenceTimings]:
         done = translator.translate(sentences[i], nearest[i])
-        return parallel_map.text(done.best, model.words.words), done.told()
+        return parallel_map.text(done.best, model.words.words), done.timings()
 
     if sentences:
         # As in run_decode.

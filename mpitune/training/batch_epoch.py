@@ -1,7 +1,7 @@
-"""Batch tuning: an epoch decodes all sentences with the same weights, and learns from all lists so far.
+"""An epoch of a batch method: decode all sentences with the same weights, then optimise on all lists so far.
 
-Shards are the parts in which lists are kept and questions are answered; shard z is at rank z mod size. Rank 0 leads the
-optimiser and hears the shards' answers in their order, so that the number of ranks leaves no trace.
+Lists are kept by shard; shard z is on rank z mod size. The optimiser runs on rank 0. The shards evaluate its points,
+and their replies are read in shard order, so the result does not depend on the number of ranks.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from mpitune.training.state import State
 LOG = logging.getLogger(__name__)
 
 INTERVAL = 30.0
-"""Seconds between two signs of life while weights are looked for: nobody knows how many will be tried."""
+"""Seconds between two log lines of the optimiser; the number of its evaluations is not known in advance."""
 
 
 @dataclass(frozen=True)
 class _Space:
-    """What is optimised over: the features that occur in any list or have a weight, on all ranks."""
+    """Features to be optimised: those in any list of any rank, and those with a weight."""
 
     ids: np.ndarray
     """uint64 [features], ascending."""
     weights: np.ndarray
-    """float64 [features]: what the epoch has decoded with."""
+    """float64 [features]: the weights that the epoch decoded with."""
     free: np.ndarray
-    """bool [features]: those that are not frozen."""
+    """bool [features]: True if not frozen."""
 
     def place(self, ids: np.ndarray) -> np.ndarray:
-        """int64: where these features stand."""
+        """int64: indices of the features ``ids``."""
         return np.searchsorted(self.ids, ids)
 
     def sparse(self, weights: np.ndarray) -> Vector:
@@ -62,16 +62,16 @@ class _Space:
 
 
 def tune_epoch(run: TrainingRun, tuner: BatchLearner, state: State, shards: Sequence[np.ndarray]) -> EpochResult:
-    """Decode all sentences with the weights that ``state`` has come to, then learn new ones.
+    """Decode all sentences with the weights of ``state``, then optimise them.
 
-    ``shards``: int64, sentence numbers, the same in every epoch. Raises StopRequested on every rank where one was asked
-    to stop.
+    ``shards``: int64, sentence numbers, the same in every epoch. Raises StopRequested on every rank if one was asked to
+    stop.
     """
     epoch = state.epoch + 1
     lists = _collect(run, state, shards)
     run.comm.on_root(_forget, run, epoch)
-    _meet(run, lists)
-    space = _space(run, tuner, state.start, lists)
+    _register(run, lists)
+    space = _space(run, tuner, state.shared_weights, lists)
     if isinstance(tuner, ChainLearner):
         tuner.set_feature_order(space.ids)
     parts = {each.shard: _part(run, tuner, space, epoch, shards[each.shard], each) for each in lists}
@@ -95,7 +95,7 @@ def tune_epoch(run: TrainingRun, tuner: BatchLearner, state: State, shards: Sequ
 
 
 def _collect(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> list[ShardLists]:
-    """The lists up to this epoch of the shards that this rank answers for, whoever has decoded them."""
+    """Lists up to this epoch of the shards that this rank evaluates, whichever rank decoded them."""
     epoch, job_digest = state.epoch + 1, digest(run.identity)
     forests = isinstance(run.learner, ForestLearner)
 
@@ -105,7 +105,7 @@ def _collect(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> li
     def decode(z: int, advance: Callable[[float], None]) -> ShardLists | None:
         if _lists(run, state, epoch, z, shards[z], advance, forests=forests) is None:
             return None
-        # Mapped from its file, where it takes no memory of ours.
+        # Mapped from its file, it needs no memory of this process.
         return _found(kept(z), run, epoch, z)
 
     process_shards(run, state, f"epoch {epoch} of {run.job.learner.epochs}", shards, kept, decode)
@@ -114,12 +114,12 @@ def _collect(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> li
 
 def _found(lists: ShardLists | None, run: TrainingRun, epoch: int, z: int) -> ShardLists:
     if lists is None:
-        raise MachineError(f"{run.folder.checkpoints}: shard {z}'s lists of epoch {epoch} are gone already")
+        raise MachineError(f"{run.folder.checkpoints}: the lists of shard {z}, epoch {epoch}, are missing")
     return lists
 
 
 def _forget(run: TrainingRun, epoch: int) -> None:
-    """Remove what no epoch after ``epoch`` needs, even where lists of ``epoch`` are lost."""
+    """Remove files that no epoch after ``epoch`` needs, even if lists of ``epoch`` are lost."""
     forget_lists(run.folder.checkpoints, epoch - 2)
     forget_forests(run.folder.checkpoints, epoch - 1)
 
@@ -134,9 +134,9 @@ def _lists(
     *,
     forests: bool,
 ) -> ShardLists | None:
-    """Shard ``z``'s lists up to ``epoch``, those of the epoch before and what it decodes now; and ``forests``.
+    """Lists of shard ``z`` up to ``epoch``: those of the epoch before merged with new ones; with ``forests`` too.
 
-    What was lost is decoded again, as far back as need be. None where a stop was asked for.
+    Lost lists are decoded again, as far back as necessary. Returns None if a stop was requested.
     """
     job_digest = digest(run.identity)
     pool, known = empty(len(shard), run.metric.width), list[str]()
@@ -150,16 +150,16 @@ def _lists(
     decoded = decode_shard(run, f"epoch {epoch}", z, shard, weights, advance, forests=forests)
     if decoded is None:
         return None
-    new, found, told, names = decoded
-    lists = ShardLists(z, merged(pool, new), told.sums, sorted({*known, *names}), told.bleu, found)
+    new, found, statistics, names = decoded
+    lists = ShardLists(z, merged(pool, new), statistics.sums, sorted({*known, *names}), statistics.bleu, found)
     write_lists(run.folder.checkpoints, epoch, job_digest, lists)
     return lists
 
 
 def _weights_before(run: TrainingRun, state: State, epoch: int) -> Vector:
-    """What ``epoch`` decodes with."""
+    """Weights that ``epoch`` decodes with."""
     if epoch > state.epoch:
-        return state.start
+        return state.shared_weights
     if epoch == 1:
         return run.sparse(run.first.weights)
     return read_checkpoint(checkpoint_path(run.folder.checkpoints, epoch - 1)).start
@@ -175,9 +175,9 @@ def decode_shard(
     *,
     forests: bool,
 ) -> tuple[NBestPool, Forests | None, ShardStatistics, list[str]] | None:
-    """The lists of a shard's sentences, ``forests``, what is told of them, and names of features new to everybody.
+    """Lists of a shard's sentences, forests if asked for, statistics, and names of the discovered features.
 
-    None where a stop was asked for. ``what`` is being done, if a DataError has to say so.
+    Returns None if a stop was requested. ``what`` names the work in errors.
     """
     tally, lists, graphs = StatisticsAccumulator(run.decoder), [], []
     run.gold.start_shard()
@@ -186,7 +186,7 @@ def decode_shard(
             return None
         sentence = run.corpus.sentence(i)
         if forests:
-            assert isinstance(run.decoder, ForestDecoder)  # config sees to it
+            assert isinstance(run.decoder, ForestDecoder)  # checked by config.load
             kbest, graph = run.decoder.decode_all(sentence, weights, run.kbest)
             graphs.append(graph)
         else:
@@ -201,16 +201,16 @@ def decode_shard(
         tally.add(sentence.words, kbest, counted, gold, Counts(0, 0))
         advance(gold)
     fired = [kbest.feature_index for kbest, _ in lists] + [graph.feature_index for graph in graphs]
-    late = {slot for slots in fired for slot in np.unique(slots[slots >= run.known]).tolist()}
+    late = {slot for slots in fired for slot in np.unique(slots[slots >= run.first_dynamic_slot]).tolist()}
     references = [run.corpus.references(i) for i in shard.tolist()]
     found = forests_of(graphs, references, run.features.ids) if forests else None
     pool = pool_of(lists, run.features.ids, run.metric.width)
-    return pool, found, tally.told(z), [run.features.name(slot) for slot in late]
+    return pool, found, tally.statistics(z), [run.features.name(slot) for slot in late]
 
 
-def _meet(run: TrainingRun, lists: Sequence[ShardLists]) -> None:
-    """All ranks get to know the features of all lists."""
-    run.meet(run.comm.union(name for each in lists for name in each.names))
+def _register(run: TrainingRun, lists: Sequence[ShardLists]) -> None:
+    """Register the discovered features of all lists on all ranks."""
+    run.register_features(run.comm.union(name for each in lists for name in each.names))
 
 
 def _space(run: TrainingRun, tuner: BatchLearner, start: Vector, lists: Sequence[ShardLists]) -> _Space:
@@ -218,8 +218,8 @@ def _space(run: TrainingRun, tuner: BatchLearner, start: Vector, lists: Sequence
     chained = tuner.chained if isinstance(tuner, ChainLearner) else np.zeros(0, dtype=np.uint64)
     occurring = [kind.feature_id for each in lists for kind in (each.pool, each.forests) if kind is not None]
     mine = np.unique(np.concatenate([np.zeros(0, dtype=np.uint64), *occurring]))
-    everyones = run.comm.gather(mine)
-    ids = run.comm.bcast(np.unique(np.concatenate([*(everyones or []), start[0], run.features.ids[frozen], chained])))
+    of_all = run.comm.gather(mine)
+    ids = run.comm.bcast(np.unique(np.concatenate([*(of_all or []), start[0], run.features.ids[frozen], chained])))
     space = _Space(ids, np.zeros(len(ids)), np.ones(len(ids), dtype=np.bool_))
     space.weights[space.place(start[0])] = start[1]
     fixed = space.place(run.features.ids[frozen])
@@ -244,8 +244,8 @@ def _part(
 def _optimise(
     run: TrainingRun, tuner: BatchLearner, space: _Space, epoch: int, parts: dict[int, ShardObjective], count: int
 ) -> OptimizerResult | None:
-    """What ``tuner`` finds, on rank 0; the other ranks answer its questions until it has no more, and get None."""
-    comm, asked, last_told = run.comm, 0, time.monotonic()
+    """Result of ``tuner`` on rank 0; the other ranks evaluate its points until it ends, and get None."""
+    comm, asked, last_logged = run.comm, 0, time.monotonic()
 
     def answers(question: np.ndarray) -> Iterator[Reply]:
         # As many shards at a time as there are ranks: no rank ever holds the answers of all.
@@ -255,11 +255,11 @@ def _optimise(
             yield from (reply for reply in replies or [] if reply is not None)
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
-        nonlocal asked, last_told
+        nonlocal asked, last_logged
         asked += 1
-        if time.monotonic() - last_told >= INTERVAL:
-            last_told = time.monotonic()
-            LOG.info("epoch %d: looking for better weights: %d tried", epoch, asked)
+        if time.monotonic() - last_logged >= INTERVAL:
+            last_logged = time.monotonic()
+            LOG.info("epoch %d: optimising weights: %d evaluations", epoch, asked)
         comm.bcast(question)
         check_stop(run, f"epoch {epoch}", bool(run.stop))
         return answers(question)

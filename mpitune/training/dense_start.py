@@ -1,8 +1,8 @@
-"""The dense start: first weights for all shards, where training begins with none.
+"""The dense start: initial weights for all shards if training begins with zero weights.
 
-Lists that are decoded without weights tell little, each of many small shards would learn something else from them, and
-sparse features nothing of use. So rank 0 first passes over a few sentences as algorithm 1 does, with dense features
-alone, and all shards begin with the result, what the learner keeps beside the weights included *(ours)*.
+Lists decoded with zero weights say little: small shards would learn different weights from them, and sparse features
+nothing useful. So rank 0 first makes one pass over a few sentences with the dense features alone (algorithm 1), and all
+shards start from the resulting weights and learner state. A choice of this implementation.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ LOG = logging.getLogger(__name__)
 
 
 def dense_start(run: TrainingRun, state: State) -> None:
-    """Give ``state`` dense weights learned from ``learner.dense_start`` sentences.
+    """Set the weights of ``state`` to dense weights learned from ``learner.dense_start`` sentences.
 
-    Weights that it has already keep their proportions and get the size at which margins fit (`initial_size`), unless
-    some are frozen, or steps do not depend on it. Nothing is kept of all this before the first epoch is done: a run
-    that is killed before does it again, to the same bits. Raises StopRequested on every rank where one was asked to
-    stop.
+    Initial weights other than zero are only scaled (`initial_size`), unless some are frozen or the step size does not
+    depend on their scale. Nothing is written before the first epoch ends: a run that is killed earlier repeats this
+    and gets the same bits. Raises StopRequested on every rank if one was asked to stop.
     """
     count = min(run.job.learner.dense_start, run.corpus.size)
     if count == 0 or isinstance(run.learner, BatchLearner):
@@ -45,7 +44,7 @@ def dense_start(run: TrainingRun, state: State) -> None:
     result = run.comm.on_root(_learn, run, sentences)
     check_stop(run, "the dense start", result is None)
     if result is not None:
-        state.start, state.learner = (result.index, result.value), result.learner
+        state.shared_weights, state.learner = (result.index, result.value), result.learner
 
 
 def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
@@ -55,22 +54,22 @@ def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
     factor = run.comm.on_root(fitted_factor, run, sentences)
     check_stop(run, "the dense start", factor is None)
     if factor is not None:
-        LOG.info("initial weights multiplied by %.3g: their margins fit best so", factor)
-        state.start = state.start[0], state.start[1] * factor
+        LOG.info("initial weights multiplied by %.3g, the scale that fits their margins best", factor)
+        state.shared_weights = state.shared_weights[0], state.shared_weights[1] * factor
 
 
 def _learn(run: TrainingRun, sentences: np.ndarray) -> ShardResult | None:
-    """What a pass over ``sentences`` (int64) makes of the dense features; None where a stop was asked for."""
+    """Result of a pass over ``sentences`` (int64) with dense features alone; None if a stop was requested."""
     features, first_sparse = run.features, len(run.store.model.dense_features())
     frozen = run.first.frozen.copy()
     frozen[first_sparse:] = True
     learner = factory.learner(run.job, frozen, features, first_sparse, run.store.scoring)
     assert not isinstance(learner, BatchLearner)  # `dense_start` sees to it
-    with progress("dense start", len(sentences), rank=run.comm.rank, quiet=run.quiet) as told:
-        result = learn_shard(run, learner, 0, 0, sentences, run.first.weights.copy(), (), lambda gold: told.advance())
+    with progress("dense start", len(sentences), rank=run.comm.rank, quiet=run.quiet) as shown:
+        result = learn_shard(run, learner, 0, 0, sentences, run.first.weights.copy(), (), lambda gold: shown.advance())
     if result is None:
         return None
-    # An external decoder fires features that nobody knew before; these are not frozen.
+    # An external decoder fires features that are discovered while decoding; these are not frozen.
     dense = np.sort(features.ids[:first_sparse])
     dense = dense[np.isin(dense, result.index)]
     value, *kept = (values_of(dense, result.index, array) for array in (result.value, *result.learner))

@@ -1,6 +1,6 @@
-"""The sentences that a run watches: translated before training and after each epoch, to be scored and to be read.
+"""Translation and scoring of the devtest set before training and after each epoch.
 
-They are the devtest set; where the job has none, some of the training sentences, which are not scored.
+If the job has no devtest set, some training sentences are translated for the report; they are not scored.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from mpitune.training import parallel_map
 from mpitune.training.session import TrainingRun
 
 WITHOUT_DEVTEST = 20
-"""How many training sentences are watched where there is no devtest set."""
+"""Number of training sentences that are translated if there is no devtest set."""
 
 
 class Scores(NamedTuple):
-    """Of the devtest set; None where the job has none."""
+    """Scores of the devtest set; None if the job has none."""
 
     bleu: float | None
     """Corpus BLEU, 0 to 100."""
@@ -27,9 +27,9 @@ class Scores(NamedTuple):
 
 
 def watch_start(run: TrainingRun, weights: Vector) -> Scores:
-    """Keep the watched sentences in the run folder, translated with the weights that training starts from.
+    """Write the devtest source and references to the run folder, and translate with the initial ``weights``.
 
-    Returns what `watch_epoch` does.
+    Returns the scores, as `watch_epoch`.
     """
     corpus, count = _watched(run)
     words = run.store.model.words.words
@@ -43,9 +43,9 @@ def watch_start(run: TrainingRun, weights: Vector) -> Scores:
 
 
 def watch_epoch(run: TrainingRun, epoch: int, weights: Vector) -> Scores:
-    """Translate the watched sentences with what was published after ``epoch``, and keep that in the run folder.
+    """Translate the devtest set with the ``weights`` of ``epoch`` and write the translations to the run folder.
 
-    Returns the scores of the devtest set, on every rank.
+    Returns the scores, on every rank.
     """
     corpus, count = _watched(run)
     dense, words, failed = run.dense(weights), run.store.model.words.words, -run.decoder.failed
@@ -62,7 +62,7 @@ def watch_epoch(run: TrainingRun, epoch: int, weights: Vector) -> Scores:
 
     def keep() -> Scores:
         if run.store.devtest is not None:
-            # A few training sentences are too few to judge the decoder by; training looks at all of them.
+            # A few training sentences are too few to judge the decoder; training checks all of them.
             parallel_map.check_failed(sum(failures or []), count)
         run.folder.write_translations(epoch, translations)
         if run.store.devtest is None:
@@ -73,7 +73,7 @@ def watch_epoch(run: TrainingRun, epoch: int, weights: Vector) -> Scores:
 
 
 def _watched(run: TrainingRun) -> tuple[Corpus, int]:
-    """A corpus, and how many of its sentences are watched."""
+    """The corpus to translate, and the number of its sentences to take."""
     if run.store.devtest is not None:
         return run.store.devtest, run.store.devtest.size
     return run.corpus, min(run.corpus.size, WITHOUT_DEVTEST)

@@ -1,4 +1,4 @@
-"""The course of a run, as rank 0 and all others see it: what to warn of, whether it goes on, and why it ended."""
+"""End of training: after the last epoch, or early if devtest BLEU no longer improves; and warnings after an epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpitune.training import sanity_checks
 from mpitune.training.session import NamedWeights, TrainingRun
 
 History = Sequence[Mapping[str, Any]]
-"""The metrics of the epochs so far, the same on all ranks, and after a resume: all that is decided here follows."""
+"""Metrics of the epochs so far: the same on all ranks and after a resume, so all ranks decide alike."""
 
 _REMEDIES = {
     "mira": "lower learner.mira.c",
@@ -23,7 +23,7 @@ _REMEDIES = {
 
 
 def warnings(run: TrainingRun, history: History, model: NamedWeights) -> list[str]:
-    """What is wrong with the last epoch of ``history``, which published ``model``."""
+    """Warnings about the last epoch of ``history``, whose weights are ``model``."""
     job = run.job
     course = sanity_checks.Course(
         history=history,
@@ -37,21 +37,21 @@ def warnings(run: TrainingRun, history: History, model: NamedWeights) -> list[st
 
 
 def remedy(learner: LearnerKeys) -> str:
-    """What to do where the weights move too far at a time."""
+    """Advice for weights that move too far in a step."""
     if learner.method != "perceptron":
         return _REMEDIES[learner.method]
-    # With no margin, and from no weights, a rate only scales them.
+    # Without a margin and from zero weights, the learning rate only scales the weights.
     return "lower learner.learning_rate" if learner.margin > 0 else "set learner.margin above 0"
 
 
 def goes_on(job: Job, history: History) -> bool:
-    """Whether there is another epoch to come."""
+    """True if there is another epoch to do."""
     bleus = devtest_bleus(history)
     return len(history) < job.learner.epochs and not out_of_patience(bleus, job.learner.patience)
 
 
 def ending(job: Job, history: History) -> str:
-    """Which epoch's weights are the result, and why there is no other epoch to come."""
+    """The epoch whose weights are the result, and the reason for the end, for the log."""
     bleus = devtest_bleus(history)
     of = f"epoch {chosen_epoch(bleus)}" + ("" if None in bleus else ", the best on devtest")
     if len(history) >= job.learner.epochs:

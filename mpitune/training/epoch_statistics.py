@@ -1,4 +1,4 @@
-"""What an epoch has to say of itself: the sums over its sentences, and the metrics that come of them."""
+"""Statistics of an epoch: sums over its sentences, and the metrics computed from them."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from mpitune.run_folder.checkpoint import Vector
 LOG = logging.getLogger(__name__)
 
 SUMS = ("sentences", "gold", "pairs", "updates", "length", "reference", "empty", "change", "changing")
-"""What is added up over the sentences of a shard; lengths are those of 1-best translations and closest references,
-``change`` the norms of what lists have changed the weights by, ``changing`` how many have."""
+"""Sums over the sentences of a shard. ``length`` and ``reference``: words of 1-best translations and of closest
+references; ``change``: norms of the weight changes by single lists; ``changing``: lists that changed a weight."""
 TRACKED_HYPOTHESES = ("best", "oracle", "prediction")
-"""Of which translations corpus BLEU is told: the 1-best, and those that the method picks to learn from."""
+"""Translations whose corpus BLEU is reported: the 1-best, and the oracle and prediction that the method selects."""
 
 SLOTS = 40
-"""Into how many parts an epoch is cut to tell when a rank waits."""
+"""Number of intervals in the timeline of an epoch."""
 
 
 class ShardStatistics(NamedTuple):
-    """What is told of one shard."""
+    """Statistics of one shard."""
 
     shard: int
     sums: dict[str, float]
-    """By name: `SUMS`, ``failed`` (sentences that the decoder gave up), ``norm`` (of the weights at the shard's end, 0
-    where they stay as they are), and ``seconds``."""
+    """By name: `SUMS`, ``failed`` (sentences that the decoder could not translate), ``norm`` (L2 norm of the weights at
+    the end of the shard, 0 for batch methods), and ``seconds``."""
     bleu: np.ndarray
-    """int64 [3, 11]: summed statistics of the translations `TRACKED_HYPOTHESES`; 0 where none are picked."""
+    """int64 [3, 11]: summed statistics of `TRACKED_HYPOTHESES`; 0 where the method selects none."""
 
 
 @dataclass(frozen=True)
 class EpochResult:
-    """What an epoch has learned."""
+    """Weights and statistics of an epoch."""
 
     weights: Vector
     metrics: dict[str, Any]
-    """What is said of the weights; on rank 0."""
+    """Metrics of the weights; on rank 0."""
     shards: list[ShardStatistics]
-    """Those that this rank has decoded."""
+    """The shards that this rank decoded."""
     norms: Vector = (np.zeros(0, dtype=np.uint64), np.zeros(0))
-    """The column norms of the features that were selected, where there was a selection; on rank 0."""
+    """Column norms of the selected features, if there was a selection; on rank 0."""
 
 
 class StatisticsAccumulator:
-    """The sums of one shard, while its sentences are decoded."""
+    """Accumulates the statistics of one shard."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
@@ -65,9 +65,9 @@ class StatisticsAccumulator:
     def add(
         self, source: np.ndarray, kbest: KBest, counted: np.ndarray, gold: float, counts: Counts, change: float = 0.0
     ) -> None:
-        """One more sentence: its words, its list with the statistics (int64 [k, 11]), the 1-best's gold score.
+        """Add a sentence: its words, its list with statistics ``counted`` (int64 [k, 11]), the 1-best's gold score.
 
-        ``change``: the norm of what the list has changed the weights by.
+        ``change``: L2 norm of the change of the weights by this list.
         """
         for sum_, entry in zip(self._bleu, (0, counts.oracle, counts.prediction), strict=True):
             sum_ += counted[entry] if entry >= 0 else 0
@@ -77,8 +77,8 @@ class StatisticsAccumulator:
         for name, number in zip(SUMS, numbers, strict=True):
             self._sums[name] += float(number)
 
-    def told(self, shard: int, weights: np.ndarray | None = None) -> ShardStatistics:
-        """All of it, at the shard's end; ``weights``: float64 [n], those that it has learned."""
+    def statistics(self, shard: int, weights: np.ndarray | None = None) -> ShardStatistics:
+        """The statistics of the completed shard; ``weights``: float64 [n], the learned ones."""
         more = {
             "failed": float(self._decoder.failed - self._failed),
             "norm": 0.0 if weights is None else norm(weights),
@@ -88,34 +88,34 @@ class StatisticsAccumulator:
 
 
 class Change:
-    """What a list changes the weights of its features by."""
+    """The change of weights by one list."""
 
     def __init__(self, kbest: KBest, weights: np.ndarray) -> None:
-        """``weights``: float64 [slots], before the list is learned from."""
+        """``weights``: float64 [slots], before the update."""
         self._slots = np.unique(kbest.feature_index)
         self._before = weights[self._slots]
 
     def norm(self, weights: np.ndarray) -> float:
-        """The L2 norm of the change to ``weights``, those after it."""
+        """L2 norm of the change; ``weights``: after the update."""
         return norm(weights[self._slots] - self._before)
 
 
 def norm(values: np.ndarray) -> float:
-    """The L2 norm of ``values`` (float64 [n]), the same to the bit in whatever order they come: ranks differ in it."""
+    """L2 norm of ``values`` (float64 [n]), bit for bit independent of their order, which differs between ranks."""
     sizes = np.sort(np.abs(values[values != 0]))
     most = float(sizes[-1]) if len(sizes) else 0.0
-    # Divided first: squares of large ones overflow.
+    # Scaled first: squares of large values overflow.
     return most * math.sqrt(float(((sizes / most) ** 2).sum())) if most else 0.0
 
 
 def timeline(began: float, ended: float, waits: Sequence[tuple[float, float]]) -> str:
-    """How busy a rank was in each of `SLOTS` equal parts of the time from ``began`` to ``ended``: digits, 9 for all.
+    """Busy time of a rank from ``began`` to ``ended`` as `SLOTS` digits, one for each interval of equal length.
 
-    ``waits``: begin and end of each wait, in turn. A digit d stands for d/10 to (d + 1)/10 of the part.
+    ``waits``: begin and end of each wait, ascending. Digit d: busy for d/10 to (d + 1)/10 of the interval.
     """
     edges = np.linspace(began, ended, SLOTS + 1)
     lengths = np.cumsum([end - start for start, end in waits])
-    # The time waited up to any moment is a line that rises where the rank waits.
+    # Cumulative waiting time is piecewise linear: it rises while the rank waits.
     moments = np.array([began, *(moment for wait in waits for moment in wait)])
     waited = np.interp(edges, moments, np.concatenate([[0.0, 0.0], np.repeat(lengths, 2)[:-1]]) if waits else [0.0])
     busy = 1.0 - np.diff(waited) / max((ended - began) / SLOTS, 1e-9)
@@ -124,9 +124,9 @@ def timeline(began: float, ended: float, waits: Sequence[tuple[float, float]]) -
 
 def summary(shards: Sequence[ShardStatistics]) -> dict[str, Any]:
     """The metrics of an epoch's decoding from the sums of its shards, in shard order."""
-    # Shards kept by earlier versions lack some.
-    sums = {name: sum(told.sums.get(name, 0.0) for told in shards) for name in (*SUMS, "failed", "norm")}
-    bleu = sum((told.bleu for told in shards), np.zeros((len(TRACKED_HYPOTHESES), WIDTH), dtype=np.int64))
+    # Shards written by earlier versions lack some sums.
+    sums = {name: sum(shard.sums.get(name, 0.0) for shard in shards) for name in (*SUMS, "failed", "norm")}
+    bleu = sum((shard.bleu for shard in shards), np.zeros((len(TRACKED_HYPOTHESES), WIDTH), dtype=np.int64))
     return {
         "sentences": int(sums["sentences"]),
         "gold": sums["gold"] / sums["sentences"],
@@ -146,7 +146,7 @@ def summary(shards: Sequence[ShardStatistics]) -> dict[str, Any]:
 
 
 def log_epoch(metrics: dict[str, Any]) -> None:
-    """An epoch's line in the log."""
+    """Log one line for an epoch."""
     bleu = "" if metrics["devtest_bleu"] is None else f", devtest BLEU {metrics['devtest_bleu']:.2f}"
     learned = f"{metrics['updates']} of {metrics['pairs']} pairs updated"
     if "objective" in metrics:

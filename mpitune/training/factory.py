@@ -1,4 +1,4 @@
-"""From a job to the things that do its work: store, decoder, learner, gold score, first weights."""
+"""Constructs the parts of a run from a job: store inputs, decoder, learner, sentence metric, initial weights."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from mpitune.store.store import Store, contents
 
 
 def load_job(path: Path, overrides: list[str]) -> Job:
-    """The job in ``path`` with ``overrides`` (``table.key=value``), completed by its cdec.ini where it names one."""
+    """The job in ``path`` with ``overrides`` (``table.key=value``), completed by its cdec.ini if it names one."""
     job = load.load(path, overrides)
     ini = job.decoder.config
     if ini is None:
@@ -84,7 +84,7 @@ def sources(job: Job) -> StoreInputs:
 
 
 def scoring(job: Job, bins: Sequence[Bins]) -> Scoring:
-    """What becomes of the grammar's scores, ``bins`` being those of the features that the job wants in bins."""
+    """Transforms of the grammar's scores; ``bins``: of the features to be discretised."""
     wanted, unlog = job.features, job.features.unlog
     transforms = {
         **dict.fromkeys(unlog.minus_log10, "10**-v"),
@@ -106,7 +106,7 @@ def _inifile(job: Job) -> IniFile | None:
 
 
 def _further_grammars(job: Job) -> tuple[Path, ...]:
-    """The grammars that an external decoder uses besides the job's: those of its cdec.ini, but for one of the job's."""
+    """Grammars of the cdec.ini that an external decoder uses in addition to the job's own."""
     asked = _inifile(job)
     if asked is None or job.decoder.backend != "cdec":
         return ()
@@ -118,15 +118,15 @@ def _further_grammars(job: Job) -> tuple[Path, ...]:
 
 def _texts(source: Path | None, bitext: Path | None, references: tuple[Path, ...], limit: int) -> Texts:
     file = bitext or source
-    assert file is not None  # config sees to it that one of them is given
+    assert file is not None  # checked by config.load
     return Texts(file, references, bitext=bitext is not None, limit=limit)
 
 
 def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence[Path] = ()) -> Decoder:
-    """The job's decoder over the models of ``store``.
+    """The job's decoder with the models of ``store``.
 
-    For an external decoder: ``folder`` is for its files, ``kbest`` the most translations that it will be asked for, and
-    ``grammars`` are the files of the sentences' own grammars, by number.
+    For an external decoder: ``folder`` is for its files, ``kbest`` is the longest list that will be requested, and
+    ``grammars`` are the files of the sentences' grammars, by number.
     """
     wanted = job.decoder
     if wanted.backend == "embedded":
@@ -153,31 +153,31 @@ def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence
 
 
 def sentence_grammars(job: Job, sources: StoreInputs) -> list[Path]:
-    """The files of the sentences' own grammars, by number, where an external decoder is to read them; else none."""
+    """Files of the sentences' grammars, by number, if an external decoder reads them; else none."""
     return grammar_files(sources) if sources.external and job.grammar.per_sentence else []
 
 
 @dataclass(frozen=True)
 class FirstWeights:
-    """What learning starts from."""
+    """Initial weights and frozen features."""
 
     weights: np.ndarray
     """float64 [D], by slot."""
     frozen: np.ndarray
-    """bool [D]: features that keep that weight."""
+    """bool [D]: features that keep their initial weight."""
 
 
 def initial_weights(job: Job) -> dict[str, float]:
-    """The weights that the job names to start from; none without. Raises DataError for a bad file."""
+    """The weights in ``learner.initial_weights``, or none. Raises DataError for a bad file."""
     return read_weights(job.learner.initial_weights) if job.learner.initial_weights else {}
 
 
 def first_weights(
     job: Job, given: Mapping[str, float], features: FeatureTable, scoring: Scoring | None = None
 ) -> FirstWeights:
-    """The weights ``given`` and the job's frozen features, added to ``features`` where nothing fires them.
+    """The weights ``given`` and the job's frozen features by slot; unknown names are added to ``features``.
 
-    What is given for a feature that ``scoring`` has replaced by bins is given to these, see `Scoring.spread`.
+    The weight of a feature that ``scoring`` has replaced by bins is given to its bins, see `Scoring.spread`.
     """
     given = scoring.spread(given) if scoring else given
     slots = {features.slot(name): value for name, value in given.items()}
@@ -193,8 +193,8 @@ def learner(
 ) -> OnlineLearner | BatchLearner:
     """The job's learner.
 
-    ``frozen`` (bool [D]) ones of ``features`` keep their weights; slots from ``first_sparse`` on are sparse; those of
-    ``scoring``'s bins may have to be smooth.
+    ``frozen``: bool [D], features that keep their weights; ``first_sparse``: first slot of sparse features; bins of
+    ``scoring`` are regularised as ``[features.discretize]`` says.
     """
     wanted, smooth = job.learner, job.features.discretize
     bins = (
@@ -208,13 +208,13 @@ def learner(
     if job.learner.averaging == "sentence" and not isinstance(learner, BatchLearner):
         learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0)
     if bins and smooth.regularizer == "linear":
-        assert not isinstance(learner, BatchLearner)  # config sees to it
+        assert not isinstance(learner, BatchLearner)  # checked by config.load
         return bin_chains.Smoothing(learner, [features.find(ids) for ids in bins], smooth.beta, frozen)
     return learner
 
 
 def _plain_learner(job: Job, frozen: np.ndarray, first_sparse: int) -> OnlineLearner | BatchLearner:
-    """A learner that knows nothing of bins."""
+    """The job's learner without the regularisation of bins."""
     wanted = job.learner
     match wanted.method:
         case "mira":
@@ -244,25 +244,25 @@ def _plain_learner(job: Job, frozen: np.ndarray, first_sparse: int) -> OnlineLea
 
 
 def sampler(job: Job) -> Sampler:
-    """What makes the pairs that the job's perceptron compares."""
+    """The sampler of the pairs that the job's perceptron compares."""
     wanted = job.learner
     return make_sampler(wanted.pairs, wanted.share, wanted.extend_ties)
 
 
 def local_update(job: Job) -> Callable[[Examples], Update]:
-    """How the job learns the weights of a sentence from those that are like it."""
+    """The job's update of local training."""
     wanted = job.local
-    assert wanted.lambda_ is not None  # config sees to it
+    assert wanted.lambda_ is not None  # checked by config.load
     if wanted.method == "mbuu":
         return partial(mbuu, strength=wanted.lambda_)
     return partial(ebuu, strength=wanted.lambda_, alpha=wanted.alpha)
 
 
 def list_length(job: Job) -> int:
-    """How many translations of each sentence are learned from."""
+    """Length of the k-best lists that are learned from."""
     wanted = job.learner
-    looks_further = wanted.method == "mira" and wanted.mira.oracle == "MB"
-    return max(job.decoder.kbest, wanted.mira.oracle_kbest if looks_further else 0)
+    longer_lists = wanted.method == "mira" and wanted.mira.oracle == "MB"
+    return max(job.decoder.kbest, wanted.mira.oracle_kbest if longer_lists else 0)
 
 
 def gold(job: Job, sentences: int) -> SentenceMetric:
@@ -272,12 +272,12 @@ def gold(job: Job, sentences: int) -> SentenceMetric:
 
 
 def metric(job: Job, words: Sequence[str]) -> Metric:
-    """What counts the statistics of the metric that the job's learner looks at; ``words``: the vocabulary."""
+    """The metric that the job's learner optimises; ``words``: the vocabulary."""
     return Metric(job.learner.mert.metric if job.learner.method == "mert" else "bleu", words)
 
 
 def identity(job: Job, folder: Path) -> dict[str, Any]:
-    """All that the result depends on, by dotted key (JSON's types): files by a digest of their content.
+    """Keys that the result depends on, by dotted name (JSON types); files are represented by digests of their content.
 
     ``folder``: the job's store, up to date.
     """

@@ -1,7 +1,7 @@
-"""Bins for the grammar's scores, fitted to the grammars that are tuned on; and stores whose scores are in bins.
+"""Bins of the grammar's scores, fitted to the grammars of the tuned sentences.
 
-How often each value occurs is counted by all ranks, each in its part of the rules. These are whole numbers, so their
-sums are exact, and the bins the same whatever the number of ranks.
+All ranks count values, each in its part of the rules. Counts are whole numbers, so their sums are exact and the bins do
+not depend on the number of ranks.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LOG = logging.getLogger(__name__)
 
 
 def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, tell: Callable[[str], None]) -> Store:
-    """Open the store in ``folder``, its scores as the job wants them, bins fitted to the grammars of ``[data]``.
+    """Open the store in ``folder`` with the job's score transforms and bins fitted to the grammars of ``[data]``.
 
-    All ranks call this; ``tell`` is rank 0's. Raises UsageError where the job names scores that no rule has.
+    All ranks call this; ``tell`` logs on rank 0. Raises UsageError if the job names scores that no rule has.
     """
     store, wanted = open_store(sources, folder), job.features
     named = [*wanted.unlog.features, *wanted.discretize.features]
@@ -34,8 +34,10 @@ def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, tell: 
         return store
     comm.on_root(_check, job, named, store.model.score_names)
     bins = fit(comm, store, wanted.discretize.features, wanted.discretize.bins) if wanted.discretize.features else ()
-    told = [f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins]
-    comm.on_root(list, map(tell, told))
+    lines = [
+        f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins
+    ]
+    comm.on_root(list, map(tell, lines))
     return open_scored(comm, sources, folder, factory.scoring(job, bins), tell)
 
 
@@ -47,9 +49,9 @@ def open_scored(
     tell: Callable[[str], None],
     lms: Path | None = None,
 ) -> Store:
-    """Open the store in ``folder`` with its scores as ``scoring`` has them. All ranks call this.
+    """Open the store in ``folder`` with scores transformed by ``scoring``. All ranks call this.
 
-    ``lms``: the folder of the language models, where it is not ``folder``.
+    ``lms``: the folder of the language models if it is not ``folder``.
     """
     if scoring is not None:
         comm.on_root(build.prepare_scores, folder, scoring, tell)
@@ -57,11 +59,11 @@ def open_scored(
 
 
 def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[Bins, ...]:
-    """At most ``most`` bins for each of ``features``, by their values in all rules of the grammars of ``[data]``.
+    """At most ``most`` bins for each of ``features``, from their values in all rules of the grammars of ``[data]``.
 
-    A rule counts as often as it stands in a grammar. All ranks call this, and all get the bins.
+    A rule counts once for each grammar that has it. All ranks call this and get the bins.
     """
-    assert store.train is not None  # there is no fitting without
+    assert store.train is not None  # jobs without training data have no bins to fit
     rules, names = store.model.rules, list(store.model.score_names)
     # Grammars are numbered in the order in which sentences name them, and those of [data] come first.
     grammars = int(store.train.grammar.max(initial=-1)) + 1

@@ -1,8 +1,8 @@
-"""The size of initial weights: the one at which their margins fit.
+"""Scale of the initial weights: the factor that minimises the hinge loss.
 
-Weights of another program order translations well, but at a size of their own: beside margins of 0.3, large weights
-count as certain, and steps that are made for small ones hardly move them. The order of translations does not depend on
-the size. So the weights are multiplied by the number at which the hinge loss of a few lists is least *(ours)*.
+Weights of another program rank translations well, but their scale is arbitrary: with large weights all margins are
+satisfied and steps hardly change them. Ranking does not depend on the scale. So the weights are multiplied by the
+factor with the least hinge loss on the lists of a few sentences. A choice of this implementation.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ LOG = logging.getLogger(__name__)
 
 
 def best_factor(leads: np.ndarray, required: np.ndarray) -> float:
-    """The c >= 0 of the smallest sum of max(0, required - c lead), exactly; the smallest one of several.
+    """The smallest c >= 0 that minimises the sum of max(0, required - c lead), exactly.
 
     ``leads``, ``required``: float64 [pairs], w.d and the margin of each pair.
     """
     ahead = leads > 0
     lead, until = leads[ahead], required[ahead] / leads[ahead]
     order = np.argsort(until, kind="stable")
-    # The slope at c is that of the pairs in the wrong order less that of those which are not yet ahead by enough.
+    # Slope at c: of the pairs in the wrong order, less that of the pairs whose margin is not yet satisfied.
     slope = -leads[~ahead].sum() - lead.sum() + np.concatenate([[0.0], np.cumsum(lead[order])])
     if slope[0] >= 0:
         return 0.0
@@ -35,15 +35,15 @@ def best_factor(leads: np.ndarray, required: np.ndarray) -> float:
 
 
 def fitted_factor(run: TrainingRun, sentences: np.ndarray) -> float | None:
-    """What to multiply the initial weights by, from the lists of ``sentences`` (int64); None after a stop request.
+    """Factor for the initial weights from the lists of ``sentences`` (int64); None if a stop was requested.
 
-    1 where the lists do not tell: no pairs, or more of them in the wrong order than in the right one.
+    1 if there are no pairs, or if their leads are negative on the whole.
     """
     job, weights = run.job, run.first.weights
     sampler = factory.sampler(job)
     leads, required = [np.zeros(0)], [np.zeros(0)]
     run.gold.start_shard()
-    with progress("size of the initial weights", len(sentences), rank=run.comm.rank, quiet=run.quiet) as told:
+    with progress("size of the initial weights", len(sentences), rank=run.comm.rank, quiet=run.quiet) as shown:
         for i in sentences.tolist():
             if run.stop:
                 return None
@@ -57,6 +57,6 @@ def fitted_factor(run: TrainingRun, sentences: np.ndarray) -> float | None:
             leads.append(kbest.score[better] - kbest.score[worse])
             sizes = gold[better] - gold[worse] if job.learner.margin_by_gold else np.ones(len(pairs))
             required.append(job.learner.margin * sizes)
-            told.advance()
+            shown.advance()
     factor = best_factor(np.concatenate(leads), np.concatenate(required))
     return factor if factor > 0 else 1.0

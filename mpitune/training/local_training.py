@@ -1,7 +1,7 @@
-"""Local training: what `mpitune local` decodes, keeps, retrieves and learns from (L12; README, "Local training").
+"""Local training (Liu, Cao, Watanabe, Zhao, Yu and Zhu, EMNLP-CoNLL 2012): weights for each sentence to translate.
 
-Phase 1 decodes the training data once, with the global weights, and keeps the lists. Phase 2 retrieves for each
-sentence the training sentences nearest to it, learns weights from their lists, and translates it with these.
+Phase 1 decodes the training data once with the global weights and keeps the lists. Phase 2 retrieves the nearest
+training sentences of each sentence, learns weights from their lists, and translates the sentence with these weights.
 """
 
 from __future__ import annotations
@@ -42,40 +42,40 @@ from mpitune.training.session import InitialModel, TrainingRun, open_run
 from mpitune.training.state import State
 
 BLOCK = 200
-"""How many sentences' lists are kept in a file: what is lost of them when a run is killed is soon made again."""
+"""Sentences whose lists are kept in one file: a killed run loses at most one file per rank."""
 AT_ONCE = 500
-"""How many sentences are searched for before the ranks tell each other what they have found."""
+"""Sentences that are searched for between two exchanges of the results."""
 MOST_NAMED = 20
-"""How many weights are named that have moved."""
+"""Number of changed weights in an explanation."""
 _EPOCH = 0
-"""What `mpitune.run_folder.nbest_store` calls lists that belong to no epoch."""
+"""Epoch number of lists that belong to no epoch, in `mpitune.run_folder.nbest_store`."""
 _WHAT = "decoding the training data"
 _NOT_OF_LISTS = ("run.seed", "learner.", "parallel.", "select.")
-"""What a job's results depend on, but not its lists under given weights."""
+"""Prefixes of keys that lists under given weights do not depend on."""
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What there is to learn from."""
+    """Training data with their lists."""
 
     corpus: Corpus
     words: Vocabulary
     lists: KeptLists
     names: list[str]
-    """The names of those features in the lists that are not known before decoding."""
+    """Names of the features in the lists that were discovered while decoding."""
 
 
 def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
-    """The job's training data with their lists under ``given``, decoded as far as they are not yet kept.
+    """The job's training data with their lists under the weights ``given``; missing lists are decoded.
 
-    Raises UsageError where the lists that are there are of another job or another model, StopRequested after a signal.
+    Raises UsageError if existing lists are of another job or other weights, StopRequested after a signal.
     """
-    # Lists are the same whichever way weights are learned: no learner has to be made.
+    # Lists do not depend on the learner: the default one will do.
     learner, parallel = LearnerKeys(frozen=job.learner.frozen), ParallelKeys(shards=1)
     job = replace(job, learner=learner, parallel=parallel)
     folder = RunFolder(job.run.dir).local
     with ExitStack() as held:
-        # Whoever else wants them waits until they are made.
+        # Other processes wait for the lock until the lists are complete.
         comm.on_root(held.enter_context, writing_to(folder))
         with StopFlag() as stop:
             run = open_run(job, comm, stop, quiet=False, given=given)
@@ -90,13 +90,13 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
 
 
 def _made_from(run: TrainingRun, weights: Mapping[str, float]) -> dict[str, Any]:
-    """What the lists depend on (JSON's types)."""
+    """Keys and digests that the lists depend on (JSON types)."""
     kept = {key: value for key, value in run.identity.items() if not key.startswith(_NOT_OF_LISTS)}
     return {**kept, "the weights": digest(weights)}
 
 
 def _check_same(folder: Path, made_from: dict[str, Any]) -> None:
-    """Raise UsageError where the lists in ``folder`` are made from something else; note it where there are none."""
+    """Raise UsageError if the lists in ``folder`` have other inputs; write ``made_from`` if there are none."""
     file = folder / "made-from.json"
     if file.exists():
         try:
@@ -115,7 +115,7 @@ def _check_same(folder: Path, made_from: dict[str, Any]) -> None:
 
 
 def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np.ndarray]) -> list[str]:
-    """Have all lists in ``folder``, sound; returns the names of features in them that nobody knew before."""
+    """Complete the lists in ``folder``; returns names of the features discovered while decoding."""
 
     def kept(z: int) -> ShardLists | None:
         return read_lists(folder, _EPOCH, job_digest, z, forests=False)
@@ -124,20 +124,20 @@ def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np
         decoded = decode_shard(run, _WHAT, z, shards[z], run.first.weights, advance, forests=False)
         if decoded is None:
             return None
-        pool, _, told, names = decoded
-        write_lists(folder, _EPOCH, job_digest, ShardLists(z, pool, told.sums, names, told.bleu))
+        pool, _, statistics, names = decoded
+        write_lists(folder, _EPOCH, job_digest, ShardLists(z, pool, statistics.sums, names, statistics.bleu))
         # Mapped from its file, where it takes no memory of ours.
-        return ShardLists(z, open_lists(folder, _EPOCH, z), told.sums, names, told.bleu)
+        return ShardLists(z, open_lists(folder, _EPOCH, z), statistics.sums, names, statistics.bleu)
 
-    done = process_shards(run, State(start=run.sparse(run.first.weights)), _WHAT, shards, kept, make)
+    done = process_shards(run, State(shared_weights=run.sparse(run.first.weights)), _WHAT, shards, kept, make)
     return run.comm.union(name for lists in done for name in lists.names)
 
 
 class Retrieval:
-    """Finds the training sentences nearest to others; each rank searches its part of them."""
+    """Search for the nearest training sentences; each rank searches its part of the corpus."""
 
     def __init__(self, comm: Comm, training: TrainingData, k: int, theta: float) -> None:
-        """``k``, ``theta``: as in a job's ``[local]``. All ranks make one together."""
+        """``k``, ``theta``: as in ``[local]``. Collective."""
         corpus = training.corpus
         cuts = [corpus.size * rank // comm.size for rank in range(comm.size + 1)]
         first, last = cuts[comm.rank : comm.rank + 2]
@@ -146,40 +146,40 @@ class Retrieval:
         self._part = IndexedPart(ptr, corpus.source, first, frequency, corpus.size, theta)
         self._comm, self._words, self._k = comm, training.words, k
         self._of_rank = np.minimum(np.diff(cuts), k)
-        """int64 [ranks]: how many sentences each rank finds."""
+        """int64 [ranks]: number of sentences that each rank finds."""
         self.seconds = 0.0
-        """What this rank has spent searching."""
+        """Seconds that this rank has spent on search."""
 
     def nearest(self, sentences: Sequence[Sequence[str]], *, quiet: bool) -> list[Neighbours]:
-        """The k training sentences nearest to each of ``sentences`` (words), on every rank; all ranks ask together."""
+        """The k training sentences nearest to each of ``sentences`` (words), on every rank. Collective."""
         result: list[Neighbours] = []
-        with progress("retrieve", len(sentences), rank=self._comm.rank, quiet=quiet) as told:
+        with progress("retrieve", len(sentences), rank=self._comm.rank, quiet=quiet) as shown:
             for first in range(0, len(sentences), AT_ONCE):
                 found = []
                 for words in sentences[first : first + AT_ONCE]:
                     began = time.perf_counter()
                     found.append(self._part.search(self._words.encode(words), self._k))
                     self.seconds += time.perf_counter() - began
-                    told.advance()
+                    shown.advance()
                 result += self._merged(found)
         return result
 
     def _merged(self, found: Sequence[Neighbours]) -> list[Neighbours]:
-        """What all ranks together have found; each merges what is found for some sentences, and tells the others."""
+        """Merge the neighbours found by all ranks; each rank merges those of some sentences, then all are exchanged."""
         comm, count = self._comm, len(found)
-        everyones, starts = self._everyones(found), ends(count * self._of_rank)[:-1]
+        found_by_all, starts = self._of_all_ranks(found), ends(count * self._of_rank)[:-1]
         mine = []
         for s in range(comm.rank, count, comm.size):
             parts = [np.arange(n) + start + s * n for start, n in zip(starts, self._of_rank, strict=True)]
             places = np.concatenate(parts)
-            mine.append(Neighbours(everyones.number[places], everyones.distance[places]).nearest(self._k))
-        merged = self._everyones(mine)
+            mine.append(Neighbours(found_by_all.number[places], found_by_all.distance[places]).nearest(self._k))
+        merged = self._of_all_ranks(mine)
         rows = (array.reshape(count, -1) for array in merged)
         order = [s for rank in range(comm.size) for s in range(rank, count, comm.size)]
         return [row for _, row in sorted(zip(order, map(Neighbours, *rows), strict=True), key=lambda pair: pair[0])]
 
-    def _everyones(self, found: Sequence[Neighbours]) -> Neighbours:
-        """All ranks' findings, end to end."""
+    def _of_all_ranks(self, found: Sequence[Neighbours]) -> Neighbours:
+        """Neighbours found by all ranks, concatenated in rank order."""
         number = np.concatenate([np.zeros(0, dtype=np.int64), *(each.number for each in found)])
         distance = np.concatenate([np.zeros(0), *(each.distance for each in found)])
         number, distance = self._comm.concatenate(number.astype(np.uint64), distance)
@@ -187,7 +187,7 @@ class Retrieval:
 
 
 class SentenceTimings(NamedTuple):
-    """What is told of one sentence."""
+    """Times and distances of one sentence."""
 
     learning: float
     """Seconds."""
@@ -196,12 +196,12 @@ class SentenceTimings(NamedTuple):
     distance: float
     """||w - w_b||"""
     gap: float | None
-    """The duality gap, of MBUU."""
+    """Duality gap; None for EBUU."""
 
 
 @dataclass(frozen=True)
 class Translated:
-    """A sentence, translated with weights of its own."""
+    """A sentence translated with weights learned for it."""
 
     best: np.ndarray
     """int32: the translation's words."""
@@ -211,13 +211,13 @@ class Translated:
     """Seconds, as is `decoding`."""
     decoding: float
 
-    def told(self) -> SentenceTimings:
-        """For the summary."""
+    def timings(self) -> SentenceTimings:
+        """Times and distances, for the summary."""
         return SentenceTimings(self.learning, self.decoding, self.learned.distance, self.learned.gap)
 
 
 class Translator:
-    """Translates each sentence with weights that it learns from the lists of others."""
+    """Translation of each sentence with weights learned from the lists of its neighbours."""
 
     def __init__(
         self,
@@ -226,16 +226,16 @@ class Translator:
         decoder: Decoder,
         weights: Mapping[str, float],
     ) -> None:
-        """``decoder``: of the sentences to come; ``weights``: the global ones."""
+        """``decoder``: of the sentences to translate; ``weights``: the global weights."""
         self._training, self._update, self._decoder = training, update, decoder
         slots = {name: decoder.features.slot(name) for name in sorted({*training.names, *weights})}
         self._weights = np.zeros(len(decoder.features))
         self._weights[[slots[name] for name in weights]] = list(weights.values())
         self._slot = decoder.features.find(training.lists.feature_id)
-        """int64 [features of the lists]: -1 where nothing in the sentences to come fires them."""
+        """int64 [features of the lists]: slot in the decoder, -1 for features that it does not have."""
 
     def translate(self, sentence: Sentence, nearest: Neighbours) -> Translated:
-        """``sentence``, with what is learned from the training sentences ``nearest`` to it."""
+        """Translate ``sentence`` with weights learned from the training sentences ``nearest`` to it."""
         began = time.perf_counter()
         examples = self._training.lists.examples(nearest.number)
         learned = self._update(examples)
@@ -246,11 +246,11 @@ class Translator:
         return Translated(best, examples, learned, then - began, time.perf_counter() - then)
 
     def _decode(self, sentence: Sentence, slots: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """int32: the best translation by the global weights with a ``change`` in some ``slots``."""
+        """int32: the best translation under the global weights plus ``change`` in ``slots``."""
         if new := len(self._decoder.features) - len(self._weights):
             self._weights = np.concatenate([self._weights, np.zeros(new)])
         weights = self._weights
-        # The rest of what may be millions of weights is not touched.
+        # In place: there may be millions of other weights.
         before = weights[slots]
         weights[slots] += change
         best = self._decoder.decode(sentence, weights, 1).translation(0)
@@ -258,7 +258,7 @@ class Translator:
         return best
 
     def explain(self, sentence: Sentence, nearest: Neighbours, words: Vocabulary) -> str:
-        """What ``sentence``, in these ``words``, has learned from which training sentences, and what comes of it."""
+        """Explain the local weights of ``sentence``: its neighbours, the changed weights, and both translations."""
         done, training, features = self.translate(sentence, nearest), self._training, self._decoder.features
         none = np.zeros(0, dtype=np.int64)
         plain = self._decode(sentence, none, np.zeros(0))
@@ -282,16 +282,16 @@ class Translator:
         return "".join(f"{line}\n" for line in lines)
 
 
-def summary(told: Sequence[SentenceTimings], searching: float) -> str:
-    """What is told of all sentences, in a line; ``searching``: the seconds that all ranks have spent on retrieval."""
-    count = max(len(told), 1)
+def summary(timings: Sequence[SentenceTimings], searching: float) -> str:
+    """One line about all sentences; ``searching``: seconds that all ranks spent on retrieval."""
+    count = max(len(timings), 1)
     parts = {
         "retrieval": searching,
-        "learning": sum(each.learning for each in told),
-        "decoding": sum(each.decoding for each in told),
+        "learning": sum(each.learning for each in timings),
+        "decoding": sum(each.decoding for each in timings),
     }
     times = ", ".join(f"{1000 * seconds / count:.3g} ms {name}" for name, seconds in parts.items())
-    gaps = [each.gap for each in told if each.gap is not None]
+    gaps = [each.gap for each in timings if each.gap is not None]
     gap = f", duality gap at most {max(gaps):.3g}" if gaps else ""
-    distance = sum(each.distance for each in told) / count
-    return f"{counted(len(told), 'sentence')}, each: {times}; ||w - w_b|| {distance:.3g} on average{gap}"
+    distance = sum(each.distance for each in timings) / count
+    return f"{counted(len(timings), 'sentence')}, each: {times}; ||w - w_b|| {distance:.3g} on average{gap}"

@@ -1,8 +1,7 @@
-"""Training: algorithms 1 to 4 of SRD12 (SGD, MixSGD, IterMixSGD, IterSelSGD).
+"""Training: algorithms 1 to 4 of Simianer, Riezler and Dyer, ACL 2012 (SGD, MixSGD, IterMixSGD, IterSelSGD).
 
-Every shard is learned on its own; after each epoch the shards' weights are exchanged and mixed. Which rank learned
-which shard, and whether one rank or each mixes, leaves no trace: results are keyed by (epoch, shard) and reduced in
-shard order.
+Each shard is learned separately; after each epoch the shards' weights are exchanged and mixed. Results are keyed by
+(epoch, shard) and reduced in shard order, so they do not depend on the assignment of shards to ranks.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ from mpitune.training.state import State, begin, write_epoch
 LOG = logging.getLogger(__name__)
 
 LARGEST = 15
-"""Of how many features of each template metrics tell the column norm."""
+"""Number of features of each template whose column norm is in the metrics."""
 
 
 def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) -> None:
-    """Run the job to its last epoch, or as far as ``learner.patience`` goes.
+    """Run the job to its last epoch, or until ``learner.patience`` ends it.
 
-    ``resume``: ``auto`` (from the newest checkpoint, if any), ``never`` or ``must``.
-    Raises UsageError, DataError and MachineError for what the user has to mend, StopRequested after a signal.
+    ``resume``: ``auto`` (from the newest checkpoint, if any), ``never`` or ``must``. Raises UsageError, DataError and
+    MachineError for errors that the user can correct, StopRequested after a signal.
     """
     comm.on_root(load.require_data, job)
     folder = RunFolder(job.run.dir)
@@ -73,12 +72,12 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
             scoring = run.store.scoring
             comm.on_root(folder.write_scoring, scoring.as_json() if scoring else None)
             comm.on_root(folder.make_checkpoints)
-            # Earlier versions chose otherwise for some algorithms.
+            # Earlier versions chose the epoch otherwise for some algorithms.
             comm.on_root(folder.choose, chosen_epoch(devtest_bleus(state.history)))
             if run.store.devtest is None:
-                LOG.info("no [data.devtest] to choose an epoch on: the weights of the last one will be the result")
+                LOG.info("no [data.devtest]: the result will be the weights of the last epoch, not of the best one")
             if state.epoch == 0:
-                state.before = watch_start(run, state.start).bleu
+                state.before = watch_start(run, state.shared_weights).bleu
                 if state.before is not None:
                     LOG.info("before training: devtest BLEU %.2f", state.before)
                 dense_start(run, state)
@@ -90,19 +89,19 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
 
 
 def _learn_epoch(run: TrainingRun, state: State, lock: RunLock) -> None:
-    """One pass of every shard over its sentences, the exchange, and what is written down of it."""
+    """One pass over all shards, the exchange, and the files of the epoch."""
     epoch, began, waited = state.epoch + 1, time.perf_counter(), run.comm.waited
     run.comm.waits.clear()
     if isinstance(run.learner, BatchLearner):
-        learned = _learn_batch(run, run.learner, state)
+        result = _learn_batch(run, run.learner, state)
     else:
-        learned = _learn_online(run, run.learner, state)
-    weights = learned.weights
+        result = _learn_online(run, run.learner, state)
+    weights = result.weights
     if run.mixes_each_epoch:
-        state.start = weights
+        state.shared_weights = weights
     state.epoch = epoch
     watched = watch_epoch(run, epoch, weights)
-    parts = run.comm.gather(learned.shards)
+    parts = run.comm.gather(result.shards)
     ended = time.perf_counter()
     spent, wait = ended - began, run.comm.waited - waited
     ranks = run.comm.gather((spent - wait, wait, timeline(began, ended, run.comm.waits), peak_memory()))
@@ -110,7 +109,7 @@ def _learn_epoch(run: TrainingRun, state: State, lock: RunLock) -> None:
     def write() -> dict[str, Any]:
         model = run.model(weights)
         busy, waiting, timelines, memory = zip(*(ranks or []), strict=True)
-        shards = sorted((told for part in parts or [] for told in part), key=attrgetter("shard"))
+        shards = sorted((shard for part in parts or [] for shard in part), key=attrgetter("shard"))
         summed = summary(shards)
         check_failed(summed["failed_sentences"], summed["sentences"])
         metrics = {
@@ -120,13 +119,13 @@ def _learn_epoch(run: TrainingRun, state: State, lock: RunLock) -> None:
             "devtest_bleu": watched.bleu,
             "devtest_length_ratio": watched.length_ratio,
             **({"devtest_bleu_before": state.before} if epoch == 1 else {}),
-            **learned.metrics,
+            **result.metrics,
             "weight_norm": norm(weights[1]),
-            "largest_norms": largest_of_each(model.names, run.by_slot(learned.norms)[model.slots], LARGEST),
+            "largest_norms": largest_of_each(model.names, run.by_slot(result.norms)[model.slots], LARGEST),
             "busy_seconds": busy,
             "wait_seconds": waiting,
             "timeline": timelines,
-            "shard_seconds": [told.sums["seconds"] for told in shards],
+            "shard_seconds": [shard.sums["seconds"] for shard in shards],
             "peak_memory_bytes": memory,
         }
         state.history.append(metrics)
@@ -151,25 +150,25 @@ def _learn_online(run: TrainingRun, learner: OnlineLearner, state: State) -> Epo
         shards = draw_shards(run.corpus.size, parallel.shards, seed, 0)
         if parallel.reshuffle:
             shards = reordered(shards, seed, epoch)
-    run.gold.start_epoch(state.best)
+    run.gold.start_epoch(state.previous_1best)
     results = _learn_shards(run, learner, state, shards)
     kept, weights, norms = _mix(run, learner, state, results)
-    _meet(run, results, weights)
+    _register(run, results, weights)
     if run.gold.needs_previous_epoch:
-        state.best = _best_of_all(run, shards, results)
-    told = [ShardStatistics(result.shard, result.statistics, result.bleu) for result in results]
-    return EpochResult(weights, kept, told, norms)
+        state.previous_1best = _best_of_all(run, shards, results)
+    statistics = [ShardStatistics(result.shard, result.statistics, result.bleu) for result in results]
+    return EpochResult(weights, kept, statistics, norms)
 
 
 def _learn_batch(run: TrainingRun, learner: BatchLearner, state: State) -> EpochResult:
-    # Lists are kept by shard, so that a sentence stays in its own.
+    # Lists are kept by shard, so each sentence must stay in its shard.
     return tune_epoch(run, learner, state, draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0))
 
 
 def _learn_shards(
     run: TrainingRun, learner: OnlineLearner, state: State, shards: list[np.ndarray]
 ) -> list[ShardResult]:
-    """What this rank learns of the shards that come to it."""
+    """Results of the shards that this rank takes from the work queue."""
     epoch, job_digest = state.epoch + 1, digest(run.identity)
 
     def learn(z: int, advance: Callable[[float], None]) -> ShardResult | None:
@@ -187,15 +186,15 @@ def _learn_shards(
 
 
 def _shard_start(run: TrainingRun, state: State, z: int) -> tuple[Vector, tuple[np.ndarray, ...]]:
-    """The weights that shard ``z`` starts from, and what its learner keeps of their features.
+    """Weights and learner state that shard ``z`` starts from.
 
-    They are the common ones (algorithms 3 and 4), or those that it ended with (1 and 2).
+    They are the shared ones (algorithms 3 and 4), or those at the shard's end in the epoch before (1 and 2).
     """
     if run.mixes_each_epoch or state.epoch == 0:
-        return state.start, state.learner
+        return state.shared_weights, state.learner
     kept = read_shard(run.folder.checkpoints, state.epoch, digest(run.identity), z)
     if kept is None:
-        found, expected = f"no sound result of shard {z} beside it", "what the shard goes on from"
+        found, expected = f"no valid result of shard {z} beside it", "the weights that the shard continues from"
         raise DataError.at(checkpoint_path(run.folder.checkpoints, state.epoch), None, found=found, expected=expected)
     return (kept.index, kept.value), kept.learner
 
@@ -203,10 +202,10 @@ def _shard_start(run: TrainingRun, state: State, z: int) -> tuple[Vector, tuple[
 def _mix(
     run: TrainingRun, learner: OnlineLearner, state: State, results: list[ShardResult]
 ) -> tuple[dict[str, Any], Vector, Vector]:
-    """What metrics say of the epoch's weights, these weights out of all shards', and column norms (on rank 0).
+    """Metrics, mixed weights, and column norms (on rank 0) of the epoch.
 
-    They are the mean over shards (algorithm 3), that of the selected columns (4), or the mean over shards and epochs
-    (1 and 2), which rank 0 keeps.
+    Mixed weights are the mean over shards (algorithm 3), the mean in selected columns (4), or the mean over shards and
+    epochs (1 and 2), which rank 0 keeps.
     """
     job = run.job
     mix: Mix = partial(mixing.mean, mixing=job.parallel.mixing)
@@ -236,17 +235,17 @@ def _mix(
     return kept, weights, (mixed.index, mixed.norm) if len(mixed.norm) else EpochResult.norms
 
 
-def _meet(run: TrainingRun, results: Sequence[ShardResult], weights: Vector) -> None:
-    """All ranks get to know the features of ``weights`` that nobody knew before; other names stay where they are."""
+def _register(run: TrainingRun, results: Sequence[ShardResult], weights: Vector) -> None:
+    """Register the discovered features that have ``weights`` on all ranks."""
     names = [name for result in results for name in result.names]
     ids = np.array([feature_id(name) for name in names], dtype=np.uint64)
-    # The weights ascend in their ids.
+    # Ids of weights ascend.
     first, end = (np.searchsorted(weights[0], ids, side=side) for side in ("left", "right"))
-    run.meet(run.comm.union(names[i] for i in np.flatnonzero(first < end)))
+    run.register_features(run.comm.union(names[i] for i in np.flatnonzero(first < end)))
 
 
 def _best_of_all(run: TrainingRun, shards: list[np.ndarray], results: Sequence[ShardResult]) -> np.ndarray:
-    """int32 [sentences, 11]: statistics of all 1-best translations of the epoch, by sentence."""
+    """int32 [sentences, 11]: statistics of the epoch's 1-best translations, by sentence."""
     best = np.zeros((run.corpus.size, WIDTH), dtype=np.int32)
     for result in results:
         best[shards[result.shard]] = result.best
@@ -254,9 +253,9 @@ def _best_of_all(run: TrainingRun, shards: list[np.ndarray], results: Sequence[S
 
 
 def _stacked(state: State, results: list[ShardResult], width: int) -> SparseVectors:
-    """The vectors of ``results``, which lose them: they are larger than all else of an epoch, and held once.
+    """Move the vectors of ``results`` into sparse rows, without a second copy: they are the largest data of an epoch.
 
-    ``width``: arrays that the learner keeps beside the weights; what the epoch has added to them goes along.
+    ``width``: number of the learner's state arrays; the epoch's additions to them are part of the rows.
     """
     ptr = row_ends(np.array([len(result.index) for result in results], dtype=np.int64))
     index, value = np.empty(ptr[-1], dtype=np.uint64), np.empty(ptr[-1])
@@ -271,7 +270,7 @@ def _stacked(state: State, results: list[ShardResult], width: int) -> SparseVect
 
 
 def _kept_before(state: State, index: np.ndarray, width: int) -> list[np.ndarray]:
-    """What the learner kept of the features ``index`` as the epoch began; where shards do not talk, as all began."""
+    """Learner state of the features ``index`` at the start of the epoch (algorithms 1 and 2: of training)."""
     if not state.learner:
         return [np.zeros(len(index))] * width
-    return [values_of(index, state.start[0], array) for array in state.learner]
+    return [values_of(index, state.shared_weights[0], array) for array in state.learner]

@@ -1,4 +1,4 @@
-"""Translating many sentences with fixed weights, spread over the ranks."""
+"""Parallel map over sentences by a work queue, and the formats of k-best lists."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ T = TypeVar("T")
 def parallel_map(
     comm: Comm, count: int, work: Callable[[int], T], what: str, *, quiet: bool, at_once: int | None = None
 ) -> Iterator[T]:
-    """``work(0)`` to ``work(count - 1)``, each done by whichever rank is free: the results in order on rank 0.
+    """Yield ``work(0)`` to ``work(count - 1)`` in order on rank 0; any free rank computes the next item.
 
-    Elsewhere comes nothing, but every rank must ask until nothing comes any more. ``at_once``: how many results a rank
-    keeps, about, before it sends them to rank 0 (None: all); where they are large, few.
+    Other ranks yield nothing, but must exhaust the iterator. ``at_once``: approximate number of results that a rank
+    collects before it sends them to rank 0 (None: all); small if results are large.
     """
     step = (at_once or count) * comm.size
-    with progress(what, count, rank=comm.rank, quiet=quiet) as told:
+    with progress(what, count, rank=comm.rank, quiet=quiet) as shown:
         for first in range(0, count, max(step, 1)):
             last = min(first + step, count)
             done = []
-            with comm.turns() as turns:
-                while (i := first + turns.take()) < last:
+            with comm.turns() as queue:
+                while (i := first + queue.take()) < last:
                     done.append((i, work(i)))
-                    told.reach(first + turns.done().items)
+                    shown.reach(first + queue.done().items)
             parts = comm.gather(done)
             if parts is not None:
                 yield from (result for _, result in sorted(chain(*parts), key=itemgetter(0)))
 
 
 def check_failed(failed: int, sentences: int) -> None:
-    """Raise MachineError where a decoder has ``failed`` on more than 1 % of ``sentences``: it is not their fault."""
+    """Raise MachineError if the decoder ``failed`` on more than 1 % of ``sentences``: then the decoder is at fault."""
     if 100 * failed > sentences:
         found = f"the decoder failed on {failed} of {sentences} sentences, more than 1 %"
         raise MachineError(f'{found}: its log tells how (README, "With cdec")')
 
 
 def text(numbers: np.ndarray, words: Sequence[str]) -> str:
-    """The sentence whose words have these ``numbers`` (int32)."""
+    """The sentence whose words have the ``numbers`` (int32)."""
     return " ".join([words[word] for word in numbers.tolist()])
 
 
 def plain_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable) -> list[str]:
-    """The best translation, alone on its line."""
+    """The best translation on one line."""
     return [text(kbest.translation(0), words)]
 
 
@@ -68,7 +68,7 @@ def moses_lines(number: int, kbest: KBest, words: Sequence[str], features: Featu
 
 
 FORMATS = {"text": plain_lines, "cdec": cdec_lines, "moses": moses_lines}
-"""How a k-best list is written, by the name that the command line gives."""
+"""Formats of k-best lists by the name on the command line."""
 
 
 def _kbest_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable, equals: str) -> list[str]:

@@ -1,6 +1,6 @@
-"""Signs that a model is going wrong, told while there is time to stop it.
+"""Checks of a model after each epoch; each problem gives a warning while there is time to stop the run.
 
-Each is one line: the number, what was expected, and one thing to do about it.
+A warning is one line: the number found, the expected range, and one remedy.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from typing import Any
 from mpitune.run_folder.model_weights import PREFIXES
 
 HUGE = 1e4
-"""No weight of a sound model comes near: dense features are of the order of 1."""
+"""Bound on the absolute value of a weight; weights of sound models are of the order of 1."""
 LENGTH_RATIO = (0.9, 1.1)
-"""Within these, translations are about as long as their references."""
+"""Expected range of words of translations to words of references."""
 FIRST_LENGTH_RATIO = (0.5, 2.0)
-"""The same for the 1-best translations of a first epoch that begins with no weights: the first ones are anything."""
+"""The same for the 1-best translations of a first epoch from zero weights, whose first translations are arbitrary."""
 BLEU_BELOW_BEST = 1.0
-"""How far devtest BLEU may fall below the best so far."""
+"""Tolerated loss of devtest BLEU against the best epoch so far."""
 GOLD_FALL = 0.01
-"""How far the mean gold score may fall below that of the epoch before, and below that of the first. It is that of
-translations while the weights move: in sound runs over a few hundred sentences it goes up and down by up to 0.005."""
+"""Tolerated loss of the mean gold score against the epoch before, and against the first. The weights change while
+it is measured: in sound runs over a few hundred sentences it varies by up to 0.005."""
 LISTS = 5.0
-"""At the end of a shard, the norm of its weights is to be that of so many lists' changes: below, the last lists rewrite
-them. Weights that fit nothing stand at 3 to 4, others at 16 and more (300 sentences of news commentary, dense)."""
+"""Least ratio of the norm of a shard's weights to the norm of the change by one list: below it, the last lists
+overwrite the weights. Without a margin it is 3 to 4, else 16 and more (300 sentences of news commentary, dense)."""
 LISTS_LEARNED = 100
-"""Judged only where a shard has learned from as many lists, on average: even changes that have nothing to do with one
-another add up to 10 times their norm then."""
+"""Least mean number of lists in a shard for the check of `LISTS`: even uncorrelated changes then add up to 10 times
+their norm."""
 DOUBLINGS = 3
-"""After so many epochs in a row that have doubled it, or more, the norm of the weights counts as growing for ever."""
+"""Number of consecutive epochs that double the norm of the weights before growth is reported."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """What a run has come to."""
+    """Inputs of the checks: the run up to the epoch to be checked."""
 
     history: Sequence[Mapping[str, Any]]
-    """The metrics of the epochs so far; the last one's are judged."""
+    """Metrics of the epochs so far; the last one is checked."""
     weights: Sequence[tuple[str, float]]
-    """Names and weights, other than 0, of what that epoch published."""
+    """Names and weights other than 0 of that epoch."""
     templates: Sequence[str]
-    """The templates that the job asks for."""
+    """Sparse templates of the job."""
     from_zero: bool
-    """Whether training began with no weights."""
+    """True if training began with zero weights."""
     shards: int
     remedy: str
-    """What to do against steps that are too large, an imperative."""
+    """Advice against steps that are too large, an imperative."""
 
 
 def warnings(course: Course) -> list[str]:
-    """What is wrong with the last epoch, a line each."""
+    """Warnings about the last epoch, one line each."""
     return [line for sign in _SIGNS for line in sign(course)]
 
 

@@ -1,4 +1,4 @@
-"""Shards: how sentences are cut into them, and how they come to the ranks."""
+"""Shards: partition of the sentences, and distribution over the ranks by a work queue."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mpitune.training.state import State
 
 
 class CompletedShard(Protocol):
-    """What an epoch has made of a shard."""
+    """Result of an epoch on a shard."""
 
     @property
     def shard(self) -> int:
-        """Its number."""
+        """Number of the shard."""
 
     @property
     def statistics(self) -> dict[str, float]:
@@ -29,15 +29,15 @@ _Done = TypeVar("_Done", bound=CompletedShard)
 
 
 def draw_shards(sentences: int, shards: int, seed: int, draw: int) -> list[np.ndarray]:
-    """A seeded permutation of the sentences in ``shards`` parts whose sizes differ by at most 1; its order stays.
+    """Cut a seeded permutation of the sentences into ``shards`` parts whose sizes differ by at most 1.
 
-    ``draw`` tells one drawing under the same seed from the next. Returns int64 arrays of sentence numbers.
+    ``draw`` numbers the permutations of a seed. Returns int64 arrays of sentence numbers.
     """
     return np.array_split(np.random.default_rng([seed, draw]).permutation(sentences), shards)
 
 
 def reordered(shards: Sequence[np.ndarray], seed: int, draw: int) -> list[np.ndarray]:
-    """The same ``shards``, the sentences of each in an order that is drawn anew."""
+    """The same ``shards``, the sentences of each in a new random order."""
     return [np.random.default_rng([seed, draw, z]).permutation(shard) for z, shard in enumerate(shards)]
 
 
@@ -49,26 +49,26 @@ def process_shards(
     kept: Callable[[int], _Done | None],
     make: Callable[[int, Callable[[float], None]], _Done | None],
 ) -> list[_Done]:
-    """Work on shards as long as there are any that no rank has taken.
+    """Process shards from the work queue until all are done. All ranks call this.
 
-    ``what`` is what that is called. ``kept(z)`` is what an interrupted run has kept of shard z, if anything; else
-    ``make(z, advance)`` does its work, calling ``advance`` with the gold score of each sentence done, and returns None
-    where a stop was asked for. Returns what fell to this rank, in the order of the shards. Raises StopRequested on
-    every rank where one was asked to stop before all were done.
+    ``what`` names the work in progress lines. ``kept(z)`` returns the result of shard z that an interrupted run left,
+    or None; then ``make(z, advance)`` computes it, calls ``advance`` with the gold score of each sentence, and returns
+    None if a stop was requested. Returns this rank's results, by shard. Raises StopRequested on every rank if one was
+    asked to stop before all shards were done.
     """
     done: list[_Done] = []
     order = _longest_first(run, state, shards)
     with (
-        progress(what, run.corpus.size, rank=run.comm.rank, quiet=run.quiet) as told,
-        run.comm.turns() as turns,
+        progress(what, run.corpus.size, rank=run.comm.rank, quiet=run.quiet) as shown,
+        run.comm.turns() as queue,
     ):
-        while not run.stop and (turn := turns.take()) < len(shards):
-            z = order[turn]
+        while not run.stop and (place := queue.take()) < len(shards):
+            z = order[place]
             result = kept(z)
             if result is not None and not result.statistics["failed"]:
-                told.reach(*turns.done(len(shards[z]), result.statistics["gold"]))
+                shown.reach(*queue.done(len(shards[z]), result.statistics["gold"]))
             else:
-                result = make(z, lambda gold: told.reach(*turns.done(1, gold)))
+                result = make(z, lambda gold: shown.reach(*queue.done(1, gold)))
                 if result is None:
                     break
             done.append(result)
@@ -78,15 +78,16 @@ def process_shards(
 
 
 def check_stop(run: TrainingRun, what: str, stopped: bool) -> None:
-    """Raise StopRequested on every rank where one has ``stopped``; ``what`` was being done."""
+    """Raise StopRequested on every rank if any rank ``stopped`` while doing ``what``."""
     if run.comm.any(stopped):
         raise run.stop.stop_error(what)
 
 
 def _longest_first(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> list[int]:
-    """The shards in the order in which they are handed out: what is begun last is soon done, and no rank waits long.
+    """The shards, longest first, so that no rank waits long at the end.
 
-    By their time in the epoch before, or else by their words; which rank gets which shard changes no result.
+    The length is the time in the epoch before, or else the number of words. The assignment of shards to ranks changes
+    no result.
     """
     length: Sequence[Any]
     if state.history and not run.job.parallel.reshuffle:

@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 
 
 class NamedWeights(NamedTuple):
-    """What an epoch publishes, by name: weights other than 0."""
+    """The weights other than 0 that an epoch publishes, with their names."""
 
     slots: np.ndarray
     """int64 [n]."""
@@ -49,7 +49,7 @@ class NamedWeights(NamedTuple):
 
 @dataclass
 class TrainingRun:
-    """What stays the same from epoch to epoch."""
+    """The parts of a run that stay the same from epoch to epoch."""
 
     job: Job
     comm: Comm
@@ -63,13 +63,13 @@ class TrainingRun:
     learner: OnlineLearner | BatchLearner
     gold: SentenceMetric
     metric: Metric
-    """What batch methods keep the statistics of."""
+    """The metric whose statistics batch methods keep."""
     identity: dict[str, Any]
-    """What the result depends on."""
-    known: int
-    """Slots from here on are those of features that nobody knew before; each rank has met some, in its own order."""
-    met: set[str] = field(default_factory=set)
-    """The names of those that all ranks know by now: of all that an epoch's weights have named."""
+    """The keys and input digests that the result depends on."""
+    first_dynamic_slot: int
+    """First slot of features discovered while decoding; their order differs from rank to rank."""
+    registered: set[str] = field(default_factory=set)
+    """Names of the discovered features that all ranks have slots for: those that an epoch's weights named."""
 
     @property
     def features(self) -> FeatureTable:
@@ -77,39 +77,39 @@ class TrainingRun:
 
     @property
     def kbest(self) -> int:
-        """How many translations of each sentence are learned from."""
+        """Length of the k-best lists that are learned from."""
         return factory.list_length(self.job)
 
     @property
     def mixes_each_epoch(self) -> bool:
-        """Whether all shards start an epoch from common weights."""
+        """True where all shards start an epoch from the same weights (algorithms 3 and 4)."""
         return self.job.learner.algorithm not in AVERAGING
 
     @property
     def averages_sentences(self) -> bool:
-        """Whether an epoch ends with mean weights over its sentences, and not with those of its last moment."""
+        """True where an epoch ends with the mean of its weights after each sentence, not with the last ones."""
         return self.job.learner.averaging == "sentence"
 
-    def meet(self, names: Iterable[str]) -> None:
-        """All ranks get to know these features; each gives them slots."""
-        for name in sorted(set(names) - self.met):
+    def register_features(self, names: Iterable[str]) -> None:
+        """Give the features ``names`` slots. All ranks call this with the same names."""
+        for name in sorted(set(names) - self.registered):
             self.features.slot(name)
-            self.met.add(name)
+            self.registered.add(name)
 
     def grow_to_features(self, weights: np.ndarray) -> np.ndarray:
-        """``weights`` (float64, by slot), longer where the decoder has met features since: they begin with weight 0."""
+        """``weights`` (float64, by slot), padded with 0 for features that the decoder has discovered since."""
         new = len(self.features) - len(weights)
         return np.concatenate([weights, np.zeros(new)]) if new else weights
 
     def dense(self, vector: Vector) -> np.ndarray:
-        """float64 [D]: a sparse vector by slot; frozen features have their initial weights."""
+        """float64 [D]: the sparse vector ``vector`` by slot; frozen features have their initial weights."""
         weights = self.by_slot(vector)
         frozen = np.flatnonzero(self.first.frozen)
         weights[frozen] = self.first.weights[frozen]
         return weights
 
     def by_slot(self, vector: Vector) -> np.ndarray:
-        """float64 [D]: a sparse vector of anything by slot."""
+        """float64 [D]: the sparse vector ``vector`` by slot."""
         values = np.zeros(len(self.features))
         values[self.features.find(vector[0])] = vector[1]
         return values
@@ -126,13 +126,13 @@ class TrainingRun:
         return self.features.ids[slots], weights[slots]
 
     def new_names(self, slots: np.ndarray) -> list[str]:
-        """The names of the features of ``slots`` that nobody knew before."""
-        return [self.features.name(slot) for slot in slots[slots >= self.known].tolist()]
+        """Names of those of ``slots`` that were discovered while decoding."""
+        return [self.features.name(slot) for slot in slots[slots >= self.first_dynamic_slot].tolist()]
 
     def learned(self, weights: np.ndarray, kept: Sequence[np.ndarray] = ()) -> np.ndarray:
-        """int64 [n]: the slots that are not frozen and have a weight other than 0, or have moved.
+        """int64 [n]: slots that are not frozen and have a weight other than 0 or learner state.
 
-        ``kept``: what the learner keeps beside the weights; a feature has moved that has squared gradients.
+        ``kept``: the learner's state arrays, float64 [D]; the first holds squared gradients.
         """
         learned = weights != 0.0
         if kept:
@@ -141,22 +141,25 @@ class TrainingRun:
         return self.in_order(np.flatnonzero(learned))
 
     def in_order(self, slots: np.ndarray) -> np.ndarray:
-        """Ascending ``slots``, those of features that nobody knew before by their ids: in one order on all ranks."""
-        known = int(np.searchsorted(slots, self.known))
+        """``slots``, ascending, discovered features sorted by id: the same order of features on all ranks."""
+        known = int(np.searchsorted(slots, self.first_dynamic_slot))
         late = slots[known:]
         return np.concatenate([slots[:known], late[np.argsort(self.features.ids[late])]])
 
 
 class InitialModel(NamedTuple):
-    """A model that is there already."""
+    """A trained model to begin with."""
 
     weights: Mapping[str, float]
     scoring: Scoring | None
-    """What has become of the grammar's scores."""
+    """Transforms and bins of the grammar's scores."""
 
 
 def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialModel | None = None) -> TrainingRun:
-    """Prepare the store where need be and open everything, to begin with ``given``, if not with what the job says."""
+    """Make the store where it is missing and open all parts of a run.
+
+    ``given`` replaces the job's initial weights and score transforms.
+    """
     folder, sources = job.run.store, factory.sources(job)
     make_store(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet), stop)
     if given is None:
@@ -164,14 +167,14 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     else:
         store = open_scored(comm, sources, folder, given.scoring, LOG.info)
     comm.on_root(_check_store, job, store)
-    assert store.train is not None  # config.require_data sees to it
+    assert store.train is not None  # checked by config.load.require_data
     grammars = comm.on_root(factory.sentence_grammars, job, sources)
     own = RunFolder(job.run.dir).of_decoder(f"rank-{comm.rank}")
     decoder = factory.decoder(job, store, own, factory.list_length(job), grammars)
     weights = comm.on_root(factory.initial_weights, job) if given is None else given.weights
     comm.on_root(_warn_of_unknown, job, weights, decoder.features)
     if idle := without_effect(job):
-        LOG.info("nothing in this job looks at %s", ", ".join(idle))
+        LOG.info("keys ignored by this method: %s", ", ".join(idle))
     first = factory.first_weights(job, weights, decoder.features, store.scoring)
     run = TrainingRun(
         job=job,
@@ -187,14 +190,14 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
         gold=factory.gold(job, store.train.size),
         metric=factory.metric(job, store.model.words.words),
         identity=comm.on_root(factory.identity, job, folder) | _identity_of_scores(store),
-        known=len(decoder.features),
+        first_dynamic_slot=len(decoder.features),
     )
     _warm_up(run)
     return run
 
 
 def _identity_of_scores(store: Store) -> dict[str, str]:
-    """What the bins are depends on this mpitune, too."""
+    """The digest of the bins: it depends on the version of mpitune too."""
     return {"bins of features.discretize": store.scoring.digest} if store.scoring else {}
 
 
@@ -207,9 +210,9 @@ def _check_store(job: Job, store: Store) -> None:
 
 
 def _warn_of_unknown(job: Job, given: Mapping[str, float], features: FeatureTable) -> None:
-    """Features that nothing fires do no harm, but are often misspelt, or those of other data."""
+    """Warn of features that nothing in the job fires: they are harmless, but often misspelt."""
     if job.decoder.backend != "embedded":
-        return  # It may have features of its own.
+        return  # An external decoder may have features that only it knows.
     if unknown := [name for name in job.learner.frozen if name not in features]:
         LOG.warning("learner.frozen: nothing in this job fires %s", ", ".join(unknown))
     if given and not any(name in features for name in given):
@@ -218,14 +221,18 @@ def _warn_of_unknown(job: Job, given: Mapping[str, float], features: FeatureTabl
 
 
 def _warm_up(run: TrainingRun) -> None:
-    """Start what takes long to start: the external decoder, on all ranks side by side; kernels, on one.
+    """Start the external decoder on all ranks in parallel, and load the kernels on rank 0.
 
-    These are compiled, or loaded from where an earlier run left them. The shortest sentence is learned from, and
-    forgotten.
+    Kernels are compiled unless an earlier run has cached them. To load them all, the shortest sentence is decoded and
+    learned from; the result is discarded.
     """
     LOG.info("%d sentences, %d features", run.corpus.size, len(run.features))
     if (shards := run.job.parallel.shards) > run.corpus.size and run.comm.root:
-        LOG.warning("%d shards for %d sentences: those that are empty count in every mean", shards, run.corpus.size)
+        LOG.warning(
+            "%d shards for %d sentences: empty shards count as zero vectors in every mean; lower parallel.shards",
+            shards,
+            run.corpus.size,
+        )
     lengths = np.diff(run.corpus.source_ptr)
     i = int(np.argmin(np.where(lengths > 0, lengths, lengths.max() + 1)))
     sentence, weights = run.corpus.sentence(i), run.first.weights

@@ -24,10 +24,10 @@ def learn_shard(
     kept: Sequence[np.ndarray],
     advance: Callable[[float], None],
 ) -> ShardResult | None:
-    """Algorithm 1's inner loop: decode each sentence with the weights that the one before it left, and learn from it.
+    """Inner loop of algorithm 1: decode each sentence with the current weights, then update them from its list.
 
-    ``z``: the shard's number; ``shard``: int64, its sentence numbers; ``weights``: float64 [D], to be changed;
-    ``kept``: float64 [D] each, what the learner goes on from. None where a stop was asked for.
+    ``z``: the shard's number; ``shard``: int64, its sentence numbers; ``weights``: float64 [D], changed in place;
+    ``kept``: float64 [D] each, the learner's state. Returns None if a stop was requested.
     """
     tally, best = StatisticsAccumulator(run.decoder), np.zeros((len(shard), WIDTH), dtype=np.int32)
     learner.start_shard(weights, kept)
@@ -46,27 +46,27 @@ def learn_shard(
         counts = learner.update(kbest, gold, weights, random)
         run.gold.update_context(counted, len(sentence.words))
         best[n] = counted[0]
-        told_gold = run.gold.report(counted)
-        tally.add(sentence.words, kbest, counted, told_gold, counts, change.norm(weights))
-        advance(told_gold)
+        best_gold = run.gold.report(counted)
+        tally.add(sentence.words, kbest, counted, best_gold, counts, change.norm(weights))
+        advance(best_gold)
     kept = learner.end_shard(weights)
     check_finite(run, epoch, weights)
     slots = run.learned(weights, kept)
-    told = tally.told(z, weights[slots])
+    counts_of_shard = tally.statistics(z, weights[slots])
     return ShardResult(
         shard=z,
         index=run.features.ids[slots],
         value=weights[slots],
-        statistics=told.sums,
+        statistics=counts_of_shard.sums,
         names=run.new_names(slots),
         best=best,
-        bleu=told.bleu,
+        bleu=counts_of_shard.bleu,
         learner=tuple(array[slots] for array in kept),
     )
 
 
 def check_finite(run: TrainingRun, epoch: int, numbers: np.ndarray) -> None:
-    """Raises DataError where ``numbers`` (float64 [n], weights or scores of ``epoch``) are not all finite."""
+    """Raise DataError unless all ``numbers`` (float64 [n], weights or scores of ``epoch``) are finite."""
     if not np.isfinite(numbers).all():
         last = checkpoint_path(run.folder.checkpoints, epoch - 1)
         raise DataError(

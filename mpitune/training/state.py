@@ -23,16 +23,16 @@ LOG = logging.getLogger(__name__)
 
 @dataclass
 class State:
-    """What changes from epoch to epoch: all that a resumed run needs to go on as if never interrupted.
+    """The state that changes from epoch to epoch: a resumed run needs no more to give the same result.
 
-    But for what each shard goes on from where shards do not talk (algorithms 1 and 2): that stays where the shard's
-    result was written to, for whoever has the shard next.
+    Exception: in algorithms 1 and 2 each shard continues from its own weights, which stay in the file of the shard's
+    result.
     """
 
-    start: Vector
-    """What every shard starts the next epoch from (algorithms 3 and 4)."""
+    shared_weights: Vector
+    """Weights that every shard starts the next epoch from (algorithms 3 and 4)."""
     learner: tuple[np.ndarray, ...] = ()
-    """float64 [n] each: what the learner keeps of the features of `start` beside their weights; none at first."""
+    """float64 [n] each: the learner's state of the features of `shared_weights`; none at first."""
     epoch: int = 0
     mean: RunningMean = field(default_factory=RunningMean)
     """The mean over the epochs (algorithms 1 and 2); rank 0 keeps it."""
@@ -40,12 +40,14 @@ class State:
     """The metrics of the epochs so far."""
     before: float | None = None
     """Devtest BLEU before training, up to the first epoch, whose metrics keep it."""
-    best: np.ndarray = field(default_factory=lambda: np.zeros((0, WIDTH), dtype=np.int32))
-    """int32 [sentences, 11]: statistics of the latest epoch's 1-best translations, where gold scores look back."""
+    previous_1best: np.ndarray = field(default_factory=lambda: np.zeros((0, WIDTH), dtype=np.int32))
+    """int32 [sentences, 11]: statistics of the latest epoch's 1-best translations, for gold scores that need them."""
 
 
 def begin(run: TrainingRun, resume: str) -> State:
-    """The state to go on from: the newest sound checkpoint, or the start. ``resume``: ``auto``, ``never`` or ``must``.
+    """The state to continue from: that of the newest valid checkpoint, or the initial state.
+
+    ``resume``: ``auto``, ``never`` or ``must``.
 
     Raises UsageError where the checkpoints are of another job, or where there must be one and is none; DataError where
     there are checkpoints and none is sound.
@@ -53,17 +55,17 @@ def begin(run: TrainingRun, resume: str) -> State:
     folder = run.folder.checkpoints
     epoch = run.comm.on_root(_epoch_to_resume, run, resume)
     if epoch == 0:
-        return State(start=run.sparse(run.first.weights), mean=RunningMean(rising=run.averages_sentences))
+        return State(shared_weights=run.sparse(run.first.weights), mean=RunningMean(rising=run.averages_sentences))
     checkpoint = read_checkpoint(path_of(folder, epoch))
-    run.meet(checkpoint.met)
+    run.register_features(checkpoint.met)
     LOG.info("going on after epoch %d", epoch)
     return State(
-        start=checkpoint.start,
+        shared_weights=checkpoint.start,
         learner=checkpoint.learner,
         epoch=epoch,
         mean=RunningMean(epoch, *checkpoint.total, rising=run.averages_sentences),
         history=list(checkpoint.metrics["epochs"]),
-        best=checkpoint.best,
+        previous_1best=checkpoint.best,
     )
 
 
@@ -88,7 +90,7 @@ def _epoch_to_resume(run: TrainingRun, resume: str) -> int:
 
 
 def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
-    """Write the epoch that ``state`` has come to: weights, metrics, last of all the checkpoint. Rank 0 does this."""
+    """Write the files of the latest epoch on rank 0: weights, metrics, and last the checkpoint."""
     named = model.named
     run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
     if chosen_epoch(devtest_bleus(state.history)) == state.epoch:
@@ -101,12 +103,12 @@ def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
         metrics={"epochs": state.history},
         weights=(run.features.ids[model.slots], model.value),
         names=model.names,
-        start=state.start,
+        start=state.shared_weights,
         learner=state.learner,
         shards=0 if run.mixes_each_epoch else run.job.parallel.shards,
         total=(state.mean.index, state.mean.total),
-        met=sorted(run.met),
-        best=state.best,
+        met=sorted(run.registered),
+        best=state.previous_1best,
         scoring=run.store.scoring.as_json() if run.store.scoring else None,
     )
     write_checkpoint(run.folder.checkpoints, checkpoint)
