@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake import Session, golden_session, own_session
 from hypothesis import settings
-from tiny import Tiny
+from support.fake import Session, golden_session, own_session
+from support.tiny import Tiny
 
 from mpitune.runtime.log import LOG
 from mpitune.runtime.signals import StopFlag

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from mpi import launcher
-from tiny import Tiny, write_data
+from support.mpi import launcher
+from support.tiny import Tiny, write_data
 
 BENCH = Path(__file__).parent / "bench"
 

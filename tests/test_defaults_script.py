@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from mpi import ROOT
+from support.mpi import ROOT
 
 from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights

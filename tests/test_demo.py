@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from mpi import ROOT
+from support.mpi import ROOT
 
 from mpitune.cli.parser import main
 from mpitune.corpus.vocabulary import Vocabulary

@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from mpi import ROOT
+from support.mpi import ROOT
 
 from mpitune.config import schema
 from mpitune.config.load import load

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from mpi import ROOT, mpirun
+from support.mpi import ROOT, mpirun
 
 from mpitune.cli.parser import main
 from mpitune.training import factory

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from mpi import ROOT
+from support.mpi import ROOT
 
 from mpitune.config.load import load
 from mpitune.config.spec import BATCH
