@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from support.commands import Cli, Trained
 from support.fake import Session, golden_session, own_session
-from support.tiny import Tiny
+from support.runs import Decodes
+from support.tiny import DEVTEST, Tiny
 
 from mpitune.runtime.log import LOG
 from mpitune.runtime.signals import StopFlag
@@ -59,3 +61,22 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 def session(request: pytest.FixtureRequest) -> Session:
     """A recorded session with cdec: one that lies with the tests, and the one beside the repository."""
     return own_session() if request.param == "own" else golden_session(request.getfixturevalue("shared"))
+
+
+@pytest.fixture
+def decodes(monkeypatch: pytest.MonkeyPatch) -> Decodes:
+    return Decodes(monkeypatch)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(capsys)
+
+
+@pytest.fixture(scope="session")
+def trained(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    run = tmp_path_factory.mktemp("cli") / "run"
+    tiny.train(run, **DEVTEST)
+    source = run.parent / "input"
+    source.write_text("\n".join(["das kind hat das haus gesehen", "", "qwertz #1 ||", "heute den ball gekauft", ""]))
+    return Trained(tiny.job_file(run, **DEVTEST), run, source)

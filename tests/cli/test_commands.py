@@ -11,65 +11,17 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from support.commands import Arguments, Cli, Trained
 from support.mpi import ROOT, mpirun
-from support.tiny import DEVTEST, Tiny
+from support.tiny import Tiny
 
 from mpitune.cli.parser import main
 from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights
 
-Arguments = list[str | Path]
 COMMANDS = ["train", "prepare", "decode", "local", "evaluate", "import-dtrain", "weights"]
-
-
-class Done(NamedTuple):
-    code: int
-    output: str
-    errors: str
-
-
-class Cli:
-    """Runs commands in this process."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *arguments: str | Path) -> Done:
-        self._capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        return Done(code, *self._capsys.readouterr())
-
-    def refused(self, code: int, *arguments: str | Path) -> str:
-        """The one line that a command says when it ends with ``code``."""
-        done = self(*arguments)
-        assert (done.code, done.output) == (code, ""), done
-        [line] = done.errors.splitlines()
-        assert line.startswith("mpitune: ")
-        return line.removeprefix("mpitune: ")
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(capsys)
-
-
-class Trained(NamedTuple):
-    job: Path
-    run: Path
-    source: Path
-    """Sentences to translate: known ones, an empty one, one of unknown words."""
-
-
-@pytest.fixture(scope="session")
-def trained(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    run = tmp_path_factory.mktemp("cli") / "run"
-    tiny.train(run, **DEVTEST)
-    source = run.parent / "input"
-    source.write_text("\n".join(["das kind hat das haus gesehen", "", "qwertz #1 ||", "heute den ball gekauft", ""]))
-    return Trained(tiny.job_file(run, **DEVTEST), run, source)
 
 
 def python(arguments: Sequence[str | Path], **options: object) -> subprocess.Popen[str]:

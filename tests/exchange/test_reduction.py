@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from exchange.test_mixing import random_state, sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive
 from support.mpi import mpirun
+from support.shard_rows import random_state, sparse
 from support.threads import on_ranks
 
 from mpitune.exchange import chunked, reduction

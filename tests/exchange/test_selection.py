@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exchange.test_mixing import random_rows, sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive
+from support.shard_rows import random_rows, sparse
 
 from mpitune.exchange.mixing import columns
 from mpitune.exchange.selection import NORMS, select

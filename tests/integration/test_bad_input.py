@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
@@ -20,8 +19,10 @@ from unittest.mock import patch
 import h5py
 import pytest
 from support.fake import FakeCdec
+from support.messages import REMOVED, Row, check_told, table
 from support.mpi import ROOT, mpirun
 from support.naive_kenlm import write_kenlm
+from support.small_disk import on_a_small_disk
 from support.tiny import write_data
 
 from mpitune.cli.parser import main
@@ -58,57 +59,9 @@ CHECKPOINT = "runs/job/checkpoints/epoch-0002.h5"
 WITHOUT_BINS = "weights learned with bins, without their run's `scoring.json`"
 IN_USE = "a run folder that another run is using"
 FULL_DISK = "a full disk"
-REMOVED = "a run folder that is removed or moved away while a run uses it"
 
 
 # What README says
-
-
-class Row(NamedTuple):
-    says: str
-    code: int
-
-
-@cache
-def table() -> dict[str, Row]:
-    """The rows of the table by their first column."""
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## What can go wrong\n")[2]
-    rows = {}
-    for line in section.partition("\n## ")[0].splitlines():
-        cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) == 3 and cells[2].isdecimal():
-            rows[cells[0]] = Row(cells[1].removeprefix("`").removesuffix("`"), int(cells[2]))
-    return rows
-
-
-class Told(NamedTuple):
-    """What a command wrote to standard error, paths shortened as in the table."""
-
-    warnings: list[str]
-    """The log's."""
-    rest: list[str]
-    """All that does not begin with the time, as log lines do."""
-
-
-def told(errors: str, folder: Path) -> Told:
-    warnings, rest = [], []
-    for line in errors.replace(f"{folder}/", "").splitlines():
-        logged = re.match(r"\d\d:\d\d:\d\d \[\d+/\d+\] (INFO|WARNING) (.*)", line)
-        if logged is None:
-            rest.append(line)
-        elif logged[1] == "WARNING":
-            warnings.append(logged[2])
-    return Told(warnings, rest)
-
-
-def check_told(row: Row, code: int, errors: str, folder: Path) -> None:
-    """One line, the row's, but for what epochs come to; and the row's exit code."""
-    warnings, rest = told(errors, folder)
-    assert code == row.code, errors
-    said = rest if code else [f"mpitune: {text}" for text in warnings if not re.match(r"epoch \d+: ", text)]
-    pattern = re.escape(f"mpitune: {row.says}").replace(re.escape("..."), ".*")
-    assert len(said) == 1 and re.fullmatch(pattern, said[0]), (row.says, said)
-    assert code or not rest
 
 
 # What is tried
@@ -595,31 +548,6 @@ while attempt(room):
     room += 1
 print(json.dumps([ended, (run / "weights.txt.gz").read_bytes().hex()]))
 """
-
-
-def on_a_small_disk(
-    folder: Path, arguments: Sequence[str | Path], blocks: int = 128, path: Sequence[Path] = (ROOT,)
-) -> subprocess.CompletedProcess[str]:
-    """Run a command that finds a disk of its own in ``folder``; skips where that is forbidden.
-
-    ``path``: where it looks for Python modules.
-    """
-    size = blocks * os.sysconf("SC_PAGESIZE")
-    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    mounting = f'mount -t tmpfs -o size={size} tmpfs "$1" && shift && exec "$@"'
-    alone = [shutil.which("unshare") or "unshare", *user, "--mount", "sh", "-c", mounting, "sh", str(folder)]
-
-    def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-
-    try:
-        tried = run([*alone, "true"])
-    except FileNotFoundError:
-        pytest.skip("needs unshare, to mount a small disk for one process")
-    if tried.returncode:
-        pytest.skip(f"needs the right to mount a small disk: {tried.stderr.strip()}")
-    return run([*alone, *map(str, arguments)])
 
 
 def test_a_full_disk_while_checkpointing(whole: Whole, tmp_path: Path) -> None:

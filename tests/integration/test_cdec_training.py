@@ -7,64 +7,33 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.test_train import DRIVER, epoch_weights, files_of, metrics
 from support.fake import FakeCdec, Table, is_alive
 from support.mpi import mpirun
+from support.runs import TRAIN_JOBS, epoch_weights, files_of, metrics
 from support.tiny import DEVTEST, Tiny, kill_all, ranks_of, start, wait_for
 
 from mpitune.cli.decode import open_decoder
 from mpitune.cli.parser import main
 from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
-from mpitune.decoder.base import Sentence
 from mpitune.errors import MachineError
 from mpitune.exchange.comm import SerialComm
 from mpitune.run_folder.checkpoint import read_checkpoint
-from mpitune.runtime.signals import StopFlag
 from mpitune.training import loop
 from mpitune.training.parallel_map import check_failed
-from mpitune.training.session import open_run
 
-KBEST = 30
 Unbroken = Callable[..., dict[str, bytes]]
-
-
-@pytest.fixture(scope="module")
-def table(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """What our own decoder makes of the task's sentences with no weights, and features that only the fake knows."""
-    run = open_run(tiny.job(tmp_path_factory.mktemp("table")), SerialComm(), StopFlag(), True)
-    decoder, words = run.decoder, run.store.model.words
-    texts = [line for name in ("train.de", "dev.de") for line in (tiny.folder / name).read_text().splitlines()]
-    found: dict[str, list[tuple[str, dict[str, float]]]] = {}
-    for text in sorted(set(texts) - {""}):
-        kbest = decoder.decode(Sentence(0, words.encode(text.split()), 0), run.first.weights, KBEST)
-        rows = found[text] = []
-        for j in range(kbest.size):
-            row = slice(*kbest.feature_ptr[j : j + 2])
-            names = map(decoder.features.name, kbest.feature_index[row].tolist())
-            features = dict(zip(names, kbest.feature_value[row].tolist(), strict=True))
-            target = words.decode(kbest.translation(j))
-            pairs = zip([text.split()[0], *target], target, strict=False)
-            rows.append((" ".join(target), features | {f"Only:{a}_{b}": 1.0 for a, b in pairs}))
-    return found
-
-
-@pytest.fixture
-def fake(table: Table, tmp_path: Path) -> Iterator[FakeCdec]:
-    found = FakeCdec(tmp_path / "fake", table)
-    yield found
-    found.end()
 
 
 def tables(fake: FakeCdec, **learner: Any) -> dict[str, Any]:
     """What a job says that runs with ``fake``."""
     return {
-        "decoder": {"backend": "cdec", "binary": str(fake.binary), "kbest": KBEST},
+        "decoder": {"backend": "cdec", "binary": str(fake.binary)},
         "learner": {"epochs": 3, **learner},
         **DEVTEST,
     }
@@ -185,7 +154,6 @@ def test_ranks_leave_no_trace(
     tiny: Tiny, tmp_path: Path, table: Table, unbroken: Unbroken, ranks: int, exchange: str
 ) -> None:
     """With a failure somewhere or without one."""
-    (tmp_path / "driver.py").write_text(DRIVER)
     fakes = {name: FakeCdec(tmp_path / f"fake-{name}", table) for name in ("mix", "itersel", "failing")}
     fakes["failing"].fails("dies mid-answer", segment=15, once=True)
     learners = {name: {"algorithm": "mix" if name == "mix" else "itersel"} for name in fakes}
@@ -194,7 +162,7 @@ def test_ranks_leave_no_trace(
         tiny.job_file(tmp_path / name, parallel=parallel, **tables(fake, **learners[name]))
         for name, fake in fakes.items()
     ]
-    done = mpirun(ranks, [tmp_path / "driver.py", *jobs])
+    done = mpirun(ranks, [TRAIN_JOBS, *jobs])
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     for name, fake in fakes.items():
         assert files_of(tmp_path / name) == unbroken(**learners[name])

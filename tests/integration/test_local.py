@@ -15,12 +15,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from cli.test_commands import Arguments, Cli, cli
-from integration.test_cdec_training import fake, table
-from integration.test_train import SENTENCES, Decodes, damage, decodes
 from scipy.optimize import linprog
+from support.commands import Arguments, Cli
 from support.fake import FakeCdec
 from support.mpi import ROOT, mpirun
+from support.runs import SENTENCES, Decodes, damage
 from support.tiny import Tiny
 
 from mpitune.corpus.vocabulary import feature_id
@@ -34,8 +33,6 @@ from mpitune.run_folder.scoring import read_scoring
 from mpitune.store.store import open_store
 from mpitune.training import factory, local_training
 from mpitune.training.session import InitialModel
-
-assert cli and decodes and fake and table  # Fixtures.
 
 SMALL = 5
 """How many sentences' lists are in a file, here: six files. Sentences are searched for in parts, too."""
@@ -192,10 +189,11 @@ def driver(folder: Path, *commands: Arguments) -> list[str]:
 
 DRIVER = f"""
 import json, os, signal, sys
-from mpitune import local
+from mpitune.training import local_training
 from mpitune.cli.parser import main
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
-local.BLOCK, local.AT_ONCE, decode, left = {SMALL}, 5, EmbeddedDecoder.decode, int(os.environ.get("DECODES", 1000))
+local_training.BLOCK, local_training.AT_ONCE = {SMALL}, 5
+decode, left = EmbeddedDecoder.decode, int(os.environ.get("DECODES", 1000))
 def counted(*arguments):
     global left
     left -= 1

@@ -8,21 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from integration.test_train import (
-    DRIVER,
-    SENTENCES,
-    SHARD_SIZES,
-    Decodes,
-    damage,
-    decodes,
-    epoch_weights,
-    files_of,
-    metrics,
-    result,
-)
 from sacrebleu.metrics.bleu import BLEU
 from support import naive
 from support.mpi import mpirun
+from support.runs import SENTENCES, SHARD_SIZES, TRAIN_JOBS, Decodes, damage, epoch_weights, files_of, metrics, result
 from support.tiny import DEVTEST, Tiny
 
 from mpitune.config.effective_keys import identity
@@ -33,8 +22,6 @@ from mpitune.metrics.sentence_bleu import make_gold
 from mpitune.runtime.signals import StopFlag
 from mpitune.training import factory
 from mpitune.training.session import open_run
-
-__all__ = ["decodes"]
 
 CONTEXT: dict[str, Any] = {"method": "mira", "gold": "context"}
 
@@ -186,13 +173,12 @@ def test_what_an_interrupted_epoch_has_translated_is_kept(tiny: Tiny, tmp_path: 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_leave_no_trace(tiny: Tiny, tmp_path: Path, ranks: int) -> None:
-    (tmp_path / "driver.py").write_text(DRIVER)
     jobs = []
     for algorithm in ("mix", "itersel"):
         for epochs in (1, 3):  # The second goes on.
             job = tiny.job_file(tmp_path / algorithm, **tables(epochs, algorithm), parallel={"reshuffle": True})
             jobs.append(job.rename(job.with_stem(f"{job.stem}-{epochs}")))
-    done = mpirun(ranks, [tmp_path / "driver.py", *jobs])
+    done = mpirun(ranks, [TRAIN_JOBS, *jobs])
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     for algorithm in ("mix", "itersel"):
         tiny.train(tmp_path / "alone", resume="never", **tables(3, algorithm), parallel={"reshuffle": True})

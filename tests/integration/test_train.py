@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import random
 import re
 import signal
 import time
-from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import numpy as np
 import pytest
 from support import naive
 from support.mpi import launcher, mpirun
+from support.runs import SENTENCES, SHARD_SIZES, TRAIN_JOBS, Decodes, damage, epoch_weights, files_of, metrics, result
 from support.tiny import DEVTEST, Tiny, kill_all, start, wait_for
 
 import mpitune.training.loop
@@ -26,8 +25,7 @@ from mpitune.cli.parser import main
 from mpitune.config import load
 from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
-from mpitune.decoder.base import KBest, Sentence
-from mpitune.decoder.embedded.decoder import EmbeddedDecoder
+from mpitune.decoder.base import KBest
 from mpitune.errors import DataError, StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.base import Counts
@@ -43,68 +41,6 @@ ALGORITHMS = ["sgd", "mix", "itermix", "itersel"]
 DEFAULT: dict[str, Any] = {"preset": "default", "learning_rate": None}
 """What [learner] says for this version's own defaults, whose learner keeps a state; the tiny job has a paper's."""
 PRESETS = pytest.mark.parametrize("preset", [{}, DEFAULT], ids=["simianer2012", "default"])
-
-
-def metrics(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
-def result(run: Path) -> bytes:
-    return gzip.decompress((run / "weights.txt.gz").read_bytes())
-
-
-def epoch_weights(run: Path, epoch: int) -> dict[str, float]:
-    return read_weights(run / "weights" / f"epoch-{epoch:04d}.txt.gz")
-
-
-def files_of(run: Path) -> dict[str, bytes]:
-    """All that a run leaves and that depends on nothing but the job: weights and checkpointed arrays."""
-    found = {path.name: gzip.decompress(path.read_bytes()) for path in (run / "weights").iterdir()}
-    found["result"] = result(run)
-    for path in (run / "checkpoints").glob("*.h5"):
-        with h5py.File(path) as file:
-            file.visititems(lambda name, node, path=path: found.update({f"{path.name}/{name}": _bytes(node)}))
-    timeless = [
-        {k: v for k, v in epoch.items() if not k.endswith(("seconds", "bytes", "timeline"))} for epoch in metrics(run)
-    ]
-    return found | {"metrics": json.dumps(timeless).encode()}
-
-
-def _bytes(node: h5py.Group | h5py.Dataset) -> bytes:
-    if isinstance(node, h5py.Group):
-        return b""
-    return b"\n".join(node[:].tolist()) if node.dtype == object else node[:].tobytes()
-
-
-class Decodes:
-    """Counts what is decoded to learn from, and may send this process a signal at some point of it.
-
-    What is decoded to be watched has one translation a sentence, and does not count.
-    """
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        self.stop_at: tuple[int, signal.Signals] | None = None
-        for name in ("decode", "decode_all"):
-            monkeypatch.setattr(EmbeddedDecoder, name, self._counted(getattr(EmbeddedDecoder, name)))
-
-    def _counted(self, decode: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(decoder: EmbeddedDecoder, sentence: Sentence, weights: np.ndarray, k: int) -> Any:
-            self.count += k > 1
-            if self.stop_at is not None and k > 1 and self.count == self.stop_at[0]:
-                os.kill(os.getpid(), self.stop_at[1])
-            return decode(decoder, sentence, weights, k)
-
-        return counted
-
-
-@pytest.fixture
-def decodes(monkeypatch: pytest.MonkeyPatch) -> Decodes:
-    return Decodes(monkeypatch)
-
-
-SENTENCES = 26
-SHARD_SIZES = [7, 7, 6, 6]
 
 
 # What is learned
@@ -525,12 +461,6 @@ def test_a_stop_in_the_middle_of_any_epoch_leaves_no_trace_in_what_learners_keep
     )
 
 
-def damage(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
 def test_a_damaged_shard_is_learned_again(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
     tiny.train(tmp_path / "unbroken")
     # In the last of four shards.
@@ -601,19 +531,6 @@ def test_a_shard_that_vanishes_while_the_run_goes_on(
 
 # Under MPI
 
-DRIVER = """
-import sys
-import mpitune.training.loop
-from mpitune import assemble
-from mpitune.exchange.comm import connect
-from itertools import combinations
-from pathlib import Path
-
-comm = connect()
-for job in sys.argv[1:]:
-    mpitune.training.loop.train(assemble.load_job(Path(job), []), comm, quiet=True)
-"""
-
 
 @pytest.mark.mpi
 @PRESETS
@@ -621,14 +538,13 @@ for job in sys.argv[1:]:
 def test_ranks_and_exchanges_leave_no_trace(
     tiny: Tiny, tmp_path: Path, ranks: int, exchange: str, preset: dict[str, Any]
 ) -> None:
-    (tmp_path / "driver.py").write_text(DRIVER)
     jobs = []
     for algorithm in ALGORITHMS:
         tables: dict[str, Any] = {"learner": {"algorithm": algorithm, "epochs": 3, **preset}, **DEVTEST}
         tiny.train(tmp_path / algorithm, **tables)
         tables["parallel"] = {"exchange": exchange}
         jobs.append(tiny.job_file(tmp_path / f"{algorithm}-{ranks}", **tables))
-    done = mpirun(ranks, [tmp_path / "driver.py", *jobs])
+    done = mpirun(ranks, [TRAIN_JOBS, *jobs])
     assert (done.returncode, done.stdout) == (0, "")
     assert all(" WARNING epoch " in line for line in done.stderr.splitlines()), done.stderr
     for algorithm in ALGORITHMS:
@@ -648,8 +564,7 @@ def test_a_run_goes_on_with_the_other_exchange(
         parallel = {"exchange": exchange, "reshuffle": True}
         job = tiny.job_file(tmp_path / "run", learner=learner, parallel=parallel)
         jobs.append(job.rename(job.with_stem(f"{job.stem}-{epochs}")))
-    (tmp_path / "driver.py").write_text(DRIVER)
-    done = mpirun(2, [tmp_path / "driver.py", *jobs])
+    done = mpirun(2, [TRAIN_JOBS, *jobs])
     assert (done.returncode, done.stdout) == (0, "")
     assert all(" WARNING epoch " in line for line in done.stderr.splitlines()), done.stderr
     tiny.train(tmp_path / "unbroken", learner=learner, parallel={"reshuffle": True})

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from decoder.embedded.test_decoder import EVERYTHING, Case, by_slot, same
-from decoder.embedded.test_lm_state import Scorer
+from support.decoder_case import EVERYTHING, Case, by_slot, same
+from support.lm_scorer import Scorer
 from support.naive_kenlm import MAGIC, murmur, with_blanks, write_kenlm
 from support.naive_lm import NaiveLm, random_arpa
 from support.tiny import Tiny

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from report.test_html import make_run
+from support.run_folders import make_run
 
 from mpitune.cli.parser import main
 from mpitune.errors import UsageError

@@ -12,7 +12,7 @@ import pytest
 from faults import inside, kills, others
 from faults.task import RANKS, Outcome, Task
 from faults.world import World
-from integration.test_bad_input import REMOVED, check_told, table
+from support.messages import REMOVED, check_told, table
 from support.mpi import launcher
 
 pytestmark = pytest.mark.mpi

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from integration.test_train import epoch_weights, files_of, metrics
 from support.fake import SHORT, Session, bare_model, cdec_decoder, golden_session, own_session
 from support.mpi import mpirun
+from support.runs import epoch_weights, files_of, metrics
 from support.tiny import DEVTEST, Tiny, write_data
 
 from mpitune.cli.parser import main

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from integration.test_train import metrics
+from support.runs import metrics
 from support.tiny import DEVTEST, Tiny
 
 from mpitune.cli.parser import main

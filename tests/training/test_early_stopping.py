@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.test_train import DRIVER, Decodes, epoch_weights, files_of, metrics
 from support.mpi import mpirun
+from support.runs import TRAIN_JOBS, Decodes, epoch_weights, files_of, metrics
 from support.tiny import DEVTEST, Tiny
 
 from mpitune.corpus.weights import read_weights
@@ -121,12 +121,11 @@ def test_a_stop_in_between_changes_nothing(
 
 @pytest.mark.mpi
 def test_all_ranks_end_together(tiny: Tiny, tmp_path: Path) -> None:
-    (tmp_path / "driver.py").write_text(DRIVER)
     jobs = []
     for algorithm in ("sgd", "mix", "itersel"):
         tiny.train(tmp_path / algorithm, **falling(algorithm, patience=1))
         jobs.append(tiny.job_file(tmp_path / f"{algorithm}-2", **falling(algorithm, patience=1)))
-    done = mpirun(2, [tmp_path / "driver.py", *jobs])
+    done = mpirun(2, [TRAIN_JOBS, *jobs])
     assert done.returncode == 0 and done.stdout == "", done.stderr
     for algorithm in ("sgd", "mix", "itersel"):
         assert files_of(tmp_path / f"{algorithm}-2") == files_of(tmp_path / algorithm)

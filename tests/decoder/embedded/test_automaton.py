@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from decoder.embedded.test_lm_state import Scorer
+from support.lm_scorer import Scorer
 from support.naive_lm import random_arpa
 
 from mpitune.decoder.embedded import automaton as automata

@@ -1,34 +1,25 @@
-"""Derivations and hypergraphs: what they show is what the decoder did; and the command line's way to them."""
+"""Derivations and hypergraphs: what they show is what the decoder did."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from cli.test_commands import Arguments, Cli, Trained, cli, trained
-from decoder.embedded.test_decoder import EVERYTHING, Case, by_slot, entries, same_features
-from support.mpi import mpirun
-from support.naive_decoder import Features, Translation, dot
-from support.tiny import Tiny
+from support.decoder_case import EVERYTHING, Case, by_slot, entries, same_features
+from support.forest_json import Json, check_json, close, features_of, text_of, translation_of, viterbi
+from support.naive_decoder import Features, Translation
 
-from mpitune.cli.parser import main
 from mpitune.decoder.base import Derivation, Hypergraph
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.report.derivations import NamedHypergraph
 
-__all__ = ["cli", "trained"]
 kernel = pytest.mark.kernel
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
-
-Json = dict[str, Any]
 
 
 def some_case(folder: Path, seed: int) -> Case:
@@ -111,68 +102,6 @@ def test_rules_and_where_they_come_from(tmp_path: Path) -> None:
     assert others and others <= lines
 
 
-def viterbi(described: Json) -> list[float]:
-    """The best score of each node, from nothing but the JSON."""
-    best = [-np.inf] * len(described["nodes"])
-    for edge in described["edges"]:
-        score = edge["score"] + sum(best[tail] for tail in edge["tails"])
-        best[edge["head"]] = max(score, best[edge["head"]])
-    return best
-
-
-def text_of(described: Json, edge: Json, parts: Sequence[Sequence[str]]) -> list[str]:
-    target = described["rules"][edge["rule"]]["target"]
-    return [word for symbol in target for word in ([symbol] if isinstance(symbol, str) else parts[symbol])]
-
-
-def told(described: Json, edges: Iterator[int]) -> list[str]:
-    """The translation of the derivation that ``edges`` goes on with."""
-    edge = described["edges"][next(edges)]
-    return text_of(described, edge, [told(described, edges) for _ in edge["tails"]])
-
-
-def features_of(described: Json, edge: Json) -> Features:
-    fired = Counter(described["rules"][edge["rule"]]["features"])
-    fired.update(edge["features"])
-    return dict(fired)
-
-
-def check_json(described: Json, words: Sequence[str], weights: Features) -> None:
-    assert list(described) == ["sentence", "source", "weights", "rules", "nodes", "edges", "goal", "derivations"]
-    nodes, edges = described["nodes"], described["edges"]
-    assert described["source"] == list(words)
-    assert [node["id"] for node in nodes] == list(range(len(nodes)))
-    assert described["goal"] == len(nodes) - 1
-    assert nodes[-1]["category"] == "Goal" and nodes[-1]["span"] == [0, len(words)]
-    assert [edge["head"] for edge in edges] == sorted(edge["head"] for edge in edges)
-    assert {edge["head"] for edge in edges} == set(range(len(nodes))), "no node without an edge"
-    used = {tail for edge in edges for tail in edge["tails"]}
-    assert used == set(range(len(nodes) - 1)), "no node that the goal does not reach, but for itself"
-    assert {edge["rule"] for edge in edges} == set(range(len(described["rules"])))
-    assert described["weights"].items() <= weights.items()
-    for edge in edges:
-        rule = described["rules"][edge["rule"]]
-        assert rule["lhs"] == nodes[edge["head"]]["category"]
-        for side in (rule["source"], rule["target"]):
-            assert sorted(s for s in side if isinstance(s, int)) == list(range(len(edge["tails"])))
-        assert all(0 <= tail < edge["head"] for tail in edge["tails"]), "bottom-up"
-        start, end = nodes[edge["head"]]["span"]
-        place = start
-        for symbol in rule["source"]:
-            if isinstance(symbol, str):
-                assert words[place] == symbol
-                place += 1
-            else:
-                assert nodes[edge["tails"][symbol]]["span"][0] == place
-                place = nodes[edge["tails"][symbol]]["span"][1]
-        assert place == end
-        assert edge["score"] == pytest.approx(dot(weights, features_of(described, edge)), abs=1e-9)
-    best = viterbi(described)
-    assert [node["score"] for node in nodes] == pytest.approx(best, abs=1e-9)
-    for derivation in described["derivations"][:1]:
-        assert sum(edges[edge]["score"] for edge in derivation) == pytest.approx(best[-1], abs=1e-9)
-
-
 def all_derivations(described: Json) -> list[tuple[Translation, Features]]:
     """Translation and features of every derivation of the goal."""
     found: list[list[tuple[Translation, Counter[str]]]] = [[] for _ in described["nodes"]]
@@ -200,7 +129,7 @@ def test_hypergraph_in_json(tmp_path: Path, seed: int) -> None:
     check_json(described, words, weights)
     listed = entries(case, decoder, decoder.decode(case.sentence(words), by_slot(decoder, weights), 3))
     assert viterbi(described)[-1] == pytest.approx(listed[0][1], abs=1e-6)
-    derivations = [tuple(told(described, iter(edges))) for edges in described["derivations"]]
+    derivations = [tuple(translation_of(described, iter(edges))) for edges in described["derivations"]]
     assert derivations == [text for text, _, _ in listed]
     # With no pop limit to speak of, every derivation is there.
     expected = case.naive().derivations(words)
@@ -271,11 +200,6 @@ class Step:
         self.total = 0.0
         self.terms: dict[str, float] = {}
         self.rule: list[tuple[str, float, float, float]] = []
-
-
-def close(number: float) -> Any:
-    """As near as sums of printed numbers come."""
-    return pytest.approx(number, rel=1e-4, abs=1e-3)
 
 
 def read_text(lines: Sequence[str]) -> Iterator[tuple[str, float, dict[str, float], list[Step]]]:
@@ -368,80 +292,3 @@ def test_a_derivation_as_deep_as_the_longest_sentence(tmp_path: Path) -> None:
     assert len(derivation.edges()) == 1 + 2 * len(words)
     assert len(named.as_text(0)) > 2 * len(words)
     assert json.loads(named.as_json(0))["derivations"] == [derivation.edges()]
-
-
-# The command line
-
-
-def test_explain(cli: Cli, trained: Trained, tmp_path: Path) -> None:
-    done = cli("decode", trained.job, "--input", trained.source, "--explain", "3")
-    assert (done.code, done.errors) == (0, "")
-    lists = cli("decode", trained.job, "--input", trained.source, "--nbest", "3", "--format", "cdec").output
-    expected = [line.split(" ||| ") for line in lists.splitlines()]
-    explained = re.findall(r"^translation \d: (.*)\nscore: (.*)$", done.output, re.MULTILINE)
-    assert [text for text, _ in explained] == [text for _, text, _, _ in expected]
-    assert [float(score) for _, score in explained] == [close(float(score)) for *_, score in expected]
-    sentences = trained.source.read_text().splitlines()
-    assert re.findall(r"^sentence (\d): (.*)$", done.output, re.MULTILINE) == [
-        (str(i), sentence) for i, sentence in enumerate(sentences)
-    ]
-    assert cli("decode", trained.job, "--input", trained.source, "--explain", "3", "--output", tmp_path / "x").code == 0
-    assert (tmp_path / "x").read_text() == done.output
-
-
-def test_forest_file(cli: Cli, trained: Trained, tmp_path: Path) -> None:
-    plain = cli("decode", trained.job, "--input", trained.source)
-    done = cli("decode", trained.job, "--input", trained.source, "--forest", tmp_path / "forest.gz")
-    assert done == plain
-    lines = gzip.decompress((tmp_path / "forest.gz").read_bytes()).decode().splitlines()
-    sentences = trained.source.read_text().splitlines()
-    assert len(lines) == len(sentences)
-    for i, (line, sentence, text) in enumerate(zip(lines, sentences, plain.output.splitlines(), strict=True)):
-        described = json.loads(line)
-        assert described["sentence"] == i
-        check_json(described, sentence.split(), described["weights"])
-        assert [" ".join(told(described, iter(edges))) for edges in described["derivations"]] == [text]
-    both: Arguments = ["--explain", "2", "--forest", tmp_path / "again", "--output", tmp_path / "text"]
-    assert cli("decode", trained.job, "--input", trained.source, *both).code == 0
-    again = [json.loads(line) for line in (tmp_path / "again").read_text().splitlines()]
-    assert [len(described["derivations"]) for described in again] == [2, 1, 1, 2]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "forest.gz", "text"]
-
-
-def test_explain_with_a_grammar_for_each_sentence(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
-    job = tiny.job_file(tmp_path / "run", grammar={"file": None, "per_sentence": True}, data=None)
-    shared: Arguments = ["--input", tiny.folder / "own.de", "--weights", trained.run]
-    done = cli("decode", job, *shared, "--explain", "1", "--forest", tmp_path / "forest")
-    texts = cli("decode", job, *shared).output.splitlines()
-    assert re.findall(r"^translation 1: (.*)$", done.output, re.MULTILINE) == texts
-    for line, text in zip((tmp_path / "forest").read_text().splitlines(), texts, strict=True):
-        described = json.loads(line)
-        check_json(described, described["source"], described["weights"])
-        assert [" ".join(told(described, iter(edges))) for edges in described["derivations"]] == [text]
-
-
-def test_refusals(cli: Cli, trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    usual: Arguments = ["decode", trained.job, "--input", trained.source]
-    for bad in ("0", "-1", "many"):
-        with pytest.raises(SystemExit) as ended:
-            main([*map(str, usual), "--explain", bad])
-        assert ended.value.code == 2
-        assert f"argument --explain: found '{bad}', expected a whole number above 0" in capsys.readouterr().err
-    line = "--explain has a form of its own: leave out --nbest and --format"
-    assert cli.refused(2, *usual, "--explain", "2", "--nbest", "2") == line
-    assert cli.refused(2, *usual, "--explain", "2", "--format", "cdec") == line
-    missing = tmp_path / "no" / "forest"
-    assert cli.refused(2, *usual, "--forest", missing) == f"{missing}: cannot be written: No such file or directory"
-
-
-@pytest.mark.mpi
-def test_on_two_ranks(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
-    usual: Arguments = ["decode", trained.job, "--input", tiny.folder / "train.de", "--explain", "2"]
-    alone = cli(*usual, "--forest", tmp_path / "alone")
-    done = mpirun(2, ["-m", "mpitune", *usual, "--forest", tmp_path / "together"])
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == alone.output
-    assert (tmp_path / "together").read_bytes() == (tmp_path / "alone").read_bytes()
-    done = mpirun(2, ["-m", "mpitune", *usual, "--forest", tmp_path / "no" / "forest"])
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"mpitune: {tmp_path}/no/forest: cannot be written: No such file or directory\n"

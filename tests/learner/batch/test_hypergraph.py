@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from decoder.embedded.test_decoder import EVERYTHING, Case, by_slot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive
+from support.decoder_case import EVERYTHING, Case, by_slot
 
 from mpitune.array_files.csr import ends
 from mpitune.decoder.base import PackedForest

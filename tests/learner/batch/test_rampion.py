@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integration.test_tune import IDS, lists_of_entries, optimise, part_of, pool, ranking, values
+from support.batch_lists import IDS, lists_of_entries, optimise, part_of, pool, ranking, values
 
 from mpitune.learner.batch.rampion import Rampion, RampionOptions
 from mpitune.learner.pool import NBestPool, empty

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learner.online.test_mira import learner as mira
-from learner.online.test_perceptron import SIZE, learner, random_list
 from support import naive
+from support.online_learners import SIZE, mira_learner, perceptron_learner, random_list
 
 from mpitune.learner.base import OnlineLearner
 from mpitune.learner.online.averaging import Averaging
@@ -77,7 +76,7 @@ def test_a_pass_ends_with_the_mean_of_the_weights_after_each_list(
 def test_other_learners_are_averaged_too() -> None:
     random = np.random.default_rng(32)
     lists = [random_list(random, k) for k in (12, 9, 15, 2)]
-    learners: Sequence[OnlineLearner] = Averaging(mira(c=0.1)), mira(c=0.1)
+    learners: Sequence[OnlineLearner] = Averaging(mira_learner(c=0.1)), mira_learner(c=0.1)
     weights, after = [np.zeros(SIZE), np.zeros(SIZE)], []
     for each, w in zip(learners, weights, strict=True):
         each.start_shard(w)
@@ -90,7 +89,7 @@ def test_other_learners_are_averaged_too() -> None:
 
 
 def test_a_pass_over_nothing_changes_nothing() -> None:
-    averages, weights = Averaging(learner()), np.arange(float(SIZE))
+    averages, weights = Averaging(perceptron_learner()), np.arange(float(SIZE))
     averages.start_shard(weights)
     averages.end_shard(weights)
     assert weights.tolist() == list(range(SIZE))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learner.online.test_perceptron import SIZE, random_list
 from scipy.optimize import minimize
 from support import naive
+from support.online_learners import SIZE, mira_learner, random_list
 
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
@@ -22,12 +19,6 @@ pytestmark = pytest.mark.kernel
 
 RANDOM = np.random.default_rng(0)
 INFINITE = float("inf")
-
-
-def learner(frozen: Sequence[int] = (), **options: Any) -> Mira:
-    mask = np.zeros(SIZE, dtype=bool)
-    mask[list(frozen)] = True
-    return Mira(MiraOptions(**options), mask)
 
 
 def scored(kbest: KBest, weights: np.ndarray) -> KBest:
@@ -41,7 +32,7 @@ def test_pairings_and_weights_are_those_of_the_pseudocode(oracle: str, predictio
     random = np.random.default_rng(21)
     frozen = [1, 4, 7]
     free = np.array([slot not in frozen for slot in range(SIZE)])
-    mira = learner(frozen, oracle=oracle, prediction=prediction, c=0.02, kbest=9)
+    mira = mira_learner(frozen, oracle=oracle, prediction=prediction, c=0.02, kbest=9)
     ours = random.normal(size=SIZE) / 20
     theirs = ours.copy()
     mira.start_shard(ours)
@@ -69,7 +60,7 @@ def test_max_bleu_looks_beyond_the_list_and_local_update_does_not() -> None:
     gold = np.array([0.1, 0.3, 0.2, 0.0, 0.9, 0.0])
     picked = {}
     for oracle in ORACLES:
-        counts = learner(oracle=oracle, prediction="MC", kbest=3).update(kbest, gold, np.zeros(SIZE), RANDOM)
+        counts = mira_learner(oracle=oracle, prediction="MC", kbest=3).update(kbest, gold, np.zeros(SIZE), RANDOM)
         picked[oracle] = counts.oracle, counts.prediction
     assert picked == {"MB": (4, 0), "LU": (1, 0), "M-C": (0, 0)}
 
@@ -90,7 +81,7 @@ def test_an_update_meets_the_margin_where_c_permits(seed: int, k: int, oracle: s
     before = random.normal(size=SIZE)
     kbest, gold = random_list(random, k)
     kbest, after = scored(kbest, before), before.copy()
-    counts = learner(oracle=oracle, prediction=prediction, c=c).update(kbest, gold, after, RANDOM)
+    counts = mira_learner(oracle=oracle, prediction=prediction, c=c).update(kbest, gold, after, RANDOM)
     x = naive.dense(kbest, SIZE)
     d = x[counts.oracle] - x[counts.prediction]
     loss = gold[counts.oracle] - gold[counts.prediction]
@@ -112,7 +103,7 @@ def test_all_margins_are_met_when_c_is_infinite(variant: str, tolerance: float, 
     x, gold = random.normal(size=(k, SIZE)), random.random(k)
     kbest = naive.kbest_of([[1]] * k, [dict(enumerate(row)) for row in x.tolist()])
     weights = np.zeros(SIZE)
-    counts = learner(variant=variant, c=INFINITE).update(kbest, gold, weights, RANDOM)
+    counts = mira_learner(variant=variant, c=INFINITE).update(kbest, gold, weights, RANDOM)
     losses = gold[counts.oracle] - gold
     assert ((x[counts.oracle] - x) @ weights >= losses - tolerance).all()
 
@@ -150,7 +141,7 @@ def test_all_constraints_together_are_the_quadratic_program(c: float, variant: s
             x[3] = x[2]  # one of them has the greater loss
         kbest = naive.kbest_of([[1]] * k, [dict(enumerate(row)) for row in x.tolist()])
         weights = np.append(w, np.zeros(SIZE - 4))
-        counts = learner(variant=variant, oracle="LU", c=c).update(scored(kbest, weights), gold, weights, RANDOM)
+        counts = mira_learner(variant=variant, oracle="LU", c=c).update(scored(kbest, weights), gold, weights, RANDOM)
         others = [j for j in range(k) if j != counts.oracle]
         expected = quadratic_program((x[counts.oracle] - x)[others], (gold[counts.oracle] - gold)[others], c, w)
         assert weights[:4] == pytest.approx(expected, abs=1e-5 if variant == "k-constraint" else 1e-3)
@@ -183,7 +174,7 @@ def test_cutting_planes_come_as_close_as_they_may(monkeypatch: pytest.MonkeyPatc
         reached = []
         for variant in ("k-constraint", "cutting-plane"):
             weights = before.copy()
-            counts = learner(variant=variant, c=0.1).update(kbest, gold, weights, RANDOM)
+            counts = mira_learner(variant=variant, c=0.1).update(kbest, gold, weights, RANDOM)
             assert (counts.pairs, counts.updates > 0) == (39, True)
             reached.append(objective(kbest, gold, counts.oracle, before, weights, 0.1))
         assert -1e-6 <= reached[1] - reached[0] <= 0.1 * VIOLATION + 1e-6
@@ -195,12 +186,12 @@ def test_planes_are_added_one_by_one_and_ten_at_most(monkeypatch: pytest.MonkeyP
     """One plane is the update of 1-best MIRA with the prediction M+C."""
     compared = 0
     for kbest, gold, before in lists_of_40(10):
-        assert learner(variant="cutting-plane").update(kbest, gold, before.copy(), RANDOM).updates <= 10
+        assert mira_learner(variant="cutting-plane").update(kbest, gold, before.copy(), RANDOM).updates <= 10
         one, plane = before.copy(), before.copy()
-        learner(c=0.1).update(kbest, gold, one, RANDOM)
+        mira_learner(c=0.1).update(kbest, gold, one, RANDOM)
         with monkeypatch.context() as patch:
             patch.setattr("mpitune.learner.online.margin.ROUNDS", 1)
-            learner(c=0.1, variant="cutting-plane").update(kbest, gold, plane, RANDOM)
+            mira_learner(c=0.1, variant="cutting-plane").update(kbest, gold, plane, RANDOM)
         if (one != before).any():  # The prediction may have the oracle's features, which is no plane.
             assert plane == pytest.approx(one, abs=1e-12)
             compared += 1
@@ -218,7 +209,9 @@ def test_frozen_and_shared_features_stay_exactly_where_they_are(variant: str) ->
     rows: list[naive.Row] = [{0: 0.1, 2: float(random.normal()), 3: 0.3, 9: float(j)} for j in range(12)]
     weights = np.zeros(SIZE)
     weights[9] = 0.01
-    counts = learner([9], variant=variant).update(naive.kbest_of([[1]] * 12, rows), random.random(12), weights, random)
+    counts = mira_learner([9], variant=variant).update(
+        naive.kbest_of([[1]] * 12, rows), random.random(12), weights, random
+    )
     assert counts.updates > 0
     assert np.flatnonzero(weights).tolist() == [2, 9] and weights[9] == 0.01
 
@@ -228,13 +221,15 @@ def test_equal_vectors_move_nothing(variant: str) -> None:
     kbest = naive.kbest_of([[1], [2]], [{0: 1.0, 4: 0.1, 6: 0.0, 9: 1.0}, {0: 1.0, 2: 0.0, 4: 0.1, 9: 5.0}])
     for c in (0.01, INFINITE):
         weights = np.zeros(SIZE)
-        counts = learner([9], variant=variant, c=c, oracle="LU").update(kbest, np.array([1.0, 0.0]), weights, RANDOM)
+        counts = mira_learner([9], variant=variant, c=c, oracle="LU").update(
+            kbest, np.array([1.0, 0.0]), weights, RANDOM
+        )
         assert counts[:2] == (1, 0) and not weights.any()
 
 
 @VARIANTS
 def test_lists_of_none_and_one(variant: str) -> None:
-    mira, weights = learner(variant=variant), np.zeros(SIZE)
+    mira, weights = mira_learner(variant=variant), np.zeros(SIZE)
     assert mira.update(naive.kbest_of([], []), np.zeros(0), weights, RANDOM) == (0, 0, -1, -1)
     assert mira.update(naive.kbest_of([[1]], [{0: 1.0}]), np.ones(1), weights, RANDOM) == (0, 0, 0, 0)
     assert not weights.any()
@@ -243,7 +238,7 @@ def test_lists_of_none_and_one(variant: str) -> None:
 @VARIANTS
 def test_features_met_late_learn_as_if_always_known(variant: str) -> None:
     random = np.random.default_rng(26)
-    known, late = learner([1], variant=variant), Mira(MiraOptions(variant=variant), np.array([False, True]))
+    known, late = mira_learner([1], variant=variant), Mira(MiraOptions(variant=variant), np.array([False, True]))
     all_known, growing = np.zeros(SIZE), np.zeros(10)
     known.start_shard(all_known)
     late.start_shard(growing)
@@ -258,7 +253,7 @@ def test_features_met_late_learn_as_if_always_known(variant: str) -> None:
 
 def test_lists_beyond_the_weights_are_refused() -> None:
     with pytest.raises(ValueError, match="slot 30"):
-        learner().update(naive.kbest_of([[1]], [{SIZE: 1.0}]), np.zeros(1), np.zeros(SIZE), RANDOM)
+        mira_learner().update(naive.kbest_of([[1]], [{SIZE: 1.0}]), np.zeros(1), np.zeros(SIZE), RANDOM)
 
 
 def test_bad_options_are_refused() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import naive
+from support.online_learners import SIZE, perceptron_learner, random_list
 
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
@@ -20,31 +21,6 @@ from mpitune.learner.pair_sampling import make_sampler
 
 pytestmark = pytest.mark.kernel
 
-SIZE = 30
-
-
-def random_list(random: np.random.Generator, k: int, whole: bool = False) -> tuple[KBest, np.ndarray]:
-    """A list whose rows share features, some constant, some in all rows, some rows twice, and zeros; gold scores."""
-    slots = random.choice(SIZE, 14, replace=False)
-    rows: list[naive.Row] = []
-    for _ in range(k):
-        row: naive.Row = {int(slots[0]): 2.0, int(slots[1]): 1.0 if whole else 0.3, int(slots[2]): 0.0}
-        for slot in slots[3:6]:
-            row[int(slot)] = float(random.integers(-3, 4)) if whole else float(random.normal())
-        for slot in slots[6:]:
-            if random.random() < 0.4:
-                row[int(slot)] = float(random.integers(1, 3)) if whole else float(random.normal())
-        rows.append(dict(rows[-1]) if rows and random.random() < 0.2 else row)
-    return naive.kbest_of([[1]] * k, rows), random.integers(0, 12, k) / 16
-
-
-def learner(
-    frozen: Sequence[int] = (), pairs: str = "multipartite", first_sparse: int = 0, **options: Any
-) -> Perceptron:
-    mask = np.zeros(SIZE, dtype=bool)
-    mask[list(frozen)] = True
-    return Perceptron(make_sampler(pairs), PerceptronOptions(**options), mask, first_sparse)
-
 
 def share(moving: int) -> float:
     """What part of a normalized step each of so many sparse features gets."""
@@ -58,7 +34,7 @@ def both(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """The weights that a shard of ``lists`` ends with, ours and the plain twin's, and how many updates there were."""
     ours, theirs = start.copy(), start.copy()
-    perceptron, twin = learner(pairs=pairs, **options), naive.Perceptron(SIZE, share=share, **options)
+    perceptron, twin = perceptron_learner(pairs=pairs, **options), naive.Perceptron(SIZE, share=share, **options)
     random = np.random.default_rng(0)
     perceptron.start_shard(ours)
     total = 0
@@ -130,7 +106,7 @@ def test_the_normalized_rate_is_that_of_the_definition(options: dict[str, Any]) 
     start = random.normal(size=SIZE) * (random.random(SIZE) < 0.7)
     for weights in (np.zeros(SIZE), start):
         ours, theirs = weights.copy(), weights.copy()
-        perceptron, twin = learner(pairs=pairs, **options), naive.Perceptron(SIZE, share=share, **options)
+        perceptron, twin = perceptron_learner(pairs=pairs, **options), naive.Perceptron(SIZE, share=share, **options)
         state: tuple[np.ndarray, ...] = ()
         total = 0
         for _ in range(2):
@@ -159,7 +135,7 @@ def test_sparse_features_share_a_step() -> None:
     for sparse in (1, 4, 16):
         kbest = naive.kbest_of([[1], [2]], [{0: 3.0, **{2 + n: 1.0 for n in range(sparse)}}, {1: 0.5}])
         perceptron, weights = (
-            learner(rate="normalized", order="sentence", learning_rate=0.5, first_sparse=2),
+            perceptron_learner(rate="normalized", order="sentence", learning_rate=0.5, first_sparse=2),
             np.zeros(SIZE),
         )
         perceptron.start_shard(weights)
@@ -187,7 +163,7 @@ def test_scales_of_features_do_not_matter_to_the_normalized_rate(rate: str, aver
     options = {"rate": rate, "order": "sentence", "margin": 1.0, "margin_by_gold": True, "learning_rate": 0.05}
 
     def scores(change: Any) -> list[np.ndarray]:
-        perceptron: OnlineLearner = learner(first_sparse=12, **options)
+        perceptron: OnlineLearner = perceptron_learner(first_sparse=12, **options)
         perceptron = Averaging(perceptron) if averages else perceptron
         weights, found = np.zeros(SIZE), []
         state: tuple[np.ndarray, ...] = ()
@@ -211,7 +187,7 @@ def test_scales_that_round_matter_no_more_than_that() -> None:
     options = {"rate": "normalized", "order": "sentence", "margin": 1.0, "margin_by_gold": True, "learning_rate": 0.05}
     found = []
     for factor in (1.0, 0.01, 100.0, 1000.0):
-        perceptron, weights = learner(first_sparse=12, **options), np.zeros(SIZE)
+        perceptron, weights = perceptron_learner(first_sparse=12, **options), np.zeros(SIZE)
         perceptron.start_shard(weights)
         for kbest, gold in lists:
             perceptron.update(kbest._replace(feature_value=kbest.feature_value * factor), gold, weights, random)
@@ -231,7 +207,10 @@ def test_two_passes_with_what_is_kept_are_one(rate: str, order: str) -> None:
     lists = [random_list(random, k) for k in (12, 20, 0, 2, 15, 9)]
     ends = {}
     for passes in ("one", "kept", "forgotten"):
-        perceptron, weights = learner(rate=rate, order=order, learning_rate=0.1, first_sparse=12), np.zeros(SIZE)
+        perceptron, weights = (
+            perceptron_learner(rate=rate, order=order, learning_rate=0.1, first_sparse=12),
+            np.zeros(SIZE),
+        )
         perceptron.start_shard(weights)
         for n, (kbest, gold) in enumerate(lists):
             if n == 3 and passes != "one":
@@ -263,7 +242,7 @@ def test_one_pair() -> None:
     """w.d = 0 is an update; sequential and sentence order agree on a single pair."""
     kbest = naive.kbest_of([[1], [2]], [{0: 1.0, 3: 2.0}, {0: 4.0, 5: 1.0}])
     for order in ("sequential", "sentence"):
-        perceptron, weights = learner(learning_rate=0.5, order=order), np.zeros(SIZE)
+        perceptron, weights = perceptron_learner(learning_rate=0.5, order=order), np.zeros(SIZE)
         perceptron.start_shard(weights)
         assert perceptron.update(kbest, np.array([0.0, 1.0]), weights, np.random.default_rng(0))[:2] == (1, 1)
         assert {slot: weights[slot] for slot in np.flatnonzero(weights)} == {0: 1.5, 3: -1.0, 5: 0.5}
@@ -273,7 +252,7 @@ def test_one_pair() -> None:
 @pytest.mark.parametrize("preferred", [0, 1])
 def test_a_feature_more_makes_a_difference(preferred: int) -> None:
     kbest = naive.kbest_of([[1], [2]], [{0: 1.0}, {0: 1.0, 5: 2.0}])
-    perceptron, weights = learner(learning_rate=0.5), np.zeros(SIZE)
+    perceptron, weights = perceptron_learner(learning_rate=0.5), np.zeros(SIZE)
     perceptron.start_shard(weights)
     assert perceptron.update(kbest, np.eye(2)[preferred], weights, np.random.default_rng(0))[:2] == (1, 1)
     assert weights[5] == (1.0 if preferred == 1 else -1.0)
@@ -284,7 +263,7 @@ def test_orders_differ_where_a_pair_sees_what_the_one_before_it_did() -> None:
     kbest = naive.kbest_of([[1], [2], [3]], [{0: 3.0}, {0: 2.0}, {0: 1.0}])
     moved = {}
     for order in ("sequential", "sentence"):
-        perceptron, weights = learner(learning_rate=1.0, order=order), np.zeros(SIZE)
+        perceptron, weights = perceptron_learner(learning_rate=1.0, order=order), np.zeros(SIZE)
         perceptron.start_shard(weights)
         counts = perceptron.update(kbest, np.array([0.9, 0.5, 0.1]), weights, np.random.default_rng(0))
         moved[order] = (counts.pairs, counts.updates, weights[0])
@@ -295,7 +274,7 @@ def test_orders_differ_where_a_pair_sees_what_the_one_before_it_did() -> None:
 def test_equal_vectors_are_pairs_but_not_updates(options: dict[str, Any]) -> None:
     kbest = naive.kbest_of([[1], [2]], [{0: 1.0, 4: 0.1, 6: 0.0}, {0: 1.0, 2: 0.0, 4: 0.1}])
     different_where_frozen = naive.kbest_of([[1], [2]], [{0: 1.0, 9: 1.0}, {0: 1.0, 9: 5.0}])
-    perceptron, weights = learner(frozen=[9], **options), np.zeros(SIZE)
+    perceptron, weights = perceptron_learner(frozen=[9], **options), np.zeros(SIZE)
     weights[9] = 1.0
     perceptron.start_shard(weights)
     for each in (kbest, different_where_frozen):
@@ -312,7 +291,7 @@ def test_shared_features_stay_exactly_zero(order: str, scale_by_gold: bool) -> N
         rows: list[naive.Row] = [{0: 0.1, 1: 0.7, 2: float(random.normal()), 3: 0.3} for _ in range(10)]
         rows[9] |= {1: 1.3, 4: -100.0}  # far behind, as its gold score is
         gold = np.append(random.permutation(9) / 9 + 0.1, 0.0)
-        perceptron = learner(order=order, scale_by_gold=scale_by_gold, pairs="all", learning_rate=0.1)
+        perceptron = perceptron_learner(order=order, scale_by_gold=scale_by_gold, pairs="all", learning_rate=0.1)
         weights = np.zeros(SIZE)
         weights[4] = 1.0
         perceptron.start_shard(weights)
@@ -327,7 +306,7 @@ def test_counts_that_add_up_to_0_move_nothing() -> None:
     for _ in range(300):
         kbest, gold = random_list(random, 10, whole=True)
         pairs, x = naive.everything(gold), naive.dense(kbest, SIZE)
-        perceptron, weights = learner(pairs="all", rate="normalized", order="sentence"), np.zeros(SIZE)
+        perceptron, weights = perceptron_learner(pairs="all", rate="normalized", order="sentence"), np.zeros(SIZE)
         perceptron.start_shard(weights)
         perceptron.update(kbest, gold, weights, random)
         still = sum((x[a] - x[b] for a, b in pairs), np.zeros(SIZE)) == 0
@@ -339,7 +318,7 @@ def test_counts_that_add_up_to_0_move_nothing() -> None:
 def test_weights_may_shrink_to_nothing() -> None:
     """2 l2 learning_rate / P = 1: each update leaves no weight at all, and the next one starts from there."""
     kbest = naive.kbest_of([[1], [2], [3]], [{0: 3.0}, {0: 2.0}, {0: 1.0, 1: 1.0}])
-    perceptron, weights = learner(learning_rate=0.5, l2=3.0), np.ones(SIZE) * -1
+    perceptron, weights = perceptron_learner(learning_rate=0.5, l2=3.0), np.ones(SIZE) * -1
     perceptron.start_shard(weights)
     counts = perceptron.update(kbest, np.array([0.9, 0.5, 0.1]), weights, np.random.default_rng(0))
     assert counts[:2] == (3, 3)
@@ -347,7 +326,7 @@ def test_weights_may_shrink_to_nothing() -> None:
 
 
 def test_gradients_too_small_to_square_move_nothing() -> None:
-    perceptron, weights = learner(rate="adagrad"), np.zeros(SIZE)
+    perceptron, weights = perceptron_learner(rate="adagrad"), np.zeros(SIZE)
     perceptron.start_shard(weights)
     kbest = naive.kbest_of([[1], [2]], [{0: 1e-200}, {}])
     assert perceptron.update(kbest, np.array([1.0, 0.0]), weights, np.random.default_rng(0))[:2] == (1, 1)
@@ -358,7 +337,7 @@ def test_state_belongs_to_a_shard() -> None:
     random = np.random.default_rng(14)
     lists = [random_list(random, 10) for _ in range(4)]
     for options in ({"rate": "adagrad", "l1": 0.01}, {"rate": "adadelta", "l1": 0.01}):
-        perceptron = learner(learning_rate=0.1, **options)
+        perceptron = perceptron_learner(learning_rate=0.1, **options)
         results = []
         for _ in range(2):
             weights = np.zeros(SIZE)
@@ -373,7 +352,7 @@ def test_state_belongs_to_a_shard() -> None:
 
 def test_l1_reaches_features_that_were_not_met_at_the_end_of_a_shard() -> None:
     kbest = naive.kbest_of([[1], [2]], [{0: 1.0}, {1: 1.0}])
-    perceptron, weights = learner(learning_rate=0.5, l1=0.25), np.zeros(SIZE)
+    perceptron, weights = perceptron_learner(learning_rate=0.5, l1=0.25), np.zeros(SIZE)
     weights[[0, 5, 6, 7]] = 9.0, 9.0, -9.0, 0.2
     perceptron.start_shard(weights)
     for _ in range(4):
@@ -406,7 +385,7 @@ def test_features_met_late_learn_as_if_always_known(options: dict[str, Any]) -> 
     all_known[:10] = random.normal(size=10)
     growing = all_known[:10].copy()
     results = []
-    known = learner(frozen=[1, 4], first_sparse=7, learning_rate=0.05, **options)
+    known = perceptron_learner(frozen=[1, 4], first_sparse=7, learning_rate=0.05, **options)
     met_late = Perceptron(make_sampler("multipartite"), PerceptronOptions(learning_rate=0.05, **options), frozen, 7)
     states: list[tuple[np.ndarray, ...]] = [(), ()]
     for _ in range(2):  # The second shard begins with all of them.
@@ -430,7 +409,7 @@ def test_random_pairs_come_from_the_generator() -> None:
     kbest, gold = random_list(random, 30)
     results = []
     for seed in (1, 1, 2):
-        perceptron, weights = learner(pairs="pro", learning_rate=0.1), np.zeros(SIZE)
+        perceptron, weights = perceptron_learner(pairs="pro", learning_rate=0.1), np.zeros(SIZE)
         perceptron.start_shard(weights)
         assert perceptron.update(kbest, gold, weights, np.random.default_rng(seed)).pairs == 50
         results.append(weights)
@@ -456,7 +435,7 @@ def test_gram_is_the_inner_products_of_what_is_not_constant() -> None:
 
 
 def test_lists_beyond_the_weights_are_refused() -> None:
-    perceptron = learner()
+    perceptron = perceptron_learner()
     with pytest.raises(ValueError, match="weights"):
         perceptron.start_shard(np.zeros(SIZE - 1))
     perceptron.start_shard(np.zeros(SIZE))
