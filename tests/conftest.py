@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,21 @@ from mpitune.runtime.signals import StopFlag
 # How long an example takes is nobody's promise.
 settings.register_profile("mpitune", deadline=None)
 settings.load_profile("mpitune")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole runs take seconds."""
+    for item in items:
+        if {"integration", "system"} & set(item.path.relative_to(Path(__file__).parent).parts):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fsync_does_not_wait() -> Iterator[None]:
+    """Waiting for the disk is most of the time of a run in this process. Tests of fsync replace it; ranks have it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,8 @@ import pytest
 from support.mpi import ROOT
 from support.tiny import DEVTEST, Tiny
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import sys
 from mpitune.cli import warmup

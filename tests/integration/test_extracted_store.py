@@ -103,6 +103,7 @@ def test_the_rules_are_those_of_the_grammar_files(folder: Path) -> None:
     assert len(extracted) == len(PAIRS) + 2 and sum(map(len, extracted)) > 300
 
 
+@pytest.mark.mpi
 def test_the_store_does_not_tell_how_many_ranks_there_were(folder: Path) -> None:
     command = ["-m", "mpitune", "train", folder / "job.toml", "--set"]
     for n in (1, 3):
@@ -206,6 +207,7 @@ def test_what_was_extracted_from_something_else_is_not_kept(folder: Path, extrac
     assert (folder / "runs/job/store/data.h5").read_bytes() == (folder / "other/data.h5").read_bytes()
 
 
+@pytest.mark.mpi
 def test_all_ranks_go_on_with_a_stopped_extraction(folder: Path, extracted: list[int]) -> None:
     job = folder / "job.toml"
     extracted[0] = -13
@@ -300,6 +302,7 @@ def test_bad_jobs(folder: Path, capsys: pytest.CaptureFixture[str], grammar: str
     assert not list(folder.glob("runs/job/store/parts/part-*"))
 
 
+@pytest.mark.mpi
 def test_bad_text_is_told_once_and_first(folder: Path) -> None:
     run = mpirun(2, ["-m", "mpitune", "train", folder / "job.toml", "--set", "data.devtest.source=nope"])
     assert run.returncode == 3

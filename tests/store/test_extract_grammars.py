@@ -69,6 +69,7 @@ def test_leaving_one_out(bitext: list[str], tmp_path: Path) -> None:
         assert_grammar(tmp_path / f"out/grammar.{i}.gz", PAIRS[i][0], without=i)
 
 
+@pytest.mark.mpi
 def test_one_file_or_two_and_any_number_of_ranks(bitext: list[str], tmp_path: Path) -> None:
     file = write(tmp_path / "in", SOURCES)
     assert extract(bitext, file, tmp_path / "one", "--leave-one-out") == 0

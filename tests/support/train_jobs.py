@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from mpitune.training import factory
 from mpitune.training.loop import train
 
 if __name__ == "__main__":
+    # As in `conftest.py`: no waiting for the disk.
+    os.fsync = lambda _: None
     comm = connect()
     for job in sys.argv[1:]:
         train(factory.load_job(Path(job), []), comm, quiet=True)
