@@ -38,7 +38,7 @@ def written() -> dict[str, Any]:
     return dict(leaves(tomllib.loads(KEY.sub("", EXAMPLE.read_text(encoding="utf-8")))))
 
 
-def test_it_loads() -> None:
+def test_the_example_job_loads() -> None:
     job = load(EXAMPLE)
     assert job.run.dir == EXAMPLE.parent / "runs" / "example" and job.select.k == 100000
 

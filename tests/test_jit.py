@@ -38,7 +38,7 @@ def test_kernels_work_with_and_without_reference_counting(monkeypatch: pytest.Mo
 
 
 @pytest.mark.kernel
-def test_integers() -> None:
+def test_casts_are_64_bits_wide_in_kernels_and_outside() -> None:
     wide = kernel(lambda a: int64(a[0]) << 32 | int64(uint64(a[0]) >> uint64(1)))
     assert wide(np.array([6], dtype=np.int32)) == (6 << 32 | 3)
     assert int64(np.int32(7)) == uint64(7) == 7

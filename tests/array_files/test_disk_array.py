@@ -30,7 +30,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         DiskArray(tmp_path / "nowhere")
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_a_full_disk_is_a_machine_error(tmp_path: Path) -> None:
     spool = DiskArray(tmp_path)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100000, before[1]))

@@ -29,7 +29,7 @@ def test_rows_are_numbered_as_they_come_up(batches: list[list[list[int]]]) -> No
     assert kept == [list(row) for row in expected]
 
 
-def test_matrices() -> None:
+def test_rows_of_a_matrix_are_numbered_by_first_occurrence() -> None:
     distinct = DistinctRows()
     assert distinct.add_matrix(np.array([[1, 2], [3, 4], [1, 2]], dtype=np.int32)).tolist() == [0, 1, 0]
     assert distinct.add_matrix(np.zeros((0, 2), dtype=np.int32)).tolist() == []
@@ -37,7 +37,7 @@ def test_matrices() -> None:
     assert distinct.add_matrix(scores.view(np.int32)).tolist() == [2, 3]
 
 
-def test_many_rows() -> None:
+def test_many_rows_are_numbered_as_by_a_dict() -> None:
     rows = np.random.default_rng(1).integers(0, 60, size=(3000, 2), dtype=np.int32)
     distinct, expected = DistinctRows(), dict[tuple[int, ...], int]()
     numbers = np.concatenate([distinct.add_matrix(part) for part in np.array_split(rows, 7)])

@@ -65,7 +65,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         ["evaluate", "--refs", "x"],
     ],
 )
-def test_bad_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_usage_ends_with_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
@@ -399,7 +399,7 @@ def test_evaluate_options(cli: Cli, texts: dict[str, Path]) -> None:
     assert found["scores"][0]["bleu"] == pytest.approx(100) and "tok:13a" in found["signature"]
 
 
-def test_evaluate_refuses(cli: Cli, texts: dict[str, Path]) -> None:
+def test_evaluate_refuses_bad_texts(cli: Cli, texts: dict[str, Path]) -> None:
     line = cli.refused(3, "evaluate", "--refs", texts["ref"], "--hyps", texts["short"])
     assert line == f"{texts['short']}: found 39 lines, expected 40, as in {texts['ref']}"
     line = cli.refused(2, "evaluate", "--refs", texts["ref"], "--hyps", texts["good"], "--test", "ar")

@@ -16,7 +16,7 @@ from support.tiny import Tiny
 from mpitune.cli.parser import main
 
 
-def test_explain(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+def test_explanations_go_with_the_kbest_list(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     done = cli("decode", trained.job, "--input", trained.source, "--explain", "3")
     assert (done.code, done.errors) == (0, "")
     lists = cli("decode", trained.job, "--input", trained.source, "--nbest", "3", "--format", "cdec").output
@@ -32,7 +32,7 @@ def test_explain(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     assert (tmp_path / "x").read_text() == done.output
 
 
-def test_forest_file(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+def test_the_forest_file_describes_each_sentence(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     plain = cli("decode", trained.job, "--input", trained.source)
     done = cli("decode", trained.job, "--input", trained.source, "--forest", tmp_path / "forest.gz")
     assert done == plain
@@ -63,7 +63,7 @@ def test_explain_with_a_grammar_for_each_sentence(cli: Cli, tiny: Tiny, trained:
         assert [" ".join(translation_of(described, iter(edges))) for edges in described["derivations"]] == [text]
 
 
-def test_refusals(cli: Cli, trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_usage_is_refused(cli: Cli, trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     usual: Arguments = ["decode", trained.job, "--input", trained.source]
     for bad in ("0", "-1", "many"):
         with pytest.raises(SystemExit) as ended:
@@ -78,7 +78,7 @@ def test_refusals(cli: Cli, trained: Trained, tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.mpi
-def test_on_two_ranks(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
+def test_two_ranks_explain_as_one_does(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
     usual: Arguments = ["decode", trained.job, "--input", tiny.folder / "train.de", "--explain", "2"]
     alone = cli(*usual, "--forest", tmp_path / "alone")
     done = mpirun(2, ["-m", "mpitune", *usual, "--forest", tmp_path / "together"])

@@ -352,7 +352,7 @@ def test_every_option_is_told(imported: Callable[[str], str], folder: Path, year
         (2016, "adadelta=true", {"learner.rate": "adadelta"}),
     ],
 )
-def test_meanings(
+def test_each_option_becomes_keys_of_its_meaning(
     imported: Callable[[str], str], folder: Path, year: int, options: str, expected: dict[str, Any]
 ) -> None:
     required = REQUIRED[year] if "input" not in options.split("=")[0].split("_") else IN_SHARDS[year] + "\n"
@@ -494,7 +494,9 @@ def test_a_file_that_is_not_there_is_told(imported: Callable[[str], str], folder
         ("hi_lo=0.1\nl1_reg=clip", "2: found l1_reg=clip, expected l1_reg_strength beside it"),
     ],
 )
-def test_errors(imported: Callable[[str], str], folder: Path, text: str, expected: str) -> None:
+def test_bad_files_are_refused_with_their_line(
+    imported: Callable[[str], str], folder: Path, text: str, expected: str
+) -> None:
     with pytest.raises(UsageError) as error:
         imported(text)
     assert str(error.value) == f"{folder}/dtrain.ini:{expected}"
@@ -523,7 +525,7 @@ def test_odd_characters_stay_out_of_comments(imported: Callable[[str], str], fol
 # The command
 
 
-def test_the_command(
+def test_an_imported_job_trains(
     tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From dtrain's file to weights."""

@@ -372,7 +372,7 @@ def test_a_byte_order_mark_is_no_part_of_the_job(tmp_path: Path) -> None:
     assert job(tmp_path, "\ufeff" + SMALL) == job(tmp_path, SMALL)
 
 
-def test_overrides(tmp_path: Path) -> None:
+def test_overrides_replace_keys_and_the_last_one_counts(tmp_path: Path) -> None:
     found = job(
         tmp_path,
         SMALL + "[learner]\nepochs = 3\n",

@@ -227,7 +227,7 @@ def test_a_run_goes_on_from_its_own_config(tiny: Tiny, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_learns(tiny: Tiny, tmp_path: Path, name: str) -> None:
+def test_each_preset_learns(tiny: Tiny, tmp_path: Path, name: str) -> None:
     """From a few steps of each nothing breaks, and something is learned."""
     keys = {"preset": name, "epochs": 2, "learning_rate": None, "initial_weights": "warm"}
     tiny.train(tmp_path / "run", learner=keys, parallel={"shards": None})

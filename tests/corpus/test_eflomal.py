@@ -176,7 +176,7 @@ def test_a_sentence_too_long_for_eflomal_is_told(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize(("source", "target"), [("", ""), ("\n\n", "a\n\n")])
-def test_nothing_to_align(tmp_path: Path, eflomal: Path, source: str, target: str) -> None:
+def test_empty_texts_have_empty_alignments(tmp_path: Path, eflomal: Path, source: str, target: str) -> None:
     eflomal.write_text("no program: it must not be run")
     assert main(written(tmp_path, source, target)) == 0
     assert (tmp_path / "out").read_text() == source
@@ -193,7 +193,7 @@ def test_nothing_to_align(tmp_path: Path, eflomal: Path, source: str, target: st
     ],
 )
 @pytest.mark.usefixtures("eflomal")
-def test_bad_texts(
+def test_bad_texts_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str | None, target: str | None, said: str
 ) -> None:
     options = written(tmp_path, source or "", target or "")
@@ -230,7 +230,7 @@ def test_eflomal_on_the_path(tmp_path: Path, eflomal: Path, monkeypatch: pytest.
     ],
 )
 @pytest.mark.usefixtures("eflomal")
-def test_eflomal_fails(
+def test_a_failure_of_eflomal_is_told(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -306,7 +306,7 @@ def test_one_rank_aligns(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("eflomal") is None, reason="needs eflomal: pip install 'mpitune[align]'")
-def test_eflomal_itself(tmp_path: Path) -> None:
+def test_eflomal_itself_aligns(tmp_path: Path) -> None:
     """Sentences of a made-up language whose words stand in reverse order, one missing here and there."""
     draw = random.Random(1)
     pairs = []

@@ -111,7 +111,7 @@ def test_numbers_are_finite_and_plain(bad: str) -> None:
         ('<seg grammar="g/0.gz" id="0"></seg>', [], True),
     ],
 )
-def test_legal_sentences(tmp_path: Path, line: str, words: list[str], grammar: bool) -> None:
+def test_legal_sentences_are_read(tmp_path: Path, line: str, words: list[str], grammar: bool) -> None:
     (tmp_path / "g").mkdir()
     file = write(tmp_path / "g" / "0.gz", "")
     [sentence] = text.read_sentences(write(tmp_path / "in", line + "\n"))
@@ -161,7 +161,7 @@ def test_a_bitext_is_not_taken_for_a_source(tmp_path: Path) -> None:
         text.read_sentences(write(tmp_path / "in", "a ||| b\n"))
 
 
-def test_bitext(tmp_path: Path) -> None:
+def test_a_bitext_has_a_source_and_references(tmp_path: Path) -> None:
     write(tmp_path / "g", "")
     path = write(tmp_path / "in", '<seg grammar="g"> a b </seg> ||| x ||| y z\n ||| \nc ||| |||| w\n')
     assert text.read_bitext(path) == [
@@ -188,7 +188,7 @@ def test_references_are_as_many_as_sources(tmp_path: Path) -> None:
                 text.read_parallel(source, [first, short], limit)
 
 
-def test_real_segments(shared: Path) -> None:
+def test_real_segments_name_their_grammars(shared: Path) -> None:
     sentences = text.read_sentences(shared / "data" / "nc" / "persent.in")
     assert len(sentences) == 10
     assert sentences[0].words == ["europas", "nach", "rassen", "geteiltes", "haus"]

@@ -219,7 +219,7 @@ CHECKS = [
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_serial(check: Callable[[Comm], None]) -> None:
+def test_checks_pass_on_the_serial_twin(check: Callable[[Comm], None]) -> None:
     check(SerialComm())
 
 
@@ -267,7 +267,7 @@ def test_parts_are_ranges_of_ids_of_equal_width(parts: int) -> None:
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_under_mpirun(ranks: int) -> None:
+def test_checks_pass_under_mpirun(ranks: int) -> None:
     done = mpirun(ranks, ["-m", "mpi4py", __file__, "checks"])
     assert done.returncode == 0, done.stderr
     # Ranks may get in between each other's text and its end of line.

@@ -97,7 +97,7 @@ def test_columns_hold_their_values_in_shard_order() -> None:
         assert stacked.value[stacked.ptr[c] : stacked.ptr[c + 1]].tolist() == column[column != 0].tolist()
 
 
-def test_nothing_learned() -> None:
+def test_the_mean_of_nothing_is_nothing() -> None:
     nothing = SparseVectors(np.arange(2), np.zeros(3, dtype=np.int64), np.zeros(0, dtype=np.uint64), np.zeros(0))
     index, value, *_ = mixing.mean(nothing)
     assert len(index) == len(value) == 0

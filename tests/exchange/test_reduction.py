@@ -198,7 +198,7 @@ def test_auto_takes_the_centre_while_that_is_quick(ranks: int, monkeypatch: pyte
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
-def test_under_mpirun(ranks: int) -> None:
+def test_bits_are_the_same_under_mpirun(ranks: int) -> None:
     done = mpirun(ranks, ["-m", "mpi4py", __file__])
     assert done.returncode == 0, done.stderr
     assert sorted(re.findall(r"passed-\d/\d", done.stdout)) == [f"passed-{rank}/{ranks}" for rank in range(ranks)]

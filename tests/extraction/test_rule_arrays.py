@@ -91,7 +91,7 @@ def test_however_the_sentences_are_cut_into_parts(cuts: list[int], tmp_path: Pat
     assert [numbers[a:b] for a, b in pairwise(found["grammar_ptr"].tolist())] == of_sentences
 
 
-def test_no_parts(tmp_path: Path) -> None:
+def test_no_parts_give_no_rules(tmp_path: Path) -> None:
     found = stored([], tmp_path)
     assert found["grammar_ptr"].tolist() == [0] and found["type"].size == found["lhs"].size == 0
 

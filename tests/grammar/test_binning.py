@@ -95,7 +95,7 @@ def test_values_that_were_never_seen() -> None:
     assert bins.of(np.array([-7.0, 1.5, 2.0, 2.5, 8.0, 99.0])).tolist() == [0, 0, 0, 1, 1, 1]
 
 
-def test_many_values() -> None:
+def test_many_values_are_spread_evenly() -> None:
     """As many as real features have: frequencies like Zipf's, sums near those of 99 million rules."""
     random = np.random.default_rng(1)
     frequencies = np.maximum(3_000_000 // (1 + random.permutation(30_000)), 1)

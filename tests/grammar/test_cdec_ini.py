@@ -134,7 +134,7 @@ def for_job(ini: IniFile | None, folder: Path, **changed: Any) -> list[str]:
     return inifile_for(ini, **settings | changed).splitlines()
 
 
-def test_the_job_alone(tmp_path: Path) -> None:
+def test_a_job_without_a_file_gives_all_lines(tmp_path: Path) -> None:
     assert for_job(None, tmp_path) == [
         "formalism=scfg",
         "scfg_max_span_limit=15",

@@ -63,7 +63,7 @@ class Grammar:
         ("[X] ||| a ||| b ||| |||", ("X", "a", "b", [])),
     ],
 )
-def test_legal_lines(tmp_path: Path, line: str, expected: tuple[str, str, str, list[list[int]]]) -> None:
+def test_legal_lines_are_read(tmp_path: Path, line: str, expected: tuple[str, str, str, list[list[int]]]) -> None:
     grammar = Grammar(tmp_path, line + "\n")
     assert grammar.type(0) == expected
     assert grammar.categories[:2] == ["S", "X"]
@@ -80,7 +80,7 @@ def test_legal_lines(tmp_path: Path, line: str, expected: tuple[str, str, str, l
         (" ||| 1 ||| 0-0", {"PhraseModel_0": 1.0}),
     ],
 )
-def test_scores(tmp_path: Path, field: str, expected: dict[str, float]) -> None:
+def test_scores_are_read_by_name(tmp_path: Path, field: str, expected: dict[str, float]) -> None:
     assert Grammar(tmp_path, f"[X] ||| a ||| b{field}\n").scores(0) == expected
 
 
@@ -191,7 +191,7 @@ def test_arrays_have_the_types_that_kernels_expect(tmp_path: Path) -> None:
     assert set(kinds.values()) == {np.dtype(np.int64)}
 
 
-def test_the_news_grammar(shared: Path) -> None:
+def test_the_news_grammar_is_read(shared: Path) -> None:
     vocabulary = Vocabulary()
     reader = RuleReader(vocabulary)
     reader.read(shared / "data" / "nc" / "grammar.gz")

@@ -72,7 +72,7 @@ def plainly(row: dict[str, float], scoring: Scoring) -> dict[str, float]:
 
 @pytest.mark.kernel
 @given(ROWS, scorings())
-def test_rows(rows: list[dict[str, float]], scoring: Scoring) -> None:
+def test_rescored_rows_are_those_of_the_plain_twin(rows: list[dict[str, float]], scoring: Scoring) -> None:
     arrays, names = rescored(rules_of(rows), NAMES, scoring), scoring.names(NAMES)
     assert len(names) == len(set(names))
     for i, row in enumerate(rows):

@@ -56,7 +56,7 @@ PAPER = ["id", "source-bigram", "shape"]
         (Rule("X", ["=;"], ["a=b"]), ["R:X:__:a_b", "RBS:<r>___", "RBS:___</r>", "RBT:<r>_a_b", "RBT:a_b_</r>"]),
     ],
 )
-def test_names(rule: Rule, names: list[str]) -> None:
+def test_features_have_the_names_of_the_reference(rule: Rule, names: list[str]) -> None:
     chosen = list(TEMPLATES)[: 4 if names[-1].startswith("Shape") else 3]
     assert features(chosen, rule) == [(name, 1.0) for name in names]
 
@@ -84,7 +84,7 @@ WORDS = ["word-pair", "insertion", "target-words"]
         (GLUE[1], []),
     ],
 )
-def test_names_by_alignment(rule: Rule, names: list[str]) -> None:
+def test_aligned_words_make_pairs(rule: Rule, names: list[str]) -> None:
     """Two links of a word are two pairs; a word linked to a gap is not inserted; no alignment, no pairs."""
     assert features(WORDS, rule) == [(name, 1.0) for name in names]
 
@@ -115,7 +115,7 @@ def test_pairs_and_insertions_are_counted() -> None:
         ([], "00000"),
     ],
 )
-def test_shapes(side: list[str | Gap], shape: str) -> None:
+def test_shapes_of_sides(side: list[str | Gap], shape: str) -> None:
     assert features(["shape"], Rule("X", ["w"], side)) == [(f"Shape_S10000_T{shape}", 1.0)]
 
 

@@ -64,7 +64,9 @@ def only_known_to_the_fake(weights: dict[str, float]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("algorithm", ["sgd", "itersel"])
-def test_it_learns(tiny: Tiny, tmp_path: Path, fake: FakeCdec, algorithm: str) -> None:
+def test_training_with_cdec_learns_features_that_it_alone_knows(
+    tiny: Tiny, tmp_path: Path, fake: FakeCdec, algorithm: str
+) -> None:
     tiny.train(tmp_path / "run", **tables(fake, algorithm=algorithm))
     found = metrics(tmp_path / "run")
     assert found[-1]["gold"] > found[0]["gold"]
@@ -375,7 +377,9 @@ def test_decoding_knows_the_pass_through_features_of_its_input(tiny: Tiny, tmp_p
     assert all(f"R:X:{word}:{word}" in decoder.features for word in ("house", "never"))
 
 
-def test_decoding(tiny: Tiny, tmp_path: Path, trained: Path, table: Table, capsys: pytest.CaptureFixture[str]) -> None:
+def test_decoding_gives_the_best_of_the_table(
+    tiny: Tiny, tmp_path: Path, trained: Path, table: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
     weights = read_weights(tmp_path / "run" / "weights.txt.gz")
     texts = (tiny.folder / "train.de").read_text().splitlines()
     assert "" in texts

@@ -199,7 +199,9 @@ def test_grammars_of_new_text_do_not_move_the_bins(tiny: Tiny, tmp_path: Path) -
     assert fired == ["Cost_4"]
 
 
-def test_transforms(tiny: Tiny, tmp_path: Path, decoded: Callable[..., list[dict[str, float]]]) -> None:
+def test_transformed_scores_become_features(
+    tiny: Tiny, tmp_path: Path, decoded: Callable[..., list[dict[str, float]]]
+) -> None:
     """A job of its own; translations alone tell: values of dense features become sums of transformed ones."""
     file = tiny.job_file(tmp_path / "run", learner={"epochs": 1})
     text = '[features.unlog]\nlog10_plus_1 = ["Cost"]\nln = ["Lex"]\n'
@@ -303,7 +305,7 @@ def refused(tiny: Tiny, tmp_path: Path, text: str, **tables: Any) -> str:
         ),
     ],
 )
-def test_what_is_refused(tiny: Tiny, tmp_path: Path, text: str, tables: dict[str, Any], said: str) -> None:
+def test_bad_bins_are_refused(tiny: Tiny, tmp_path: Path, text: str, tables: dict[str, Any], said: str) -> None:
     assert refused(tiny, tmp_path, text, **tables).startswith(said)
 
 

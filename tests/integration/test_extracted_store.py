@@ -294,7 +294,9 @@ def test_decode_extracts_for_its_input(folder: Path, capsys: pytest.CaptureFixtu
         (EXTRACTED.replace('"a"', '"nowhere"'), 3, "nowhere: found no such file or directory"),
     ],
 )
-def test_bad_jobs(folder: Path, capsys: pytest.CaptureFixture[str], grammar: str, code: int, told: str) -> None:
+def test_bad_jobs_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], grammar: str, code: int, told: str
+) -> None:
     other = ("data.source=dev", 'data.references=["dev.e"]') if grammar.endswith("[data]") else ()
     (folder / "job.toml").write_text(JOB + grammar.removesuffix("[data]"))
     assert main(["prepare", f"{folder}/job.toml", *(text for one in other for text in ("--set", one))]) == code

@@ -98,7 +98,9 @@ def check(name: str, store: Store, shared: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "templates"), [("nc", ()), ("nc-sparse", ("id", "source-bigram", "shape"))])
-def test_news_commentary(shared: Path, folder: Path, name: str, templates: tuple[str, ...]) -> None:
+def test_lists_of_news_commentary_are_the_references(
+    shared: Path, folder: Path, name: str, templates: tuple[str, ...]
+) -> None:
     sources = StoreInputs(
         train=Texts(shared / "data/nc/nc.de.gz", limit=50),
         grammar=shared / "data/nc/grammar.gz",
@@ -108,7 +110,7 @@ def test_news_commentary(shared: Path, folder: Path, name: str, templates: tuple
     check(name, opened(sources, folder / "nc"), shared)
 
 
-def test_multi30k(shared: Path, folder: Path) -> None:
+def test_lists_of_multi30k_are_the_references(shared: Path, folder: Path) -> None:
     sources = StoreInputs(
         train=Texts(shared / "golden/multi30k-val40.in"), lms=(shared / "data/multi30k/lm.4.arpa.gz",)
     )

@@ -300,7 +300,7 @@ def test_lists_of_another_job_or_other_weights_are_refused(
 # The job
 
 
-def test_the_job(tiny: Tiny, tmp_path: Path) -> None:
+def test_keys_of_local_have_defaults_and_survive_a_round_trip(tiny: Tiny, tmp_path: Path) -> None:
     plain = tiny.job(tmp_path / "run").local
     assert (plain.method, plain.k, plain.theta, plain.lambda_, plain.alpha) == ("ebuu", 100, 0.1, 0.06, 1.0)
     assert tiny.job(tmp_path / "run", local={"method": "mbuu"}).local.lambda_ == 0.018
@@ -343,7 +343,9 @@ def test_a_grammar_for_each_sentence(cli: Cli, tiny: Tiny, tmp_path: Path, weigh
 
 
 @pytest.mark.mpi
-def test_with_cdec(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path, fake: FakeCdec) -> None:
+def test_features_that_only_cdec_knows_are_learned_on_any_number_of_ranks(
+    cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path, fake: FakeCdec
+) -> None:
     """Features that only the external decoder knows are learned too, and ranks leave no trace."""
     decoder = {"backend": "cdec", "binary": str(fake.binary), "kbest": 30}
     job, source = tiny.job_file(tmp_path / "run", decoder=decoder), tiny.folder / "dev.de"
@@ -370,7 +372,7 @@ def section(text: str, title: str) -> list[str]:
     return after[:end]
 
 
-def test_explain(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
+def test_explain_shows_what_a_sentence_learned(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     source, asked = tiny.folder / "dev.de", ("local.k=4", "local.lambda=20", "local.method=mbuu")
     job = tiny.job_file(tmp_path / "run", features={"templates": []})
     plain = cli("decode", job, "--input", source, "--weights", weights).output.splitlines()
@@ -400,7 +402,7 @@ def test_explain(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     assert (tmp_path / "x").read_text() == done.output
 
 
-def test_refusals(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
+def test_bad_usage_and_missing_files_are_refused(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     job, source = tiny.job_file(tmp_path / "run"), tiny.folder / "dev.de"
     usual = command(job, weights, source)
     no_data = tiny.job_file(tmp_path / "none", data=None)
@@ -432,7 +434,7 @@ def test_a_disk_that_is_full_or_not_ours(cli: Cli, tiny: Tiny, tmp_path: Path, w
     assert done.code == 2 and done.errors.splitlines()[-1].startswith(f"mpitune: {tmp_path}/run/local: cannot write")
 
 
-def test_no_sentences(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
+def test_no_sentences_are_no_error(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     (empty := tmp_path / "empty").write_text("")
     done = cli(*command(tiny.job_file(tmp_path / "run"), weights, empty))
     assert (done.code, done.output) == (0, "") and "0 sentences" in done.errors.splitlines()[-1]

@@ -36,7 +36,7 @@ def plainly(weights: Sequence[float], gamma: float | None) -> float:
 
 
 @given(WEIGHTS, GAMMAS)
-def test_values(weights: np.ndarray, gamma: float) -> None:
+def test_penalties_are_those_of_the_definition(weights: np.ndarray, gamma: float) -> None:
     assert linear(weights)[0] == pytest.approx(plainly(weights, None))
     assert monotone(weights, gamma)[0] == pytest.approx(plainly(weights, gamma))
     assert 0 <= monotone(weights, gamma)[0] <= linear(weights)[0] + 1e-12

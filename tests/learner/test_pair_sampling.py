@@ -49,7 +49,7 @@ def test_half_rounds_up_in_decimals() -> None:
         assert len(pairs) == 2 * size * (k - 2 * size) + size * size
 
 
-def test_small_lists() -> None:
+def test_small_lists_have_few_pairs() -> None:
     assert sample("multipartite", []) == sample("multipartite", [0.5]) == []
     assert sample("multipartite", [0.1, 0.5]) == [(1, 0)]
     for share in (0.1, 0.5):

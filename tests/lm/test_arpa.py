@@ -92,7 +92,7 @@ def test_numbers_are_read_as_python_reads_them(tmp_path: Path) -> None:
     assert np.array_equal(nodes["backoff"], expected)
 
 
-def test_model_without_unk(tmp_path: Path) -> None:
+def test_a_model_without_unk_is_read(tmp_path: Path) -> None:
     arrays = read(tmp_path / "lm.arpa", GOOD.replace("-1.5\t<unk>\t0\n", "").replace("1=5", "1=4"))
     lm, vocabulary = language_model(arrays)
     assert vocabulary.names.all() == ["<unk>", "<s>", "</s>", "a", "ß"]
@@ -190,7 +190,7 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
         read_arpa(tmp_path)
 
 
-def test_real_model(shared: Path) -> None:
+def test_a_real_model_is_read(shared: Path) -> None:
     lm, vocabulary = language_model(read_arpa(shared / "data/nc/lm.3.arpa.gz"))
     naive = NaiveLm(shared / "data/nc/lm.3.arpa.gz")
     assert (lm.order, lm.words) == (3, 4243)

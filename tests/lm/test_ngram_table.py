@@ -69,7 +69,7 @@ def test_absent_ngrams_are_not_found(tmp_path: Path) -> None:
         assert find(lm, word, 0, 3) == ngrams.get(ngram, -1)
 
 
-def test_words(tmp_path: Path) -> None:
+def test_words_have_numbers_and_others_are_unknown(tmp_path: Path) -> None:
     words = random_arpa(tmp_path / "lm.arpa", 7, 2, unknown=False)
     _, vocabulary = language_model(read_arpa(tmp_path / "lm.arpa"))
     assert vocabulary.names.all()[0] == "<unk>"

@@ -161,7 +161,7 @@ def test_nothing_is_better_than_the_reference_however_short(reference: str) -> N
         ("b", ["a dog ."], 0.0),
     ],
 )
-def test_short_texts(text: str, references: list[str], expected: float) -> None:
+def test_short_texts_have_the_scores_of_the_definition(text: str, references: list[str], expected: float) -> None:
     assert score("bleu+1", text, *references) == pytest.approx(expected, abs=1e-15)
     lengths = [len(reference.split()) for reference in references]
     length = len(text.split())

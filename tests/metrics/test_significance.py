@@ -62,7 +62,7 @@ def test_several_references_count_together() -> None:
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_significance(test: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_p_values_can_be_repeated_and_tell_bad_from_equal(test: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", "none")
     systems = texts(first=GOOD, copy=list(GOOD), bad=BAD)
     found = evaluate(texts(r=REFERENCE), systems, test=test)
@@ -119,7 +119,7 @@ def test_a_test_needs_two_systems() -> None:
         evaluate(texts(r=REFERENCE), texts(g=GOOD), test="ar")
 
 
-def test_table_and_json() -> None:
+def test_the_table_and_json_say_the_same() -> None:
     found = evaluate(texts(r=REFERENCE), texts(good=GOOD, bad=BAD), test="bootstrap")
     lines = found.as_text().splitlines()
     assert lines[0] == found.signature

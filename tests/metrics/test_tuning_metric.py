@@ -72,7 +72,7 @@ def with_references(count: int) -> st.SearchStrategy[Sentences]:
 @pytest.mark.kernel
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 3).flatmap(with_references))
-def test_random_sentences(sentences: Sentences) -> None:
+def test_statistics_of_random_sentences_are_sacrebleus(sentences: Sentences) -> None:
     check(sentences)
 
 
@@ -88,7 +88,7 @@ def test_long_sentences_reach_the_limits_of_the_search(words: int) -> None:
 
 
 @pytest.mark.parametrize("data", ["multi30k/val", "nc/nc"])
-def test_real_lists(shared: Path, data: str) -> None:
+def test_statistics_of_real_lists_are_sacrebleus(shared: Path, data: str) -> None:
     kbest = "multi30k" if "multi30k" in data else "nc"
     with gzip.open(shared / "golden" / f"{kbest}.kbest.gz", "rt", encoding="utf-8") as file:
         entries = [line.split(" ||| ")[:2] for line in file][::25]

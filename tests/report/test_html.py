@@ -95,7 +95,7 @@ def report(folder: RunFolder) -> Page:
     return Page(path)
 
 
-def test_a_whole_run(tmp_path: Path) -> None:
+def test_a_report_has_all_of_a_finished_run(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "myrun")
     page = report(folder)
     references = [[line] for line in REFERENCE]
@@ -113,7 +113,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert "Warnings" not in page.text
 
 
-def test_several_runs(tmp_path: Path) -> None:
+def test_a_report_of_several_runs_has_all_curves(tmp_path: Path) -> None:
     """The report is the first one's, and has all curves; runs of the same name are told apart by their paths."""
     folders = [make_run(tmp_path / place / "run", devtest=place != "b") for place in ("a", "b", "c")]
     path = write_report([folder.path for folder in folders])
@@ -255,7 +255,7 @@ def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
     assert written() == first
 
 
-def test_one_epoch(tmp_path: Path) -> None:
+def test_one_epoch_has_ticks_where_its_points_are(tmp_path: Path) -> None:
     page = report(make_run(tmp_path / "run", epochs=1))
     assert "finished, 1 epoch" in page.text and "epoch 1 of 1" in page.text
     for name, expected in {"bleu": ["0", "1"], "gold": ["1"], "features": ["1"], "throughput": ["1"]}.items():
@@ -263,7 +263,7 @@ def test_one_epoch(tmp_path: Path) -> None:
         assert texts[: texts.index("epoch")] == expected
 
 
-def test_a_killed_run(tmp_path: Path) -> None:
+def test_the_end_of_an_unfinished_run_is_told(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", epochs=2, planned=9)
     log = folder.path / "log.txt"
     log.write_text("2026-01-02 03:04:05 [0/2] INFO epoch 2: fine\n")
@@ -283,7 +283,7 @@ def test_a_killed_run(tmp_path: Path) -> None:
         write_report([folder.path])
 
 
-def test_without_devtest(tmp_path: Path) -> None:
+def test_without_devtest_the_last_epoch_and_training_sentences_are_shown(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", devtest=False)
     page = report(folder)
     assert "weights of epoch 3 of 3, the last: there is no devtest set to choose on" in page.text
@@ -296,7 +296,7 @@ def test_without_devtest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["source.txt.gz", "reference-0.txt.gz", "epoch-0000.txt.gz", "epoch-0002.txt.gz"])
-def test_without_translations(tmp_path: Path, name: str) -> None:
+def test_without_translations_the_curves_are_shown(tmp_path: Path, name: str) -> None:
     folder = make_run(tmp_path / "run")
     (folder.translations / name).unlink()
     page = report(folder)
@@ -306,7 +306,7 @@ def test_without_translations(tmp_path: Path, name: str) -> None:
     assert page.plot("bleu")[:3] == ["1", "2", "3"]
 
 
-def test_several_references(tmp_path: Path) -> None:
+def test_several_references_are_scored_and_shown(tmp_path: Path) -> None:
     """Empty lines stand for references that a sentence lacks."""
     folder = make_run(tmp_path / "run")
     references = [[line, *([f"zweite {i}"] if i % 2 else [])] for i, line in enumerate(REFERENCE)]
@@ -373,7 +373,7 @@ def test_readable_names(template: str, name: str, expected: str | None) -> None:
     ("bleus", "expected"),
     [([1.0, 3.0, 3.0, 2.0], 2), ([1.0, 0.5], 1), ([3.0, 3.0], 1), ([None, None], 2), ([], 0)],
 )
-def test_the_chosen_epoch(bleus: list[float | None], expected: int) -> None:
+def test_the_best_epoch_on_devtest_is_chosen(bleus: list[float | None], expected: int) -> None:
     assert chosen_epoch(bleus) == expected
 
 
@@ -390,7 +390,7 @@ def test_the_chosen_epoch(bleus: list[float | None], expected: int) -> None:
         ([None] * 9, 1, False),
     ],
 )
-def test_patience(bleus: list[float | None], patience: int, expected: bool) -> None:
+def test_patience_runs_out_after_epochs_in_vain(bleus: list[float | None], patience: int, expected: bool) -> None:
     assert out_of_patience(bleus, patience) == expected
     assert early_end(bleus, len(bleus) + 1, patience) == (epochs_in_vain(bleus) if expected else 0)
     assert early_end(bleus, len(bleus), patience) == 0, "all epochs are done"
@@ -518,7 +518,7 @@ def test_matches_are_marked(tmp_path: Path) -> None:
     assert '<mark class="m1">the</mark> haus <mark class="m4">&amp; &lt;b&gt;the&lt;/b&gt; dog' in html
 
 
-def test_chosen_sentences() -> None:
+def test_sentences_shown_are_gains_losses_and_typical_ones() -> None:
     draw = random.Random(2)
     for _ in range(100):
         changes = [float(draw.randrange(-9, 20)) for _ in range(draw.randrange(1, 60))]
@@ -531,7 +531,7 @@ def test_chosen_sentences() -> None:
     assert diff.choose([0.0, 0.0])["typical"] == [0, 1]
 
 
-def test_sentence_scores() -> None:
+def test_sentence_scores_are_sacrebleus() -> None:
     references = [["a b c d e", "a b"], ["x"], ["a b c d"]]
     scores = sentence_bleu(["a b c d e", "x", "q"], references)
     assert scores[:2] == pytest.approx([100, 100]) and scores[2] == 0.0

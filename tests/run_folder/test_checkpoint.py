@@ -68,7 +68,7 @@ def same(a: Vector, b: Vector) -> bool:
         replace(PLAIN, start=vector(0, 0), learner=(np.zeros(0),) * 3),
     ],
 )
-def test_round_trip(tmp_path: Path, written: Checkpoint) -> None:
+def test_a_checkpoint_comes_back_to_the_bit(tmp_path: Path, written: Checkpoint) -> None:
     write_checkpoint(tmp_path, written)
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-0002.h5"]
     read = read_checkpoint(checkpoint_path(tmp_path, 2))
@@ -263,7 +263,7 @@ def test_a_file_in_the_way_is_the_machines_error(tmp_path: Path) -> None:
         latest_valid_checkpoint(tmp_path)
 
 
-def test_shard_round_trip(tmp_path: Path) -> None:
+def test_a_shard_comes_back_to_the_bit(tmp_path: Path) -> None:
     write_shard(tmp_path, 3, "job", RESULT)
     assert (tmp_path / "epoch-0003.shards" / "shard-0005.h5").is_file()
     read = read_shard(tmp_path, 3, "job", 5)

@@ -23,7 +23,7 @@ def log(folder: RunFolder, *lines: str) -> None:
     (folder.path / "log.txt").write_text(text)
 
 
-def test_a_finished_run(tmp_path: Path) -> None:
+def test_a_finished_run_is_told(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     log(folder, "INFO epoch 3: fine", "WARNING odd", "INFO done: weights.txt.gz holds the weights of epoch 2")
     status = read_status(folder.path)

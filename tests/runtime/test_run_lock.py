@@ -59,7 +59,7 @@ def test_a_lock_whose_folder_is_gone(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_unwritable_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_run_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot write to the run folder"):
         RunLock(tmp_path / "file" / "run").acquire()

@@ -270,7 +270,7 @@ def test_a_store_needs_no_sentences(sources: StoreInputs, tmp_path: Path) -> Non
     assert len(store.model.rules.lhs) == 2
 
 
-def test_the_news_data(shared: Path, tmp_path: Path) -> None:
+def test_the_store_of_the_news_data(shared: Path, tmp_path: Path) -> None:
     nc = shared / "data" / "nc"
     templates = ("id", "source-bigram", "shape")
     sources = StoreInputs(Texts(nc / "nc.de.gz", (nc / "nc.en.gz",), limit=200), None, nc / "grammar.gz", templates)

@@ -60,7 +60,7 @@ def test_a_grammar_for_each_sentence(bitext: list[str], tmp_path: Path) -> None:
         assert_grammar(output / f"grammar.{i}.gz", sentence.words)
 
 
-def test_leaving_one_out(bitext: list[str], tmp_path: Path) -> None:
+def test_leaving_one_out_leaves_the_sentence_out(bitext: list[str], tmp_path: Path) -> None:
     lines = [f"{' '.join(pair[0])} ||| {' '.join(pair[1])}" for pair in PAIRS[:5]]
     file = write(tmp_path / "in", lines)
     assert extract(bitext, file, tmp_path / "out", "--leave-one-out") == 0
@@ -96,7 +96,7 @@ def test_one_file_or_two_and_any_number_of_ranks(bitext: list[str], tmp_path: Pa
         ("in", [*SOURCES, "a"], f"in:{len(PAIRS) + 1}: found more sentences, expected that"),
     ],
 )
-def test_bad_files(
+def test_bad_files_are_refused(
     bitext: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, lines: list[str], told: str
 ) -> None:
     write(tmp_path / "in", [" ".join(PAIRS[0][0])])
@@ -106,7 +106,7 @@ def test_bad_files(
     assert not list(tmp_path.glob("out/*"))
 
 
-def test_bad_usage(bitext: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_usage_is_refused(bitext: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "in", ["a"])
     for options in (bitext[2:], bitext[:2] + bitext[4:], ["--bitext", "fe", *bitext], bitext[4:]):
         assert extract(options, file, tmp_path / "out") == 2

@@ -140,7 +140,7 @@ def is_rank(environment: dict[str, str]) -> bool:
     return "PMI_RANK" in environment or "OMPI_COMM_WORLD_RANK" in environment
 
 
-def test_the_time_limit(site: Site) -> None:
+def test_jobs_stop_at_their_time_limit(site: Site) -> None:
     """Slurm looks at its clock twice a minute: three jobs at once."""
     early, late, last = "early", "late", "last"
     jobs = {

@@ -91,7 +91,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("script", [TRAIN, DECODE])
-def test_syntax(script: Path) -> None:
+def test_scripts_parse_and_can_be_requeued(script: Path) -> None:
     subprocess.run(["bash", "-n", str(script)], check=True)
     directives = [line for line in script.read_text().splitlines() if line.startswith("#SBATCH")]
     assert "#SBATCH --requeue" in directives and "#SBATCH --open-mode=append" in directives
@@ -106,7 +106,7 @@ def test_arguments_are_passed_on(cluster: Cluster) -> None:
     assert cluster.calls("mpirun") == [["mpitune", "train", *given]]
 
 
-def test_another_launcher(cluster: Cluster) -> None:
+def test_another_launcher_is_started_in_place_of_mpirun(cluster: Cluster) -> None:
     assert cluster.run(TRAIN, "my.toml", LAUNCHER="srun --mpi=pmix") == 0
     assert cluster.calls("srun") == [["--mpi=pmix", "mpitune", "train", "my.toml"]]
     assert cluster.calls("mpirun") == []

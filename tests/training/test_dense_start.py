@@ -57,7 +57,7 @@ def test_there_is_none_where_weights_are_given_or_it_is_not_asked_for(
     assert "dense start" not in log(tmp_path / "run")
 
 
-def test_so_many_sentences(tiny: Tiny, tmp_path: Path) -> None:
+def test_the_number_of_sentences_is_that_of_the_key(tiny: Tiny, tmp_path: Path) -> None:
     some = checkpoint(tiny, tmp_path / "some", dense_start=5)
     assert "from 5 sentences" in log(tmp_path / "some")
     assert some != checkpoint(tiny, tmp_path / "all")

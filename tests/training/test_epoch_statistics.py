@@ -18,7 +18,7 @@ from mpitune.training.epoch_statistics import SLOTS, timeline
         ([(10.0, 10.125), (10.5, 10.625), (10.75, 12.5)], "9" * 10 + "505" + "9" * 27),
     ],
 )
-def test_known_ones(waits: list[tuple[float, float]], expected: str) -> None:
+def test_timelines_of_known_waits(waits: list[tuple[float, float]], expected: str) -> None:
     assert timeline(0.0, float(SLOTS), waits) == expected
     assert timeline(100.0, 100.0 + SLOTS, [(100 + start, 100 + end) for start, end in waits]) == expected
 

@@ -60,7 +60,9 @@ def test_nothing_is_said_of_a_sound_run() -> None:
         ([None, None], None, None),
     ],
 )
-def test_devtest_falls(bleus: list[float | None], before: float | None, expected: str | None) -> None:
+def test_a_falling_devtest_score_is_warned_of(
+    bleus: list[float | None], before: float | None, expected: str | None
+) -> None:
     epochs = each("devtest_bleu", bleus)
     epochs[0]["devtest_bleu_before"] = before
     assert warnings(course(*epochs)) == ([f"{expected}: do less"] if expected else [])
@@ -77,13 +79,15 @@ def test_devtest_falls(bleus: list[float | None], before: float | None, expected
         ([1.5, 1.05], True, None),
     ],
 )
-def test_lengths(ratios: list[float], from_zero: bool, expected: str | None) -> None:
+def test_translations_too_long_or_short_are_warned_of(
+    ratios: list[float], from_zero: bool, expected: str | None
+) -> None:
     """While learning from nothing, the first translations may have any length."""
     found = warnings(course(*each("length_ratio", ratios), from_zero=from_zero))
     assert found == ([f"length ratio {expected}: do less"] if expected else [])
 
 
-def test_lengths_on_devtest() -> None:
+def test_devtest_translations_too_long_are_warned_of() -> None:
     """Those count from the first epoch on: they come of what it has published."""
     assert warnings(course({"devtest_length_ratio": 1.3})) == [
         "length ratio 1.300 of the devtest translations, expected 0.9 to 1.1: do less"
@@ -104,7 +108,7 @@ def test_lengths_on_devtest() -> None:
         ([0.1], None),
     ],
 )
-def test_gold_scores_fall(golds: list[float], expected: str | None) -> None:
+def test_falling_gold_scores_are_warned_of(golds: list[float], expected: str | None) -> None:
     assert warnings(course(*each("gold", golds))) == ([f"mean gold score {expected}: do less"] if expected else [])
 
 
@@ -140,7 +144,7 @@ def test_weights_that_grow_without_bound(norms: list[float | None], fires: bool)
         )
 
 
-def test_templates_without_weights() -> None:
+def test_templates_without_weights_are_warned_of() -> None:
     dense = WEIGHTS[:1]
     told = "no weights other than 0 of id, source-bigram, expected some of every template: "
     assert warnings(course({}, weights=dense)) == [told + "take out of features.templates what nothing fires"]
@@ -167,7 +171,7 @@ def test_every_method_has_a_remedy_that_is_a_key() -> None:
         assert method == "mert" or hasattr(getattr(LearnerKeys(), method), told.rpartition(".")[2])
 
 
-def test_norms() -> None:
+def test_a_norm_depends_on_no_order_and_does_not_overflow() -> None:
     values = np.random.default_rng(1).normal(size=1000) ** 5
     assert norm(values) == pytest.approx(float(np.linalg.norm(values)), rel=1e-12)
     assert norm(values) == norm(values[::-1]) == norm(np.concatenate([values[500:], np.zeros(7), values[:500]]))

@@ -169,7 +169,7 @@ def test_a_lost_nibble_is_found_by_the_score(fake: FakeCdec, tmp_path: Path, val
     assert decoder.failed == 0 and len(fake.children) == 1
 
 
-def test_a_recorded_session(session: Session, tmp_path: Path) -> None:
+def test_a_recorded_session_gives_its_translations(session: Session, tmp_path: Path) -> None:
     """The weights of the session in, its translations out; the fake refuses weights that are not the session's."""
     fake = FakeCdec(tmp_path / "fake")
     fake.replays(session)
@@ -428,7 +428,7 @@ def test_a_child_that_hangs_at_its_start(fake: FakeCdec) -> None:
 
 
 @pytest.mark.parametrize("name", ["no-such-decoder", "/no/such/decoder"])
-def test_no_such_program(tmp_path: Path, name: str) -> None:
+def test_a_missing_program_is_told(tmp_path: Path, name: str) -> None:
     decoder = cdec_decoder(name, tmp_path / "run", bare_model(NAMES))
     with pytest.raises(MachineError) as error:
         decode(decoder, "ein haus", WEIGHTS)

@@ -92,7 +92,7 @@ def test_what_is_no_record_is_refused(text: str) -> None:
         decode(text)
 
 
-def test_segments(tmp_path: Path) -> None:
+def test_segments_carry_weights_and_grammars(tmp_path: Path) -> None:
     assert segment(3, ["ein", "haus"], None, []) == '<seg id="3">ein haus</seg>'
     delta = [("Glue", -0.5), ("R:X:ä:b", 2.0**-44)]
     line = segment(0, ["x"], tmp_path / "g.gz", delta)
@@ -101,7 +101,7 @@ def test_segments(tmp_path: Path) -> None:
     assert found and fake_cdec.decode(found[3]) == delta
 
 
-def test_an_entry() -> None:
+def test_entries_of_a_list_are_read() -> None:
     found = entry(f"7 ||| 2 ||| the  house ||| {as_sent({'Glue': 1.0, 'ä': -0.25})} ||| -1.5e-05", 7)
     assert found == (["the", "house"], {b"Glue": 1.0, "ä".encode(): -0.25}, -1.5e-05, None)
     other_spaces = ["\N{NO-BREAK SPACE}the", "old\N{EM SPACE}house"]
@@ -127,7 +127,7 @@ def test_what_is_no_entry_is_refused(line: str) -> None:
         entry(line, 7)
 
 
-def test_a_recorded_session(session: Session) -> None:
+def test_a_recorded_session_is_said_byte_by_byte(session: Session) -> None:
     """Sent as recorded, byte by byte; all scores are what the restored values give."""
     weights = dict(session.weights)
     scores, guessed = [], 0

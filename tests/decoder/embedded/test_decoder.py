@@ -136,7 +136,7 @@ def test_zero_weights_give_the_same_list_always(tmp_path: Path, unique: bool) ->
     assert same(first, twin.decode(case.sentence(words), zeros[:0], 30))
 
 
-def test_empty_sentence(tmp_path: Path) -> None:
+def test_an_empty_sentence_has_one_empty_translation(tmp_path: Path) -> None:
     case = Case(tmp_path, 500)
     decoder = case.decoder()
     listed = decoder.decode(case.sentence([]), np.ones(len(decoder.features)), 10)

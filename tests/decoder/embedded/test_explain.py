@@ -150,7 +150,7 @@ def test_pruned_hypergraph(tmp_path: Path, pop_limit: int) -> None:
 
 
 @kernel
-def test_empty_sentence(tmp_path: Path) -> None:
+def test_an_empty_sentence_has_an_empty_derivation(tmp_path: Path) -> None:
     case = some_case(tmp_path, 0)
     decoder = case.decoder()
     named = forest(case, decoder, [], {}, 3)

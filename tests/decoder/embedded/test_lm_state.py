@@ -117,7 +117,7 @@ def test_equal_states_have_equal_keys(model: Model) -> None:
     assert len(set().union(*by_rest.values())) == len(by_rest)
 
 
-def test_copy(model: Model) -> None:
+def test_a_copied_state_is_the_same_state(model: Model) -> None:
     scorer, _, words, draw = model
     for _ in range(50):
         i, _ = scorer.bracket(phrase(words, draw, 6), draw)

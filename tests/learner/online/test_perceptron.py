@@ -238,7 +238,7 @@ def test_whole_numbers_leave_no_rounding(order: str, margin: float) -> None:
     assert (ours == theirs).all()
 
 
-def test_one_pair() -> None:
+def test_an_update_of_a_single_pair() -> None:
     """w.d = 0 is an update; sequential and sentence order agree on a single pair."""
     kbest = naive.kbest_of([[1], [2]], [{0: 1.0, 3: 2.0}, {0: 4.0, 5: 1.0}])
     for order in ("sequential", "sentence"):
