@@ -24,7 +24,7 @@ WORLD := mpirun -n 2 $(BIN)/python -c 'from mpi4py.MPI import COMM_WORLD as worl
     sizes = world.gather(world.size); sizes and print(len(sizes))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo multi30k methods discretised defaults test lint types unit uncompiled checked test-faults format bench clean
+.PHONY: help setup demo multi30k methods discretised defaults test check lint types unit uncompiled checked test-faults format bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -89,6 +89,9 @@ defaults: setup  ## how good the defaults are, on the demo and the sets of MPITU
 
 test: lint types unit uncompiled checked  ## everything that must pass: lint, types, tests, kernels in other ways
 
+check: lint types  ## before each commit: lint, types, tests that take no seconds and start no mpirun; a minute
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not mpi"
+
 lint: setup  ## ruff: rules and formatting
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -96,14 +99,15 @@ lint: setup  ## ruff: rules and formatting
 types: setup  ## mypy, strict
 	$(BIN)/mypy
 
+# Idle processes take tests from busy ones, and tests of a module, which share kernels and fixtures, stay together.
 unit: setup  ## the tests; those under MPI start mpirun themselves
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 uncompiled: setup  ## the kernels' tests once more, as plain Python
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto -m kernel
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m kernel
 
 checked: setup  ## the kernels' tests once more, with the bounds of arrays checked
-	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n auto -m kernel
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n auto --dist worksteal -m kernel
 
 test-faults: setup  ## kill, fail, remove and fill whatever can be, and show what came of it; some minutes
 	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m faults

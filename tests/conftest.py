@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake import Session, golden_session, own_session
 from hypothesis import settings
-from tiny import Tiny
+from support.commands import Cli, Trained
+from support.fake import Session, golden_session, own_session
+from support.runs import Decodes
+from support.tiny import DEVTEST, Tiny
 
 from mpitune.runtime.log import LOG
 from mpitune.runtime.signals import StopFlag
@@ -18,6 +21,21 @@ from mpitune.runtime.signals import StopFlag
 # How long an example takes is nobody's promise.
 settings.register_profile("mpitune", deadline=None)
 settings.load_profile("mpitune")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole runs take seconds."""
+    for item in items:
+        if {"integration", "system"} & set(item.path.relative_to(Path(__file__).parent).parts):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fsync_does_not_wait() -> Iterator[None]:
+    """Waiting for the disk is most of the time of a run in this process. Tests of fsync replace it; ranks have it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -59,3 +77,22 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 def session(request: pytest.FixtureRequest) -> Session:
     """A recorded session with cdec: one that lies with the tests, and the one beside the repository."""
     return own_session() if request.param == "own" else golden_session(request.getfixturevalue("shared"))
+
+
+@pytest.fixture
+def decodes(monkeypatch: pytest.MonkeyPatch) -> Decodes:
+    return Decodes(monkeypatch)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(capsys)
+
+
+@pytest.fixture(scope="session")
+def trained(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    run = tmp_path_factory.mktemp("cli") / "run"
+    tiny.train(run, **DEVTEST)
+    source = run.parent / "input"
+    source.write_text("\n".join(["das kind hat das haus gesehen", "", "qwertz #1 ||", "heute den ball gekauft", ""]))
+    return Trained(tiny.job_file(run, **DEVTEST), run, source)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -48,11 +50,17 @@ DOORS = {
 
 RANK_ROOMS = {"exchange", "training", "runtime"}
 
+OF_THE_JOB = {"config", "runtime", "exchange"}
+"""Packages of a job and its processes: all other packages get plain values and callbacks."""
+KNOW_THE_JOB = {"cli", "training", "store/extract_grammars"}
+"""Packages and modules that may import those nevertheless."""
+
 FOR_USERS = [
     path.relative_to(ROOT).as_posix()
     for path in [ROOT / "README.md", *sorted((ROOT / "jobs").rglob("*")), *sorted((ROOT / "slurm").rglob("*"))]
     if path.is_file() and "runs" not in path.parts
 ]
+TESTS = [path for path in sorted((ROOT / "tests").rglob("*.py")) if "__pycache__" not in path.parts]
 every_module = pytest.mark.parametrize("module", MODULES)
 
 
@@ -77,6 +85,7 @@ def _imports(tree: ast.AST, module: str) -> Iterator[tuple[str, ast.stmt]]:
             yield from ((f"{origin}.{alias.name}", node) for alias in node.names)
 
 
+@cache
 def _tree(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
@@ -96,7 +105,7 @@ def test_imports_follow_the_table(module: str) -> None:
 
 
 @every_module
-def test_doors(module: str) -> None:
+def test_dependencies_have_one_door(module: str) -> None:
     for dotted, node in _imports(_tree(module), module):
         rooms = DOORS.get(dotted.split(".")[0])
         assert rooms is None or module in rooms, f"{module}:{node.lineno} imports {dotted}, whose door is {rooms}"
@@ -134,6 +143,38 @@ def test_rank_is_compared_only_in_its_rooms(module: str) -> None:
         for part in tested:
             name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
             assert name != "rank", f"{module}:{part.lineno} tests rank"
+
+
+@every_module
+def test_only_some_know_the_job(module: str) -> None:
+    place = module.split("/")[0]
+    if {place, module} & KNOW_THE_JOB or place == "__main__":
+        return
+    for dotted, node in _imports(_tree(module), module):
+        if dotted.split(".")[0] == "mpitune":
+            imported = _module_of(dotted).split("/")[0]
+            assert imported == place or imported not in OF_THE_JOB, f"{module}:{node.lineno} imports {dotted}"
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Imports inside functions and for types alone do not count."""
+    graph: dict[str, set[str]] = {}
+    for module in MODULES:
+        later = (ast.If, ast.FunctionDef, ast.ClassDef)
+        at_once = ast.Module([node for node in _tree(module).body if not isinstance(node, later)], [])
+        imported = [_module_of(dotted) for dotted, _ in _imports(at_once, module) if dotted.split(".")[0] == "mpitune"]
+        graph[module] = {name if name in MODULES else f"{name}/__init__" for name in imported} - {module}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(" -> ".join(error.args[1])) from None
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_test_module_imports_another(path: Path) -> None:
+    for dotted, node in _imports(ast.parse(path.read_text(encoding="utf-8")), ""):
+        parts = dotted.split(".")
+        assert not [part for part in parts if part.startswith("test_")], f"{path}:{node.lineno} imports {dotted}"
 
 
 def test_nothing_for_users_names_a_path_of_one_machine() -> None:

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from mpi import launcher
-from tiny import Tiny, write_data
+from support.mpi import launcher
+from support.tiny import Tiny, write_data
+
+pytestmark = pytest.mark.slow
 
 BENCH = Path(__file__).parent / "bench"
 
@@ -111,6 +113,7 @@ def test_growth(tmp_path: Path) -> None:
     assert (tmp_path / "growth.svg").read_text(encoding="utf-8").count("CPU ms") == 8
 
 
+@pytest.mark.mpi
 def test_start() -> None:
     table = rows(run("start.py", "--small", environment={"MPITUNE_DATA": ""}))
     assert table["all kernels loaded"][2] == "0"
@@ -147,6 +150,7 @@ def test_exchange() -> None:
     assert "The results of a case are the same to the bit." in printed
 
 
+@pytest.mark.mpi
 def test_scaling(data: Path) -> None:
     launcher()
     printed = run("scaling.py", "--small", environment={"MPITUNE_DATA": str(data)})

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from mpi import ROOT
+from support.mpi import ROOT
 
 from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights
@@ -51,7 +51,7 @@ def cells(text: str) -> list[dict[str, str]]:
     return [dict(zip(rows[0], row, strict=True)) for row in rows[2:]]
 
 
-def test_runs_and_tables(
+def test_little_runs_fill_the_tables(
     scripts: Callable[[str], ModuleType],
     little: None,
     tmp_path: Path,
@@ -145,7 +145,7 @@ def test_nothing_tuned_sees_the_test(scripts: Callable[[str], ModuleType], news:
     assert read_weights(nc.start)["PhraseModel_0"] < 0
 
 
-def test_settings(scripts: Callable[[str], ModuleType], news: Path) -> None:
+def test_settings_are_jobs_and_differ(scripts: Callable[[str], ModuleType], news: Path) -> None:
     """What is set is a job, and what its name says; no two points of the grid are the same."""
     settings, runs = scripts("settings"), scripts("runs")
     nc = scripts("sets").Asked(news / "work").make("nc")
@@ -171,7 +171,7 @@ def test_settings(scripts: Callable[[str], ModuleType], news: Path) -> None:
             assert len({task.digest for task in tasks.values()}) == len(tasks)
 
 
-def test_scaled_models(scripts: Callable[[str], ModuleType], news: Path) -> None:
+def test_scaled_models_have_scaled_scores(scripts: Callable[[str], ModuleType], news: Path) -> None:
     sets = scripts("sets")
     nc = sets.Asked(news / "work").make("nc")
     hundred, one = load(nc.variant("all-x100").job, []), load(nc.variant("one-x1000").job, [])

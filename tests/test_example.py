@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from mpi import ROOT
+from support.mpi import ROOT
 
 from mpitune.config import schema
 from mpitune.config.load import load
@@ -38,7 +38,7 @@ def written() -> dict[str, Any]:
     return dict(leaves(tomllib.loads(KEY.sub("", EXAMPLE.read_text(encoding="utf-8")))))
 
 
-def test_it_loads() -> None:
+def test_the_example_job_loads() -> None:
     job = load(EXAMPLE)
     assert job.run.dir == EXAMPLE.parent / "runs" / "example" and job.select.k == 100000
 

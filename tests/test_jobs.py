@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from mpi import ROOT, mpirun
+from support.mpi import ROOT, mpirun
 
 from mpitune.cli.parser import main
 from mpitune.training import factory
@@ -32,6 +32,7 @@ def test_every_job_is_sound(data: Path, path: Path) -> None:
         assert all(file.is_file() for file in texts.files)
 
 
+@pytest.mark.mpi
 def test_a_part_of_nc_gets_better_with_any_number_of_ranks(data: Path, tmp_path: Path) -> None:
     def arguments(run: str) -> list[str]:
         settings = {

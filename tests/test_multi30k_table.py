@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from mpi import ROOT
+from support.mpi import ROOT
 
 from mpitune.config.load import load
 from mpitune.config.spec import BATCH
@@ -61,7 +61,7 @@ def cells(printed: str) -> list[list[str]]:
 WORSE = [line.replace("walking", "running") for line in SENTENCES]
 
 
-def test_the_table(scripts: Callable[[str], ModuleType], data: Path) -> None:
+def test_the_table_has_scores_and_significance(scripts: Callable[[str], ModuleType], data: Path) -> None:
     table = scripts("table")
     where = table.Place(data, data)
     systems = [
@@ -96,7 +96,9 @@ def test_the_table_of_methods(scripts: Callable[[str], ModuleType], data: Path) 
     assert all(cell.endswith("*") for cell in rows[4][3:6]) and rows[4][-1] == "3.5"
 
 
-def test_jobs_of_methods(scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_jobs_of_methods_load_and_are_what_their_titles_say(
+    scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is set in the job is a job: each name, and each value."""
     methods = scripts("methods")
     monkeypatch.setenv("MPITUNE_DATA", str(data))
@@ -117,7 +119,7 @@ def test_jobs_of_methods(scripts: Callable[[str], ModuleType], data: Path, monke
         assert start is None or read_weights(start)["LanguageModel"] > 0, name
 
 
-def test_curves(scripts: Callable[[str], ModuleType], data: Path) -> None:
+def test_curves_are_tabulated_and_drawn(scripts: Callable[[str], ModuleType], data: Path) -> None:
     curves, systems = scripts("curves"), scripts("systems")
     where = systems.Place(data, data)
     pairing, from_zero = (
@@ -133,7 +135,7 @@ def test_curves(scripts: Callable[[str], ModuleType], data: Path) -> None:
     assert "LU/PB" in drawn and all(f">{name}<" in drawn for name in (*curves.TRACKED_HYPOTHESES, "best, from 0"))
 
 
-def test_local(scripts: Callable[[str], ModuleType], data: Path) -> None:
+def test_local_training_is_tabulated_and_drawn(scripts: Callable[[str], ModuleType], data: Path) -> None:
     """The table and the figure of local training; the summaries are those that `mpitune local` gives."""
     script = scripts("local")
     study = script.Study(script.Place(data, data), script.System("mert", "no.toml"))
@@ -158,7 +160,9 @@ def test_local(scripts: Callable[[str], ModuleType], data: Path) -> None:
     assert all(f">{name}<" in drawn for name in ("MBUU", "EBUU", "global", f"BLEU, {TESTS[1]}"))
 
 
-def test_jobs_of_local(scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_jobs_of_local_training_load_and_have_their_settings(
+    scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = scripts("local")
     monkeypatch.setenv("MPITUNE_DATA", str(data))
     study = script.Study(script.Place(data, data), script.System("mert", "no.toml"))
@@ -169,7 +173,9 @@ def test_jobs_of_local(scripts: Callable[[str], ModuleType], data: Path, monkeyp
         assert (job.features.templates, job.grammar.leave_one_out, job.decoder.kbest) == ((), True, 100)
 
 
-def test_seeds(scripts: Callable[[str], ModuleType], data: Path) -> None:
+def test_scores_of_seeds_are_summed_up_and_known_ones_not_measured_again(
+    scripts: Callable[[str], ModuleType], data: Path
+) -> None:
     """A run whose score is known is not done again: the jobs here would not even load."""
     seeds = scripts("seeds")
     where = seeds.Place(data, data)
@@ -189,7 +195,9 @@ def test_seeds(scripts: Callable[[str], ModuleType], data: Path) -> None:
     assert all(f">{name}<" in drawn for name in bleu)
 
 
-def test_parts_of_sentences(scripts: Callable[[str], ModuleType], tmp_path: Path) -> None:
+def test_parts_of_cdec_processes_become_one_text_and_one_mean(
+    scripts: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
     """What cdec's processes leave becomes one text again, and one model: the mean, by the sentences of each."""
     tuners = scripts("cdec_tuners")
     assert list(tuners._interleaved([["0", "2", "4"], ["1", "3"]])) == ["0", "1", "2", "3", "4"]
@@ -223,7 +231,9 @@ def test_without_data_it_says_so(
         scripts(script).main([])
 
 
-def test_features_in_bins(scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_with_bins_load_and_are_tabulated_and_drawn(
+    scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Jobs that are what their lines say; the table; the curves of runs that have bins."""
     discretised, systems = scripts("discretised"), scripts("systems")
     monkeypatch.setenv("MPITUNE_DATA", str(data))

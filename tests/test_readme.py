@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
-from mpi import ROOT
+from support.mpi import ROOT
 
 from mpitune import errors
 from mpitune.cli import parser

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from support.measure import mpirun, print_table, run
+from tools.measure import mpirun, print_table, run
 
 from mpitune.exchange.comm import Comm, connect
 from mpitune.exchange.mixing import mean

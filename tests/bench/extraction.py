@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from support.measure import CpuTime, in_turns, print_table, run
-from support.synthetic import SENTENCE, source, target, text
+from tools.measure import CpuTime, in_turns, print_table, run
+from tools.synthetic import SENTENCE, source, target, text
 
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.extraction.rule_arrays import Collector

@@ -2,7 +2,7 @@
 
     python tests/bench/growth.py [--write FOLDER] [--passes N] [--small]
 
-All data are made here (`support.synthetic`). Where nothing else is said: sentences of 25 words, a grammar of 100 rules
+All data are made here (`tools.synthetic`). Where nothing else is said: sentences of 25 words, a grammar of 100 rules
 for each word, a 3-gram LM of a million n-grams, pop limit 200, the 1-best translation. Times are CPU milliseconds a
 sentence on one core, medians over passes; memory is the most that numpy is asked for at once by a decoder and its work.
 With ``--write`` the tables become growth.md in a folder, and a picture of them growth.svg. With ``--small`` the script
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from support import synthetic
-from support.curves import Curve, Point, Work, draw, measured, table
-from support.ours import learning, stored, training
+from tools import synthetic
+from tools.curves import Curve, Point, Work, draw, measured, table
+from tools.ours import learning, stored, training
 
 from mpitune.decoder.base import TranslationModel
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder

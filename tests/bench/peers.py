@@ -22,10 +22,10 @@ from statistics import median
 from typing import NamedTuple
 
 import numpy as np
-from support import quality
-from support.cdec import Reference
-from support.measure import in_turns, print_table, run
-from support.ours import K, Ours, Task, multi30k, news_commentary
+from tools import quality
+from tools.cdec import Reference
+from tools.measure import in_turns, print_table, run
+from tools.ours import K, Ours, Task, multi30k, news_commentary
 
 POP_LIMITS = (10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 80, 100, 150, 200, 300, 500)
 """Tried in turn against the incremental search."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from support.measure import print_table, run
+from tools.measure import print_table, run
 
 from mpitune.run_folder.layout import RunFolder
 from mpitune.training.epoch_statistics import SLOTS

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from exchange import CASES, made
-from support.measure import mpirun, print_table, run
+from tools.measure import mpirun, print_table, run
 
 from mpitune.exchange.comm import ALONE
 from mpitune.exchange.reduction import reduce

@@ -2,7 +2,7 @@
 
     python tests/bench/sharing.py [--small]
 
-A model of about 5 million n-grams is made here (`support.synthetic`). Each rank opens the store, decodes, and touches
+A model of about 5 million n-grams is made here (`tools.synthetic`). Each rank opens the store, decodes, and touches
 every page of the model. RSS counts a page for each process that has it, PSS divides it among them: the ranks' PSS add
 up to what the machine really gives. Needs mpirun, beside this Python or on the PATH, and a Linux that tells PSS.
 """
@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from support import synthetic
-from support.measure import mpirun, print_table, run
-from support.ours import stored, training
+from tools import synthetic
+from tools.measure import mpirun, print_table, run
+from tools.ours import stored, training
 
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.lm.kneser_ney import estimate

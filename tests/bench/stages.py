@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from support.measure import CpuTime, Stages, print_table
-from support.ours import stored, training
+from tools.measure import CpuTime, Stages, print_table
+from tools.ours import stored, training
 
 from mpitune.metrics.bleu import statistics
 from mpitune.metrics.sentence_bleu import make_gold

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from support.measure import CpuTime, mpirun, print_table, run
-from support.ours import news_commentary, stored
+from tools.measure import CpuTime, mpirun, print_table, run
+from tools.ours import news_commentary, stored
 
 from mpitune.cli import warmup
 from mpitune.lm.kneser_ney import estimate

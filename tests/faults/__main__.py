@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mpi import ROOT
-from test_bad_input import on_a_small_disk
+from support.mpi import ROOT
+from support.small_disk import on_a_small_disk
 
 from faults.kills import draw, kills
 from faults.others import BY_ITSELF, OUTSIDE

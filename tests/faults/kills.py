@@ -11,7 +11,7 @@ from pathlib import Path
 from signal import Signals
 from typing import NamedTuple
 
-from mpi import launcher
+from support.mpi import launcher
 
 from faults.inside import END, START
 from faults.task import EPOCHS, RANKS, SHARDS, Outcome, Task, finished

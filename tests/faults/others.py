@@ -13,7 +13,7 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
-from mpi import launcher
+from support.mpi import launcher
 
 from faults.inside import FAULT
 from faults.task import EPOCHS, RANKS, Outcome, Task, finished

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import h5py
-from tiny import write_data
+from support.tiny import write_data
 
 from faults.world import WHOLE, World
 from mpitune.errors import DataError

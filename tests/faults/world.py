@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from mpi import ROOT, launcher
+from support.mpi import ROOT, launcher
 
 from faults.inside import FAULT
 

@@ -1,0 +1,108 @@
+"""Array files: what is written comes back, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from mpitune.array_files import arrays
+from mpitune.array_files.arrays import open_arrays, read_attributes, write_arrays
+from mpitune.errors import DataError, MachineError, UsageError
+
+RECORD = np.dtype([("key", "<i8"), ("prob", "<f4"), ("backoff", "<f4")])
+ARRAYS = {
+    "a": np.arange(1000, dtype=np.int32),
+    "a.b": np.arange(12, dtype=np.int16).reshape(6, 2)[::2],
+    "none": np.zeros(0, dtype=np.uint64),
+    "no rows": np.zeros((0, 2), dtype=np.int16),
+    "records": np.array([(1, 2.0, 3.0), (-4, 5.0, -6.0)], dtype=RECORD),
+    "text": np.frombuffer("größe".encode(), dtype=np.uint8),
+}
+
+
+def test_arrays_come_back(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "new" / "a.h5", ARRAYS, {"made from": ["größe", 1, None]})
+    opened = open_arrays(tmp_path / "new" / "a.h5")
+    assert opened.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        assert type(opened[name]) is np.ndarray
+        assert (opened[name].dtype, opened[name].shape) == (array.dtype, array.shape)
+        assert opened[name].flags.aligned and opened[name].flags.c_contiguous
+        assert np.array_equal(opened[name], array)
+    assert read_attributes(tmp_path / "new" / "a.h5") == {"made from": ["größe", 1, None]}
+    with h5py.File(tmp_path / "new" / "a.h5") as file:
+        assert np.array_equal(file["a.b"][:], ARRAYS["a.b"])
+    assert os.listdir(tmp_path / "new") == ["a.h5"]
+
+
+def test_writing_to_an_opened_array_leaves_the_file_alone(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "a.h5", ARRAYS, {})
+    open_arrays(tmp_path / "a.h5")["a"][:] = 7
+    assert np.array_equal(open_arrays(tmp_path / "a.h5")["a"], ARRAYS["a"])
+
+
+def test_no_arrays_and_long_attributes(tmp_path: Path) -> None:
+    long = {"inputs": [["x" * 100, number] for number in range(20000)]}
+    write_arrays(tmp_path / "a.h5", {}, long)
+    assert open_arrays(tmp_path / "a.h5") == {}
+    assert read_attributes(tmp_path / "a.h5") == long
+
+
+def test_an_opened_file_may_be_replaced(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "a.h5", ARRAYS, {})
+    opened = open_arrays(tmp_path / "a.h5")
+    (tmp_path / ".a.h5.part").write_bytes(b"left behind" * 100000)
+    write_arrays(tmp_path / "a.h5", {"a": np.zeros(5)}, {})
+    assert np.array_equal(opened["a"], ARRAYS["a"])
+    assert open_arrays(tmp_path / "a.h5")["a"].tolist() == [0.0] * 5
+    assert os.listdir(tmp_path) == ["a.h5"]
+
+
+@pytest.mark.parametrize("step", ["arrays._try_space", "arrays._lay_out", "atomic._fsync"])
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    write_arrays(tmp_path / "a.h5", {"a": np.zeros(5)}, {})
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(f"mpitune.array_files.{step}", full)
+    with pytest.raises(MachineError, match=r"a\.h5: cannot be written: No space left on device"):
+        write_arrays(tmp_path / "a.h5", {"a": np.zeros(5)}, {})
+    assert os.listdir(tmp_path) == ["a.h5"]
+    assert open_arrays(tmp_path / "a.h5")["a"].tolist() == [0.0] * 5
+
+
+def test_a_file_larger_than_may_be_made(tmp_path: Path) -> None:
+    huge = np.lib.stride_tricks.as_strided(np.zeros(1, dtype=np.uint8), (2**62,), (0,))
+    with pytest.raises(MachineError, match="cannot be written"):
+        write_arrays(tmp_path / "a.h5", {"a": huge}, {})
+    assert os.listdir(tmp_path) == []
+
+
+def test_missing_and_damaged_files(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "a.h5", ARRAYS, {})
+    content = (tmp_path / "a.h5").read_bytes()
+    (tmp_path / "cut.h5").write_bytes(content[:-1000])
+    (tmp_path / "text.h5").write_text("text")
+    (tmp_path / "empty.h5").write_text("")
+    (tmp_path / "list.h5").write_bytes(content.replace(b"SNOD", b"NODS"))
+    for name in ("cut", "text", "empty", "missing", "list"):
+        assert name == "list" or read_attributes(tmp_path / f"{name}.h5") is None
+        with pytest.raises(DataError, match=rf"{name}\.h5: found a damaged or missing store"):
+            open_arrays(tmp_path / f"{name}.h5")
+
+
+def test_files_of_other_versions(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "a.h5", ARRAYS, {"made from": 1})
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file.attrs["version"] = arrays.VERSION - 1
+    assert read_attributes(tmp_path / "a.h5") is None
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file.attrs["version"] = arrays.VERSION + 1
+    with pytest.raises(UsageError, match=r"a\.h5: made by a newer mpitune \(version 3, this one reads 2\): update"):
+        read_attributes(tmp_path / "a.h5")

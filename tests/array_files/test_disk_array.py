@@ -1,0 +1,41 @@
+"""Arrays that wait on disk."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.array_files.disk_array import DiskArray
+from mpitune.errors import MachineError
+
+
+def test_it_is_stored_as_the_array_would_be(tmp_path: Path) -> None:
+    numbers, spool, empty = np.arange(100000, dtype=np.int32), DiskArray(tmp_path), DiskArray(tmp_path)
+    for piece in (numbers[:10], numbers[:0], numbers[10:99999], numbers[99999:]):
+        spool.append(piece)
+    assert list(tmp_path.iterdir()) == []
+    other = {"b": np.ones(3), "none": empty}
+    write_arrays(tmp_path / "spool.h5", {"a": spool, **other}, {})
+    write_arrays(tmp_path / "array.h5", {"a": numbers, **other}, {})
+    assert (tmp_path / "spool.h5").read_bytes() == (tmp_path / "array.h5").read_bytes()
+    assert np.array_equal(open_arrays(tmp_path / "spool.h5")["a"], numbers)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match="nowhere: cannot be written to: No such file"):
+        DiskArray(tmp_path / "nowhere")
+
+
+def test_a_full_disk_is_a_machine_error(tmp_path: Path) -> None:
+    spool = DiskArray(tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100000, before[1]))
+    try:
+        with pytest.raises(MachineError, match=rf"{tmp_path}: cannot be written to: File too large"):
+            spool.append(np.zeros(100000, dtype=np.int32))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

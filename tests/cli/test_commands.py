@@ -1,0 +1,534 @@
+"""The command line: what each subcommand does, says, and ends with."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.commands import Arguments, Cli, Trained
+from support.mpi import ROOT, mpirun
+from support.tiny import Tiny
+
+from mpitune.cli.parser import main
+from mpitune.config.load import load
+from mpitune.corpus.weights import read_weights
+
+COMMANDS = ["train", "prepare", "decode", "local", "evaluate", "import-dtrain", "weights"]
+
+
+def python(arguments: Sequence[str | Path], **options: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "mpitune", *map(str, arguments)]
+    # Buffered, as users have it.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, env=environment, text=True, **{**pipes, **options})  # type: ignore[call-overload, no-any-return]
+
+
+# All commands
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_defaults(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert ended.value.code == 0 and "(default:" in text
+    assert "auto" in text if command == "train" else True
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert [command for command in COMMANDS if not re.search(rf"\n    {command}\s", text)] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["trian"],
+        ["train"],
+        ["train", "job.toml", "--resume", "maybe"],
+        ["decode", "job.toml"],
+        ["decode", "job.toml", "--input", "x", "--nbest", "0"],
+        ["decode", "job.toml", "--input", "x", "--nbest", "many"],
+        ["weights", "x", "--template", "ids"],
+        ["evaluate", "--refs", "x"],
+    ],
+)
+def test_bad_usage_ends_with_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    errors = capsys.readouterr().err
+    assert "usage: mpitune" in errors and "_positive" not in errors
+
+
+def test_a_job_file_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
+    for command in (["train"], ["prepare"], ["decode", "--input", "x"]):
+        assert cli.refused(2, *command, tmp_path / "no.toml").startswith(
+            f"{tmp_path}/no.toml: cannot read the job file"
+        )
+
+
+def test_an_unknown_key(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "run", learner={"epoch": 3})
+    assert "learner.epoch: unknown key; did you mean learner.epochs?" in cli.refused(2, "train", job)
+    job = tiny.job_file(tmp_path / "run")
+    assert "--set learner.epoch: unknown key" in cli.refused(2, "train", job, "--set", "learner.epoch=3")
+    assert not (tmp_path / "run").exists(), "nothing is begun"
+
+
+def test_training_needs_data(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "run", data=None)
+    assert "[data] is missing" in cli.refused(2, "train", job)
+    (tiny.folder / "empty").write_text("")
+    job = tiny.job_file(tmp_path / "run", data={"source": "empty", "references": ["empty"]})
+    assert cli.refused(3, "train", job, "--quiet") == f"{job}: found no sentences in [data], expected at least one"
+    job = tiny.job_file(tmp_path / "run", data__devtest={"source": "empty", "references": ["empty"]})
+    assert "found no sentences in [data.devtest]" in cli.refused(3, "train", job, "--quiet")
+
+
+def test_a_missing_file(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "run", grammar={"file": "nowhere"})
+    expected = f"{tiny.folder}/nowhere: found no such file or directory, expected a readable file"
+    assert cli.refused(3, "train", job, "--quiet") == expected
+    job = tiny.job_file(tmp_path / "run", learner={"initial_weights": "nowhere"})
+    assert cli.refused(3, "train", job, "--quiet") == expected
+
+
+def test_a_bad_line_of_a_grammar(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    (tiny.folder / "bad").write_text("[X] ||| haus ||| house ||| A=1\n[X] ||| das [X,1] ||| the [2] ||| A=1\n")
+    job = tiny.job_file(tmp_path / "run", grammar={"file": "bad"})
+    line = cli.refused(3, "train", job, "--quiet")
+    assert line.startswith(f"{tiny.folder}/bad:2: found ") and ", expected " in line
+
+
+def test_a_bug_keeps_its_traceback(cli: Cli, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("what went wrong")
+
+    monkeypatch.setattr("mpitune.training.loop.learn_shard", fail)
+    line = cli.refused(1, "train", tiny.job_file(tmp_path / "run"), "--quiet")
+    kept = tmp_path / "run" / "traceback-0.txt"
+    assert line == f"a bug: KeyError: 'what went wrong'; its traceback is in {kept}"
+    assert "KeyError" in kept.read_text()
+    job = tiny.job_file(tmp_path / "decoded")
+    monkeypatch.setattr("mpitune.training.factory.decoder", fail)
+    done = cli("decode", job, "--input", tiny.folder / "dev.de", "--weights", tiny.folder / "warm")
+    assert done.code == 1 and "Traceback" in done.errors, "there is no folder to keep it in"
+    assert done.errors.endswith("mpitune: a bug: KeyError: 'what went wrong'; its traceback stands above\n")
+
+
+# train, prepare
+
+
+def test_dry_run_prints_a_job_that_reads_back(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "run")
+    done = cli("train", job, "--dry-run", "--set", "learner.epochs=7", "--set", "select.lambda=0.5")
+    assert (done.code, done.errors) == (0, "")
+    (tmp_path / "copy.toml").write_text(done.output)
+    read = load(tmp_path / "copy.toml")
+    assert (read.learner.epochs, read.select.lambda_, read.select.k) == (7, 0.5, None)
+    assert read.run.dir == tmp_path / "run" and not (tmp_path / "run").exists()
+
+
+def test_train_and_resume(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "run")
+    assert "--resume must asks for one" in cli.refused(2, "train", job, "--resume", "must", "--quiet")
+    assert cli("train", job, "--quiet") == (0, "", "")
+    done = cli("train", job, "--set", "learner.epochs=3")
+    assert done.code == 0 and "going on after epoch 2" in done.errors and "epoch 3: mean gold" in done.errors
+    changed = cli.refused(2, "train", job, "--quiet", "--set", "learner.margin=0.5")
+    assert changed.endswith("the job has changed since its last checkpoint: learner.margin (was 0.0, is 0.5)")
+
+
+def test_prepare_twice(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    arguments: Arguments = ["prepare", tiny.job_file(tmp_path / "run"), "--set", f"run.store={tmp_path}/store"]
+    first = cli(*arguments)
+    made = "data.h5, features-id+source-bigram+shape.h5, lm-0.h5 made"
+    assert (first.code, first.output) == (0, f"{tmp_path}/store: {made}\n")
+    assert cli(*arguments) == (0, f"{tmp_path}/store: up to date\n", "")
+    assert not (tmp_path / "run").exists()
+
+
+# decode
+
+
+def test_decode_text(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    done = cli("decode", trained.job, "--input", trained.source)
+    assert (done.code, done.errors) == (0, "")
+    lines = done.output.split("\n")
+    assert lines[0] == "the child has seen the house"
+    assert lines[1] == ""
+    assert sorted(lines[2].split()) == sorted(["qwertz", "#1", "||"]), "unknown words are kept"
+    assert len(lines) == 5 and lines[4] == "", "a line for each sentence"
+    (tmp_path / "out").write_text("before")
+    assert cli("decode", trained.job, "--input", trained.source, "--output", tmp_path / "out").output == ""
+    assert (tmp_path / "out").read_text() == done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_decode_knows_weights_in_every_form(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    own = cli("decode", trained.job, "--input", trained.source, "--format", "cdec", "--nbest", "3").output
+    chosen = (trained.run / "weights.txt.gz").read_bytes()
+    epoch = next(n for n in (1, 2) if (trained.run / "weights" / f"epoch-000{n}.txt.gz").read_bytes() == chosen)
+    (tmp_path / "plain").write_bytes(gzip.decompress(chosen))
+    (tmp_path / "none").write_text("")
+    found = {}
+    for weights in (
+        trained.run,
+        trained.run / "weights.txt.gz",
+        trained.run / "checkpoints" / f"epoch-000{epoch}.h5",
+        tmp_path / "plain",
+        tmp_path / "none",
+    ):
+        arguments: Arguments = ["--weights", weights, "--format", "cdec", "--nbest", "3"]
+        found[weights] = cli("decode", trained.job, "--input", trained.source, *arguments).output
+    assert found.pop(tmp_path / "none") != own
+    assert set(found.values()) == {own}
+
+
+def test_decode_before_training(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "run")
+    line = cli.refused(2, "decode", job, "--input", trained.source)
+    assert line == f"{tmp_path}/run: found no such file or folder, expected weights: --weights, or a run that has some"
+    (tmp_path / "run").mkdir()
+    line = cli.refused(2, "decode", job, "--input", trained.source)
+    assert line.endswith("found no weights.txt.gz, expected a run folder with at least one epoch done")
+
+
+def test_decode_needs_no_data(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "other", data=None)
+    arguments: Arguments = ["--input", trained.source, "--format", "cdec", "--nbest", "5"]
+    expected = cli("decode", trained.job, *arguments).output
+    done = cli("decode", job, *arguments, "--weights", trained.run)
+    assert (done.code, done.output) == (0, expected)
+
+
+def test_decode_with_a_cdec_ini(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
+    ini = tiny.folder / "cdec.ini"
+    ini.write_text(
+        "formalism=scfg\ngrammar=grammar\nadd_pass_through_rules=true\nfeature_function=WordPenalty\n"
+        "feature_function=KLanguageModel lm.arpa\nfeature_function=RuleShape\ncubepruning_pop_limit=30\n"
+    )
+    job = tmp_path / "job.toml"
+    job.write_text(f'[decoder]\nconfig = "{ini}"\n[features]\ntemplates = ["id", "source-bigram", "shape"]\n')
+    arguments: Arguments = ["--input", trained.source, "--format", "cdec", "--nbest", "5"]
+    expected = cli("decode", trained.job, *arguments).output
+    assert cli("decode", job, *arguments, "--weights", trained.run).output == expected
+    ini.write_text(ini.read_text() + "feature_function=CMR2008ReorderingFeatures x\n")
+    line = cli.refused(2, "decode", job, *arguments, "--weights", trained.run)
+    assert "feature_function=CMR2008ReorderingFeatures x, which the embedded decoder does not have" in line
+
+
+@pytest.mark.parametrize("style", ["cdec", "moses"])
+def test_kbest_lists(cli: Cli, trained: Trained, style: str) -> None:
+    weights = read_weights(trained.run / "weights.txt.gz")
+    arguments: Arguments = ["--input", trained.source, "--nbest", "4", "--format", style]
+    lists: dict[int, list[tuple[str, float]]] = {}
+    for line in cli("decode", trained.job, *arguments).output.splitlines():
+        number, translation, features, score = line.split(" ||| ")
+        if style == "moses":
+            fields = features.split()
+            assert all(name.endswith("=") for name in fields[::2])
+            vector = dict(zip([name[:-1] for name in fields[::2]], map(float, fields[1::2]), strict=True))
+        else:
+            pairs = [pair.rsplit("=", 1) for pair in features.split()]
+            vector = {name: float(value) for name, value in pairs}
+        assert sum(weights.get(name, 0.0) * value for name, value in vector.items()) == pytest.approx(
+            float(score), abs=1e-6
+        )
+        if translation:
+            assert vector["WordPenalty"] == pytest.approx(-len(translation.split()) / 2.302585093, abs=1e-6)
+        lists.setdefault(int(number), []).append((translation, float(score)))
+    assert [len(lists[i]) for i in (0, 1, 3)] == [4, 1, 4]
+    assert lists[1] == [("", 0.0)]
+    for entries in lists.values():
+        assert [score for _, score in entries] == sorted((score for _, score in entries), reverse=True)
+        assert len({translation for translation, _ in entries}) == len(entries)
+
+
+def test_text_has_room_for_one_translation(cli: Cli, trained: Trained) -> None:
+    line = cli.refused(2, "decode", trained.job, "--input", trained.source, "--nbest", "2")
+    assert line == "--nbest 2 needs --format cdec or moses"
+
+
+def test_decode_is_what_training_saw(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
+    metrics = [json.loads(line) for line in (trained.run / "metrics.jsonl").read_text().splitlines()]
+    for epoch in metrics:
+        weights = trained.run / "weights" / f"epoch-000{epoch['epoch']}.txt.gz"
+        decode: Arguments = [
+            "--input",
+            tiny.folder / "dev.de",
+            "--weights",
+            weights,
+            "--output",
+            tmp_path / "out",
+        ]
+        assert cli("decode", trained.job, *decode).code == 0
+        done = cli("evaluate", "--refs", tiny.folder / "dev.en", "--hyps", tmp_path / "out", "--json")
+        assert json.loads(done.output)["scores"][0]["bleu"] == epoch["devtest_bleu"]
+
+
+def test_decode_with_a_grammar_for_each_sentence(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "run", grammar={"file": None, "per_sentence": True}, data=None)
+    shared: Arguments = ["--weights", trained.run, "--format", "cdec", "--nbest", "2"]
+    done = cli("decode", job, "--input", tiny.folder / "own.de", *shared)
+    assert done.code == 0
+    plain = cli("decode", trained.job, "--input", tiny.folder / "own.de", *shared)
+    # The grammars are the common one but for rules that good translations do without.
+    assert done.output.splitlines()[0] == plain.output.splitlines()[0]
+    assert [line[:2] for line in done.output.splitlines()] == [line[:2] for line in plain.output.splitlines()]
+    (tmp_path / "bare").write_text("haus\n")
+    line = cli.refused(3, "decode", job, "--input", tmp_path / "bare", *shared)
+    assert line.startswith(f"{tmp_path}/bare:1: found a sentence that names no grammar")
+    with python(["decode", job, "--input", "/dev/stdin", *shared], cwd=tiny.folder) as process:
+        output, errors = process.communicate((tiny.folder / "own.de").read_text(), timeout=120)
+    assert (process.returncode, output) == (0, done.output), errors
+
+
+def test_decode_from_standard_input(cli: Cli, trained: Trained) -> None:
+    expected = cli("decode", trained.job, "--input", trained.source).output
+    with python(["decode", trained.job, "--input", "/dev/stdin"]) as process:
+        output, errors = process.communicate(trained.source.read_text(), timeout=120)
+    assert (process.returncode, output, errors) == (0, expected, "")
+
+
+def test_decode_into_a_pipe(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    expected = cli("decode", trained.job, "--input", trained.source).output
+    os.mkfifo(tmp_path / "pipe")
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_text()), daemon=True)
+    reader.start()
+    assert cli("decode", trained.job, "--input", trained.source, "--output", tmp_path / "pipe").code == 0
+    reader.join(timeout=60)
+    assert found == [expected]
+    assert (tmp_path / "pipe").is_fifo(), "it is written to, not replaced"
+
+
+def test_decode_gzips_by_the_name(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    expected = cli("decode", trained.job, "--input", trained.source).output
+    assert cli("decode", trained.job, "--input", trained.source, "--output", tmp_path / "out.gz").code == 0
+    assert gzip.decompress((tmp_path / "out.gz").read_bytes()).decode() == expected
+
+
+def test_output_that_cannot_be_written(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    arguments: Arguments = [
+        "decode",
+        trained.job,
+        "--input",
+        trained.source,
+        "--output",
+        tmp_path / "no" / "out",
+    ]
+    assert cli.refused(2, *arguments) == f"{tmp_path}/no/out: cannot be written: No such file or directory"
+
+
+@pytest.mark.mpi
+def test_decode_on_two_ranks(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
+    source = tmp_path / "input"
+    source.write_text((tiny.folder / "train.de").read_text() + "qwertz asdf\n")
+    arguments: Arguments = ["decode", trained.job, "--input", source, "--nbest", "10", "--format", "cdec"]
+    done = mpirun(2, ["-m", "mpitune", *arguments])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == cli(*arguments).output
+
+
+@pytest.mark.parametrize("command", ["decode", "weights"])
+def test_a_reader_that_has_had_enough(trained: Trained, command: str) -> None:
+    arguments: Arguments = [trained.job, "--input", trained.source] if command == "decode" else [trained.run]
+    with python([command, *arguments]) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert (process.wait(timeout=120), process.stderr.read()) == (0, "")
+
+
+# evaluate
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> dict[str, Path]:
+    reference = [f"a small sentence number {n} with some words" for n in range(40)]
+    worse = [line.replace("small", "big") if n % 2 else line for n, line in enumerate(reference)]
+    lines = {"ref": reference, "good": reference, "worse": worse, "short": reference[:-1]}
+    for name, text in lines.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in text))
+    return {name: tmp_path / name for name in lines}
+
+
+@pytest.mark.parametrize("test", ["ar", "bootstrap"])
+def test_evaluate_tests_significance(cli: Cli, texts: dict[str, Path], test: str) -> None:
+    arguments: Arguments = [
+        "evaluate",
+        "--refs",
+        texts["ref"],
+        "--hyps",
+        texts["good"],
+        texts["worse"],
+        "--test",
+        test,
+    ]
+    done = cli(*arguments, "--json")
+    assert done.code == 0
+    found = json.loads(done.output)
+    assert "tok:none" in found["signature"]
+    good, worse = found["scores"]
+    assert (good["system"], worse["system"]) == (str(texts["good"]), str(texts["worse"]))
+    assert good["bleu"] == pytest.approx(100) and worse["bleu"] < 90
+    assert good["p_value"] is None and worse["p_value"] < 0.05
+    plain = cli(*arguments).output
+    assert found["signature"] in plain and f"{worse['bleu']:.2f}" in plain
+
+
+def test_evaluate_options(cli: Cli, texts: dict[str, Path]) -> None:
+    shouted = texts["good"].with_name("shouted")
+    shouted.write_text(texts["good"].read_text().upper())
+    arguments: Arguments = ["evaluate", "--refs", texts["ref"], "--hyps", shouted, "--json"]
+    assert json.loads(cli(*arguments).output)["scores"][0]["bleu"] < 1
+    found = json.loads(cli(*arguments, "--lowercase", "--tokenize", "13a").output)
+    assert found["scores"][0]["bleu"] == pytest.approx(100) and "tok:13a" in found["signature"]
+
+
+def test_evaluate_refuses_bad_texts(cli: Cli, texts: dict[str, Path]) -> None:
+    line = cli.refused(3, "evaluate", "--refs", texts["ref"], "--hyps", texts["short"])
+    assert line == f"{texts['short']}: found 39 lines, expected 40, as in {texts['ref']}"
+    line = cli.refused(2, "evaluate", "--refs", texts["ref"], "--hyps", texts["good"], "--test", "ar")
+    assert line.startswith("--test ar compares systems")
+    line = cli.refused(3, "evaluate", "--refs", texts["ref"], "--hyps", "nowhere")
+    assert line == "nowhere: found no such file or directory, expected a readable file"
+
+
+# weights
+
+MODEL = {"Glue": -0.5, "R:X:a:b": 3.0, "R:X:c:d": -4.0, "Shape_S10000_T10000": 1.5, "RBS:a_b": 0.25, "RBT:a_b": 1e-20}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model"
+    path.write_text("".join(f"{name} {value!r}\n" for name, value in MODEL.items()))
+    return path
+
+
+def listed(output: str) -> dict[str, float]:
+    return {name: float(value) for name, value in (line.split(" ") for line in output.splitlines())}
+
+
+def test_weights_largest_first(cli: Cli, model: Path) -> None:
+    found = listed(cli("weights", model).output)
+    assert found == MODEL
+    assert list(found) == ["R:X:c:d", "R:X:a:b", "Shape_S10000_T10000", "Glue", "RBS:a_b", "RBT:a_b"]
+    assert list(listed(cli("weights", model, "--top", "2").output)) == ["R:X:c:d", "R:X:a:b"]
+
+
+@pytest.mark.parametrize(
+    ("template", "names"),
+    [
+        ("dense", ["Glue"]),
+        ("id", ["R:X:c:d", "R:X:a:b"]),
+        ("source-bigram", ["RBS:a_b"]),
+        ("target-bigram", ["RBT:a_b"]),
+        ("shape", ["Shape_S10000_T10000"]),
+    ],
+)
+def test_weights_of_a_template(cli: Cli, model: Path, template: str, names: list[str]) -> None:
+    assert list(listed(cli("weights", model, "--template", template).output)) == names
+
+
+def test_weights_found_by_name(cli: Cli, model: Path) -> None:
+    assert list(listed(cli("weights", model, "--find", "a_b").output)) == ["RBS:a_b", "RBT:a_b"]
+    assert list(listed(cli("weights", model, "--find", ":c:").output)) == ["R:X:c:d"]
+
+
+def test_weights_that_differ(cli: Cli, model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("Glue -0.5\nR:X:a:b 1\nR:X:new:one 7\nShape_S10000_T10000 1.5\nRBS:a_b 0.25\nRBT:a_b 1e-20\n")
+    assert cli("weights", model, "--diff", other).output.splitlines() == [
+        "R:X:new:one -7.0 0.0 7.0",
+        "R:X:c:d -4.0 -4.0 0.0",
+        "R:X:a:b 2.0 3.0 1.0",
+    ]
+
+
+def test_weights_of_each_template(cli: Cli, model: Path) -> None:
+    """As a weights file, in which headings are comments."""
+    text = cli("weights", model, "--template", "each", "--top", "1").output
+    assert text.splitlines() == [
+        "# dense: 1 feature",
+        "Glue -0.5",
+        "# id: 2 features",
+        "R:X:c:d -4.0",
+        "# source-bigram: 1 feature",
+        "RBS:a_b 0.25",
+        "# target-bigram: 1 feature",
+        "RBT:a_b 1e-20",
+        "# shape: 1 feature",
+        "Shape_S10000_T10000 1.5",
+    ]
+
+
+def test_the_nearest_rules(cli: Cli, tmp_path: Path) -> None:
+    rules = ["R:X:letzter_NX:last_N1", "R:X:letzte:latest", "R:X:NX_haus:N1_house", "R:X:dach:roof", "Glue"]
+    (tmp_path / "model").write_text("".join(f"{name} {i}.5\n" for i, name in enumerate(rules)))
+    for text in ("letzter", "R:X:letzter_NX:last_N1", "Letzter last"):
+        found = listed(cli("weights", tmp_path / "model", "--near", text).output)
+        assert list(found) == rules[:2] and found[rules[0]] == 0.5, text
+    assert list(listed(cli("weights", tmp_path / "model", "--near", "hause", "--top", "1").output)) == [rules[2]]
+    assert cli("weights", tmp_path / "model", "--near", "qqq") == (0, "", "")
+
+
+def test_weights_exported(cli: Cli, model: Path, tmp_path: Path) -> None:
+    exported = tmp_path / "out.gz"
+    assert cli("weights", model, "--top", "3", "--export", exported) == (0, "", "")
+    assert list(read_weights(exported).items()) == [
+        (name, MODEL[name]) for name in sorted(MODEL) if abs(MODEL[name]) > 1
+    ]
+    (tmp_path / "file").write_text("")
+    line = cli.refused(2, "weights", model, "--export", tmp_path / "file" / "out")
+    assert line.startswith(f"{tmp_path}/file/out: cannot be written")
+    assert read_weights(Path(os.devnull)) == {}
+    assert cli("weights", model, "--export", os.devnull) == (0, "", "")
+    assert Path(os.devnull).is_char_device(), "devices are never replaced"
+
+
+def test_weights_of_runs_and_checkpoints(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    expected = read_weights(trained.run / "weights" / "epoch-0002.txt.gz")
+    assert listed(cli("weights", trained.run / "checkpoints" / "epoch-0002.h5").output) == expected
+    assert listed(cli("weights", trained.run).output) == read_weights(trained.run / "weights.txt.gz")
+    line = cli.refused(2, "weights", tmp_path)
+    assert line == f"{tmp_path}: found no weights.txt.gz, expected a run folder with at least one epoch done"
+    (tmp_path / "cut.h5").write_bytes((trained.run / "checkpoints" / "epoch-0002.h5").read_bytes()[:-100])
+    assert cli.refused(3, "weights", tmp_path / "cut.h5").startswith(f"{tmp_path}/cut.h5: found a damaged or cut file")
+    (tmp_path / "bad").write_text("Glue 1\nGlue: x y\n")
+    assert cli.refused(3, "weights", tmp_path / "bad").startswith(f"{tmp_path}/bad:2: found 3 fields")
+
+
+def test_lists_that_are_not_unique(tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = str(tiny.job_file(tmp_path / "run"))
+    (tmp_path / "weights").write_text("LanguageModel 1\n")
+    given = ["decode", job, "--input", str(tiny.folder / "train.de"), "--weights", str(tmp_path / "weights")]
+
+    def most_often(unique: str) -> int:
+        assert main([*given, "--set", f"decoder.unique={unique}", "--nbest", "20", "--format", "cdec"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        entries = [tuple(line.split(" ||| ")[:2]) for line in lines]
+        return max(entries.count(entry) for entry in entries)
+
+    assert most_often("true") == 1 < most_often("false")
+
+
+def test_a_language_model_may_have_a_name_of_its_own(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("Big 1\nWordPenalty -1\n")
+    arguments: Arguments = ["--input", trained.source, "--format", "cdec", "--weights", tmp_path / "weights"]
+    lines = cli("decode", trained.job, *arguments, "--set", "lm.0.name=Big").output.splitlines()
+    assert any(" Big=-" in line for line in lines) and not any("LanguageModel=" in line for line in lines)

@@ -1,0 +1,129 @@
+"""What becomes of the grammars' scores: against a plain twin, counted in parts, written down and read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpitune.errors import UsageError
+from mpitune.grammar.binning import Bins, binned
+from mpitune.grammar.rules import Rules
+from mpitune.grammar.score_transforms import TRANSFORMS, Scoring, count, merged, rescored, scoring_of
+
+NAMES = ["A", "B", "C", "D"]
+VALUES = st.sampled_from([-1.5, -0.25, 0.0, 0.125, 1.0, 2.75])
+ROWS = st.lists(st.dictionaries(st.sampled_from(NAMES), VALUES), min_size=1, max_size=8)
+
+
+def rules_of(rows: Sequence[dict[str, float]], score_row: Sequence[int] = ()) -> Rules:
+    """Rules with these rows of scores; zeros are left out, as readers do it."""
+    kept = [{NAMES.index(name): value for name, value in row.items() if value} for row in rows]
+    arrays = {name: np.zeros(0) for name in Rules._fields}
+    arrays |= {
+        "score_row": np.array(score_row, dtype=np.int32),
+        "score_ptr": np.cumsum([0] + [len(row) for row in kept]),
+        "score_index": np.array([index for row in kept for index in row], dtype=np.int32),
+        "score_value": np.array([value for row in kept for value in row.values()], dtype=np.float64),
+    }
+    return Rules(**arrays)
+
+
+def bins_of(feature: str, most: Sequence[float]) -> Bins:
+    return Bins(feature, np.array(most) - 0.25, np.array(most), np.ones(len(most), dtype=np.int64))
+
+
+BINS = st.lists(VALUES, min_size=1, max_size=5, unique=True).map(sorted)
+
+
+@st.composite
+def scorings(draw: st.DrawFn) -> Scoring:
+    # X is a score that no rule has any more.
+    bins = draw(st.dictionaries(st.sampled_from([*NAMES, "X"]), BINS))
+    transforms = draw(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(TRANSFORMS)))
+    chosen = tuple(bins_of(feature, most) for feature, most in bins.items())
+    return Scoring(transforms, chosen, draw(st.integers(0, 2)), draw(st.booleans()))
+
+
+def transformed(transform: str | None, v: float) -> float:
+    formulas = {None: v, "10**-v": 10**-v, "10**v-1": 10**v - 1, "exp(-v)": math.exp(-v), "exp(v)": math.exp(v)}
+    return formulas[transform]
+
+
+def plainly(row: dict[str, float], scoring: Scoring) -> dict[str, float]:
+    """What becomes of one row, by name."""
+    found, replaced = {}, {bins.feature for bins in scoring.bins}
+    for name in NAMES:
+        if name not in replaced or scoring.keep:
+            found[name] = transformed(scoring.transforms.get(name), row.get(name, 0.0))
+    for bins in scoring.bins:
+        v, most = row.get(bins.feature, 0.0), bins.most.tolist()
+        place = next((n for n, largest in enumerate(most) if largest >= v), len(most) - 1)
+        for n in range(len(most)):
+            found[f"{bins.feature}_{n + 1}"] = float(abs(n - place) <= scoring.overlap)
+    return {name: value for name, value in found.items() if value}
+
+
+@pytest.mark.kernel
+@given(ROWS, scorings())
+def test_rescored_rows_are_those_of_the_plain_twin(rows: list[dict[str, float]], scoring: Scoring) -> None:
+    arrays, names = rescored(rules_of(rows), NAMES, scoring), scoring.names(NAMES)
+    assert len(names) == len(set(names))
+    for i, row in enumerate(rows):
+        place = slice(arrays["score_ptr"][i], arrays["score_ptr"][i + 1])
+        found = [(names[n], v) for n, v in zip(arrays["score_index"][place], arrays["score_value"][place], strict=True)]
+        assert dict(found) == pytest.approx(plainly(row, scoring), rel=1e-12) and len(dict(found)) == len(found)
+    assert arrays["score_ptr"][-1] == len(arrays["score_index"]) == len(arrays["score_value"])
+
+
+@given(ROWS, st.data())
+def test_values_are_counted_in_any_parts(rows: list[dict[str, float]], data: st.DataObject) -> None:
+    score_row = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=30))
+    ends = sorted(data.draw(st.lists(st.integers(0, len(score_row)), max_size=3)))
+    rules = rules_of(rows, score_row)
+    scores = [2, 0]
+    bounds = list(zip([0, *ends], [*ends, len(score_row)], strict=True))
+    parts = [count(rules, first, last, scores) for first, last in bounds]
+    for n, score in enumerate(scores):
+        whole = merged([part[n] for part in parts])
+        expected = Counter(rows[row].get(NAMES[score], 0.0) for row in score_row)
+        assert list(zip(*(column.tolist() for column in whole), strict=True)) == sorted(expected.items())
+        # All ranks' parts in another order are the same.
+        assert all((a == b).all() for a, b in zip(merged([part[n] for part in parts[::-1]]), whole, strict=True))
+
+
+@given(scorings())
+def test_what_is_written_down_is_read_to_the_bit(scoring: Scoring) -> None:
+    found = scoring_of(json.loads(json.dumps(scoring.as_json())))
+    assert (found.digest, found.overlap, found.keep) == (scoring.digest, scoring.overlap, scoring.keep)
+    assert found.names(NAMES) == scoring.names(NAMES)
+    if scoring.bins:
+        other = found._replace(bins=(*found.bins[:-1], found.bins[-1]._replace(most=found.bins[-1].most + 1e-12)))
+        assert other.digest != scoring.digest
+
+
+@pytest.mark.parametrize("damage", [{}, {"bins": 3}, {"bins": [{"feature": "A"}]}])
+def test_what_is_not_a_scoring(damage: dict[str, object]) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        scoring_of(damage)
+
+
+def test_a_bin_called_like_a_score() -> None:
+    with pytest.raises(UsageError, match="A_2"):
+        Scoring(bins=(bins_of("A", [1.0, 2.0]),)).names(["A", "A_2"])
+
+
+def test_a_weight_given_for_a_feature_is_given_to_its_bins() -> None:
+    bins = binned("A", np.array([0.0, 1.0, 2.0, 4.0]), np.array([2, 1, 1, 2]), 3)
+    assert bins.most.tolist() == [0.0, 2.0, 4.0]
+    weights = {"A": 2.0, "B": 1.0, "A_1": 7.0}
+    assert Scoring(bins=(bins,)).spread(weights) == {"A_1": 7.0, "A_2": 3.0, "A_3": 8.0, "B": 1.0}
+    assert Scoring(bins=(bins,), keep=True).spread(weights) == weights
+    # Where a value fires three bins, each has a third.
+    assert Scoring(bins=(bins,), overlap=1).spread({"A": 1.0}) == pytest.approx({"A_1": 0, "A_2": 0.5, "A_3": 4 / 3})

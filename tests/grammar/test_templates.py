@@ -1,0 +1,210 @@
+"""Sparse templates."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpitune.corpus.text import read_sentences
+from mpitune.corpus.vocabulary import Vocabulary, feature_id
+from mpitune.corpus.weights import read_weights
+from mpitune.errors import UsageError
+from mpitune.grammar.rules import RuleReader
+from mpitune.grammar.templates import GLUE, TEMPLATES, Gap, Rule, RuleFeatures, compile_features, features, pass_through
+
+X1, X2 = Gap("X", 1), Gap("X", 2)
+PAPER = ["id", "source-bigram", "shape"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "names"),
+    [
+        (
+            Rule("X", [X1, "letzter", X2], [X1, "'s", "last", X2]),
+            [
+                "R:X:NX_letzter_NX:N1_'s_last_N2",
+                *("RBS:<r>_X", "RBS:X_letzter", "RBS:letzter_X", "RBS:X_</r>"),
+                *("RBT:<r>_X1", "RBT:X1_'s", "RBT:'s_last", "RBT:last_X2", "RBT:X2_</r>"),
+                "Shape_S01110_T01110",
+            ],
+        ),
+        (
+            Rule("X", [Gap("NP", 1), Gap("VP", 2)], [Gap("VP", 2), "a", Gap("NP", 1)]),
+            [
+                "R:X:NNP_NVP:N2_a_N1",
+                *("RBS:<r>_NP", "RBS:NP_VP", "RBS:VP_</r>"),
+                *("RBT:<r>_VP2", "RBT:VP2_a", "RBT:a_NP1", "RBT:NP1_</r>"),
+                "Shape_S01010_T01110",
+            ],
+        ),
+        (pass_through("w"), ["R:X:w:w", "RBS:<r>_w", "RBS:w_</r>", "RBT:<r>_w", "RBT:w_</r>", "Shape_S10000_T10000"]),
+        (GLUE[0], ["R:S:NX:N1", "RBS:<r>_X", "RBS:X_</r>", "RBT:<r>_X1", "RBT:X1_</r>", "Shape_S01000_T01000"]),
+        (
+            GLUE[1],
+            [
+                "R:S:NS_NX:N1_N2",
+                *("RBS:<r>_S", "RBS:S_X", "RBS:X_</r>"),
+                *("RBT:<r>_S1", "RBT:S1_X2", "RBT:X2_</r>"),
+                "Shape_S01010_T01010",
+            ],
+        ),
+        (Rule("X", ["a"], []), ["R:X:a:", "RBS:<r>_a", "RBS:a_</r>", "RBT:<r>_</r>", "Shape_S10000_T00000"]),
+        (Rule("X", ["=;"], ["a=b"]), ["R:X:__:a_b", "RBS:<r>___", "RBS:___</r>", "RBT:<r>_a_b", "RBT:a_b_</r>"]),
+    ],
+)
+def test_features_have_the_names_of_the_reference(rule: Rule, names: list[str]) -> None:
+    chosen = list(TEMPLATES)[: 4 if names[-1].startswith("Shape") else 3]
+    assert features(chosen, rule) == [(name, 1.0) for name in names]
+
+
+WORDS = ["word-pair", "insertion", "target-words"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "names"),
+    [
+        (
+            Rule("X", ["a", X1, "b"], ["c", "d", X1, "e", "f"], [(0, 1), (2, 1), (1, 2), (2, 4)]),
+            [
+                *("WP:a_d", "WP:b_d", "WP:b_f"),
+                *("INS:a_c", "INS:b_c", "INS:a_e", "INS:b_e"),
+                *("TB:c_d", "TB:e_f"),
+            ],
+        ),
+        (Rule("X", ["a"], ["b", X1, "c"], [(0, 0)]), ["WP:a_b", "INS:a_c"]),
+        (Rule("X", ["a", X1], ["b", "c", X1]), ["TB:b_c"]),
+        (Rule("X", [X1], ["=", X1], [(0, 1)]), []),
+        (Rule("X", ["=a"], [";"], [(0, 0)]), ["WP:_a__"]),
+        (pass_through("w"), ["WP:w_w"]),
+        (GLUE[0], []),
+        (GLUE[1], []),
+    ],
+)
+def test_aligned_words_make_pairs(rule: Rule, names: list[str]) -> None:
+    """Two links of a word are two pairs; a word linked to a gap is not inserted; no alignment, no pairs."""
+    assert features(WORDS, rule) == [(name, 1.0) for name in names]
+
+
+def test_pairs_and_insertions_are_counted() -> None:
+    rule = Rule("X", ["a", "b", "a"], ["c", "d", "c", "d", "c"], [(0, 0), (2, 2)])
+    assert dict(features(WORDS, rule)) == {
+        "WP:a_c": 2.0,
+        "INS:a_d": 4.0,
+        "INS:b_d": 2.0,
+        "INS:a_c": 2.0,
+        "INS:b_c": 1.0,
+        "TB:c_d": 2.0,
+        "TB:d_c": 2.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("side", "shape"),
+    [
+        (["w"], "10000"),
+        ([X1, "w"], "01100"),
+        (["w", X1], "11000"),
+        ([X1, X2], "01010"),
+        ([X2, "w", X1], "01110"),
+        (["v", "w", X1, "v", "w", X2, "v", "w"], "11111"),
+        ([X1, X2, "w"], "01011"),
+        ([], "00000"),
+    ],
+)
+def test_shapes_of_sides(side: list[str | Gap], shape: str) -> None:
+    assert features(["shape"], Rule("X", ["w"], side)) == [(f"Shape_S10000_T{shape}", 1.0)]
+
+
+def test_counts_add() -> None:
+    counted = dict(features(["source-bigram", "target-bigram"], Rule("X", ["a", "b", "a", "b"], ["=", ";", "="])))
+    assert counted["RBS:a_b"] == 2.0
+    assert counted["RBT:___"] == 2.0
+
+
+def test_an_unknown_template_is_refused() -> None:
+    with pytest.raises(UsageError, match="'shapes', expected any of id, source-bigram, target-bigram, shape"):
+        features(["id", "shapes"], GLUE[0])
+
+
+def rows(compiled: RuleFeatures) -> list[dict[str, float]]:
+    names = compiled.names.all()
+    spans = zip(compiled.ptr[:-1], compiled.ptr[1:], strict=True)
+    return [
+        {names[i]: float(v) for i, v in zip(compiled.index[a:b], compiled.value[a:b], strict=True)} for a, b in spans
+    ]
+
+
+def test_compiled_features_are_those_of_each_rule(tmp_path: Path) -> None:
+    (tmp_path / "g").write_text(
+        "[X] ||| a [NP,2] a [X,1] ||| b = [1] [2]\n[NP] ||| a a a ||| \n[X] ||| a ||| a\n"
+        "[X] ||| a [X,1] a ||| b [1] c = ||| Cost=1 ||| 0-0 2-2 2-0\n"
+        "[X] ||| a [X,1] a ||| b [1] c = ||| Cost=1 ||| 0-0\n"
+    )
+    vocabulary = Vocabulary()
+    reader = RuleReader(vocabulary)
+    reader.read(tmp_path / "g")
+    arguments = (reader.rules(), reader.categories, vocabulary.words)
+    compiled = compile_features(list(TEMPLATES), *arguments, ["new", "a"])
+    expected = [
+        Rule("X", ["a", Gap("NP", 1), "a", Gap("X", 2)], ["b", "=", Gap("X", 2), Gap("NP", 1)]),
+        Rule("NP", ["a", "a", "a"], []),
+        Rule("X", ["a"], ["a"]),
+        Rule("X", ["a", X1, "a"], ["b", X1, "c", "="], [(0, 0), (2, 2), (2, 0)]),
+        Rule("X", ["a", X1, "a"], ["b", X1, "c", "="], [(0, 0)]),
+    ]
+    assert rows(compiled) == [dict(features(list(TEMPLATES), rule)) for rule in expected]
+    assert compiled.ids.tolist() == [feature_id(name) for name in compiled.names.all()]
+    registered = {
+        name
+        for rule in (*expected, *GLUE, pass_through("new"), pass_through("a"))
+        for name, _ in features(list(TEMPLATES), rule)
+    }
+    assert set(compiled.names.all()) == registered
+    assert len(compiled.names) == len(registered)
+    dtypes = [array.dtype for array in (compiled.ids, compiled.ptr, compiled.index, compiled.value)]
+    assert dtypes == [np.dtype(kind) for kind in ("uint64", "int64", "int32", "float64")]
+    assert rows(compile_features([], *arguments, ["new"])) == [{}] * len(expected)
+
+
+@pytest.fixture(scope="module")
+def news(shared: Path) -> RuleFeatures:
+    vocabulary = Vocabulary()
+    reader = RuleReader(vocabulary)
+    reader.read(shared / "data" / "nc" / "grammar.gz")
+    sources = [word for sentence in read_sentences(shared / "data" / "nc" / "nc.de.gz", 50) for word in sentence.words]
+    return compile_features(PAPER, reader.rules(), reader.categories, vocabulary.words, sources)
+
+
+def test_names_and_counts_are_those_of_the_reference_decoder(shared: Path, news: RuleFeatures) -> None:
+    """Each golden derivation tells its rules by their ids; their other features must add up to the golden ones."""
+    known = set(news.names.all())
+    fires = {next(name for name in row if name.startswith("R:")): row for row in rows(news)}
+    for rule in GLUE:
+        fires[features(["id"], rule)[0][0]] = dict(features(PAPER, rule))
+    entries = 0
+    with gzip.open(shared / "golden" / "nc-sparse.kbest.gz", "rt") as file:
+        for line in file:
+            scores = dict(score.rsplit("=", 1) for score in line.split(" ||| ")[2].split())
+            golden = {name: float(v) for name, v in scores.items() if name.startswith(("R:", "RBS:", "Shape_"))}
+            assert golden.keys() <= known
+            sums: Counter[str] = Counter()
+            for name in golden:
+                if name.startswith("R:"):
+                    row = fires.get(name) or dict(features(PAPER, pass_through(name.split(":")[2])))
+                    assert name in row
+                    for fired, count in row.items():
+                        sums[fired] += int(count * golden[name])
+            assert sums == golden
+            entries += 1
+    assert entries > 4000
+
+
+def test_the_golden_weights_name_known_features(shared: Path, news: RuleFeatures) -> None:
+    weights = read_weights(shared / "golden" / "nc-sparse.weights")
+    sparse = {name for name in weights if name.startswith(("R:", "RBS:"))}
+    assert sparse
+    assert sparse <= set(news.names.all())

@@ -1,0 +1,311 @@
+"""A job whose grammars are extracted from a bitext, straight into the store."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.mpi import mpirun
+from support.naive_extract import random_pairs
+from support.tiny import write_data
+
+from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.array_files.disk_array import DiskArray
+from mpitune.cli.parser import main
+from mpitune.errors import MachineError
+from mpitune.extraction.extractor import Extracted
+from mpitune.store import extract_grammars
+from mpitune.store.build import part_file
+from mpitune.store.extract_grammars import Extraction
+from mpitune.store.store import open_store
+from mpitune.training import factory
+
+PAIRS = [pair for seed in (3, 8, 9, 11) for pair in random_pairs(seed) if pair[0] and pair[1]]
+JOB = """
+[data]
+source = "f"
+references = ["e"]
+[data.devtest]
+source = "dev"
+references = ["dev.e"]
+[[lm]]
+file = "lm.arpa"
+[learner]
+preset = "simianer2012"
+epochs = 1
+[parallel]
+shards = 2
+[grammar]
+"""
+EXTRACTED = 'source = "f"\ntarget = "e"\nalignment = "a"\nleave_one_out = true\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A bitext to tune on, which the grammars come from as well, and its job."""
+    write_data(tmp_path)
+    texts = {
+        "f": [" ".join(pair[0]) for pair in PAIRS],
+        "e": [" ".join(pair[1]) for pair in PAIRS],
+        "a": [" ".join(f"{i}-{j}" for i, j in pair[2]) for pair in PAIRS],
+        "dev": ["a b c d", "zzz f e a"],
+        "dev.e": ["u v w x", "zzz z y u"],
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "job.toml").write_text(JOB + EXTRACTED)
+    return tmp_path
+
+
+def grammars(job_file: Path, *overrides: str) -> list[set[tuple[object, ...]]]:
+    """The rules of each sentence of the job's store, devtest last, with all that a decoder sees of them."""
+    job = factory.load_job(job_file, list(overrides))
+    store = open_store(factory.sources(job), job.run.store)
+    rules, words, found = store.model.rules, store.model.words.words, []
+    assert store.train is not None and store.devtest is not None
+    for corpus in (store.train, store.devtest):
+        for i in range(corpus.size):
+            first, last = rules.grammar_ptr[corpus.sentence(i).grammar : corpus.sentence(i).grammar + 2].tolist()
+            of_sentence: set[tuple[object, ...]] = set()
+            for r in range(first, last):
+                t = rules.type[r]
+                source, target = (
+                    tuple(words[s] if s >= 0 else s for s in side[ptr[t] : ptr[t + 1]].tolist())
+                    for side, ptr in ((rules.source, rules.source_ptr), (rules.target, rules.target_ptr))
+                )
+                links = tuple(map(tuple, rules.align[rules.align_ptr[t] : rules.align_ptr[t + 1]].tolist()))
+                number = rules.score_row[r]
+                row = slice(rules.score_ptr[number], rules.score_ptr[number + 1])
+                names = [store.model.score_names[k] for k in rules.score_index[row].tolist()]
+                values = [f"{value:.9g}" for value in rules.score_value[row].tolist()]
+                of_sentence.add((int(rules.lhs[t]), source, target, links, *sorted(zip(names, values, strict=True))))
+            assert len(of_sentence) == last - first
+            found.append(of_sentence)
+    return found
+
+
+def test_the_rules_are_those_of_the_grammar_files(folder: Path) -> None:
+    options = ["--source", f"{folder}/f", "--target", f"{folder}/e", "--alignment", f"{folder}/a"]
+    for name, more in (("f", ["--leave-one-out"]), ("dev", [])):
+        assert main(["extract", *options, "--input", f"{folder}/{name}", "--output", f"{folder}/{name}.d", *more]) == 0
+    # input.sgm has references where its input has some: here it has none.
+    other = JOB.replace('"f"', '"f.d/input.sgm"').replace('"dev"', '"dev.d/input.sgm"')
+    (folder / "files.toml").write_text(f"{other}per_sentence = true\n")
+    assert main(["prepare", f"{folder}/job.toml"]) == 0
+    assert main(["prepare", f"{folder}/files.toml"]) == 0
+    extracted = grammars(folder / "job.toml")
+    assert extracted == grammars(folder / "files.toml")
+    assert len(extracted) == len(PAIRS) + 2 and sum(map(len, extracted)) > 300
+
+
+@pytest.mark.mpi
+def test_the_store_does_not_tell_how_many_ranks_there_were(folder: Path) -> None:
+    command = ["-m", "mpitune", "train", folder / "job.toml", "--set"]
+    for n in (1, 3):
+        run = mpirun(n, [*command, f"run.dir={folder}/run{n}"])
+        assert run.returncode == 0, run.stderr
+    one, three = (open_arrays(folder / f"run{n}/store/data.h5") for n in (1, 3))
+    assert one.keys() == three.keys() and all((one[name] == three[name]).all() for name in one)
+    assert (folder / "run1/weights.txt.gz").read_bytes() == (folder / "run3/weights.txt.gz").read_bytes()
+    assert sorted(path.name for path in (folder / "run3/store").iterdir()) == sorted(
+        ["bitext.h5", "data.h5", "features-none.h5", "lm-0.h5", "lock", "parts"]
+    )
+    assert len((folder / "run3/metrics.jsonl").read_text().splitlines()) == 1
+
+
+def test_the_store_does_not_tell_how_much_a_rank_held_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def write(path: Path, arrays: dict[str, Any], attributes: dict[str, Any]) -> None:
+        sizes.append(len(arrays["rules.type"]))
+        write_arrays(path, arrays, attributes)
+
+    monkeypatch.setattr(extract_grammars, "write_arrays", write)
+    job = str(folder / "job.toml")
+    assert main(["prepare", job, "--set", f"run.store={folder}/at-once"]) == 0
+    at_once = sizes.copy()
+    sizes.clear()
+    monkeypatch.setattr(extract_grammars, "PART", 20)
+    assert main(["prepare", job, "--set", f"run.store={folder}/bit-by-bit"]) == 0
+    largest = max(map(len, grammars(folder / "job.toml", f"run.store={folder}/at-once")))
+    assert max(at_once) > 200 and len(sizes) > 5 * len(at_once) and max(sizes) < 20 + largest
+    assert (folder / "at-once/data.h5").read_bytes() == (folder / "bit-by-bit/data.h5").read_bytes()
+
+
+@pytest.fixture
+def extracted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The number of sentences that were extracted for; where it comes to 0, SIGUSR1 comes while that one is at work."""
+    rules, asked = Extraction.rules, [0]
+
+    def count(self: Extraction, words: Sequence[str], without: int | None = None) -> Extracted:
+        if words != self.some_words():  # the kernels are warmed up by these
+            asked[0] += 1
+            if asked[0] == 0:
+                os.kill(os.getpid(), signal.SIGUSR1)
+        return rules(self, words, without)
+
+    monkeypatch.setattr(Extraction, "rules", count)
+    yield asked
+
+
+def test_a_stopped_extraction_goes_on(
+    folder: Path, extracted: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["prepare", str(folder / "job.toml"), "--set", f"run.store={folder}/unbroken"]) == 0
+    total, job = extracted[0], str(folder / "job.toml")
+    assert total == len(PAIRS) + 2
+    extracted[0] = -13
+    assert main(["train", job, "--quiet"]) == 75
+    said = capsys.readouterr().err
+    assert "stopped by SIGUSR1 in the extraction of grammars; what is finished is kept" in said
+    parts = folder / "runs/job/store/parts"
+    assert list(parts.glob("part-*.h5")) and not (parts.parent / "data.h5").exists()
+    # What is written down in small parts is kept where the process dies, too.
+    monkeypatch.setattr(extract_grammars, "PART", 20)
+    more, write = [0], write_arrays
+
+    def dies(path: Path, arrays: dict[str, Any], attributes: dict[str, Any]) -> None:
+        if more[0] == 3:
+            raise MachineError("the disk is full")
+        more[0] += 1
+        write(path, arrays, attributes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(extract_grammars, "write_arrays", dies)
+        assert main(["train", job, "--quiet"]) == 4
+    kept = len(list(parts.glob("part-*.h5")))
+    assert more[0] == 3 and kept > 3
+    # A part that was damaged is extracted again; the others are not.
+    damaged = max(parts.glob("part-*.h5"))
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    extracted[0] = 1
+    assert main(["train", job, "--quiet"]) == 0
+    assert 1 < extracted[0] - 1 < total - 13
+    assert (parts.parent / "data.h5").read_bytes() == (folder / "unbroken/data.h5").read_bytes()
+    assert [path.name for path in parts.iterdir()] == ["lock"]
+
+
+def test_what_was_extracted_from_something_else_is_not_kept(folder: Path, extracted: list[int]) -> None:
+    job = str(folder / "job.toml")
+    extracted[0] = -13
+    assert main(["train", job, "--quiet"]) == 75
+    # Nor what does not say what it comes from.
+    parts = folder / "runs/job/store/parts"
+    last = len(PAIRS) + 1
+    assert not part_file(parts, last).exists()
+    write_arrays(part_file(parts, last), {}, {})
+    extracted[0] = 1
+    given = ["--set", "grammar.leave_one_out=false"]
+    assert main(["prepare", job, *given]) == 0
+    assert extracted[0] - 1 == len(PAIRS) + 2
+    assert main(["prepare", job, *given, "--set", f"run.store={folder}/other"]) == 0
+    assert (folder / "runs/job/store/data.h5").read_bytes() == (folder / "other/data.h5").read_bytes()
+
+
+@pytest.mark.mpi
+def test_all_ranks_go_on_with_a_stopped_extraction(folder: Path, extracted: list[int]) -> None:
+    job = folder / "job.toml"
+    extracted[0] = -13
+    assert main(["train", str(job), "--quiet"]) == 75
+    run = mpirun(3, ["-m", "mpitune", "train", job])
+    assert run.returncode == 0, run.stderr
+    assert main(["prepare", str(job), "--set", f"run.store={folder}/unbroken"]) == 0
+    assert (folder / "runs/job/store/data.h5").read_bytes() == (folder / "unbroken/data.h5").read_bytes()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 7, 1000])
+def test_what_is_left_is_handed_out(ranks: int) -> None:
+    left = [range(3, 5), range(100, 4000), range(4001, 4009)]
+    blocks = extract_grammars.handed_out(left, ranks)
+    assert [number for block in blocks for number in block] == [number for run in left for number in run]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 7, 1000])
+def test_each_sentence_is_handed_out_once_and_the_last_ones_in_small_blocks(ranks: int) -> None:
+    for sentences in (0, 1, extract_grammars.BLOCK, 29000):
+        blocks = extract_grammars.handed_out([range(sentences)], ranks)
+        assert [number for block in blocks for number in block] == list(range(sentences))
+        sizes = [len(block) for block in blocks]
+        assert sizes == sorted(sizes, reverse=True) and all(sizes)
+        assert all(size <= max(extract_grammars.BLOCK, sentences // (4 * ranks)) for size in sizes)
+        assert sentences == 0 or sizes[-1] <= extract_grammars.BLOCK
+
+
+def test_a_merge_that_breaks_off_leaves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise MachineError("the disk is full")
+
+    job, store = str(folder / "job.toml"), folder / "runs/job/store"
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskArray, "append", full)
+        assert main(["prepare", job]) == 4
+    assert "the disk is full" in capsys.readouterr().err
+    assert {path.name for path in store.iterdir()} == {"bitext.h5", "lock", "parts"}
+    assert main(["prepare", job]) == 0
+    assert [path.name for path in (store / "parts").iterdir()] == ["lock"]
+    assert sum(map(len, grammars(folder / "job.toml"))) > 300
+
+
+def test_what_is_fresh_is_not_made_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = str(folder / "job.toml")
+    assert main(["prepare", job]) == 0
+    assert "bitext.h5: making it" in capsys.readouterr().err
+    assert main(["prepare", job]) == 0
+    assert "making" not in capsys.readouterr().err
+    assert main(["prepare", job, "--set", "grammar.leave_one_out=false"]) == 0
+    said = capsys.readouterr().err
+    assert "data.h5: stale" in said and "bitext.h5" not in said
+    links = (folder / "a").read_text().splitlines()
+    (folder / "a").write_text("\n".join(["", *links[1:]]) + "\n")
+    assert main(["prepare", job, "--set", "grammar.leave_one_out=false"]) == 0
+    said = capsys.readouterr().err
+    assert "data.h5: stale" in said and "bitext.h5: stale" in said
+
+
+def test_decode_extracts_for_its_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = str(folder / "job.toml")
+    assert main(["train", job, "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["decode", job, "--input", f"{folder}/f", "--nbest", "3", "--format", "cdec"]) == 0
+    out, said = capsys.readouterr()
+    assert len({line.split(" ||| ")[0] for line in out.splitlines()}) == len(PAIRS)
+    # Nothing is left out here, and the compiled bitext and language model are used again.
+    assert "bitext.h5" not in said and "lm-0.h5" not in said
+    assert not (folder / "runs/job/store/decode/lm-0.h5").exists()
+    metrics = json.loads((folder / "runs/job/metrics.jsonl").read_text())
+    assert metrics["sentences"] == len(PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "code", "told"),
+    [
+        ('source = "f"\ntarget = "e"\n', 2, "grammar.source: expected grammar.target and grammar.alignment beside it"),
+        ('file = "grammar"\nleave_one_out = true\n', 2, "found target, alignment or leave_one_out, expected source"),
+        (EXTRACTED + 'file = "grammar"\n', 2, "found grammar.file and grammar.source, expected one of"),
+        (EXTRACTED + '[decoder]\nbackend = "cdec"\n', 2, "cdec needs grammars as files: `mpitune extract` writes them"),
+        (EXTRACTED + "[data]", 3, "dev:1: found another sentence, expected that of "),
+        (EXTRACTED.replace('"a"', '"nowhere"'), 3, "nowhere: found no such file or directory"),
+    ],
+)
+def test_bad_jobs_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], grammar: str, code: int, told: str
+) -> None:
+    other = ("data.source=dev", 'data.references=["dev.e"]') if grammar.endswith("[data]") else ()
+    (folder / "job.toml").write_text(JOB + grammar.removesuffix("[data]"))
+    assert main(["prepare", f"{folder}/job.toml", *(text for one in other for text in ("--set", one))]) == code
+    assert told in capsys.readouterr().err
+    assert not list(folder.glob("runs/job/store/parts/part-*"))
+
+
+@pytest.mark.mpi
+def test_bad_text_is_told_once_and_first(folder: Path) -> None:
+    run = mpirun(2, ["-m", "mpitune", "train", folder / "job.toml", "--set", "data.devtest.source=nope"])
+    assert run.returncode == 3
+    assert run.stderr.count("nope: found no such file") == 1 and "making it" not in run.stderr

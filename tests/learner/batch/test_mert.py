@@ -1,0 +1,120 @@
+"""MERT over given lists: the line search against all others, starts and directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.batch_lists import IDS, lists_of_entries, optimise, part_of, pool, statistics_of, values
+
+from mpitune.learner.base import Reply
+from mpitune.learner.batch import mert
+from mpitune.learner.batch.mert import Mert, MertOptions, search
+from mpitune.learner.pool import NBestPool, scores
+from mpitune.metrics import ter
+from mpitune.metrics.tuning_metric import SCORES
+
+
+def score_at(pools: Sequence[NBestPool], weights: np.ndarray, metric: str = "bleu") -> float:
+    """The score of the entries that are best under ``weights``; features by ascending ids."""
+    rows = []
+    for each in pools:
+        found = scores(each, weights[np.searchsorted(np.sort(IDS), each.feature_id)])
+        for a, b in zip(each.sentence_ptr[:-1], each.sentence_ptr[1:], strict=True):
+            rows.append(each.statistics[a + int(np.argmax(found[a:b]))])
+    return float(SCORES[metric](np.sum(rows, axis=0)[None])[0])
+
+
+def with_metric(row: Sequence[int], metric: str) -> list[int]:
+    """Statistics of BLEU, and further ones to go with them."""
+    matches, length, reference = row[:4], *row[8:10]
+    if metric == "ter":
+        return [*row, length - matches[0] + matches[3], reference * ter.UNIT]
+    if metric == "chrf":
+        return [
+            *row,
+            *(4 * length - n for n in range(6)),
+            *(4 * reference - n for n in range(6)),
+            *matches,
+            *matches[:2],
+        ]
+    return list(row)
+
+
+def corners(pools: Sequence[NBestPool], w: np.ndarray, d: np.ndarray) -> list[float]:
+    """All t where two entries of a sentence have equal scores."""
+    found = set()
+    for each in pools:
+        place = np.searchsorted(np.sort(IDS), each.feature_id)
+        at, slope = scores(each, w[place]), scores(each, d[place])
+        for a, b in zip(each.sentence_ptr[:-1], each.sentence_ptr[1:], strict=True):
+            for i in range(a, b):
+                found |= {(at[i] - at[j]) / (slope[j] - slope[i]) for j in range(a, b) if slope[i] != slope[j]}
+    return sorted(found)
+
+
+@pytest.mark.kernel
+@settings(max_examples=60, deadline=None)
+@given(st.lists(lists_of_entries, min_size=1, max_size=3), values, values, st.sampled_from(sorted(SCORES)))
+def test_the_line_search_finds_what_brute_force_finds(lists: Any, w: list[float], d: list[float], metric: str) -> None:
+    pools = [pool([[(x, with_metric(row, metric)) for x, row in entries] for entries in shard]) for shard in lists]
+    at, along = np.array(w), np.array(d)
+    mert = Mert(MertOptions(metric=metric))
+    t, score = search([part_of(mert, shard).answer(np.stack([at, along])) for shard in pools], SCORES[metric])
+    found = corners(pools, at, along)
+    between = [(a + b) / 2 for a, b in zip(found, found[1:], strict=False)]
+    tried = [found[0] - 1, *between, found[-1] + 1] if found else [0.0]
+    assert score == max(score_at(pools, at + s * along, metric) for s in tried)
+    if min((abs(t - corner) for corner in found), default=1.0) > 1e-6:
+        assert score_at(pools, at + t * along, metric) == score
+    if 0.0 not in found and score_at(pools, at, metric) == score:
+        assert t == 0.0, "what is best already stays"
+
+
+def test_mert_finds_the_weights_that_pick_the_best_of_every_list() -> None:
+    random = np.random.default_rng(3)
+    planted = np.array([1.0, -2.0, 0.5, 1.5])
+    pools = []
+    for _ in range(2):
+        lists = []
+        for _ in range(8):
+            x = random.integers(-8, 8, (10, 4))
+            # Slots 1, 2, 0, 3 are in the order of their ids.
+            order = np.argsort(np.argsort(x[:, [1, 2, 0, 3]] @ planted))
+            lists.append([(x[j].tolist(), statistics_of([3 + int(order[j]) - n for n in range(4)])) for j in range(10)])
+        pools.append(pool(lists))
+    tuned = optimise(Mert(MertOptions(directions=5, restarts=5)), pools, [0.0, 0.0, 0.0, 0.0])
+    assert tuned.objective == pytest.approx(score_at(pools, tuned.weights)) and tuned.steps > 0
+    assert tuned.objective > 0.97 * score_at(pools, planted)
+    assert np.abs(tuned.weights).sum() == pytest.approx(1.0)
+
+
+def test_mert_warns_where_there_are_many_features(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools = [pool([[([1.0, 2.0, 0.0, 1.0], statistics_of([5] * 4))]])]
+    for most, warned in ((4, False), (3, True)):
+        monkeypatch.setattr(mert, "MANY", most)
+        optimise(Mert(MertOptions(directions=0, restarts=0)), pools, [0.0] * 4)
+        assert ("MERT follows each of 4 features in turn" in caplog.text) == warned
+
+
+@pytest.mark.parametrize(("options", "starts", "lines"), [((0, 0), 1, 4), ((3, 0), 1, 7), ((0, 2), 3, 4)])
+def test_mert_starts_as_often_and_looks_as_far_as_asked(options: tuple[int, int], starts: int, lines: int) -> None:
+    asked = []
+    alike = part_of(Mert(MertOptions()), pool([[([1.0, 2.0], statistics_of([5] * 4))]]))
+
+    def ask(question: np.ndarray) -> Iterator[Reply]:
+        asked.append(question)
+        return iter([alike.answer(question)])
+
+    tuned = Mert(MertOptions("bleu", *options)).optimise(
+        np.ones(4), np.ones(4, dtype=bool), ask, np.random.default_rng(1)
+    )
+    # A second round sees that the first has found all that there is.
+    assert len(asked) == 2 * starts * lines and tuned.steps == 0
+    assert len({question[0].tobytes() for question in asked}) == starts

@@ -1,0 +1,52 @@
+"""The log of a run, and what a bug leaves."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from mpitune.errors import UsageError
+from mpitune.runtime import log
+from mpitune.runtime.log import start_logging
+
+LOG = logging.getLogger("mpitune.part")
+
+
+def test_log_lines_carry_rank_and_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start_logging(tmp_path, rank=0, size=3)
+    LOG.info("epoch %d", 1)
+    start_logging(tmp_path, rank=2, size=3)
+    LOG.info("not told")
+    LOG.warning("odd")
+    lines = (tmp_path / "log.txt").read_text().splitlines()
+    assert [line.split(" ", 2)[2] for line in lines] == ["[0/3] INFO epoch 1", "[2/3] WARNING odd"]
+    assert capsys.readouterr().err.splitlines()[0].endswith("[0/3] INFO epoch 1")
+
+
+def test_only_rank_0_speaks_and_quietly_if_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start_logging(tmp_path, rank=1, size=2)
+    LOG.warning("from another rank")
+    assert capsys.readouterr().err == ""
+    start_logging(tmp_path, rank=0, size=2, quiet=True)
+    LOG.info("news")
+    LOG.warning("trouble")
+    assert "news" not in (error := capsys.readouterr().err) and "trouble" in error
+    assert "news" in (tmp_path / "log.txt").read_text()
+
+
+def test_log_without_a_folder_and_into_an_unwritable_one(tmp_path: Path) -> None:
+    start_logging(None)
+    with pytest.raises(UsageError, match="cannot write to the run folder"):
+        start_logging(tmp_path / "absent")
+
+
+def test_traceback_of_a_bug_is_kept(tmp_path: Path) -> None:
+    try:
+        [][1]
+    except IndexError as error:
+        path = log.keep_traceback(error, tmp_path, rank=2)
+        assert path == tmp_path / "traceback-2.txt"
+        assert "IndexError" in path.read_text() and "test_log.py" in path.read_text()
+        assert log.keep_traceback(error, tmp_path / "absent") is None

@@ -1,0 +1,90 @@
+"""Progress, in the log and on a terminal."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpitune.runtime import log
+from mpitune.runtime.log import start_logging
+from mpitune.runtime.progress import Progress, SpokenProgress, progress
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_progress_logs_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    log.LOG.propagate = True
+    clock = Clock()
+    with caplog.at_level(logging.INFO, "mpitune"), SpokenProgress("epoch 1", 200, every=30, clock=clock) as progress:
+        for _ in range(50):
+            clock.now += 2
+            progress.advance()
+        progress.advance(50)
+    assert caplog.messages[0] == "epoch 1: 15/200, 0.5/s, 6:10 left"
+    assert len(caplog.messages) == 3
+    assert progress.done == 100
+
+
+def test_progress_keeps_one_line_of_a_terminal() -> None:
+    clock, terminal = Clock(), io.StringIO()
+    with SpokenProgress("decode", 3, terminal, clock=clock) as progress:
+        for _ in range(3):
+            clock.now += 1
+            progress.advance()
+            progress.advance(0)
+    drawn = terminal.getvalue().split("\r\x1b[K")
+    assert drawn[1:] == [
+        "decode: 1/3, 1/s, 0:02 left",
+        "decode: 2/3, 1/s, 0:01 left",
+        "decode: 3/3, 1/s, 0:00 left",
+        "",
+    ]
+
+
+def test_progress_in_hours_and_before_the_first_item() -> None:
+    clock = Clock()
+    progress = SpokenProgress("x", 100, clock=clock)
+    assert progress.line(clock.now + 9) == "x: 0/100"
+    progress.advance(1)
+    assert progress.line(clock.now + 60.0) == "x: 1/100, 0.0167/s, 1:39:00 left"
+
+
+def test_progress_of_other_ranks_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("x", 2, rank=1) as silent:
+        silent.advance()
+        silent.reach(2, 1.0)
+    assert type(silent) is Progress
+    assert isinstance(progress("x", 2), SpokenProgress)
+    assert capsys.readouterr().err == ""
+
+
+def test_quiet_progress_is_in_the_log_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that `mpitune report --watch` can follow a quiet run, too."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    start_logging(tmp_path, quiet=True)
+    with progress("x", 2, quiet=True) as spoken:
+        assert isinstance(spoken, SpokenProgress)
+        spoken._every = 0.0
+        spoken.advance()
+    assert terminal.getvalue() == ""
+    assert "INFO x: 1/2" in (tmp_path / "log.txt").read_text()
+
+
+def test_progress_tells_the_mean_score() -> None:
+    clock = Clock()
+    progress = SpokenProgress("epoch 1 of 3", 10, clock=clock)
+    clock.now += 2
+    progress.reach(4, 1.5)
+    assert progress.line(clock.now) == "epoch 1 of 3: 4/10, 2/s, 0:03 left, mean gold score 0.3750"

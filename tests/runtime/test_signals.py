@@ -1,0 +1,59 @@
+"""Signals that ask a run to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mpitune.runtime.signals import StopFlag
+
+
+@pytest.mark.parametrize("number", StopFlag.SIGNALS)
+def test_stop_flag_is_set_by_signals(number: signal.Signals) -> None:
+    with StopFlag() as stop:
+        assert not stop
+        os.kill(os.getpid(), number)
+        assert stop and stop.signal == number.name
+
+
+def test_stop_flag_puts_handlers_back() -> None:
+    before = [signal.getsignal(number) for number in StopFlag.SIGNALS]
+    with StopFlag():
+        pass
+    assert [signal.getsignal(number) for number in StopFlag.SIGNALS] == before
+
+
+def test_asked_to_stop_more_than_once_a_process_ends_by_itself() -> None:
+    program = (
+        "import os, signal, sys; from mpitune.runtime import signals\n"
+        "with signals.StopFlag():\n"
+        "    os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.exit(75)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 75
+
+
+def test_one_interrupt_may_come_twice() -> None:
+    with StopFlag() as stop:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert stop.signal == "SIGINT"
+
+
+def test_a_second_interrupt_kills() -> None:
+    program = (
+        "import os, signal, sys, time; from mpitune.runtime import signals\n"
+        "with signals.StopFlag():\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    now = time.monotonic(); signals.time.monotonic = lambda: now + 2\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    print('alive')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGINT and done.stdout == ""

@@ -1,0 +1,313 @@
+"""The shard store: made once, opened without text, made anew when its inputs change."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpitune.corpus.text import read_parallel
+from mpitune.errors import DataError, UsageError
+from mpitune.grammar.templates import GLUE, features, pass_through
+from mpitune.lm.arpa import read_arpa
+from mpitune.runtime.progress import Progress
+from mpitune.store.build import prepare
+from mpitune.store.inputs import StoreInputs, Texts
+from mpitune.store.store import Store, open_store
+
+ARPA = """\\data\\
+ngram 1=4
+ngram 2=1
+
+\\1-grams:
+-1\t<unk>
+-9\t<s>\t-0.5
+-1\t</s>
+-1\thouse\t-0.25
+
+\\2-grams:
+-0.5\t<s> house
+
+\\end\\
+"""
+FILES = {
+    "train.de": "das haus\n\nhaus ;\n",
+    "train.en": "the house\n\nhouse\n",
+    "other.en": "a house\nnothing\nhouse house\n",
+    "dev.de": "neu\n",
+    "dev.en": "new\n",
+    "grammar": "[X] ||| haus ||| house ||| A=1\n[X] ||| das [X,1] ||| the [1] ||| B=2 ||| 0-0 1-1\n",
+    "lm": ARPA,
+}
+ALL = ["data.h5", "features-id+shape.h5", "lm-0.h5"]
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> StoreInputs:
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content)
+    return StoreInputs(
+        train=Texts(tmp_path / "train.de", (tmp_path / "train.en", tmp_path / "other.en")),
+        devtest=Texts(tmp_path / "dev.de", (tmp_path / "dev.en",)),
+        grammar=tmp_path / "grammar",
+        templates=("id", "shape"),
+        lms=(tmp_path / "lm",),
+    )
+
+
+def made(sources: StoreInputs, folder: Path) -> list[str]:
+    told: list[str] = []
+    names = prepare(sources, folder, told.append, lambda what, total: Progress())
+    assert len(told) == len(names)
+    return names
+
+
+def words(store: Store, numbers: np.ndarray) -> str:
+    return " ".join(store.model.words.decode(numbers))
+
+
+def test_a_store_holds_all_that_training_needs(sources: StoreInputs, tmp_path: Path) -> None:
+    assert made(sources, tmp_path / "store") == ALL
+    for name in FILES:
+        (tmp_path / name).unlink()
+    store = open_store(sources, tmp_path / "store")
+    assert store.train is not None and store.devtest is not None
+    assert (store.train.size, store.devtest.size) == (3, 1)
+    assert [words(store, store.train.sentence(i).words) for i in range(3)] == ["das haus", "", "haus ;"]
+    assert [store.train.sentence(i)[::2] for i in range(3)] == [(0, 0), (1, 0), (2, 0)]
+    references = [[words(store, r) for r in store.train.references(i)] for i in range(3)]
+    assert references == [["the house", "a house"], ["", "nothing"], ["house", "house house"]]
+    assert words(store, store.devtest.references(0)[0]) == "new"
+    assert store.model.categories == ["S", "X"]
+    assert store.model.score_names == ["A", "B"]
+    assert store.model.rules.grammar_ptr.tolist() == [0, 2]
+    assert words(store, store.model.rules.target[:1]) == "house"
+    [(lm, vocabulary)] = store.model.lms
+    assert (lm.order, vocabulary.numbers(["house", "das"]).tolist()) == (2, [3, 0])
+    fired = store.model.rule_features
+    assert [fired.names[i] for i in fired.index[fired.ptr[1] : fired.ptr[2]]] == [
+        "R:X:das_NX:the_N1",
+        "Shape_S11000_T11000",
+    ]
+    expected = [*GLUE, *map(pass_through, ["das", "haus", ";", "neu"])]
+    assert {name for rule in expected for name, _ in features(sources.templates, rule)} <= set(fired.names.all())
+
+
+def test_nothing_is_made_twice(sources: StoreInputs, tmp_path: Path) -> None:
+    made(sources, tmp_path / "store")
+    assert made(sources, tmp_path / "store") == []
+    for name in FILES:
+        os.utime(tmp_path / name, ns=(1, 1))
+    assert made(sources, tmp_path / "store") == [], "touched, with the same content"
+    moved = tmp_path / "lm-moved"
+    (tmp_path / "lm").rename(moved)
+    assert made(replace(sources, lms=(moved,)), tmp_path / "store") == [], "the same content elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("train.de", ALL[:2]),
+        ("train.en", ALL[:2]),
+        ("other.en", ALL[:2]),
+        ("dev.de", ALL[:2]),
+        ("dev.en", ALL[:2]),
+        ("grammar", ALL[:2]),
+        ("lm", ALL[2:]),
+    ],
+)
+def test_changed_files_make_their_parts_anew(sources: StoreInputs, tmp_path: Path, name: str, parts: list[str]) -> None:
+    made(sources, tmp_path / "store")
+    path = tmp_path / name
+    content = path.read_text().replace("h", "k").replace("ne", "na")
+    assert content != FILES[name]
+    path.write_text(content)
+    os.utime(path, ns=(1, 1))
+    assert made(sources, tmp_path / "store") == parts
+    assert made(sources, tmp_path / "store") == []
+
+
+def test_changed_parameters_make_their_parts_anew(sources: StoreInputs, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    made(sources, folder)
+    assert made(replace(sources, templates=("shape",)), folder) == ["features-shape.h5"]
+    assert made(replace(sources, templates=()), folder) == ["features-none.h5"]
+    assert made(sources, folder) == [], "each choice of templates has its file"
+    assert sources.train is not None
+    limited = replace(sources, train=replace(sources.train, limit=1))
+    assert made(limited, folder) == ALL[:2]
+    train = open_store(limited, folder).train
+    assert train is not None and train.size == 1
+    assert made(replace(sources, devtest=None), folder) == ALL[:2]
+    assert open_store(replace(sources, devtest=None), folder).devtest is None
+    assert made(replace(sources, train=sources.devtest, devtest=sources.train), folder) == ALL[:2]
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("size", [0, 100, -8])
+def test_damaged_parts_are_made_anew(sources: StoreInputs, tmp_path: Path, name: str, size: int) -> None:
+    folder = tmp_path / "store"
+    made(sources, folder)
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole[:size])
+    assert made(sources, folder) == [name]
+    assert (folder / name).read_bytes() == whole
+
+
+def test_parts_of_an_older_version_are_made_anew_and_newer_ones_kept(
+    sources: StoreInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("mpitune.array_files.arrays.VERSION", -1)
+        made(sources, tmp_path / "store")
+    assert made(sources, tmp_path / "store") == ALL
+    with monkeypatch.context() as patch:
+        patch.setattr("mpitune.array_files.arrays.VERSION", 9)
+        (tmp_path / "store" / ALL[1]).unlink()
+        made(sources, tmp_path / "store")
+    newer = {name: (tmp_path / "store" / name).read_bytes() for name in ALL}
+    with pytest.raises(UsageError, match=rf"{ALL[0]}: made by a newer mpitune \(version 9, "):
+        made(sources, tmp_path / "store")
+    assert {name: (tmp_path / "store" / name).read_bytes() for name in ALL} == newer
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(
+    sources: StoreInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(path: Path) -> dict[str, np.ndarray]:
+        arrays = read_arpa(path)
+        path.write_text(ARPA.replace("house", "haus"))
+        return arrays
+
+    monkeypatch.setattr("mpitune.store.build.read_arpa", change)
+    made(sources, tmp_path / "store")
+    assert made(sources, tmp_path / "store") == ["lm-0.h5"]
+    assert made(sources, tmp_path / "store") == []
+
+
+def test_a_failed_preparation_leaves_no_part(sources: StoreInputs, tmp_path: Path) -> None:
+    (tmp_path / "grammar").write_text("[X] ||| haus\n")
+    with pytest.raises(DataError, match="grammar:1: found 2 fields"):
+        made(sources, tmp_path / "store")
+    with pytest.raises(DataError, match="data.h5: found a damaged or missing store"):
+        open_store(sources, tmp_path / "store")
+    (tmp_path / "grammar").write_text(FILES["grammar"])
+    with pytest.raises(UsageError, match="unknown feature template 'shapes'"):
+        made(replace(sources, templates=("shapes",)), tmp_path / "store")
+
+
+def test_missing_files_are_told_before_anything_is_made(sources: StoreInputs, tmp_path: Path) -> None:
+    (tmp_path / "lm").unlink()
+    with pytest.raises(DataError, match="lm: found no such file"):
+        made(sources, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_grammar_of_no_rules_is_refused(sources: StoreInputs, tmp_path: Path) -> None:
+    (tmp_path / "grammar").write_text("")
+    with pytest.raises(DataError, match="grammar: found no rules, expected a rule a line"):
+        made(sources, tmp_path / "store")
+    own = tmp_path / "own"
+    own.write_text('<seg grammar="grammar">das haus</seg>\n')
+    made(StoreInputs(train=Texts(own)), tmp_path / "store")
+
+
+def test_texts_that_the_grammar_does_not_know(
+    sources: StoreInputs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made(sources, tmp_path / "store")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/dev.de: 1 of 1 words are in no rule's source side: is this the right text?"
+    ]
+    caplog.clear()
+    (tmp_path / "dev.de").write_text("neu haus\n")
+    made(sources, tmp_path / "store")
+    assert caplog.records == []
+
+
+def test_sentences_with_grammars_of_their_own(sources: StoreInputs, tmp_path: Path) -> None:
+    (tmp_path / "g1").write_text("[X] ||| haus ||| home\n")
+    pairs = ['<seg grammar="g1">haus</seg> ||| a', "|||", '<seg grammar="grammar">das</seg> ||| b ||| c']
+    (tmp_path / "in").write_text("\n".join([*pairs, pairs[0]]))
+    (tmp_path / "dev").write_text('<seg grammar="g2">das</seg>\n')
+    (tmp_path / "g2").write_text("[X] ||| haus ||| house ||| A=3\n")
+    own = replace(sources, train=Texts(tmp_path / "in", bitext=True), devtest=Texts(tmp_path / "dev"), grammar=None)
+    assert made(own, tmp_path / "store") == ALL
+    store = open_store(own, tmp_path / "store")
+    assert store.train is not None and store.devtest is not None
+    assert store.train.grammar.tolist() == [0, 0, 1, 0]
+    assert store.devtest.sentence(0).grammar == 2
+    assert store.model.rules.grammar_ptr.tolist() == [0, 1, 3, 4]
+    assert [len(store.train.references(i)) for i in range(4)] == [1, 1, 2, 1]
+    assert store.devtest.references(0) == []
+    (tmp_path / "g2").write_text("[X] ||| haus ||| house ||| A=4\n")
+    os.utime(tmp_path / "g2", ns=(1, 1))
+    assert made(own, tmp_path / "store") == ALL[:2]
+    (tmp_path / "dev").write_text("\ndas\n")
+    with pytest.raises(DataError, match="dev:2: found a sentence that names no grammar"):
+        made(own, tmp_path / "store")
+
+
+def test_the_same_texts_with_other_grammars_beside_them(sources: StoreInputs, tmp_path: Path) -> None:
+    for folder, word in (("a", "home"), ("b", "house")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "in").write_text('<seg grammar="g">haus</seg>\n')
+        (tmp_path / folder / "g").write_text(f"[X] ||| haus ||| {word}\n")
+    first, second = (StoreInputs(train=Texts(tmp_path / folder / "in")) for folder in "ab")
+    assert made(first, tmp_path / "store") == ["data.h5", "features-none.h5"]
+    assert made(second, tmp_path / "store") == ["data.h5", "features-none.h5"]
+    assert "house" in open_store(second, tmp_path / "store").model.words.words
+
+
+def test_a_store_needs_no_sentences(sources: StoreInputs, tmp_path: Path) -> None:
+    bare = replace(sources, train=None, devtest=None)
+    assert made(bare, tmp_path / "store") == ALL
+    store = open_store(bare, tmp_path / "store")
+    assert (store.train, store.devtest) == (None, None)
+    assert len(store.model.rules.lhs) == 2
+
+
+def test_the_store_of_the_news_data(shared: Path, tmp_path: Path) -> None:
+    nc = shared / "data" / "nc"
+    templates = ("id", "source-bigram", "shape")
+    sources = StoreInputs(Texts(nc / "nc.de.gz", (nc / "nc.en.gz",), limit=200), None, nc / "grammar.gz", templates)
+    made(sources, tmp_path / "store")
+    assert made(sources, tmp_path / "store") == []
+    store = open_store(sources, tmp_path / "store")
+    assert len(store.model.rules.type) == 72_745
+    assert len(store.model.rule_features.ptr) == len(store.model.rules.lhs) + 1
+    assert store.train is not None and store.train.size == 200
+    pairs = read_parallel(nc / "nc.de.gz", [nc / "nc.en.gz"], 200)
+    for i in (0, 99, 199):
+        assert words(store, store.train.sentence(i).words) == " ".join(pairs[i].source.words)
+        assert words(store, store.train.references(i)[0]) == " ".join(pairs[i].references[0])
+
+
+def test_the_news_data_with_grammars_per_sentence(shared: Path, tmp_path: Path) -> None:
+    nc = shared / "data" / "nc"
+    sources = StoreInputs(Texts(nc / "persent.in", (nc / "persent.refs",), limit=2), templates=("shape",))
+    made(sources, tmp_path / "store")
+    assert made(sources, tmp_path / "store") == []
+    store = open_store(sources, tmp_path / "store")
+    assert store.train is not None
+    assert store.train.grammar.tolist() == [0, 1]
+    assert len(store.model.rules.grammar_ptr) == 3
+
+
+def test_the_reading_of_many_grammars_is_watched(tmp_path: Path) -> None:
+    class Counted(Progress):
+        done = 0
+
+        def advance(self, items: int = 1) -> None:
+            self.done += items
+
+    watched: dict[tuple[str, int], Counted] = {}
+    (tmp_path / "in").write_text("".join(f'<seg grammar="g{i}">haus</seg>\n' for i in range(3)))
+    for i in range(3):
+        (tmp_path / f"g{i}").write_text("[X] ||| haus ||| house\n")
+    sources = StoreInputs(train=Texts(tmp_path / "in"))
+    prepare(sources, tmp_path / "store", print, lambda what, total: watched.setdefault((what, total), Counted()))
+    assert [(key, count.done) for key, count in watched.items()] == [(("grammars read", 3), 3)]

@@ -1,0 +1,119 @@
+"""`mpitune extract`: files in, grammars out."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from support.mpi import mpirun
+from support.naive_extract import naive_grammar, random_pairs, read_grammar
+
+from mpitune.cli.parser import main
+from mpitune.corpus.text import read_bitext, read_sentences
+
+PAIRS = [pair for seed in (3, 8, 9) for pair in random_pairs(seed) if pair[0] and pair[1]]
+SOURCES, TARGETS = ([" ".join(pair[side]) for pair in PAIRS] for side in (0, 1))
+
+
+@pytest.fixture
+def bitext(tmp_path: Path) -> list[str]:
+    """The bitext's files, as options."""
+    write(tmp_path / "f", SOURCES)
+    write(tmp_path / "e", TARGETS)
+    write(tmp_path / "fe", list(map(" ||| ".join, zip(SOURCES, TARGETS, strict=True))))
+    write(tmp_path / "a", [" ".join(f"{i}-{j}" for i, j in pair[2]) for pair in PAIRS])
+    return ["--source", f"{tmp_path}/f", "--target", f"{tmp_path}/e", "--alignment", f"{tmp_path}/a"]
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def extract(bitext: list[str], file: Path, output: Path, *more: str) -> int:
+    return main(["extract", *bitext, "--input", str(file), "--output", str(output), *more])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def assert_grammar(path: Path, words: list[str], without: int | None = None) -> None:
+    expected = naive_grammar(PAIRS, words, without)
+    found = read_grammar(path)
+    assert found.keys() == expected.keys()
+    for key, rule in found.items():
+        assert rule.alignment == expected[key].alignment
+        assert rule.features == pytest.approx(expected[key].features, rel=1e-10, abs=1e-10)
+
+
+def test_a_grammar_for_each_sentence(bitext: list[str], tmp_path: Path) -> None:
+    texts = ["a b c", "", "zzz a", "f e d c b a"]
+    output = tmp_path / "new/out"
+    assert extract(bitext, write(tmp_path / "in", texts), output) == 0
+    sentences = read_sentences(output / "input.sgm")
+    assert [" ".join(sentence.words) for sentence in sentences] == texts
+    assert [sentence.grammar for sentence in sentences] == [output / f"grammar.{i}.gz" for i in range(4)]
+    assert {path.name for path in output.iterdir()} == {"input.sgm", *(f"grammar.{i}.gz" for i in range(4))}
+    for i, sentence in enumerate(sentences):
+        assert_grammar(output / f"grammar.{i}.gz", sentence.words)
+
+
+def test_leaving_one_out_leaves_the_sentence_out(bitext: list[str], tmp_path: Path) -> None:
+    lines = [f"{' '.join(pair[0])} ||| {' '.join(pair[1])}" for pair in PAIRS[:5]]
+    file = write(tmp_path / "in", lines)
+    assert extract(bitext, file, tmp_path / "out", "--leave-one-out") == 0
+    for i, pair in enumerate(read_bitext(tmp_path / "out/input.sgm")):
+        assert (pair.source.words, pair.references) == (PAIRS[i][0], [PAIRS[i][1]])
+        assert_grammar(tmp_path / f"out/grammar.{i}.gz", PAIRS[i][0], without=i)
+
+
+@pytest.mark.mpi
+def test_one_file_or_two_and_any_number_of_ranks(bitext: list[str], tmp_path: Path) -> None:
+    file = write(tmp_path / "in", SOURCES)
+    assert extract(bitext, file, tmp_path / "one", "--leave-one-out") == 0
+    both = ["--bitext", f"{tmp_path}/fe", *bitext[4:]]
+    assert extract(both, file, tmp_path / "both", "--leave-one-out") == 0
+    command = ["-m", "mpitune", "extract", *bitext, "--input", file, "--output", tmp_path / "three", "--leave-one-out"]
+    run = mpirun(3, command)
+    assert run.returncode == 0, run.stderr
+    assert contents(tmp_path / "one") == contents(tmp_path / "both") == contents(tmp_path / "three")
+    assert gzip.decompress(contents(tmp_path / "one")["grammar.0.gz"])
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "told"),
+    [
+        ("a", ["0-0 1-x"], "a:1: found '1-x', expected i-j with i below"),
+        ("a", ["0-99"], "a:1: found '0-99', expected i-j with i below"),
+        ("a", [""] * (len(PAIRS) - 1), f"a: found {len(PAIRS) - 1} lines, expected as many as "),
+        ("a", [""] * (len(PAIRS) + 1), f"a:{len(PAIRS) + 1}: found a line more, expected as many as "),
+        ("e", TARGETS[:-1], f"e: found {len(PAIRS) - 1} lines, expected as many as "),
+        ("f", [*SOURCES, "a"], f"e: found {len(PAIRS)} lines, expected as many as "),
+        ("in", ['<seg grammar="g">a</seg>'], "in:1: found a <seg> tag, expected words alone"),
+        ("in", ["no such sentence"], "in:1: found another sentence, expected that of "),
+        ("in", [*SOURCES, "a"], f"in:{len(PAIRS) + 1}: found more sentences, expected that"),
+    ],
+)
+def test_bad_files_are_refused(
+    bitext: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, lines: list[str], told: str
+) -> None:
+    write(tmp_path / "in", [" ".join(PAIRS[0][0])])
+    write(tmp_path / name, lines)
+    assert extract(bitext, tmp_path / "in", tmp_path / "out", "--leave-one-out") == 3
+    assert f"mpitune: {tmp_path}/{told}" in capsys.readouterr().err
+    assert not list(tmp_path.glob("out/*"))
+
+
+def test_bad_usage_is_refused(bitext: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "in", ["a"])
+    for options in (bitext[2:], bitext[:2] + bitext[4:], ["--bitext", "fe", *bitext], bitext[4:]):
+        assert extract(options, file, tmp_path / "out") == 2
+        assert "expected --source F and --target E, or --bitext FE" in capsys.readouterr().err
+    write(tmp_path / "file", [])
+    assert extract(bitext, file, tmp_path / "file/out") == 2
+    for name in ("f", "e", "a"):
+        write(tmp_path / name, [])
+    assert extract(bitext, file, tmp_path / "out") == 3
+    assert "f: found no sentences, expected a bitext" in capsys.readouterr().err

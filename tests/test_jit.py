@@ -1,0 +1,70 @@
+"""The door to Numba: both ways to compile, and where compiled code is kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from mpitune import jit as door
+from mpitune.jit import inlined, int64, kernel, uint64
+
+
+class Pair(NamedTuple):
+    a: np.ndarray
+    b: np.ndarray
+
+
+def twice(pair: Pair, n: int) -> int:
+    total = int64(0)
+    for k in range(n):
+        pair.b[k] = 2 * pair.a[k]
+        total += int64(pair.b[k])
+    return total
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("counting", [False, True])
+def test_kernels_work_with_and_without_reference_counting(monkeypatch: pytest.MonkeyPatch, counting: bool) -> None:
+    options = {name: value for name, value in door._OPTIONS.items() if name != "_nrt"}
+    monkeypatch.setattr(door, "_OPTIONS", {**options, "cache": False} | ({} if counting else door._WITHOUT_COUNTING))
+    for compiled in (kernel, inlined):
+        pair = Pair(np.arange(5, dtype=np.int32), np.zeros(5, dtype=np.int32))
+        assert compiled(twice)(pair, 4) == 12
+        assert pair.b.tolist() == [0, 2, 4, 6, 0]
+
+
+@pytest.mark.kernel
+def test_casts_are_64_bits_wide_in_kernels_and_outside() -> None:
+    wide = kernel(lambda a: int64(a[0]) << 32 | int64(uint64(a[0]) >> uint64(1)))
+    assert wide(np.array([6], dtype=np.int32)) == (6 << 32 | 3)
+    assert int64(np.int32(7)) == uint64(7) == 7
+
+
+def test_what_numba_does_not_tell_apart_is_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    folders = set()
+    for checks in ("0", "1"):
+        monkeypatch.setenv("NUMBA_BOUNDSCHECK", checks)
+        folders.add(door._cache_folder())
+        assert door._cache_folder() in folders
+    assert len(folders) == 2
+    assert all(folder.startswith("/somewhere/mpitune/") for folder in folders)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "/elsewhere")
+    assert door._cache_folder() == "/elsewhere"
+
+
+def test_where_nothing_can_be_written_at_home_the_cache_lies_with_temporary_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    assert Path(door._cache_folder()).parent == tmp_path / "temporary" / f"mpitune-{os.getuid()}"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    assert Path(door._cache_folder()).parent == tmp_path / "home" / "mpitune"

@@ -1,0 +1,58 @@
+"""What a run keeps of the sentences that it watches."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from support.runs import metrics
+from support.tiny import DEVTEST, Tiny
+
+from mpitune.cli.parser import main
+from mpitune.metrics.significance import corpus_bleu
+from mpitune.training.devtest import WITHOUT_DEVTEST
+
+
+def kept(run: Path, name: str) -> list[str]:
+    return gzip.decompress((run / "translations" / f"{name}.txt.gz").read_bytes()).decode().splitlines()
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_the_devtest_set_is_kept_with_its_translations(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.train(run := tmp_path / "run", **DEVTEST)
+    assert kept(run, "source") == lines(tiny.folder / "dev.de")
+    assert kept(run, "reference-0") == lines(tiny.folder / "dev.en")
+    references = [[line] for line in kept(run, "reference-0")]
+    for epoch in metrics(run):
+        translations = kept(run, f"epoch-{epoch['epoch']:04d}")
+        assert corpus_bleu(translations, references) == epoch["devtest_bleu"]
+    assert kept(run, "epoch-0000") != translations, "training changes something"
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_the_weights_are_those_of_the_epoch(tiny: Tiny, tmp_path: Path, epoch: int) -> None:
+    tables = {"learner": {"initial_weights": "warm", "algorithm": "itermix"}, **DEVTEST}
+    tiny.train(run := tmp_path / "run", **tables)
+    weights = run / "weights" / "epoch-0002.txt.gz" if epoch else tiny.folder / "warm"
+    job = tiny.job_file(run, **tables)
+    call = ["decode", job, "--weights", weights, "--input", tiny.folder / "dev.de", "--output", tmp_path / "out"]
+    assert main([str(word) for word in call]) == 0
+    assert kept(run, f"epoch-{epoch:04d}") == lines(tmp_path / "out")
+
+
+def test_without_a_devtest_set_some_training_sentences_are_watched(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.train(run := tmp_path / "run")
+    assert kept(run, "source") == lines(tiny.folder / "train.de")[:WITHOUT_DEVTEST]
+    assert kept(run, "reference-1") == lines(tiny.folder / "train.en2")[:WITHOUT_DEVTEST]
+    assert [len(kept(run, f"epoch-000{n}")) for n in range(3)] == [WITHOUT_DEVTEST] * 3
+
+
+def test_starting_over_watches_anew(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.train(run := tmp_path / "run", learner={"epochs": 2})
+    tiny.train(run, learner={"epochs": 1}, resume="never")
+    names = sorted(path.name for path in (run / "translations").iterdir())
+    assert names == [f"{name}.txt.gz" for name in ("epoch-0000", "epoch-0001", "reference-0", "reference-1", "source")]
