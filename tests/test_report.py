@@ -27,8 +27,9 @@ from mpitune.metrics.significance import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.report import diff, plots
 from mpitune.report.html import write_report
 from mpitune.report.rule_names import readable
-from mpitune.run_folder.best_epoch import chosen_epoch, early_end, epochs_in_vain, out_of_patience
+from mpitune.run_folder.best_epoch import chosen_epoch, early_end_reason, epochs_in_vain, out_of_patience
 from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.run_state import write_state
 from mpitune.store.store import rules_firing
 
 CONFIG = """\
@@ -282,12 +283,12 @@ def test_examples_come_from_the_store(tiny: Tiny, tmp_path: Path) -> None:
 def test_everything_written_by_others_is_escaped(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "<i>&amp;'\"")
     evil = "<script>alert(1)</script><img src=x onerror=y> &lt; ' \" </pre></li>"
-    edit(folder.path / "config.toml", '"somewhere"', f"'{evil}'")
+    edit(folder.path / "config.toml", '"somewhere"', f"'''{evil}'''")
     (folder.path / "log.txt").write_text(f"2026-01-02 03:04:05 [1/2] WARNING {evil}\n")
     folder.write_translations(0, [evil] * 30)
     folder.write_weights(folder.result, [(name.replace(" ", "_"), 1.0) for name in (*WEIGHTS, f"RBS:{evil}")])
     page = report(folder)  # which looks for stray tags
-    assert f"dir = '{evil}'" in page.text and "<i>&amp;'\"" in page.text
+    assert f"dir = '''{evil}'''" in page.text and "<i>&amp;'\"" in page.text
     assert page.text.count(evil) > 10
     assert "R:X:<b>&amp:\"x'y</td>" in page.text
 
@@ -335,12 +336,9 @@ def test_a_killed_run(tmp_path: Path) -> None:
     log = folder.path / "log.txt"
     log.write_text("2026-01-02 03:04:05 [0/2] INFO epoch 2: fine\n")
     assert "2 of 9 epochs done: it is still running, or was killed" in report(folder).text
-    with log.open("a") as file:
-        file.write("2026-01-02 03:04:06 [1/2] ERROR stopped by SIGTERM in epoch 3\nand a second line\n")
-    text = report(folder).text
-    assert "ended after epoch 2 of 9: stopped by SIGTERM in epoch 3 and a second line" in text
-    with log.open("a") as file:
-        file.write("2026-01-02 03:05:06 [0/2] INFO going on after epoch 2\n")
+    write_state(folder, "stopped", 9, 2, "stopped by SIGTERM in epoch 3")
+    assert "ended after epoch 2 of 9: stopped by SIGTERM in epoch 3" in report(folder).text
+    write_state(folder, "running", 9)
     assert "still running, or was killed" in report(folder).text
     folder.write_metrics([])
     with pytest.raises(UsageError, match="found no finished epoch, expected at least one"):
@@ -459,8 +457,10 @@ def test_the_chosen_epoch(bleus: list[float | None], expected: int) -> None:
 )
 def test_patience(bleus: list[float | None], patience: int, expected: bool) -> None:
     assert out_of_patience(bleus, patience) == expected
-    assert early_end(bleus, len(bleus) + 1, patience) == (epochs_in_vain(bleus) if expected else 0)
-    assert early_end(bleus, len(bleus), patience) == 0, "all epochs are done"
+    reason = early_end_reason(bleus, len(bleus) + 1, patience)
+    assert reason.startswith(f"no better devtest BLEU in {epochs_in_vain(bleus)} epoch" if expected else "")
+    assert bool(reason) == expected
+    assert early_end_reason(bleus, len(bleus), patience) == "", "all epochs are done"
 
 
 @pytest.mark.parametrize("algorithm", ["sgd", "mix"])
@@ -542,6 +542,10 @@ def test_other_damage_is_told(tmp_path: Path) -> None:
     edit(folder.path / "config.toml", "epochs =", "epoch =")
     with pytest.raises(DataError, match=r"config.toml: found no learner.epochs, expected the configuration"):
         write_report([folder.path])
+    edit(folder.path / "config.toml", "epoch =", "epoch = =")
+    with pytest.raises(DataError, match=r"config.toml: found no TOML .*, expected the configuration of a run"):
+        write_report([folder.path])
+    edit(folder.path / "config.toml", "epoch = =", "epoch =")
     folder.result.unlink()
     edit(folder.path / "config.toml", "epoch =", "epochs =")
     with pytest.raises(UsageError, match=r"found no weights.txt.gz"):

@@ -30,10 +30,12 @@ def epochs_in_vain(bleus: Sequence[float | None]) -> int:
     return len(bleus) - chosen_epoch(bleus)
 
 
-def early_end(bleus: Sequence[float | None], planned: int, patience: int) -> int:
-    """After how many epochs in vain training has ended before the ``planned`` ones are done; 0: it has not."""
-    early = len(bleus) < planned and out_of_patience(bleus, patience)
-    return epochs_in_vain(bleus) if early else 0
+def early_end_reason(bleus: Sequence[float | None], planned: int, patience: int) -> str:
+    """Reason why training has ended before the ``planned`` epochs; empty if it has not."""
+    if len(bleus) >= planned or not out_of_patience(bleus, patience):
+        return ""
+    count = epochs_in_vain(bleus)
+    return f"no better devtest BLEU in {count} epoch{'s' if count > 1 else ''}"
 
 
 def out_of_patience(bleus: Sequence[float | None], patience: int) -> bool:

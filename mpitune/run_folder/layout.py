@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from mpitune.array_files.atomic import write_text, written_whole
+from mpitune.array_files.atomic import opened, write_text, written_whole
 from mpitune.corpus.weights import write_weights
 from mpitune.errors import MachineError
 
@@ -44,6 +44,11 @@ class RunFolder:
     def scoring(self) -> Path:
         """What has become of the grammar's scores, where something has: bins, transforms."""
         return self.path / "scoring.json"
+
+    @property
+    def status(self) -> Path:
+        """The state of the run: `mpitune.run_folder.run_state`."""
+        return self.path / "status.json"
 
     @property
     def metrics(self) -> Path:
@@ -82,6 +87,11 @@ class RunFolder:
     def write_config(self, toml: str) -> None:
         """Keep the effective configuration."""
         self._write_text(self.path / "config.toml", toml)
+
+    def write_status(self, text: str) -> None:
+        """Write `status`, in a folder that must exist: a removed run folder is not made again."""
+        with _telling(self.status), opened(self.status) as file:
+            file.write(text.encode())
 
     def write_scoring(self, scoring: Mapping[str, Any] | None) -> None:
         """Keep what has become of the grammar's scores; None: nothing has."""

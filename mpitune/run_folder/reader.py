@@ -13,11 +13,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mpitune.config.load import read_tables
 from mpitune.corpus.text import lines
 from mpitune.errors import DataError, UsageError
-from mpitune.run_folder.best_epoch import chosen_epoch, early_end
+from mpitune.run_folder.best_epoch import chosen_epoch
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import read_model
+from mpitune.run_folder.run_state import RunState, infer_state, read_state
 
 _LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \[\d+/\d+\] ([A-Z]+) (.*)")
 
@@ -71,6 +73,16 @@ class Epoch:
         return self.sentences / self.seconds if self.seconds > 0 else 0.0
 
 
+class Settings(NamedTuple):
+    """The settings of the learner that are shown, or that tell whether a run is finished."""
+
+    algorithm: str
+    method: str
+    epochs: int
+    patience: int
+    """Training ends after this number of epochs without a better devtest BLEU; 0: never."""
+
+
 class LogLine(NamedTuple):
     """One thing said in log.txt."""
 
@@ -100,10 +112,7 @@ class Record:
     """The effective configuration, as TOML."""
     algorithm: str
     method: str
-    planned: int
-    """How many epochs the configuration asks for."""
-    patience: int
-    """After how many without a better devtest BLEU it ends before that; 0: never."""
+    state: RunState
     epochs: list[Epoch]
     """Those that are done, one at least."""
     weights: dict[str, float]
@@ -111,8 +120,6 @@ class Record:
     watched: Watched | str
     """Or why there are no translations."""
     warnings: list[LogLine]
-    ending: LogLine | None
-    """The error that the log ends with, if it does."""
     versions: str
     """What the run was made with, last; empty in logs of earlier versions."""
 
@@ -129,15 +136,6 @@ class Record:
     def selects(self) -> bool:
         """Whether what is published has other features than what was learned."""
         return any(epoch.active_features != epoch.selected_features for epoch in self.epochs)
-
-    @property
-    def ended_early(self) -> int:
-        """After how many epochs without a better devtest BLEU the run has ended before its last; 0 if it has not."""
-        return early_end(self.bleus, self.planned, self.patience)
-
-    @property
-    def finished(self) -> bool:
-        return len(self.epochs) >= self.planned or self.ended_early > 0
 
     @property
     def chosen(self) -> Epoch:
@@ -158,20 +156,18 @@ def read_record(path: Path) -> Record:
     if not epochs:
         raise UsageError(f"{path}: found no finished epoch, expected at least one to report on")
     text = "".join(f"{line}\n" for _, line in lines(config))
-    log = read_log(path / "log.txt")
+    settings, bleus, log = read_settings(config), [epoch.devtest_bleu for epoch in epochs], read_log(path / "log.txt")
     return Record(
         path=path,
         name=path.resolve().name,
         config=text,
-        algorithm=setting(config, text, "learner", "algorithm"),
-        method=setting(config, text, "learner", "method"),
-        planned=int(setting(config, text, "learner", "epochs")),
-        patience=int(setting(config, text, "learner", "patience", 0)),
+        algorithm=settings.algorithm,
+        method=settings.method,
+        state=read_state(folder) or infer_state(bleus, settings.epochs, settings.patience),
         epochs=epochs,
         weights=read_model(path),
-        watched=_watched(folder, chosen_epoch([epoch.devtest_bleu for epoch in epochs])),
+        watched=_watched(folder, chosen_epoch(bleus)),
         warnings=[line for line in log if line.level == "WARNING"],
-        ending=log[-1] if log and log[-1].level == "ERROR" else None,
         versions=next((line.text for line in reversed(log) if line.text.startswith("mpitune ")), ""),
     )
 
@@ -251,18 +247,15 @@ _COMPOSED: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 """How figures of several numbers are read; None where an epoch has none."""
 
 
-def setting(path: Path, text: str, table: str, key: str, default: Any = None) -> Any:
-    """The value of a key in ``text``, as a run writes it: one key a line, the value also JSON.
-
-    ``default`` is that of a key which earlier versions do not have; without one, DataError where it is not there.
-    """
-    # Only config knows TOML; whoever edits this file by hand is told what was not found.
-    match = re.search(rf"^\[{table}\]\n(?:[^\[\n].*\n)*?{key} = (\d+|\"\w+\")$", text, re.MULTILINE)
-    if match is None and default is not None:
-        return default
-    if match is None:
-        raise DataError.at(path, None, found=f"no {table}.{key}", expected="the configuration that the run wrote")
-    return json.loads(match[1])
+def read_settings(config: Path) -> Settings:
+    """The settings in the configuration file ``config``. Raises DataError where one is missing."""
+    learner = read_tables(config).get("learner")
+    # Earlier versions have no patience.
+    found = {"patience": 0, **learner} if isinstance(learner, dict) else {}
+    for key, kind in zip(Settings._fields, (str, str, int, int), strict=True):
+        if not isinstance(found.get(key), kind):
+            raise DataError.at(config, None, found=f"no learner.{key}", expected="the configuration that the run wrote")
+    return Settings(**{key: found[key] for key in Settings._fields})
 
 
 def read_log(path: Path) -> list[LogLine]:

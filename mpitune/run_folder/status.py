@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mpitune.corpus.text import clock, lines
+from mpitune.corpus.text import clock
 from mpitune.errors import UsageError
-from mpitune.run_folder.best_epoch import chosen_epoch, early_end
+from mpitune.run_folder.best_epoch import chosen_epoch
 from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.reader import Epoch, read_epochs, read_log, setting
+from mpitune.run_folder.reader import Epoch, read_epochs, read_log, read_settings
+from mpitune.run_folder.run_state import RunState, infer_state, read_state
 
 SILENT = 180.0
 """Seconds after which a run that says nothing is asked about: while it learns, it speaks every 30."""
@@ -49,28 +50,27 @@ def read_status(path: Path) -> Status:
     folder, config, log = RunFolder(path), path / "config.toml", path / "log.txt"
     if not log.is_file():
         raise UsageError(f"{path}: found no log.txt, expected the folder of a run")
-    said = read_log(log)
-    last = said[-1] if said else None
-    epochs, planned, vain = read_epochs(folder.metrics), "", 0
-    if config.is_file():
-        text = "".join(f"{line}\n" for _, line in lines(config))
-        asked = int(setting(config, text, "learner", "epochs"))
-        patience = int(setting(config, text, "learner", "patience", 0))
-        planned = f" of {asked}"
-        vain = early_end([epoch.devtest_bleu for epoch in epochs], asked, patience)
+    log_lines, epochs = read_log(log), read_epochs(folder.metrics)
+    state = read_state(folder)
+    if state is None and config.is_file():
+        settings = read_settings(config)
+        state = infer_state([epoch.devtest_bleu for epoch in epochs], settings.epochs, settings.patience)
+    planned = f" of {state.epochs}" if state else ""
+    warnings = sum(line.level == "WARNING" for line in log_lines)
+    text = f"{path.resolve().name}: {len(epochs)}{planned} epochs done, {_progress(state, log)}"
+    text += f"; warnings in its log: {warnings}" if warnings else ""
+    ended = state is not None and state.ended
+    return Status(text, ended, _table(epochs), log_lines[-1].text if log_lines else "")
+
+
+def _progress(state: RunState | None, log: Path) -> str:
+    """Whether the run has finished, has ended otherwise, or is running, as far as its ``log`` is being written to."""
+    if state is not None and state.state == "done":
+        return f"finished early: {state.reason}" if state.reason else "finished"
+    if state is not None and state.ended:
+        return f"ended: {state.reason}"
     silent = time.time() - log.stat().st_mtime
-    ended = last is not None and (last.level == "ERROR" or last.text.startswith("done: "))
-    if last is not None and ended:
-        how = f"finished early: no better devtest BLEU in {_count(vain)}" if vain else "finished"
-        how = how if last.level != "ERROR" else f"ended: {last.text}"
-    else:
-        how = "running" if silent < SILENT else f"silent for {clock(silent)}: is it still running?"
-    warnings = sum(line.level == "WARNING" for line in said)
-    name = path.resolve().name
-    state = f"{name}: {len(epochs)}{planned} epochs done, {how}" + (
-        f"; warnings in its log: {warnings}" if warnings else ""
-    )
-    return Status(state, ended, _table(epochs), last.text if last else "")
+    return "running" if silent < SILENT else f"silent for {clock(silent)}: is it still running?"
 
 
 def follow(runs: Sequence[Path]) -> None:
@@ -104,10 +104,6 @@ def _table(epochs: Sequence[Epoch]) -> list[str]:
     rows = [_HEAD, *(_row(epoch, epoch.epoch == chosen) for epoch in epochs)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-
-
-def _count(epochs: int) -> str:
-    return f"{epochs} epoch{'s' if epochs > 1 else ''}"
 
 
 def _row(epoch: Epoch, chosen: bool) -> tuple[str, ...]:
