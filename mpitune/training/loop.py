@@ -24,7 +24,7 @@ from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.reduction import Mix, reduce
-from mpitune.exchange.sparse_rows import SparseVectors, row_ends, values_of
+from mpitune.exchange.sparse_rows import SparseVectors, look_up, row_ends
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus, early_end_reason
@@ -285,4 +285,4 @@ def _kept_before(state: State, index: np.ndarray, width: int) -> list[np.ndarray
     """What the learner kept of the features ``index`` as the epoch began; where shards do not talk, as all began."""
     if not state.learner:
         return [np.zeros(len(index))] * width
-    return [values_of(index, state.start[0], array) for array in state.learner]
+    return [look_up(index, state.start[0], array) for array in state.learner]

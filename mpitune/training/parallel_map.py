@@ -31,10 +31,10 @@ def parallel_map(
         for first in range(0, count, max(step, 1)):
             last = min(first + step, count)
             done = []
-            with comm.turns() as turns:
-                while (i := first + turns.take()) < last:
+            with comm.work_queue() as queue:
+                while (i := first + queue.next()) < last:
                     done.append((i, work(i)))
-                    told.reach(first + turns.done().items)
+                    told.reach(first + queue.done().items)
             parts = comm.gather(done)
             if parts is not None:
                 yield from (result for _, result in sorted(chain(*parts), key=itemgetter(0)))

@@ -60,15 +60,15 @@ def process_shards(
     order = _longest_first(run, state, shards)
     with (
         progress(what, run.corpus.size, rank=run.comm.rank, quiet=run.quiet) as told,
-        run.comm.turns() as turns,
+        run.comm.work_queue() as queue,
     ):
-        while not run.stop and (turn := turns.take()) < len(shards):
+        while not run.stop and (turn := queue.next()) < len(shards):
             z = order[turn]
             result = kept(z)
             if result is not None and not result.statistics["failed"]:
-                told.reach(*turns.done(len(shards[z]), result.statistics["gold"]))
+                told.reach(*queue.done(len(shards[z]), result.statistics["gold"]))
             else:
-                result = make(z, lambda gold: told.reach(*turns.done(1, gold)))
+                result = make(z, lambda gold: told.reach(*queue.done(1, gold)))
                 if result is None:
                     break
             done.append(result)
