@@ -27,7 +27,7 @@ from mpitune.metrics.significance import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.report import diff, plots
 from mpitune.report.html import write_report
 from mpitune.report.rule_names import readable
-from mpitune.run_folder.best_epoch import chosen_epoch, early_end_reason, epochs_in_vain, out_of_patience
+from mpitune.run_folder.best_epoch import chosen_epoch, early_end_reason, epochs_since_best, out_of_patience
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.run_state import write_state
 from mpitune.store.store import rules_firing
@@ -458,7 +458,7 @@ def test_the_chosen_epoch(bleus: list[float | None], expected: int) -> None:
 def test_patience(bleus: list[float | None], patience: int, expected: bool) -> None:
     assert out_of_patience(bleus, patience) == expected
     reason = early_end_reason(bleus, len(bleus) + 1, patience)
-    assert reason.startswith(f"no better devtest BLEU in {epochs_in_vain(bleus)} epoch" if expected else "")
+    assert reason.startswith(f"no better devtest BLEU in {epochs_since_best(bleus)} epoch" if expected else "")
     assert bool(reason) == expected
     assert early_end_reason(bleus, len(bleus), patience) == "", "all epochs are done"
 
@@ -577,7 +577,7 @@ def test_matched_ngrams() -> None:
     for _ in range(300):
         words, *references = ([draw.choice("abc") for _ in range(draw.randrange(9))] for _ in range(3))
         assert diff.longest_matches(words, references) == naive_matches(words, references)
-        shown = diff.runs(words, references)
+        shown = diff.match_spans(words, references)
         assert " ".join(run.text for run in shown) == " ".join(words)
         assert all(one.match != other.match for one, other in zip(shown, shown[1:], strict=False))
     assert diff.longest_matches(list("aabc"), [list("abcd")]) == [1, 3, 3, 3]
@@ -593,13 +593,13 @@ def test_chosen_sentences() -> None:
     draw = random.Random(2)
     for _ in range(100):
         changes = [float(draw.randrange(-9, 20)) for _ in range(draw.randrange(1, 60))]
-        kinds = diff.choose(changes)
+        kinds = diff.select_sentences(changes)
         gains, losses, typical = (kinds[kind] for kind in ("gains", "losses", "typical"))
         assert [changes[i] for i in gains] == sorted((c for c in changes if c > 0), reverse=True)[:12]
         assert [changes[i] for i in losses] == sorted(c for c in changes if c < 0)[:4]
         assert len({*gains, *losses, *typical}) == len(gains) + len(losses) + len(typical) <= len(changes)
         assert len(typical) == min(4, len(changes) - len(gains) - len(losses))
-    assert diff.choose([0.0, 0.0])["typical"] == [0, 1]
+    assert diff.select_sentences([0.0, 0.0])["typical"] == [0, 1]
 
 
 def test_sentence_scores() -> None:
@@ -628,7 +628,7 @@ def test_plots_have_room_for_noise_and_large_numbers() -> None:
 @pytest.mark.parametrize("values", [[0.001], [0.0011, 0.0012], [1e-9, 1e5], [0.3, 0.9]])
 def test_logarithmic_plots_tell_where_they_are(values: list[float]) -> None:
     curve = plots.Series(range(1, len(values) + 1), values)
-    for plot in (plots.lines("a", "A", [curve], log=True), plots.falling("a", "A", [curve], x_label="features")):
+    for plot in (plots.lines("a", "A", [curve], log=True), plots.sorted_curves("a", "A", [curve], x_label="features")):
         numbers = [float(text) for text in texts(plot) if re.fullmatch(r"[\d.]+(e[-+]\d+)?", text)]
         assert len(numbers) > 2, numbers
 

@@ -19,8 +19,8 @@ class SparseVectors(NamedTuple):
     value: np.ndarray
     """float64 [entries]: their weights; absent features have weight 0."""
     state: tuple[np.ndarray, ...] = ()
-    """float64 [entries] each: the shard's increments of the learner's per-feature state (AdaGrad, AdaDelta); the first array
-    is the sum of squared gradients."""
+    """float64 [entries] each: the shard's increments of the learner's per-feature state; the first array is the sum of
+    squared gradients."""
 
 
 def sort_by_shard(vectors: SparseVectors) -> SparseVectors:

@@ -59,7 +59,7 @@ def sections(runs: Runs) -> list[Section]:
 
 
 def _quality(runs: Runs) -> Section:
-    charts = [chart for make in (_bleu, _gold, _picked, _objective) if (chart := make(runs)) is not None]
+    charts = [chart for make in (_bleu, _gold, _training_bleu, _objective) if (chart := make(runs)) is not None]
     chosen = runs.records[0].chosen.epoch
     lines = "Dotted lines are at the epochs" if runs.several else f"The dotted line is at epoch {chosen},"
     return Section("curves", "Epoch by epoch", f"{lines} whose weights are the result.", charts)
@@ -97,13 +97,13 @@ def _responses(runs: Runs) -> Section | None:
         values = [value for bounds in zip(curve.least.tolist(), curve.most.tolist(), strict=True) for value in bounds]
         worth = [worth for worth in curve.worth.tolist() for _ in range(2)]
         name, label = f"response-{number}", "value, unlogged" if curve.transform else "value"
-        plot = plots.over(name, curve.feature, Series(values, worth), x_label=label)
+        plot = plots.curve(name, curve.feature, Series(values, worth), x_label=label)
         text = f"{len(curve.worth)} bins, {int(curve.population.sum()):,} rules"
         charts.append(Figure(name, curve.feature, text, plot))
         name, title = f"bins-{number}", f"{curve.feature}, by bin"
         by_bin = Series(list(range(1, len(curve.worth) + 1)), curve.worth.tolist())
         population = curve.population.tolist()
-        plot = plots.over(name, title, by_bin, x_label="bin, smallest values first", bars=population)
+        plot = plots.curve(name, title, by_bin, x_label="bin, smallest values first", bars=population)
         text = f"bars: the rules of each bin, {min(population):,} to {max(population):,}"
         charts.append(Figure(name, title, text, plot))
     text = "What a rule with such a value gets, from the weights of the bins that it fires."
@@ -157,7 +157,7 @@ def _gold(runs: Runs) -> Figure:
     return Figure("gold", "Mean gold score", text, plot, keys)
 
 
-def _picked(runs: Runs) -> Figure | None:
+def _training_bleu(runs: Runs) -> Figure | None:
     best = _curves(runs, lambda epoch: epoch.best_bleu)
     oracle = _curves(runs, lambda epoch: epoch.oracle_bleu, "dashed")
     prediction = _curves(runs, lambda epoch: epoch.prediction_bleu, "dotted")
@@ -221,7 +221,7 @@ def _norms(runs: Runs) -> Figure | None:
             ]
     if not series:
         return None
-    plot = plots.falling("norms", "Sorted column norms", series, keys=keys, x_label="features", marks=marks)
+    plot = plots.sorted_curves("norms", "Sorted column norms", series, keys=keys, x_label="features", marks=marks)
     epoch = runs.records[0].chosen
     cut = f"{epoch.selected_features:,} features" + (f" and λ = {epoch.lambda_:.3g}" if epoch.lambda_ else "")
     text = f"after epoch {epoch.epoch}; dotted: the cut, at {cut}"
@@ -235,9 +235,9 @@ def _throughput(runs: Runs) -> Figure:
     return Figure("throughput", "Throughput", text, plot, keys)
 
 
-MOST_PARTS = 400
+MAX_PARTS = 400
 """Into how many parts the time of a run is cut to show when ranks waited, at most."""
-MOST_RANKS = 24
+MAX_BANDS = 24
 """How many bands there are at most; more ranks share one."""
 
 
@@ -249,13 +249,13 @@ def _timeline(runs: Runs) -> Figure | None:
     edges, shares = [0.0], []
     for epoch in epochs:
         parts = min((len(rank) for rank in epoch.timeline), default=1) or 1
-        wanted = max(MOST_PARTS // len(epochs), 1)
+        wanted = max(MAX_PARTS // len(epochs), 1)
         step = next(step for step in range(1, parts + 1) if parts % step == 0 and parts // step <= wanted)
         shares.append([[_mean(rank[i : i + step]) for i in range(0, parts, step)] for rank in epoch.timeline])
         start = edges[-1]
         edges += [start + epoch.seconds * (i + step) / parts for i in range(0, parts, step)]
     # The number of ranks may have changed on the way: those that were there all the time are shown.
-    size = -(-ranks // MOST_RANKS)
+    size = -(-ranks // MAX_BANDS)
     groups = [range(first, min(first + size, ranks)) for first in range(0, ranks, size)]
     rows = [
         [_mean([epoch[rank][i] for rank in group]) for epoch in shares for i in range(len(epoch[0]))]

@@ -9,9 +9,9 @@ import numpy as np
 
 from mpitune.corpus.vocabulary import FeatureTable
 from mpitune.decoder.base import Derivation, Hypergraph
-from mpitune.run_folder.model_weights import chosen, difference, largest
+from mpitune.run_folder.model_weights import difference, filtered, largest
 
-MOST_NAMED = 20
+MAX_NAMED = 20
 """How many sparse features are named where a score is told apart, and how many differences between two."""
 ROUNDING = 1e-9
 """A difference that tells nothing but in which order numbers were added."""
@@ -113,11 +113,11 @@ class NamedHypergraph:
     def _sum(self, fired: dict[str, float]) -> list[str]:
         """A translation's features, the largest product first; only some of the sparse ones."""
         products = {name: one for name, one in self._products(fired).items() if fired[name] != 0.0}
-        dense = chosen(products, "dense", None)
+        dense = filtered(products, "dense", None)
         sparse = largest({name: one for name, one in products.items() if name not in dense and one != 0.0}, None)
-        named = largest({**dense, **dict(sparse[:MOST_NAMED])}, None)
+        named = largest({**dense, **dict(sparse[:MAX_NAMED])}, None)
         lines = [f"{_short(one):>12} = {name} {_times(fired[name], self.weight[name])}" for name, one in named]
-        if rest := sparse[MOST_NAMED:]:
+        if rest := sparse[MAX_NAMED:]:
             lines.append(f"{_short(sum([one for _, one in rest])):>12} = {len(rest)} more sparse features")
         return lines
 
@@ -125,8 +125,8 @@ class NamedHypergraph:
         """Where a translation scores otherwise than the first, the largest differences first."""
         products = largest(difference(self._products(fired), self._products(first)), None)
         products = [(name, one) for name, one in products if abs(one) > ROUNDING]
-        named = [f"{name} {_short(one)}" for name, one in products[:MOST_NAMED]]
-        if rest := products[MOST_NAMED:]:
+        named = [f"{name} {_short(one)}" for name, one in products[:MAX_NAMED]]
+        if rest := products[MAX_NAMED:]:
             named.append(f"{len(rest)} more {_short(sum([one for _, one in rest]))}")
         return named
 

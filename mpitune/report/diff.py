@@ -10,14 +10,14 @@ from operator import or_
 from statistics import median
 from typing import NamedTuple
 
-MOST = {"gains": 12, "losses": 4, "typical": 4}
+MAX_SENTENCES = {"gains": 12, "losses": 4, "typical": 4}
 """How many sentences of each kind are chosen, at most."""
 
 ORDER = 4
 """The longest n-grams, as in BLEU."""
 
 
-class ComparedRun(NamedTuple):
+class MatchSpan(NamedTuple):
     """Words in a row that are matched alike."""
 
     text: str
@@ -25,18 +25,18 @@ class ComparedRun(NamedTuple):
     """The n of the longest n-gram that a reference has too; 0: none."""
 
 
-def choose(changes: Sequence[float]) -> dict[str, list[int]]:
+def select_sentences(changes: Sequence[float]) -> dict[str, list[int]]:
     """The sentences that tell most: the largest gains, the largest losses, and of the others those nearest the median.
 
     ``changes``: how much each sentence's score has changed. Each kind's come in the order in which it names them, equal
     ones in that of the text.
     """
     order = sorted(range(len(changes)), key=lambda i: (-changes[i], i))
-    gains = [i for i in order if changes[i] > 0][: MOST["gains"]]
-    losses = [i for i in sorted(order, key=lambda i: (changes[i], i)) if changes[i] < 0][: MOST["losses"]]
+    gains = [i for i in order if changes[i] > 0][: MAX_SENTENCES["gains"]]
+    losses = [i for i in sorted(order, key=lambda i: (changes[i], i)) if changes[i] < 0][: MAX_SENTENCES["losses"]]
     middle = median(changes)
     others = sorted(set(order) - {*gains, *losses}, key=lambda i: (abs(changes[i] - middle), i))
-    return {"gains": gains, "losses": losses, "typical": others[: MOST["typical"]]}
+    return {"gains": gains, "losses": losses, "typical": others[: MAX_SENTENCES["typical"]]}
 
 
 def longest_matches(words: Sequence[str], references: Sequence[Sequence[str]]) -> list[int]:
@@ -55,12 +55,10 @@ def longest_matches(words: Sequence[str], references: Sequence[Sequence[str]]) -
     return found
 
 
-def runs(words: Sequence[str], references: Sequence[Sequence[str]]) -> list[ComparedRun]:
+def match_spans(words: Sequence[str], references: Sequence[Sequence[str]]) -> list[MatchSpan]:
     """``words`` cut where `longest_matches` changes."""
     pairs = zip(words, longest_matches(words, references), strict=True)
-    return [
-        ComparedRun(" ".join(word for word, _ in group), n) for n, group in groupby(pairs, key=lambda pair: pair[1])
-    ]
+    return [MatchSpan(" ".join(word for word, _ in group), n) for n, group in groupby(pairs, key=lambda pair: pair[1])]
 
 
 def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:

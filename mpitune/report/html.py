@@ -17,7 +17,7 @@ from mpitune.report import diff
 from mpitune.report.charts import Runs, sections
 from mpitune.report.rule_names import readable
 from mpitune.run_folder.best_epoch import AVERAGING
-from mpitune.run_folder.model_weights import PREFIXES, chosen, largest
+from mpitune.run_folder.model_weights import PREFIXES, filtered, largest
 from mpitune.run_folder.reader import LogLine, Record, Watched, read_record
 from mpitune.run_folder.versions import versions
 
@@ -59,7 +59,7 @@ class WeightTable(NamedTuple):
 class Side(NamedTuple):
     """A translation beside its reference."""
 
-    runs: list[diff.ComparedRun]
+    spans: list[diff.MatchSpan]
     bleu: float
 
 
@@ -120,14 +120,14 @@ def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[st
     environment.filters |= {"duration": _duration, "number": _number}
     record = records[0]
     translations = _translations(record.watched) if isinstance(record.watched, Watched) else None
-    names = _told_apart(records)
-    runs = Runs(records, names, [_before(each) for each in records])
-    shown, logged = sections(runs), _logged(record)
+    names = _distinct_names(records)
+    runs = Runs(records, names, [_bleu_before(each) for each in records])
+    shown, logged = sections(runs), _log_warnings(record)
     page = environment.get_template("report.html.j2").render(
         run=record,
         runs=runs,
         before=runs.before[0],
-        why=_why(record),
+        why=_selection_reason(record),
         sections=shown,
         translations=translations,
         tables=_tables(record, examples),
@@ -140,26 +140,26 @@ def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[st
     return page, {chart.name: chart.plot.png for section in shown for chart in section.charts}
 
 
-def _told_apart(records: Sequence[Record]) -> list[str]:
+def _distinct_names(records: Sequence[Record]) -> list[str]:
     """Names of runs: those of their folders, or paths where these are the same."""
     names = [record.name for record in records]
     return names if len(set(names)) == len(names) else [str(record.path) for record in records]
 
 
-def _before(record: Record) -> float | None:
+def _bleu_before(record: Record) -> float | None:
     """Devtest BLEU before training."""
     if not record.has_devtest or not isinstance(record.watched, Watched):
         return None
     return corpus_bleu(record.watched.before, record.watched.references)
 
 
-def _why(record: Record) -> str:
+def _selection_reason(record: Record) -> str:
     """Why that epoch was chosen."""
     why = "the best on devtest" if record.has_devtest else "the last: there is no devtest set to choose on"
     return f"{why} ({record.algorithm}: each epoch's are the average so far)" if record.algorithm in AVERAGING else why
 
 
-def _logged(record: Record) -> list[LogLine]:
+def _log_warnings(record: Record) -> list[LogLine]:
     """The warnings of the log, without those that epochs have kept."""
     kept = {f"epoch {epoch.epoch}: {text}" for epoch in record.epochs for text in epoch.warnings}
     return [line for line in record.warnings if line.text not in kept]
@@ -172,7 +172,7 @@ def _translations(watched: Watched) -> Translations:
 
     def side(texts: Sequence[str], which: int, i: int) -> Side:
         references = [split_words(reference) for reference in watched.references[i]]
-        return Side(diff.runs(split_words(texts[i]), references), scores[which][i])
+        return Side(diff.match_spans(split_words(texts[i]), references), scores[which][i])
 
     def comparison(i: int) -> Comparison:
         sides = side(watched.before, 0, i), side(watched.after, 1, i)
@@ -185,17 +185,17 @@ def _translations(watched: Watched) -> Translations:
         signature=signature,
         better=sum(change > 0 for change in changes),
         worse=sum(change < 0 for change in changes),
-        kinds={kind: [comparison(i) for i in places] for kind, places in diff.choose(changes).items()},
+        kinds={kind: [comparison(i) for i in places] for kind, places in diff.select_sentences(changes).items()},
     )
 
 
 def _tables(record: Record, examples: Examples) -> list[WeightTable]:
     """The dense features by name; of each template that has any, those of largest absolute weight and column norm."""
-    dense, norms = chosen(record.weights, "dense", None), record.chosen.largest_norms
+    dense, norms = filtered(record.weights, "dense", None), record.chosen.largest_norms
     rows = {"dense": sorted(dense.items() if len(dense) <= DENSE else largest(dense, DENSE))}
     totals = {"dense": len(dense)}
     for template in PREFIXES:
-        found = chosen(record.weights, template, None)
+        found = filtered(record.weights, template, None)
         rows[template], totals[template] = largest(found, TOP), len(found)
     # A rule's own feature needs no example.
     asked = [name for kind in (rows, norms) for template in kind if template != "id" for name, _ in kind[template]]

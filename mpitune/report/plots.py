@@ -38,14 +38,14 @@ class _Palette(NamedTuple):
     series: tuple[str, ...]
 
 
-_VARIABLES = _Palette("#000001", "#000002", "#000003", "#000004", tuple(f"#00001{i}" for i in range(COLOURS)))
+_PAGE = _Palette("#000001", "#000002", "#000003", "#000004", tuple(f"#00001{i}" for i in range(COLOURS)))
 """What is drawn for a page: colours that nothing else has, each to become a variable of it."""
 _PRINT = _Palette(
     "#63636b", "#e2e2de", "#ffffff", "#1d1d1f", ("#2a62c4", "#c2570c", "#22794d", "#8a3fb0", "#a8861b", "#b02a55")
 )
-_MEANT = {
-    **dict(zip(_VARIABLES[:4], ("var(--muted)", "var(--rule)", "var(--card)", "var(--ink)"), strict=True)),
-    **{colour: f"var(--series-{i})" for i, colour in enumerate(_VARIABLES.series)},
+_CSS = {
+    **dict(zip(_PAGE[:4], ("var(--muted)", "var(--rule)", "var(--card)", "var(--ink)"), strict=True)),
+    **{colour: f"var(--series-{i})" for i, colour in enumerate(_PAGE.series)},
 }
 
 DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1.2, 1.8))}
@@ -184,10 +184,10 @@ def lines(
         for note in notes:
             canvas.note(note)
 
-    return _drawn(name, title, draw, keys)
+    return _render(name, title, draw, keys)
 
 
-def over(name: str, title: str, series: Series, *, x_label: str, bars: Sequence[float] = ()) -> Plot:
+def curve(name: str, title: str, series: Series, *, x_label: str, bars: Sequence[float] = ()) -> Plot:
     """A curve over something else than epochs; ``bars`` stand behind it, at 1, 2, .... Arguments as for `lines`."""
 
     def draw(canvas: Canvas) -> None:
@@ -204,10 +204,10 @@ def over(name: str, title: str, series: Series, *, x_label: str, bars: Sequence[
             canvas.axes.set_zorder(behind.get_zorder() + 1)
             canvas.axes.patch.set_visible(False)
 
-    return _drawn(name, title, draw)
+    return _render(name, title, draw)
 
 
-def falling(
+def sorted_curves(
     name: str,
     title: str,
     series: Sequence[Series],
@@ -231,7 +231,7 @@ def falling(
         for mark in marks:
             canvas.mark(mark)
 
-    return _drawn(name, title, draw, keys)
+    return _render(name, title, draw, keys)
 
 
 def bands(
@@ -258,7 +258,7 @@ def bands(
         axes.set_xlabel(unit, loc="right")
         axes.grid(False)
 
-    return _drawn(name, title, draw, height=max(2.9, 1.1 + 0.13 * len(rows)))
+    return _render(name, title, draw, height=max(2.9, 1.1 + 0.13 * len(rows)))
 
 
 def _set_limits(axes: Axes, values: Sequence[float], least_span: float, from_zero: bool) -> None:
@@ -290,15 +290,15 @@ def _time_unit(seconds: float) -> tuple[str, float]:
     return next((unit for unit in (("hours", 3600.0), ("minutes", 60.0)) if seconds >= 2 * unit[1]), ("seconds", 1.0))
 
 
-def _drawn(
+def _render(
     name: str, title: str, draw: Callable[[Canvas], None], keys: Sequence[Key] = (), height: float = 2.9
 ) -> Plot:
     # What matplotlib would say of the image differs from day to day, and names other sites.
     unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     svg, png = io.StringIO(), io.BytesIO()
-    with _settings(_VARIABLES, name):
+    with _settings(_PAGE, name):
         figure = Figure(figsize=(4.9, height))
-        draw(Canvas(figure.add_axes((0.145, 0.56 / height, 0.815, 1 - 0.62 / height)), _VARIABLES))
+        draw(Canvas(figure.add_axes((0.145, 0.56 / height, 0.815, 1 - 0.62 / height)), _PAGE))
         figure.savefig(svg, format="svg", transparent=True, metadata=unsaid)
     with _settings(_PRINT, name):
         # Inches above the axes: title and keys.
@@ -378,6 +378,6 @@ def _for_page(name: str, title: str, image: str) -> str:
     image = f'<svg role="img" aria-label="{escape(title)}" {box[0]}>{image[image.index(">") + 1 :]}'
     image = re.sub(r'<style type="text/css">.*?</style>', "", image, flags=re.DOTALL)
     image = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", image)
-    for drawn, meant in _MEANT.items():
+    for drawn, meant in _CSS.items():
         image = image.replace(drawn, meant)
     return image.strip()

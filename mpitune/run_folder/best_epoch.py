@@ -25,7 +25,7 @@ def chosen_epoch(bleus: Sequence[float | None]) -> int:
     return 1 + known.index(max(known))
 
 
-def epochs_in_vain(bleus: Sequence[float | None]) -> int:
+def epochs_since_best(bleus: Sequence[float | None]) -> int:
     """How many epochs, up to the last one, have brought no better devtest BLEU; always 0 without a devtest set."""
     return len(bleus) - chosen_epoch(bleus)
 
@@ -34,10 +34,10 @@ def early_end_reason(bleus: Sequence[float | None], planned: int, patience: int)
     """Reason why training has ended before the ``planned`` epochs; empty if it has not."""
     if len(bleus) >= planned or not out_of_patience(bleus, patience):
         return ""
-    count = epochs_in_vain(bleus)
+    count = epochs_since_best(bleus)
     return f"no better devtest BLEU in {count} epoch{'s' if count > 1 else ''}"
 
 
 def out_of_patience(bleus: Sequence[float | None], patience: int) -> bool:
     """Whether training ends after these epochs, however many are asked for; ``patience`` 0: never."""
-    return 0 < patience <= epochs_in_vain(bleus)
+    return 0 < patience <= epochs_since_best(bleus)

@@ -58,7 +58,7 @@ class Checkpoint:
     """How many shards' results belong to it, kept beside it (sgd, mix): 0 or all. They never meet in one process."""
     total: Vector = field(default_factory=lambda: (np.zeros(0, dtype=np.uint64), np.zeros(0)))
     """The sum over the epochs so far of the weights, where their mean is published (sgd, mix)."""
-    met: list[str] = field(default_factory=list)
+    dynamic_names: list[str] = field(default_factory=list)
     """The names of features, of all those vectors, that are not known before training."""
     best: np.ndarray = field(default_factory=lambda: _NO_COUNTS)
     """int32 [sentences, 11]: what of BLEU adds up in their latest 1-best translations, where gold scores need it."""
@@ -128,7 +128,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "state/start/learner": _stacked(checkpoint.learner, len(checkpoint.start[0])),
         "state/total/index": checkpoint.total[0],
         "state/total/value": checkpoint.total[1],
-        "state/met": _strings(checkpoint.met),
+        "state/met": _strings(checkpoint.dynamic_names),
         "state/best": checkpoint.best,
     }
     if checkpoint.scoring is not None:
@@ -160,7 +160,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         learner=tuple(datasets["state/start/learner"]),
         shards=int(attributes["shards"]),
         total=(datasets["state/total/index"], datasets["state/total/value"]),
-        met=_texts(datasets.get("state/met", _strings([]))),
+        dynamic_names=_texts(datasets.get("state/met", _strings([]))),
         best=datasets.get("state/best", _NO_COUNTS),
         scoring=json.loads(_texts(datasets["scoring"])[0]) if "scoring" in datasets else None,
     )

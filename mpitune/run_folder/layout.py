@@ -73,7 +73,7 @@ class RunFolder:
         """The folder of what `mpitune local` learns from, in files as in `checkpoints`."""
         return self.path / "local"
 
-    def of_decoder(self, process: str) -> Path:
+    def decoder_folder(self, process: str) -> Path:
         """The folder for the files of the external decoder of one ``process``."""
         return self.path / "cdec" / process
 
@@ -90,7 +90,7 @@ class RunFolder:
 
     def write_status(self, text: str) -> None:
         """Write `status`, in a folder that must exist: a removed run folder is not made again."""
-        with _telling(self.status), opened(self.status) as file:
+        with _write_errors(self.status), opened(self.status) as file:
             file.write(text.encode())
 
     def write_scoring(self, scoring: Mapping[str, Any] | None) -> None:
@@ -102,7 +102,7 @@ class RunFolder:
 
     def make_checkpoints(self) -> None:
         """Make the folder of checkpoints, which no rank makes by itself: where it is removed, it does not come back."""
-        with _telling(self.checkpoints):
+        with _write_errors(self.checkpoints):
             self.checkpoints.mkdir(exist_ok=True)
 
     def write_metrics(self, epochs: Sequence[Mapping[str, Any]]) -> None:
@@ -111,14 +111,14 @@ class RunFolder:
 
     def write_weights(self, path: Path, weights: Weights) -> None:
         """Write ``weights`` to ``path``, one of this folder's, sorted by name. Raises MachineError where it can't."""
-        with _telling(path):
+        with _write_errors(path):
             write_weights(path, sorted(weights))
 
-    def choose(self, epoch: int) -> None:
+    def set_result(self, epoch: int) -> None:
         """Make the weights of ``epoch``, where they are kept, the result; nothing is written where they are that."""
         weights = self.epoch_weights(epoch)
         if weights.is_file() and not (self.result.is_file() and filecmp.cmp(weights, self.result, shallow=False)):
-            with _telling(self.result), written_whole(self.result) as aside:
+            with _write_errors(self.result), written_whole(self.result) as aside:
                 shutil.copyfile(weights, aside)
 
     def write_watched(self, source: Sequence[str], references: Sequence[Sequence[str]]) -> None:
@@ -135,12 +135,12 @@ class RunFolder:
         self._write_text(path, "".join(f"{line}\n" for line in lines))
 
     def _write_text(self, path: Path, text: str) -> None:
-        with _telling(path):
+        with _write_errors(path):
             write_text(path, text)
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     """Raise MachineError where ``path`` cannot be written."""
     try:
         yield

@@ -54,7 +54,7 @@ def template_of(name: str) -> str:
     return next((template for template, prefix in PREFIXES.items() if name.startswith(prefix)), "dense")
 
 
-def largest_of_each(names: Sequence[str], sizes: np.ndarray, top: int) -> dict[str, list[tuple[str, float]]]:
+def largest_by_template(names: Sequence[str], sizes: np.ndarray, top: int) -> dict[str, list[tuple[str, float]]]:
     """By template, the ``top`` features of largest size, largest first; those of size 0 do not count.
 
     ``sizes``: float64 [n], of the features ``names``.
@@ -68,7 +68,7 @@ def largest_of_each(names: Sequence[str], sizes: np.ndarray, top: int) -> dict[s
     return found
 
 
-def chosen(weights: Mapping[str, float], template: str | None, text: str | None) -> dict[str, float]:
+def filtered(weights: Mapping[str, float], template: str | None, text: str | None) -> dict[str, float]:
     """The weights of ``template``'s features (``dense``: of no template's) whose names hold ``text``; None = all."""
 
     def fits(name: str) -> bool:

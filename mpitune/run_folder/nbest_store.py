@@ -79,17 +79,17 @@ def open_lists(folder: Path, epoch: int, shard: int) -> NBestPool:
     return NBestPool(**open_arrays(_path(folder, "lists", epoch, shard)))
 
 
-def forget_lists(folder: Path, epoch: int) -> None:
+def remove_lists(folder: Path, epoch: int) -> None:
     """Remove the lists after ``epoch``."""
-    _forget(folder, "lists", epoch)
+    _remove(folder, "lists", epoch)
 
 
-def forget_forests(folder: Path, epoch: int) -> None:
+def remove_forests(folder: Path, epoch: int) -> None:
     """Remove the forests of ``epoch``."""
-    _forget(folder, "forests", epoch)
+    _remove(folder, "forests", epoch)
 
 
-def _forget(folder: Path, kind: str, epoch: int) -> None:
+def _remove(folder: Path, kind: str, epoch: int) -> None:
     # What cannot be removed does no harm.
     shutil.rmtree(_folder(folder, kind, epoch), ignore_errors=True)
 

@@ -191,13 +191,13 @@ def read_epochs(path: Path) -> list[Epoch]:
 
 def _figure(path: Path, number: int, figures: dict[str, Any], key: str) -> Any:
     value = figures.get(key)
-    if key in _COMPOSED:
+    if key in _PARSERS:
         try:
-            return _COMPOSED[key](value, figures)
+            return _PARSERS[key](value, figures)
         except (TypeError, ValueError, AttributeError, IndexError):
             found = f"{key} {json.dumps(value)[:60]}"
             raise DataError.at(path, number, found=found, expected=f"{key} as a run writes it") from None
-    if value is None and key in _MAYBE_NONE:
+    if value is None and key in _OPTIONAL:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         found = f"{key} {json.dumps(value)}" if key in figures else f"no {key}"
@@ -205,7 +205,7 @@ def _figure(path: Path, number: int, figures: dict[str, Any], key: str) -> Any:
     return value
 
 
-_MAYBE_NONE = (
+_OPTIONAL = (
     *("devtest_bleu", "lambda", "best_bleu", "oracle_bleu", "prediction_bleu", "objective"),
     *("devtest_length_ratio", "weight_norm"),
 )
@@ -235,7 +235,7 @@ def _timeline(value: Any, figures: dict[str, Any]) -> list[list[float]]:
     return [[1.0] * part + [0.0] * (40 - part) for part in parts]
 
 
-_COMPOSED: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+_PARSERS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "column_norms": _steps,
     "largest_norms": _named,
     "busy_seconds": _numbers,

@@ -16,10 +16,10 @@ from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import Epoch, read_epochs, read_log, read_settings
 from mpitune.run_folder.run_state import RunState, infer_state, read_state
 
-SILENT = 180.0
+SILENT_AFTER = 180.0
 """Seconds after which a run that says nothing is asked about: while it learns, it speaks every 30."""
 
-EVERY = 2.0
+INTERVAL = 2.0
 """Seconds between two looks at runs that are followed."""
 
 _HEAD = ("epoch", "devtest BLEU", "gold score", "features", "sentences/s", "time")
@@ -70,7 +70,7 @@ def _progress(state: RunState | None, log: Path) -> str:
     if state is not None and state.ended:
         return f"ended: {state.reason}"
     silent = time.time() - log.stat().st_mtime
-    return "running" if silent < SILENT else f"silent for {clock(silent)}: is it still running?"
+    return "running" if silent < SILENT_AFTER else f"silent for {clock(silent)}: is it still running?"
 
 
 def follow(runs: Sequence[Path]) -> None:
@@ -94,7 +94,7 @@ def follow(runs: Sequence[Path]) -> None:
                         told.add((run, line))
         if all(status.ended for status in statuses):
             return
-        time.sleep(EVERY)
+        time.sleep(INTERVAL)
 
 
 def _table(epochs: Sequence[Epoch]) -> list[str]:

@@ -30,7 +30,7 @@ from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus, early_end_reason
 from mpitune.run_folder.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
 from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.model_weights import largest_of_each
+from mpitune.run_folder.model_weights import largest_by_template
 from mpitune.run_folder.run_state import write_error, write_state
 from mpitune.run_folder.versions import versions
 from mpitune.runtime.log import start_logging
@@ -77,7 +77,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
             comm.on_root(folder.write_scoring, scoring.as_json() if scoring else None)
             comm.on_root(folder.make_checkpoints)
             # Earlier versions chose otherwise for some algorithms.
-            comm.on_root(folder.choose, chosen_epoch(devtest_bleus(state.history)))
+            comm.on_root(folder.set_result, chosen_epoch(devtest_bleus(state.history)))
             if run.store.devtest is None:
                 LOG.info("no [data.devtest] to choose an epoch on: the weights of the last one will be the result")
             if state.epoch == 0:
@@ -133,7 +133,7 @@ def _learn_epoch(run: TrainingRun, state: State, lock: RunLock) -> None:
             **({"devtest_bleu_before": state.before} if epoch == 1 else {}),
             **learned.metrics,
             "weight_norm": norm(weights[1]),
-            "largest_norms": largest_of_each(model.names, run.by_slot(learned.norms)[model.slots], LARGEST),
+            "largest_norms": largest_by_template(model.names, run.by_slot(learned.norms)[model.slots], LARGEST),
             "busy_seconds": busy,
             "wait_seconds": waiting,
             "timeline": timelines,

@@ -55,7 +55,7 @@ def begin(run: TrainingRun, resume: str) -> State:
     if epoch == 0:
         return State(start=run.sparse(run.first.weights), mean=RunningMean(rising=run.averages_sentences))
     checkpoint = read_checkpoint(path_of(folder, epoch))
-    run.meet(checkpoint.met)
+    run.meet(checkpoint.dynamic_names)
     LOG.info("going on after epoch %d", epoch)
     return State(
         start=checkpoint.start,
@@ -105,7 +105,7 @@ def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
         learner=state.learner,
         shards=0 if run.mixes_each_epoch else run.job.parallel.shards,
         total=(state.mean.index, state.mean.total),
-        met=sorted(run.met),
+        dynamic_names=sorted(run.met),
         best=state.best,
         scoring=run.store.scoring.as_json() if run.store.scoring else None,
     )
