@@ -1,4 +1,4 @@
-"""How a run is getting on, from what it has written so far: for whoever looks in from another shell."""
+"""The terminal summary of running jobs: ``mpitune report --watch``."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from mpitune.run_folder.reader import Epoch, read_epochs, read_log, read_setting
 from mpitune.run_folder.run_state import RunState, infer_state, read_state
 
 SILENT_AFTER = 180.0
-"""Seconds after which a run that says nothing is asked about: while it learns, it speaks every 30."""
+"""A run whose log is unchanged for this many seconds may have been killed: while learning, it logs every 30 s."""
 
 INTERVAL = 2.0
-"""Seconds between two looks at runs that are followed."""
+"""Seconds between two readings of the run folders."""
 
 _HEAD = ("epoch", "devtest BLEU", "gold score", "features", "sentences/s", "time")
 
 
 class Status(NamedTuple):
-    """A run at a moment."""
+    """A summary of a run at one moment."""
 
     state: str
     ended: bool
-    """Whether there is nothing more to come."""
+    """True if the run has finished, stopped or failed."""
     table: list[str]
-    """A heading, and a line for each epoch; ``*`` marks the one whose weights are the result so far."""
+    """A header, and a line per epoch; ``*`` marks the epoch whose weights are the result so far."""
     now: str
-    """What the run said last."""
+    """The last message of the log."""
 
     def page(self, height: int) -> list[str]:
-        """All of it in ``height`` lines: of the epochs, those that fit."""
-        room = max(height - 3, 1)
-        return [self.state, *self.table[:1], *self.table[1:][-room:], *([] if self.ended else [self.now])]
+        """The summary in at most ``height`` lines, with the latest epochs that fit."""
+        shown = max(height - 3, 1)
+        return [self.state, *self.table[:1], *self.table[1:][-shown:], *([] if self.ended else [self.now])]
 
 
 def read_status(path: Path) -> Status:
-    """The status of the run in the folder ``path``.
+    """Read the status of the run in the folder ``path``.
 
-    Raises UsageError where that is no run folder, DataError for damaged metrics.
+    Raises UsageError if it is no run folder, DataError for a damaged file.
     """
     folder, config, log = RunFolder(path), path / "config.toml", path / "log.txt"
     if not log.is_file():
@@ -64,7 +64,7 @@ def read_status(path: Path) -> Status:
 
 
 def _progress(state: RunState | None, log: Path) -> str:
-    """Whether the run has finished, has ended otherwise, or is running, as far as its ``log`` is being written to."""
+    """Describe the state. A run without a recorded end counts as running as long as its ``log`` changes."""
     if state is not None and state.state == "done":
         return f"finished early: {state.reason}" if state.reason else "finished"
     if state is not None and state.ended:
@@ -74,11 +74,11 @@ def _progress(state: RunState | None, log: Path) -> str:
 
 
 def follow(runs: Sequence[Path]) -> None:
-    """Print how runs are getting on until all have ended: on a terminal a page kept up to date, else what is new.
+    """Print the status of ``runs`` until all have ended: on a terminal as one refreshed page, else new lines only.
 
     Raises as `read_status` does.
     """
-    on_terminal, told = sys.stdout.isatty(), set[tuple[Path, str]]()
+    on_terminal, printed = sys.stdout.isatty(), set[tuple[Path, str]]()
     while True:
         statuses = [read_status(run) for run in runs]
         if on_terminal:
@@ -89,9 +89,9 @@ def follow(runs: Sequence[Path]) -> None:
         else:
             for run, status in zip(runs, statuses, strict=True):
                 for line in (*status.table, status.state if status.ended else status.now):
-                    if (run, line) not in told:
+                    if (run, line) not in printed:
                         print(f"{run}: {line}" if len(runs) > 1 and line != status.state else line, flush=True)
-                        told.add((run, line))
+                        printed.add((run, line))
         if all(status.ended for status in statuses):
             return
         time.sleep(INTERVAL)
