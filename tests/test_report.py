@@ -189,7 +189,7 @@ def test_several_runs(tmp_path: Path) -> None:
     page = Page(path)
     for folder in folders:
         assert page.text.count(str(folder.path)) > 5
-    assert "Runs The curves are of all" in page.text
+    assert "Runs The plots show all runs" in page.text
     gold = page.html[page.html.index('id="gold-figure_1"') :].partition("</svg>")[0]
     assert [colour for colour in range(6) if f"var(--series-{colour})" in gold] == [0, 1, 2]
     bleu = page.html[page.html.index('id="bleu-figure_1"') :].partition("</svg>")[0]
@@ -211,10 +211,10 @@ def test_response_curves_of_features_in_bins(tmp_path: Path) -> None:
     folder.write_scoring(Scoring(bins=(bins,)).as_json())
     folder.write_weights(folder.result, [*WEIGHTS.items(), ("Co<nt_1", -1.0), ("Co<nt_2", 0.5)])
     page = report(folder)
-    assert "Features in bins What a rule with such a value gets" in page.text
+    assert "Features in bins Contribution of a score to the model score" in page.text
     assert "Co<nt 2 bins, 15 rules" in page.text and "value" in page.plot("response-0")
     assert (
-        "Co<nt, by bin bars: the rules of each bin, 7 to 8" in page.text
+        "Co<nt, by bin bars: number of rules in each bin, 7 to 8" in page.text
         and "bin, smallest values first" in page.plot("bins-0")
     )
 
@@ -365,7 +365,7 @@ def test_without_translations(tmp_path: Path, name: str) -> None:
     folder = make_run(tmp_path / "run")
     (folder.translations / name).unlink()
     page = report(folder)
-    assert f"There are none to show: the run folder holds no translations/{name}" in page.text
+    assert f"No translations to show: the run folder holds no translations/{name}" in page.text
     best = corpus_bleu(after(3), [[line] for line in REFERENCE])
     assert f"Devtest BLEU is {best:.2f} with the weights of epoch 2 of 3" in page.text
     assert page.plot("bleu")[:3] == ["1", "2", "3"]
@@ -469,7 +469,7 @@ def test_averages_have_their_best_epoch_too(tmp_path: Path, algorithm: str) -> N
     expected = f"the best on devtest ({algorithm}: each epoch's are the average so far)"
     assert f"with the weights of epoch 2 of 3, {expected}" in page.text
     assert re.search(r'<tr class="chosen">\s*<th scope="row">2</th>', page.html)
-    assert "The dotted line is at epoch 2, whose weights are the result" in page.text
+    assert "The dotted line marks epoch 2, whose weights are the result" in page.text
 
 
 def test_a_run_that_ended_early(tmp_path: Path) -> None:
@@ -493,7 +493,7 @@ def test_norms_and_warnings_are_shown_by_epoch(tmp_path: Path) -> None:
     log = "".join(f"2026-01-02 03:04:05 [0/2] WARNING {line}\n" for line in lines)
     (folder.path / "log.txt").write_text(log)
     page = report(folder)
-    assert "Norm of w ‖w‖ of the weights that each epoch published" in page.text and page.plot("weight-norm")[0] == "1"
+    assert "Norm of w ‖w‖ of the weights published after each epoch" in page.text and page.plot("weight-norm")[0] == "1"
     rows = [" ".join(re.sub("<[^>]*>", " ", row).split()) for row in re.findall(r"<tr.*?</tr>", page.html, re.DOTALL)]
     [second, third] = [row.split() for row in rows if re.match("[23] .* 1.000 0.987 0.125 ", row)]
     assert (second[-1], third[-1]) == ("–", "2")
