@@ -40,7 +40,7 @@ class ShardLists:
     bleu: np.ndarray
     """int64 [3, 11]: as in `mpitune.run_folder.checkpoint.ShardResult`."""
     forests: Forests | None = None
-    """Those of the latest epoch, if the learner needs them."""
+    """Forests of the latest epoch, if the learner needs them."""
 
 
 def write_lists(folder: Path, epoch: int, job_digest: str, lists: ShardLists) -> None:

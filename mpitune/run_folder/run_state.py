@@ -39,7 +39,7 @@ class RunState:
 
     @property
     def ended(self) -> bool:
-        """Whether the process has recorded its end."""
+        """True if the process has recorded its end."""
         return self.state in ("stopped", "done", "failed")
 
 
