@@ -194,12 +194,12 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
         other = model_weights.read_model(options.diff) if options.diff else {}
         weights = model_weights.difference(model, other) if options.diff else model
         each = options.template == EACH
-        fitting = model_weights.chosen(weights, None if each else options.template, options.find)
+        fitting = model_weights.filtered(weights, None if each else options.template, options.find)
         if options.near:
             found = [("", model_weights.nearest(fitting, options.near, options.top or NEAREST))]
         elif each:
             of_template = {
-                name: model_weights.chosen(fitting, name, None) for name in ("dense", *model_weights.PREFIXES)
+                name: model_weights.filtered(fitting, name, None) for name in ("dense", *model_weights.PREFIXES)
             }
             found = [
                 (f"# {name}: {counted(len(part), 'feature')}", model_weights.largest(part, options.top))

@@ -155,7 +155,7 @@ def _shortest(sentences: Sequence[Sentence]) -> int:
 
 def _decoder_folder(job: Job) -> Path:
     """For the files of this process's external decoder; what it said is left there where decoding fails."""
-    return RunFolder(job.run.dir).of_decoder(f"decode-{socket.gethostname()}-{os.getpid()}")
+    return RunFolder(job.run.dir).decoder_folder(f"decode-{socket.gethostname()}-{os.getpid()}")
 
 
 def _read_given(job: Job, path: Path) -> InitialModel:

@@ -15,7 +15,8 @@ from typing import Any
 from mpitune.config.presets import DEFAULTS_OF, PRESETS, Keys
 from mpitune.config.schema import literal, put, read
 from mpitune.config.spec import BATCH, DataKeys, DevTestKeys, GrammarKeys, Job, lm_names
-from mpitune.errors import UsageError
+from mpitune.corpus.text import lines
+from mpitune.errors import DataError, UsageError
 
 _NOT_OF_CDEC = ("word-pair", "insertion", "target-words")
 """Templates that an external decoder does not have."""
@@ -74,6 +75,17 @@ def completed(job: Job, given: Mapping[str, Any], origin: Path) -> Job:
             put(raw, key, value)
     whole = replace(read(Job, raw, origin), file=job.file, explicit=job.explicit)
     return _resolve_defaults(whole, complete=True)
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """The tables of a configuration that a run has written, unchecked: an earlier version may have written it.
+
+    Raises DataError where the file is not TOML.
+    """
+    try:
+        return tomllib.loads("".join(f"{line}\n" for _, line in lines(path)))
+    except tomllib.TOMLDecodeError as error:
+        raise DataError.at(path, None, found=f"no TOML ({error})", expected="the configuration of a run") from None
 
 
 def require_data(job: Job) -> DataKeys:

@@ -1,7 +1,7 @@
 """Collectives over arrays of any length, in chunks.
 
-MPI's counts and displacements are C ints, and in MPI-4's large counts not every library can be relied on. So each call
-moves a bounded number of elements of a rank, and longer arrays take several calls; what arrives is put into its place.
+MPI counts and displacements are C ints, and not every library supports the large counts of MPI-4. So each call moves a
+bounded number of elements per rank, longer arrays take several calls, and each received chunk is copied to its place.
 """
 
 from __future__ import annotations
@@ -12,64 +12,64 @@ from typing import Any
 import numpy as np
 
 CHUNK = 2**24
-"""How many elements one call sends from, and receives on, a rank at most; but one for each of its peers."""
+"""Maximum number of elements that one call sends or receives per rank, and at least one for each peer."""
 
 
 def bcast(world: Any, array: np.ndarray) -> None:
-    """Rank 0's ``array`` into those of all others, which are of the same length and dtype. ``world``: an MPI world."""
+    """Copy rank 0's ``array`` into those of all others, of the same length and dtype. ``world``: an MPI world."""
     for start in range(0, len(array), CHUNK):
         world.Bcast(array[start : start + CHUNK])
 
 
 def allgather(world: Any, mine: np.ndarray, counts: Sequence[int]) -> np.ndarray:
-    """On every rank the arrays of all ranks (of one dtype, ``counts`` elements each), one after the other."""
-    everything: np.ndarray = np.empty(sum(counts), dtype=mine.dtype)
-    share = _share(world)
-    for start in range(0, max(counts), share):
-        places = _places(counts, start, share)
-        arrived: np.ndarray = np.empty(sum(map(_size, places)), dtype=mine.dtype)
-        world.Allgatherv(np.ascontiguousarray(mine[start : start + share]), (arrived, list(map(_size, places))))
-        _put(arrived, everything, places)
-    return everything
+    """Return, on every rank, the arrays of all ranks (one dtype, ``counts[r]`` elements each), concatenated."""
+    result: np.ndarray = np.empty(sum(counts), dtype=mine.dtype)
+    step = _elements_per_peer(world)
+    for start in range(0, max(counts), step):
+        targets = _chunk_slices(counts, start, step)
+        received_chunk: np.ndarray = np.empty(sum(map(_size, targets)), dtype=mine.dtype)
+        world.Allgatherv(np.ascontiguousarray(mine[start : start + step]), (received_chunk, list(map(_size, targets))))
+        _scatter(received_chunk, result, targets)
+    return result
 
 
 def alltoall(world: Any, mine: np.ndarray, sent: Sequence[int], received: Sequence[int]) -> np.ndarray:
-    """On every rank what each rank has for it, in rank order: ``received[r]`` elements from rank r.
+    """Return the elements that all ranks send to this one, in rank order: ``received[r]`` elements from rank r.
 
-    ``mine`` holds what this rank has for the others in rank order, ``sent[r]`` elements for rank r.
+    ``mine``: the elements that this rank sends, in rank order, ``sent[r]`` of them to rank r.
     """
-    everything: np.ndarray = np.empty(sum(received), dtype=mine.dtype)
-    share = _share(world)
-    for start in range(0, max(world.allgather(max(sent))), share):
-        places, origins = _places(received, start, share), _places(sent, start, share)
-        arrived: np.ndarray = np.empty(sum(map(_size, places)), dtype=mine.dtype)
-        leaving = np.concatenate([mine[origin] for origin in origins])
-        world.Alltoallv((leaving, list(map(_size, origins))), (arrived, list(map(_size, places))))
-        _put(arrived, everything, places)
-    return everything
+    result: np.ndarray = np.empty(sum(received), dtype=mine.dtype)
+    step = _elements_per_peer(world)
+    for start in range(0, max(world.allgather(max(sent))), step):
+        targets, origins = _chunk_slices(received, start, step), _chunk_slices(sent, start, step)
+        received_chunk: np.ndarray = np.empty(sum(map(_size, targets)), dtype=mine.dtype)
+        sent_chunk = np.concatenate([mine[origin] for origin in origins])
+        world.Alltoallv((sent_chunk, list(map(_size, origins))), (received_chunk, list(map(_size, targets))))
+        _scatter(received_chunk, result, targets)
+    return result
 
 
-def _share(world: Any) -> int:
-    """How many elements a rank has for, or from, each of its peers in one call."""
+def _elements_per_peer(world: Any) -> int:
+    """Number of elements that a rank sends to, or receives from, each peer in one call."""
     peers: int = world.Get_size()
     return max(CHUNK // peers, 1)
 
 
-def _places(counts: Sequence[int], start: int, share: int) -> list[slice]:
-    """Where the elements from ``start`` on, at most ``share``, of arrays that lie end to end are."""
-    places, begin = [], 0
+def _chunk_slices(counts: Sequence[int], start: int, step: int) -> list[slice]:
+    """Slices of the elements ``start:start + step`` of each of the concatenated arrays of these ``counts``."""
+    targets, begin = [], 0
     for count in counts:
-        places.append(slice(begin + min(start, count), begin + min(start + share, count)))
+        targets.append(slice(begin + min(start, count), begin + min(start + step, count)))
         begin += count
-    return places
+    return targets
 
 
 def _size(place: slice) -> int:
     return int(place.stop - place.start)
 
 
-def _put(arrived: np.ndarray, everything: np.ndarray, places: Sequence[slice]) -> None:
+def _scatter(received_chunk: np.ndarray, result: np.ndarray, targets: Sequence[slice]) -> None:
     begin = 0
-    for place in places:
-        everything[place] = arrived[begin : begin + _size(place)]
+    for place in targets:
+        result[place] = received_chunk[begin : begin + _size(place)]
         begin += _size(place)

@@ -1,6 +1,6 @@
-"""The processes of a run and what they say to each other: `Comm`, alone or over MPI.
+"""Communication between the processes of a run: `Comm`, serial or over MPI.
 
-The one door to mpi4py, which is imported only where a launcher started us: alone, nothing needs an MPI.
+The only module that imports mpi4py, and only under an MPI launcher: a run of one process needs no MPI library.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange import chunked
-from mpitune.exchange.sparse_rows import SparseVectors, by_part, in_shard_order, row_ends
-from mpitune.exchange.work_queue import OwnTurns, SharedTurns, WorkQueue
+from mpitune.exchange.sparse_rows import SparseVectors, partition_columns, row_ends, sort_by_shard
+from mpitune.exchange.work_queue import SerialWorkQueue, SharedWorkQueue, WorkQueue
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -28,82 +28,78 @@ T = TypeVar("T")
 
 
 class Comm(Protocol):
-    """The processes of a run; every method but `abort` is collective: all ranks call it, in the same order."""
+    """The ranks of a run. Every method but `abort` is collective: all ranks call it, in the same order."""
 
     rank: int
     size: int
     root: bool
-    """Whether this is the rank that decides and speaks: rank 0."""
+    """True on rank 0, which takes decisions and logs."""
     ranks_on_node: int
-    """How many of the ranks share this one's machine and its memory, itself among them."""
+    """Number of ranks on this machine, this one included; they share its memory."""
     waited: float
-    """Seconds that this rank has spent inside collectives: waiting for the others and moving data."""
+    """Seconds that this rank has spent inside collectives, waiting for others and moving data."""
     waits: list[tuple[float, float]]
-    """When that was: begin and end (`time.perf_counter`), in turn. Whoever asks may empty it."""
-
-    def barrier(self) -> None:
-        """Return when all ranks have come here."""
-        ...
+    """Begin and end of each of these waits (`time.perf_counter`), in order. The caller may clear it."""
 
     def bcast(self, obj: T) -> T:
-        """Rank 0's ``obj`` (small) on every rank."""
+        """Return rank 0's ``obj`` (small) on every rank."""
         ...
 
     def gather(self, obj: T) -> list[T] | None:
-        """Every rank's ``obj`` (small) in rank order, on rank 0; None elsewhere."""
+        """Return every rank's ``obj`` (small), in rank order, on rank 0; None elsewhere."""
         ...
 
     def union(self, names: Iterable[str]) -> list[str]:
-        """On every rank: the distinct ``names`` of all ranks, sorted."""
+        """Return, on every rank, the distinct ``names`` of all ranks, sorted."""
         ...
 
     def any(self, flag: bool) -> bool:
-        """On every rank: whether ``flag`` is true on any."""
+        """Return, on every rank, true if ``flag`` is true on any."""
         ...
 
     def sum(self, counts: T) -> T:
-        """On every rank: the sum over all ranks of ``counts``, a whole number or an array of them (small)."""
+        """Return, on every rank, the sum over all ranks of ``counts``, an integer or a small array of integers."""
         ...
 
-    def before(self, count: int) -> int:
-        """The sum of ``count`` over the ranks below this one."""
+    def exclusive_sum(self, count: int) -> int:
+        """Return the sum of ``count`` over the ranks below this one (MPI's exclusive scan)."""
         ...
 
-    def turns(self) -> AbstractContextManager[WorkQueue]:
-        """Work to be handed out to whichever rank is free, from turn 0; the ``with`` ends when all ranks end theirs."""
+    def work_queue(self) -> AbstractContextManager[WorkQueue]:
+        """A new queue of work items, from item 0 on; the ``with`` block ends on all ranks together."""
         ...
 
     def allgather(self, vectors: SparseVectors) -> SparseVectors:
-        """The vectors of all ranks in shard order: the same on every rank, however the shards lie on the ranks."""
+        """Return the vectors of all ranks in shard order: the same on every rank, for any assignment of shards."""
         ...
 
     def alltoall(self, vectors: SparseVectors) -> SparseVectors:
-        """This rank's part of the columns of all ranks' vectors: every shard's row, in shard order.
+        """Return this rank's partition of the columns of all ranks' vectors: every shard's row, in shard order.
 
-        Parts are ranges of feature ids of equal width, ascending with the ranks.
+        Partitions are ranges of feature ids of equal width, ascending with the ranks.
         """
         ...
 
     def concatenate(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        """On every rank: each of ``arrays`` (one axis, uint64 or float64), every rank's part of it in rank order."""
+        """Return, on every rank, each of ``arrays`` (1-d, uint64 or float64) concatenated over the ranks."""
         ...
 
     def bcast_sparse(self, index: np.ndarray | None, *values: np.ndarray | None) -> tuple[np.ndarray, ...]:
-        """Rank 0's ``index`` (uint64 [n]) and ``values`` (float64 [n] each) on every rank.
+        """Return rank 0's ``index`` (uint64 [n]) and ``values`` (float64 [n] each) on every rank.
 
-        The other ranks pass as many arguments, which are ignored.
+        The other ranks pass the same number of arguments, which are ignored.
         """
         ...
 
     def on_root(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Rank 0's result (small) of ``function(*args, **kwargs)``, on every rank.
+        """Call ``function(*args, **kwargs)`` on rank 0 and return its result (small) on every rank.
 
-        What the call raises on rank 0, every rank raises. The arguments are evaluated on every rank.
+        An exception of the call is raised on every rank. The arguments are evaluated on every rank.
         """
         ...
 
     def abort(self, code: int) -> NoReturn:
-        """End all ranks now with exit code ``code``; any one rank may call it."""
+        """End all ranks at once with exit code ``code``; any single rank may call it."""
         ...
 
 
@@ -118,9 +114,6 @@ class SerialComm:
 
     def __init__(self) -> None:
         self.waits: list[tuple[float, float]] = []
-
-    def barrier(self) -> None:
-        return
 
     def bcast(self, obj: T) -> T:
         return obj
@@ -137,18 +130,18 @@ class SerialComm:
     def sum(self, counts: T) -> T:
         return counts
 
-    def before(self, count: int) -> int:
+    def exclusive_sum(self, count: int) -> int:
         return 0
 
     @contextmanager
-    def turns(self) -> Iterator[WorkQueue]:
-        yield OwnTurns()
+    def work_queue(self) -> Iterator[WorkQueue]:
+        yield SerialWorkQueue()
 
     def allgather(self, vectors: SparseVectors) -> SparseVectors:
-        return in_shard_order(vectors)
+        return sort_by_shard(vectors)
 
     def alltoall(self, vectors: SparseVectors) -> SparseVectors:
-        return in_shard_order(vectors)
+        return sort_by_shard(vectors)
 
     def concatenate(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         return arrays
@@ -163,21 +156,21 @@ class SerialComm:
         raise SystemExit(code)
 
 
-ALONE = SerialComm()
-"""For what one process does by itself."""
+SERIAL_COMM = SerialComm()
+"""The communicator of work that one process does alone."""
 
 
 class MpiComm:
-    """The world of an MPI launcher.
+    """The ranks that an MPI launcher started (MPI_COMM_WORLD).
 
-    Raises UsageError where no MPI library can be loaded.
+    Raises UsageError if no MPI library can be loaded.
     """
 
     def __init__(self) -> None:
         try:
             import mpi4py
 
-            # Only the main thread talks to MPI; asking for more costs locks, and some transports refuse it.
+            # Only the main thread calls MPI. Higher thread levels cost locks, and some transports refuse them.
             mpi4py.rc.thread_level = "funneled"
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:
@@ -187,9 +180,9 @@ class MpiComm:
         self.rank = self._world.Get_rank()
         self.root = self.rank == 0
         self.size = self._world.Get_size()
-        machine = self._world.Split_type(MPI.COMM_TYPE_SHARED)
-        self.ranks_on_node = machine.Get_size()
-        machine.Free()
+        node = self._world.Split_type(MPI.COMM_TYPE_SHARED)
+        self.ranks_on_node = node.Get_size()
+        node.Free()
         self.waited = 0.0
         self.waits: list[tuple[float, float]] = []
 
@@ -202,10 +195,6 @@ class MpiComm:
             end = time.perf_counter()
             self.waited += end - start
             self.waits.append((start, end))
-
-    def barrier(self) -> None:
-        with self._waiting():
-            self._world.Barrier()
 
     def bcast(self, obj: T) -> T:
         with self._waiting():
@@ -229,19 +218,19 @@ class MpiComm:
             total: T = self._world.allreduce(counts)
         return total
 
-    def before(self, count: int) -> int:
+    def exclusive_sum(self, count: int) -> int:
         with self._waiting():
-            # The lowest rank gets None.
+            # Rank 0 gets None.
             return self._world.exscan(count) or 0
 
     @contextmanager
-    def turns(self) -> Iterator[WorkQueue]:
+    def work_queue(self) -> Iterator[WorkQueue]:
         with self._waiting():
-            turns = SharedTurns(self._mpi, self._world, self.root)
-        yield turns
-        # Not after an exception: to free them is collective, and the others may never come.
+            queue = SharedWorkQueue(self._mpi, self._world, self.root)
+        yield queue
+        # Not after an exception: freeing is collective, and the other ranks may never reach this call.
         with self._waiting():
-            turns.free()
+            queue.free()
 
     def allgather(self, vectors: SparseVectors) -> SparseVectors:
         world = self._world
@@ -253,11 +242,11 @@ class MpiComm:
             index = chunked.allgather(world, vectors.index, entries)
             value = chunked.allgather(world, vectors.value, entries)
             state = tuple(chunked.allgather(world, kept, entries) for kept in vectors.state)
-        return in_shard_order(SparseVectors(shard, row_ends(length), index, value, state))
+        return sort_by_shard(SparseVectors(shard, row_ends(length), index, value, state))
 
     def alltoall(self, vectors: SparseVectors) -> SparseVectors:
         world = self._world
-        order, lengths = by_part(vectors, self.size)
+        order, lengths = partition_columns(vectors, self.size)
         sent = lengths.sum(axis=1).tolist()
         with self._waiting():
             shards = world.allgather(len(vectors.shard))
@@ -268,7 +257,7 @@ class MpiComm:
             index = chunked.alltoall(world, vectors.index[order], sent, received)
             value = chunked.alltoall(world, vectors.value[order], sent, received)
             state = tuple(chunked.alltoall(world, kept[order], sent, received) for kept in vectors.state)
-        return in_shard_order(SparseVectors(shard, ptr, index, value, state))
+        return sort_by_shard(SparseVectors(shard, ptr, index, value, state))
 
     def concatenate(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         with self._waiting():
@@ -294,7 +283,7 @@ class MpiComm:
         message = b""
         if self.rank == 0:
             try:
-                # Pickled here, so that a result that cannot travel is an error on every rank as well.
+                # Pickled inside the try block, so that a result that cannot be pickled is an error on every rank too.
                 message = pickle.dumps((function(*args, **kwargs), None))
             except Exception as error:
                 raised = error
@@ -315,10 +304,10 @@ class MpiComm:
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> Comm:
-    """MPI where ``environment`` shows an MPI launcher or a scheduler step of several tasks, else a run of one process.
+    """`MpiComm` if ``environment`` shows an MPI launcher or a scheduler step of several tasks, else `SerialComm`.
 
-    Raises UsageError where the processes that were started together do not form one world: the launcher then belongs
-    to another MPI, and each process would do, and overwrite, the whole work.
+    Raises UsageError if the processes that were started together do not form one MPI world: the launcher then belongs
+    to another MPI library, and each process would do the whole work and overwrite the files of the others.
     """
     tasks = _tasks(environment)
     if tasks is None:
@@ -334,12 +323,12 @@ def connect(environment: Mapping[str, str] = os.environ) -> Comm:
 
 
 def _tasks(environment: Mapping[str, str]) -> int | None:
-    """How many processes were started together: 0 where the launcher does not say, None where there is no launcher."""
+    """Number of processes that were started together: 0 if the launcher does not set it, None without a launcher."""
     for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
         if name in environment:
             return int(environment[name])
-    # After the variables of the launchers: under mpirun the step is the launcher's own, of one task a node. A batch
-    # script outside of srun has SLURM_PROCID and SLURM_NTASKS too, but is no step.
+    # The variables of MPI launchers come first: under mpirun, the Slurm step belongs to the launcher, with one task per
+    # node. A batch script outside srun has SLURM_PROCID and SLURM_NTASKS too, but no step.
     step = int(environment.get("SLURM_STEP_NUM_TASKS", 1))
     if step > 1:
         return step
@@ -347,7 +336,7 @@ def _tasks(environment: Mapping[str, str]) -> int | None:
 
 
 def _portable(error: Exception) -> Exception:
-    """``error`` itself where it survives the way to another process, else its text."""
+    """``error`` itself if it can be pickled and unpickled, else a RuntimeError with its text."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

@@ -1,13 +1,12 @@
-"""Parameter mixing: weight vectors of shards and of epochs to their mean.
+"""Parameter mixing: means of weight vectors over shards and over epochs.
 
-- ``uniform``: Simianer, Riezler and Dyer (2012), algorithms 1 to 3: unweighted means, in which a feature that a vector
-  does not name counts as 0.
-- ``active``: each feature's mean is weighted by the shards' squared gradients of that feature, where the learner keeps
-  them. Dense features, which fire everywhere, come out nearly as before; what one of Z shards has learned of a rare
-  feature is no longer divided by Z. McDonald, Hall and Mann (2010, section 4) allow any convex weights of shards; a set
-  of weights for each feature is *(ours)*.
+- ``uniform``: Simianer, Riezler and Dyer (ACL 2012), algorithms 1 to 3: unweighted means; absent features count as 0.
+- ``active``: the mean of each feature is weighted by the shards' squared gradients of that feature, if the learner has
+  them. Dense features, which fire in all shards, change little; the weight of a rare feature that one of Z shards has
+  learned is no longer divided by Z. McDonald, Hall and Mann (NAACL 2010, section 4) allow any convex combination of
+  shards; one combination per feature is a choice of this implementation.
 
-Sums run in shard order and in epoch order, so that their bits depend on nothing else.
+Sums run in shard order and in epoch order, so that their bits do not depend on the number of ranks.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.exchange.comm import ALONE, Comm
+from mpitune.exchange.comm import SERIAL_COMM, Comm
 from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.jit import kernel
 
 
 class WeightColumns(NamedTuple):
-    """Stacked weight vectors by column: for each feature, its weights in the shards that have it, in shard order."""
+    """Stacked weight vectors by column: the weights of each feature in the shards that have it, in shard order."""
 
     id: np.ndarray
-    """uint64 [columns]: features, ascending."""
+    """uint64 [columns]: feature ids, ascending."""
     ptr: np.ndarray
     """int64 [columns + 1]: column c is ``value[ptr[c]:ptr[c + 1]]``."""
     value: np.ndarray
-    """float64"""
+    """float64 [entries]: weights."""
     state: tuple[np.ndarray, ...] = ()
-    """float64 each: the rows of `SparseVectors.state`, in the order of ``value``."""
+    """float64 [entries] each: `SparseVectors.state`, in the order of ``value``."""
 
 
 def columns(vectors: SparseVectors) -> WeightColumns:
-    """The columns of the matrix whose rows are ``vectors`` (which stand in shard order)."""
+    """The columns of the matrix whose rows are ``vectors`` (in shard order)."""
     order = np.argsort(vectors.index, kind="stable")
     index = vectors.index[order]
     first = np.ones(len(index), dtype=np.bool_)
@@ -47,7 +46,7 @@ def columns(vectors: SparseVectors) -> WeightColumns:
 
 
 def sums(stacked: WeightColumns) -> np.ndarray:
-    """float64 [columns]: the sum of each column, added up in shard order."""
+    """float64 [columns]: the sum of each column, in shard order."""
     return _sums_of(stacked.ptr, stacked.value)
 
 
@@ -67,15 +66,15 @@ def _sums(ptr: np.ndarray, value: np.ndarray, out: np.ndarray) -> None:
 
 
 def uniform_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """float64 [columns]: the mean weights over all ``shards``, and the means of what they have added to each state."""
+    """float64 [columns]: the mean weights over all ``shards``, and the mean increments of each state."""
     return sums(stacked) / shards, tuple(_sums_of(stacked.ptr, kept) / shards for kept in stacked.state)
 
 
 def active_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """As `uniform_mean`, each shard's weight and squared gradients weighted by the shard's squared gradients.
+    """As `uniform_mean`, but shards are weighted, for each feature, by their squared gradients.
 
-    A feature that no shard has moved has the same weight in all, which it keeps. What else belongs to the state adds
-    up. Without a state the means are uniform.
+    A feature that no shard has updated has the same weight in all shards and keeps it. Other state arrays are summed.
+    Without state, the means are uniform.
     """
     if not stacked.state:
         return uniform_mean(stacked, shards)
@@ -89,9 +88,9 @@ def active_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[
 def _active_means(
     ptr: np.ndarray, value: np.ndarray, squares: np.ndarray, means: np.ndarray, mixed: np.ndarray
 ) -> None:
-    """Fill ``means`` and ``mixed`` (float64 [columns], all 0) with means of ``value`` and ``squares`` by column.
+    """Fill ``means`` and ``mixed`` (float64 [columns], all 0) with the means of ``value`` and ``squares`` by column.
 
-    They are weighted by ``squares``; where these are 0, the mean is the first value.
+    Means are weighted by ``squares``; if these are all 0, the mean is the first value.
     """
     for c in range(len(means)):
         total = 0.0
@@ -110,35 +109,34 @@ MIXINGS: dict[str, Callable[[WeightColumns, int], tuple[np.ndarray, tuple[np.nda
     "active": active_mean,
     "uniform": uniform_mean,
 }
-"""The values of the key ``parallel.mixing``: weights, and what is added to the state, from columns and the shards."""
+"""The values of the key ``parallel.mixing``: (columns, number of shards) to (weights, increments of the state)."""
 
 
 class Mixed(NamedTuple):
-    """The shards' vectors mixed to one, or a rank's part of it: a range of feature ids."""
+    """The mixed weight vector, or a rank's partition of it: a range of feature ids."""
 
-    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nobody asks of these
-    """uint64 [n]: the features that it names, ascending."""
+    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which is not used here
+    """uint64 [n]: feature ids, ascending."""
     value: np.ndarray
-    """float64 [n]: their means over all shards."""
+    """float64 [n]: mean weights over all shards."""
     active: int
-    """How many features any shard names, over all ranks."""
+    """Number of distinct features in the shards' vectors, over all ranks."""
     threshold: float | None
-    """lambda, where columns were selected: every feature kept has at least this norm, on all ranks. Where K was given:
-    the K-th largest norm, None where fewer than K columns have a norm other than 0."""
+    """lambda: every selected feature has at least this column norm; None without selection. If K was given: the K-th
+    largest norm of all ranks, or None if fewer than K columns have a norm other than 0."""
     norm: np.ndarray = np.zeros(0)
-    """float64 [n]: the column norms of the features that it names; empty where columns were not selected, and beside
-    rank 0 where that mixes all."""
+    """float64 [n]: the column norms of the features; empty without selection, and beside rank 0 with allgather."""
     profile: tuple[tuple[float, int], ...] = ()
-    """Where columns were selected: norms, ascending, and how many columns of all ranks have at least that one."""
+    """With selection: norms, ascending, each with the number of columns (all ranks) of at least that norm."""
     state: tuple[np.ndarray, ...] = ()
-    """float64 [n] each: what is added to the state that the learner keeps of the features."""
+    """float64 [n] each: increments of the learner's per-feature state."""
 
 
-def mean(vectors: SparseVectors, comm: Comm = ALONE, *, mixing: str = "uniform") -> Mixed:
-    """The mean of the shards' vectors (algorithm 3, IterMixSGD: v = 1/Z sum_z w_z), as `MIXINGS` has it.
+def mean(vectors: SparseVectors, comm: Comm = SERIAL_COMM, *, mixing: str = "uniform") -> Mixed:
+    """The mean of the shards' vectors (algorithm 3, IterMixSGD: v = 1/Z sum_z w_z). ``mixing``: a name of `MIXINGS`.
 
-    It names the features that any of them names. ``vectors``: the rows of all shards, in shard order; over ``comm``,
-    their columns of this rank's part (`Comm.alltoall`), and all ranks call this.
+    ``vectors``: the rows of all shards, in shard order; with ``comm``, this rank's partition of their columns
+    (`Comm.alltoall`), and all ranks call this function.
     """
     stacked = columns(vectors)
     value, state = MIXINGS[mixing](stacked, len(vectors.shard))
@@ -146,11 +144,11 @@ def mean(vectors: SparseVectors, comm: Comm = ALONE, *, mixing: str = "uniform")
 
 
 class RunningMean:
-    """The mean over epochs of a weight vector: what algorithms 1 and 2 return, 1/T sum_t w_t.
+    """The mean of a weight vector over epochs, the result of algorithms 1 and 2: 1/T sum_t w_t.
 
-    ``rising``: epoch t counts t times, so that what was learned from first, bad lists is soon outweighed (polynomial
-    decay averaging, Shamir and Zhang 2013, with eta = 1). `epochs`, `index` (uint64 ascending) and `total` (float64,
-    the sum over the epochs) are all of its state: from them it goes on as if never interrupted.
+    ``rising``: epoch t has weight t, so that the first epochs, with poor k-best lists, lose influence (polynomial-decay
+    averaging, Shamir and Zhang, ICML 2013, with eta = 1). `epochs`, `index` (uint64, ascending) and `total` (float64,
+    the weighted sum over the epochs) are its whole state: a mean restored from them continues exactly.
     """
 
     def __init__(
@@ -167,7 +165,7 @@ class RunningMean:
         self.total = np.zeros(0, dtype=np.float64) if total is None else total
 
     def add(self, index: np.ndarray, value: np.ndarray) -> None:
-        """Take in the weights of one more epoch: ``index`` uint64 [n], none twice; ``value`` float64 [n]."""
+        """Add the weights of one epoch: ``index`` uint64 [n], unique; ``value`` float64 [n]."""
         rows = np.array([0, 1], dtype=np.int64)
         ptr = np.cumsum([0, len(self.index), len(index)], dtype=np.int64)
         self.epochs += 1
@@ -178,5 +176,5 @@ class RunningMean:
 
     @property
     def value(self) -> np.ndarray:
-        """float64: the means of the features `index`."""
+        """float64: the mean weights of the features `index`."""
         return self.total / (self.epochs * (self.epochs + 1) / 2 if self._rising else self.epochs)

@@ -1,9 +1,9 @@
-"""Feature selection by column norms: the heart of IterSelSGD.
+"""Feature selection by column norms, the core of IterSelSGD.
 
-Simianer, Riezler, Dyer (2012), algorithm 4: stack the shards' weight vectors into a matrix of Z rows, keep the K
-columns of largest norm, mix those. Everything is computed column by column from a column's values in shard order
-alone, ties go to the smaller feature id: whoever holds a column gets the same bits. Ranks that hold a part of the
-columns each agree on the threshold by counting; no norm leaves its rank.
+Simianer, Riezler and Dyer (ACL 2012), algorithm 4: stack the shards' weight vectors into a matrix of Z rows, keep the K
+columns of largest norm, mix those. Each column is computed alone, from its values in shard order, and ties go to the
+smaller feature id: the bits do not depend on the rank that holds a column. Ranks with one partition of the columns each
+find the common threshold by counting; norms are not sent.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mpitune.exchange.comm import ALONE, Comm
+from mpitune.exchange.comm import SERIAL_COMM, Comm
 from mpitune.exchange.mixing import MIXINGS, Mixed, WeightColumns, columns, sums
 from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.jit import kernel
 
-_STEP = 50
-"""How many of a float's last bits do not count in a profile of norms."""
+_DROPPED_BITS = 50
+"""Number of low bits of a norm (float64) that a profile of norms ignores."""
 
 
 def select(
     vectors: SparseVectors,
-    comm: Comm = ALONE,
+    comm: Comm = SERIAL_COMM,
     *,
     norm: str,
     k: int | None = None,
     threshold: float | None = None,
     mixing: str = "uniform",
 ) -> Mixed:
-    """Keep the ``k`` columns of largest ``norm`` (a name of `NORMS`), or those of norm >= ``threshold`` (lambda).
+    """Select the ``k`` columns of largest ``norm`` (a name of `NORMS`), or those of norm >= ``threshold`` (lambda).
 
-    Their weights are mixed as ``mixing`` (a name of `MIXINGS`) says. One of ``k`` >= 1 and ``threshold`` is given;
-    columns of norm 0 are never kept. ``vectors`` hold the rows of all shards in shard order, finite values only; over
-    ``comm``, their columns of this rank's part (`Comm.alltoall`): then all ranks call this, and each gets what is kept
-    of its part.
+    ``mixing`` (a name of `MIXINGS`) mixes their weights. Exactly one of ``k`` >= 1 and ``threshold`` is given; columns
+    of norm 0 are never selected. ``vectors``: the rows of all shards in shard order, finite values only; with ``comm``,
+    this rank's partition of their columns (`Comm.alltoall`): then all ranks call this function, and each gets the
+    selected columns of its partition.
     """
     stacked = columns(vectors)
     shards = len(vectors.shard)
@@ -59,53 +59,55 @@ def select(
 
 
 def _profile(positive: np.ndarray, comm: Comm) -> tuple[tuple[float, int], ...]:
-    """The sorted norms of all ranks, as steps: norms, ascending, and how many columns have at least that one.
+    """Distribution of the norms of all ranks: norms, ascending, each with the number of columns of at least that norm.
 
-    Steps are quarters of the way from a power of 2 to the next: floats that agree in exponent and in two more bits.
+    Norms are rounded down to their exponent and two more bits: four steps from a power of 2 to the next.
     """
-    counts = comm.sum(np.bincount(positive.view(np.uint64) >> np.uint64(_STEP), minlength=1 << (63 - _STEP)))
+    counts = comm.sum(
+        np.bincount(positive.view(np.uint64) >> np.uint64(_DROPPED_BITS), minlength=1 << (63 - _DROPPED_BITS))
+    )
     steps = np.flatnonzero(counts)
     at_least = np.cumsum(counts[::-1])[::-1][steps]
-    edges = (steps.astype(np.uint64) << np.uint64(_STEP)).view(np.float64)
+    edges = (steps.astype(np.uint64) << np.uint64(_DROPPED_BITS)).view(np.float64)
     return tuple(zip(edges.tolist(), at_least.tolist(), strict=True))
 
 
 def _largest(norms: np.ndarray, k: int, comm: Comm) -> tuple[np.ndarray, float | None]:
-    """Where this rank's of the ``k`` largest norms of all ranks stand, ascending, and the k-th of all.
+    """Positions, ascending, on this rank of the ``k`` largest norms of all ranks; and the k-th largest norm.
 
-    Of equal norms the first ones of the first ranks count as larger.
+    Among equal norms, lower ranks and lower positions come first.
     """
     agreed = _kth_largest(norms[norms > 0.0], k, comm)
     if agreed is None:
         return np.flatnonzero(norms), None
     threshold, wanted = agreed
     ties = np.flatnonzero(norms == threshold)
-    mine = max(wanted - comm.before(len(ties)), 0)
+    mine = max(wanted - comm.exclusive_sum(len(ties)), 0)
     return np.sort(np.concatenate([np.flatnonzero(norms > threshold), ties[:mine]])), threshold
 
 
 def _kth_largest(positive: np.ndarray, k: int, comm: Comm) -> tuple[float, int] | None:
-    """The ``k``-th largest of all ranks' numbers, and how many equal to it are among the ``k`` largest.
+    """The ``k``-th largest of all ranks' numbers, and the number of its equals among the ``k`` largest.
 
-    None where there are fewer than ``k``. Radix selection: positive floats are ordered as their bits are, and 8 bits of
-    the answer are settled at a time, by adding up how many numbers of each rank go on with each digit.
+    None if there are fewer than ``k`` numbers. Radix selection: positive floats sort like their bit patterns, so that
+    each round finds 8 bits of the answer from a histogram of the next 8 bits, summed over the ranks.
     """
     if comm.sum(len(positive)) < k:
         return None
-    left, found = positive.view(np.uint64), 0
+    candidates, found = positive.view(np.uint64), 0
     for shift in range(56, -1, -8):
-        digits = (left >> np.uint64(shift)).astype(np.uint8)
+        digits = (candidates >> np.uint64(shift)).astype(np.uint8)
         counts = comm.sum(np.bincount(digits, minlength=256))
         at_least = np.cumsum(counts[::-1])[::-1]
         digit = int(np.flatnonzero(at_least >= k)[-1])
         k -= int(at_least[digit] - counts[digit])
-        left = left[digits == digit]
+        candidates = candidates[digits == digit]
         found = found << 8 | digit
     return float(np.uint64(found).view(np.float64)), k
 
 
 def _norm(fill: Callable[[WeightColumns, np.ndarray], None]) -> Callable[[WeightColumns, int], np.ndarray]:
-    """The public form of a kernel that fills in the norm of each column."""
+    """A norm of `NORMS` from a kernel that fills in the norm of each column."""
 
     def norm(stacked: WeightColumns, shards: int) -> np.ndarray:
         out = np.empty(len(stacked.id), dtype=np.float64)
@@ -166,7 +168,7 @@ def _median(stacked: WeightColumns, shards: int) -> np.ndarray:
 
 @kernel
 def _absolute_medians(ascending: WeightColumns, shards: int, out: np.ndarray) -> None:
-    """The two middle ones of ``shards`` values: those of the column, ascending, with the absent zeros in between."""
+    """Absolute medians of ``shards`` values: the values of a column, ascending, and zeros for the absent ones."""
     for c in range(len(out)):
         start, end = ascending.ptr[c], ascending.ptr[c + 1]
         zeros = shards - (end - start)
@@ -191,5 +193,5 @@ NORMS: dict[str, Callable[[WeightColumns, int], np.ndarray]] = {
     "mean": _mean,
     "median": _median,
 }
-"""The column norms by name: columns and number of shards to float64 [columns]. A shard without the feature counts as 0;
-``l0`` is the number of shards with a weight other than 0, ``mean`` and ``median`` are absolute values."""
+"""The column norms by name: (columns, number of shards) to float64 [columns]. A shard without the feature counts as 0;
+``l0`` is the number of shards with a nonzero weight; ``mean`` and ``median`` are absolute values."""

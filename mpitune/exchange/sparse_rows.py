@@ -1,4 +1,4 @@
-"""The weight vectors of shards as sparse rows: their order, and their parts by feature."""
+"""The shards' weight vectors as sparse rows: sorting by shard, lookup, partitioning by feature id."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import numpy as np
 
 
 class SparseVectors(NamedTuple):
-    """The weight vectors of some shards as sparse rows, ascending in their shard numbers."""
+    """The weight vectors of some shards as sparse rows, in ascending order of shard number."""
 
     shard: np.ndarray
-    """int64 [n]: whose vector each row is."""
+    """int64 [n]: the shard of each row."""
     ptr: np.ndarray
     """int64 [n + 1]: row i is ``ptr[i]:ptr[i + 1]`` of the next two."""
-    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nobody asks of these
-    """uint64: feature ids, none twice in a row."""
+    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which is not used here
+    """uint64 [entries]: feature ids, unique in each row."""
     value: np.ndarray
-    """float64: their weights; features that are not named have weight 0."""
+    """float64 [entries]: their weights; absent features have weight 0."""
     state: tuple[np.ndarray, ...] = ()
-    """float64 [entries] each: what the shard has added to the state that its learner keeps of the features; the first
-    array is that of squared gradients."""
+    """float64 [entries] each: the shard's increments of the learner's per-feature state; the first array is the sum of
+    squared gradients."""
 
 
-def in_shard_order(vectors: SparseVectors) -> SparseVectors:
-    """``vectors``, given in any order, ascending in their shard numbers."""
+def sort_by_shard(vectors: SparseVectors) -> SparseVectors:
+    """``vectors`` in ascending order of shard number."""
     order = np.argsort(vectors.shard, kind="stable")
     if np.array_equal(order, np.arange(len(order))):
         return vectors
@@ -38,8 +38,8 @@ def in_shard_order(vectors: SparseVectors) -> SparseVectors:
     )
 
 
-def values_of(wanted: np.ndarray, index: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """float64 [wanted]: the ``value`` of each id ``wanted`` among ``index`` (uint64, none twice); 0 where it is not."""
+def look_up(wanted: np.ndarray, index: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """float64 [wanted]: the ``value`` of each id ``wanted`` in ``index`` (uint64, unique); 0 for absent ids."""
     if not len(index):
         return np.zeros(len(wanted))
     order = np.argsort(index)
@@ -48,15 +48,15 @@ def values_of(wanted: np.ndarray, index: np.ndarray, value: np.ndarray) -> np.nd
 
 
 def row_ends(lengths: np.ndarray) -> np.ndarray:
-    """int64 [n + 1]: the row pointer of rows of these lengths."""
+    """int64 [n + 1]: the row pointer (CSR) of rows of these lengths."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-def by_part(vectors: SparseVectors, parts: int) -> tuple[np.ndarray, np.ndarray]:
-    """The entries of ``vectors`` by part: all ids fall into ``parts`` (below 2^32) ranges of equal width, ascending.
+def partition_columns(vectors: SparseVectors, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Partition the columns of ``vectors``: ``parts`` (below 2^32) ranges of feature ids of equal width, ascending.
 
-    Ids are hashes, so that each part gets about as many. Returns where the entries stand, part by part and row by row
-    within (int64 [entries]), and how many each part has of each row (int64 [parts, rows]).
+    Ids are hashes, so that the partitions have about the same size. Returns the positions of the entries sorted by
+    partition and row (int64 [entries]), and the number of entries of each row in each partition (int64 [parts, rows]).
     """
     high = np.uint64(32)
     part = ((vectors.index >> high) * np.uint64(parts) >> high).astype(np.min_scalar_type(parts))

@@ -1,6 +1,6 @@
-"""Work handed out one item after the other, to whichever rank comes next: a counter that all ranks add to.
+"""Dynamic scheduling: each free rank draws the next item of work from a counter that all ranks share.
 
-Over MPI it lies in rank 0's memory and is added to one-sidedly (get-accumulate): nobody has to answer.
+Over MPI the counter lies in rank 0's memory; ranks increment it by one-sided get-accumulate, without rank 0's help.
 """
 
 from __future__ import annotations
@@ -9,41 +9,41 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-_TAKEN, _DONE = range(2)  # and what is done is worth, behind that
-_SMALLEST = 1e-6
-"""What scores are counted in."""
+_NEXT, _DONE = range(2)  # indices of the counters; the sum of scores follows at index 2
+_SCORE_UNIT = 1e-6
+"""Scores are summed as integers, in this unit."""
 
 
 class QueueProgress(NamedTuple):
-    """What is done, over all ranks."""
+    """Finished work of all ranks."""
 
     items: int
     score: float
-    """The sum of what items are worth, to about six digits."""
+    """Sum of the items' scores, to about six digits."""
 
 
 class WorkQueue(Protocol):
-    """What is handed out, and what is done of it."""
+    """A queue of numbered items of work, and its progress."""
 
-    def take(self) -> int:
-        """The next turn: 0, 1, 2, ..., each of them given to one rank only."""
+    def next(self) -> int:
+        """Return the number of the next item: 0, 1, 2, ..., each on one rank only."""
         ...
 
     def done(self, items: int = 1, score: float = 0.0) -> QueueProgress:
-        """Note that ``items`` more are done, which are worth ``score``; returns what all are.
+        """Add ``items`` finished items of total score ``score``; returns the progress of all ranks.
 
-        To be called between takes that lie far apart: a network may wait for rank 0 to call MPI now and then.
+        Call it regularly during long items too: on some networks, one-sided operations wait until rank 0 calls MPI.
         """
         ...
 
 
-class OwnTurns:
-    """The turns of a run of one process."""
+class SerialWorkQueue:
+    """The queue of a run of one process."""
 
     def __init__(self) -> None:
         self._taken, self._done = -1, QueueProgress(0, 0.0)
 
-    def take(self) -> int:
+    def next(self) -> int:
         self._taken += 1
         return self._taken
 
@@ -52,11 +52,11 @@ class OwnTurns:
         return self._done
 
 
-class SharedTurns:
-    """The turns of an MPI world; to make and to free them is collective."""
+class SharedWorkQueue:
+    """The queue of an MPI world. Construction and `free` are collective."""
 
     def __init__(self, mpi: Any, world: Any, root: bool) -> None:
-        """``mpi``: the module mpi4py.MPI; ``root``: whether this rank keeps the counters."""
+        """``mpi``: the module mpi4py.MPI; ``root``: true on the rank whose memory holds the counters."""
         self._sum = mpi.SUM
         counters: np.ndarray = np.zeros(3, dtype=np.int64)
         self._window = mpi.Win.Allocate(counters.nbytes if root else 0, counters.itemsize, comm=world)
@@ -67,20 +67,20 @@ class SharedTurns:
         world.Barrier()
         self._window.Lock_all()
 
-    def take(self) -> int:
-        return self._add(_TAKEN, 1)[0] - 1
+    def next(self) -> int:
+        return self._add(_NEXT, 1)[0] - 1
 
     def done(self, items: int = 1, score: float = 0.0) -> QueueProgress:
-        # In one message: each may have to wait for rank 0.
-        all_items, all_scores = self._add(_DONE, items, round(score / _SMALLEST))
-        return QueueProgress(all_items, _SMALLEST * all_scores)
+        # One message for both: each message may have to wait for rank 0.
+        all_items, all_scores = self._add(_DONE, items, round(score / _SCORE_UNIT))
+        return QueueProgress(all_items, _SCORE_UNIT * all_scores)
 
     def free(self) -> None:
         self._window.Unlock_all()
         self._window.Free()
 
     def _add(self, place: int, *numbers: int) -> list[int]:
-        """Add to the counters from ``place`` on; returns what they are then."""
+        """Add ``numbers`` to the counters from index ``place`` on; returns their new values."""
         added = np.array(numbers, dtype=np.int64)
         before = np.empty_like(added)
         self._window.Get_accumulate(added, before, 0, place, self._sum)

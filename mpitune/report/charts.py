@@ -1,6 +1,6 @@
-"""What a report shows as plots: its sections, made from the figures of one run or of several, the first one's first.
+"""The plots of a report, by section, from the metrics of one or more runs; the report is about the first one.
 
-A new section is a function from the runs to a `Section`, or None where there is nothing to show, in `SECTIONS`.
+To add a section, add a function to `SECTIONS` that maps the runs to a `Section`, or to None if it has no plots.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from mpitune.run_folder.scoring import read_scoring
 
 
 class Figure(NamedTuple):
-    """A plot and what is written above it."""
+    """A plot with its caption."""
 
     name: str
-    """Of its picture's file."""
+    """File name of the PNG, without suffix."""
     title: str
     text: str
     plot: Plot
@@ -27,7 +27,7 @@ class Figure(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A part of the report."""
+    """A section of the report."""
 
     anchor: str
     title: str
@@ -40,9 +40,9 @@ class Runs(NamedTuple):
 
     records: Sequence[Record]
     names: Sequence[str]
-    """One for each, all different."""
+    """One unique name per run."""
     before: Sequence[float | None]
-    """Devtest BLEU before training, where it is known."""
+    """Devtest BLEU before training of each run; None if unknown."""
 
     @property
     def several(self) -> bool:
@@ -54,22 +54,22 @@ class Runs(NamedTuple):
 
 
 def sections(runs: Runs) -> list[Section]:
-    """The sections that there is something to show in."""
+    """The sections that have plots."""
     return [section for make in SECTIONS if (section := make(runs)) is not None]
 
 
 def _quality(runs: Runs) -> Section:
-    charts = [chart for make in (_bleu, _gold, _picked, _objective) if (chart := make(runs)) is not None]
+    charts = [chart for make in (_bleu, _gold, _training_bleu, _objective) if (chart := make(runs)) is not None]
     chosen = runs.records[0].chosen.epoch
-    lines = "Dotted lines are at the epochs" if runs.several else f"The dotted line is at epoch {chosen},"
+    lines = "Dotted lines mark the epochs" if runs.several else f"The dotted line marks epoch {chosen},"
     return Section("curves", "Epoch by epoch", f"{lines} whose weights are the result.", charts)
 
 
 def _selection(runs: Runs) -> Section | None:
     charts = [chart for make in (_features, _weights, _lambda, _norms) if (chart := make(runs)) is not None]
-    text = "A feature is active when a shard has given it a weight; those of the largest column norms are selected."
+    text = "A feature is active if any shard gives it a weight; the features of largest column norm are selected."
     if not any(record.selects for record in runs.records):
-        text = "A feature is active when it has a weight after the epoch."
+        text = "A feature is active if it has a weight after the epoch."
     return Section("selection", "Features", text, charts)
 
 
@@ -78,9 +78,9 @@ def _machine(runs: Runs) -> Section:
     busy, waiting = (sum(sum(getattr(epoch, f"{kind}_seconds")) for epoch in epochs) for kind in ("busy", "wait"))
     if busy + waiting > 0:
         text = f"Ranks were busy for {100 * busy / (busy + waiting):.1f} % of the time"
-        text += ", and waited or exchanged data in the rest."
-    if memory := max((memory for epoch in epochs for memory in epoch.peak_memory_bytes), default=0.0):
-        text += f" The largest took {memory / 1e9:.2g} GB of memory."
+        text += ", and waited or exchanged data for the rest."
+    if peak := max((memory for epoch in epochs for memory in epoch.peak_memory_bytes), default=0.0):
+        text += f" Peak memory of a rank: {peak / 1e9:.2g} GB."
     charts = [_throughput(runs)]
     if (timeline := _timeline(runs)) is not None:
         charts.append(timeline)
@@ -88,34 +88,34 @@ def _machine(runs: Runs) -> Section:
 
 
 def _responses(runs: Runs) -> Section | None:
-    """What scores of the grammar are worth by their values, where they are in bins."""
+    """Response curves of the grammar's scores that are in bins."""
     record = runs.records[0]
     scoring = read_scoring(record.path)
     charts = []
     for number, curve in enumerate(responses(scoring, record.weights) if scoring else ()):
-        # Each bin from its least value to its most.
+        # Two points per bin: at its smallest and at its largest value.
         values = [value for bounds in zip(curve.least.tolist(), curve.most.tolist(), strict=True) for value in bounds]
-        worth = [worth for worth in curve.worth.tolist() for _ in range(2)]
+        contributions = [value for value in curve.contribution.tolist() for _ in range(2)]
         name, label = f"response-{number}", "value, unlogged" if curve.transform else "value"
-        plot = plots.over(name, curve.feature, Series(values, worth), x_label=label)
-        text = f"{len(curve.worth)} bins, {int(curve.population.sum()):,} rules"
+        plot = plots.curve(name, curve.feature, Series(values, contributions), x_label=label)
+        text = f"{len(curve.contribution)} bins, {int(curve.population.sum()):,} rules"
         charts.append(Figure(name, curve.feature, text, plot))
         name, title = f"bins-{number}", f"{curve.feature}, by bin"
-        by_bin = Series(list(range(1, len(curve.worth) + 1)), curve.worth.tolist())
+        by_bin = Series(list(range(1, len(curve.contribution) + 1)), curve.contribution.tolist())
         population = curve.population.tolist()
-        plot = plots.over(name, title, by_bin, x_label="bin, smallest values first", bars=population)
-        text = f"bars: the rules of each bin, {min(population):,} to {max(population):,}"
+        plot = plots.curve(name, title, by_bin, x_label="bin, smallest values first", bars=population)
+        text = f"bars: number of rules in each bin, {min(population):,} to {max(population):,}"
         charts.append(Figure(name, title, text, plot))
-    text = "What a rule with such a value gets, from the weights of the bins that it fires."
+    text = "Contribution of a score to the model score of a rule, by the score's value: the weights of its bins."
     return Section("responses", "Features in bins", text, charts) if charts else None
 
 
 SECTIONS: list[Callable[[Runs], Section | None]] = [_quality, _selection, _responses, _machine]
-"""In the order of the report."""
+"""The sections in the order of the report."""
 
 
 def _curves(runs: Runs, value: Callable[[Epoch], float | None], style: str = "solid") -> list[Series]:
-    """A figure of the epochs of each run that knows it. Runs are told apart by colour."""
+    """A curve over epochs for each run that has the ``value``; one colour per run."""
     series = []
     for colour, record in enumerate(runs.records):
         points = [(epoch.epoch, y) for epoch in record.epochs if (y := value(epoch)) is not None]
@@ -125,7 +125,7 @@ def _curves(runs: Runs, value: Callable[[Epoch], float | None], style: str = "so
 
 
 def _keys(runs: Runs, **styles: str) -> list[Key]:
-    """What the colours are, where there are several, and what the ``styles`` are, each of which may be missing."""
+    """The legend: the colours of runs, if there are several, and the ``styles`` of curves."""
     colours = [Key(name, i, "solid") for i, name in enumerate(runs.names)] if runs.several else []
     return colours + [Key(text, None if runs.several else 0, style) for style, text in styles.items()]
 
@@ -139,7 +139,7 @@ def _bleu(runs: Runs) -> Figure | None:
     if not series:
         return None
     best, before, notes = runs.records[0].chosen, runs.before[0], []
-    text = "of the weights that each epoch published"
+    text = "with the weights published after each epoch"
     if not runs.several:
         notes.append(Note(best.epoch, best.devtest_bleu or 0.0, f"{best.devtest_bleu:.2f}", above=True))
         if before is not None:
@@ -153,11 +153,11 @@ def _bleu(runs: Runs) -> Figure | None:
 def _gold(runs: Runs) -> Figure:
     series, keys = _curves(runs, lambda epoch: epoch.gold), _keys(runs)
     plot = plots.lines("gold", "Mean gold score", series, keys=keys, marks=_chosen(runs), least_span=0.02)
-    text = "of the 1-best translations of the training sentences, while learning"
+    text = "of the 1-best translations of the training sentences, during training"
     return Figure("gold", "Mean gold score", text, plot, keys)
 
 
-def _picked(runs: Runs) -> Figure | None:
+def _training_bleu(runs: Runs) -> Figure | None:
     best = _curves(runs, lambda epoch: epoch.best_bleu)
     oracle = _curves(runs, lambda epoch: epoch.oracle_bleu, "dashed")
     prediction = _curves(runs, lambda epoch: epoch.prediction_bleu, "dotted")
@@ -166,17 +166,19 @@ def _picked(runs: Runs) -> Figure | None:
     styles = {"solid": "1-best", "dashed": "oracle", "dotted": "prediction"} if oracle else {}
     keys, series = _keys(runs, **styles), [*best, *oracle, *prediction]
     plot = plots.lines("picked", "BLEU while training", series, keys=keys, marks=_chosen(runs), least_span=2.0)
-    text = "of the training set: the 1-best translations" + (", and those picked to learn from" if oracle else "")
+    text = "of the training set: 1-best translations" + (", oracles and predictions" if oracle else "")
     return Figure("picked", "BLEU while training", text, plot, keys)
 
 
 def _objective(runs: Runs) -> Figure | None:
     series, keys = _curves(runs, lambda epoch: epoch.objective), _keys(runs)
-    # Each method has another one.
+    # Objectives of different methods are not comparable.
     if not series or len({record.method for record in runs.records}) > 1:
         return None
     plot = plots.lines("objective", "Objective", series, keys=keys, marks=_chosen(runs))
-    return Figure("objective", "Objective", f"of {runs.records[0].method}, over all lists so far", plot, keys)
+    return Figure(
+        "objective", "Objective", f"of {runs.records[0].method}, over all lists accumulated so far", plot, keys
+    )
 
 
 def _features(runs: Runs) -> Figure:
@@ -185,7 +187,7 @@ def _features(runs: Runs) -> Figure:
     if any(record.selects for record in runs.records):
         series += _curves(runs, lambda epoch: epoch.selected_features, "dashed")
         keys = _keys(runs, solid="active", dashed="selected")
-        text = "active after the epoch, and selected into what it published"
+        text = "active after the epoch, and selected for the published weights"
     plot = plots.lines("features", "Number of features", series, keys=keys, marks=_chosen(runs), from_zero=True)
     return Figure("features", "Number of features", text, plot, keys)
 
@@ -195,7 +197,7 @@ def _weights(runs: Runs) -> Figure | None:
     if not series:
         return None
     plot = plots.lines("weight-norm", "Norm of w", series, keys=keys, marks=_chosen(runs), from_zero=True)
-    text = "‖w‖ of the weights that each epoch published, frozen ones apart"
+    text = "‖w‖ of the weights published after each epoch, without frozen ones"
     return Figure("weight-norm", "Norm of w", text, plot, keys)
 
 
@@ -204,7 +206,7 @@ def _lambda(runs: Runs) -> Figure | None:
     if not series:
         return None
     plot = plots.lines("lambda", "Lambda", series, keys=keys, marks=_chosen(runs), log=True)
-    return Figure("lambda", "λ", "the column norm that a feature had to reach to be selected", plot, keys)
+    return Figure("lambda", "λ", "the smallest column norm of a selected feature", plot, keys)
 
 
 def _norms(runs: Runs) -> Figure | None:
@@ -221,7 +223,7 @@ def _norms(runs: Runs) -> Figure | None:
             ]
     if not series:
         return None
-    plot = plots.falling("norms", "Sorted column norms", series, keys=keys, x_label="features", marks=marks)
+    plot = plots.sorted_curves("norms", "Sorted column norms", series, keys=keys, x_label="features", marks=marks)
     epoch = runs.records[0].chosen
     cut = f"{epoch.selected_features:,} features" + (f" and λ = {epoch.lambda_:.3g}" if epoch.lambda_ else "")
     text = f"after epoch {epoch.epoch}; dotted: the cut, at {cut}"
@@ -230,15 +232,15 @@ def _norms(runs: Runs) -> Figure | None:
 
 def _throughput(runs: Runs) -> Figure:
     series, keys = _curves(runs, lambda epoch: epoch.rate), _keys(runs)
-    plot = plots.lines("throughput", "Sentences a second", series, keys=keys, marks=_chosen(runs), from_zero=True)
-    text = "training sentences a second, by all ranks together, devtest and exchange included"
+    plot = plots.lines("throughput", "Sentences per second", series, keys=keys, marks=_chosen(runs), from_zero=True)
+    text = "training sentences per second of all ranks together; the time includes devtest and exchange"
     return Figure("throughput", "Throughput", text, plot, keys)
 
 
-MOST_PARTS = 400
-"""Into how many parts the time of a run is cut to show when ranks waited, at most."""
-MOST_RANKS = 24
-"""How many bands there are at most; more ranks share one."""
+MAX_PARTS = 400
+"""Maximum number of time intervals in the timeline of ranks."""
+MAX_BANDS = 24
+"""Maximum number of bands; with more ranks, a band shows the mean of several."""
 
 
 def _timeline(runs: Runs) -> Figure | None:
@@ -249,13 +251,13 @@ def _timeline(runs: Runs) -> Figure | None:
     edges, shares = [0.0], []
     for epoch in epochs:
         parts = min((len(rank) for rank in epoch.timeline), default=1) or 1
-        wanted = max(MOST_PARTS // len(epochs), 1)
+        wanted = max(MAX_PARTS // len(epochs), 1)
         step = next(step for step in range(1, parts + 1) if parts % step == 0 and parts // step <= wanted)
         shares.append([[_mean(rank[i : i + step]) for i in range(0, parts, step)] for rank in epoch.timeline])
         start = edges[-1]
         edges += [start + epoch.seconds * (i + step) / parts for i in range(0, parts, step)]
-    # The number of ranks may have changed on the way: those that were there all the time are shown.
-    size = -(-ranks // MOST_RANKS)
+    # The number of ranks may change when a run is resumed: those of all epochs are shown.
+    size = -(-ranks // MAX_BANDS)
     groups = [range(first, min(first + size, ranks)) for first in range(0, ranks, size)]
     rows = [
         [_mean([epoch[rank][i] for rank in group]) for epoch in shares for i in range(len(epoch[0]))]
@@ -263,7 +265,7 @@ def _timeline(runs: Runs) -> Figure | None:
     ]
     labels = [str(group[0]) if size == 1 else f"{group[0]}–{group[-1]}" for group in groups]
     of = f" of {runs.names[0]}" if runs.several else ""
-    text = f"when each rank{of} was busy (full) and when it waited or exchanged data (empty), epoch after epoch"
+    text = f"time that each rank{of} was busy (filled) and time it waited or exchanged data (empty), over all epochs"
     plot = plots.bands("timeline", "Ranks: busy and waiting", edges, rows, labels)
     return Figure("timeline", "Ranks, busy and waiting", text, plot)
 

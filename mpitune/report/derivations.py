@@ -1,4 +1,4 @@
-"""Why this translation? Derivations as indented text, hypergraphs as JSON (README, "Why this translation?")."""
+"""Explanation of translations: derivations as indented text, hypergraphs as JSON."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 from mpitune.corpus.vocabulary import FeatureTable
 from mpitune.decoder.base import Derivation, Hypergraph
-from mpitune.run_folder.model_weights import chosen, difference, largest
+from mpitune.run_folder.model_weights import difference, filtered, largest
 
-MOST_NAMED = 20
-"""How many sparse features are named where a score is told apart, and how many differences between two."""
+MAX_NAMED = 20
+"""Maximum number of sparse features listed for a score, and of differences listed for two scores."""
 ROUNDING = 1e-9
-"""A difference that tells nothing but in which order numbers were added."""
+"""Smaller differences are rounding errors of the order of additions."""
 
 
 class NamedHypergraph:
-    """A hypergraph, its features by name, with their weights."""
+    """A hypergraph with feature names and weights."""
 
     def __init__(self, graph: Hypergraph, weights: np.ndarray, features: FeatureTable) -> None:
         """``weights``: float64 by slot of ``features``; slots past its end count as weight 0."""
@@ -28,17 +28,17 @@ class NamedHypergraph:
         self.weight = {name: float(weights[slot]) if slot < len(weights) else 0.0 for slot, name in names.items()}
         self.lms = [names[slot] for slot in graph.lm_slot.tolist()]
         self.rule_features: list[dict[str, float]] = [{} for _ in graph.rules]
-        """What each rule fires."""
+        """Feature values of each rule."""
         row = np.repeat(np.arange(len(graph.rules)), np.diff(graph.feature_ptr)).tolist()
         for rule, slot, value in zip(row, graph.feature_index.tolist(), graph.feature_value.tolist(), strict=True):
             _add(self.rule_features[rule], names[slot], value)
 
     def lm_features(self, edge: int) -> dict[str, float]:
-        """What an edge adds to the features of its rule."""
+        """Language model features of an edge."""
         return dict(zip(self.lms, self.graph.edge_lm[edge].tolist(), strict=True))
 
     def features(self, derivation: Derivation) -> dict[str, float]:
-        """All that a derivation fires, by name."""
+        """Sum of the features of a derivation, by name."""
         total: dict[str, float] = {}
         for edge in derivation.edges():
             for fired in (self.rule_features[self.graph.edge_rule[edge]], self.lm_features(edge)):
@@ -47,7 +47,7 @@ class NamedHypergraph:
         return total
 
     def as_text(self, number: int) -> list[str]:
-        """The lines that tell how the best translations of sentence ``number`` came about."""
+        """Lines that explain the best translations of sentence ``number``: scores and derivations."""
         lines = [f"sentence {number}: {' '.join(self.graph.source)}", ""]
         fired = [self.features(derivation) for derivation in self.graph.best]
         for j, derivation in enumerate(self.graph.best):
@@ -70,7 +70,7 @@ class NamedHypergraph:
         rules = [
             {
                 "lhs": rule.lhs,
-                # A gap is its place among the tails: no word can be taken for one.
+                # A gap is written as its index among the tails, a number: words are strings.
                 "source": [symbol if isinstance(symbol, str) else symbol.number - 1 for symbol in rule.source],
                 "target": [symbol if isinstance(symbol, str) else symbol.number - 1 for symbol in rule.target],
                 "origin": origin,
@@ -111,44 +111,44 @@ class NamedHypergraph:
         return {name: value * self.weight[name] for name, value in fired.items()}
 
     def _sum(self, fired: dict[str, float]) -> list[str]:
-        """A translation's features, the largest product first; only some of the sparse ones."""
+        """Lines of a translation's features, largest product first; of sparse ones, at most `MAX_NAMED`."""
         products = {name: one for name, one in self._products(fired).items() if fired[name] != 0.0}
-        dense = chosen(products, "dense", None)
+        dense = filtered(products, "dense", None)
         sparse = largest({name: one for name, one in products.items() if name not in dense and one != 0.0}, None)
-        named = largest({**dense, **dict(sparse[:MOST_NAMED])}, None)
+        named = largest({**dense, **dict(sparse[:MAX_NAMED])}, None)
         lines = [f"{_short(one):>12} = {name} {_times(fired[name], self.weight[name])}" for name, one in named]
-        if rest := sparse[MOST_NAMED:]:
+        if rest := sparse[MAX_NAMED:]:
             lines.append(f"{_short(sum([one for _, one in rest])):>12} = {len(rest)} more sparse features")
         return lines
 
     def _differences(self, fired: dict[str, float], first: dict[str, float]) -> list[str]:
-        """Where a translation scores otherwise than the first, the largest differences first."""
+        """Differences in feature products to the first translation, largest first."""
         products = largest(difference(self._products(fired), self._products(first)), None)
         products = [(name, one) for name, one in products if abs(one) > ROUNDING]
-        named = [f"{name} {_short(one)}" for name, one in products[:MOST_NAMED]]
-        if rest := products[MOST_NAMED:]:
+        named = [f"{name} {_short(one)}" for name, one in products[:MAX_NAMED]]
+        if rest := products[MAX_NAMED:]:
             named.append(f"{len(rest)} more {_short(sum([one for _, one in rest]))}")
         return named
 
     def _steps(self, top: Derivation) -> Iterable[tuple[int, Derivation]]:
-        """The steps of a derivation with their depths, each before its parts.
+        """The steps of a derivation with their depths, in pre-order.
 
-        But what a phrase is glued to comes before it at the same depth: glued phrases follow each other as they do in
-        the sentence, however many there are.
+        Exception: the left part of a glue rule comes before it, at the same depth: any number of glued phrases follow
+        each other at one depth, in sentence order.
         """
-        waiting = [(0, top, False)]
-        while waiting:
-            depth, derivation, is_due = waiting.pop()
+        stack = [(0, top, False)]
+        while stack:
+            depth, derivation, is_visited = stack.pop()
             parts = derivation.parts
-            if not is_due and len(parts) == 2 and self.graph.origin[self.graph.rule_of(derivation)] == "glue":
-                waiting += [(depth + 1, parts[1], False), (depth, derivation, True), (depth, parts[0], False)]
+            if not is_visited and len(parts) == 2 and self.graph.origin[self.graph.rule_of(derivation)] == "glue":
+                stack += [(depth + 1, parts[1], False), (depth, derivation, True), (depth, parts[0], False)]
                 continue
             yield depth, derivation
-            if not is_due:
-                waiting += [(depth + 1, part, False) for part in reversed(parts)]
+            if not is_visited:
+                stack += [(depth + 1, part, False) for part in reversed(parts)]
 
     def _step(self, derivation: Derivation) -> list[str]:
-        """Which rule covers which words and makes what of them; what that scores, and why."""
+        """Lines of one step: span, rule and translation; score; feature products of the rule."""
         graph, rule, parts = self.graph, self.graph.rule_of(derivation), derivation.parts
         start, end = graph.node_span[graph.edge_head[derivation.edge]].tolist()
         origin = graph.origin[rule]
@@ -179,5 +179,5 @@ def _times(value: float, weight: float) -> str:
 
 
 def _short(number: float) -> str:
-    # Not -0, which means nothing to anyone.
+    # + 0.0 turns -0 into 0.
     return f"{number + 0.0:.6g}"

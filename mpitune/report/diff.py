@@ -1,4 +1,4 @@
-"""Two translations of the same sentences: which of them to look at, and what each has of its reference."""
+"""Comparison of two translations of the same sentences: selection of examples, n-grams matched in the references."""
 
 from __future__ import annotations
 
@@ -10,40 +10,39 @@ from operator import or_
 from statistics import median
 from typing import NamedTuple
 
-MOST = {"gains": 12, "losses": 4, "typical": 4}
-"""How many sentences of each kind are chosen, at most."""
+MAX_SENTENCES = {"gains": 12, "losses": 4, "typical": 4}
+"""Maximum number of selected sentences of each kind."""
 
 ORDER = 4
-"""The longest n-grams, as in BLEU."""
+"""Maximum n-gram order, as in BLEU."""
 
 
-class ComparedRun(NamedTuple):
-    """Words in a row that are matched alike."""
+class MatchSpan(NamedTuple):
+    """Consecutive words with the same longest match."""
 
     text: str
     match: int
-    """The n of the longest n-gram that a reference has too; 0: none."""
+    """Order of the longest n-gram that is also in a reference; 0: none."""
 
 
-def choose(changes: Sequence[float]) -> dict[str, list[int]]:
-    """The sentences that tell most: the largest gains, the largest losses, and of the others those nearest the median.
+def select_sentences(changes: Sequence[float]) -> dict[str, list[int]]:
+    """Select the sentences of largest gain, of largest loss, and, of the others, those nearest to the median change.
 
-    ``changes``: how much each sentence's score has changed. Each kind's come in the order in which it names them, equal
-    ones in that of the text.
+    ``changes``: change in score of each sentence. Sentences of a kind are in this order, ties in text order.
     """
     order = sorted(range(len(changes)), key=lambda i: (-changes[i], i))
-    gains = [i for i in order if changes[i] > 0][: MOST["gains"]]
-    losses = [i for i in sorted(order, key=lambda i: (changes[i], i)) if changes[i] < 0][: MOST["losses"]]
+    gains = [i for i in order if changes[i] > 0][: MAX_SENTENCES["gains"]]
+    losses = [i for i in sorted(order, key=lambda i: (changes[i], i)) if changes[i] < 0][: MAX_SENTENCES["losses"]]
     middle = median(changes)
     others = sorted(set(order) - {*gains, *losses}, key=lambda i: (abs(changes[i] - middle), i))
-    return {"gains": gains, "losses": losses, "typical": others[: MOST["typical"]]}
+    return {"gains": gains, "losses": losses, "typical": others[: MAX_SENTENCES["typical"]]}
 
 
 def longest_matches(words: Sequence[str], references: Sequence[Sequence[str]]) -> list[int]:
-    """For each word the n, up to `ORDER`, of the longest matched n-gram that it is part of; 0 where it is of none.
+    """For each word, the order (up to `ORDER`) of the longest matched n-gram that contains it; 0 if there is none.
 
-    An n-gram is matched as BLEU counts it (Papineni et al. 2002, section 2.1): as often as the reference with most of
-    it has it, the first ones before the later.
+    Matches are clipped as in BLEU (Papineni et al., ACL 2002, section 2.1) to the largest count in any reference; the
+    first occurrences match.
     """
     found = [0] * len(words)
     for n in range(1, ORDER + 1):
@@ -55,12 +54,10 @@ def longest_matches(words: Sequence[str], references: Sequence[Sequence[str]]) -
     return found
 
 
-def runs(words: Sequence[str], references: Sequence[Sequence[str]]) -> list[ComparedRun]:
-    """``words`` cut where `longest_matches` changes."""
+def match_spans(words: Sequence[str], references: Sequence[Sequence[str]]) -> list[MatchSpan]:
+    """``words`` split where `longest_matches` changes."""
     pairs = zip(words, longest_matches(words, references), strict=True)
-    return [
-        ComparedRun(" ".join(word for word, _ in group), n) for n, group in groupby(pairs, key=lambda pair: pair[1])
-    ]
+    return [MatchSpan(" ".join(word for word, _ in group), n) for n, group in groupby(pairs, key=lambda pair: pair[1])]
 
 
 def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file that needs nothing else, written into the run folder, its plots beside it."""
+"""The report of a run: one self-contained HTML file in the run folder, with its plots as PNG beside it."""
 
 from __future__ import annotations
 
@@ -17,57 +17,57 @@ from mpitune.report import diff
 from mpitune.report.charts import Runs, sections
 from mpitune.report.rule_names import readable
 from mpitune.run_folder.best_epoch import AVERAGING
-from mpitune.run_folder.model_weights import PREFIXES, chosen, largest
+from mpitune.run_folder.model_weights import PREFIXES, filtered, largest
 from mpitune.run_folder.reader import LogLine, Record, Watched, read_record
 from mpitune.run_folder.versions import versions
 
 TOP = 15
-"""How many features of each template are shown."""
+"""Number of features shown per template."""
 DENSE = 40
-"""How many dense features are shown by name; where there are more, the largest."""
+"""Maximum number of dense features shown; if there are more, the largest are shown."""
 LATEST = 50
-"""How many warnings of the log are shown, besides those of the epochs."""
+"""Maximum number of warnings shown from the log, besides those of the epochs."""
 
 Examples = Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
-"""For names of features, rules that fire them, as text; of some, where they are known."""
+"""Maps feature names to rules (as text) that fire them, as far as these are known."""
 
 
 class Weight(NamedTuple):
-    """A feature in a table."""
+    """A row of a table of features."""
 
     name: str
     readable: str | None
     value: float
     share: float
-    """Its absolute value in percent of the largest in its table."""
+    """Absolute value in percent of the largest in the table."""
     examples: Sequence[str]
 
 
 class WeightTable(NamedTuple):
-    """Features of one kind."""
+    """A table of the features of one template."""
 
     template: str
     total: int
     rows: list[Weight]
     decimals: int
-    """How many make sense, five digits of the largest."""
+    """Number of decimals: five significant digits of the largest value."""
     by_norm: list[Weight]
-    """Those of the largest column norms, where columns were selected; their values are the norms."""
+    """The features of largest column norm, with selection; their values are the norms."""
     norm_decimals: int
 
 
 class Side(NamedTuple):
-    """A translation beside its reference."""
+    """A translation and its matches with the references."""
 
-    runs: list[diff.ComparedRun]
+    spans: list[diff.MatchSpan]
     bleu: float
 
 
 class Comparison(NamedTuple):
-    """A sentence before and after."""
+    """A sentence translated before and after training."""
 
     number: int
-    """Its line, from 1."""
+    """Line number, from 1."""
     source: str
     references: list[str]
     before: Side
@@ -75,7 +75,7 @@ class Comparison(NamedTuple):
 
 
 class Translations(NamedTuple):
-    """The watched sentences."""
+    """Scores and examples of the watched sentences."""
 
     total: int
     before: float
@@ -83,18 +83,18 @@ class Translations(NamedTuple):
     after: float
     signature: str
     better: int
-    """How many sentences have a higher score than before."""
+    """Number of sentences with a higher score than before."""
     worse: int
     kinds: dict[str, list[Comparison]]
 
 
 def write_report(folders: Sequence[Path], examples: Examples = lambda names: {}) -> Path:
-    """Write ``report.html`` and the pictures in ``plots`` into the first of the run folders; returns the page's path.
+    """Write ``report.html`` and its pictures ``plots/*.png`` into the first run folder; returns the path of the page.
 
-    It tells of that run, from what lies in its folder, and has the curves of the others beside its own. The same
-    folders give the same bytes. ``examples`` are shown beside features that are no rules themselves. Raises UsageError
-    where a folder is no run folder or no epoch has been finished, DataError for a damaged file, OSError where the
-    report cannot be written.
+    The report describes the first run, from the files in its folder; its plots show the curves of all runs. The same
+    folders give the same bytes. ``examples`` are shown beside features that are not rules themselves. Raises UsageError
+    if a folder is no run folder or has no finished epoch, DataError for a damaged file, OSError if the report cannot be
+    written.
     """
     records = [read_record(folder) for folder in folders]
     path = folders[0] / "report.html"
@@ -109,7 +109,7 @@ def write_report(folders: Sequence[Path], examples: Examples = lambda names: {})
 
 
 def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[str, bytes]]:
-    """The page, and the plots as PNG by name."""
+    """Render the page, and the plots as PNG by name."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -120,14 +120,14 @@ def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[st
     environment.filters |= {"duration": _duration, "number": _number}
     record = records[0]
     translations = _translations(record.watched) if isinstance(record.watched, Watched) else None
-    names = _told_apart(records)
-    runs = Runs(records, names, [_before(each) for each in records])
-    shown, logged = sections(runs), _logged(record)
+    names = _distinct_names(records)
+    runs = Runs(records, names, [_bleu_before(each) for each in records])
+    shown, logged = sections(runs), _log_warnings(record)
     page = environment.get_template("report.html.j2").render(
         run=record,
         runs=runs,
         before=runs.before[0],
-        why=_why(record),
+        why=_selection_reason(record),
         sections=shown,
         translations=translations,
         tables=_tables(record, examples),
@@ -140,27 +140,31 @@ def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[st
     return page, {chart.name: chart.plot.png for section in shown for chart in section.charts}
 
 
-def _told_apart(records: Sequence[Record]) -> list[str]:
-    """Names of runs: those of their folders, or paths where these are the same."""
+def _distinct_names(records: Sequence[Record]) -> list[str]:
+    """The names of the runs' folders, or their paths if names are not unique."""
     names = [record.name for record in records]
     return names if len(set(names)) == len(names) else [str(record.path) for record in records]
 
 
-def _before(record: Record) -> float | None:
-    """Devtest BLEU before training."""
+def _bleu_before(record: Record) -> float | None:
+    """Devtest BLEU before training; None if unknown."""
     if not record.has_devtest or not isinstance(record.watched, Watched):
         return None
     return corpus_bleu(record.watched.before, record.watched.references)
 
 
-def _why(record: Record) -> str:
-    """Why that epoch was chosen."""
-    why = "the best on devtest" if record.has_devtest else "the last: there is no devtest set to choose on"
-    return f"{why} ({record.algorithm}: each epoch's are the average so far)" if record.algorithm in AVERAGING else why
+def _selection_reason(record: Record) -> str:
+    """Reason for the choice of the epoch."""
+    reason = "the best on devtest" if record.has_devtest else "the last: there is no devtest set to choose on"
+    return (
+        f"{reason} ({record.algorithm}: each epoch's are the average so far)"
+        if record.algorithm in AVERAGING
+        else reason
+    )
 
 
-def _logged(record: Record) -> list[LogLine]:
-    """The warnings of the log, without those that epochs have kept."""
+def _log_warnings(record: Record) -> list[LogLine]:
+    """The warnings in the log that are not among those of the epochs."""
     kept = {f"epoch {epoch.epoch}: {text}" for epoch in record.epochs for text in epoch.warnings}
     return [line for line in record.warnings if line.text not in kept]
 
@@ -172,7 +176,7 @@ def _translations(watched: Watched) -> Translations:
 
     def side(texts: Sequence[str], which: int, i: int) -> Side:
         references = [split_words(reference) for reference in watched.references[i]]
-        return Side(diff.runs(split_words(texts[i]), references), scores[which][i])
+        return Side(diff.match_spans(split_words(texts[i]), references), scores[which][i])
 
     def comparison(i: int) -> Comparison:
         sides = side(watched.before, 0, i), side(watched.after, 1, i)
@@ -185,19 +189,19 @@ def _translations(watched: Watched) -> Translations:
         signature=signature,
         better=sum(change > 0 for change in changes),
         worse=sum(change < 0 for change in changes),
-        kinds={kind: [comparison(i) for i in places] for kind, places in diff.choose(changes).items()},
+        kinds={kind: [comparison(i) for i in places] for kind, places in diff.select_sentences(changes).items()},
     )
 
 
 def _tables(record: Record, examples: Examples) -> list[WeightTable]:
-    """The dense features by name; of each template that has any, those of largest absolute weight and column norm."""
-    dense, norms = chosen(record.weights, "dense", None), record.chosen.largest_norms
+    """A table of the dense features by name, and one per template by absolute weight and by column norm."""
+    dense, norms = filtered(record.weights, "dense", None), record.chosen.largest_norms
     rows = {"dense": sorted(dense.items() if len(dense) <= DENSE else largest(dense, DENSE))}
     totals = {"dense": len(dense)}
     for template in PREFIXES:
-        found = chosen(record.weights, template, None)
+        found = filtered(record.weights, template, None)
         rows[template], totals[template] = largest(found, TOP), len(found)
-    # A rule's own feature needs no example.
+    # The feature of a rule (template id) shows the rule itself.
     asked = [name for kind in (rows, norms) for template in kind if template != "id" for name, _ in kind[template]]
     rules = examples(sorted({name for name in asked if name not in dense}))
     tables = []
@@ -212,7 +216,7 @@ def _tables(record: Record, examples: Examples) -> list[WeightTable]:
 def _rows(
     template: str, shown: Sequence[tuple[str, float]], rules: Mapping[str, Sequence[str]]
 ) -> tuple[list[Weight], int]:
-    """The rows of a table, and how many decimals they have."""
+    """The rows of a table, and their number of decimals."""
     most = max((abs(value) for _, value in shown), default=0.0) or 1.0
     rows = [
         Weight(name, readable(template, name), value, 100 * abs(value) / most, rules.get(name, ()))
@@ -222,8 +226,8 @@ def _rows(
 
 
 def _number(value: float, decimals: int = 0, sign: str = "-") -> str:
-    """With thousands and the minus sign of typography; ``sign`` ``+`` has it before positive numbers too."""
-    # + 0.0: no minus before what is rounded to zero.
+    """Format with thousands separators and a typographic minus; ``sign`` ``+``: positive numbers get a plus."""
+    # + 0.0: no minus sign for numbers rounded to zero.
     return f"{round(value, decimals) + 0.0:{sign},.{decimals}f}".replace("-", "\u2212")
 
 

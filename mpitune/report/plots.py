@@ -1,10 +1,10 @@
-"""Plots, each in two forms: as SVG to stand inside an HTML page, and as a PNG picture; the one door to matplotlib.
+"""Plots in two forms, SVG for embedding in an HTML page and PNG; the only module that imports matplotlib.
 
-In the SVG, colours are CSS variables of the page, so that it may be light or dark, and text has the page's font. The
-picture is on white, and has its title and the names of its curves, which the page says beside the SVG.
+In the SVG, colours are CSS variables of the page (light or dark mode), and text has the page's font. The PNG has a
+white background, a title and a legend, which the page writes as text beside the SVG.
 """
 
-# ruff: noqa: E402 (what matplotlib has to say of its fonts it says when it is imported)
+# ruff: noqa: E402 (the log level must be set before matplotlib is imported)
 from __future__ import annotations
 
 import io
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
-# Where it can keep no list of fonts, matplotlib warns of it, and does without.
+# matplotlib warns on import if it cannot write its font cache; it works without.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 import matplotlib
@@ -27,7 +27,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 COLOURS = 6
-"""How many series can be told apart by colour."""
+"""Number of distinct colours of series."""
 
 
 class _Palette(NamedTuple):
@@ -38,18 +38,18 @@ class _Palette(NamedTuple):
     series: tuple[str, ...]
 
 
-_VARIABLES = _Palette("#000001", "#000002", "#000003", "#000004", tuple(f"#00001{i}" for i in range(COLOURS)))
-"""What is drawn for a page: colours that nothing else has, each to become a variable of it."""
+_PAGE = _Palette("#000001", "#000002", "#000003", "#000004", tuple(f"#00001{i}" for i in range(COLOURS)))
+"""Placeholder colours of the SVG, each to be replaced by a CSS variable."""
 _PRINT = _Palette(
     "#63636b", "#e2e2de", "#ffffff", "#1d1d1f", ("#2a62c4", "#c2570c", "#22794d", "#8a3fb0", "#a8861b", "#b02a55")
 )
-_MEANT = {
-    **dict(zip(_VARIABLES[:4], ("var(--muted)", "var(--rule)", "var(--card)", "var(--ink)"), strict=True)),
-    **{colour: f"var(--series-{i})" for i, colour in enumerate(_VARIABLES.series)},
+_CSS = {
+    **dict(zip(_PAGE[:4], ("var(--muted)", "var(--rule)", "var(--card)", "var(--ink)"), strict=True)),
+    **{colour: f"var(--series-{i})" for i, colour in enumerate(_PAGE.series)},
 }
 
 DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1.2, 1.8))}
-"""The styles of curves."""
+"""Line styles of curves."""
 
 
 class Plot(NamedTuple):
@@ -61,17 +61,17 @@ class Plot(NamedTuple):
 
 @dataclass(frozen=True)
 class Series:
-    """A curve: numbers by epoch, or by something else."""
+    """A curve."""
 
     x: Sequence[float]
     y: Sequence[float]
     colour: int = 0
-    """Its place among the colours."""
+    """Index of its colour."""
     style: str = "solid"
 
 
 class Key(NamedTuple):
-    """What curves of a colour (None: of any) and a style are."""
+    """An entry of the legend: the meaning of a colour (None: any) and a line style."""
 
     text: str
     colour: int | None
@@ -80,35 +80,35 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Note:
-    """A text at a point of a plot."""
+    """A text beside a point of a plot."""
 
     x: float
     y: float
     text: str
     above: bool
-    """Or below."""
+    """False: below the point."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A line across a plot."""
+    """A straight reference line."""
 
     at: float
     colour: int | None = None
-    """None: that of what is less important."""
+    """None: the muted colour."""
     across: bool = False
-    """From left to right, or else upright."""
+    """True: horizontal; False: vertical."""
 
 
 @dataclass(frozen=True)
 class Canvas:
-    """What a plot is drawn on."""
+    """Axes to draw on, with their colours."""
 
     axes: Axes
     palette: _Palette
 
     def curve(self, series: Series, **style: Any) -> None:
-        """Draw a curve, with a mark at each point where these are few."""
+        """Draw a curve, with point markers if it has at most 30 points."""
         marker = "o" if len(series.x) <= 30 and "drawstyle" not in style else ""
         self.axes.plot(
             series.x,
@@ -122,7 +122,7 @@ class Canvas:
         )
 
     def colour(self, number: int | None) -> str:
-        """A colour by its place; None: that of what is less important."""
+        """A colour by its index; None: the muted one."""
         return self.palette.muted if number is None else self.palette.series[number % COLOURS]
 
     def mark(self, mark: Mark) -> None:
@@ -130,7 +130,7 @@ class Canvas:
         line(mark.at, color=self.colour(mark.colour), lw=1, ls=(0, (2, 3)), zorder=1)
 
     def note(self, note: Note) -> None:
-        """Write beside a point; never over the edge."""
+        """Write a text beside a point, aligned to stay inside the axes."""
         ring: dict[str, Any] = {"ms": 9, "mfc": self.palette.card, "mec": self.palette.series[0], "mew": 2.2}
         self.axes.plot([note.x], [note.y], "o", zorder=4, **ring)
         left, right = self.axes.get_xlim()
@@ -158,10 +158,10 @@ def lines(
     from_zero: bool = False,
     log: bool = False,
 ) -> Plot:
-    """Curves over epochs. ``name``, one in the page, tells its ids from those of other plots.
+    """Curves over epochs. ``name``, unique in the page, becomes the prefix of the SVG's ids.
 
-    ``keys`` say what curves are; ``least_span``: what the vertical axis spans at least, so that noise does not look
-    like progress; ``from_zero``: it begins at 0; ``log``: it is logarithmic.
+    ``keys``: the legend; ``least_span``: minimum range of the vertical axis, so that noise does not look like progress;
+    ``from_zero``: the vertical axis begins at 0; ``log``: it is logarithmic.
     """
 
     def draw(canvas: Canvas) -> None:
@@ -184,11 +184,11 @@ def lines(
         for note in notes:
             canvas.note(note)
 
-    return _drawn(name, title, draw, keys)
+    return _render(name, title, draw, keys)
 
 
-def over(name: str, title: str, series: Series, *, x_label: str, bars: Sequence[float] = ()) -> Plot:
-    """A curve over something else than epochs; ``bars`` stand behind it, at 1, 2, .... Arguments as for `lines`."""
+def curve(name: str, title: str, series: Series, *, x_label: str, bars: Sequence[float] = ()) -> Plot:
+    """A curve over values other than epochs, with ``bars`` behind it at 1, 2, .... Other arguments as for `lines`."""
 
     def draw(canvas: Canvas) -> None:
         canvas.curve(series, clip_on=False)
@@ -198,16 +198,16 @@ def over(name: str, title: str, series: Series, *, x_label: str, bars: Sequence[
         if bars:
             behind = canvas.axes.twinx()
             behind.bar(range(1, len(bars) + 1), bars, color=canvas.palette.rule, zorder=1)
-            # Lower than the curve, and of no scale: what they are beside each other is all that they tell.
+            # A third of the height, and without a scale: only relative heights matter.
             behind.set_ylim(0, 3 * max(bars))
             behind.set_yticks([])
             canvas.axes.set_zorder(behind.get_zorder() + 1)
             canvas.axes.patch.set_visible(False)
 
-    return _drawn(name, title, draw)
+    return _render(name, title, draw)
 
 
-def falling(
+def sorted_curves(
     name: str,
     title: str,
     series: Sequence[Series],
@@ -216,7 +216,7 @@ def falling(
     keys: Sequence[Key] = (),
     marks: Sequence[Mark] = (),
 ) -> Plot:
-    """Sorted numbers, largest first, by their rank, both logarithmic: stairs. Arguments as for `lines`."""
+    """Numbers in descending order over their ranks, as steps, with logarithmic axes. Arguments as for `lines`."""
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.axes
@@ -231,15 +231,15 @@ def falling(
         for mark in marks:
             canvas.mark(mark)
 
-    return _drawn(name, title, draw, keys)
+    return _render(name, title, draw, keys)
 
 
 def bands(
     name: str, title: str, edges: Sequence[float], rows: Sequence[Sequence[float]], labels: Sequence[str]
 ) -> Plot:
-    """Over time, a band for each row, filled as high as its value (0 to 1) says.
+    """One band per row over time, filled to the height of the row's values (0 to 1).
 
-    ``edges``: seconds, one more than each row has values.
+    ``edges``: boundaries of the values in seconds, one more than values.
     """
 
     def draw(canvas: Canvas) -> None:
@@ -258,7 +258,7 @@ def bands(
         axes.set_xlabel(unit, loc="right")
         axes.grid(False)
 
-    return _drawn(name, title, draw, height=max(2.9, 1.1 + 0.13 * len(rows)))
+    return _render(name, title, draw, height=max(2.9, 1.1 + 0.13 * len(rows)))
 
 
 def _set_limits(axes: Axes, values: Sequence[float], least_span: float, from_zero: bool) -> None:
@@ -273,7 +273,7 @@ def _log_axis(axes: Axes, values: Sequence[float]) -> None:
     axes.set_yscale("log")
     axes.set_ylim(min(positive) / 1.6, max(positive) * 1.6)
     decades = math.log10(max(positive) / min(positive))
-    # At least two places are written beside the axis.
+    # At least two tick labels.
     axes.yaxis.set_major_locator(
         LogLocator(subs=(1.0,) if decades > 2 else (1.0, 2.0, 5.0) if decades > 0.5 else "auto")
     )
@@ -286,22 +286,22 @@ def _count(value: float, _: int | None) -> str:
 
 
 def _time_unit(seconds: float) -> tuple[str, float]:
-    """What a time like this is counted in."""
+    """Name and seconds of the unit for times of this size."""
     return next((unit for unit in (("hours", 3600.0), ("minutes", 60.0)) if seconds >= 2 * unit[1]), ("seconds", 1.0))
 
 
-def _drawn(
+def _render(
     name: str, title: str, draw: Callable[[Canvas], None], keys: Sequence[Key] = (), height: float = 2.9
 ) -> Plot:
-    # What matplotlib would say of the image differs from day to day, and names other sites.
-    unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    # No metadata: it would hold the date and URLs.
+    no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     svg, png = io.StringIO(), io.BytesIO()
-    with _settings(_VARIABLES, name):
+    with _settings(_PAGE, name):
         figure = Figure(figsize=(4.9, height))
-        draw(Canvas(figure.add_axes((0.145, 0.56 / height, 0.815, 1 - 0.62 / height)), _VARIABLES))
-        figure.savefig(svg, format="svg", transparent=True, metadata=unsaid)
+        draw(Canvas(figure.add_axes((0.145, 0.56 / height, 0.815, 1 - 0.62 / height)), _PAGE))
+        figure.savefig(svg, format="svg", transparent=True, metadata=no_metadata)
     with _settings(_PRINT, name):
-        # Inches above the axes: title and keys.
+        # Inches above the axes: title and legend.
         columns = max(1, min(len(keys), 76 // (8 + max((len(key.text) for key in keys), default=0))))
         above = 0.5 + 0.2 * math.ceil(len(keys) / columns)
         figure = Figure(figsize=(6.4, height + above))
@@ -320,7 +320,7 @@ def _drawn(
 
 @contextmanager
 def _settings(palette: _Palette, name: str) -> Iterator[None]:
-    """The same whatever the user has set for plots."""
+    """matplotlib settings, independent of the user's."""
     settings: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": name,
@@ -362,7 +362,7 @@ def _settings(palette: _Palette, name: str) -> Iterator[None]:
 
 
 def _tick(axes: Axes) -> Callable[[float, int | None], str]:
-    """How a place on the vertical axis is written: as exactly as it takes to tell it from the next."""
+    """Formatter of the vertical axis: as many decimals as distinguish neighbouring ticks."""
     first, second = axes.get_yticks()[:2]
     if second - first >= 1e5:
         return lambda value, _: f"{value / 1e6:g}M" if value else "0"
@@ -371,13 +371,13 @@ def _tick(axes: Axes) -> Callable[[float, int | None], str]:
 
 
 def _for_page(name: str, title: str, image: str) -> str:
-    """The ``svg`` element alone, as wide as there is room, its ids made different from those of other plots."""
+    """The ``svg`` element alone, without a fixed size; its ids are prefixed by ``name``."""
     image = image[image.index("<svg") :]
     box = re.search(r'viewBox="[^"]*"', image)
     assert box is not None
     image = f'<svg role="img" aria-label="{escape(title)}" {box[0]}>{image[image.index(">") + 1 :]}'
     image = re.sub(r'<style type="text/css">.*?</style>', "", image, flags=re.DOTALL)
     image = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", image)
-    for drawn, meant in _MEANT.items():
+    for drawn, meant in _CSS.items():
         image = image.replace(drawn, meant)
     return image.strip()

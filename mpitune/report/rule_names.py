@@ -1,4 +1,4 @@
-"""The names of sparse features, as people read them; the names themselves are made by `mpitune.grammar.templates`."""
+"""Sparse feature names in readable form; `mpitune.grammar.templates` makes the names."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _SHAPE = re.compile(r"S([01]{5})_T([01]{5})")
 
 
 def readable(template: str, name: str) -> str | None:
-    """The feature ``name`` of ``template`` in words, gaps as X₁; None where a name can be read in more ways than one.
+    """The feature ``name`` of ``template`` as words, gaps as X₁; None if the name is ambiguous.
 
-    A ``_`` inside a word cannot be told from one between words: both are shown as blanks.
+    A ``_`` inside a word looks like one between words: both become blanks.
     """
     reader = _READERS.get(template)
     return reader(name.removeprefix(PREFIXES[template])) if reader else None
 
 
 def rule_in_words(source: Sequence[str], target: Sequence[str]) -> str:
-    """A rule, gaps as ``[X,1]``, in the same form."""
+    """A rule in the same form; its gaps are given as ``[X,1]``."""
 
     def words(side: Sequence[str]) -> str:
         return " ".join(
@@ -35,16 +35,16 @@ def rule_in_words(source: Sequence[str], target: Sequence[str]) -> str:
 
 
 def _rule(text: str) -> str | None:
-    """``X:NX_eine:a_N1``: the left-hand side, the source side, where gaps bear labels, the target side: numbers."""
+    """``X:NX_eine:a_N1``: left-hand side, source side (gaps as labels), target side (gaps as numbers)."""
     lhs, _, sides = text.partition(":")
-    # Words may hold colons.
+    # Words may contain colons.
     cuts = [cut for cut, character in enumerate(sides) if character == ":" and 0 < cut < len(sides) - 1]
     found = [pair for cut in cuts if (pair := _sides(lhs, sides[:cut].split("_"), sides[cut + 1 :].split("_")))]
     return found[0] if len(found) == 1 else None
 
 
 def _sides(lhs: str, source: list[str], target: list[str]) -> str | None:
-    """Both sides in words; None where their gaps do not match."""
+    """Both sides as words; None if their gaps do not match."""
     labels = {f"N{label}": label for label in ("X", "S", lhs)}
     gaps = [word for word in source if word in labels]
     numbers = [match[1] for word in target if (match := _TARGET_GAP.fullmatch(word))]
@@ -71,7 +71,7 @@ def _shape(text: str) -> str | None:
 
 
 def _pair(text: str) -> str | None:
-    """A source word and a target word."""
+    """``haus_house``: a source word and a target word."""
     source, _, target = text.partition("_")
     return f"{source} → {target}" if source and target and "_" not in target else None
 

@@ -1,9 +1,9 @@
-"""Checkpoints: what an epoch has published and all that the next one needs, in one HDF5 file per epoch.
+"""Checkpoints: the published weights of an epoch and the state that the next one needs, in one HDF5 file per epoch.
 
-Beside them stand the results of shards: while an epoch runs those that are finished; where shards do not talk (sgd,
-mix) those of the last two epochs are kept, for they are what each shard goes on from. Every file appears whole or not
-at all (written aside, fsynced, renamed, the folder fsynced), and starts with a digest of the rest in HDF5's user block,
-so that a damaged or cut file is known before the HDF5 library sees it; h5py and h5dump skip that block.
+Beside them stand the results of shards: the finished ones of a running epoch and, for algorithms that do not mix after
+each epoch (sgd, mix), those of the last two epochs, from which the shards resume. Files are written atomically (to a
+temporary file, fsync, rename, fsync of the folder). Each starts with a digest of the rest in HDF5's user block, so that
+a damaged or truncated file is detected before the HDF5 library opens it; h5py and h5dump skip that block.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from mpitune.array_files.atomic import written_whole
 from mpitune.errors import DataError, MachineError, UsageError
 
 VERSION = 3
-"""Raised whenever the meaning of something stored changes; a file of another version is refused, not left out."""
+"""Raised whenever the meaning of stored data changes; a file of another version is an error, it is not skipped."""
 
 Vector = tuple[np.ndarray, np.ndarray]
 """A sparse weight vector: feature ids (uint64 [n]) and their weights (float64 [n])."""
 
 _NO_COUNTS = np.zeros((0, 11), dtype=np.int32)
-_USER_BLOCK = 512  # the smallest that HDF5 knows
+_USER_BLOCK = 512  # bytes; HDF5's minimum
 _CHECKPOINT = re.compile(r"epoch-(\d{4,})\.h5")
 _SHARDS = re.compile(r"epoch-(\d{4,})\.shards")
 
@@ -40,31 +40,30 @@ class Checkpoint:
     """A run at the end of an epoch."""
 
     epoch: int
-    """How many epochs are done."""
+    """Number of finished epochs."""
     seed: int
     job: Mapping[str, Any]
-    """What of the job the numbers depend on (JSON's types): a changed job can be named key by key."""
+    """The job's values that results depend on (JSON types); an error about a changed job names its keys."""
     metrics: Mapping[str, Any]
-    """The epoch's figures (JSON's types)."""
+    """The metrics of all epochs so far (JSON types)."""
     weights: Vector
-    """The published model."""
+    """The published weights."""
     names: list[str]
     """The names of the features of `weights`."""
     start: Vector
-    """What every shard starts the next epoch from (itermix, itersel)."""
+    """The weights that all shards start the next epoch from (itermix, itersel)."""
     learner: tuple[np.ndarray, ...] = ()
-    """float64 [n] each: what the learner keeps of the features of `start` beside their weights."""
+    """float64 [n] each: the learner's state for the features of `start`."""
     shards: int = 0
-    """How many shards' results belong to it, kept beside it (sgd, mix): 0 or all. They never meet in one process."""
+    """Number of shard results stored beside it (sgd, mix): 0 or all. No process ever holds them all."""
     total: Vector = field(default_factory=lambda: (np.zeros(0, dtype=np.uint64), np.zeros(0)))
-    """The sum over the epochs so far of the weights, where their mean is published (sgd, mix)."""
-    met: list[str] = field(default_factory=list)
-    """The names of features, of all those vectors, that are not known before training."""
+    """The sum of the weights over the epochs so far, if their mean is published (sgd, mix)."""
+    dynamic_names: list[str] = field(default_factory=list)
+    """Names of the features, in all these vectors, that were discovered while decoding (dataset ``state/met``)."""
     best: np.ndarray = field(default_factory=lambda: _NO_COUNTS)
-    """int32 [sentences, 11]: what of BLEU adds up in their latest 1-best translations, where gold scores need it."""
-
+    """int32 [sentences, 11]: BLEU statistics of the latest 1-best translations, if the gold score needs them."""
     scoring: Mapping[str, Any] | None = None
-    """What has become of the grammar's scores (JSON's types), where something has: the weights mean nothing without."""
+    """Bins and transforms of the grammar's scores (JSON types), if any: the weights are valid only with them."""
 
     @property
     def job_digest(self) -> str:
@@ -74,7 +73,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What one shard has learned in one epoch."""
+    """The result of one shard in one epoch."""
 
     shard: int
     index: np.ndarray
@@ -84,32 +83,32 @@ class ShardResult:
     statistics: dict[str, float]
     """Sums over the shard's sentences, by name."""
     names: list[str] = field(default_factory=list)
-    """The names of those features that are not known before training."""
+    """Names of the features that were discovered while decoding."""
     best: np.ndarray = field(default_factory=lambda: _NO_COUNTS)
-    """int32 [sentences, 11]: what of BLEU adds up in the 1-best translation of each of the shard's sentences."""
+    """int32 [sentences, 11]: BLEU statistics of the 1-best translation of each sentence of the shard."""
     bleu: np.ndarray = field(default_factory=lambda: np.zeros((3, 11), dtype=np.int64))
-    """int64 [3, 11]: its sums over 1-best translations, oracles and predictions."""
+    """int64 [3, 11]: BLEU statistics summed over 1-best translations, oracles and predictions."""
     learner: tuple[np.ndarray, ...] = ()
-    """float64 [n] each: what the learner keeps of the features beside their weights."""
+    """float64 [n] each: the learner's state for the features."""
 
 
 def digest(job: Mapping[str, Any]) -> str:
-    """A digest of a job (JSON's types), independent of the order of its keys."""
+    """Digest of a job (JSON types), independent of the order of its keys."""
     return hashlib.blake2b(json.dumps(job, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def checkpoint_path(folder: Path, epoch: int) -> Path:
-    """The file of the checkpoint after epoch ``epoch``, counted from 1."""
+    """The file of the checkpoint after ``epoch``, counted from 1."""
     return folder / f"epoch-{epoch:04d}.h5"
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write the epoch's checkpoint; once it stands, remove the shard results that are not needed any more.
+    """Write the epoch's checkpoint, then remove the shard results that are no longer needed.
 
-    Those are the ones of this epoch and earlier; where they belong to checkpoints (sgd, mix), this one's stay, and the
-    ones of the epoch before, in case this checkpoint should come to harm.
+    Those are the results of this epoch and earlier ones. If they belong to checkpoints (sgd, mix), the results of this
+    epoch stay, and those of the epoch before in case this checkpoint is damaged later.
 
-    Raises MachineError where it cannot be written (disk full).
+    Raises MachineError if it cannot be written (disk full).
     """
     attributes = {
         "job_digest": checkpoint.job_digest,
@@ -128,7 +127,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "state/start/learner": _stacked(checkpoint.learner, len(checkpoint.start[0])),
         "state/total/index": checkpoint.total[0],
         "state/total/value": checkpoint.total[1],
-        "state/met": _strings(checkpoint.met),
+        "state/met": _strings(checkpoint.dynamic_names),
         "state/best": checkpoint.best,
     }
     if checkpoint.scoring is not None:
@@ -138,15 +137,15 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     for path in folder.iterdir():
         match = _SHARDS.fullmatch(path.name)
         if match and int(match[1]) <= superseded:
-            # One that cannot be removed does no harm.
+            # A folder that cannot be removed does no harm.
             shutil.rmtree(path, ignore_errors=True)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint at ``path``.
+    """Read the checkpoint at ``path``.
 
-    Raises DataError where it is missing, damaged or cut, UsageError where another version of mpitune made it,
-    MachineError where it cannot be read.
+    Raises DataError if it is missing, damaged or truncated, UsageError if another version of mpitune made it,
+    MachineError if it cannot be read.
     """
     attributes, datasets = _read(path)
     return Checkpoint(
@@ -160,46 +159,46 @@ def read_checkpoint(path: Path) -> Checkpoint:
         learner=tuple(datasets["state/start/learner"]),
         shards=int(attributes["shards"]),
         total=(datasets["state/total/index"], datasets["state/total/value"]),
-        met=_texts(datasets.get("state/met", _strings([]))),
+        dynamic_names=_texts(datasets.get("state/met", _strings([]))),
         best=datasets.get("state/best", _NO_COUNTS),
         scoring=json.loads(_texts(datasets["scoring"])[0]) if "scoring" in datasets else None,
     )
 
 
 def latest_valid_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[DataError]]:
-    """The newest checkpoint in ``folder`` that is whole, shards included, and what is wrong with those newer than it.
+    """The newest valid checkpoint in ``folder``, its shard results included, and the errors of newer ones.
 
-    No folder and an empty one give None. Raises UsageError where another version of mpitune made it, MachineError where
-    a file cannot be read.
+    None for a missing or empty folder. Raises UsageError if another version of mpitune made a checkpoint, MachineError
+    if a file cannot be read.
     """
     epochs = [int(match[1]) for path in folder.glob("*") if (match := _CHECKPOINT.fullmatch(path.name))]
-    unsound: list[DataError] = []
+    invalid: list[DataError] = []
     for epoch in sorted(epochs, reverse=True):
         try:
             checkpoint = read_checkpoint(checkpoint_path(folder, epoch))
         except DataError as error:
-            unsound.append(error)
+            invalid.append(error)
             continue
         if checkpoint.epoch != epoch:
-            found, expected = f"what epoch {checkpoint.epoch} has written", f"epoch {epoch}"
-        elif (shard := _first_lacking(folder, checkpoint)) is not None:
+            found, expected = f"a checkpoint of epoch {checkpoint.epoch}", f"epoch {epoch}"
+        elif (shard := _first_missing_shard(folder, checkpoint)) is not None:
             found, expected = f"no sound result of shard {shard} beside it", f"those of {checkpoint.shards} shards"
         else:
-            return checkpoint, unsound
-        unsound.append(DataError.at(checkpoint_path(folder, epoch), None, found=found, expected=expected))
-    return None, unsound
+            return checkpoint, invalid
+        invalid.append(DataError.at(checkpoint_path(folder, epoch), None, found=found, expected=expected))
+    return None, invalid
 
 
-def _first_lacking(folder: Path, checkpoint: Checkpoint) -> int | None:
-    """The first shard whose result belongs to ``checkpoint`` and is not to be had."""
+def _first_missing_shard(folder: Path, checkpoint: Checkpoint) -> int | None:
+    """The first shard without a valid result, of those that belong to ``checkpoint``; None if all are there."""
     shards = range(checkpoint.shards)
     return next((z for z in shards if read_shard(folder, checkpoint.epoch, checkpoint.job_digest, z) is None), None)
 
 
 def write_shard(folder: Path, epoch: int, job_digest: str, result: ShardResult) -> None:
-    """Keep what a shard has learned in an epoch, so that a kill does not lose it and a later epoch can go on from it.
+    """Write the result of a shard, so that a killed run does not lose it and the next epoch can start from it.
 
-    Raises MachineError where it cannot be written (disk full).
+    Raises MachineError if it cannot be written (disk full).
     """
     attributes = {
         "job_digest": job_digest,
@@ -220,9 +219,10 @@ def write_shard(folder: Path, epoch: int, job_digest: str, result: ShardResult) 
 
 
 def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardResult | None:
-    """What `write_shard` kept; None where the shard is to be (re)done: none kept, damaged, of another job or version.
+    """Read the result of `write_shard`; None if the shard must be learned (again): the file is missing, damaged, or of
+    another job or version.
 
-    Raises MachineError where it cannot be read.
+    Raises MachineError if it cannot be read.
     """
     try:
         attributes, datasets = _read(_shard_path(folder, epoch, shard))
@@ -245,7 +245,7 @@ def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardRe
 
 
 def _stacked(arrays: tuple[np.ndarray, ...], length: int) -> np.ndarray:
-    """float64 [arrays, ``length``]"""
+    """The arrays as rows: float64 [arrays, ``length``]."""
     return np.array(arrays, dtype=np.float64).reshape(len(arrays), length)
 
 
@@ -262,7 +262,7 @@ def _shard_path(folder: Path, epoch: int, shard: int) -> Path:
 
 
 def _write(path: Path, attributes: Mapping[str, Any], datasets: Mapping[str, np.ndarray]) -> None:
-    # In memory first: on a full disk the HDF5 library does not fail, it crashes.
+    # Built in memory first: on a full disk, the HDF5 library crashes.
     with h5py.File(path, "w", driver="core", backing_store=False, userblock_size=_USER_BLOCK) as file:
         file.attrs["version"] = VERSION
         file.attrs.update(attributes)
@@ -279,16 +279,16 @@ def _write(path: Path, attributes: Mapping[str, Any], datasets: Mapping[str, np.
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The attributes and, by path, the datasets of a file that `_write` made."""
+    """The attributes and, by path, the datasets of a file of `_write`."""
     try:
         with open(path, "rb") as file:
             block = file.read(_USER_BLOCK)
-            sound = block == _user_block(hashlib.file_digest(file, hashlib.blake2b))
+            valid = block == _user_block(hashlib.file_digest(file, hashlib.blake2b))
     except FileNotFoundError:
         raise DataError.at(path, None, found="no file", expected="a checkpoint") from None
     except OSError as error:
         raise MachineError(f"{path}: cannot be read: {error.strerror}") from error
-    if not sound:
+    if not valid:
         raise DataError.at(path, None, found="a damaged or cut file", expected="a checkpoint that matches its digest")
     datasets: dict[str, np.ndarray] = {}
 
@@ -296,7 +296,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         if isinstance(node, h5py.Dataset):
             datasets[name] = node[:]
 
-    # Finished files are never written to, so HDF5's file locks, which some network file systems lack, guard nothing.
+    # Files are never changed once written: HDF5's file locks, which some network file systems lack, are not needed.
     with h5py.File(path, "r", locking=False) as file:
         version = int(file.attrs["version"])
         if version != VERSION:
@@ -309,5 +309,5 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _user_block(content: Any) -> bytes:
-    """What a file starts with, given the hash object of all that follows."""
+    """The user block of a file, given the hash object of all following bytes."""
     return f"mpitune: HDF5 data follow, blake2b {content.hexdigest()}\n".encode().ljust(_USER_BLOCK, b"\n")

@@ -1,4 +1,4 @@
-"""The run folder: which file holds what, each written whole or not at all."""
+"""The layout of the run folder: one property per file. Files are written atomically."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from mpitune.array_files.atomic import write_text, written_whole
+from mpitune.array_files.atomic import opened, write_text, written_whole
 from mpitune.corpus.weights import write_weights
 from mpitune.errors import MachineError
 
 Weights = Sequence[tuple[str, float]]
-"""A model as names and weights."""
+"""A model: names and weights."""
 
 
 class RunFolder:
-    """Where a run writes."""
+    """The folder that a run writes to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,101 +37,115 @@ class RunFolder:
 
     @property
     def result(self) -> Path:
-        """The weights that the run ends with."""
+        """The result: the weights of the best epoch so far."""
         return self.path / "weights.txt.gz"
 
     @property
     def scoring(self) -> Path:
-        """What has become of the grammar's scores, where something has: bins, transforms."""
+        """Bins and transforms of the grammar's scores; only in runs that have some."""
         return self.path / "scoring.json"
 
     @property
+    def status(self) -> Path:
+        """The state of the run: `mpitune.run_folder.run_state`."""
+        return self.path / "status.json"
+
+    @property
     def metrics(self) -> Path:
-        """One JSON object for each epoch."""
+        """One JSON object per epoch."""
         return self.path / "metrics.jsonl"
 
     def epoch_weights(self, epoch: int) -> Path:
-        """What was published after ``epoch``."""
+        """The weights published after ``epoch``."""
         return self.weights / f"epoch-{epoch:04d}.txt.gz"
 
     @property
     def translations(self) -> Path:
-        """The folder of `epoch_translations`, with their ``source.txt.gz`` and ``reference-0.txt.gz``, ``-1``, ..."""
+        """The folder of `epoch_translations`, with ``source.txt.gz`` and ``reference-0.txt.gz``, ``-1``, ...
+
+        The watched sentences, which are translated after each epoch, are the devtest set; without one, the first
+        training sentences.
+        """
         return self.path / "translations"
 
     def epoch_translations(self, epoch: int) -> Path:
-        """Translations of the watched sentences with what was published after ``epoch``; 0: before training."""
+        """Translations of the watched sentences with the weights published after ``epoch``; 0: before training."""
         return self.translations / f"epoch-{epoch:04d}.txt.gz"
 
     @property
     def local(self) -> Path:
-        """The folder of what `mpitune local` learns from, in files as in `checkpoints`."""
+        """The k-best lists that `mpitune local` learns from, in files as in `checkpoints`."""
         return self.path / "local"
 
-    def of_decoder(self, process: str) -> Path:
-        """The folder for the files of the external decoder of one ``process``."""
+    def decoder_folder(self, process: str) -> Path:
+        """The folder of the external decoder of one ``process``."""
         return self.path / "cdec" / process
 
     def clear(self) -> None:
-        """Remove what epochs have left here."""
+        """Remove the files of all epochs."""
         for folder in (self.checkpoints, self.weights, self.translations):
             shutil.rmtree(folder, ignore_errors=True)
         for file in (self.metrics, self.result, self.scoring):
             file.unlink(missing_ok=True)
 
     def write_config(self, toml: str) -> None:
-        """Keep the effective configuration."""
+        """Write the effective configuration."""
         self._write_text(self.path / "config.toml", toml)
 
+    def write_status(self, text: str) -> None:
+        """Write `status`, in a folder that must exist: a removed run folder is not made again."""
+        with _write_errors(self.status), opened(self.status) as file:
+            file.write(text.encode())
+
     def write_scoring(self, scoring: Mapping[str, Any] | None) -> None:
-        """Keep what has become of the grammar's scores; None: nothing has."""
+        """Write `scoring`; None: remove it."""
         if scoring is None:
             self.scoring.unlink(missing_ok=True)
         else:
             self._write_text(self.scoring, json.dumps(scoring, indent=1) + "\n")
 
     def make_checkpoints(self) -> None:
-        """Make the folder of checkpoints, which no rank makes by itself: where it is removed, it does not come back."""
-        with _telling(self.checkpoints):
+        """Make the folder of checkpoints. Its writers do not make it: a removed folder must not come back."""
+        with _write_errors(self.checkpoints):
             self.checkpoints.mkdir(exist_ok=True)
 
     def write_metrics(self, epochs: Sequence[Mapping[str, Any]]) -> None:
-        """One line for each epoch so far."""
+        """Write one line per epoch so far."""
         self._write_text(self.metrics, "".join(json.dumps(metrics) + "\n" for metrics in epochs))
 
     def write_weights(self, path: Path, weights: Weights) -> None:
-        """Write ``weights`` to ``path``, one of this folder's, sorted by name. Raises MachineError where it can't."""
-        with _telling(path):
+        """Write ``weights``, sorted by name, to ``path`` in this folder. Raises MachineError if that fails."""
+        with _write_errors(path):
             write_weights(path, sorted(weights))
 
-    def choose(self, epoch: int) -> None:
-        """Make the weights of ``epoch``, where they are kept, the result; nothing is written where they are that."""
+    def set_result(self, epoch: int) -> None:
+        """Copy the weights of ``epoch``, if they exist, to `result`, unless it has the same content."""
         weights = self.epoch_weights(epoch)
         if weights.is_file() and not (self.result.is_file() and filecmp.cmp(weights, self.result, shallow=False)):
-            with _telling(self.result), written_whole(self.result) as aside:
+            with _write_errors(self.result), written_whole(self.result) as aside:
                 shutil.copyfile(weights, aside)
 
     def write_watched(self, source: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-        """Keep the watched sentences and their references; ``references[i]``: those of sentence i, one or more."""
+        """Write the watched sentences and their references; ``references[i]``: those of sentence i, one or more."""
         self._write_lines(self.translations / "source.txt.gz", source)
         for n, text in enumerate(zip_longest(*references, fillvalue="")):
             self._write_lines(self.translations / f"reference-{n}.txt.gz", text)
 
     def write_translations(self, epoch: int, translations: Sequence[str]) -> None:
-        """Keep how the watched sentences are translated after ``epoch``."""
+        """Write the translations of the watched sentences after ``epoch``."""
         self._write_lines(self.epoch_translations(epoch), translations)
 
     def _write_lines(self, path: Path, lines: Sequence[str]) -> None:
         self._write_text(path, "".join(f"{line}\n" for line in lines))
 
     def _write_text(self, path: Path, text: str) -> None:
-        with _telling(path):
+        with _write_errors(path):
             write_text(path, text)
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
-    """Raise MachineError where ``path`` cannot be written."""
+def _write_errors(path: Path) -> Iterator[None]:
+    """Raise MachineError if ``path`` cannot be written."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A look into a model: its largest weights, some of them, or what tells it from another."""
+"""Queries on a model: its largest weights, weights by template or name, differences to another model."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PREFIXES = {
     "insertion": "INS:",
     "target-words": "TB:",
 }
-"""What the names of a template's features begin with."""
+"""Prefix of the feature names of each template."""
 
 
 def read_model(path: Path) -> dict[str, float]:
     """The weights of a run folder, a checkpoint or a weights file.
 
-    Raises UsageError for a run folder that has no weights yet, DataError for a damaged file.
+    Raises UsageError for a run folder without weights, DataError for a damaged file.
     """
     if path.is_dir():
         result = RunFolder(path).result
@@ -43,21 +43,21 @@ def read_model(path: Path) -> dict[str, float]:
 
 
 def difference(weights: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    """``weights`` - ``other``, where that is not 0."""
+    """The nonzero entries of ``weights`` - ``other``."""
     names = weights.keys() | other.keys()
     changed = {name: weights.get(name, 0.0) - other.get(name, 0.0) for name in names}
     return {name: value for name, value in changed.items() if value != 0.0}
 
 
 def template_of(name: str) -> str:
-    """The template that the feature ``name`` is of; ``dense`` for what no template fires."""
+    """The template of the feature ``name``; ``dense`` for features of no template."""
     return next((template for template, prefix in PREFIXES.items() if name.startswith(prefix)), "dense")
 
 
-def largest_of_each(names: Sequence[str], sizes: np.ndarray, top: int) -> dict[str, list[tuple[str, float]]]:
-    """By template, the ``top`` features of largest size, largest first; those of size 0 do not count.
+def largest_by_template(names: Sequence[str], sizes: np.ndarray, top: int) -> dict[str, list[tuple[str, float]]]:
+    """By template, the ``top`` features of largest size, largest first; features of size 0 are left out.
 
-    ``sizes``: float64 [n], of the features ``names``.
+    ``sizes``: float64 [n], the sizes of the features ``names``.
     """
     found: dict[str, list[tuple[str, float]]] = {}
     order = np.argsort(-sizes, kind="stable")
@@ -68,33 +68,33 @@ def largest_of_each(names: Sequence[str], sizes: np.ndarray, top: int) -> dict[s
     return found
 
 
-def chosen(weights: Mapping[str, float], template: str | None, text: str | None) -> dict[str, float]:
-    """The weights of ``template``'s features (``dense``: of no template's) whose names hold ``text``; None = all."""
+def filtered(weights: Mapping[str, float], template: str | None, text: str | None) -> dict[str, float]:
+    """The weights of the features of ``template`` (``dense``: of none) whose names contain ``text``; None: all."""
 
-    def fits(name: str) -> bool:
+    def matches(name: str) -> bool:
         return (template is None or template_of(name) == template) and (text is None or text in name)
 
-    return {name: value for name, value in weights.items() if fits(name)}
+    return {name: value for name, value in weights.items() if matches(name)}
 
 
 def nearest(weights: Mapping[str, float], text: str, top: int) -> list[tuple[str, float]]:
-    """The ``top`` rules nearest to ``text`` (words of either side, or a name), nearest first, with their weights.
+    """The ``top`` rules most similar to ``text`` (words of either side, or a name), most similar first, with weights.
 
-    Nearness is Dice's coefficient of the sets of three letters in a row; of equally near ones, the larger weights come
-    first. Those that share nothing with it are left out.
+    Similarity is the Dice coefficient of the sets of character trigrams; ties go to the larger absolute weight. Rules
+    without a common trigram are left out.
     """
-    wanted = _letters(text)
+    wanted = _trigrams(text)
     near = []
     for name, value in weights.items():
         if name.startswith(PREFIXES["id"]):
-            letters = _letters(name)
-            if shared := len(wanted & letters):
-                near.append((-2 * shared / (len(wanted) + len(letters)), -abs(value), name))
+            trigrams = _trigrams(name)
+            if shared := len(wanted & trigrams):
+                near.append((-2 * shared / (len(wanted) + len(trigrams)), -abs(value), name))
     return [(name, weights[name]) for _, _, name in heapq.nsmallest(top, near)]
 
 
-def _letters(text: str) -> set[str]:
-    """Three letters in a row, words apart; what a rule's name begins with does not count, nor do its gaps."""
+def _trigrams(text: str) -> set[str]:
+    """The character trigrams of each word; the prefix of a rule's name and its gaps are ignored."""
     name = re.fullmatch(r"R:[^:]+:(.*)", text)
     words = re.split(r"[\s_:]+", name[1] if name else text)
     spaced = [f" {word.lower()} " for word in words if word and not re.fullmatch(r"N[A-Z]\w*|N\d", word)]
@@ -102,5 +102,5 @@ def _letters(text: str) -> set[str]:
 
 
 def largest(weights: Mapping[str, float], top: int | None) -> list[tuple[str, float]]:
-    """The ``top`` weights of largest absolute value (None: all), largest first, then by name."""
+    """The ``top`` weights of largest absolute value (None: all), largest first, ties by name."""
     return sorted(weights.items(), key=lambda pair: (-abs(pair[1]), pair[0]))[:top]

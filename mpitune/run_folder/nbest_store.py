@@ -1,6 +1,7 @@
-"""What batch methods learn from, beside the checkpoints, a file for each shard: k-best lists, of two epochs; forests.
+"""Storage of the training data of batch methods, one file per shard: accumulated k-best lists, and forests.
 
-The arrays are mapped into memory when they are read, so that what they take of it is up to the operating system.
+The files stand beside the checkpoints; lists of the last two epochs are kept. Arrays are memory-mapped for reading, so
+that the operating system decides how much of them stays in memory.
 """
 
 from __future__ import annotations
@@ -21,29 +22,29 @@ from mpitune.learner.forests import Forests
 from mpitune.learner.pool import NBestPool
 
 VERSION = 2
-"""Raised whenever the meaning of lists or forests changes, their statistics among it; older ones are made anew."""
+"""Raised whenever the meaning of lists, forests or their statistics changes; older files are made again."""
 
 _Kept = TypeVar("_Kept", NBestPool, Forests)
 
 
 @dataclass(frozen=True)
 class ShardLists:
-    """The lists of one shard, after an epoch has added its own."""
+    """The accumulated lists of one shard, those of the latest epoch included."""
 
     shard: int
     pool: NBestPool
     statistics: dict[str, float]
-    """Sums over what the epoch has translated, by name."""
+    """Sums over the sentences of the latest epoch, by name."""
     names: list[str]
-    """The names of those features in the lists that are not known before training."""
+    """Names of the features in the lists that were discovered while decoding."""
     bleu: np.ndarray
     """int64 [3, 11]: as in `mpitune.run_folder.checkpoint.ShardResult`."""
     forests: Forests | None = None
-    """Those of the epoch, where its learner wants them."""
+    """Forests of the latest epoch, if the learner needs them."""
 
 
 def write_lists(folder: Path, epoch: int, job_digest: str, lists: ShardLists) -> None:
-    """Keep a shard's lists, and forests. Raises MachineError where they cannot be written (disk full)."""
+    """Write a shard's lists and forests. Raises MachineError if they cannot be written (disk full)."""
     attributes = {
         "version": VERSION,
         "job_digest": job_digest,
@@ -59,10 +60,10 @@ def write_lists(folder: Path, epoch: int, job_digest: str, lists: ShardLists) ->
 
 
 def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests: bool) -> ShardLists | None:
-    """What `write_lists` kept, mapped; None where it is to be made (again): not there, damaged, of another job
-    or of an older mpitune.
+    """Read, memory-mapped, the result of `write_lists`; None if it must be made (again): the file is missing, damaged,
+    of another job or of an older mpitune.
 
-    ``forests``: whether these are asked for too. Raises UsageError where a newer version of mpitune made it.
+    ``forests``: read these too. Raises UsageError if a newer version of mpitune made the file.
     """
     known = {"version": VERSION, "job_digest": job_digest, "epoch": epoch, "shard": shard}
     lists = _read(_path(folder, "lists", epoch, shard), known, NBestPool)
@@ -70,27 +71,27 @@ def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests
     if lists is None or (forests and found is None):
         return None
     attributes, pool = lists
-    told = attributes["statistics"], attributes["names"], np.array(attributes["bleu"])
-    return ShardLists(shard, pool, *told, found[1] if found else None)
+    epoch_statistics = attributes["statistics"], attributes["names"], np.array(attributes["bleu"])
+    return ShardLists(shard, pool, *epoch_statistics, found[1] if found else None)
 
 
 def open_lists(folder: Path, epoch: int, shard: int) -> NBestPool:
-    """The lists that `read_lists` has found to be sound, mapped without another look at all of them."""
+    """Map the lists that `read_lists` has found valid, without checking their digest again."""
     return NBestPool(**open_arrays(_path(folder, "lists", epoch, shard)))
 
 
-def forget_lists(folder: Path, epoch: int) -> None:
+def remove_lists(folder: Path, epoch: int) -> None:
     """Remove the lists after ``epoch``."""
-    _forget(folder, "lists", epoch)
+    _remove(folder, "lists", epoch)
 
 
-def forget_forests(folder: Path, epoch: int) -> None:
+def remove_forests(folder: Path, epoch: int) -> None:
     """Remove the forests of ``epoch``."""
-    _forget(folder, "forests", epoch)
+    _remove(folder, "forests", epoch)
 
 
-def _forget(folder: Path, kind: str, epoch: int) -> None:
-    # What cannot be removed does no harm.
+def _remove(folder: Path, kind: str, epoch: int) -> None:
+    # Files that cannot be removed do no harm.
     shutil.rmtree(_folder(folder, kind, epoch), ignore_errors=True)
 
 
@@ -99,7 +100,7 @@ def _write(path: Path, arrays: NBestPool | Forests, attributes: dict[str, Any]) 
 
 
 def _read(path: Path, known: dict[str, Any], kind: Callable[..., _Kept]) -> tuple[dict[str, Any], _Kept] | None:
-    """Attributes and arrays of a file that has the attributes ``known`` and is sound."""
+    """Attributes and arrays of a valid file with the attributes ``known``; else None."""
     attributes = read_attributes(path)
     if attributes is None:
         return None

@@ -1,6 +1,6 @@
-"""What a run folder tells of its run: settings, each epoch's figures, the model, warnings, translations.
+"""Reader of a run folder: settings, the metrics of each epoch, the model, warnings, translations.
 
-Nothing else is read: the folder may have been copied away from the data that it was learned from.
+Nothing outside the folder is read: it may have been copied to a machine without the data.
 """
 
 from __future__ import annotations
@@ -13,66 +13,78 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mpitune.config.load import read_tables
 from mpitune.corpus.text import lines
 from mpitune.errors import DataError, UsageError
-from mpitune.run_folder.best_epoch import chosen_epoch, early_end
+from mpitune.run_folder.best_epoch import chosen_epoch
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import read_model
+from mpitune.run_folder.run_state import RunState, infer_state, read_state
 
 _LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \[\d+/\d+\] ([A-Z]+) (.*)")
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """The figures of one epoch: those keys of its line in metrics.jsonl that are shown."""
+    """The metrics of one epoch that are shown: keys of its line in metrics.jsonl."""
 
     epoch: int
     seconds: float
     sentences: int
     gold: float
-    """Mean gold score of the 1-best translations while training."""
+    """Mean gold score of the 1-best translations of the training sentences."""
     devtest_bleu: float | None
     """0 to 100."""
     length_ratio: float
     devtest_length_ratio: float | None
-    """None in metrics of earlier versions, too."""
+    """Also None in metrics of earlier versions."""
     weight_norm: float | None
-    """The L2 norm of the published weights, frozen ones apart; None in metrics of earlier versions."""
+    """L2 norm of the published weights without frozen ones; None in metrics of earlier versions."""
     empty_outputs: int
     pairs: int
     updates: int
     active_features: int
     selected_features: int
     lambda_: float | None
-    """The column norm that a feature had to reach."""
+    """lambda: the smallest column norm for selection."""
     best_bleu: float | None
-    """Corpus BLEU, 0 to 100, of the 1-best translations while training; None in metrics of earlier versions."""
+    """Corpus BLEU, 0 to 100, of the 1-best translations of training; None in metrics of earlier versions."""
     oracle_bleu: float | None
-    """Of what the method picked to win, and to lose; None where it picks nothing."""
+    """Corpus BLEU of the oracles, and of the predictions, of MIRA; None for methods without them."""
     prediction_bleu: float | None
     objective: float | None
-    """What a batch method has made smaller or larger; None for others."""
+    """The objective of a batch method; None for others."""
     column_norms: list[tuple[float, int]]
-    """Norms, ascending, and how many columns have at least that one; empty where none were selected."""
+    """Norms, ascending, each with the number of columns of at least that norm; empty without selection."""
     largest_norms: dict[str, list[tuple[str, float]]]
-    """By template, the features of largest column norm; empty where none were selected."""
+    """By template, the features of largest column norm; empty without selection."""
     busy_seconds: list[float]
-    """Of each rank."""
+    """One entry per rank; so for the next three."""
     wait_seconds: list[float]
     timeline: list[list[float]]
-    """Of each rank, how busy it was (0 to 1) in equal parts of the epoch."""
+    """Busy share (0 to 1) of each rank in equal parts of the epoch."""
     peak_memory_bytes: list[float]
     warnings: list[str]
-    """What was wrong with the epoch."""
+    """Warnings of the sanity checks."""
 
     @property
     def rate(self) -> float:
-        """Sentences a second."""
+        """Sentences per second."""
         return self.sentences / self.seconds if self.seconds > 0 else 0.0
 
 
+class Settings(NamedTuple):
+    """The settings of the learner that readers need."""
+
+    algorithm: str
+    method: str
+    epochs: int
+    patience: int
+    """Training ends after this number of epochs without a better devtest BLEU; 0: never."""
+
+
 class LogLine(NamedTuple):
-    """One thing said in log.txt."""
+    """One message in log.txt."""
 
     time: str
     level: str
@@ -81,18 +93,18 @@ class LogLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Watched:
-    """Sentences with their translations by the weights that training started from, and by its result."""
+    """The watched sentences with their translations before training and with the result."""
 
     source: list[str]
     references: list[list[str]]
-    """Those of each sentence, one or more."""
+    """The references of each sentence, one or more."""
     before: list[str]
     after: list[str]
 
 
 @dataclass(frozen=True)
 class Record:
-    """One run."""
+    """Everything that a report shows of one run."""
 
     path: Path
     name: str
@@ -100,21 +112,16 @@ class Record:
     """The effective configuration, as TOML."""
     algorithm: str
     method: str
-    planned: int
-    """How many epochs the configuration asks for."""
-    patience: int
-    """After how many without a better devtest BLEU it ends before that; 0: never."""
+    state: RunState
     epochs: list[Epoch]
-    """Those that are done, one at least."""
+    """The finished epochs, at least one."""
     weights: dict[str, float]
-    """The result."""
+    """The weights of the result."""
     watched: Watched | str
-    """Or why there are no translations."""
+    """A string: the reason why there are no translations."""
     warnings: list[LogLine]
-    ending: LogLine | None
-    """The error that the log ends with, if it does."""
     versions: str
-    """What the run was made with, last; empty in logs of earlier versions."""
+    """Versions of mpitune and its libraries, from the last start in the log; empty in logs of earlier versions."""
 
     @property
     def bleus(self) -> list[float | None]:
@@ -127,17 +134,8 @@ class Record:
 
     @property
     def selects(self) -> bool:
-        """Whether what is published has other features than what was learned."""
+        """True if the published weights have other features than the learned ones: itersel."""
         return any(epoch.active_features != epoch.selected_features for epoch in self.epochs)
-
-    @property
-    def ended_early(self) -> int:
-        """After how many epochs without a better devtest BLEU the run has ended before its last; 0 if it has not."""
-        return early_end(self.bleus, self.planned, self.patience)
-
-    @property
-    def finished(self) -> bool:
-        return len(self.epochs) >= self.planned or self.ended_early > 0
 
     @property
     def chosen(self) -> Epoch:
@@ -146,9 +144,9 @@ class Record:
 
 
 def read_record(path: Path) -> Record:
-    """The record of the run in the folder ``path``.
+    """Read the run in the folder ``path``.
 
-    Raises UsageError where that is no run folder or no epoch has been finished, DataError for a damaged file.
+    Raises UsageError if it is no run folder or no epoch is finished, DataError for a damaged file.
     """
     folder = RunFolder(path)
     config = path / "config.toml"
@@ -158,62 +156,60 @@ def read_record(path: Path) -> Record:
     if not epochs:
         raise UsageError(f"{path}: found no finished epoch, expected at least one to report on")
     text = "".join(f"{line}\n" for _, line in lines(config))
-    log = read_log(path / "log.txt")
+    settings, bleus, log = read_settings(config), [epoch.devtest_bleu for epoch in epochs], read_log(path / "log.txt")
     return Record(
         path=path,
         name=path.resolve().name,
         config=text,
-        algorithm=setting(config, text, "learner", "algorithm"),
-        method=setting(config, text, "learner", "method"),
-        planned=int(setting(config, text, "learner", "epochs")),
-        patience=int(setting(config, text, "learner", "patience", 0)),
+        algorithm=settings.algorithm,
+        method=settings.method,
+        state=read_state(folder) or infer_state(bleus, settings.epochs, settings.patience),
         epochs=epochs,
         weights=read_model(path),
-        watched=_watched(folder, chosen_epoch([epoch.devtest_bleu for epoch in epochs])),
+        watched=_watched(folder, chosen_epoch(bleus)),
         warnings=[line for line in log if line.level == "WARNING"],
-        ending=log[-1] if log and log[-1].level == "ERROR" else None,
         versions=next((line.text for line in reversed(log) if line.text.startswith("mpitune ")), ""),
     )
 
 
 def read_epochs(path: Path) -> list[Epoch]:
-    """The epochs of a metrics.jsonl; none where it is not there. Raises DataError for a damaged one."""
+    """Read the epochs of a metrics.jsonl; none if it is missing. Raises DataError if it is damaged."""
     epochs: list[Epoch] = []
     for number, line in lines(path) if path.is_file() else ():
         try:
-            figures = json.loads(line)
+            metrics = json.loads(line)
         except ValueError:
-            figures = None
-        if not isinstance(figures, dict):
+            metrics = None
+        if not isinstance(metrics, dict):
             raise DataError.at(path, number, found=repr(line[:60]), expected="a JSON object, the figures of an epoch")
-        values = {spec.name: _figure(path, number, figures, spec.name.rstrip("_")) for spec in fields(Epoch)}
+        values = {spec.name: _metric(path, number, metrics, spec.name.rstrip("_")) for spec in fields(Epoch)}
         if values["epoch"] != number:
             raise DataError.at(path, number, found=f"epoch {values['epoch']}", expected=f"epoch {number}")
         epochs.append(Epoch(**values))
     return epochs
 
 
-def _figure(path: Path, number: int, figures: dict[str, Any], key: str) -> Any:
-    value = figures.get(key)
-    if key in _COMPOSED:
+def _metric(path: Path, number: int, metrics: dict[str, Any], key: str) -> Any:
+    value = metrics.get(key)
+    if key in _PARSERS:
         try:
-            return _COMPOSED[key](value, figures)
+            return _PARSERS[key](value, metrics)
         except (TypeError, ValueError, AttributeError, IndexError):
             found = f"{key} {json.dumps(value)[:60]}"
             raise DataError.at(path, number, found=found, expected=f"{key} as a run writes it") from None
-    if value is None and key in _MAYBE_NONE:
+    if value is None and key in _OPTIONAL:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        found = f"{key} {json.dumps(value)}" if key in figures else f"no {key}"
+        found = f"{key} {json.dumps(value)}" if key in metrics else f"no {key}"
         raise DataError.at(path, number, found=found, expected=f"a number as {key}")
     return value
 
 
-_MAYBE_NONE = (
+_OPTIONAL = (
     *("devtest_bleu", "lambda", "best_bleu", "oracle_bleu", "prediction_bleu", "objective"),
     *("devtest_length_ratio", "weight_norm"),
 )
-"""Figures that an epoch may lack."""
+"""Keys that may be null or missing."""
 
 
 def _numbers(value: Any, _: dict[str, Any]) -> list[float]:
@@ -230,16 +226,16 @@ def _named(value: Any, _: dict[str, Any]) -> dict[str, list[tuple[str, float]]]:
     }
 
 
-def _timeline(value: Any, figures: dict[str, Any]) -> list[list[float]]:
-    """Digits to shares; metrics of earlier versions tell only how long each rank was busy: taken to come first."""
+def _timeline(value: Any, metrics: dict[str, Any]) -> list[list[float]]:
+    """Digits to shares. Metrics of earlier versions have only each rank's busy seconds: shown as if they came first."""
     if value is not None:
         return [[int(digit) / 9 for digit in rank] for rank in value]
-    shares = zip(_numbers(figures.get("busy_seconds"), {}), _numbers(figures.get("wait_seconds"), {}), strict=False)
+    shares = zip(_numbers(metrics.get("busy_seconds"), {}), _numbers(metrics.get("wait_seconds"), {}), strict=False)
     parts = [round(40 * busy / (busy + wait)) if busy + wait > 0 else 40 for busy, wait in shares]
     return [[1.0] * part + [0.0] * (40 - part) for part in parts]
 
 
-_COMPOSED: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+_PARSERS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "column_norms": _steps,
     "largest_norms": _named,
     "busy_seconds": _numbers,
@@ -248,27 +244,24 @@ _COMPOSED: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "peak_memory_bytes": _numbers,
     "warnings": lambda value, _: [str(line) for line in value or ()],
 }
-"""How figures of several numbers are read; None where an epoch has none."""
+"""Parsers of metrics with several numbers; they are called with None for a missing key."""
 
 
-def setting(path: Path, text: str, table: str, key: str, default: Any = None) -> Any:
-    """The value of a key in ``text``, as a run writes it: one key a line, the value also JSON.
-
-    ``default`` is that of a key which earlier versions do not have; without one, DataError where it is not there.
-    """
-    # Only config knows TOML; whoever edits this file by hand is told what was not found.
-    match = re.search(rf"^\[{table}\]\n(?:[^\[\n].*\n)*?{key} = (\d+|\"\w+\")$", text, re.MULTILINE)
-    if match is None and default is not None:
-        return default
-    if match is None:
-        raise DataError.at(path, None, found=f"no {table}.{key}", expected="the configuration that the run wrote")
-    return json.loads(match[1])
+def read_settings(config: Path) -> Settings:
+    """Read the settings from the configuration file ``config``. Raises DataError if one is missing."""
+    learner = read_tables(config).get("learner")
+    # Configurations of earlier versions have no patience.
+    found = {"patience": 0, **learner} if isinstance(learner, dict) else {}
+    for key, kind in zip(Settings._fields, (str, str, int, int), strict=True):
+        if not isinstance(found.get(key), kind):
+            raise DataError.at(config, None, found=f"no learner.{key}", expected="the configuration that the run wrote")
+    return Settings(**{key: found[key] for key in Settings._fields})
 
 
 def read_log(path: Path) -> list[LogLine]:
-    """What was said, by any rank; a line that does not begin like one goes on with the one before."""
+    """Read the messages of all ranks. A line without a time stamp continues the message before it."""
     found: list[LogLine] = []
-    # A killed process may leave half a character: no reason to report nothing.
+    # A killed process may leave a truncated UTF-8 character.
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     for line in text.splitlines():
         if match := _LOG_LINE.fullmatch(line):
@@ -279,7 +272,7 @@ def read_log(path: Path) -> list[LogLine]:
 
 
 def _watched(folder: RunFolder, epoch: int) -> Watched | str:
-    """The watched sentences, ``epoch`` giving the translations after; or which file is missing."""
+    """Read the watched sentences, translated before training and after ``epoch``; or name the file that is missing."""
     references = [folder.translations / "reference-0.txt.gz"]
     while (path := folder.translations / f"reference-{len(references)}.txt.gz").is_file():
         references.append(path)
@@ -293,6 +286,6 @@ def _watched(folder: RunFolder, epoch: int) -> Watched | str:
         if not text or len(text) != len(source):
             expected = f"{len(source)}, as in {first}" if source else "one for each watched sentence"
             raise DataError.at(path, None, found=f"{len(text)} lines", expected=expected)
-    # Where a sentence has fewer references than others, those that it lacks are empty lines.
+    # A sentence with fewer references than others has empty lines in the other files.
     by_sentence = [[one, *filter(None, others)] for one, *others in zip(*texts, strict=True)]
     return Watched(source, by_sentence, before, after)

@@ -1,4 +1,4 @@
-"""What a run keeps of what has become of the grammar's scores: bins and transforms, which its weights go with."""
+"""Reader of the bins and transforms of the grammar's scores that a run stores: its weights are valid only with them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mpitune.run_folder.layout import RunFolder
 
 
 def read_scoring(path: Path) -> Scoring | None:
-    """What has become of the grammar's scores where these weights come from; None where nothing has, or none is known.
+    """Bins and transforms that belong to the weights at ``path``; None if there are none or they are unknown.
 
-    Known to a run folder, to the weights in it, and to checkpoints, wherever they are. Raises DataError for a damaged
-    file.
+    ``path``: a run folder, a weights file in one, or a checkpoint anywhere; they are unknown for other weights files.
+    Raises DataError for a damaged file.
     """
     if path.suffix == ".h5" and path.is_file():
         kept = read_checkpoint(path).scoring

@@ -1,4 +1,4 @@
-"""How a run is getting on, from what it has written so far: for whoever looks in from another shell."""
+"""The terminal summary of running jobs: ``mpitune report --watch``."""
 
 from __future__ import annotations
 
@@ -9,76 +9,76 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mpitune.corpus.text import clock, lines
+from mpitune.corpus.text import clock
 from mpitune.errors import UsageError
-from mpitune.run_folder.best_epoch import chosen_epoch, early_end
+from mpitune.run_folder.best_epoch import chosen_epoch
 from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.reader import Epoch, read_epochs, read_log, setting
+from mpitune.run_folder.reader import Epoch, read_epochs, read_log, read_settings
+from mpitune.run_folder.run_state import RunState, infer_state, read_state
 
-SILENT = 180.0
-"""Seconds after which a run that says nothing is asked about: while it learns, it speaks every 30."""
+SILENT_AFTER = 180.0
+"""A run whose log is unchanged for this many seconds may have been killed: while learning, it logs every 30 s."""
 
-EVERY = 2.0
-"""Seconds between two looks at runs that are followed."""
+INTERVAL = 2.0
+"""Seconds between two readings of the run folders."""
 
 _HEAD = ("epoch", "devtest BLEU", "gold score", "features", "sentences/s", "time")
 
 
 class Status(NamedTuple):
-    """A run at a moment."""
+    """A summary of a run at one moment."""
 
     state: str
     ended: bool
-    """Whether there is nothing more to come."""
+    """True if the run has finished, stopped or failed."""
     table: list[str]
-    """A heading, and a line for each epoch; ``*`` marks the one whose weights are the result so far."""
+    """A header, and a line per epoch; ``*`` marks the epoch whose weights are the result so far."""
     now: str
-    """What the run said last."""
+    """The last message of the log."""
 
     def page(self, height: int) -> list[str]:
-        """All of it in ``height`` lines: of the epochs, those that fit."""
-        room = max(height - 3, 1)
-        return [self.state, *self.table[:1], *self.table[1:][-room:], *([] if self.ended else [self.now])]
+        """The summary in at most ``height`` lines, with the latest epochs that fit."""
+        shown = max(height - 3, 1)
+        return [self.state, *self.table[:1], *self.table[1:][-shown:], *([] if self.ended else [self.now])]
 
 
 def read_status(path: Path) -> Status:
-    """The status of the run in the folder ``path``.
+    """Read the status of the run in the folder ``path``.
 
-    Raises UsageError where that is no run folder, DataError for damaged metrics.
+    Raises UsageError if it is no run folder, DataError for a damaged file.
     """
     folder, config, log = RunFolder(path), path / "config.toml", path / "log.txt"
     if not log.is_file():
         raise UsageError(f"{path}: found no log.txt, expected the folder of a run")
-    said = read_log(log)
-    last = said[-1] if said else None
-    epochs, planned, vain = read_epochs(folder.metrics), "", 0
-    if config.is_file():
-        text = "".join(f"{line}\n" for _, line in lines(config))
-        asked = int(setting(config, text, "learner", "epochs"))
-        patience = int(setting(config, text, "learner", "patience", 0))
-        planned = f" of {asked}"
-        vain = early_end([epoch.devtest_bleu for epoch in epochs], asked, patience)
+    log_lines, epochs = read_log(log), read_epochs(folder.metrics)
+    state = read_state(folder)
+    if state is None and config.is_file():
+        settings = read_settings(config)
+        state = infer_state([epoch.devtest_bleu for epoch in epochs], settings.epochs, settings.patience)
+    planned = f" of {state.epochs}" if state else ""
+    warnings = sum(line.level == "WARNING" for line in log_lines)
+    text = f"{path.resolve().name}: {len(epochs)}{planned} epochs done, {_progress(state, log)}"
+    text += f"; warnings in its log: {warnings}" if warnings else ""
+    ended = state is not None and state.ended
+    return Status(text, ended, _table(epochs), log_lines[-1].text if log_lines else "")
+
+
+def _progress(state: RunState | None, log: Path) -> str:
+    """Describe the state. A run without a recorded end counts as running as long as its ``log`` changes."""
+    if state is not None and state.state == "done":
+        return f"finished early: {state.reason}" if state.reason else "finished"
+    if state is not None and state.ended:
+        return f"ended: {state.reason}"
     silent = time.time() - log.stat().st_mtime
-    ended = last is not None and (last.level == "ERROR" or last.text.startswith("done: "))
-    if last is not None and ended:
-        how = f"finished early: no better devtest BLEU in {_count(vain)}" if vain else "finished"
-        how = how if last.level != "ERROR" else f"ended: {last.text}"
-    else:
-        how = "running" if silent < SILENT else f"silent for {clock(silent)}: is it still running?"
-    warnings = sum(line.level == "WARNING" for line in said)
-    name = path.resolve().name
-    state = f"{name}: {len(epochs)}{planned} epochs done, {how}" + (
-        f"; warnings in its log: {warnings}" if warnings else ""
-    )
-    return Status(state, ended, _table(epochs), last.text if last else "")
+    return "running" if silent < SILENT_AFTER else f"silent for {clock(silent)}: is it still running?"
 
 
 def follow(runs: Sequence[Path]) -> None:
-    """Print how runs are getting on until all have ended: on a terminal a page kept up to date, else what is new.
+    """Print the status of ``runs`` until all have ended: on a terminal as one refreshed page, else new lines only.
 
     Raises as `read_status` does.
     """
-    on_terminal, told = sys.stdout.isatty(), set[tuple[Path, str]]()
+    on_terminal, printed = sys.stdout.isatty(), set[tuple[Path, str]]()
     while True:
         statuses = [read_status(run) for run in runs]
         if on_terminal:
@@ -89,12 +89,12 @@ def follow(runs: Sequence[Path]) -> None:
         else:
             for run, status in zip(runs, statuses, strict=True):
                 for line in (*status.table, status.state if status.ended else status.now):
-                    if (run, line) not in told:
+                    if (run, line) not in printed:
                         print(f"{run}: {line}" if len(runs) > 1 and line != status.state else line, flush=True)
-                        told.add((run, line))
+                        printed.add((run, line))
         if all(status.ended for status in statuses):
             return
-        time.sleep(EVERY)
+        time.sleep(INTERVAL)
 
 
 def _table(epochs: Sequence[Epoch]) -> list[str]:
@@ -104,10 +104,6 @@ def _table(epochs: Sequence[Epoch]) -> list[str]:
     rows = [_HEAD, *(_row(epoch, epoch.epoch == chosen) for epoch in epochs)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-
-
-def _count(epochs: int) -> str:
-    return f"{epochs} epoch{'s' if epochs > 1 else ''}"
 
 
 def _row(epoch: Epoch, chosen: bool) -> tuple[str, ...]:

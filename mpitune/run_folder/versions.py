@@ -1,4 +1,4 @@
-"""What a run was made with: versions of mpitune, Python and the libraries that results may depend on."""
+"""Versions of mpitune, Python and the libraries that results may depend on."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ LIBRARIES = ("numpy", "scipy", "numba", "mpi4py", "h5py", "sacrebleu")
 
 
 def versions() -> dict[str, str]:
-    """Name to version, mpitune first."""
+    """Names and versions, mpitune first."""
     found = {"mpitune": __version__, "Python": platform.python_version()}
     return found | {library: version(library) for library in LIBRARIES}

@@ -82,12 +82,12 @@ def _extract(
     made = comm.on_root(build.made_from, sources)
     left = comm.on_root(_left, made, parts, len(wanted))
     blocks = handed_out(left, comm.size)
-    with watch("grammars extracted", sum(map(len, blocks))) as told, comm.turns() as turns:
-        while not stop and (turn := turns.take()) < len(blocks):
+    with watch("grammars extracted", sum(map(len, blocks))) as told, comm.work_queue() as queue:
+        while not stop and (turn := queue.next()) < len(blocks):
             first, collector = blocks[turn].start, Collector()
             for number in blocks[turn]:
                 collector.add(extraction.rules(*wanted[number]))
-                told.reach(turns.done().items)
+                told.reach(queue.done().items)
                 stopped = bool(stop)
                 if collector.rules >= PART or number + 1 == blocks[turn].stop or stopped:
                     part = {f"rules.{name}": array for name, array in collector.part()._asdict().items()}

@@ -28,7 +28,7 @@ from mpitune.learner.forests import Forests, forests_of
 from mpitune.learner.pool import NBestPool, empty, merged, pool_of
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import Vector, checkpoint_path, digest, read_checkpoint
-from mpitune.run_folder.nbest_store import ShardLists, forget_forests, forget_lists, read_lists, write_lists
+from mpitune.run_folder.nbest_store import ShardLists, read_lists, remove_forests, remove_lists, write_lists
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, StatisticsAccumulator
 from mpitune.training.scheduler import check_stop, process_shards
 from mpitune.training.session import TrainingRun
@@ -120,8 +120,8 @@ def _found(lists: ShardLists | None, run: TrainingRun, epoch: int, z: int) -> Sh
 
 def _forget(run: TrainingRun, epoch: int) -> None:
     """Remove files that no epoch after ``epoch`` needs, even if lists of ``epoch`` are lost."""
-    forget_lists(run.folder.checkpoints, epoch - 2)
-    forget_forests(run.folder.checkpoints, epoch - 1)
+    remove_lists(run.folder.checkpoints, epoch - 2)
+    remove_forests(run.folder.checkpoints, epoch - 1)
 
 
 def _lists(

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpitune.exchange.sparse_rows import values_of
+from mpitune.exchange.sparse_rows import look_up
 from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.runtime.progress import progress
@@ -72,5 +72,5 @@ def _learn(run: TrainingRun, sentences: np.ndarray) -> ShardResult | None:
     # An external decoder fires features that are discovered while decoding; these are not frozen.
     dense = np.sort(features.ids[:first_sparse])
     dense = dense[np.isin(dense, result.index)]
-    value, *kept = (values_of(dense, result.index, array) for array in (result.value, *result.learner))
+    value, *kept = (look_up(dense, result.index, array) for array in (result.value, *result.learner))
     return replace(result, index=dense, value=value, learner=tuple(kept), names=[])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpitune.config.spec import Job, LearnerKeys
-from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus, epochs_in_vain, out_of_patience
+from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus, epochs_since_best, out_of_patience
 from mpitune.training import sanity_checks
 from mpitune.training.session import NamedWeights, TrainingRun
 
@@ -56,6 +56,6 @@ def ending(job: Job, history: History) -> str:
     of = f"epoch {chosen_epoch(bleus)}" + ("" if None in bleus else ", the best on devtest")
     if len(history) >= job.learner.epochs:
         return f"{of}; all {len(history)} epochs are done"
-    vain = epochs_in_vain(bleus)
+    vain = epochs_since_best(bleus)
     why = f"no better devtest BLEU in {vain} epoch{'s' if vain > 1 else ''}"
     return f"{of}; ended after epoch {len(history)} of {job.learner.epochs}: {why} (raise learner.patience to go on)"

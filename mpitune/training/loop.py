@@ -23,13 +23,14 @@ from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.reduction import Mix, reduce
-from mpitune.exchange.sparse_rows import SparseVectors, row_ends, values_of
+from mpitune.exchange.sparse_rows import SparseVectors, look_up, row_ends
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.metrics.bleu import WIDTH
-from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus
+from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus, early_end_reason
 from mpitune.run_folder.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
 from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.model_weights import largest_of_each
+from mpitune.run_folder.model_weights import largest_by_template
+from mpitune.run_folder.run_state import write_error, write_state
 from mpitune.run_folder.versions import versions
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.memory import machine_memory, peak_memory
@@ -65,15 +66,17 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
     try:
         start_logging(folder.path, rank=comm.rank, size=comm.size, quiet=quiet)
         LOG.info("%s; ranks: %d", ", ".join(f"{name} {number}" for name, number in versions().items()), comm.size)
+        comm.on_root(write_state, folder, "running", job.learner.epochs)
         with StopFlag() as stop:
             run = open_run(job, comm, stop, quiet)
             state = begin(run, resume)
+            comm.on_root(write_state, folder, "running", job.learner.epochs, state.epoch)
             comm.on_root(folder.write_config, job.to_toml())
             scoring = run.store.scoring
             comm.on_root(folder.write_scoring, scoring.as_json() if scoring else None)
             comm.on_root(folder.make_checkpoints)
             # Earlier versions chose the epoch otherwise for some algorithms.
-            comm.on_root(folder.choose, chosen_epoch(devtest_bleus(state.history)))
+            comm.on_root(folder.set_result, chosen_epoch(devtest_bleus(state.history)))
             if run.store.devtest is None:
                 LOG.info("no [data.devtest]: the result will be the weights of the last epoch, not of the best one")
             if state.epoch == 0:
@@ -83,7 +86,15 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
                 dense_start(run, state)
             while early_stopping.goes_on(job, state.history):
                 _learn_epoch(run, state, lock)
+                comm.on_root(write_state, folder, "running", job.learner.epochs, state.epoch)
             LOG.info("done: %s holds the weights of %s", folder.result, early_stopping.ending(job, state.history))
+            reason = early_end_reason(devtest_bleus(state.history), job.learner.epochs, job.learner.patience)
+            comm.on_root(write_state, folder, "done", job.learner.epochs, state.epoch, reason)
+    except Exception as error:
+        # An error of one rank ends all others: that rank records it.
+        if comm.root or not getattr(error, "on_all_ranks", False):
+            write_error(folder, job.learner.epochs, error, lock.check)
+        raise
     finally:
         lock.release()
 
@@ -121,7 +132,7 @@ def _learn_epoch(run: TrainingRun, state: State, lock: RunLock) -> None:
             **({"devtest_bleu_before": state.before} if epoch == 1 else {}),
             **result.metrics,
             "weight_norm": norm(weights[1]),
-            "largest_norms": largest_of_each(model.names, run.by_slot(result.norms)[model.slots], LARGEST),
+            "largest_norms": largest_by_template(model.names, run.by_slot(result.norms)[model.slots], LARGEST),
             "busy_seconds": busy,
             "wait_seconds": waiting,
             "timeline": timelines,
@@ -273,4 +284,4 @@ def _kept_before(state: State, index: np.ndarray, width: int) -> list[np.ndarray
     """Learner state of the features ``index`` at the start of the epoch (algorithms 1 and 2: of training)."""
     if not state.learner:
         return [np.zeros(len(index))] * width
-    return [values_of(index, state.shared_weights[0], array) for array in state.learner]
+    return [look_up(index, state.shared_weights[0], array) for array in state.learner]

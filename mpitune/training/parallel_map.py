@@ -31,8 +31,8 @@ def parallel_map(
         for first in range(0, count, max(step, 1)):
             last = min(first + step, count)
             done = []
-            with comm.turns() as queue:
-                while (i := first + queue.take()) < last:
+            with comm.work_queue() as queue:
+                while (i := first + queue.next()) < last:
                     done.append((i, work(i)))
                     shown.reach(first + queue.done().items)
             parts = comm.gather(done)

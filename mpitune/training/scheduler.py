@@ -60,9 +60,9 @@ def process_shards(
     order = _longest_first(run, state, shards)
     with (
         progress(what, run.corpus.size, rank=run.comm.rank, quiet=run.quiet) as shown,
-        run.comm.turns() as queue,
+        run.comm.work_queue() as queue,
     ):
-        while not run.stop and (place := queue.take()) < len(shards):
+        while not run.stop and (place := queue.next()) < len(shards):
             z = order[place]
             result = kept(z)
             if result is not None and not result.statistics["failed"]:

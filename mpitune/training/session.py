@@ -169,7 +169,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     comm.on_root(_check_store, job, store)
     assert store.train is not None  # checked by config.load.require_data
     grammars = comm.on_root(factory.sentence_grammars, job, sources)
-    own = RunFolder(job.run.dir).of_decoder(f"rank-{comm.rank}")
+    own = RunFolder(job.run.dir).decoder_folder(f"rank-{comm.rank}")
     decoder = factory.decoder(job, store, own, factory.list_length(job), grammars)
     weights = comm.on_root(factory.initial_weights, job) if given is None else given.weights
     comm.on_root(_warn_of_unknown, job, weights, decoder.features)

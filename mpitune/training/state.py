@@ -57,7 +57,7 @@ def begin(run: TrainingRun, resume: str) -> State:
     if epoch == 0:
         return State(shared_weights=run.sparse(run.first.weights), mean=RunningMean(rising=run.averages_sentences))
     checkpoint = read_checkpoint(path_of(folder, epoch))
-    run.register_features(checkpoint.met)
+    run.register_features(checkpoint.dynamic_names)
     LOG.info("going on after epoch %d", epoch)
     return State(
         shared_weights=checkpoint.start,
@@ -107,7 +107,7 @@ def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
         learner=state.learner,
         shards=0 if run.mixes_each_epoch else run.job.parallel.shards,
         total=(state.mean.index, state.mean.total),
-        met=sorted(run.registered),
+        dynamic_names=sorted(run.registered),
         best=state.previous_1best,
         scoring=run.store.scoring.as_json() if run.store.scoring else None,
     )

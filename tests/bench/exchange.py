@@ -128,8 +128,8 @@ def be_rank(task: str) -> None:
     for name in EXCHANGES:  # The kernels are loaded, and compiled where they have to be.
         reduce(comm, made(case._replace(features=100, weights=10), comm), case.mix, exchange=name, memory=0)
     vectors = made(case, comm)
+    # A collective: the ranks start together.
     entries = comm.sum(len(vectors.index))
-    comm.barrier()
     before, waited = peak_from_here(), comm.waited
     start = time.perf_counter()
     mixed = reduce(comm, vectors, case.mix, exchange=exchange, memory=0)

@@ -34,7 +34,7 @@ import numpy as np
 from exchange import CASES, made
 from tools.measure import mpirun, print_table, run
 
-from mpitune.exchange.comm import ALONE
+from mpitune.exchange.comm import SERIAL_COMM
 from mpitune.exchange.reduction import reduce
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
@@ -169,11 +169,11 @@ def modelled(nc_seconds: Sequence[float], scale: float) -> Iterator[Sequence[str
 def seconds_a_weight(scale: float) -> float:
     """What sorting and selecting takes for each weight, on one rank."""
     case = CASES["select"]._replace(shards=20).scaled(scale)
-    vectors = made(case, ALONE)
+    vectors = made(case, SERIAL_COMM)
     taken = []
     for _ in range(4):
         began = time.perf_counter()
-        reduce(ALONE, vectors, case.mix, exchange="allgather", memory=0)
+        reduce(SERIAL_COMM, vectors, case.mix, exchange="allgather", memory=0)
         taken.append(time.perf_counter() - began)
     # The first one compiles.
     return median(taken[1:]) / len(vectors.index)

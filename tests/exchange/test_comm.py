@@ -17,7 +17,7 @@ from mpitune.errors import DataError, UsageError
 from mpitune.exchange import chunked
 from mpitune.exchange import comm as comm_module
 from mpitune.exchange.comm import Comm, SerialComm, connect
-from mpitune.exchange.sparse_rows import SparseVectors, by_part, row_ends
+from mpitune.exchange.sparse_rows import SparseVectors, partition_columns, row_ends
 
 SHARDS = 7
 
@@ -58,7 +58,6 @@ class Unportable(Exception):
 
 
 def check_small_messages(comm: Comm) -> None:
-    comm.barrier()
     assert comm.bcast({"from": comm.rank}) == {"from": 0}
     everyone = comm.gather(comm.rank * 10)
     assert everyone == ([rank * 10 for rank in range(comm.size)] if comm.rank == 0 else None)
@@ -66,15 +65,15 @@ def check_small_messages(comm: Comm) -> None:
     assert not comm.any(False)
 
 
-def check_turns(comm: Comm) -> None:
+def check_work_queue(comm: Comm) -> None:
     for items in (0, 1, 40):
         mine, done, score = [], 0, 0.0
-        with comm.turns() as turns:
-            while (turn := turns.take()) < items:
+        with comm.work_queue() as queue:
+            while (turn := queue.next()) < items:
                 mine.append(turn)
                 # However long one rank holds on to an item, the others get theirs.
                 time.sleep(0.2 if turn == 0 else 0.001)
-                done, score = turns.done(2, turn / 3)
+                done, score = queue.done(2, turn / 3)
         parts, reached, scores = comm.gather(mine), comm.gather(done), comm.gather(score)
         assert mine == sorted(mine)
         if parts is not None and reached is not None and scores is not None:
@@ -124,7 +123,7 @@ def check_concatenate(comm: Comm) -> None:
 def check_counts(comm: Comm) -> None:
     assert comm.sum(comm.rank + 2**40) == sum(rank + 2**40 for rank in range(comm.size))
     assert comm.sum(np.array([1, comm.rank])).tolist() == [comm.size, sum(range(comm.size))]
-    assert comm.before(comm.rank + 1) == sum(rank + 1 for rank in range(comm.rank))
+    assert comm.exclusive_sum(comm.rank + 1) == sum(rank + 1 for rank in range(comm.rank))
     assert comm.ranks_on_node == comm.size
 
 
@@ -160,7 +159,7 @@ def check_at_root(comm: Comm) -> None:
 
     with pytest.raises((Unportable, RuntimeError), match="onetwo"):
         comm.on_root(fail_unportably)
-    comm.barrier()
+    assert not comm.any(False), "the ranks are still in step"
 
 
 class Clock:
@@ -180,7 +179,6 @@ class Clock:
 def check_waited(comm: Comm) -> None:
     """Every collective counts; what rank 0 does for all is work for it, and not waiting."""
     collectives: list[Callable[[], object]] = [
-        comm.barrier,
         lambda: comm.bcast(1),
         lambda: comm.gather(1),
         lambda: comm.any(True),
@@ -188,7 +186,7 @@ def check_waited(comm: Comm) -> None:
         lambda: comm.alltoall(stacked([comm.rank])),
         lambda: comm.concatenate(*row(3)),
         lambda: comm.sum(1),
-        lambda: comm.before(1),
+        lambda: comm.exclusive_sum(1),
         lambda: comm.bcast_sparse(*row(3)),
         lambda: comm.on_root(lambda: 1),
     ]
@@ -207,7 +205,7 @@ def check_waited(comm: Comm) -> None:
 CHECKS = [
     check_small_messages,
     check_counts,
-    check_turns,
+    check_work_queue,
     check_allgather,
     check_alltoall,
     check_concatenate,
@@ -253,7 +251,7 @@ def test_parts_are_ranges_of_ids_of_equal_width(parts: int) -> None:
     vectors = stacked(list(range(SHARDS)))
     ends = np.array([0, 2**64 - 1, 2**63 - 1, 2**63], dtype=np.uint64)
     vectors = vectors._replace(index=np.concatenate([ends, vectors.index[4:]]))
-    order, lengths = by_part(vectors, parts)
+    order, lengths = partition_columns(vectors, parts)
     assert lengths.shape == (parts, SHARDS) and lengths.dtype == np.int64
     begin = 0
     for part in range(parts):
@@ -361,11 +359,11 @@ def _run(what: str) -> None:
             check(comm)
         print(f"passed-{comm.rank}/{comm.size}", flush=True)
     elif what == "abort":
-        comm.barrier()
+        comm.any(False)
         if comm.rank == 1:
             sys.stdout.write("said before the end\n")
             comm.abort(75)
-        comm.barrier()
+        comm.any(False)
         print("survived", flush=True)
     elif what == "hang":
         while True:

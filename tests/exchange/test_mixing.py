@@ -8,7 +8,7 @@ from support import naive
 from support.shard_rows import random_rows, random_state, sparse
 
 from mpitune.exchange import mixing
-from mpitune.exchange.sparse_rows import SparseVectors, values_of
+from mpitune.exchange.sparse_rows import SparseVectors, look_up
 
 
 @pytest.mark.kernel
@@ -143,6 +143,6 @@ def test_values_of_ids_are_found_and_others_are_0(entries: int) -> None:
     there = dict(zip(index.tolist(), value.tolist(), strict=True))
     others = generator.integers(0, 2**64, 10, dtype=np.uint64)
     wanted = generator.permutation(np.concatenate([index[::2], others, ends, index[:3]]))
-    found = values_of(wanted, index, value)
+    found = look_up(wanted, index, value)
     assert found.dtype == np.float64 and found.tolist() == [there.get(id_, 0.0) for id_ in wanted.tolist()]
-    assert len(values_of(wanted[:0], index, value)) == 0
+    assert len(look_up(wanted[:0], index, value)) == 0

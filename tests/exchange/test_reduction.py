@@ -21,7 +21,7 @@ from support.threads import on_ranks
 from mpitune.exchange import chunked, reduction
 from mpitune.exchange.comm import Comm, connect
 from mpitune.exchange.mixing import MIXINGS, Mixed, mean
-from mpitune.exchange.reduction import BYTES, EXCHANGES, SHARE, reduce
+from mpitune.exchange.reduction import BYTES_PER_WEIGHT, EXCHANGES, MEMORY_SHARE, reduce
 from mpitune.exchange.selection import NORMS, select
 from mpitune.exchange.sparse_rows import SparseVectors
 
@@ -168,7 +168,7 @@ def test_no_rank_holds_all_columns_without_a_centre() -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_auto_takes_the_centre_up_to_its_share_of_memory(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """And all ranks take the same, where it is too much on one of them only."""
-    enough = round(5 * ranks * BYTES / SHARE) * ranks
+    enough = round(5 * ranks * BYTES_PER_WEIGHT / MEMORY_SHARE) * ranks
 
     for name in EXCHANGES:
         monkeypatch.setitem(EXCHANGES, name, lambda *_, name=name: name)
@@ -190,9 +190,9 @@ def test_auto_takes_the_centre_while_that_is_quick(ranks: int, monkeypatch: pyte
         mine = SparseVectors(np.array([comm.rank]), np.array([0, 5]), np.arange(5, dtype=np.uint64), np.ones(5))
         return reduce(comm, mine, mean, exchange="auto", memory=AMPLE)
 
-    monkeypatch.setattr(reduction, "QUICK", 5 * ranks)
+    monkeypatch.setattr(reduction, "MAX_ROOT_WEIGHTS", 5 * ranks)
     assert on_ranks(ranks, choice) == ["allgather"] * ranks
-    monkeypatch.setattr(reduction, "QUICK", 5 * ranks - 1)
+    monkeypatch.setattr(reduction, "MAX_ROOT_WEIGHTS", 5 * ranks - 1)
     assert on_ranks(ranks, choice) == ["allgather" if ranks == 1 else "alltoall"] * ranks
 
 

@@ -339,7 +339,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 def contents(folder: Path) -> dict[str, bytes]:
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    return {name: path.read_bytes() for name, path in found.items() if path.name not in ("lock", "log.txt")}
+    return {
+        name: path.read_bytes() for name, path in found.items() if path.name not in ("lock", "log.txt", "status.json")
+    }
 
 
 def try_case(

@@ -83,7 +83,7 @@ def test_only_the_names_of_what_an_epoch_keeps_travel(tiny: Tiny, tmp_path: Path
         checkpoint = read_checkpoint(tmp_path / "run" / "checkpoints" / f"epoch-{epoch:04d}.h5")
         # Not only those of `weights`: a mean may be 0.
         kept |= set(checkpoint.start[0].tolist())
-        met = {feature_id(name) for name in checkpoint.met}
+        met = {feature_id(name) for name in checkpoint.dynamic_names}
         assert met and met <= kept
     assert {feature_id(name) for name in only_known_to_the_fake(epoch_weights(tmp_path / "run", 3))} <= met
 

@@ -275,7 +275,7 @@ def test_a_finished_run_leaves_no_scraps(tiny: Tiny, tmp_path: Path) -> None:
     }
     translations = {"source", "reference-0", "reference-1", *(f"epoch-000{n}" for n in (0, 1, 2))}
     epochs |= {f"translations/{name}.txt.gz" for name in translations}
-    assert found == epochs | {"config.toml", "log.txt", "metrics.jsonl", "weights.txt.gz", "lock"}
+    assert found == epochs | {"config.toml", "log.txt", "metrics.jsonl", "status.json", "weights.txt.gz", "lock"}
 
 
 # What goes wrong with a model
@@ -382,7 +382,7 @@ def test_starting_over_leaves_nothing_of_the_old_run(tiny: Tiny, tmp_path: Path)
     tiny.train(tmp_path / "run", **DEVTEST)
     RunFolder(tmp_path / "run").clear()
     left = {path.name for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    assert left == {"config.toml", "log.txt", "lock"}
+    assert left == {"config.toml", "log.txt", "status.json", "lock"}
 
 
 def test_resume_must_needs_a_checkpoint(tiny: Tiny, tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ from mpitune.metrics.significance import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.report import diff, plots
 from mpitune.report.html import write_report
 from mpitune.report.rule_names import readable
-from mpitune.run_folder.best_epoch import chosen_epoch, early_end, epochs_in_vain, out_of_patience
+from mpitune.run_folder.best_epoch import chosen_epoch, early_end_reason, epochs_since_best, out_of_patience
 from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.run_state import write_state
 from mpitune.store.store import rules_firing
 
 
@@ -121,7 +122,7 @@ def test_a_report_of_several_runs_has_all_curves(tmp_path: Path) -> None:
     page = Page(path)
     for folder in folders:
         assert page.text.count(str(folder.path)) > 5
-    assert "Runs The curves are of all" in page.text
+    assert "Runs The plots show all runs" in page.text
     gold = page.html[page.html.index('id="gold-figure_1"') :].partition("</svg>")[0]
     assert [colour for colour in range(6) if f"var(--series-{colour})" in gold] == [0, 1, 2]
     bleu = page.html[page.html.index('id="bleu-figure_1"') :].partition("</svg>")[0]
@@ -143,10 +144,10 @@ def test_response_curves_of_features_in_bins(tmp_path: Path) -> None:
     folder.write_scoring(Scoring(bins=(bins,)).as_json())
     folder.write_weights(folder.result, [*WEIGHTS.items(), ("Co<nt_1", -1.0), ("Co<nt_2", 0.5)])
     page = report(folder)
-    assert "Features in bins What a rule with such a value gets" in page.text
+    assert "Features in bins Contribution of a score to the model score" in page.text
     assert "Co<nt 2 bins, 15 rules" in page.text and "value" in page.plot("response-0")
     assert (
-        "Co<nt, by bin bars: the rules of each bin, 7 to 8" in page.text
+        "Co<nt, by bin bars: number of rules in each bin, 7 to 8" in page.text
         and "bin, smallest values first" in page.plot("bins-0")
     )
 
@@ -215,12 +216,12 @@ def test_examples_come_from_the_store(tiny: Tiny, tmp_path: Path) -> None:
 def test_everything_written_by_others_is_escaped(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "<i>&amp;'\"")
     evil = "<script>alert(1)</script><img src=x onerror=y> &lt; ' \" </pre></li>"
-    edit(folder.path / "config.toml", '"somewhere"', f"'{evil}'")
+    edit(folder.path / "config.toml", '"somewhere"', f"'''{evil}'''")
     (folder.path / "log.txt").write_text(f"2026-01-02 03:04:05 [1/2] WARNING {evil}\n")
     folder.write_translations(0, [evil] * 30)
     folder.write_weights(folder.result, [(name.replace(" ", "_"), 1.0) for name in (*WEIGHTS, f"RBS:{evil}")])
     page = report(folder)  # which looks for stray tags
-    assert f"dir = '{evil}'" in page.text and "<i>&amp;'\"" in page.text
+    assert f"dir = '''{evil}'''" in page.text and "<i>&amp;'\"" in page.text
     assert page.text.count(evil) > 10
     assert "R:X:<b>&amp:\"x'y</td>" in page.text
 
@@ -268,12 +269,9 @@ def test_the_end_of_an_unfinished_run_is_told(tmp_path: Path) -> None:
     log = folder.path / "log.txt"
     log.write_text("2026-01-02 03:04:05 [0/2] INFO epoch 2: fine\n")
     assert "2 of 9 epochs done: it is still running, or was killed" in report(folder).text
-    with log.open("a") as file:
-        file.write("2026-01-02 03:04:06 [1/2] ERROR stopped by SIGTERM in epoch 3\nand a second line\n")
-    text = report(folder).text
-    assert "ended after epoch 2 of 9: stopped by SIGTERM in epoch 3 and a second line" in text
-    with log.open("a") as file:
-        file.write("2026-01-02 03:05:06 [0/2] INFO going on after epoch 2\n")
+    write_state(folder, "stopped", 9, 2, "stopped by SIGTERM in epoch 3")
+    assert "ended after epoch 2 of 9: stopped by SIGTERM in epoch 3" in report(folder).text
+    write_state(folder, "running", 9)
     assert "still running, or was killed" in report(folder).text
     folder.write_metrics([])
     with pytest.raises(UsageError, match="found no finished epoch, expected at least one"):
@@ -300,7 +298,7 @@ def test_without_translations_the_curves_are_shown(tmp_path: Path, name: str) ->
     folder = make_run(tmp_path / "run")
     (folder.translations / name).unlink()
     page = report(folder)
-    assert f"There are none to show: the run folder holds no translations/{name}" in page.text
+    assert f"No translations to show: the run folder holds no translations/{name}" in page.text
     best = corpus_bleu(after(3), [[line] for line in REFERENCE])
     assert f"Devtest BLEU is {best:.2f} with the weights of epoch 2 of 3" in page.text
     assert page.plot("bleu")[:3] == ["1", "2", "3"]
@@ -392,8 +390,10 @@ def test_the_best_epoch_on_devtest_is_chosen(bleus: list[float | None], expected
 )
 def test_patience_runs_out_after_epochs_in_vain(bleus: list[float | None], patience: int, expected: bool) -> None:
     assert out_of_patience(bleus, patience) == expected
-    assert early_end(bleus, len(bleus) + 1, patience) == (epochs_in_vain(bleus) if expected else 0)
-    assert early_end(bleus, len(bleus), patience) == 0, "all epochs are done"
+    reason = early_end_reason(bleus, len(bleus) + 1, patience)
+    assert reason.startswith(f"no better devtest BLEU in {epochs_since_best(bleus)} epoch" if expected else "")
+    assert bool(reason) == expected
+    assert early_end_reason(bleus, len(bleus), patience) == "", "all epochs are done"
 
 
 @pytest.mark.parametrize("algorithm", ["sgd", "mix"])
@@ -402,7 +402,7 @@ def test_averages_have_their_best_epoch_too(tmp_path: Path, algorithm: str) -> N
     expected = f"the best on devtest ({algorithm}: each epoch's are the average so far)"
     assert f"with the weights of epoch 2 of 3, {expected}" in page.text
     assert re.search(r'<tr class="chosen">\s*<th scope="row">2</th>', page.html)
-    assert "The dotted line is at epoch 2, whose weights are the result" in page.text
+    assert "The dotted line marks epoch 2, whose weights are the result" in page.text
 
 
 def test_a_run_that_ended_early(tmp_path: Path) -> None:
@@ -426,7 +426,7 @@ def test_norms_and_warnings_are_shown_by_epoch(tmp_path: Path) -> None:
     log = "".join(f"2026-01-02 03:04:05 [0/2] WARNING {line}\n" for line in lines)
     (folder.path / "log.txt").write_text(log)
     page = report(folder)
-    assert "Norm of w ‖w‖ of the weights that each epoch published" in page.text and page.plot("weight-norm")[0] == "1"
+    assert "Norm of w ‖w‖ of the weights published after each epoch" in page.text and page.plot("weight-norm")[0] == "1"
     rows = [" ".join(re.sub("<[^>]*>", " ", row).split()) for row in re.findall(r"<tr.*?</tr>", page.html, re.DOTALL)]
     [second, third] = [row.split() for row in rows if re.match("[23] .* 1.000 0.987 0.125 ", row)]
     assert (second[-1], third[-1]) == ("–", "2")
@@ -475,6 +475,10 @@ def test_other_damage_is_told(tmp_path: Path) -> None:
     edit(folder.path / "config.toml", "epochs =", "epoch =")
     with pytest.raises(DataError, match=r"config.toml: found no learner.epochs, expected the configuration"):
         write_report([folder.path])
+    edit(folder.path / "config.toml", "epoch =", "epoch = =")
+    with pytest.raises(DataError, match=r"config.toml: found no TOML .*, expected the configuration of a run"):
+        write_report([folder.path])
+    edit(folder.path / "config.toml", "epoch = =", "epoch =")
     folder.result.unlink()
     edit(folder.path / "config.toml", "epoch =", "epochs =")
     with pytest.raises(UsageError, match=r"found no weights.txt.gz"):
@@ -506,7 +510,7 @@ def test_matched_ngrams() -> None:
     for _ in range(300):
         words, *references = ([draw.choice("abc") for _ in range(draw.randrange(9))] for _ in range(3))
         assert diff.longest_matches(words, references) == naive_matches(words, references)
-        shown = diff.runs(words, references)
+        shown = diff.match_spans(words, references)
         assert " ".join(run.text for run in shown) == " ".join(words)
         assert all(one.match != other.match for one, other in zip(shown, shown[1:], strict=False))
     assert diff.longest_matches(list("aabc"), [list("abcd")]) == [1, 3, 3, 3]
@@ -522,13 +526,13 @@ def test_sentences_shown_are_gains_losses_and_typical_ones() -> None:
     draw = random.Random(2)
     for _ in range(100):
         changes = [float(draw.randrange(-9, 20)) for _ in range(draw.randrange(1, 60))]
-        kinds = diff.choose(changes)
+        kinds = diff.select_sentences(changes)
         gains, losses, typical = (kinds[kind] for kind in ("gains", "losses", "typical"))
         assert [changes[i] for i in gains] == sorted((c for c in changes if c > 0), reverse=True)[:12]
         assert [changes[i] for i in losses] == sorted(c for c in changes if c < 0)[:4]
         assert len({*gains, *losses, *typical}) == len(gains) + len(losses) + len(typical) <= len(changes)
         assert len(typical) == min(4, len(changes) - len(gains) - len(losses))
-    assert diff.choose([0.0, 0.0])["typical"] == [0, 1]
+    assert diff.select_sentences([0.0, 0.0])["typical"] == [0, 1]
 
 
 def test_sentence_scores_are_sacrebleus() -> None:
@@ -557,7 +561,7 @@ def test_plots_have_room_for_noise_and_large_numbers() -> None:
 @pytest.mark.parametrize("values", [[0.001], [0.0011, 0.0012], [1e-9, 1e5], [0.3, 0.9]])
 def test_logarithmic_plots_tell_where_they_are(values: list[float]) -> None:
     curve = plots.Series(range(1, len(values) + 1), values)
-    for plot in (plots.lines("a", "A", [curve], log=True), plots.falling("a", "A", [curve], x_label="features")):
+    for plot in (plots.lines("a", "A", [curve], log=True), plots.sorted_curves("a", "A", [curve], x_label="features")):
         numbers = [float(text) for text in texts(plot) if re.fullmatch(r"[\d.]+(e[-+]\d+)?", text)]
         assert len(numbers) > 2, numbers
 

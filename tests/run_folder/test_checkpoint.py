@@ -175,7 +175,7 @@ def test_a_checkpoint_of_another_epoch_is_left_out(tmp_path: Path) -> None:
     found, unsound = latest_valid_checkpoint(tmp_path)
     assert found is not None and found.epoch == 2
     assert [str(error) for error in unsound] == [
-        f"{checkpoint_path(tmp_path, 5)}: found what epoch 2 has written, expected epoch 5"
+        f"{checkpoint_path(tmp_path, 5)}: found a checkpoint of epoch 2, expected epoch 5"
     ]
 
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
+import signal
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.run_folders import make_run
+from support.runs import SENTENCES, Decodes
+from support.tiny import DEVTEST, Tiny, kill_all, start, wait_for
 
 from mpitune.cli.parser import main
-from mpitune.errors import UsageError
+from mpitune.errors import DataError, MachineError, StopRequested, UsageError
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import read_epochs
+from mpitune.run_folder.run_state import RunState, infer_state, read_state, write_state
 from mpitune.run_folder.status import read_status
 
 
@@ -23,7 +31,15 @@ def log(folder: RunFolder, *lines: str) -> None:
     (folder.path / "log.txt").write_text(text)
 
 
-def test_a_finished_run_is_told(tmp_path: Path) -> None:
+def recorded(run: Path) -> tuple[str, int, int, str]:
+    """What status.json says; the time, which is recent, left out."""
+    found = read_state(RunFolder(run))
+    assert found is not None
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(found.when)) < timedelta(minutes=10)
+    return found.state, found.epoch, found.epochs, found.reason
+
+
+def test_a_finished_run(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     log(folder, "INFO epoch 3: fine", "WARNING odd", "INFO done: weights.txt.gz holds the weights of epoch 2")
     status = read_status(folder.path)
@@ -48,12 +64,13 @@ def test_a_running_a_silent_and_a_failed_run(tmp_path: Path) -> None:
     hour_ago = time.time() - 3600
     os.utime(folder.path / "log.txt", (hour_ago, hour_ago))
     assert re.search("silent for 1:00:0.: is it still running[?]$", read_status(folder.path).state)
-    log(folder, "INFO epoch 2: fine", "ERROR stopped by SIGTERM in epoch 3")
+    write_state(folder, "stopped", 9, 2, "stopped by SIGTERM in epoch 3")
     status = read_status(folder.path)
     assert status.ended and status.state.endswith("2 of 9 epochs done, ended: stopped by SIGTERM in epoch 3")
-    # Gone on with.
+    # Resumed.
     log(folder, "INFO done: all", "INFO going on after epoch 2")
-    assert not read_status(folder.path).ended
+    write_state(folder, "running", 9)
+    assert not read_status(folder.path).ended and recorded(folder.path) == ("running", 2, 9, "")
 
 
 def test_a_run_that_ended_early(tmp_path: Path) -> None:
@@ -80,11 +97,12 @@ def test_followed_to_the_end(
     """Each thing is said once, and the command ends when the runs have."""
     folder = make_run(tmp_path / "run", epochs=2, planned=3)
     log(folder, "INFO epoch 3 of 3: 1/1000")
+    write_state(folder, "running", 3, 2)
     steps = iter(
         [
             lambda: log(folder, "INFO epoch 3 of 3: 900/1000"),
             lambda: make_run(tmp_path / "other") and os.replace(tmp_path / "other/metrics.jsonl", folder.metrics),
-            lambda: log(folder, "INFO done: weights.txt.gz holds the weights of epoch 2"),
+            lambda: write_state(folder, "done", 3, 3),
         ]
     )
     monkeypatch.setattr("time.sleep", lambda seconds: next(steps)())
@@ -105,3 +123,116 @@ def test_a_terminal_has_a_page(
     assert main(["report", "--watch", str(folder.path)]) == 0
     text = capsys.readouterr().out
     assert text.startswith("\x1b[H\x1b[2J") and "finished" in text and "devtest BLEU" in text
+
+
+# status.json
+
+
+@pytest.fixture
+def states(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """All states that runs record, in order."""
+    found: list[tuple[str, int, int]] = []
+    write = RunFolder.write_status
+
+    def written(folder: RunFolder, text: str) -> None:
+        record = json.loads(text)
+        found.append((record["state"], record["epoch"], record["epochs"]))
+        write(folder, text)
+
+    monkeypatch.setattr(RunFolder, "write_status", written)
+    return found
+
+
+def test_a_run_records_each_epoch_and_its_end(tiny: Tiny, tmp_path: Path, states: list[tuple[str, int, int]]) -> None:
+    run = tmp_path / "run"
+    tiny.train(run)
+    assert states == [("running", n, 2) for n in (0, 0, 1, 2)] + [("done", 2, 2)]
+    assert recorded(run) == ("done", 2, 2, "")
+    assert json.loads((run / "status.json").read_text())["version"] == 1
+    assert read_status(run).state.endswith("run: 2 of 2 epochs done, finished")
+    # Given more epochs, it starts from where it was.
+    states.clear()
+    tiny.train(run, learner={"epochs": 3})
+    assert states == [("running", n, 3) for n in (2, 2, 3)] + [("done", 3, 3)]
+
+
+def test_an_early_end_is_recorded_with_its_reason(tiny: Tiny, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    learner = {"learning_rate": 0.004, "initial_weights": "warm", "epochs": 9, "patience": 2}
+    tiny.train(run, learner=learner, **DEVTEST)
+    done = len(read_epochs(RunFolder(run).metrics))
+    assert done < 9 and recorded(run) == ("done", done, 9, "no better devtest BLEU in 2 epochs")
+    assert f"{done} of 9 epochs done, finished early: no better devtest BLEU in 2 epochs" in read_status(run).state
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_stop_by_a_signal_is_recorded_and_resuming_replaces_it(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    run, decodes = tmp_path / "run", Decodes(monkeypatch)
+    decodes.stop_at = 1 + SENTENCES + 9, number
+    with pytest.raises(StopRequested) as stopped:
+        tiny.train(run)
+    assert recorded(run) == ("stopped", 1, 2, str(stopped.value))
+    status = read_status(run)
+    assert status.ended and f"1 of 2 epochs done, ended: stopped by {number.name} in epoch 2" in status.state
+    decodes.stop_at = None
+    tiny.train(run)
+    assert recorded(run) == ("done", 2, 2, "")
+
+
+def test_a_killed_run_is_still_running_in_its_record(tiny: Tiny, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start(1, ["train", tiny.job_file(run, learner={"epochs": 300})])
+    wait_for((run / "checkpoints" / "epoch-0002.h5").exists, process)
+    kill_all(process)
+    state, epoch, epochs, reason = recorded(run)
+    assert (state, epochs, reason) == ("running", 300, "") and epoch >= 1
+    status = read_status(run)
+    assert not status.ended and status.state.endswith("of 300 epochs done, running")
+    hour_ago = time.time() - 3600
+    os.utime(run / "log.txt", (hour_ago, hour_ago))
+    assert "is it still running?" in read_status(run).state
+
+
+def test_an_error_is_recorded(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+
+    def fail(*given: Any) -> None:
+        raise MachineError("it is broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mpitune.training.loop.write_epoch", fail)
+        with pytest.raises(MachineError):
+            tiny.train(run)
+    assert recorded(run) == ("failed", 0, 2, "it is broken")
+    assert read_status(run).state.endswith("0 of 2 epochs done, ended: it is broken")
+
+
+def test_a_removed_run_folder_does_not_come_back(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+    monkeypatch.setattr("mpitune.training.loop.write_epoch", lambda *given: shutil.rmtree(run))
+    with pytest.raises(MachineError, match="status.json: cannot be written"):
+        tiny.train(run)
+    assert not run.exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "state": "running", "stage": 3}'])
+def test_a_damaged_record_is_refused_and_replaced(tmp_path: Path, text: str) -> None:
+    folder = make_run(tmp_path / "run")
+    log(folder, "INFO one")
+    folder.status.write_text(text)
+    with pytest.raises(DataError, match="status.json: found a damaged file, expected the status of a run"):
+        read_status(folder.path)
+    write_state(folder, "running", 3)
+    assert recorded(folder.path) == ("running", 0, 3, "")
+    folder.status.write_text('{"version": 2, "state": 3}')
+    with pytest.raises(DataError, match="status.json: found version 2, expected version 1"):
+        read_status(folder.path)
+
+
+def test_without_a_record_the_epochs_tell(tmp_path: Path) -> None:
+    """Runs of earlier versions have none."""
+    assert infer_state([1.0, 2.0], 2, 0) == RunState("done", 2, 2)
+    assert infer_state([1.0, 2.0], 3, 1) == RunState("unknown", 2, 3)
+    assert infer_state([2.0, 1.0], 3, 1) == RunState("done", 2, 3, "no better devtest BLEU in 1 epoch")

@@ -1,0 +1,91 @@
+"""``status.json``: the state of a run, written by rank 0 at the start, after each epoch and at the end.
+
+A process that is killed cannot record its end: its folder then still says ``running``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from mpitune.errors import DataError, StopRequested
+from mpitune.run_folder.best_epoch import early_end_reason
+from mpitune.run_folder.layout import RunFolder
+
+VERSION = 1
+"""Raised whenever the meaning of a key changes; a file of another version is refused."""
+
+State = Literal["running", "stopped", "done", "failed", "unknown"]
+"""``stopped``: on request, to be resumed; ``failed``: by an error; ``unknown``: never written, see `infer_state`."""
+
+
+@dataclass(frozen=True)
+class RunState:
+    """The state of a run at the time of writing."""
+
+    state: State
+    epoch: int
+    """Number of finished epochs."""
+    epochs: int
+    """Number of epochs that the job asks for."""
+    reason: str = ""
+    """Reason of the end: the error, the stop request, or why ``done`` came before the last epoch; else empty."""
+    when: str = ""
+    """Time of writing, ISO 8601 in UTC."""
+
+    @property
+    def ended(self) -> bool:
+        """True if the process has recorded its end."""
+        return self.state in ("stopped", "done", "failed")
+
+
+def write_state(folder: RunFolder, state: State, epochs: int, epoch: int | None = None, reason: str = "") -> None:
+    """Record ``state``; ``epoch`` None: the epoch of the last record. Raises MachineError if it cannot be written."""
+    epoch = _last_epoch(folder) if epoch is None else epoch
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    record = {"version": VERSION, **asdict(RunState(state, epoch, epochs, reason, now))}
+    folder.write_status(json.dumps(record) + "\n")
+
+
+def write_error(folder: RunFolder, epochs: int, error: Exception, check: Callable[[], None]) -> None:
+    """Record that ``error`` ends the run.
+
+    Does nothing if ``check`` raises (another run owns the folder by now) or the file cannot be written (disk full).
+    """
+    state: State = "stopped" if isinstance(error, StopRequested) else "failed"
+    with suppress(Exception):
+        check()
+        write_state(folder, state, epochs, reason=str(error) or type(error).__name__)
+
+
+def read_state(folder: RunFolder) -> RunState | None:
+    """The recorded state; None for a run of an earlier version. Raises DataError for a damaged file."""
+    if not folder.status.is_file():
+        return None
+    try:
+        record = json.loads(folder.status.read_text(encoding="utf-8"))
+        version = record.pop("version")
+        if version == VERSION:
+            return RunState(**record)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise DataError.at(folder.status, None, found="a damaged file", expected="the status of a run") from None
+    raise DataError.at(folder.status, None, found=f"version {version}", expected=f"version {VERSION}")
+
+
+def _last_epoch(folder: RunFolder) -> int:
+    """The epoch of the last record; 0 without one, or with a damaged one, which is about to be replaced."""
+    try:
+        last = read_state(folder)
+    except DataError:
+        return 0
+    return last.epoch if last else 0
+
+
+def infer_state(bleus: Sequence[float | None], epochs: int, patience: int) -> RunState:
+    """The state of a run of an earlier version, from the devtest BLEU of each of its epochs: done or unknown."""
+    reason = early_end_reason(bleus, epochs, patience)
+    return RunState("done" if reason or len(bleus) >= epochs else "unknown", len(bleus), epochs, reason)
