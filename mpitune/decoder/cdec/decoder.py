@@ -11,7 +11,7 @@ import numpy as np
 from mpitune.decoder.base import KBest, Sentence, TranslationModel, empty_translation
 from mpitune.decoder.cdec.process import ChildError, Timeouts
 from mpitune.decoder.cdec.protocol import BadAnswer, Entry, completions, entry
-from mpitune.decoder.cdec.session import CdecSession, padded, rounded
+from mpitune.decoder.cdec.session import CdecSession, grow_to, rounded
 from mpitune.errors import DataError, MachineError
 
 LOG = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class CdecDecoder:
         self.failed = 0
         self._words = model.words
         self._grammars = grammars
-        self._resident = CdecSession(
+        self._session = CdecSession(
             self.features,
             binary=binary,
             inifile=inifile,
@@ -62,7 +62,7 @@ class CdecDecoder:
         )
         self._failed_in_a_row = 0
         self._slots: dict[bytes, int] = {}
-        self._met_unknown = False
+        self._warned = False
         self._underivable: set[int] = set()
 
     def decode(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
@@ -77,40 +77,40 @@ class CdecDecoder:
         if not np.isfinite(weights).all():
             # As any decoder's scores would be; the child would carry them on to the next sentence.
             return empty_translation()._replace(score=np.full(1, np.nan))
-        for what_next in ("it is tried once more", "it is given up"):
+        for next_step in ("it is tried once more", "it is given up"):
             try:
-                kbest = self._translated(sentence, weights, k)
+                kbest = self._translate(sentence, weights, k)
                 self._failed_in_a_row = 0
                 return kbest
             except ChildError as error:
-                said = f"{self._resident.name} {error}"
-                LOG.warning("sentence %d: %s; %s", sentence.number + 1, said, what_next)
+                said = f"{self._session.name} {error}"
+                LOG.warning("sentence %d: %s; %s", sentence.number + 1, said, next_step)
         self.failed += 1
         self._failed_in_a_row += 1
         if self._failed_in_a_row == _MOST_IN_A_ROW:
-            log = self._resident.log
+            log = self._session.log
             raise MachineError(f"{_MOST_IN_A_ROW} sentences in a row failed: {said}; what it said before is in {log}")
         return empty_translation()
 
-    def _translated(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
+    def _translate(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
         """Raises ChildError where the child fails or answers nonsense."""
         words = self._words.decode(sentence.words)
         if words[0].startswith(_LATTICE):
             found = f"sentence {sentence.number + 1} begins with {words[0][:20]!r}"
             raise DataError(f"{found}, which cdec takes for a lattice, expected words")
         grammar = self._grammars[sentence.grammar].absolute() if self._grammars else None
-        wanted = rounded(padded(weights, len(self.features)))
-        lines = self._resident.answer(sentence.number, words, grammar, wanted)
+        wanted = rounded(grow_to(weights, len(self.features)))
+        lines = self._session.answer(sentence.number, words, grammar, wanted)
         if not lines:
             if sentence.number not in self._underivable:
                 self._underivable.add(sentence.number)
                 what = "finds no derivation: its translation is empty"
-                LOG.warning("sentence %d: %s %s", sentence.number + 1, self._resident.name, what)
+                LOG.warning("sentence %d: %s %s", sentence.number + 1, self._session.name, what)
             return empty_translation()
         try:
             return self._kbest([entry(line, sentence.number) for line in lines[:k]], wanted, weights)
         except (BadAnswer, UnicodeDecodeError) as error:
-            self._resident.end()
+            self._session.end()
             raise ChildError(str(error)) from None
 
     def _kbest(self, entries: Sequence[Entry], wanted: np.ndarray, weights: np.ndarray) -> KBest:
@@ -123,12 +123,12 @@ class CdecDecoder:
         slot = np.array([self._slot(name) for found in entries for name in found.features], dtype=np.int32)
         value = np.array([number for found in entries for number in found.features.values()], dtype=np.float64)
         row = np.repeat(np.arange(len(entries)), length)
-        wanted, weights = padded(wanted, len(self.features)), padded(weights, len(self.features))
+        wanted, weights = grow_to(wanted, len(self.features)), grow_to(weights, len(self.features))
         scores = np.bincount(row, wanted[slot] * value, minlength=len(entries)).tolist()
         for found, end, score in zip(entries, np.cumsum(length).tolist(), scores, strict=True):
             if not _is_near(score, found.score):
                 value[end - 1] = _completed(found, score, wanted[slot[end - 1]])
-        order = np.lexsort((self._late_ids(slot), np.minimum(slot, self.features.fixed), row))
+        order = np.lexsort((self._dynamic_ids(slot), np.minimum(slot, self.features.fixed), row))
         slot, value = slot[order], value[order]
         return KBest(
             word_ptr=np.cumsum([0] + [len(text) for text in words], dtype=np.int64),
@@ -143,17 +143,17 @@ class CdecDecoder:
         slot = self._slots.get(name)
         if slot is None:
             text = name.decode()
-            if text not in self.features and not self._met_unknown:
-                self._met_unknown = True
-                LOG.warning(_UNKNOWN, self._resident.name, text)
+            if text not in self.features and not self._warned:
+                self._warned = True
+                LOG.warning(_UNKNOWN, self._session.name, text)
             slot = self._slots[name] = self.features.slot(text)
         return slot
 
-    def _late_ids(self, slots: np.ndarray) -> np.ndarray:
+    def _dynamic_ids(self, slots: np.ndarray) -> np.ndarray:
         """uint64 [n]: the ids of those ``slots`` that are of features met late, 0 for others."""
-        late = slots >= self.features.fixed
+        dynamic = slots >= self.features.fixed
         ids = np.zeros(len(slots), dtype=np.uint64)
-        ids[late] = self.features.dynamic_ids[slots[late] - self.features.fixed]
+        ids[dynamic] = self.features.dynamic_ids[slots[dynamic] - self.features.fixed]
         return ids
 
 

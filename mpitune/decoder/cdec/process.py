@@ -24,7 +24,7 @@ from typing import NamedTuple
 LOG_LIMIT = 1 << 22
 """Bytes of the child's standard error that are kept, and as many of what came before them."""
 _LAUNCHER = Path(__file__).parents[2] / "child_launcher.py"
-_TURN = 0.05
+_POLL_SECONDS = 0.05
 """Seconds between looks at whether a starting child has taken its input."""
 
 
@@ -54,9 +54,9 @@ class Child:
         """Start ``command``, its standard error appended to the file ``log``. Raises NotStarted where that fails."""
         self._log = log
         self._timeouts = timeouts
-        self._taken = self._answered = False
+        self._first_line_read = self._answered = False
         self._lines: deque[bytes] = deque()
-        self._begun = b""
+        self._partial_line = b""
         program = shutil.which(command[0])
         if program is None:
             raise NotStarted("is no program on the PATH, and no file that may be run")
@@ -86,15 +86,15 @@ class Child:
 
         Raises ChildError where the child ends or time is up; NotStarted where it had never taken a line.
         """
-        self._keep_log_short()
-        if self._lines or self._begun or (_is_ready(self._output, select.POLLIN) and os.read(self._output, 1)):
+        self._truncate_log()
+        if self._lines or self._partial_line or (_is_ready(self._output, select.POLLIN) and os.read(self._output, 1)):
             raise ChildError("said more than it was asked for")
         text = f"{line}\n".encode()
-        if not self._taken:
-            self._give_first(text)
-            self._taken = True
+        if not self._first_line_read:
+            self._send_first(text)
+            self._first_line_read = True
         else:
-            self._give(text, time.monotonic() + self._timeouts.sentence)
+            self._send(text, time.monotonic() + self._timeouts.sentence)
         self._deadline = time.monotonic() + (self._timeouts.sentence if self._answered else self._timeouts.first)
         answer = self.line()
         self._answered = True
@@ -106,8 +106,8 @@ class Child:
             self._wait(self._output, select.POLLIN, self._deadline)
             part = os.read(self._output, 1 << 20)
             if not part:
-                raise ChildError(self._ended())
-            *whole, self._begun = (self._begun + part).split(b"\n")
+                raise ChildError(self._exit_reason())
+            *whole, self._partial_line = (self._partial_line + part).split(b"\n")
             self._lines.extend(whole)
         line = self._lines.popleft()
         try:
@@ -115,23 +115,23 @@ class Child:
         except UnicodeDecodeError as error:
             raise ChildError(f"answered {line[:60]!r}, which is not UTF-8 ({error.reason})") from None
 
-    def _give_first(self, text: bytes) -> None:
+    def _send_first(self, text: bytes) -> None:
         """Send the first line, and wait until it is taken."""
         try:
-            self._give(text, time.monotonic() + self._timeouts.start)
+            self._send(text, time.monotonic() + self._timeouts.start)
             end = time.monotonic() + self._timeouts.start
-            while _waiting_in(self._input):
+            while _has_unread_bytes(self._input):
                 if self._process.poll() is not None:
-                    raise ChildError(self._ended())
+                    raise ChildError(self._exit_reason())
                 if time.monotonic() > end:
                     raise ChildError(f"did not take its first sentence within {self._timeouts.start:g} seconds")
-                time.sleep(_TURN)
+                time.sleep(_POLL_SECONDS)
         except NotStarted:
             raise
         except ChildError as error:
             raise NotStarted(str(error)) from None
 
-    def _give(self, text: bytes, end: float) -> None:
+    def _send(self, text: bytes, end: float) -> None:
         rest = memoryview(text)
         while rest:
             self._wait(self._input, select.POLLOUT, end)
@@ -140,23 +140,23 @@ class Child:
             except BlockingIOError:
                 continue
             except BrokenPipeError:
-                raise ChildError(self._ended()) from None
+                raise ChildError(self._exit_reason()) from None
 
     def _wait(self, file: int, event: int, end: float) -> None:
         """Return when ``file`` is ready. Raises ChildError at time ``end``."""
         if not _is_ready(file, event, max(end - time.monotonic(), 0.0)):
             raise ChildError("no answer in time: it hangs, or decoder.cdec's time-outs are too short for this sentence")
 
-    def _ended(self) -> str:
+    def _exit_reason(self) -> str:
         """What has become of a child that closed its output or input."""
         try:
             code = self._process.wait(5.0)
         except subprocess.TimeoutExpired:
-            return f"closed its output{self._last_words()}"
+            return f"closed its output{self._last_error_line()}"
         how = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return how + self._last_words()
+        return how + self._last_error_line()
 
-    def _last_words(self) -> str:
+    def _last_error_line(self) -> str:
         with suppress(OSError), open(self._log, "rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - 4096, 0))
             words = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
@@ -164,7 +164,7 @@ class Child:
                 return f"; its last words: {spoken[-1][:200]!r}"
         return ""
 
-    def _keep_log_short(self) -> None:
+    def _truncate_log(self) -> None:
         """A decoder says some kB a sentence on its standard error: what is older than `LOG_LIMIT` is dropped."""
         with suppress(OSError):
             if self._log.stat().st_size > LOG_LIMIT:
@@ -180,7 +180,7 @@ def _is_ready(file: int, event: int, seconds: float = 0.0) -> bool:
     return bool(poll.poll(seconds * 1000.0))
 
 
-def _waiting_in(pipe: int) -> bool:
+def _has_unread_bytes(pipe: int) -> bool:
     """Whether the reader of ``pipe`` has left something in it."""
     count = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
     return bool(struct.unpack("i", count)[0])

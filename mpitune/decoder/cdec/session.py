@@ -56,7 +56,7 @@ class CdecSession:
         self._command += ["-r", "--mr_mira_compat"] if unique else ["--mr_mira_compat"]
         self._child: Child | None = None
         self._sent = np.zeros(0)
-        self._known = 0
+        self._registered = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write_text(folder / "cdec.ini", inifile)
@@ -95,24 +95,24 @@ class CdecSession:
 
     def _synchronise_weights(self, weights: np.ndarray) -> tuple[Child, np.ndarray]:
         """A child, and what it has to add to its weights to get at ``weights``; it counts as having them from here."""
-        sent = padded(self._sent, len(weights))
+        sent = grow_to(self._sent, len(weights))
         if self._child is not None and not np.array_equal(sent + (weights - sent), weights):
             self.end()
         if self._child is None:
-            self._child, sent = self._started(weights)
+            self._child, sent = self._start_child(weights)
         self._sent = weights
         return self._child, weights - sent
 
-    def _started(self, weights: np.ndarray) -> tuple[Child, np.ndarray]:
+    def _start_child(self, weights: np.ndarray) -> tuple[Child, np.ndarray]:
         """A new child, and the weights that it has from its file.
 
         The file names all features known when the first child was started, in one order: cdec numbers features as it
         meets them, and adds up the features of a rule in an order that those numbers give.
         """
-        self._known = self._known or len(self._features)
-        late = [slot for slot in np.flatnonzero(weights).tolist() if slot >= self._known]
-        late.sort(key=lambda slot: int(self._features.ids[slot]))
-        named = {slot: self._features.name(slot) for slot in (*range(self._known), *late)}
+        self._registered = self._registered or len(self._features)
+        dynamic = [slot for slot in np.flatnonzero(weights).tolist() if slot >= self._registered]
+        dynamic.sort(key=lambda slot: int(self._features.ids[slot]))
+        named = {slot: self._features.name(slot) for slot in (*range(self._registered), *dynamic)}
         held = [slot for slot, name in named.items() if name and name[0] != "#" and not set(name) & _NOT_IN_NAMES]
         LOG.info("starting %s, which loads its grammar and language models", self.name)
         try:
@@ -131,6 +131,6 @@ def rounded(weights: np.ndarray) -> np.ndarray:
     return result
 
 
-def padded(array: np.ndarray, size: int) -> np.ndarray:
+def grow_to(array: np.ndarray, size: int) -> np.ndarray:
     """``array`` (float64 [n]), with zeros up to ``size`` where it is shorter."""
     return array if len(array) >= size else np.concatenate([array, np.zeros(size - len(array))])

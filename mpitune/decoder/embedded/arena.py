@@ -22,7 +22,7 @@ class Arena:
         self._block = np.empty(1 << 22, dtype=np.uint8)
         self._used = 0
 
-    def take_back(self) -> None:
+    def reset(self) -> None:
         """Use the memory of all arrays given out again: whoever still has one sees it change."""
         if self._used > len(self._block):
             self._block = np.empty(self._used + self._used // 2, dtype=np.uint8)

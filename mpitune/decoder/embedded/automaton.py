@@ -144,44 +144,48 @@ def advance(
     ``after``. Returns the halves that this leads to, and ``total`` + what the log10 probability gains.
     """
     place = at((right * 1640531527 + symbol * 1540483477) >> 13 & (automaton.transition.shape[0] - 1))
-    one = automaton.transition[place]
-    if one["right"] != right or one["symbol"] != symbol:
-        _learn(automaton, place, right, symbol)
+    transition = automaton.transition[place]
+    if transition["right"] != right or transition["symbol"] != symbol:
+        _add_transition(automaton, place, right, symbol)
     # Numbers are added one by one, as KenLM does: where rounding decides, it decides alike.
-    total = np.float32(total + one["gain_0"])
-    if one["gains"] > 1:
-        total = np.float32(total + one["gain_1"])
-        if one["gains"] > 2:
-            total = np.float32(total + one["gain_2"])
-            for k in range(3, one["gains"]):
+    total = np.float32(total + transition["gain_0"])
+    if transition["gains"] > 1:
+        total = np.float32(total + transition["gain_1"])
+        if transition["gains"] > 2:
+            total = np.float32(total + transition["gain_2"])
+            for k in range(3, transition["gains"]):
                 total = np.float32(total + automaton.gain[place, k])
-    next_left, next_right = int64(one["next_left"]), int64(one["next_right"])
+    next_left, next_right = int64(transition["next_left"]), int64(transition["next_right"])
     return next_left if next_left >= 0 else left, next_right if next_right >= 0 else after, total
 
 
 @kernel
-def _learn(automaton: Automaton, place: int, right: int, symbol: int) -> None:
+def _add_transition(automaton: Automaton, place: int, right: int, symbol: int) -> None:
     """Ask the model, and put the transition into its place."""
     lm, work, gain = automaton.lm, automaton.work, automaton.gain[place]
-    one = automaton.transition[place]
+    transition = automaton.transition[place]
     state, other = int64(0), int64(1)
     copy(work, state, automaton.right.states, right)
     is_open = automaton.right.key[right] & 1 != 0
     if not is_open:
         work.row[state, LEFT_KEY] = ~0
         work.row[state, LEFT_LENGTH] = 0
-    one["right"], one["symbol"] = right, symbol
+    transition["right"], transition["symbol"] = right, symbol
     gain[:] = 0
     if symbol >= 0:
         gain[0] = terminal(lm, work, state, symbol)
-        one["gains"] = 1
-        one["next_right"] = _number_right(automaton)
+        transition["gains"] = 1
+        transition["next_right"] = _number_right(automaton)
     else:
         copy(work, other, automaton.left.states, ~symbol)
-        one["gains"] = nonterminal(lm, work, state, other, gain)
-        one["next_right"] = _number_right(automaton) if work.row[other, LEFT_KEY] >= 0 else -1
-    one["next_left"] = _number_left(automaton) if is_open else -1
-    one["gain_0"], one["gain_1"], one["gain_2"] = gain[0], gain[1], gain[2] if gain.shape[0] > 2 else 0.0
+        transition["gains"] = nonterminal(lm, work, state, other, gain)
+        transition["next_right"] = _number_right(automaton) if work.row[other, LEFT_KEY] >= 0 else -1
+    transition["next_left"] = _number_left(automaton) if is_open else -1
+    transition["gain_0"], transition["gain_1"], transition["gain_2"] = (
+        gain[0],
+        gain[1],
+        gain[2] if gain.shape[0] > 2 else 0.0,
+    )
 
 
 @kernel

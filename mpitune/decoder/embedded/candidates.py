@@ -9,7 +9,7 @@ import numpy as np
 from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.automaton import EMPTY, Automaton, advance
 from mpitune.decoder.embedded.heap import Heap, new_heap, push
-from mpitune.decoder.embedded.matched import Matched
+from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.jit import at, inlined, int64, kernel
 
 FREE = -1
@@ -42,7 +42,7 @@ class ScoringModel(NamedTuple):
 class Candidates(NamedTuple):
     """The candidates of the vertex at work, and what finds doubles among them."""
 
-    one: np.ndarray
+    record: np.ndarray
     """CANDIDATE [candidates]"""
     lm: np.ndarray
     """float64 [candidates, LMs]: what the candidate adds to each LM's log10 probability."""
@@ -67,7 +67,7 @@ def new_candidates(arena: Arena, candidates: int, lms: int, limit: int) -> Candi
     while table < 4 * limit:
         table *= 2
     return Candidates(
-        one=arena.empty(candidates, dtype=CANDIDATE),
+        record=arena.empty(candidates, dtype=CANDIDATE),
         lm=arena.empty((candidates, lms), dtype=np.float64),
         state=arena.empty((candidates, lms, 2), dtype=np.int32),
         heap=new_heap(arena, candidates),
@@ -80,7 +80,7 @@ def new_candidates(arena: Arena, candidates: int, lms: int, limit: int) -> Candi
 
 
 @kernel
-def begin_rules(matched: Matched, model: ScoringModel) -> None:
+def score_leading_words(matched: MatchedRules, model: ScoringModel) -> None:
     """Score the leading words of every rule, once for all candidates that use it."""
     for rule in range(matched.score.shape[0]):
         end = int64(matched.target_ptr[rule + 1])
@@ -100,7 +100,7 @@ def begin_rules(matched: Matched, model: ScoringModel) -> None:
 
 @inlined
 def add_candidate(
-    matched: Matched,
+    matched: MatchedRules,
     model: ScoringModel,
     candidates: Candidates,
     number: int,
@@ -125,18 +125,18 @@ def add_candidate(
         score += model.lm_weight[m] * np.float64(total)
         score += matched.oov_score[at(rule), m]
     score += below
-    one = candidates.one[at(number)]
-    one["score"] = score
-    one["rule"] = rule
-    one["first"] = first
-    one["second"] = second
-    one["edge"] = edge
+    record = candidates.record[at(number)]
+    record["score"] = score
+    record["rule"] = rule
+    record["first"] = first
+    record["second"] = second
+    record["edge"] = edge
     push(candidates.heap, score, number)
 
 
 @inlined
 def _lm_score(
-    matched: Matched, model: ScoringModel, m: int, rule: int, first: int, second: int
+    matched: MatchedRules, model: ScoringModel, m: int, rule: int, first: int, second: int
 ) -> tuple[int, int, np.float32]:
     """What ``rule`` over the nodes ``first`` and ``second`` adds to the log10 probability of LM ``m``.
 
@@ -162,12 +162,12 @@ def _lm_score(
 
 
 @inlined
-def is_new(candidates: Candidates, number: int, rule: int, first: int, second: int) -> bool:
+def add_if_new(candidates: Candidates, number: int, rule: int, first: int, second: int) -> bool:
     """Whether no candidate is the same already; then ``number`` is noted as the one."""
     table = candidates.same_nodes
     slot = (rule * 10007 + first * 1009 + second * 2654435) & (table.shape[0] - 1)
     while table[at(slot)] != FREE:
-        other = candidates.one[at(table[at(slot)])]
+        other = candidates.record[at(table[at(slot)])]
         if other["rule"] == rule and other["first"] == first and other["second"] == second:
             return False
         slot = (slot + 1) & (table.shape[0] - 1)
@@ -192,32 +192,32 @@ def recombine(model: ScoringModel, candidates: Candidates, number: int, nodes: i
             same = same and candidates.state[at(number), m, 0] == candidates.state[at(other), m, 0]
             same = same and candidates.state[at(number), m, 1] == candidates.state[at(other), m, 1]
         if same:
-            _join(candidates, node, number)
+            _insert_into_node(candidates, node, number)
             return nodes
         slot = (slot + 1) & (table.shape[0] - 1)
     table[at(slot)] = nodes
     candidates.node_first[at(nodes)] = number
     candidates.node_last[at(nodes)] = number
-    candidates.one[at(number)]["next"] = -1
+    candidates.record[at(number)]["next"] = -1
     return nodes + 1
 
 
 @kernel
-def _join(candidates: Candidates, node: int, number: int) -> None:
+def _insert_into_node(candidates: Candidates, node: int, number: int) -> None:
     """Put candidate ``number`` among those of ``node``, after all that are no worse."""
-    new = candidates.one[at(number)]
+    new = candidates.record[at(number)]
     first, last = int64(candidates.node_first[at(node)]), int64(candidates.node_last[at(node)])
-    if not new["score"] > candidates.one[at(last)]["score"]:
+    if not new["score"] > candidates.record[at(last)]["score"]:
         # They come almost in order; and NaN, which is not above anything, ends up here.
         new["next"] = -1
-        candidates.one[at(last)]["next"] = number
+        candidates.record[at(last)]["next"] = number
         candidates.node_last[at(node)] = number
-    elif new["score"] > candidates.one[at(first)]["score"]:
+    elif new["score"] > candidates.record[at(first)]["score"]:
         new["next"] = first
         candidates.node_first[at(node)] = number
     else:
         before = first
-        while candidates.one[at(candidates.one[at(before)]["next"])]["score"] >= new["score"]:
-            before = int64(candidates.one[at(before)]["next"])
-        new["next"] = candidates.one[at(before)]["next"]
-        candidates.one[at(before)]["next"] = number
+        while candidates.record[at(candidates.record[at(before)]["next"])]["score"] >= new["score"]:
+            before = int64(candidates.record[at(before)]["next"])
+        new["next"] = candidates.record[at(before)]["next"]
+        candidates.record[at(before)]["next"] = number

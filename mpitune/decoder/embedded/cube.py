@@ -16,20 +16,25 @@ from mpitune.decoder.embedded.candidates import (
     Candidates,
     ScoringModel,
     add_candidate,
-    begin_rules,
-    is_new,
+    add_if_new,
     new_candidates,
     recombine,
+    score_leading_words,
 )
 from mpitune.decoder.embedded.chart import GOAL, VERTICES, Chart
 from mpitune.decoder.embedded.forest import EDGES, NODES, Forest, insert_edge, new_forest
 from mpitune.decoder.embedded.heap import pop
-from mpitune.decoder.embedded.matched import Matched
+from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.jit import at, int64, kernel
 
 
 def search(
-    arena: Arena, chart: Chart, matched: Matched, automata: tuple[Automaton, ...], lm_weight: np.ndarray, limit: int
+    arena: Arena,
+    chart: Chart,
+    matched: MatchedRules,
+    automata: tuple[Automaton, ...],
+    lm_weight: np.ndarray,
+    limit: int,
 ) -> Forest | None:
     """The forest with LMs of a sentence that has at least one word, or None if an automaton has too little space.
 
@@ -55,7 +60,7 @@ def search(
 
 
 @kernel
-def _measure(chart: Chart, matched: Matched, limit: int, size: np.ndarray) -> None:
+def _measure(chart: Chart, matched: MatchedRules, limit: int, size: np.ndarray) -> None:
     """Into ``size``: the most candidates that a vertex starts with; the most nodes that all vertices can have."""
     size[0] = 0
     size[1] = limit
@@ -74,10 +79,10 @@ def _measure(chart: Chart, matched: Matched, limit: int, size: np.ndarray) -> No
 
 @kernel
 def _search(
-    chart: Chart, matched: Matched, model: ScoringModel, candidates: Candidates, limit: int, forest: Forest
+    chart: Chart, matched: MatchedRules, model: ScoringModel, candidates: Candidates, limit: int, forest: Forest
 ) -> None:
     """Fill ``forest``."""
-    begin_rules(matched, model)
+    score_leading_words(matched, model)
     for k in range(chart.size[VERTICES]):
         vertex = int64(chart.order[k])
         nodes = _take_best(chart, matched, model, candidates, limit, forest, vertex)
@@ -87,7 +92,13 @@ def _search(
 
 @kernel
 def _take_best(
-    chart: Chart, matched: Matched, model: ScoringModel, candidates: Candidates, limit: int, forest: Forest, vertex: int
+    chart: Chart,
+    matched: MatchedRules,
+    model: ScoringModel,
+    candidates: Candidates,
+    limit: int,
+    forest: Forest,
+    vertex: int,
 ) -> int:
     """Take the best candidates of ``vertex`` from the heap and recombine them; returns the number of nodes."""
     candidates.heap.size[0] = 0
@@ -108,17 +119,17 @@ def _take_best(
             break
         best = pop(candidates.heap)
         nodes = recombine(model, candidates, best, nodes)
-        one = candidates.one[at(best)]
-        edge, rule = int64(one["edge"]), int64(one["rule"])
+        record = candidates.record[at(best)]
+        edge, rule = int64(record["edge"]), int64(record["rule"])
         for side in range(2):
-            first, second = int64(one["first"]) + (1 - side), int64(one["second"]) + side
+            first, second = int64(record["first"]) + (1 - side), int64(record["second"]) + side
             moved, stayed = (first, second) if side == 0 else (second, first)
             tail, other = int64(chart.edge_tail[at(edge), side]), int64(chart.edge_tail[at(edge), 1 - side])
             if tail < 0 or moved >= forest.vertex_ptr[at(tail), 1]:
                 continue
-            # Only a candidate over none of the best nodes can be reached from two sides.
+            # Only a candidate over none of the best nodes can be reachable from two sides.
             two_ways = other >= 0 and stayed > forest.vertex_ptr[at(other), 0]
-            if two_ways and not is_new(candidates, count, rule, first, second):
+            if two_ways and not add_if_new(candidates, count, rule, first, second):
                 continue
             add_candidate(matched, model, candidates, count, forest.node_score, edge, rule, first, second)
             count += 1
@@ -132,20 +143,20 @@ def _add_nodes(model: ScoringModel, candidates: Candidates, nodes: int, forest: 
     _rank(candidates, nodes)
     for rank in range(base, base + nodes):
         number = int64(candidates.ranking[at(rank - base)])
-        best = candidates.one[at(number)]
+        best = candidates.record[at(number)]
         forest.node_score[at(rank)] = best["score"]
         for m in range(len(model.automata)):
             for half in range(2):
                 model.node_state[at(rank), m, half] = candidates.state[at(number), m, half]
         while number >= 0:
-            one = candidates.one[at(number)]
-            forest.edge_rule[at(edge)] = one["rule"]
-            forest.edge_tail[at(edge), 0] = one["first"]
-            forest.edge_tail[at(edge), 1] = one["second"]
-            forest.edge_score[at(edge)] = one["score"]
+            record = candidates.record[at(number)]
+            forest.edge_rule[at(edge)] = record["rule"]
+            forest.edge_tail[at(edge), 0] = record["first"]
+            forest.edge_tail[at(edge), 1] = record["second"]
+            forest.edge_score[at(edge)] = record["score"]
             for m in range(len(model.automata)):
                 forest.edge_lm[at(edge), m] = candidates.lm[at(number), m]
-            number = int64(one["next"])
+            number = int64(record["next"])
             edge += 1
         forest.edge_ptr[at(rank + 1)] = edge
     forest.size[NODES] = base + nodes
@@ -160,9 +171,9 @@ def _rank(candidates: Candidates, nodes: int) -> None:
     ranking = candidates.ranking
     for node in range(nodes):
         number = candidates.node_first[at(node)]
-        score = candidates.one[at(number)]["score"]
+        score = candidates.record[at(number)]["score"]
         place = node
-        while place > 0 and score > candidates.one[at(ranking[at(place - 1)])]["score"]:
+        while place > 0 and score > candidates.record[at(ranking[at(place - 1)])]["score"]:
             ranking[at(place)] = ranking[at(place - 1)]
             place -= 1
         ranking[at(place)] = number

@@ -66,17 +66,19 @@ class EmbeddedDecoder:
         if len(sentence.words) == 0:
             return empty_translation()
         weights, _, rules, forest = self._search(sentence, weights)
-        return self._list(sentence, weights, rules, forest, k)
+        return self._extract(sentence, weights, rules, forest, k)
 
     def decode_all(self, sentence: Sentence, weights: np.ndarray, k: int) -> tuple[KBest, PackedForest]:
         """What `decode` returns, and all derivations that it is taken from."""
         if len(sentence.words) == 0:
             return empty_translation(), packed.empty_forest(self._lm_slot)
         weights, _, rules, forest = self._search(sentence, weights)
-        listed = self._list(sentence, weights, rules, forest, k)
-        return listed, packed.pack(forest, rules, packed.reached(forest), self._lm_slot)
+        listed = self._extract(sentence, weights, rules, forest, k)
+        return listed, packed.pack(forest, rules, packed.reachable(forest), self._lm_slot)
 
-    def _list(self, sentence: Sentence, weights: np.ndarray, rules: matched.Matched, forest: Forest, k: int) -> KBest:
+    def _extract(
+        self, sentence: Sentence, weights: np.ndarray, rules: matched.MatchedRules, forest: Forest, k: int
+    ) -> KBest:
         """The ``k`` best translations of ``forest``."""
         depth = len(sentence.words) * len(self._category_order) + 1
         if len(self._scratch.total) < len(self.features) or len(self._scratch.stack) < depth + 2:
@@ -95,17 +97,17 @@ class EmbeddedDecoder:
 
     def _search(
         self, sentence: Sentence, weights: np.ndarray
-    ) -> tuple[np.ndarray, chart.Chart, matched.Matched, Forest]:
+    ) -> tuple[np.ndarray, chart.Chart, matched.MatchedRules, Forest]:
         """Weights for all slots (a sentence may bring new features), the forest without LMs, its rules, the forest."""
-        self._arena.take_back()
-        sources = self._sources(sentence)
+        self._arena.reset()
+        sources = self._rule_sources(sentence)
         if len(weights) < len(self.features):
             weights = np.concatenate([weights, np.zeros(len(self.features) - len(weights))])
         parsed = self._parse(sentence)
         rules = matched.match(self._arena, parsed, sources, weights)
-        return weights, parsed, rules, self._with_lms(parsed, rules, weights[self._lm_slot])
+        return weights, parsed, rules, self._add_lms(parsed, rules, weights[self._lm_slot])
 
-    def _with_lms(self, parsed: chart.Chart, rules: matched.Matched, lm_weight: np.ndarray) -> Forest:
+    def _add_lms(self, parsed: chart.Chart, rules: matched.MatchedRules, lm_weight: np.ndarray) -> Forest:
         """The forest with LMs."""
         wanted = self._transitions
         while wanted < min(len(rules.score), MOST_TRANSITIONS):
@@ -115,17 +117,17 @@ class EmbeddedDecoder:
         is_new = is_new or len(self._automata) < len(self._model.lms)
         self._transitions = wanted
         if is_new:
-            self._forget()
+            self._new_automata()
         while True:
             forest = cube.search(self._arena, parsed, rules, self._automata, lm_weight, self._pop_limit)
             if forest is not None:
                 return forest
             # Full of the states of sentences before; or, if there were none, too small for this one.
             self._lm_states *= 2 if is_new else 1
-            self._forget()
+            self._new_automata()
             is_new = True
 
-    def _forget(self) -> None:
+    def _new_automata(self) -> None:
         """Begin with automata that know nothing of sentences before."""
         self._automata = tuple(
             automaton.new_automaton(lm, self._lm_states, self._transitions) for lm, _ in self._model.lms
@@ -141,7 +143,7 @@ class EmbeddedDecoder:
             result = chart.new_chart(
                 self._arena, n, len(self._category_order), space["vertices"], space["edges"], space["groups"] + n
             )
-            search = chart.Search(
+            context = chart.ParseContext(
                 words=sentence.words,
                 span_limit=self._span_limit,
                 category_order=self._category_order,
@@ -153,7 +155,7 @@ class EmbeddedDecoder:
                 ),
                 stamp=self._stamp,
             )
-            complete = chart.parse(search, result)
+            complete = chart.parse(context, result)
             self._stamp += len(result.group_rule)
             if complete:
                 return result
@@ -169,8 +171,8 @@ class EmbeddedDecoder:
         self._goals = goals, np.zeros(len(goals.lhs), dtype=np.int64)
         self._grammar = grammar
 
-    def _sources(self, sentence: Sentence) -> matched.RuleSources:
-        self._know_words()
+    def _rule_sources(self, sentence: Sentence) -> matched.RuleSources:
+        self._update_lm_words()
         for word in sentence.words.tolist():
             if word not in self._pass_through:
                 rule = pass_through(self._model.words.words[word])
@@ -198,7 +200,7 @@ class EmbeddedDecoder:
         row += features(self._model.templates, rule)
         return [self.features.slot(name) for name, _ in row], [value for _, value in row]
 
-    def _know_words(self) -> None:
+    def _update_lm_words(self) -> None:
         """Look up words that the vocabulary has gained in the LMs."""
         known = self._lm_word.shape[1]
         new = self._model.words.words[known:]

@@ -10,8 +10,8 @@ from mpitune.decoder.base import Derivation, Hypergraph, TranslationModel
 from mpitune.decoder.embedded.chart import GLUE_TWO, PASS_THROUGH, VERTICES, Chart
 from mpitune.decoder.embedded.forest import NODES, Forest
 from mpitune.decoder.embedded.kbest import NONE, Derivations
-from mpitune.decoder.embedded.matched import Matched
-from mpitune.decoder.embedded.packed import pack, reached
+from mpitune.decoder.embedded.matched import MatchedRules
+from mpitune.decoder.embedded.packed import pack, reachable
 from mpitune.grammar.templates import GLUE, Gap, Rule, as_symbols, pass_through
 
 GOAL = "Goal"
@@ -22,7 +22,7 @@ def hypergraph(
     model: TranslationModel,
     source: Sequence[str],
     chart: Chart,
-    matched: Matched,
+    matched: MatchedRules,
     forest: Forest,
     found: tuple[np.ndarray, Derivations],
     lm_slot: np.ndarray,
@@ -34,7 +34,7 @@ def hypergraph(
     every slot.
     """
     nodes, edges = forest.size.tolist()
-    part = reached(forest)
+    part = reachable(forest)
     packed = pack(forest, matched, part, lm_slot)
     rules = [_rule(model, source, chart, matched, number) for number in part.rule.tolist()[1:]]
     edge_lm = packed.edge_lm.astype(np.float64)
@@ -43,7 +43,7 @@ def hypergraph(
         np.repeat(np.arange(len(part.rule)), np.diff(packed.feature_ptr)), products, len(part.rule)
     )
     edge_score = rule_score[packed.edge_rule] + (edge_lm * weights[lm_slot]).sum(axis=1)
-    span, category = _places(chart, forest)
+    span, category = _spans_and_categories(chart, forest)
     edge_number = np.full(edges, -1, dtype=np.int64)
     edge_number[part.edge] = np.arange(len(part.edge))
     return Hypergraph(
@@ -89,7 +89,7 @@ def empty_hypergraph(lm_slot: np.ndarray, k: int) -> Hypergraph:
     )
 
 
-def _places(chart: Chart, forest: Forest) -> tuple[np.ndarray, np.ndarray]:
+def _spans_and_categories(chart: Chart, forest: Forest) -> tuple[np.ndarray, np.ndarray]:
     """int32 [nodes, 2]: the span of every node; int32 [nodes - 1]: the category of all but the goal."""
     nodes = int(forest.size[NODES])
     vertices = int(chart.size[VERTICES])
@@ -104,7 +104,7 @@ def _places(chart: Chart, forest: Forest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rule(
-    model: TranslationModel, source: Sequence[str], chart: Chart, matched: Matched, number: int
+    model: TranslationModel, source: Sequence[str], chart: Chart, matched: MatchedRules, number: int
 ) -> tuple[Rule, str]:
     """A matched rule, and where it comes from."""
     group = int(np.searchsorted(matched.group_ptr, number, side="right")) - 1
@@ -124,7 +124,7 @@ def _trees(
     waiting = found[::-1].tolist()
     while waiting:
         number = waiting[-1]
-        below = [child for child in derivations.child[number].tolist() if child != NONE]
+        below = [child for child in derivations.subderivation[number].tolist() if child != NONE]
         missing = [child for child in below if child not in made]
         if missing:
             waiting += missing

@@ -52,7 +52,7 @@ class RuleSources(NamedTuple):
     """int32 [LMs]: slots of the out-of-vocabulary counts."""
 
 
-class Matched(NamedTuple):
+class MatchedRules(NamedTuple):
     """The rules of each group of a chart, with all features but the LM's."""
 
     group_ptr: np.ndarray
@@ -71,12 +71,12 @@ class Matched(NamedTuple):
     probability: rounded alike, candidates tie as they do there."""
 
 
-def match(arena: Arena, chart: Chart, sources: RuleSources, weights: np.ndarray) -> Matched:
+def match(arena: Arena, chart: Chart, sources: RuleSources, weights: np.ndarray) -> MatchedRules:
     """Gather the rules of ``chart`` and score them with ``weights`` (float64 by slot, one for every slot)."""
     size = np.zeros(3, dtype=np.int64)
     _measure(chart, sources, size)
     rules, symbols, features = size.tolist()
-    matched = Matched(
+    matched = MatchedRules(
         group_ptr=arena.empty(int(chart.size[GROUPS]) + 1, dtype=np.int32),
         target_ptr=arena.empty(rules + 1, dtype=np.int32),
         target=arena.empty(symbols, dtype=np.int32),
@@ -113,7 +113,7 @@ def _measure(chart: Chart, sources: RuleSources, size: np.ndarray) -> None:
 
 
 @kernel
-def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, matched: Matched) -> None:
+def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, matched: MatchedRules) -> None:
     """Fill ``matched``."""
     rules, templates, fixed, rows = sources.rules, sources.templates, sources.fixed, matched.features
     n = sources.words.shape[0]
@@ -167,7 +167,7 @@ def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, matched: Ma
 
 
 @kernel
-def _count_words(sources: RuleSources, matched: Matched, rule: int, end: int, features: int) -> int:
+def _count_words(sources: RuleSources, matched: MatchedRules, rule: int, end: int, features: int) -> int:
     """Note the word penalty of a target side; returns the number of features now."""
     words = 0
     for k in range(matched.target_ptr[rule], end):
@@ -182,7 +182,7 @@ def _count_words(sources: RuleSources, matched: Matched, rule: int, end: int, fe
 
 @kernel
 def _count_unknown(
-    sources: RuleSources, weights: np.ndarray, matched: Matched, rule: int, end: int, features: int
+    sources: RuleSources, weights: np.ndarray, matched: MatchedRules, rule: int, end: int, features: int
 ) -> int:
     """Note each LM's numbers of the words of a target side, and how many it does not know.
 

@@ -9,11 +9,11 @@ import numpy as np
 from mpitune.array_files.csr import chosen, ends
 from mpitune.decoder.base import PackedForest
 from mpitune.decoder.embedded.forest import NODES, Forest
-from mpitune.decoder.embedded.matched import Matched
+from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.jit import kernel
 
 
-class Reached(NamedTuple):
+class Reachable(NamedTuple):
     """What some derivation of the goal goes through."""
 
     node: np.ndarray
@@ -24,17 +24,17 @@ class Reached(NamedTuple):
     """int32: the numbers of their rules, ascending: first -1, the goal's."""
 
 
-def reached(forest: Forest) -> Reached:
+def reachable(forest: Forest) -> Reachable:
     """The part of ``forest`` to keep."""
     nodes, edges = forest.size.tolist()
     node, edge = np.zeros(nodes, dtype=np.bool_), np.zeros(edges, dtype=np.bool_)
-    _reach(forest, node, edge)
+    _mark_reachable(forest, node, edge)
     kept = np.flatnonzero(edge)
-    return Reached(node, kept, np.unique(forest.edge_rule[kept]))
+    return Reachable(node, kept, np.unique(forest.edge_rule[kept]))
 
 
 @kernel
-def _reach(forest: Forest, node: np.ndarray, edge: np.ndarray) -> None:
+def _mark_reachable(forest: Forest, node: np.ndarray, edge: np.ndarray) -> None:
     """Mark nodes and edges, from the goal down."""
     node[forest.size[NODES] - 1] = True
     for k in range(len(node)):
@@ -47,7 +47,7 @@ def _reach(forest: Forest, node: np.ndarray, edge: np.ndarray) -> None:
                         node[forest.edge_tail[e, side]] = True
 
 
-def pack(forest: Forest, matched: Matched, part: Reached, lm_slot: np.ndarray) -> PackedForest:
+def pack(forest: Forest, matched: MatchedRules, part: Reachable, lm_slot: np.ndarray) -> PackedForest:
     """The arrays of ``part`` of ``forest``, copied; ``lm_slot``: int32 [LMs], slots of the LMs' features."""
     tail = forest.edge_tail[part.edge]
     number = np.cumsum(part.node, dtype=np.int32) - np.int32(1)

@@ -10,7 +10,7 @@ from mpitune.corpus.vocabulary import FeatureTable
 from mpitune.decoder.base import KBest
 from mpitune.decoder.embedded.forest import Forest
 from mpitune.decoder.embedded.kbest import NONE, Derivations
-from mpitune.decoder.embedded.matched import Matched
+from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.jit import int64, kernel
 
 
@@ -22,8 +22,8 @@ class Scratch(NamedTuple):
     touched: np.ndarray
     """uint8 [slots]"""
     stack: np.ndarray
-    """int32 [depth, 2]: derivations being read, and the place reached in the target side."""
-    fixed: int
+    """int32 [depth, 2]: derivations being read, and the place reachable in the target side."""
+    first_dynamic_slot: int
     """Slots from here on are those of features met late, in an order that is this process's own ..."""
     dynamic_ids: np.ndarray
     """uint64 [slots - fixed]: ... and these are their ids."""
@@ -35,14 +35,14 @@ def new_scratch(features: FeatureTable, depth: int) -> Scratch:
         total=np.zeros(len(features)),
         touched=np.zeros(len(features), dtype=np.uint8),
         stack=np.empty((depth + 2, 2), dtype=np.int32),
-        fixed=features.fixed,
+        first_dynamic_slot=features.fixed,
         dynamic_ids=features.dynamic_ids,
     )
 
 
 def extract_kbest(
     forest: Forest,
-    matched: Matched,
+    matched: MatchedRules,
     derivations: Derivations,
     found: np.ndarray,
     lm_slot: np.ndarray,
@@ -63,7 +63,7 @@ def extract_kbest(
         feature_index=np.empty(size[1], dtype=np.int32),
         feature_value=np.empty(size[1], dtype=np.float64),
     )
-    _read_out(forest, matched, derivations, found, lm_slot, weights, scratch, kbest)
+    _extract(forest, matched, derivations, found, lm_slot, weights, scratch, kbest)
     features = int(kbest.feature_ptr[-1])
     return kbest._replace(
         feature_index=kbest.feature_index[:features].copy(), feature_value=kbest.feature_value[:features].copy()
@@ -73,7 +73,7 @@ def extract_kbest(
 @kernel
 def _measure(
     forest: Forest,
-    matched: Matched,
+    matched: MatchedRules,
     derivations: Derivations,
     found: np.ndarray,
     stack: np.ndarray,
@@ -96,15 +96,15 @@ def _measure(
                     if matched.target[k] >= 0:
                         size[0] += 1
             for side in range(2):
-                if derivations.child[derivation, side] != NONE:
-                    stack[height, 0] = derivations.child[derivation, side]
+                if derivations.subderivation[derivation, side] != NONE:
+                    stack[height, 0] = derivations.subderivation[derivation, side]
                     height += 1
 
 
 @kernel
-def _read_out(
+def _extract(
     forest: Forest,
-    matched: Matched,
+    matched: MatchedRules,
     derivations: Derivations,
     found: np.ndarray,
     lm_slot: np.ndarray,
@@ -115,7 +115,7 @@ def _read_out(
     """Fill ``kbest``."""
     words, features = int64(0), int64(0)
     for j in range(found.shape[0]):
-        words, features = _read_one(forest, matched, derivations, found[j], lm_slot, scratch, kbest, words, features)
+        words, features = _extract_one(forest, matched, derivations, found[j], lm_slot, scratch, kbest, words, features)
         kbest.word_ptr[j + 1] = words
         kbest.feature_ptr[j + 1] = features
         begin = kbest.feature_ptr[j]
@@ -131,9 +131,9 @@ def _read_out(
 
 
 @kernel
-def _read_one(
+def _extract_one(
     forest: Forest,
-    matched: Matched,
+    matched: MatchedRules,
     derivations: Derivations,
     derivation: int,
     lm_slot: np.ndarray,
@@ -162,7 +162,7 @@ def _read_one(
                 scratch.total[lm_slot[m]] += forest.edge_lm[edge, m]
             if rule < 0:
                 # The goal: nothing but its tail.
-                stack[height - 1, 0] = derivations.child[derivation, 0]
+                stack[height - 1, 0] = derivations.subderivation[derivation, 0]
                 continue
             for k in range(rows.ptr[rule], rows.ptr[rule + 1]):
                 features = _add_up(scratch, kbest, int64(rows.column[k]), rows.value[k], features)
@@ -176,7 +176,7 @@ def _read_one(
             height -= 1
             continue
         stack[height - 1, 1] = place + 1
-        stack[height, 0] = derivations.child[derivation, -1 - matched.target[place]]
+        stack[height, 0] = derivations.subderivation[derivation, -1 - matched.target[place]]
         stack[height, 1] = -1
         height += 1
     return words, features
@@ -196,9 +196,11 @@ def _add_up(scratch: Scratch, kbest: KBest, slot: int, value: float, features: i
 @kernel
 def _is_before(scratch: Scratch, a: int, b: int) -> bool:
     """The order of slots; of late ones that of their ids: sums over features are rounded alike in all processes."""
-    if a < scratch.fixed or b < scratch.fixed:
+    if a < scratch.first_dynamic_slot or b < scratch.first_dynamic_slot:
         return a < b
-    return bool(scratch.dynamic_ids[a - scratch.fixed] < scratch.dynamic_ids[b - scratch.fixed])
+    return bool(
+        scratch.dynamic_ids[a - scratch.first_dynamic_slot] < scratch.dynamic_ids[b - scratch.first_dynamic_slot]
+    )
 
 
 @kernel
