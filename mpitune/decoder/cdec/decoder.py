@@ -1,4 +1,4 @@
-"""The decoder that is cdec: asks the resident child, tries again where it fails, reads its answers."""
+"""`CdecDecoder`: sends sentences to a cdec child process, retries after a failure, and converts its answers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from mpitune.errors import DataError, MachineError
 LOG = logging.getLogger(__name__)
 
 _TOLERANCE = 2e-5
-"""Of the printed score, relative: it has 6 digits."""
+"""Relative tolerance of the printed score, which has 6 digits."""
 _MOST_IN_A_ROW = 5
-"""So many sentences given up one after the other, and it is not the sentences' fault."""
+"""Consecutive failed sentences that end the run: the cause is then not the sentences."""
 _LATTICE = "((('"
-"""A line that begins like this is a lattice to cdec."""
+"""Lines with this prefix are lattices in cdec."""
 _UNKNOWN = (
-    "%s fires features that are not known beforehand, such as %s: where scores tie, its choice may then depend on the "
-    "sentences that it has decoded before, that is on the number of ranks; name such features in "
-    "learner.initial_weights (weight 0 will do) to rule that out"
+    "%s fires features that are not known before decoding, such as %s: where scores tie, its choice may depend on the "
+    "sentences decoded before, and so on the number of ranks; list such features in learner.initial_weights "
+    "(with weight 0) to prevent that"
 )
 
 
 class CdecDecoder:
-    """Decodes with a child process; see `Decoder` for what is promised."""
+    """Decodes with a cdec child process; see `Decoder` for its methods."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class CdecDecoder:
         unique: bool,
         timeouts: Timeouts,
     ) -> None:
-        """``grammars``: those of the sentences, by number (none where there is one for all); ``kbest``: the most that
-        `decode` is asked for; for the rest see `CdecSession`.
+        """``grammars``: grammar files by `Sentence.grammar` (empty if ``inifile`` names one for all sentences);
+        ``kbest``: the largest ``k`` of `decode`; for the others see `CdecSession`.
         """
         self.features = model.feature_table()
         self.failed = 0
@@ -68,16 +68,16 @@ class CdecDecoder:
     def decode(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
         """At most ``k`` translations of ``sentence`` under ``weights`` (float64 by slot of `features`).
 
-        A sentence of no words has one translation of no words. So has one that the child finds no derivation for, which
-        the log tells once, and one that it fails on twice, which `failed` counts. Raises MachineError where the child
-        does not start, or fails on one sentence after the other; DataError for a sentence that it takes for a lattice.
+        The result is one translation of no words for a sentence of no words, for one without a derivation, which is
+        logged once, and for one that the child fails on twice, which `failed` counts. Raises MachineError if the child
+        does not start, or fails on several sentences in a row; DataError for a sentence that cdec reads as a lattice.
         """
         if len(sentence.words) == 0:
             return empty_translation()
         if not np.isfinite(weights).all():
-            # As any decoder's scores would be; the child would carry them on to the next sentence.
+            # As with any decoder. Sent to the child, they would stay in its weights for the next sentences.
             return empty_translation()._replace(score=np.full(1, np.nan))
-        for next_step in ("it is tried once more", "it is given up"):
+        for next_step in ("retrying once", "giving up: its translation is empty"):
             try:
                 kbest = self._translate(sentence, weights, k)
                 self._failed_in_a_row = 0
@@ -89,15 +89,15 @@ class CdecDecoder:
         self._failed_in_a_row += 1
         if self._failed_in_a_row == _MOST_IN_A_ROW:
             log = self._session.log
-            raise MachineError(f"{_MOST_IN_A_ROW} sentences in a row failed: {said}; what it said before is in {log}")
+            raise MachineError(f"{_MOST_IN_A_ROW} sentences in a row failed: {said}; its standard error is in {log}")
         return empty_translation()
 
     def _translate(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
-        """Raises ChildError where the child fails or answers nonsense."""
+        """One attempt of `decode`. Raises ChildError if the child fails or its answer is invalid."""
         words = self._words.decode(sentence.words)
         if words[0].startswith(_LATTICE):
             found = f"sentence {sentence.number + 1} begins with {words[0][:20]!r}"
-            raise DataError(f"{found}, which cdec takes for a lattice, expected words")
+            raise DataError(f"{found}, which cdec reads as a lattice, expected words")
         grammar = self._grammars[sentence.grammar].absolute() if self._grammars else None
         wanted = rounded(grow_to(weights, len(self.features)))
         lines = self._session.answer(sentence.number, words, grammar, wanted)
@@ -114,9 +114,9 @@ class CdecDecoder:
             raise ChildError(str(error)) from None
 
     def _kbest(self, entries: Sequence[Entry], wanted: np.ndarray, weights: np.ndarray) -> KBest:
-        """The k-best list of ``entries``, scored with ``weights``.
+        """The k-best list of ``entries``, scored with ``weights``; ``wanted``: the weights of the child.
 
-        Raises BadAnswer where a printed score is not what the features give under ``wanted``, the child's weights.
+        Raises BadAnswer if a printed score differs from that of the features under ``wanted``.
         """
         words = [self._words.encode(found.words) for found in entries]
         length = [len(found.features) for found in entries]
@@ -140,6 +140,7 @@ class CdecDecoder:
         )
 
     def _slot(self, name: bytes) -> int:
+        """The slot of feature ``name``, which is registered if it is new."""
         slot = self._slots.get(name)
         if slot is None:
             text = name.decode()
@@ -150,7 +151,7 @@ class CdecDecoder:
         return slot
 
     def _dynamic_ids(self, slots: np.ndarray) -> np.ndarray:
-        """uint64 [n]: the ids of those ``slots`` that are of features met late, 0 for others."""
+        """uint64 [n]: ids of those ``slots`` whose features were discovered while decoding, 0 for others."""
         dynamic = slots >= self.features.fixed
         ids = np.zeros(len(slots), dtype=np.uint64)
         ids[dynamic] = self.features.dynamic_ids[slots[dynamic] - self.features.fixed]
@@ -162,11 +163,14 @@ def _is_near(score: float, printed: float) -> bool:
 
 
 def _completed(found: Entry, score: float, weight: float) -> float:
-    """What the value that was guessed must have been, where the guess gives ``score``. Raises BadAnswer."""
+    """The value of ``found.guessed`` that agrees with the printed score; raises BadAnswer if none does.
+
+    ``score``: the score of the features with the guessed value; ``weight``: the weight of that feature.
+    """
     if found.guessed is not None:
         guess = found.features[found.guessed]
         for value in completions(guess):
             if _is_near(score + weight * (value - guess), found.score):
                 return value
-    said = f"answered a score of {found.score} for features that give {score:.6g}"
+    said = f"answered a score of {found.score} for features of score {score:.6g}"
     raise BadAnswer(f"{said}, expected the same: does its cdec.ini ask for more than one pass?")

@@ -1,8 +1,9 @@
-"""Cube pruning: the forest with language models, at most ``pop_limit`` hypotheses built for each vertex.
+"""Cube pruning: the forest with language models, at most ``pop_limit`` hypotheses for each vertex.
 
-Chiang 2007, section 5.3.4; Huang & Chiang 2007. A candidate is a rule over one hypothesis (node) for each of its gaps.
-The best rules over the best nodes start in a heap; each candidate taken from it becomes an edge of the forest and puts
-in its two neighbours, which use the next best node of one gap. Candidates with equal LM states recombine in one node.
+Chiang (Computational Linguistics 2007, section 5.3.4); Huang and Chiang (ACL 2007). A candidate is a rule over one
+hypothesis (node) for each of its gaps. The heap begins with every rule over the best nodes; each candidate popped
+becomes an edge of the forest, and its two neighbours, which use the next best node of one gap, are pushed. Candidates
+with equal LM states recombine in one node.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ def search(
     lm_weight: np.ndarray,
     limit: int,
 ) -> Forest | None:
-    """The forest with LMs of a sentence that has at least one word, or None if an automaton has too little space.
+    """The forest with LMs of a sentence that has at least one word, or None if an automaton is out of space.
 
-    ``automata``: one for each LM; ``lm_weight``: float64 [LMs]; ``limit``: how many candidates are taken from the heap
-    for each vertex, at most.
+    ``automata``: one for each LM; ``lm_weight``: float64 [LMs]; ``limit``: the most candidates popped from the
+    heap for each vertex.
     """
     rules, count = len(matched.score), len(automata)
     size = np.zeros(2, dtype=np.int64)
@@ -61,7 +62,7 @@ def search(
 
 @kernel
 def _measure(chart: Chart, matched: MatchedRules, limit: int, size: np.ndarray) -> None:
-    """Into ``size``: the most candidates that a vertex starts with; the most nodes that all vertices can have."""
+    """Write to ``size`` (int64 [2]) the most initial candidates of a vertex, and the most nodes of all vertices."""
     size[0] = 0
     size[1] = limit
     for vertex in range(chart.size[VERTICES]):
@@ -81,7 +82,14 @@ def _measure(chart: Chart, matched: MatchedRules, limit: int, size: np.ndarray) 
 def _search(
     chart: Chart, matched: MatchedRules, model: ScoringModel, candidates: Candidates, limit: int, forest: Forest
 ) -> None:
-    """Fill ``forest``."""
+    """Fill ``forest`` (`new_forest`) bottom-up, vertex by vertex in ``chart.order``, then the goal.
+
+    ``chart``: the forest without LMs, V vertices; ``matched``: the rules of its groups, with scores under the current
+    weights; ``model``: the LMs, whose automata gain states and transitions, and the LM states of ``matched`` rules and
+    forest nodes, which are written; ``candidates``: working space of one vertex, for as many candidates as `_measure`
+    says plus 2 * ``limit``; ``limit``: the most candidates popped for each vertex. ``forest`` needs space for V
+    vertices, for the nodes that `_measure` says plus the goal, and for ``limit`` more edges than nodes.
+    """
     score_leading_words(matched, model)
     for k in range(chart.size[VERTICES]):
         vertex = int64(chart.order[k])
@@ -100,7 +108,7 @@ def _take_best(
     forest: Forest,
     vertex: int,
 ) -> int:
-    """Take the best candidates of ``vertex`` from the heap and recombine them; returns the number of nodes."""
+    """Pop the best candidates of ``vertex`` and recombine them; returns the number of nodes."""
     candidates.heap.size[0] = 0
     candidates.same_state[:] = FREE
     candidates.same_nodes[:] = FREE
@@ -127,7 +135,7 @@ def _take_best(
             tail, other = int64(chart.edge_tail[at(edge), side]), int64(chart.edge_tail[at(edge), 1 - side])
             if tail < 0 or moved >= forest.vertex_ptr[at(tail), 1]:
                 continue
-            # Only a candidate over none of the best nodes can be reachable from two sides.
+            # Only a candidate that uses the best node of neither gap is a neighbour of two others.
             two_ways = other >= 0 and stayed > forest.vertex_ptr[at(other), 0]
             if two_ways and not add_if_new(candidates, count, rule, first, second):
                 continue
@@ -167,7 +175,7 @@ def _add_nodes(model: ScoringModel, candidates: Candidates, nodes: int, forest: 
 
 @kernel
 def _rank(candidates: Candidates, nodes: int) -> None:
-    """Put the best candidates of the nodes into ``ranking``, best first; the nodes arose almost in that order."""
+    """Sort the best candidates of the nodes into ``ranking``, best first; nodes are created almost in that order."""
     ranking = candidates.ranking
     for node in range(nodes):
         number = candidates.node_first[at(node)]
@@ -181,7 +189,7 @@ def _rank(candidates: Candidates, nodes: int) -> None:
 
 @kernel
 def _add_goal(model: ScoringModel, forest: Forest, vertex: int) -> None:
-    """Add the goal node over the nodes of ``vertex``, S over the whole sentence, with the LMs' sentence boundaries."""
+    """Add the goal node over the nodes of ``vertex`` (S over the whole sentence), with the LMs' sentence boundaries."""
     goal, begin = forest.size[NODES], forest.size[EDGES]
     for node in range(forest.vertex_ptr[vertex, 0], forest.vertex_ptr[vertex, 1]):
         score = forest.node_score[node]
@@ -197,7 +205,7 @@ def _add_goal(model: ScoringModel, forest: Forest, vertex: int) -> None:
 
 @kernel
 def _finish(model: ScoringModel, m: int, node: int) -> float:
-    """What the boundaries <s> and </s> around ``node`` add to its log10 probability under LM ``m``."""
+    """Increment of the log10 probability of ``node`` under LM ``m`` by the boundaries <s> and </s> around it."""
     automaton, begin = model.automata[m], int64(BEGIN)
     first, last = ~int64(model.node_state[node, m, 0]), int64(model.node_state[node, m, 1])
     left, right, total = advance(automaton, begin, begin, first, last, np.float32(0.0))

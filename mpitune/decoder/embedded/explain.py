@@ -1,4 +1,4 @@
-"""What the search has built, for people and other programs to look into: the hypergraph, and derivations as trees."""
+"""Conversion of the forest to a `Hypergraph` with readable rules, and of the k best derivations to trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpitune.decoder.embedded.packed import pack, reachable
 from mpitune.grammar.templates import GLUE, Gap, Rule, as_symbols, pass_through
 
 GOAL = "Goal"
-"""The category of the goal node; its one rule adds the sentence boundaries, which the language models score."""
+"""Category of the goal node; its only rule adds the sentence boundaries, which the language models score."""
 
 
 def hypergraph(
@@ -28,10 +28,10 @@ def hypergraph(
     lm_slot: np.ndarray,
     weights: np.ndarray,
 ) -> Hypergraph:
-    """What of ``forest`` the goal can reach, and the derivations ``found`` (of `kbest.best_derivations`).
+    """The part of ``forest`` reachable from the goal, with the derivations ``found`` (of `kbest.best_derivations`).
 
-    ``source``: the source words; ``lm_slot``: int32 [LMs], slots of the LMs' features; ``weights``: float64, one for
-    every slot.
+    ``source``: the source words; ``chart``: the forest without LMs, which gives spans and categories; ``matched``: the
+    rules of ``forest``; ``lm_slot``: int32 [LMs], slots of the LMs' features; ``weights``: float64 [slots].
     """
     nodes, edges = forest.size.tolist()
     part = reachable(forest)
@@ -67,7 +67,7 @@ def hypergraph(
 
 
 def empty_hypergraph(lm_slot: np.ndarray, k: int) -> Hypergraph:
-    """The hypergraph of a sentence of no words: a goal without anything below it; ``k`` as in `hypergraph`."""
+    """The hypergraph of a sentence of no words: the goal alone, and its derivation if ``k`` > 0."""
     none = np.zeros(0, dtype=np.int32)
     return Hypergraph(
         source=[],
@@ -90,7 +90,7 @@ def empty_hypergraph(lm_slot: np.ndarray, k: int) -> Hypergraph:
 
 
 def _spans_and_categories(chart: Chart, forest: Forest) -> tuple[np.ndarray, np.ndarray]:
-    """int32 [nodes, 2]: the span of every node; int32 [nodes - 1]: the category of all but the goal."""
+    """The span of each node (int32 [nodes, 2]), and the category of each node except the goal (int32 [nodes - 1])."""
     nodes = int(forest.size[NODES])
     vertices = int(chart.size[VERTICES])
     place = np.empty((vertices, 3), dtype=np.int32)
@@ -106,7 +106,7 @@ def _spans_and_categories(chart: Chart, forest: Forest) -> tuple[np.ndarray, np.
 def _rule(
     model: TranslationModel, source: Sequence[str], chart: Chart, matched: MatchedRules, number: int
 ) -> tuple[Rule, str]:
-    """A matched rule, and where it comes from."""
+    """Matched rule ``number``, and its origin as in `Hypergraph.origin`."""
     group = int(np.searchsorted(matched.group_ptr, number, side="right")) - 1
     if group <= GLUE_TWO:
         return GLUE[group], "glue"
@@ -119,18 +119,21 @@ def _rule(
 def _trees(
     found: np.ndarray, derivations: Derivations, edge_number: np.ndarray, edge_score: np.ndarray
 ) -> list[Derivation]:
-    """The derivations ``found`` (int32 [k]) as trees, which share what they have in common."""
-    made: dict[int, Derivation] = {}
-    waiting = found[::-1].tolist()
-    while waiting:
-        number = waiting[-1]
-        below = [child for child in derivations.subderivation[number].tolist() if child != NONE]
-        missing = [child for child in below if child not in made]
+    """The derivations ``found`` (int32 [k]) as trees with shared subtrees.
+
+    ``edge_number``: int64 [edges of the forest], indices in the hypergraph; ``edge_score``: float64 [edges].
+    """
+    tree: dict[int, Derivation] = {}
+    stack = found[::-1].tolist()
+    while stack:
+        number = stack[-1]
+        subderivations = [child for child in derivations.subderivation[number].tolist() if child != NONE]
+        missing = [child for child in subderivations if child not in tree]
         if missing:
-            waiting += missing
+            stack += missing
             continue
-        waiting.pop()
+        stack.pop()
         edge = int(edge_number[derivations.edge[number]])
-        parts = tuple([made[child] for child in below])
-        made[number] = Derivation(edge, parts, float(edge_score[edge]) + sum([part.score for part in parts]))
-    return [made[number] for number in found.tolist()]
+        parts = tuple([tree[child] for child in subderivations])
+        tree[number] = Derivation(edge, parts, float(edge_score[edge]) + sum([part.score for part in parts]))
+    return [tree[number] for number in found.tolist()]

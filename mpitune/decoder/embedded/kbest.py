@@ -1,10 +1,10 @@
-"""The k best derivations of a forest, lazily (Huang & Chiang 2005, algorithm 3), one for each translation.
+"""The k best derivations of a forest by lazy enumeration, one for each translation.
 
-Each node keeps the list of its best derivations as far as they were asked for, and a heap of candidates for the next
-one. A derivation names its children by their own derivations; the next best of a child is looked for only when a
-candidate that needs it may be next itself. Duplicates are thrown out at every node: of derivations with equal
-translations and equal LM states the best one serves all purposes. Translations are compared by 64-bit hashes that
-can be put together from those of their parts.
+Huang and Chiang (IWPT 2005), algorithm 3. Each node has a list of its best derivations, as far as they were needed, and
+a heap of candidates for the next one. A derivation refers to subderivations, one for each tail of its edge; the next
+best derivation of a tail is computed only when a candidate with it may be the next of its own node. Duplicates are
+discarded at every node: of derivations with equal translations and equal LM states only the best one is needed.
+Translations are compared by 64-bit hashes that are computed from those of their parts.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from mpitune.jit import inlined, int64, kernel, uint64
 
 NONE = -1
 BASE = uint64(0x9E3779B97F4A7C15)
-"""Of the polynomial hash; odd, modulus 2 ** 64."""
+"""Base of the polynomial hash modulo 2 ** 64; odd."""
 
 
 class NodeLists(NamedTuple):
-    """The state of each node's list; NONE and NEW before the first use."""
+    """The list of derivations and the heap of each node; NONE and NEW before the first use."""
 
     first: np.ndarray
     """int32 [nodes]: best derivation."""
     last: np.ndarray
     """int32 [nodes]: the worst derivation listed so far."""
     heap: np.ndarray
-    """int32 [nodes]: root of the heap of candidates (a pairing heap)."""
+    """int32 [nodes]: root of the pairing heap of candidates."""
     pending: np.ndarray
-    """int32 [nodes]: a candidate taken from the heap that waits for its children."""
+    """int32 [nodes]: a candidate popped from the heap whose subderivations are not all computed yet."""
     expand: np.ndarray
-    """int32 [nodes]: a derivation whose neighbours are not in the heap yet."""
+    """int32 [nodes]: a derivation whose neighbours have not been pushed yet."""
     phase: np.ndarray
     """int8 [nodes]: NEW, OPEN or EXHAUSTED."""
 
@@ -44,38 +44,38 @@ NEW, OPEN, EXHAUSTED = 0, 1, 2
 
 
 class Derivations(NamedTuple):
-    """Derivations and candidates, in the order in which they arise."""
+    """Derivations and candidates in order of creation."""
 
     edge: np.ndarray
-    """int32 [capacity]"""
+    """int32 [capacity]: the top edge."""
     subderivation: np.ndarray
-    """int32 [capacity, 2]: derivations under the gaps; NONE: the first of the tail's, or no gap."""
+    """int32 [capacity, 2]: a derivation of each tail of the edge; NONE: no such tail, or the best one of the tail."""
     score: np.ndarray
     """float64 [capacity]"""
     next: np.ndarray
     """int32 [capacity]: the next best derivation of the same node, or NONE."""
     first_child: np.ndarray
-    """int32 [capacity]: in the heap, the first candidate below this one."""
+    """int32 [capacity]: in the pairing heap, the first child, or NONE."""
     next_sibling: np.ndarray
-    """int32 [capacity]: in the heap, the next candidate below the same one."""
+    """int32 [capacity]: in the pairing heap, the next child of the same parent, or NONE."""
     text_hash: np.ndarray
-    """uint64 [capacity, 2]: hash of the translation; BASE to the power of its length."""
+    """uint64 [capacity, 2]: hash of the translation; `BASE` to the power of its length in words."""
     seen: np.ndarray
-    """int32 [power of two, > capacity]: hash table of listed derivations by node and translation."""
+    """int32 [power of two, > capacity]: open-addressing hash table of listed derivations by node and translation."""
     head: np.ndarray
-    """int32 [capacity]: the node that a derivation belongs to."""
+    """int32 [capacity]: the node of the derivation."""
     stack: np.ndarray
-    """int32 [nodes + 1]: nodes that wait for one below."""
+    """int32 [nodes + 1]: nodes whose next derivation is being computed, each needed by the one before."""
     size: np.ndarray
-    """int64 [1]"""
+    """int64 [1]: number of derivations and candidates."""
 
 
 def best_derivations(
     arena: Arena, forest: Forest, matched: MatchedRules, k: int, unique: bool
 ) -> tuple[np.ndarray, Derivations]:
-    """The goal's ``k`` best derivations (int32 [at most k]) and the table that they are in.
+    """The goal's ``k`` best derivations (int32 [at most k]), as indices of the returned table.
 
-    ``unique``: one derivation a translation.
+    ``unique``: only the best derivation of each translation.
     """
     nodes = int(forest.size[NODES])
     capacity = 64 * k + (1 << 14)
@@ -113,7 +113,7 @@ def _new_derivations(arena: Arena, capacity: int, nodes: int) -> Derivations:
 def _best_derivations(
     forest: Forest, matched: MatchedRules, lists: NodeLists, derivations: Derivations, unique: bool, found: np.ndarray
 ) -> int:
-    """Fill ``found``; returns how many derivations there are, or -1 where the space for them ran out."""
+    """Fill ``found`` (int32 [k]); returns the number of derivations found, or -1 if space is exhausted."""
     goal = forest.size[NODES] - 1
     number = 0
     while number < found.shape[0] and lists.phase[goal] != EXHAUSTED:
@@ -129,7 +129,7 @@ def _best_derivations(
 def _list_next(
     forest: Forest, matched: MatchedRules, lists: NodeLists, derivations: Derivations, unique: bool, goal: int
 ) -> bool:
-    """Put one more derivation on the list of ``goal``, or mark it exhausted; False where space ran out."""
+    """Append the next derivation to the list of ``goal``, or mark it exhausted; False if space is exhausted."""
     stack = derivations.stack
     stack[0] = goal
     height = 1
@@ -163,7 +163,7 @@ def _list_next(
         lists.pending[node] = NONE
         lists.expand[node] = candidate
         _hash_translation(forest, matched, derivations, candidate)
-        if not unique or _is_new(derivations, candidate):
+        if not unique or _add_if_new(derivations, candidate):
             derivations.next[candidate] = NONE
             if lists.first[node] == NONE:
                 lists.first[node] = candidate
@@ -178,7 +178,7 @@ def _list_next(
 def _push_candidate(
     forest: Forest, lists: NodeLists, derivations: Derivations, node: int, edge: int, left: int, right: int
 ) -> None:
-    """Put a candidate into the heap of ``node``: ``edge`` over derivations ``left`` and ``right`` (NONE: the best)."""
+    """Push on the heap of ``node``: ``edge`` over the derivations ``left`` and ``right`` (NONE: the best)."""
     number = derivations.size[0]
     derivations.size[0] = number + 1
     score = forest.edge_score[edge]
@@ -198,7 +198,7 @@ def _push_candidate(
 
 @inlined
 def _merge(derivations: Derivations, a: int, b: int) -> int:
-    """Join two heaps; on a tie the candidate that arose first is on top."""
+    """Merge two pairing heaps; on a tie the candidate created first becomes the root."""
     if a == NONE:
         return b
     if b == NONE:
@@ -212,7 +212,7 @@ def _merge(derivations: Derivations, a: int, b: int) -> int:
 
 @inlined
 def _pop(lists: NodeLists, derivations: Derivations, node: int) -> int:
-    """Take the best candidate from the heap of ``node``."""
+    """Pop the best candidate from the heap of ``node``."""
     best = int64(lists.heap[node])
     pairs = int64(NONE)
     rest = int64(derivations.first_child[best])
@@ -238,7 +238,7 @@ def _pop(lists: NodeLists, derivations: Derivations, node: int) -> int:
 
 @inlined
 def _fill_subderivations(forest: Forest, lists: NodeLists, derivations: Derivations, candidate: int) -> int:
-    """Fill in children that stand for the best of a tail; returns a tail without a derivation yet, else NONE."""
+    """Replace NONE by the best derivation of each tail; returns a tail that has no derivation yet, else NONE."""
     edge = derivations.edge[candidate]
     for side in range(2):
         tail = int64(forest.edge_tail[edge, side])
@@ -251,10 +251,10 @@ def _fill_subderivations(forest: Forest, lists: NodeLists, derivations: Derivati
 
 @inlined
 def _push_neighbours(forest: Forest, lists: NodeLists, derivations: Derivations, node: int) -> int:
-    """Put the neighbours of the derivation in ``expand`` into the heap; returns a tail that must list one more first.
+    """Push the neighbours of the derivation in ``expand``; returns a tail that must list one more first, or NONE.
 
-    So that none arises twice, the neighbour in the left child comes only from a derivation whose right child is the
-    best of its list, and the next edge only from one whose children both are.
+    To create none twice, the neighbour with the next left subderivation is pushed only if the right one is the best of
+    its tail, and the next edge only if both are.
     """
     done = int64(lists.expand[node])
     edge = int64(derivations.edge[done])
@@ -300,15 +300,15 @@ def _hash_translation(forest: Forest, matched: MatchedRules, derivations: Deriva
 
 @inlined
 def _mix(number: int) -> int:
-    """A 64-bit number to another that looks random (the finaliser of SplitMix64)."""
+    """Hash of a 64-bit number (the finaliser of SplitMix64)."""
     number = (number ^ (number >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
     number = (number ^ (number >> uint64(27))) * uint64(0x94D049BB133111EB)
     return number ^ (number >> uint64(31))
 
 
 @inlined
-def _is_new(derivations: Derivations, candidate: int) -> bool:
-    """Whether no listed derivation of the same node has the same translation; then ``candidate`` is noted."""
+def _add_if_new(derivations: Derivations, candidate: int) -> bool:
+    """Record ``candidate`` unless its node lists a derivation with the same translation; returns True if recorded."""
     table, text, node = derivations.seen, derivations.text_hash[candidate, 0], derivations.head[candidate]
     size = int64(table.shape[0])
     slot = int64(_mix(text + uint64(node)) >> uint64(1)) & (size - 1)

@@ -1,4 +1,4 @@
-"""Derivations to what the rest of the project sees: translations, feature vectors and scores."""
+"""Extraction of the k-best list from derivations: their words, feature vectors and scores."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from mpitune.jit import int64, kernel
 
 
 class Scratch(NamedTuple):
-    """Space to add up a feature vector in; all zero between uses."""
+    """Working space for one feature vector and one derivation; `total` and `touched` are zero between uses."""
 
     total: np.ndarray
-    """float64 [slots]"""
+    """float64 [slots]: sums of feature values."""
     touched: np.ndarray
-    """uint8 [slots]"""
+    """uint8 [slots]: 1 if the current derivation fires the feature."""
     stack: np.ndarray
-    """int32 [depth, 2]: derivations being read, and the place reachable in the target side."""
+    """int32 [depth, 2]: derivations on the path from the top, and the current index in the target of each."""
     first_dynamic_slot: int
-    """Slots from here on are those of features met late, in an order that is this process's own ..."""
+    """First slot of features discovered while decoding, whose order differs from process to process."""
     dynamic_ids: np.ndarray
-    """uint64 [slots - fixed]: ... and these are their ids."""
+    """uint64 [slots - first_dynamic_slot]: ids of these features."""
 
 
 def new_scratch(features: FeatureTable, depth: int) -> Scratch:
-    """Space for all ``features`` there are so far, and derivations at most ``depth`` rules deep."""
+    """Space for all current ``features``, and for derivations at most ``depth`` rules deep."""
     return Scratch(
         total=np.zeros(len(features)),
         touched=np.zeros(len(features), dtype=np.uint8),
@@ -49,9 +49,9 @@ def extract_kbest(
     weights: np.ndarray,
     scratch: Scratch,
 ) -> KBest:
-    """The k-best list of the derivations ``found`` (int32 [k]).
+    """The k-best list of the derivations ``found`` (int32 [k], indices in ``derivations``).
 
-    ``lm_slot``: int32 [LMs], slots of the LMs' features; ``weights``: float64, one for every slot.
+    ``lm_slot``: int32 [LMs], slots of the LMs' features; ``weights``: float64 [slots].
     """
     size = np.zeros(2, dtype=np.int64)
     _measure(forest, matched, derivations, found, scratch.stack, lm_slot, size)
@@ -80,7 +80,7 @@ def _measure(
     lm_slot: np.ndarray,
     size: np.ndarray,
 ) -> None:
-    """Words and (at most) features of all derivations, into ``size``."""
+    """Write the number of words and (an upper bound) of features of all derivations to ``size`` (int64 [2])."""
     size[:] = 0
     for j in range(found.shape[0]):
         stack[0, 0] = found[j]
@@ -112,7 +112,7 @@ def _extract(
     scratch: Scratch,
     kbest: KBest,
 ) -> None:
-    """Fill ``kbest``."""
+    """Fill ``kbest``, whose arrays have the sizes that `_measure` gives. Features with equal slots are added up."""
     words, features = int64(0), int64(0)
     for j in range(found.shape[0]):
         words, features = _extract_one(forest, matched, derivations, found[j], lm_slot, scratch, kbest, words, features)
@@ -142,9 +142,9 @@ def _extract_one(
     words: int,
     features: int,
 ) -> tuple[int, int]:
-    """Write the words of ``derivation`` and the slots of its features, in no order; their values go to ``scratch``.
+    """Write the words of ``derivation`` and the slots of its features, unsorted; add their values to ``scratch.total``.
 
-    Returns how many words and features are written now.
+    Returns the new number of words and of features in ``kbest``.
     """
     stack, rows = scratch.stack, matched.features
     for m in range(lm_slot.shape[0]):
@@ -161,7 +161,7 @@ def _extract_one(
             for m in range(lm_slot.shape[0]):
                 scratch.total[lm_slot[m]] += forest.edge_lm[edge, m]
             if rule < 0:
-                # The goal: nothing but its tail.
+                # The goal's rule has no words: continue with its tail.
                 stack[height - 1, 0] = derivations.subderivation[derivation, 0]
                 continue
             for k in range(rows.ptr[rule], rows.ptr[rule + 1]):
@@ -184,7 +184,7 @@ def _extract_one(
 
 @kernel
 def _add_up(scratch: Scratch, kbest: KBest, slot: int, value: float, features: int) -> int:
-    """Add ``value`` to a feature; returns how many features are written now."""
+    """Add ``value`` to the feature ``slot``; returns the new number of features in ``kbest``."""
     scratch.total[slot] += value
     if scratch.touched[slot] == 0:
         scratch.touched[slot] = 1
@@ -195,7 +195,7 @@ def _add_up(scratch: Scratch, kbest: KBest, slot: int, value: float, features: i
 
 @kernel
 def _is_before(scratch: Scratch, a: int, b: int) -> bool:
-    """The order of slots; of late ones that of their ids: sums over features are rounded alike in all processes."""
+    """Order of slots; of dynamic ones by feature id, so that sums over features have the same bits in all processes."""
     if a < scratch.first_dynamic_slot or b < scratch.first_dynamic_slot:
         return a < b
     return bool(
