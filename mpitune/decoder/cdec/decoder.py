@@ -75,7 +75,7 @@ class CdecDecoder:
         if len(sentence.words) == 0:
             return empty_translation()
         if not np.isfinite(weights).all():
-            # As with any decoder. Sent to the child, they would stay in its weights for the next sentences.
+            # Every score would be NaN. Sent to the child, these weights would also spoil the next sentences.
             return empty_translation()._replace(score=np.full(1, np.nan))
         for next_step in ("retrying once", "giving up: its translation is empty"):
             try:
@@ -83,13 +83,13 @@ class CdecDecoder:
                 self._failed_in_a_row = 0
                 return kbest
             except ChildError as error:
-                said = f"{self._session.name} {error}"
-                LOG.warning("sentence %d: %s; %s", sentence.number + 1, said, next_step)
+                failure = f"{self._session.name} {error}"
+                LOG.warning("sentence %d: %s; %s", sentence.number + 1, failure, next_step)
         self.failed += 1
         self._failed_in_a_row += 1
         if self._failed_in_a_row == _MOST_IN_A_ROW:
             log = self._session.log
-            raise MachineError(f"{_MOST_IN_A_ROW} sentences in a row failed: {said}; its standard error is in {log}")
+            raise MachineError(f"{_MOST_IN_A_ROW} sentences in a row failed: {failure}; its standard error is in {log}")
         return empty_translation()
 
     def _translate(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
@@ -99,8 +99,8 @@ class CdecDecoder:
             found = f"sentence {sentence.number + 1} begins with {words[0][:20]!r}"
             raise DataError(f"{found}, which cdec reads as a lattice, expected words")
         grammar = self._grammars[sentence.grammar].absolute() if self._grammars else None
-        wanted = rounded(grow_to(weights, len(self.features)))
-        lines = self._session.answer(sentence.number, words, grammar, wanted)
+        child_weights = rounded(grow_to(weights, len(self.features)))
+        lines = self._session.answer(sentence.number, words, grammar, child_weights)
         if not lines:
             if sentence.number not in self._underivable:
                 self._underivable.add(sentence.number)
@@ -108,26 +108,26 @@ class CdecDecoder:
                 LOG.warning("sentence %d: %s %s", sentence.number + 1, self._session.name, what)
             return empty_translation()
         try:
-            return self._kbest([entry(line, sentence.number) for line in lines[:k]], wanted, weights)
+            return self._kbest([entry(line, sentence.number) for line in lines[:k]], child_weights, weights)
         except (BadAnswer, UnicodeDecodeError) as error:
             self._session.end()
             raise ChildError(str(error)) from None
 
-    def _kbest(self, entries: Sequence[Entry], wanted: np.ndarray, weights: np.ndarray) -> KBest:
-        """The k-best list of ``entries``, scored with ``weights``; ``wanted``: the weights of the child.
+    def _kbest(self, entries: Sequence[Entry], child_weights: np.ndarray, weights: np.ndarray) -> KBest:
+        """The k-best list of ``entries``, scored with ``weights``; ``child_weights``: the weights of the child.
 
-        Raises BadAnswer if a printed score differs from that of the features under ``wanted``.
+        Raises BadAnswer if a printed score differs from that of the features under ``child_weights``.
         """
         words = [self._words.encode(found.words) for found in entries]
         length = [len(found.features) for found in entries]
         slot = np.array([self._slot(name) for found in entries for name in found.features], dtype=np.int32)
         value = np.array([number for found in entries for number in found.features.values()], dtype=np.float64)
         row = np.repeat(np.arange(len(entries)), length)
-        wanted, weights = grow_to(wanted, len(self.features)), grow_to(weights, len(self.features))
-        scores = np.bincount(row, wanted[slot] * value, minlength=len(entries)).tolist()
+        child_weights, weights = grow_to(child_weights, len(self.features)), grow_to(weights, len(self.features))
+        scores = np.bincount(row, child_weights[slot] * value, minlength=len(entries)).tolist()
         for found, end, score in zip(entries, np.cumsum(length).tolist(), scores, strict=True):
             if not _is_near(score, found.score):
-                value[end - 1] = _completed(found, score, wanted[slot[end - 1]])
+                value[end - 1] = _completed(found, score, child_weights[slot[end - 1]])
         order = np.lexsort((self._dynamic_ids(slot), np.minimum(slot, self.features.fixed), row))
         slot, value = slot[order], value[order]
         return KBest(
@@ -172,5 +172,5 @@ def _completed(found: Entry, score: float, weight: float) -> float:
         for value in completions(guess):
             if _is_near(score + weight * (value - guess), found.score):
                 return value
-    said = f"answered a score of {found.score} for features of score {score:.6g}"
-    raise BadAnswer(f"{said}, expected the same: does its cdec.ini ask for more than one pass?")
+    failure = f"answered a score of {found.score} for features of score {score:.6g}"
+    raise BadAnswer(f"{failure}, expected the same: does its cdec.ini ask for more than one pass?")

@@ -117,14 +117,14 @@ class CdecSession:
         dynamic = [slot for slot in np.flatnonzero(weights).tolist() if slot >= self._registered]
         dynamic.sort(key=lambda slot: int(self._features.ids[slot]))
         named = {slot: self._features.name(slot) for slot in (*range(self._registered), *dynamic)}
-        held = [slot for slot, name in named.items() if name and name[0] != "#" and not set(name) & _NOT_IN_NAMES]
+        in_file = [slot for slot, name in named.items() if name and name[0] != "#" and not set(name) & _NOT_IN_NAMES]
         LOG.info("starting %s, which loads its grammar and language models", self.name)
         try:
-            write_weights(self._weights_file, [(named[slot], float(weights[slot])) for slot in held])
+            write_weights(self._weights_file, [(named[slot], float(weights[slot])) for slot in in_file])
         except OSError as error:
             raise MachineError(f"{self._weights_file}: cannot be written: {error.strerror}") from None
         sent = np.zeros(len(weights))
-        sent[held] = weights[held]
+        sent[in_file] = weights[in_file]
         return Child(self._command, self.log, self._timeouts), sent
 
 

@@ -84,11 +84,15 @@ def _search(
 ) -> None:
     """Fill ``forest`` (`new_forest`) bottom-up, vertex by vertex in ``chart.order``, then the goal.
 
-    ``chart``: the forest without LMs, V vertices; ``matched``: the rules of its groups, with scores under the current
-    weights; ``model``: the LMs, whose automata gain states and transitions, and the LM states of ``matched`` rules and
-    forest nodes, which are written; ``candidates``: working space of one vertex, for as many candidates as `_measure`
-    says plus 2 * ``limit``; ``limit``: the most candidates popped for each vertex. ``forest`` needs space for V
-    vertices, for the nodes that `_measure` says plus the goal, and for ``limit`` more edges than nodes.
+    With V vertices, R matched rules, L LMs, and C candidates and N nodes as written to ``size`` by `_measure`:
+
+    - ``chart``: the forest without LMs;
+    - ``matched``: the rules of its groups, with scores under the current weights;
+    - ``model``: the automata, which gain states and transitions, the weights [L], and arrays that are written here:
+      ``leading*`` [R, ...] first, ``node_state`` [N + 1, L, 2] with the nodes;
+    - ``candidates``: working space of one vertex, for C + 2 * ``limit`` candidates: each one popped pushes two at most;
+    - ``limit``: the most candidates popped for each vertex;
+    - ``forest``: space for V vertices, N + 1 nodes (the goal is the last) and N + 1 + ``limit`` edges.
     """
     score_leading_words(matched, model)
     for k in range(chart.size[VERTICES]):
