@@ -14,7 +14,7 @@ from mpitune.grammar.templates import GLUE, Rule, features, pass_through
 LM_STATES = 1 << 16
 """Initial capacity of an automaton for halves of LM states; doubled if a sentence needs more."""
 TRANSITIONS = 1 << 13
-"""Initial number of cached LM transitions, for up to as many rules in a sentence: 256 kB, small enough for a core's cache."""
+"""Initial number of cached LM transitions, for at most as many rules in a sentence: 256 kB, which fit a cache."""
 MOST_TRANSITIONS = 1 << 20
 """The most cached LM transitions: 32 MB."""
 
