@@ -1,4 +1,4 @@
-"""What a decoder is to the rest of the project: sentences in, k-best lists and hypergraphs out."""
+"""The decoder protocols, and the types of their inputs and results."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from mpitune.lm.ngram_table import LanguageModel, LmVocabulary
 
 
 class TranslationModel(NamedTuple):
-    """All that a translation model is made of."""
+    """A grammar and language models, with the names of their features."""
 
     words: Vocabulary
     categories: Sequence[str]
     rules: Rules
     score_names: Sequence[str]
-    """Names of the grammars' own scores."""
+    """Names of the scores that grammar files contain."""
     templates: Sequence[str]
     rule_features: RuleFeatures
-    """What those templates fire on the rule types."""
+    """The features that those templates fire on each rule type."""
     lms: Sequence[tuple[LanguageModel, LmVocabulary]]
-    """None for an external decoder, which reads its own."""
+    """Empty for an external decoder, which loads its language models itself."""
     lm_names: Sequence[str] = ()
-    """The features that hold the language models' probabilities."""
+    """Names of the features that hold the language models' log10 probabilities."""
 
     def dense_features(self) -> list[str]:
-        """The names of all features that no template fires, as cdec calls them."""
+        """Names of all features that no template fires, as in cdec."""
         dense = ["Glue", "WordPenalty", "PassThrough"]
         for name in self.lm_names:
             dense += [name, f"{name}_OOV"]
         return dense + [name for name in self.score_names if name not in dense]
 
     def feature_table(self) -> FeatureTable:
-        """All features known beforehand, the dense ones first. Raises DataError where two share an id."""
+        """All features known before decoding, the dense ones first. Raises DataError if two share an id."""
         dense = self.dense_features()
         ids = np.array([feature_id(name) for name in dense], dtype=np.uint64)
         return FeatureTable([(Names.of(dense), ids), (self.rule_features.names, self.rule_features.ids)])
 
 
 class Sentence(NamedTuple):
-    """One input."""
+    """One input sentence."""
 
     number: int
-    """Its place in its corpus, from 0."""
+    """Index in its corpus, from 0."""
     words: np.ndarray
     """int32 [n]: source words."""
     grammar: int
-    """Which of the store's grammars translates it; 0 where there is one for all."""
+    """Index of its grammar in the store; 0 if all sentences share one grammar."""
 
 
 class KBest(NamedTuple):
-    """The k best translations of one sentence, best first; ties in the decoder's order."""
+    """The k best translations of one sentence, best first; equal scores in the decoder's order."""
 
     word_ptr: np.ndarray
     """int64 [k + 1]: translation j is ``word[word_ptr[j]:word_ptr[j + 1]]``."""
@@ -67,13 +67,14 @@ class KBest(NamedTuple):
     feature_ptr: np.ndarray
     """int64 [k + 1]: rows of the feature vectors (CSR)."""
     feature_index: np.ndarray
-    """int32: slots in the decoder's feature table; inside a row ascending, those of features met late by their ids."""
+    """int32: slots in the decoder's feature table. Ascending in each row, but slots of features discovered while
+    decoding stand last, ordered by feature id."""
     feature_value: np.ndarray
     """float64: values of those features."""
 
     @property
     def size(self) -> int:
-        """k: how many translations there are."""
+        """The number of translations, k."""
         return len(self.score)
 
     def translation(self, j: int) -> np.ndarray:
@@ -90,16 +91,16 @@ def empty_translation() -> KBest:
 
 @dataclass(frozen=True, eq=False)
 class Derivation:
-    """One way to build a node of a hypergraph: an edge over a derivation of each of its tails."""
+    """A derivation of a hypergraph node: an edge, and a derivation of each of its tails."""
 
     edge: int
     parts: tuple[Derivation, ...]
-    """In the order of the source side."""
+    """Derivations of the tails, in the order of the source side."""
     score: float
-    """Of the edge and all that is below it."""
+    """Score of the edge plus the scores of the parts."""
 
     def edges(self) -> list[int]:
-        """Its edges from the top down: each before those of its first part, then those of its second."""
+        """Its edges in preorder: the top edge, those of the first part, those of the second part."""
         found: list[int] = []
         # A list and not recursion: glued phrases nest as deep as the sentence is long.
         waiting = [self]
@@ -111,11 +112,11 @@ class Derivation:
 
 
 class Hypergraph(NamedTuple):
-    """All derivations of one sentence that a search has kept.
+    """All derivations of one sentence that the search kept.
 
-    A node stands for what translates one span alike as far as the search can tell (same category, same language model
-    states). Nodes are numbered bottom-up, the goal last; edges lie in the order of their heads, those of a node best
-    first. The features of an edge are those of its rule, and what it adds to the language models.
+    A node holds the translations of one span with the same category and the same language model states. Nodes are
+    numbered bottom-up, the goal last; edges are sorted by head, those of a node best first. The features of an edge are
+    those of its rule, and its increments of the language models' log10 probabilities.
     """
 
     source: Sequence[str]
@@ -130,16 +131,16 @@ class Hypergraph(NamedTuple):
     edge_tail: np.ndarray
     """int32 [edges, 2]: the nodes that fill the gaps, in the order of the source side, or -1."""
     edge_rule: np.ndarray
-    """int32 [edges]: places in `rules`."""
+    """int32 [edges]: indices in `rules`."""
     edge_lm: np.ndarray
-    """float64 [edges, LMs]: what the edge adds to each LM's log10 probability."""
+    """float64 [edges, LMs]: increment of each LM's log10 probability."""
     edge_score: np.ndarray
     """float64 [edges]: weights times the edge's own features."""
     lm_slot: np.ndarray
     """int32 [LMs]: slots of the LMs' features."""
     rules: Sequence[Rule]
     origin: Sequence[str]
-    """Where each rule comes from: ``grammar``, ``glue``, ``pass-through``, or ``goal`` for the goal's (number 0)."""
+    """Origin of each rule: ``grammar``, ``glue``, ``pass-through``, or ``goal`` for the goal's rule (number 0)."""
     feature_ptr: np.ndarray
     """int64 [rules + 1]: rows of the rules' features (CSR)."""
     feature_index: np.ndarray
@@ -147,7 +148,7 @@ class Hypergraph(NamedTuple):
     feature_value: np.ndarray
     """float64: values of those features."""
     best: Sequence[Derivation]
-    """The best derivations, as many as were asked for, best first."""
+    """The requested number of best derivations, best first."""
 
     def rule_of(self, derivation: Derivation) -> int:
         """The number of the rule at the top of ``derivation``."""
@@ -168,10 +169,10 @@ class Hypergraph(NamedTuple):
 
 
 class PackedForest(NamedTuple):
-    """A `Hypergraph` as numbers alone, for programs: small enough to keep those of many sentences.
+    """A `Hypergraph` reduced to arrays, for learners: small enough to keep those of many sentences.
 
-    Nodes are numbered bottom-up, the goal last; the features of an edge are those of its rule, and what it adds to the
-    language models.
+    Nodes are numbered bottom-up, the goal last. The features of an edge are those of its rule, and its increments of
+    the language models' log10 probabilities.
     """
 
     edge_ptr: np.ndarray
@@ -181,7 +182,7 @@ class PackedForest(NamedTuple):
     edge_rule: np.ndarray
     """int32 [edges]"""
     edge_lm: np.ndarray
-    """float32 [edges, LMs]: what the edge adds to each LM's log10 probability, which is a float32 in the search too."""
+    """float32 [edges, LMs]: increment of each LM's log10 probability; the search computes it as float32."""
     lm_slot: np.ndarray
     """int32 [LMs]: slots of the LMs' features."""
     target_ptr: np.ndarray
@@ -197,29 +198,28 @@ class PackedForest(NamedTuple):
 
 
 class Decoder(Protocol):
-    """Translates; which search does it is nobody else's business."""
+    """Translates sentences under given weights."""
 
     features: FeatureTable
     failed: int
-    """How many sentences it has given up so far; it says that they have one translation, of no words."""
+    """Number of sentences that failed so far; each of them gets one translation of no words."""
 
     def decode(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
         """At most ``k`` translations of ``sentence`` under ``weights`` (float64, by slot of `features`).
 
-        Slots past the end of ``weights`` count as weight 0; the translations may fire features that `features` gains
-        now.
+        Slots past the end of ``weights`` count as weight 0. New features of the translations are added to `features`.
         """
         ...
 
 
 @runtime_checkable
 class ForestDecoder(Decoder, Protocol):
-    """A decoder that lets others look into its search; one that runs in another process may give lists only."""
+    """A decoder that also returns forests; an external decoder may return k-best lists only."""
 
     def forest(self, sentence: Sentence, weights: np.ndarray, k: int = 0) -> Hypergraph:
-        """The hypergraph that `decode` takes its list from, with the derivations of the ``k`` best entries."""
+        """The hypergraph that `decode` extracts its list from, with the derivations of the ``k`` best entries."""
         ...
 
     def decode_all(self, sentence: Sentence, weights: np.ndarray, k: int) -> tuple[KBest, PackedForest]:
-        """What `decode` returns, and all derivations that it is taken from."""
+        """The result of `decode`, and the forest that it is extracted from."""
         ...

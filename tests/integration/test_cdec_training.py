@@ -182,8 +182,8 @@ def test_a_failure_leaves_no_trace(tiny: Tiny, tmp_path: Path, fake: FakeCdec, u
     assert files_of(tmp_path / "run") == unbroken(algorithm="itersel")
     assert len(fake.children) == 4 and fake.living() == []
     log = (tmp_path / "run" / "log.txt").read_text()
-    assert len(re.findall(r"WARNING sentence \d+: .*; it is tried once more", log)) == 3
-    assert "given up" not in log
+    assert len(re.findall(r"WARNING sentence \d+: .*; retrying once", log)) == 3
+    assert "giving up" not in log
 
 
 @pytest.mark.mpi
@@ -315,7 +315,7 @@ def test_shards_with_failures_are_not_taken_for_done(
         patch.setattr(loop, "write_epoch", fail)
         tiny.train(tmp_path / "run", **job)
     tiny.train(tmp_path / "run", **job)
-    given_up = re.findall("sentence 1: .*; it is given up", (tmp_path / "run" / "log.txt").read_text())
+    given_up = re.findall("sentence 1: .*; giving up", (tmp_path / "run" / "log.txt").read_text())
     assert len(given_up) == 2 * (1 + 2), "in the epoch, and where translations are kept before and after it"
 
 
@@ -338,7 +338,7 @@ def test_a_few_failed_sentences_are_counted(
         for epoch in metrics(run):
             assert (epoch["sentences"], epoch["failed_sentences"]) == (105, 1)
             assert epoch["empty_outputs"] >= 1
-        given_up = re.findall("sentence 1: .*; it is given up", (run / "log.txt").read_text())
+        given_up = re.findall("sentence 1: .*; giving up", (run / "log.txt").read_text())
         assert len(given_up) == 2 + 3, "in each epoch, and where translations are kept"
     assert files_of(tmp_path / "run-1") == files_of(tmp_path / "run-3")
 
@@ -349,7 +349,7 @@ def test_a_decoder_that_does_not_start_on_one_rank_ends_all(tiny: Tiny, tmp_path
     done = mpirun(2, ["-m", "mpitune", "train", tiny.job_file(tmp_path / "run", **tables(fake)), "--quiet"])
     assert done.returncode == 4
     told = [line for line in done.stderr.splitlines() if line.startswith("mpitune:")]
-    assert len(told) == 1 and "its last words: 'cannot find my grammar'" in told[0], done.stderr
+    assert len(told) == 1 and "last line of its standard error: 'cannot find my grammar'" in told[0], done.stderr
     wait_until_none_lives(fake)
 
 

@@ -1,6 +1,7 @@
-"""An external decoder as a child process: lines to it, lines from it, in time. The one door to `subprocess` here.
+"""An external decoder as a child process: lines to it and from it, with time-outs.
 
-The child ends with this process, however this one ends: `mpitune.child_launcher` asks the kernel for that.
+Only this module of the package uses `subprocess`. The child ends with this process, even if this one is killed:
+`mpitune.child_launcher` asks the operating system for that.
 """
 
 from __future__ import annotations
@@ -22,44 +23,44 @@ from pathlib import Path
 from typing import NamedTuple
 
 LOG_LIMIT = 1 << 22
-"""Bytes of the child's standard error that are kept, and as many of what came before them."""
+"""Size in bytes at which the log of the child's standard error is renamed to ``.old.log`` and begun anew."""
 _LAUNCHER = Path(__file__).parents[2] / "child_launcher.py"
-_TURN = 0.05
-"""Seconds between looks at whether a starting child has taken its input."""
+_POLL_SECONDS = 0.05
+"""Seconds between checks whether a starting child has read its input."""
 
 
 class Timeouts(NamedTuple):
-    """Seconds until a child counts as hung."""
+    """Time limits in seconds after which a child counts as hung."""
 
     start: float = 1800.0
-    """Until it takes its first line: it loads its models before."""
+    """Until it reads its first line, after loading its models."""
     first: float = 900.0
-    """From there to its first answer."""
+    """From then to its first answer."""
     sentence: float = 300.0
     """For any other answer."""
 
 
 class ChildError(Exception):
-    """The child has ended, hangs, or answers what is no answer; it is to be closed."""
+    """The child ended, hangs, or gave an invalid answer; the caller has to close it."""
 
 
 class NotStarted(ChildError):
-    """The child has ended, or was out of time, before it took its first line."""
+    """The child ended or timed out before it read its first line."""
 
 
 class Child:
-    """One running decoder."""
+    """One running decoder process."""
 
     def __init__(self, command: Sequence[str], log: Path, timeouts: Timeouts) -> None:
-        """Start ``command``, its standard error appended to the file ``log``. Raises NotStarted where that fails."""
+        """Start ``command``, with standard error appended to the file ``log``. Raises NotStarted if that fails."""
         self._log = log
         self._timeouts = timeouts
-        self._taken = self._answered = False
+        self._first_line_read = self._answered = False
         self._lines: deque[bytes] = deque()
-        self._begun = b""
+        self._partial_line = b""
         program = shutil.which(command[0])
         if program is None:
-            raise NotStarted("is no program on the PATH, and no file that may be run")
+            raise NotStarted("is neither a program on the PATH nor an executable file")
         with open(log, "ab") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-ISE", str(_LAUNCHER), str(os.getpid()), program, *command[1:]],
@@ -67,7 +68,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 bufsize=0,
-                # Ctrl-C goes to all of a terminal's processes: the run is to finish its sentence first.
+                # Keeps Ctrl-C in the terminal away from the child: the run finishes its sentence first.
                 start_new_session=True,
             )
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -75,39 +76,39 @@ class Child:
         os.set_blocking(self._input, False)
         os.set_blocking(self._output, False)
         self.close = weakref.finalize(self, _end, self._process)
-        """Ends the child, at once; happens by itself when nobody holds this object any more, and at exit."""
+        """Kills the child. Called automatically when this object is garbage-collected, and at exit."""
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def ask(self, line: str) -> str:
-        """Send ``line``, and wait for the first line of the answer, without its end.
+        """Send ``line``; returns the first line of the answer, without the line end.
 
-        Raises ChildError where the child ends or time is up; NotStarted where it had never taken a line.
+        Raises ChildError if the child ends or times out; NotStarted if it has never read a line.
         """
-        self._keep_log_short()
-        if self._lines or self._begun or (_is_ready(self._output, select.POLLIN) and os.read(self._output, 1)):
-            raise ChildError("said more than it was asked for")
+        self._truncate_log()
+        if self._lines or self._partial_line or (_is_ready(self._output, select.POLLIN) and os.read(self._output, 1)):
+            raise ChildError("wrote output that was not requested")
         text = f"{line}\n".encode()
-        if not self._taken:
-            self._give_first(text)
-            self._taken = True
+        if not self._first_line_read:
+            self._send_first(text)
+            self._first_line_read = True
         else:
-            self._give(text, time.monotonic() + self._timeouts.sentence)
+            self._send(text, time.monotonic() + self._timeouts.sentence)
         self._deadline = time.monotonic() + (self._timeouts.sentence if self._answered else self._timeouts.first)
         answer = self.line()
         self._answered = True
         return answer
 
     def line(self) -> str:
-        """The next line of the answer, without its end. Raises ChildError as `ask`, and for what is not UTF-8."""
+        """The next line of the answer, without the line end. Raises ChildError as `ask`, and for invalid UTF-8."""
         while not self._lines:
             self._wait(self._output, select.POLLIN, self._deadline)
             part = os.read(self._output, 1 << 20)
             if not part:
-                raise ChildError(self._ended())
-            *whole, self._begun = (self._begun + part).split(b"\n")
+                raise ChildError(self._exit_reason())
+            *whole, self._partial_line = (self._partial_line + part).split(b"\n")
             self._lines.extend(whole)
         line = self._lines.popleft()
         try:
@@ -115,23 +116,24 @@ class Child:
         except UnicodeDecodeError as error:
             raise ChildError(f"answered {line[:60]!r}, which is not UTF-8 ({error.reason})") from None
 
-    def _give_first(self, text: bytes) -> None:
-        """Send the first line, and wait until it is taken."""
+    def _send_first(self, text: bytes) -> None:
+        """Send the first line, and wait until it is read. Raises NotStarted."""
         try:
-            self._give(text, time.monotonic() + self._timeouts.start)
+            self._send(text, time.monotonic() + self._timeouts.start)
             end = time.monotonic() + self._timeouts.start
-            while _waiting_in(self._input):
+            while _has_unread_bytes(self._input):
                 if self._process.poll() is not None:
-                    raise ChildError(self._ended())
+                    raise ChildError(self._exit_reason())
                 if time.monotonic() > end:
-                    raise ChildError(f"did not take its first sentence within {self._timeouts.start:g} seconds")
-                time.sleep(_TURN)
+                    raise ChildError(f"did not read its first sentence within {self._timeouts.start:g} seconds")
+                time.sleep(_POLL_SECONDS)
         except NotStarted:
             raise
         except ChildError as error:
             raise NotStarted(str(error)) from None
 
-    def _give(self, text: bytes, end: float) -> None:
+    def _send(self, text: bytes, end: float) -> None:
+        """Write ``text`` to the child. Raises ChildError if it ends, or at time ``end`` (of `time.monotonic`)."""
         rest = memoryview(text)
         while rest:
             self._wait(self._input, select.POLLOUT, end)
@@ -140,48 +142,49 @@ class Child:
             except BlockingIOError:
                 continue
             except BrokenPipeError:
-                raise ChildError(self._ended()) from None
+                raise ChildError(self._exit_reason()) from None
 
     def _wait(self, file: int, event: int, end: float) -> None:
-        """Return when ``file`` is ready. Raises ChildError at time ``end``."""
+        """Wait until ``file`` is ready. Raises ChildError at time ``end``."""
         if not _is_ready(file, event, max(end - time.monotonic(), 0.0)):
             raise ChildError("no answer in time: it hangs, or decoder.cdec's time-outs are too short for this sentence")
 
-    def _ended(self) -> str:
-        """What has become of a child that closed its output or input."""
+    def _exit_reason(self) -> str:
+        """Exit code or signal of a child that closed its output or input, and the last line of its standard error."""
         try:
             code = self._process.wait(5.0)
         except subprocess.TimeoutExpired:
-            return f"closed its output{self._last_words()}"
+            return f"closed its output{self._last_error_line()}"
         how = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return how + self._last_words()
+        return how + self._last_error_line()
 
-    def _last_words(self) -> str:
+    def _last_error_line(self) -> str:
+        """The last line of the log as part of a message; empty if there is none."""
         with suppress(OSError), open(self._log, "rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - 4096, 0))
-            words = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
-            if spoken := [line for line in words if line]:
-                return f"; its last words: {spoken[-1][:200]!r}"
+            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
+            if written := [line for line in lines if line]:
+                return f"; last line of its standard error: {written[-1][:200]!r}"
         return ""
 
-    def _keep_log_short(self) -> None:
-        """A decoder says some kB a sentence on its standard error: what is older than `LOG_LIMIT` is dropped."""
+    def _truncate_log(self) -> None:
+        """Limit the size of the log to `LOG_LIMIT`: a decoder writes some kB a sentence to its standard error."""
         with suppress(OSError):
             if self._log.stat().st_size > LOG_LIMIT:
                 shutil.copyfile(self._log, self._log.with_suffix(".old.log"))
-                # The child appends, so it goes on at the new end.
+                # The child opened it for appending, so it continues at the new end.
                 os.truncate(self._log, 0)
 
 
 def _is_ready(file: int, event: int, seconds: float = 0.0) -> bool:
-    """Whether ``file`` is ready within ``seconds``."""
+    """True if ``file`` is ready within ``seconds``."""
     poll = select.poll()
     poll.register(file, event)
     return bool(poll.poll(seconds * 1000.0))
 
 
-def _waiting_in(pipe: int) -> bool:
-    """Whether the reader of ``pipe`` has left something in it."""
+def _has_unread_bytes(pipe: int) -> bool:
+    """True if ``pipe`` contains bytes that its reader has not read yet."""
     count = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
     return bool(struct.unpack("i", count)[0])
 

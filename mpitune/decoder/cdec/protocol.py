@@ -1,7 +1,7 @@
-"""What is said to cdec and what it answers: segments with weight deltas, k-best lists with feature vectors.
+"""The line protocol of ``cdec --mr_mira_compat``: segments with weight deltas, k-best lists with feature vectors.
 
-The protocol of ``cdec --mr_mira_compat``. Feature vectors travel as base64 of records: a name, a NUL byte, an 8-byte
-little-endian double; features that are 0 are absent.
+A feature vector is the base64 encoding of records: a name, a NUL byte, an 8-byte little-endian double. Features of
+value 0 are absent.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from mpitune.corpus.text import split_words
 
 _VALUE = struct.Struct("<d")
 _LAST_BYTE = {0x0: 0x00, 0x3: 0x3F, 0x4: 0x40, 0x8: 0x80, 0xB: 0xBF, 0xC: 0xC0}
-"""The last byte of a double by its high nibble: right for 0 and for magnitudes from 2^-15 to 2^17."""
+"""Last byte of a double given its high nibble: right for 0 and for magnitudes from 2^-15 to 2^17."""
 
 
 class BadAnswer(Exception):
-    """A line that is no part of an answer."""
+    """A line that is not valid in an answer."""
 
 
 class Entry(NamedTuple):
-    """One translation."""
+    """One k-best entry."""
 
     words: list[str]
     features: dict[bytes, float]
     """Values by name (UTF-8), in the order of the answer."""
     score: float
-    """As printed: 6 digits."""
+    """Model score as printed, with 6 digits."""
     guessed: bytes | None
-    """The name of the feature whose value was sent without its last four bits, and guessed."""
+    """Name of the feature whose value arrived without its last four bits, which were guessed; see `decode`."""
 
 
 def segment(number: int, words: Iterable[str], grammar: Path | None, delta: Iterable[tuple[str, float]]) -> str:
-    """The line that asks for a translation of ``words``, after ``delta`` has been added to the decoder's weights."""
+    """The request to translate ``words`` after adding ``delta`` to the decoder's weights."""
     record = encode(delta)
     attributes = f' grammar="{grammar}"' if grammar is not None else ""
     attributes += f' delta="{record}"' if record else ""
@@ -44,7 +44,7 @@ def segment(number: int, words: Iterable[str], grammar: Path | None, delta: Iter
 
 
 def entry(line: str, number: int) -> Entry:
-    """The translation in ``line``, of the sentence ``number``. Raises BadAnswer."""
+    """The k-best entry in ``line``, for the sentence ``number``. Raises BadAnswer."""
     fields = line.split(" ||| ")
     try:
         id_, _, text, record, score = fields
@@ -58,15 +58,15 @@ def entry(line: str, number: int) -> Entry:
 
 
 def encode(features: Iterable[tuple[str, float]]) -> str:
-    """Names and values as base64."""
+    """The base64 encoding of names and values."""
     return base64.b64encode(b"".join(name.encode() + b"\0" + _VALUE.pack(value) for name, value in features)).decode()
 
 
 def decode(record: str) -> tuple[dict[bytes, float], bytes | None]:
-    """The values by name, and the name of the last one where four of its bits had to be guessed.
+    """Values by name, and the name of the last one if four of its bits had to be guessed, else None.
 
-    Where the number of bytes is 2 mod 3, cdec ends its base64 with ``==`` for ``=``, and so loses the low nibble of the
-    last byte. Raises ValueError for what is no such record.
+    If the number of bytes is 2 mod 3, cdec ends its base64 with ``==`` in place of ``=``, and so loses the low nibble
+    of the last byte. Raises ValueError for an invalid record.
     """
     text = record.rstrip("=")
     data = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
@@ -82,12 +82,12 @@ def decode(record: str) -> tuple[dict[bytes, float], bytes | None]:
 
 
 def completions(value: float) -> list[float]:
-    """The 16 values that one whose last four bits were lost may have had."""
+    """The 16 possible values of a double whose last four bits were lost."""
     *rest, last = _VALUE.pack(value)
     return [_VALUE.unpack(bytes([*rest, last & 0xF0 | low]))[0] for low in range(16)]
 
 
 def _last_byte(text: str) -> int:
-    """The byte that the last character of ``text`` tells the high nibble of."""
+    """The last byte of the data, given base64 ``text`` whose last character has only its high nibble."""
     high = base64.b64decode(f"{text[-2:]}A=")[1] >> 4
     return _LAST_BYTE.get(high, high << 4)

@@ -1,8 +1,8 @@
-"""cdec as a resident: one child, its weights kept up to date by what they change between sentences.
+"""A session with cdec: one child process, whose weights are updated by their changes between sentences.
 
-The child adds a delta to its weights before it decodes a sentence. Rounded sums would make its weights depend on all
-that it was sent before, and a translation on which rank's child decodes it. Hence it never gets the weights themselves,
-but these rounded to `BITS` binary digits of the largest: their sums and differences are exact.
+The child adds a delta to its weights before it decodes a sentence. With rounded sums, its weights would depend on all
+earlier deltas, and a translation on the rank that decodes it. Therefore weights are rounded to `BITS` binary digits
+relative to the largest before they are sent: sums and differences of such weights are exact.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from mpitune.errors import MachineError, UsageError
 LOG = logging.getLogger(__name__)
 
 BITS = 44
-"""Exact, then, while the largest weight changes by less than a factor 2^8 from one sentence to the next."""
+"""Sums are exact while the largest weight changes by less than a factor 2^8 from one sentence to the next."""
 _NOT_IN_NAMES = set(" \t\r\n=")
-"""What cdec does not take in the names of a weights file; such features travel as deltas only."""
+"""Characters that cdec rejects in names of a weights file; such features are sent as deltas only."""
 
 
 class CdecSession:
-    """A child that is there when it is asked: started for the first sentence, and anew after it has failed."""
+    """A cdec child process: started for the first sentence, and restarted after a failure."""
 
     def __init__(
         self,
@@ -42,12 +42,13 @@ class CdecSession:
         unique: bool,
         timeouts: Timeouts,
     ) -> None:
-        """``binary``: the program; ``inifile``: what its cdec.ini says; ``folder``: for its files; ``kbest``: how many
-        translations it answers with. Raises UsageError where ``folder`` cannot be written.
+        """``binary``: the program; ``inifile``: content of its cdec.ini; ``folder``: for its files; ``kbest``: lines in
+        each answer; ``unique``: a k-best list contains each translation once. Raises UsageError if ``folder`` cannot
+        be written.
         """
         self.name = binary
         self.log = folder / "stderr.log"
-        """What the children say besides their answers."""
+        """Standard error of the children."""
         self._features = features
         self._weights_file = folder / "weights"
         self._kbest = kbest
@@ -56,7 +57,7 @@ class CdecSession:
         self._command += ["-r", "--mr_mira_compat"] if unique else ["--mr_mira_compat"]
         self._child: Child | None = None
         self._sent = np.zeros(0)
-        self._known = 0
+        self._registered = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write_text(folder / "cdec.ini", inifile)
@@ -64,9 +65,9 @@ class CdecSession:
             raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
 
     def answer(self, number: int, words: Sequence[str], grammar: Path | None, weights: np.ndarray) -> list[str]:
-        """The lines that translate sentence ``number`` under ``weights`` (`rounded`); none if there is no derivation.
+        """The k-best lines of sentence ``number`` under ``weights`` (`rounded`); none if there is no derivation.
 
-        Raises ChildError where the child fails; MachineError where it does not start.
+        Raises ChildError if the child fails; MachineError if it does not start.
         """
         try:
             child, delta = self._synchronise_weights(weights)
@@ -80,47 +81,50 @@ class CdecSession:
             lines = [child.line() for _ in range(self._kbest)]
         except NotStarted as error:
             self.end()
-            said = f"; what it said is in {self.log}" if self.log.exists() else ""
-            raise MachineError(f"decoder.binary: {self.name} {error}{said}") from None
+            where = f"; its standard error is in {self.log}" if self.log.exists() else ""
+            raise MachineError(f"decoder.binary: {self.name} {error}{where}") from None
         except ChildError:
             self.end()
             raise
         return [line for line in lines if line]
 
     def end(self) -> None:
-        """End the child; the next sentence gets another, which begins with the same weights."""
+        """End the child; the next sentence starts another one."""
         if self._child is not None:
             self._child.close()
             self._child = None
 
     def _synchronise_weights(self, weights: np.ndarray) -> tuple[Child, np.ndarray]:
-        """A child, and what it has to add to its weights to get at ``weights``; it counts as having them from here."""
-        sent = padded(self._sent, len(weights))
+        """The child, and the delta from its weights to ``weights``, which are recorded as its weights from now on.
+
+        If the delta cannot be exact, the child is replaced by one started with ``weights``.
+        """
+        sent = grow_to(self._sent, len(weights))
         if self._child is not None and not np.array_equal(sent + (weights - sent), weights):
             self.end()
         if self._child is None:
-            self._child, sent = self._started(weights)
+            self._child, sent = self._start_child(weights)
         self._sent = weights
         return self._child, weights - sent
 
-    def _started(self, weights: np.ndarray) -> tuple[Child, np.ndarray]:
-        """A new child, and the weights that it has from its file.
+    def _start_child(self, weights: np.ndarray) -> tuple[Child, np.ndarray]:
+        """Start a child; returns it with the weights in its weights file.
 
-        The file names all features known when the first child was started, in one order: cdec numbers features as it
-        meets them, and adds up the features of a rule in an order that those numbers give.
+        The file lists all features registered when the first child started, then others by id: cdec numbers features
+        in order of appearance and adds up the features of a rule in the order of these numbers.
         """
-        self._known = self._known or len(self._features)
-        late = [slot for slot in np.flatnonzero(weights).tolist() if slot >= self._known]
-        late.sort(key=lambda slot: int(self._features.ids[slot]))
-        named = {slot: self._features.name(slot) for slot in (*range(self._known), *late)}
-        held = [slot for slot, name in named.items() if name and name[0] != "#" and not set(name) & _NOT_IN_NAMES]
+        self._registered = self._registered or len(self._features)
+        dynamic = [slot for slot in np.flatnonzero(weights).tolist() if slot >= self._registered]
+        dynamic.sort(key=lambda slot: int(self._features.ids[slot]))
+        named = {slot: self._features.name(slot) for slot in (*range(self._registered), *dynamic)}
+        in_file = [slot for slot, name in named.items() if name and name[0] != "#" and not set(name) & _NOT_IN_NAMES]
         LOG.info("starting %s, which loads its grammar and language models", self.name)
         try:
-            write_weights(self._weights_file, [(named[slot], float(weights[slot])) for slot in held])
+            write_weights(self._weights_file, [(named[slot], float(weights[slot])) for slot in in_file])
         except OSError as error:
             raise MachineError(f"{self._weights_file}: cannot be written: {error.strerror}") from None
         sent = np.zeros(len(weights))
-        sent[held] = weights[held]
+        sent[in_file] = weights[in_file]
         return Child(self._command, self.log, self._timeouts), sent
 
 
@@ -131,6 +135,6 @@ def rounded(weights: np.ndarray) -> np.ndarray:
     return result
 
 
-def padded(array: np.ndarray, size: int) -> np.ndarray:
-    """``array`` (float64 [n]), with zeros up to ``size`` where it is shorter."""
+def grow_to(array: np.ndarray, size: int) -> np.ndarray:
+    """``array`` (float64 [n]), extended with zeros to ``size`` if it is shorter."""
     return array if len(array) >= size else np.concatenate([array, np.zeros(size - len(array))])

@@ -1,7 +1,7 @@
-"""Memory for the arrays of one sentence, which the next sentence uses again.
+"""Memory for the arrays of one sentence, reused for the next one.
 
-Memory fresh from the operating system is slow at first: each page is given and cleared when it is touched, and is in no
-cache. One large block is also what the system may back with large pages.
+Memory fresh from the operating system is slow at first: each page is allocated and cleared at its first use, and is in
+no cache. One large block may also be backed by large pages.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 
 _LINE = 64
-"""Arrays begin at a multiple of so many bytes from the first, cache lines of their own."""
+"""Bytes of a cache line: no two arrays share one."""
 
 
 class Arena:
-    """Gives out arrays, all of which are taken back at once."""
+    """Allocates arrays that are all freed at once."""
 
     def __init__(self) -> None:
         self._block = np.empty(1 << 22, dtype=np.uint8)
         self._used = 0
 
-    def take_back(self) -> None:
-        """Use the memory of all arrays given out again: whoever still has one sees it change."""
+    def reset(self) -> None:
+        """Free all arrays: later ones overwrite them."""
         if self._used > len(self._block):
             self._block = np.empty(self._used + self._used // 2, dtype=np.uint8)
         self._used = 0

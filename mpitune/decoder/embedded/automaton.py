@@ -1,9 +1,9 @@
-"""A language model as an automaton: what each word or partial translation adds after each context, computed once.
+"""A language model as an automaton: a cache of the increments of words and partial translations after each context.
 
-Cube pruning asks for the same few thousand transitions over and over, within a sentence and from one to the next. So
-the two halves of an LM state (`lmstate`) are numbered as they appear, and a transition (from the right half of a state,
-by a word or by the left half of another state) is looked up in a table. Only where it is not there, in a few per cent
-of cases, is the model itself asked.
+Cube pruning needs the same few thousand transitions again and again, within a sentence and in the next ones. Therefore
+the two halves of each LM state (`lm_state`) are numbered in order of appearance, and a transition (from the right half
+of a state, by a word or by the left half of another state) is looked up in a table. The model itself is needed only for
+transitions that are not in the table, a few per cent.
 """
 
 from __future__ import annotations
@@ -45,49 +45,49 @@ TRANSITION = np.dtype(
         ("gain_2", "<f4"),
     ]
 )
-"""From the right half ``right``, by ``symbol``: a word, or ~ the number of a left half. A free place has right -1.
+"""From the right half ``right``, by ``symbol``: a word, or ~ the number of a left half. Empty: ``right`` is -1.
 
-``next_left``, ``next_right``: the halves of the state that it leads to; -1 where the left half stays what it was, or
-the right half is that of the partial translation appended. ``gains``: how many numbers make up the gain in log10
-probability; `Automaton.gain` has them all, the first three are here as well."""
+``next_left``, ``next_right``: the halves of the state that it leads to; -1 if the left half stays the same, or the
+right half is that of the partial translation appended. ``gains``: the number of addends of the change of the log10
+probability; `Automaton.gain` holds all of them, ``gain_0`` to ``gain_2`` copies of the first three."""
 
 _COUNT, _FAILED = 0, 1
 
 
 class Halves(NamedTuple):
-    """Halves of states by their numbers, and what finds them."""
+    """Left or right halves of states by number, with a hash table over their keys."""
 
     states: LmStates
-    """Of each number one of the states that have this half."""
+    """For each number, one of the states with this half."""
     key: np.ndarray
-    """int64 [capacity]: what tells one half from all others."""
+    """int64 [capacity]: a key that identifies the half."""
     slot: np.ndarray
-    """int32 [power of two]: hash table of the numbers by key, -1 = free."""
+    """int32 [power of two]: open-addressing hash table of the numbers by key; -1 = empty."""
     size: np.ndarray
-    """int64 [2]: how many there are; whether there was no space for another one."""
+    """int64 [2]: number of halves; 1 if there was no space for another one, else 0."""
 
 
 class Automaton(NamedTuple):
-    """A model with the states and transitions met so far."""
+    """A model with the states and transitions computed so far."""
 
     lm: LanguageModel
     left: Halves
-    """Keys are `LEFT_KEY`. Of the states only the left half counts, but all where it is not full."""
+    """Keys are `LEFT_KEY`. Only the left half of a state matters here; if it is not full, the whole state."""
     right: Halves
-    """Keys are `RIGHT_KEY`, doubled, plus 1 if the left half is not full. Only then more than the right half counts:
-    all words of the state are in either half."""
+    """Keys are `RIGHT_KEY`, doubled, plus 1 if the left half is not full. Only then the whole state matters: all its
+    words are in both halves."""
     transition: np.ndarray
-    """TRANSITION [power of two]: the one used last of all that share a place."""
+    """TRANSITION [power of two]: a direct-mapped cache, the last one used of those with the same hash."""
     gain: np.ndarray
-    """float32 [transitions, 2 W]: all numbers of each transition's gain."""
+    """float32 [transitions, 2 W]: addends of each transition's change of the log10 probability."""
     work: LmStates
-    """Space for two states."""
+    """Working space: two states."""
 
 
 def new_automaton(lm: LanguageModel, capacity: int, transitions: int) -> Automaton:
-    """An automaton of ``lm`` that knows nothing yet.
+    """An automaton of ``lm`` without transitions.
 
-    ``capacity``: how many halves of each kind it can number; ``transitions``: how many it remembers. Powers of two.
+    ``capacity``: the most left halves and the most right halves; ``transitions``: size of the cache. Powers of two.
     """
     free = np.zeros(transitions, dtype=TRANSITION)
     free["right"] = -1
@@ -114,12 +114,12 @@ def _new_halves(order: int, capacity: int) -> Halves:
 
 
 def failed(automaton: Automaton) -> bool:
-    """Whether there was no space for some half: all numbers given since then are worthless."""
+    """True if there was no space for some half: all numbers returned since then are invalid."""
     return bool(automaton.left.size[_FAILED] or automaton.right.size[_FAILED])
 
 
 def is_half_full(automaton: Automaton) -> bool:
-    """Whether half the space is taken."""
+    """True if half the space for left halves or for right halves is used."""
     return any(bool(2 * halves.size[_COUNT] > len(halves.key)) for halves in (automaton.left, automaton.right))
 
 
@@ -138,68 +138,72 @@ def _start(automaton: Automaton) -> None:
 def advance(
     automaton: Automaton, left: int, right: int, symbol: int, after: int, total: np.float32
 ) -> tuple[int, int, np.float32]:
-    """Append to the state with the halves ``left`` and ``right`` a word, or another state.
+    """Append a word or another state to the state with the halves ``left`` and ``right``.
 
-    ``symbol`` (int64) is the model's number of the word; or ~ the left half of the state, whose right half is
-    ``after``. Returns the halves that this leads to, and ``total`` + what the log10 probability gains.
+    ``symbol`` (int64): the model's number of the word; or ~ the left half of the other state, whose right half is
+    ``after``. Returns both halves of the result, and ``total`` plus the increment of the log10 probability.
     """
     place = at((right * 1640531527 + symbol * 1540483477) >> 13 & (automaton.transition.shape[0] - 1))
-    one = automaton.transition[place]
-    if one["right"] != right or one["symbol"] != symbol:
-        _learn(automaton, place, right, symbol)
-    # Numbers are added one by one, as KenLM does: where rounding decides, it decides alike.
-    total = np.float32(total + one["gain_0"])
-    if one["gains"] > 1:
-        total = np.float32(total + one["gain_1"])
-        if one["gains"] > 2:
-            total = np.float32(total + one["gain_2"])
-            for k in range(3, one["gains"]):
+    transition = automaton.transition[place]
+    if transition["right"] != right or transition["symbol"] != symbol:
+        _add_transition(automaton, place, right, symbol)
+    # Added one by one in the order of KenLM, so that rounding gives the same bits.
+    total = np.float32(total + transition["gain_0"])
+    if transition["gains"] > 1:
+        total = np.float32(total + transition["gain_1"])
+        if transition["gains"] > 2:
+            total = np.float32(total + transition["gain_2"])
+            for k in range(3, transition["gains"]):
                 total = np.float32(total + automaton.gain[place, k])
-    next_left, next_right = int64(one["next_left"]), int64(one["next_right"])
+    next_left, next_right = int64(transition["next_left"]), int64(transition["next_right"])
     return next_left if next_left >= 0 else left, next_right if next_right >= 0 else after, total
 
 
 @kernel
-def _learn(automaton: Automaton, place: int, right: int, symbol: int) -> None:
-    """Ask the model, and put the transition into its place."""
+def _add_transition(automaton: Automaton, place: int, right: int, symbol: int) -> None:
+    """Compute a transition with the model and store it at index ``place``."""
     lm, work, gain = automaton.lm, automaton.work, automaton.gain[place]
-    one = automaton.transition[place]
+    transition = automaton.transition[place]
     state, other = int64(0), int64(1)
     copy(work, state, automaton.right.states, right)
     is_open = automaton.right.key[right] & 1 != 0
     if not is_open:
         work.row[state, LEFT_KEY] = ~0
         work.row[state, LEFT_LENGTH] = 0
-    one["right"], one["symbol"] = right, symbol
+    transition["right"], transition["symbol"] = right, symbol
     gain[:] = 0
     if symbol >= 0:
         gain[0] = terminal(lm, work, state, symbol)
-        one["gains"] = 1
-        one["next_right"] = _number_right(automaton)
+        transition["gains"] = 1
+        transition["next_right"] = _number_right(automaton)
     else:
         copy(work, other, automaton.left.states, ~symbol)
-        one["gains"] = nonterminal(lm, work, state, other, gain)
-        one["next_right"] = _number_right(automaton) if work.row[other, LEFT_KEY] >= 0 else -1
-    one["next_left"] = _number_left(automaton) if is_open else -1
-    one["gain_0"], one["gain_1"], one["gain_2"] = gain[0], gain[1], gain[2] if gain.shape[0] > 2 else 0.0
+        transition["gains"] = nonterminal(lm, work, state, other, gain)
+        transition["next_right"] = _number_right(automaton) if work.row[other, LEFT_KEY] >= 0 else -1
+    transition["next_left"] = _number_left(automaton) if is_open else -1
+    transition["gain_0"], transition["gain_1"], transition["gain_2"] = (
+        gain[0],
+        gain[1],
+        gain[2] if gain.shape[0] > 2 else 0.0,
+    )
 
 
 @kernel
 def _number_left(automaton: Automaton) -> int:
-    """The number of the left half of the state at work."""
+    """The number of the left half of the first state in `Automaton.work`."""
     return _number(automaton.left, int64(automaton.work.row[0, LEFT_KEY]), automaton.work)
 
 
 @kernel
 def _number_right(automaton: Automaton) -> int:
-    """The number of the right half of the state at work."""
+    """The number of the right half of the first state in `Automaton.work`."""
     row = automaton.work.row[0]
     return _number(automaton.right, 2 * int64(row[RIGHT_KEY]) + int64(row[LEFT_KEY] >= 0), automaton.work)
 
 
 @kernel
 def _number(halves: Halves, key: int, work: LmStates) -> int:
-    """The number of the half with that key; where it is new, it is that of the first state in ``work``."""
+    """The number of the half with that key; a new one is copied from the first state in ``work``."""
     places = halves.slot.shape[0]
     place = key * 1640531527 >> 9 & (places - 1)
     while halves.slot[place] >= 0:

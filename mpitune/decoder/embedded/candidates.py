@@ -9,28 +9,28 @@ import numpy as np
 from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.automaton import EMPTY, Automaton, advance
 from mpitune.decoder.embedded.heap import Heap, new_heap, push
-from mpitune.decoder.embedded.matched import Matched
+from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.jit import at, inlined, int64, kernel
 
 FREE = -1
-"""In the hash tables: a place where nothing is."""
+"""Content of an empty slot of the hash tables."""
 
 CANDIDATE = np.dtype(
     [("score", "f8"), ("rule", "i4"), ("first", "i4"), ("second", "i4"), ("edge", "i4"), ("next", "i4")], align=True
 )
-"""A matched rule over the nodes of its first and second gap (-1: there is no such gap), of an edge of the chart.
-``next``: the candidate that comes after this one in the same node, or -1."""
+"""A matched rule over the nodes of its first and second gap (-1: no such gap), of an edge of the chart. ``score``: its
+model score; ``next``: the next candidate of the same node, or -1."""
 
 
 class ScoringModel(NamedTuple):
-    """What scores candidates beside the rules' own scores. LM states are pairs of an `Automaton`'s numbers."""
+    """The LMs with their weights and states. An LM state is a pair of an `Automaton`'s numbers."""
 
     automata: tuple[Automaton, ...]
     """One for each LM."""
     lm_weight: np.ndarray
     """float64 [LMs]"""
     leading: np.ndarray
-    """int32 [rules]: where the target side goes on after its leading words."""
+    """int32 [rules]: index in `MatchedRules.target` of the first symbol after the leading words."""
     leading_lm: np.ndarray
     """float32 [rules, LMs]: log10 probability of the leading words."""
     leading_state: np.ndarray
@@ -40,34 +40,34 @@ class ScoringModel(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """The candidates of the vertex at work, and what finds doubles among them."""
+    """The candidates of the current vertex, with hash tables that find duplicates among them."""
 
-    one: np.ndarray
+    record: np.ndarray
     """CANDIDATE [candidates]"""
     lm: np.ndarray
-    """float64 [candidates, LMs]: what the candidate adds to each LM's log10 probability."""
+    """float64 [candidates, LMs]: increment of each LM's log10 probability."""
     state: np.ndarray
-    """int32 [candidates, LMs, 2]: its LM states."""
+    """int32 [candidates, LMs, 2]: LM states, left half and right half."""
     heap: Heap
     node_first: np.ndarray
-    """int32 [pop limit]: the best candidate of each node, nodes numbered as they arise ..."""
+    """int32 [pop limit]: the best candidate of each node; nodes are numbered in order of creation."""
     node_last: np.ndarray
-    """int32 [pop limit]: ... and the worst."""
+    """int32 [pop limit]: the worst candidate of each node."""
     ranking: np.ndarray
     """int32 [pop limit]: the best candidates of the nodes, best first."""
     same_state: np.ndarray
-    """int32 [power of two]: hash table of the nodes by LM state."""
+    """int32 [power of two]: open-addressing hash table of the nodes by LM state."""
     same_nodes: np.ndarray
-    """int32 [power of two]: hash table of the candidates by rule and nodes."""
+    """int32 [power of two]: open-addressing hash table of the candidates by rule and nodes."""
 
 
 def new_candidates(arena: Arena, candidates: int, lms: int, limit: int) -> Candidates:
-    """Space for so many candidates of one vertex, ``limit`` of which are taken from the heap at most."""
+    """Space for so many candidates of one vertex, at most ``limit`` of which are popped; ``lms``: number of LMs."""
     table = 8
     while table < 4 * limit:
         table *= 2
     return Candidates(
-        one=arena.empty(candidates, dtype=CANDIDATE),
+        record=arena.empty(candidates, dtype=CANDIDATE),
         lm=arena.empty((candidates, lms), dtype=np.float64),
         state=arena.empty((candidates, lms, 2), dtype=np.int32),
         heap=new_heap(arena, candidates),
@@ -80,8 +80,8 @@ def new_candidates(arena: Arena, candidates: int, lms: int, limit: int) -> Candi
 
 
 @kernel
-def begin_rules(matched: Matched, model: ScoringModel) -> None:
-    """Score the leading words of every rule, once for all candidates that use it."""
+def score_leading_words(matched: MatchedRules, model: ScoringModel) -> None:
+    """Score the leading words of every rule, once for all its candidates: fills ``leading*`` of ``model``."""
     for rule in range(matched.score.shape[0]):
         end = int64(matched.target_ptr[rule + 1])
         rest = int64(matched.target_ptr[rule])
@@ -100,7 +100,7 @@ def begin_rules(matched: Matched, model: ScoringModel) -> None:
 
 @inlined
 def add_candidate(
-    matched: Matched,
+    matched: MatchedRules,
     model: ScoringModel,
     candidates: Candidates,
     number: int,
@@ -110,8 +110,8 @@ def add_candidate(
     first: int,
     second: int,
 ) -> None:
-    """Score candidate ``number``, ``rule`` over the nodes ``first`` and ``second``, and put it into the heap."""
-    # Added up in the order in which cdec does: where rounding decides, it decides alike.
+    """Score candidate ``number``, ``rule`` over the nodes ``first`` and ``second``, and push it on the heap."""
+    # Added in the order of cdec, so that rounding gives the same bits and candidates tie as they do there.
     score, below = matched.score[at(rule)], 0.0
     if first >= 0:
         below += node_score[at(first)]
@@ -125,29 +125,29 @@ def add_candidate(
         score += model.lm_weight[m] * np.float64(total)
         score += matched.oov_score[at(rule), m]
     score += below
-    one = candidates.one[at(number)]
-    one["score"] = score
-    one["rule"] = rule
-    one["first"] = first
-    one["second"] = second
-    one["edge"] = edge
+    record = candidates.record[at(number)]
+    record["score"] = score
+    record["rule"] = rule
+    record["first"] = first
+    record["second"] = second
+    record["edge"] = edge
     push(candidates.heap, score, number)
 
 
 @inlined
 def _lm_score(
-    matched: Matched, model: ScoringModel, m: int, rule: int, first: int, second: int
+    matched: MatchedRules, model: ScoringModel, m: int, rule: int, first: int, second: int
 ) -> tuple[int, int, np.float32]:
-    """What ``rule`` over the nodes ``first`` and ``second`` adds to the log10 probability of LM ``m``.
+    """The LM state of ``rule`` over the nodes ``first`` and ``second`` under LM ``m``, and its log10 probability.
 
-    Returns both halves of the state that this leads to, then the sum.
+    Returns both halves of the state, then the increment of the log10 probability over those of the nodes.
     """
     k, end = int64(model.leading[at(rule)]), int64(matched.target_ptr[at(rule + 1)])
     left, right = int64(model.leading_state[at(rule), m, 0]), int64(model.leading_state[at(rule), m, 1])
     total = np.float32(model.leading_lm[at(rule), m])
     automaton = model.automata[m]
     if k < end and k == matched.target_ptr[at(rule)]:
-        # Nothing before the first gap: the state is that of its node.
+        # No words before the first gap: begin with the state of its node.
         node = first if matched.lm_target[m, at(k)] == -1 else second
         left, right = int64(model.node_state[at(node), m, 0]), int64(model.node_state[at(node), m, 1])
         k += 1
@@ -162,12 +162,12 @@ def _lm_score(
 
 
 @inlined
-def is_new(candidates: Candidates, number: int, rule: int, first: int, second: int) -> bool:
-    """Whether no candidate is the same already; then ``number`` is noted as the one."""
+def add_if_new(candidates: Candidates, number: int, rule: int, first: int, second: int) -> bool:
+    """Record candidate ``number`` unless one has this rule and these nodes already; returns True if recorded."""
     table = candidates.same_nodes
     slot = (rule * 10007 + first * 1009 + second * 2654435) & (table.shape[0] - 1)
     while table[at(slot)] != FREE:
-        other = candidates.one[at(table[at(slot)])]
+        other = candidates.record[at(table[at(slot)])]
         if other["rule"] == rule and other["first"] == first and other["second"] == second:
             return False
         slot = (slot + 1) & (table.shape[0] - 1)
@@ -177,7 +177,7 @@ def is_new(candidates: Candidates, number: int, rule: int, first: int, second: i
 
 @inlined
 def recombine(model: ScoringModel, candidates: Candidates, number: int, nodes: int) -> int:
-    """Put candidate ``number`` into the node that has its LM state, or into a new one; returns the number of nodes."""
+    """Add candidate ``number`` to the node with its LM state, or to a new node; returns the number of nodes."""
     table = candidates.same_state
     slot = int64(0)
     for m in range(len(model.automata)):
@@ -192,32 +192,32 @@ def recombine(model: ScoringModel, candidates: Candidates, number: int, nodes: i
             same = same and candidates.state[at(number), m, 0] == candidates.state[at(other), m, 0]
             same = same and candidates.state[at(number), m, 1] == candidates.state[at(other), m, 1]
         if same:
-            _join(candidates, node, number)
+            _insert_into_node(candidates, node, number)
             return nodes
         slot = (slot + 1) & (table.shape[0] - 1)
     table[at(slot)] = nodes
     candidates.node_first[at(nodes)] = number
     candidates.node_last[at(nodes)] = number
-    candidates.one[at(number)]["next"] = -1
+    candidates.record[at(number)]["next"] = -1
     return nodes + 1
 
 
 @kernel
-def _join(candidates: Candidates, node: int, number: int) -> None:
-    """Put candidate ``number`` among those of ``node``, after all that are no worse."""
-    new = candidates.one[at(number)]
+def _insert_into_node(candidates: Candidates, node: int, number: int) -> None:
+    """Insert candidate ``number`` into the list of ``node``, after all that are no worse."""
+    new = candidates.record[at(number)]
     first, last = int64(candidates.node_first[at(node)]), int64(candidates.node_last[at(node)])
-    if not new["score"] > candidates.one[at(last)]["score"]:
-        # They come almost in order; and NaN, which is not above anything, ends up here.
+    if not new["score"] > candidates.record[at(last)]["score"]:
+        # The common case: candidates arrive almost in order. NaN, which is not greater than anything, also goes here.
         new["next"] = -1
-        candidates.one[at(last)]["next"] = number
+        candidates.record[at(last)]["next"] = number
         candidates.node_last[at(node)] = number
-    elif new["score"] > candidates.one[at(first)]["score"]:
+    elif new["score"] > candidates.record[at(first)]["score"]:
         new["next"] = first
         candidates.node_first[at(node)] = number
     else:
         before = first
-        while candidates.one[at(candidates.one[at(before)]["next"])]["score"] >= new["score"]:
-            before = int64(candidates.one[at(before)]["next"])
-        new["next"] = candidates.one[at(before)]["next"]
-        candidates.one[at(before)]["next"] = number
+        while candidates.record[at(candidates.record[at(before)]["next"])]["score"] >= new["score"]:
+            before = int64(candidates.record[at(before)]["next"])
+        new["next"] = candidates.record[at(before)]["next"]
+        candidates.record[at(before)]["next"] = number

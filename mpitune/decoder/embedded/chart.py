@@ -1,11 +1,14 @@
-"""Bottom-up parsing: every rule that matches a span of the sentence becomes an edge of the forest.
+"""Chart parser: every rule that matches a span of the sentence becomes an edge of the forest.
 
 The chart is filled span by span, for each start from right to left and each end from left to right (CYK+ with a trie
-over the source sides; Chappelier & Rajman 1998). Language models come later, in `cube`.
+over the source sides; Chappelier and Rajman, TAPD 1998). `cube` adds the language models afterwards.
 
 Rules of the goal symbol S apply from position 0 only and to spans of any length; all others to spans of at most
-``span_limit`` words. The glue rules S -> X and S -> S X and the pass-through of every word are always there, so that
-no sentence is without a parse.
+``span_limit`` words. The glue rules S -> X and S -> S X and the pass-through rule of every word are added to each
+grammar, so that every sentence has a parse.
+
+The space of the arrays is fixed beforehand: a kernel returns False when it is exhausted, and the caller starts again
+with twice the space.
 """
 
 from __future__ import annotations
@@ -21,64 +24,83 @@ from mpitune.jit import int64, kernel
 GOAL, PHRASE = 0, 1
 """Category numbers of S and X."""
 GLUE_ONE, GLUE_TWO, PASS_THROUGH = 0, 1, 2
-"""Groups of the rules that are always there: S -> X, S -> S X, and from 2 on the pass-through of each position."""
+"""Numbers of the fixed groups: S -> X, S -> S X, and from 2 on the pass-through rule of each position."""
 VERTICES, EDGES, GROUPS = range(3)
-"""Places in `Chart.size`."""
+"""Indices in `Chart.size`."""
+
+
+class Span(NamedTuple):
+    """Source words from ``start`` to ``end`` (exclusive)."""
+
+    start: int
+    end: int
+
+
+class Item(NamedTuple):
+    """A partly matched source side: one row of `Items`."""
+
+    node: int
+    """The trie node reached."""
+    left: int
+    """The vertex of the first gap, or -1."""
+    right: int
+    """The vertex of the second gap, or -1."""
 
 
 class Items(NamedTuple):
-    """Partly matched source sides."""
+    """The partly matched source sides of one sentence."""
 
     size: np.ndarray
-    """int64 [1]: how many there are."""
+    """int64 [1]: number of items."""
     ptr: np.ndarray
     """int32 [(n + 1) * (n + 1), 2]: first item of (start, end) and one past the last."""
     node: np.ndarray
-    """int32 [items]: the trie node reached."""
+    """int32 [items]: `Item.node`."""
     tail: np.ndarray
-    """int32 [items, 2]: the vertices of the gaps so far, or -1."""
+    """int32 [items, 2]: `Item.left` and `Item.right`."""
 
 
 class MatchedGrammar(NamedTuple):
-    """A grammar being matched with a sentence."""
+    """A grammar and the state of matching it with a sentence."""
 
     trie: Trie
     items: Items
     seen: np.ndarray
-    """int64 [groups of the trie]: `Search.stamp` + the chart's group for it; less than the stamp = not met yet."""
+    """int64 [groups of the trie]: `ParseContext.stamp` + the group's number in the chart; a value below the stamp is
+    left from an earlier sentence."""
 
 
-class Search(NamedTuple):
-    """What stays the same while one sentence is parsed."""
+class ParseContext(NamedTuple):
+    """The sentence, the grammars and the limits of one call of `parse`."""
 
     words: np.ndarray
     """int32 [n]: the source words."""
     span_limit: int
     category_order: np.ndarray
-    """int32 [categories]: an order in which the unary rules over one span can be applied."""
+    """int32 [categories]: every category after those that unary rules rewrite as it."""
     phrases: MatchedGrammar
     """The rules of all categories but S."""
     goals: MatchedGrammar
     """The rules of S, other than glue."""
     stamp: int
-    """Larger than anything stored in `MatchedGrammar.seen` by the sentences before."""
+    """A number above all that earlier sentences stored in `MatchedGrammar.seen`."""
 
 
 class Chart(NamedTuple):
     """The forest of one sentence: vertices are (start, end, category), edges are groups of rules over vertices."""
 
     size: np.ndarray
-    """int64 [3]: how many vertices, edges and groups there are."""
+    """int64 [3]: number of vertices, edges and groups."""
     vertex: np.ndarray
-    """int32 [n + 1, n + 1, categories]: the vertex of (start, end, category), -1 where there is none."""
+    """int32 [n + 1, n + 1, categories]: the vertex of (start, end, category), or -1."""
     first_edge: np.ndarray
-    """int32 [vertices]: the edge of a vertex that was added last."""
+    """int32 [vertices]: the edge added last to a vertex."""
     order: np.ndarray
     """int32 [vertices]: the vertices bottom-up."""
     next_edge: np.ndarray
-    """int32 [edges]: the edge of the same vertex that was added before, or -1."""
+    """int32 [edges]: the edge added before to the same vertex, or -1."""
     edge_group: np.ndarray
-    """int32 [edges]: the group of rules (same source side and left-hand side) that an edge stands for."""
+    """int32 [edges]: the edge's group of rules (same source side and left-hand side)."""
     edge_tail: np.ndarray
     """int32 [edges, 2]: the vertices under the first and the second gap of the source side, or -1."""
     group_rule: np.ndarray
@@ -86,7 +108,7 @@ class Chart(NamedTuple):
 
 
 def new_items(arena: Arena, length: int, items: int) -> Items:
-    """Space for the items of a sentence of ``length`` words."""
+    """Space for ``items`` items of a sentence of ``length`` words."""
     return Items(
         size=np.zeros(1, dtype=np.int64),
         ptr=arena.empty(((length + 1) * (length + 1), 2), dtype=np.int32),
@@ -110,25 +132,25 @@ def new_chart(arena: Arena, length: int, categories: int, vertices: int, edges: 
 
 
 @kernel
-def parse(search: Search, chart: Chart) -> bool:
-    """Fill ``chart`` with the forest of the sentence; False where the space given ran out."""
-    n = search.words.shape[0]
+def parse(context: ParseContext, chart: Chart) -> bool:
+    """Fill ``chart`` with the forest of the sentence; False if its space or that of the items is exhausted."""
+    n = context.words.shape[0]
     if chart.group_rule.shape[0] < PASS_THROUGH + n:
         return False
     chart.size[VERTICES] = 0
     chart.size[EDGES] = 0
     chart.size[GROUPS] = PASS_THROUGH + n
-    search.phrases.items.size[0] = 0
-    search.goals.items.size[0] = 0
+    context.phrases.items.size[0] = 0
+    context.goals.items.size[0] = 0
     chart.vertex[:, :, :] = -1
     ordered = 0
     for start in range(n - 1, -1, -1):
-        last = n if start == 0 else min(n, start + search.span_limit)
+        last = n if start == 0 else min(n, start + context.span_limit)
         for end in range(start + 1, last + 1):
-            if not _fill_cell(search, chart, start, end):
+            if not _fill_cell(context, chart, Span(start, end)):
                 return False
-            for k in range(search.category_order.shape[0]):
-                vertex = chart.vertex[start, end, search.category_order[k]]
+            for k in range(context.category_order.shape[0]):
+                vertex = chart.vertex[start, end, context.category_order[k]]
                 if vertex >= 0:
                     chart.order[ordered] = vertex
                     ordered += 1
@@ -136,90 +158,90 @@ def parse(search: Search, chart: Chart) -> bool:
 
 
 @kernel
-def _fill_cell(search: Search, chart: Chart, start: int, end: int) -> bool:
-    """Find everything that covers the words from ``start`` to ``end``; False where space ran out."""
-    phrases = end - start <= search.span_limit
+def _fill_cell(context: ParseContext, chart: Chart, span: Span) -> bool:
+    """Add the edges of all rules that match ``span``; False if space is exhausted."""
+    start, end = span
+    phrases = end - start <= context.span_limit
     fits = True
     if phrases:
-        fits = _advance(search, chart, search.phrases, start, end)
+        fits = _advance(context, chart, context.phrases, span)
         if end == start + 1:
-            fits = fits and _add_edge(search, chart, start, end, PHRASE, PASS_THROUGH + start, -1, -1)
+            fits = fits and _add_edge(chart, span, PHRASE, PASS_THROUGH + start, -1, -1)
     if start == 0:
-        fits = fits and _advance(search, chart, search.goals, start, end)
+        fits = fits and _advance(context, chart, context.goals, span)
         for middle in range(1, end):
             left = int64(chart.vertex[0, middle, GOAL])
             right = int64(chart.vertex[middle, end, PHRASE])
             if left >= 0 and right >= 0:
-                fits = fits and _add_edge(search, chart, 0, end, GOAL, GLUE_TWO, left, right)
-    # Rules whose source side begins with a gap over this very span: unary ones add categories to it, in an order that
-    # never comes back to a category already passed.
-    for k in range(search.category_order.shape[0]):
-        category = int64(search.category_order[k])
+                fits = fits and _add_edge(chart, span, GOAL, GLUE_TWO, left, right)
+    # Rules whose source side begins with a gap over this whole span. Unary rules add categories to the span, in this
+    # order only such as the loop has not reached yet.
+    root = Item(int64(ROOT), int64(-1), int64(-1))
+    for k in range(context.category_order.shape[0]):
+        category = int64(context.category_order[k])
         vertex = int64(chart.vertex[start, end, category])
         if vertex < 0:
             continue
         if phrases:
-            fits = fits and _step(search, chart, search.phrases, ROOT, -1 - category, vertex, -1, -1, start, end)
+            fits = fits and _step(context, chart, context.phrases, span, root, -1 - category, vertex)
         if start == 0:
-            fits = fits and _step(search, chart, search.goals, ROOT, -1 - category, vertex, -1, -1, start, end)
+            fits = fits and _step(context, chart, context.goals, span, root, -1 - category, vertex)
             if category == PHRASE:
-                fits = fits and _add_edge(search, chart, 0, end, GOAL, GLUE_ONE, vertex, -1)
+                fits = fits and _add_edge(chart, span, GOAL, GLUE_ONE, vertex, -1)
     return fits
 
 
 @kernel
-def _advance(search: Search, chart: Chart, grammar: MatchedGrammar, start: int, end: int) -> bool:
-    """Extend the items that start at ``start`` up to ``end`` by a word or a gap; False where space ran out."""
-    n = search.words.shape[0]
+def _advance(context: ParseContext, chart: Chart, grammar: MatchedGrammar, span: Span) -> bool:
+    """Extend the items that begin at ``span.start`` by a word or a gap that ends at ``span.end``.
+
+    Returns False if space is exhausted.
+    """
+    start, end = span
+    n = context.words.shape[0]
     items = grammar.items
     row = start * (n + 1)
     items.ptr[row + end, 0] = items.size[0]
     items.ptr[row + end, 1] = items.size[0]
-    word = int64(search.words[end - 1])
+    word = int64(context.words[end - 1])
     if end == start + 1:
-        if not _step(search, chart, grammar, ROOT, word, -1, -1, -1, start, end):
+        root = Item(int64(ROOT), int64(-1), int64(-1))
+        if not _step(context, chart, grammar, span, root, word, -1):
             return False
     else:
-        for item in range(items.ptr[row + end - 1, 0], items.ptr[row + end - 1, 1]):
-            node = int64(items.node[item])
+        for k in range(items.ptr[row + end - 1, 0], items.ptr[row + end - 1, 1]):
+            node = int64(items.node[k])
             if grammar.trie.takes[node] & TAKES_WORD:
-                left, right = int64(items.tail[item, 0]), int64(items.tail[item, 1])
-                if not _step(search, chart, grammar, node, word, -1, left, right, start, end):
+                item = Item(node, int64(items.tail[k, 0]), int64(items.tail[k, 1]))
+                if not _step(context, chart, grammar, span, item, word, -1):
                     return False
-    for middle in range(max(start + 1, end - search.span_limit), end):
-        for category in range(search.category_order.shape[0]):
+    for middle in range(max(start + 1, end - context.span_limit), end):
+        for category in range(context.category_order.shape[0]):
             vertex = int64(chart.vertex[middle, end, category])
             if vertex < 0:
                 continue
-            for item in range(items.ptr[row + middle, 0], items.ptr[row + middle, 1]):
-                node = int64(items.node[item])
+            for k in range(items.ptr[row + middle, 0], items.ptr[row + middle, 1]):
+                node = int64(items.node[k])
                 if grammar.trie.takes[node] & TAKES_GAP:
-                    left, right = int64(items.tail[item, 0]), int64(items.tail[item, 1])
-                    if not _step(search, chart, grammar, node, -1 - category, vertex, left, right, start, end):
+                    item = Item(node, int64(items.tail[k, 0]), int64(items.tail[k, 1]))
+                    if not _step(context, chart, grammar, span, item, -1 - category, vertex):
                         return False
     return True
 
 
 @kernel
 def _step(
-    search: Search,
-    chart: Chart,
-    grammar: MatchedGrammar,
-    node: int,
-    symbol: int,
-    vertex: int,
-    left: int,
-    right: int,
-    start: int,
-    end: int,
+    context: ParseContext, chart: Chart, grammar: MatchedGrammar, span: Span, item: Item, symbol: int, vertex: int
 ) -> bool:
-    """Go from ``node`` along ``symbol`` (a gap over ``vertex``, or a word); note rules that end there, keep the item.
+    """Extend ``item`` by ``symbol``: a word (``vertex`` -1), or a gap filled by ``vertex``; it covers ``span`` then.
 
-    ``left`` and ``right`` are the vertices of the gaps before, or -1. False where space ran out.
+    Adds an edge for each group of rules whose source side is complete, and the new item if the trie goes on. Returns
+    False if space is exhausted.
     """
-    after = child(grammar.trie, node, symbol)
+    after = child(grammar.trie, item.node, symbol)
     if after < 0:
         return True
+    left, right = item.left, item.right
     if symbol < 0:
         if left < 0:
             left = vertex
@@ -227,43 +249,41 @@ def _step(
             right = vertex
     trie, items = grammar.trie, grammar.items
     for group in range(trie.group_ptr[after, 0], trie.group_ptr[after, 1]):
-        if grammar.seen[group] < search.stamp:
+        if grammar.seen[group] < context.stamp:
             number = chart.size[GROUPS]
             if number >= chart.group_rule.shape[0]:
                 return False
             chart.group_rule[number, 0] = trie.rule_ptr[group, 0]
             chart.group_rule[number, 1] = trie.rule_ptr[group, 1]
             chart.size[GROUPS] = number + 1
-            grammar.seen[group] = search.stamp + number
-        number = grammar.seen[group] - search.stamp
-        if not _add_edge(search, chart, start, end, int64(trie.lhs[group]), number, left, right):
+            grammar.seen[group] = context.stamp + number
+        number = grammar.seen[group] - context.stamp
+        if not _add_edge(chart, span, int64(trie.lhs[group]), number, left, right):
             return False
     if trie.takes[after]:
-        item = items.size[0]
-        if item >= items.node.shape[0]:
+        new = items.size[0]
+        if new >= items.node.shape[0]:
             return False
-        items.node[item] = after
-        items.tail[item, 0] = left
-        items.tail[item, 1] = right
-        items.size[0] = item + 1
-        items.ptr[start * (search.words.shape[0] + 1) + end, 1] = item + 1
+        items.node[new] = after
+        items.tail[new, 0] = left
+        items.tail[new, 1] = right
+        items.size[0] = new + 1
+        items.ptr[span.start * (context.words.shape[0] + 1) + span.end, 1] = new + 1
     return True
 
 
 @kernel
-def _add_edge(
-    search: Search, chart: Chart, start: int, end: int, category: int, group: int, left: int, right: int
-) -> bool:
-    """Add an edge under (start, end, category), making the vertex where it is the first; False where space ran out."""
+def _add_edge(chart: Chart, span: Span, category: int, group: int, left: int, right: int) -> bool:
+    """Add an edge to the vertex of ``span`` and ``category``, which is made if absent; False if space is exhausted."""
     edge = chart.size[EDGES]
     if edge >= chart.edge_group.shape[0]:
         return False
-    vertex = int64(chart.vertex[start, end, category])
+    vertex = int64(chart.vertex[span.start, span.end, category])
     if vertex < 0:
         vertex = chart.size[VERTICES]
         if vertex >= chart.first_edge.shape[0]:
             return False
-        chart.vertex[start, end, category] = vertex
+        chart.vertex[span.start, span.end, category] = vertex
         chart.first_edge[vertex] = -1
         chart.size[VERTICES] = vertex + 1
     chart.edge_group[edge] = group

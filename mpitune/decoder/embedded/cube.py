@@ -1,8 +1,9 @@
-"""Cube pruning: the forest with language models, at most ``pop_limit`` hypotheses built for each vertex.
+"""Cube pruning: the forest with language models, at most ``pop_limit`` hypotheses for each vertex.
 
-Chiang 2007, section 5.3.4; Huang & Chiang 2007. A candidate is a rule over one hypothesis (node) for each of its gaps.
-The best rules over the best nodes start in a heap; each candidate taken from it becomes an edge of the forest and puts
-in its two neighbours, which use the next best node of one gap. Candidates with equal LM states recombine in one node.
+Chiang (Computational Linguistics 2007, section 5.3.4); Huang and Chiang (ACL 2007). A candidate is a rule over one
+hypothesis (node) for each of its gaps. The heap begins with every rule over the best nodes; each candidate popped
+becomes an edge of the forest, and its two neighbours, which use the next best node of one gap, are pushed. Candidates
+with equal LM states recombine in one node.
 """
 
 from __future__ import annotations
@@ -16,25 +17,30 @@ from mpitune.decoder.embedded.candidates import (
     Candidates,
     ScoringModel,
     add_candidate,
-    begin_rules,
-    is_new,
+    add_if_new,
     new_candidates,
     recombine,
+    score_leading_words,
 )
 from mpitune.decoder.embedded.chart import GOAL, VERTICES, Chart
 from mpitune.decoder.embedded.forest import EDGES, NODES, Forest, insert_edge, new_forest
 from mpitune.decoder.embedded.heap import pop
-from mpitune.decoder.embedded.matched import Matched
+from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.jit import at, int64, kernel
 
 
 def search(
-    arena: Arena, chart: Chart, matched: Matched, automata: tuple[Automaton, ...], lm_weight: np.ndarray, limit: int
+    arena: Arena,
+    chart: Chart,
+    matched: MatchedRules,
+    automata: tuple[Automaton, ...],
+    lm_weight: np.ndarray,
+    limit: int,
 ) -> Forest | None:
-    """The forest with LMs of a sentence that has at least one word, or None if an automaton has too little space.
+    """The forest with LMs of a sentence that has at least one word, or None if an automaton is out of space.
 
-    ``automata``: one for each LM; ``lm_weight``: float64 [LMs]; ``limit``: how many candidates are taken from the heap
-    for each vertex, at most.
+    ``automata``: one for each LM; ``lm_weight``: float64 [LMs]; ``limit``: the most candidates popped from the
+    heap for each vertex.
     """
     rules, count = len(matched.score), len(automata)
     size = np.zeros(2, dtype=np.int64)
@@ -55,8 +61,8 @@ def search(
 
 
 @kernel
-def _measure(chart: Chart, matched: Matched, limit: int, size: np.ndarray) -> None:
-    """Into ``size``: the most candidates that a vertex starts with; the most nodes that all vertices can have."""
+def _measure(chart: Chart, matched: MatchedRules, limit: int, size: np.ndarray) -> None:
+    """Write to ``size`` (int64 [2]) the most initial candidates of a vertex, and the most nodes of all vertices."""
     size[0] = 0
     size[1] = limit
     for vertex in range(chart.size[VERTICES]):
@@ -74,10 +80,21 @@ def _measure(chart: Chart, matched: Matched, limit: int, size: np.ndarray) -> No
 
 @kernel
 def _search(
-    chart: Chart, matched: Matched, model: ScoringModel, candidates: Candidates, limit: int, forest: Forest
+    chart: Chart, matched: MatchedRules, model: ScoringModel, candidates: Candidates, limit: int, forest: Forest
 ) -> None:
-    """Fill ``forest``."""
-    begin_rules(matched, model)
+    """Fill ``forest`` (`new_forest`) bottom-up, vertex by vertex in ``chart.order``, then the goal.
+
+    With V vertices, R matched rules, L LMs, and C candidates and N nodes as written to ``size`` by `_measure`:
+
+    - ``chart``: the forest without LMs;
+    - ``matched``: the rules of its groups, with scores under the current weights;
+    - ``model``: the automata, which gain states and transitions, the weights [L], and arrays that are written here:
+      ``leading*`` [R, ...] first, ``node_state`` [N + 1, L, 2] with the nodes;
+    - ``candidates``: working space of one vertex, for C + 2 * ``limit`` candidates: each one popped pushes two at most;
+    - ``limit``: the most candidates popped for each vertex;
+    - ``forest``: space for V vertices, N + 1 nodes (the goal is the last) and N + 1 + ``limit`` edges.
+    """
+    score_leading_words(matched, model)
     for k in range(chart.size[VERTICES]):
         vertex = int64(chart.order[k])
         nodes = _take_best(chart, matched, model, candidates, limit, forest, vertex)
@@ -87,9 +104,15 @@ def _search(
 
 @kernel
 def _take_best(
-    chart: Chart, matched: Matched, model: ScoringModel, candidates: Candidates, limit: int, forest: Forest, vertex: int
+    chart: Chart,
+    matched: MatchedRules,
+    model: ScoringModel,
+    candidates: Candidates,
+    limit: int,
+    forest: Forest,
+    vertex: int,
 ) -> int:
-    """Take the best candidates of ``vertex`` from the heap and recombine them; returns the number of nodes."""
+    """Pop the best candidates of ``vertex`` and recombine them; returns the number of nodes."""
     candidates.heap.size[0] = 0
     candidates.same_state[:] = FREE
     candidates.same_nodes[:] = FREE
@@ -108,17 +131,17 @@ def _take_best(
             break
         best = pop(candidates.heap)
         nodes = recombine(model, candidates, best, nodes)
-        one = candidates.one[at(best)]
-        edge, rule = int64(one["edge"]), int64(one["rule"])
+        record = candidates.record[at(best)]
+        edge, rule = int64(record["edge"]), int64(record["rule"])
         for side in range(2):
-            first, second = int64(one["first"]) + (1 - side), int64(one["second"]) + side
+            first, second = int64(record["first"]) + (1 - side), int64(record["second"]) + side
             moved, stayed = (first, second) if side == 0 else (second, first)
             tail, other = int64(chart.edge_tail[at(edge), side]), int64(chart.edge_tail[at(edge), 1 - side])
             if tail < 0 or moved >= forest.vertex_ptr[at(tail), 1]:
                 continue
-            # Only a candidate over none of the best nodes can be reached from two sides.
+            # Only a candidate that uses the best node of neither gap is a neighbour of two others.
             two_ways = other >= 0 and stayed > forest.vertex_ptr[at(other), 0]
-            if two_ways and not is_new(candidates, count, rule, first, second):
+            if two_ways and not add_if_new(candidates, count, rule, first, second):
                 continue
             add_candidate(matched, model, candidates, count, forest.node_score, edge, rule, first, second)
             count += 1
@@ -132,20 +155,20 @@ def _add_nodes(model: ScoringModel, candidates: Candidates, nodes: int, forest: 
     _rank(candidates, nodes)
     for rank in range(base, base + nodes):
         number = int64(candidates.ranking[at(rank - base)])
-        best = candidates.one[at(number)]
+        best = candidates.record[at(number)]
         forest.node_score[at(rank)] = best["score"]
         for m in range(len(model.automata)):
             for half in range(2):
                 model.node_state[at(rank), m, half] = candidates.state[at(number), m, half]
         while number >= 0:
-            one = candidates.one[at(number)]
-            forest.edge_rule[at(edge)] = one["rule"]
-            forest.edge_tail[at(edge), 0] = one["first"]
-            forest.edge_tail[at(edge), 1] = one["second"]
-            forest.edge_score[at(edge)] = one["score"]
+            record = candidates.record[at(number)]
+            forest.edge_rule[at(edge)] = record["rule"]
+            forest.edge_tail[at(edge), 0] = record["first"]
+            forest.edge_tail[at(edge), 1] = record["second"]
+            forest.edge_score[at(edge)] = record["score"]
             for m in range(len(model.automata)):
                 forest.edge_lm[at(edge), m] = candidates.lm[at(number), m]
-            number = int64(one["next"])
+            number = int64(record["next"])
             edge += 1
         forest.edge_ptr[at(rank + 1)] = edge
     forest.size[NODES] = base + nodes
@@ -156,13 +179,13 @@ def _add_nodes(model: ScoringModel, candidates: Candidates, nodes: int, forest: 
 
 @kernel
 def _rank(candidates: Candidates, nodes: int) -> None:
-    """Put the best candidates of the nodes into ``ranking``, best first; the nodes arose almost in that order."""
+    """Sort the best candidates of the nodes into ``ranking``, best first; nodes are created almost in that order."""
     ranking = candidates.ranking
     for node in range(nodes):
         number = candidates.node_first[at(node)]
-        score = candidates.one[at(number)]["score"]
+        score = candidates.record[at(number)]["score"]
         place = node
-        while place > 0 and score > candidates.one[at(ranking[at(place - 1)])]["score"]:
+        while place > 0 and score > candidates.record[at(ranking[at(place - 1)])]["score"]:
             ranking[at(place)] = ranking[at(place - 1)]
             place -= 1
         ranking[at(place)] = number
@@ -170,7 +193,7 @@ def _rank(candidates: Candidates, nodes: int) -> None:
 
 @kernel
 def _add_goal(model: ScoringModel, forest: Forest, vertex: int) -> None:
-    """Add the goal node over the nodes of ``vertex``, S over the whole sentence, with the LMs' sentence boundaries."""
+    """Add the goal node over the nodes of ``vertex`` (S over the whole sentence), with the LMs' sentence boundaries."""
     goal, begin = forest.size[NODES], forest.size[EDGES]
     for node in range(forest.vertex_ptr[vertex, 0], forest.vertex_ptr[vertex, 1]):
         score = forest.node_score[node]
@@ -186,7 +209,7 @@ def _add_goal(model: ScoringModel, forest: Forest, vertex: int) -> None:
 
 @kernel
 def _finish(model: ScoringModel, m: int, node: int) -> float:
-    """What the boundaries <s> and </s> around ``node`` add to its log10 probability under LM ``m``."""
+    """Increment of the log10 probability of ``node`` under LM ``m`` by the boundaries <s> and </s> around it."""
     automaton, begin = model.automata[m], int64(BEGIN)
     first, last = ~int64(model.node_state[node, m, 0]), int64(model.node_state[node, m, 1])
     left, right, total = advance(automaton, begin, begin, first, last, np.float32(0.0))

@@ -1,4 +1,4 @@
-"""The project's own decoder: SCFG parsing, cube pruning with n-gram language models, lazy k-best lists."""
+"""`EmbeddedDecoder`: SCFG parsing, cube pruning with n-gram language models, lazy k-best extraction."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mpitune.grammar.rules import GOAL, PHRASE, Rules
 from mpitune.grammar.templates import GLUE, Rule, features, pass_through
 
 LM_STATES = 1 << 16
-"""How many halves of LM states an automaton numbers, where no sentence needs more."""
+"""Initial capacity of an automaton for halves of LM states; doubled if a sentence needs more."""
 TRANSITIONS = 1 << 13
-"""How many LM transitions it remembers, where no sentence has more rules: 256 kB, so that none is ever far away."""
+"""Initial number of cached LM transitions, for at most as many rules in a sentence: 256 kB, which fit a cache."""
 MOST_TRANSITIONS = 1 << 20
-"""How many it remembers at most: 32 MB."""
+"""The most cached LM transitions: 32 MB."""
 
 
 class EmbeddedDecoder:
-    """Decodes with Numba kernels; see `Decoder` for what is promised."""
+    """Decodes with Numba kernels; see `ForestDecoder` for its methods."""
 
     def __init__(
         self,
@@ -30,8 +30,8 @@ class EmbeddedDecoder:
         span_limit: int = 15,
         unique: bool = True,
     ) -> None:
-        """``pop_limit``: candidates taken for each vertex in cube pruning; ``span_limit``: the most source words that a
-        rule of a category other than S covers; ``unique``: a k-best list names each translation once.
+        """``pop_limit``: candidates popped for each vertex in cube pruning; ``span_limit``: the most source words
+        that a rule of a category other than S covers; ``unique``: a k-best list contains each translation once.
         """
         self._model = model
         self._pop_limit = pop_limit
@@ -66,17 +66,19 @@ class EmbeddedDecoder:
         if len(sentence.words) == 0:
             return empty_translation()
         weights, _, rules, forest = self._search(sentence, weights)
-        return self._list(sentence, weights, rules, forest, k)
+        return self._extract_kbest(sentence, weights, rules, forest, k)
 
     def decode_all(self, sentence: Sentence, weights: np.ndarray, k: int) -> tuple[KBest, PackedForest]:
-        """What `decode` returns, and all derivations that it is taken from."""
+        """The result of `decode`, and the forest that it is extracted from."""
         if len(sentence.words) == 0:
             return empty_translation(), packed.empty_forest(self._lm_slot)
         weights, _, rules, forest = self._search(sentence, weights)
-        listed = self._list(sentence, weights, rules, forest, k)
-        return listed, packed.pack(forest, rules, packed.reached(forest), self._lm_slot)
+        listed = self._extract_kbest(sentence, weights, rules, forest, k)
+        return listed, packed.pack(forest, rules, packed.reachable(forest), self._lm_slot)
 
-    def _list(self, sentence: Sentence, weights: np.ndarray, rules: matched.Matched, forest: Forest, k: int) -> KBest:
+    def _extract_kbest(
+        self, sentence: Sentence, weights: np.ndarray, rules: matched.MatchedRules, forest: Forest, k: int
+    ) -> KBest:
         """The ``k`` best translations of ``forest``."""
         depth = len(sentence.words) * len(self._category_order) + 1
         if len(self._scratch.total) < len(self.features) or len(self._scratch.stack) < depth + 2:
@@ -85,7 +87,7 @@ class EmbeddedDecoder:
         return readout.extract_kbest(forest, rules, derivations, found, self._lm_slot, weights, self._scratch)
 
     def forest(self, sentence: Sentence, weights: np.ndarray, k: int = 0) -> Hypergraph:
-        """The hypergraph that `decode` takes its list from, with the derivations of the ``k`` best entries."""
+        """The hypergraph that `decode` extracts its list from, with the derivations of the ``k`` best entries."""
         if len(sentence.words) == 0:
             return explain.empty_hypergraph(self._lm_slot, k)
         weights, parsed, rules, forest = self._search(sentence, weights)
@@ -95,44 +97,47 @@ class EmbeddedDecoder:
 
     def _search(
         self, sentence: Sentence, weights: np.ndarray
-    ) -> tuple[np.ndarray, chart.Chart, matched.Matched, Forest]:
-        """Weights for all slots (a sentence may bring new features), the forest without LMs, its rules, the forest."""
-        self._arena.take_back()
-        sources = self._sources(sentence)
+    ) -> tuple[np.ndarray, chart.Chart, matched.MatchedRules, Forest]:
+        """The forest of ``sentence``, the last of the results.
+
+        Before it: the weights, extended to features that the sentence added; the forest without LMs; its rules.
+        """
+        self._arena.reset()
+        sources = self._rule_sources(sentence)
         if len(weights) < len(self.features):
             weights = np.concatenate([weights, np.zeros(len(self.features) - len(weights))])
         parsed = self._parse(sentence)
         rules = matched.match(self._arena, parsed, sources, weights)
-        return weights, parsed, rules, self._with_lms(parsed, rules, weights[self._lm_slot])
+        return weights, parsed, rules, self._add_lms(parsed, rules, weights[self._lm_slot])
 
-    def _with_lms(self, parsed: chart.Chart, rules: matched.Matched, lm_weight: np.ndarray) -> Forest:
-        """The forest with LMs."""
+    def _add_lms(self, parsed: chart.Chart, rules: matched.MatchedRules, lm_weight: np.ndarray) -> Forest:
+        """The forest with LMs; ``lm_weight``: float64 [LMs]. Automata out of space are replaced, larger if needed."""
         wanted = self._transitions
         while wanted < min(len(rules.score), MOST_TRANSITIONS):
             wanted *= 2
         is_new = wanted > self._transitions or any(map(automaton.is_half_full, self._automata))
-        # At the first sentence there are none: to make them earlier would have every rank compile kernels for that.
+        # Created at the first sentence: in the constructor, every rank would compile kernels for them.
         is_new = is_new or len(self._automata) < len(self._model.lms)
         self._transitions = wanted
         if is_new:
-            self._forget()
+            self._replace_automata()
         while True:
             forest = cube.search(self._arena, parsed, rules, self._automata, lm_weight, self._pop_limit)
             if forest is not None:
                 return forest
-            # Full of the states of sentences before; or, if there were none, too small for this one.
+            # Full of states of earlier sentences; or, if it was empty before this sentence, too small for it.
             self._lm_states *= 2 if is_new else 1
-            self._forget()
+            self._replace_automata()
             is_new = True
 
-    def _forget(self) -> None:
-        """Begin with automata that know nothing of sentences before."""
+    def _replace_automata(self) -> None:
+        """Replace the automata by empty ones."""
         self._automata = tuple(
             automaton.new_automaton(lm, self._lm_states, self._transitions) for lm, _ in self._model.lms
         )
 
     def _parse(self, sentence: Sentence) -> chart.Chart:
-        """The forest without LMs."""
+        """The forest without LMs. Space is doubled until the sentence fits."""
         if sentence.grammar != self._grammar:
             self._open_grammar(sentence.grammar)
         n = len(sentence.words)
@@ -141,7 +146,7 @@ class EmbeddedDecoder:
             result = chart.new_chart(
                 self._arena, n, len(self._category_order), space["vertices"], space["edges"], space["groups"] + n
             )
-            search = chart.Search(
+            context = chart.ParseContext(
                 words=sentence.words,
                 span_limit=self._span_limit,
                 category_order=self._category_order,
@@ -153,14 +158,14 @@ class EmbeddedDecoder:
                 ),
                 stamp=self._stamp,
             )
-            complete = chart.parse(search, result)
+            complete = chart.parse(context, result)
             self._stamp += len(result.group_rule)
             if complete:
                 return result
             self._space = {name: 2 * size for name, size in space.items()}
 
     def _open_grammar(self, grammar: int) -> None:
-        """Make ``grammar`` the one that sentences are parsed with."""
+        """Parse the next sentences with ``grammar``, an index in the store."""
         rules = self._model.rules
         first, last = rules.grammar_ptr[grammar : grammar + 2].tolist()
         phrases = trie.build(rules, first, last, goal=False)
@@ -169,8 +174,9 @@ class EmbeddedDecoder:
         self._goals = goals, np.zeros(len(goals.lhs), dtype=np.int64)
         self._grammar = grammar
 
-    def _sources(self, sentence: Sentence) -> matched.RuleSources:
-        self._know_words()
+    def _rule_sources(self, sentence: Sentence) -> matched.RuleSources:
+        """The sentence, its grammar and the features of its rules, as `matched.match` reads them."""
+        self._update_lm_words()
         for word in sentence.words.tolist():
             if word not in self._pass_through:
                 rule = pass_through(self._model.words.words[word])
@@ -193,13 +199,13 @@ class EmbeddedDecoder:
         )
 
     def _fixed_row(self, rule: Rule, dense: str | None) -> tuple[list[int], list[float]]:
-        """Slots and values of the features of a rule that no grammar holds."""
+        """Slots and values of the features of a rule that no grammar contains; ``dense``: its dense feature, if any."""
         row = [(dense, 1.0)] if dense else []
         row += features(self._model.templates, rule)
         return [self.features.slot(name) for name, _ in row], [value for _, value in row]
 
-    def _know_words(self) -> None:
-        """Look up words that the vocabulary has gained in the LMs."""
+    def _update_lm_words(self) -> None:
+        """Look up new words of the vocabulary in the LMs."""
         known = self._lm_word.shape[1]
         new = self._model.words.words[known:]
         if new:
@@ -208,7 +214,7 @@ class EmbeddedDecoder:
 
 
 def _category_order(rules: Rules, categories: int) -> np.ndarray:
-    """int32 [categories]: every category after those that unary rules turn into it (readers refuse cycles)."""
+    """int32 [categories]: every category after those that unary rules rewrite as it (grammar readers reject cycles)."""
     length = np.diff(rules.source_ptr)
     unary = np.flatnonzero(length == 1)
     first = rules.source[rules.source_ptr[unary]]

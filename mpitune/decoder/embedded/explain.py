@@ -1,4 +1,4 @@
-"""What the search has built, for people and other programs to look into: the hypergraph, and derivations as trees."""
+"""Conversion of the forest to a `Hypergraph` with readable rules, and of the k best derivations to trees."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from mpitune.decoder.base import Derivation, Hypergraph, TranslationModel
 from mpitune.decoder.embedded.chart import GLUE_TWO, PASS_THROUGH, VERTICES, Chart
 from mpitune.decoder.embedded.forest import NODES, Forest
 from mpitune.decoder.embedded.kbest import NONE, Derivations
-from mpitune.decoder.embedded.matched import Matched
-from mpitune.decoder.embedded.packed import pack, reached
+from mpitune.decoder.embedded.matched import MatchedRules
+from mpitune.decoder.embedded.packed import pack, reachable
 from mpitune.grammar.templates import GLUE, Gap, Rule, as_symbols, pass_through
 
 GOAL = "Goal"
-"""The category of the goal node; its one rule adds the sentence boundaries, which the language models score."""
+"""Category of the goal node; its only rule adds the sentence boundaries, which the language models score."""
 
 
 def hypergraph(
     model: TranslationModel,
     source: Sequence[str],
     chart: Chart,
-    matched: Matched,
+    matched: MatchedRules,
     forest: Forest,
     found: tuple[np.ndarray, Derivations],
     lm_slot: np.ndarray,
     weights: np.ndarray,
 ) -> Hypergraph:
-    """What of ``forest`` the goal can reach, and the derivations ``found`` (of `kbest.best_derivations`).
+    """The part of ``forest`` reachable from the goal, with the derivations ``found`` (of `kbest.best_derivations`).
 
-    ``source``: the source words; ``lm_slot``: int32 [LMs], slots of the LMs' features; ``weights``: float64, one for
-    every slot.
+    ``source``: the source words; ``chart``: the forest without LMs, which gives spans and categories; ``matched``: the
+    rules of ``forest``; ``lm_slot``: int32 [LMs], slots of the LMs' features; ``weights``: float64 [slots].
     """
     nodes, edges = forest.size.tolist()
-    part = reached(forest)
+    part = reachable(forest)
     packed = pack(forest, matched, part, lm_slot)
     rules = [_rule(model, source, chart, matched, number) for number in part.rule.tolist()[1:]]
     edge_lm = packed.edge_lm.astype(np.float64)
@@ -43,7 +43,7 @@ def hypergraph(
         np.repeat(np.arange(len(part.rule)), np.diff(packed.feature_ptr)), products, len(part.rule)
     )
     edge_score = rule_score[packed.edge_rule] + (edge_lm * weights[lm_slot]).sum(axis=1)
-    span, category = _places(chart, forest)
+    span, category = _spans_and_categories(chart, forest)
     edge_number = np.full(edges, -1, dtype=np.int64)
     edge_number[part.edge] = np.arange(len(part.edge))
     return Hypergraph(
@@ -67,7 +67,7 @@ def hypergraph(
 
 
 def empty_hypergraph(lm_slot: np.ndarray, k: int) -> Hypergraph:
-    """The hypergraph of a sentence of no words: a goal without anything below it; ``k`` as in `hypergraph`."""
+    """The hypergraph of a sentence of no words: the goal alone, and its derivation if ``k`` > 0."""
     none = np.zeros(0, dtype=np.int32)
     return Hypergraph(
         source=[],
@@ -89,8 +89,8 @@ def empty_hypergraph(lm_slot: np.ndarray, k: int) -> Hypergraph:
     )
 
 
-def _places(chart: Chart, forest: Forest) -> tuple[np.ndarray, np.ndarray]:
-    """int32 [nodes, 2]: the span of every node; int32 [nodes - 1]: the category of all but the goal."""
+def _spans_and_categories(chart: Chart, forest: Forest) -> tuple[np.ndarray, np.ndarray]:
+    """The span of each node (int32 [nodes, 2]), and the category of each node except the goal (int32 [nodes - 1])."""
     nodes = int(forest.size[NODES])
     vertices = int(chart.size[VERTICES])
     place = np.empty((vertices, 3), dtype=np.int32)
@@ -104,9 +104,9 @@ def _places(chart: Chart, forest: Forest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rule(
-    model: TranslationModel, source: Sequence[str], chart: Chart, matched: Matched, number: int
+    model: TranslationModel, source: Sequence[str], chart: Chart, matched: MatchedRules, number: int
 ) -> tuple[Rule, str]:
-    """A matched rule, and where it comes from."""
+    """Matched rule ``number``, and its origin as in `Hypergraph.origin`."""
     group = int(np.searchsorted(matched.group_ptr, number, side="right")) - 1
     if group <= GLUE_TWO:
         return GLUE[group], "glue"
@@ -119,18 +119,21 @@ def _rule(
 def _trees(
     found: np.ndarray, derivations: Derivations, edge_number: np.ndarray, edge_score: np.ndarray
 ) -> list[Derivation]:
-    """The derivations ``found`` (int32 [k]) as trees, which share what they have in common."""
-    made: dict[int, Derivation] = {}
-    waiting = found[::-1].tolist()
-    while waiting:
-        number = waiting[-1]
-        below = [child for child in derivations.child[number].tolist() if child != NONE]
-        missing = [child for child in below if child not in made]
+    """The derivations ``found`` (int32 [k]) as trees with shared subtrees.
+
+    ``edge_number``: int64 [edges of the forest], indices in the hypergraph; ``edge_score``: float64 [edges].
+    """
+    tree: dict[int, Derivation] = {}
+    stack = found[::-1].tolist()
+    while stack:
+        number = stack[-1]
+        subderivations = [child for child in derivations.subderivation[number].tolist() if child != NONE]
+        missing = [child for child in subderivations if child not in tree]
         if missing:
-            waiting += missing
+            stack += missing
             continue
-        waiting.pop()
+        stack.pop()
         edge = int(edge_number[derivations.edge[number]])
-        parts = tuple([made[child] for child in below])
-        made[number] = Derivation(edge, parts, float(edge_score[edge]) + sum([part.score for part in parts]))
-    return [made[number] for number in found.tolist()]
+        parts = tuple([tree[child] for child in subderivations])
+        tree[number] = Derivation(edge, parts, float(edge_score[edge]) + sum([part.score for part in parts]))
+    return [tree[number] for number in found.tolist()]

@@ -1,7 +1,7 @@
 """A heap of scored numbers, for kernels: the highest score first, the lower number on a tie.
 
-Each place has four below it, which lie side by side: a heap half as high as one with two, and what it waits for is
-memory.
+A 4-ary heap: half as high as a binary one, and the four children of a place are adjacent in memory, whose latency
+limits its speed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from mpitune.jit import at, inlined, int64, kernel
 
 
 class Heap(NamedTuple):
-    """A heap and the space that it has."""
+    """A heap of at most ``capacity`` numbers, and their scores."""
 
     size: np.ndarray
-    """int64 [1]"""
+    """int64 [1]: number of entries."""
     score: np.ndarray
     """float64 [capacity]"""
     number: np.ndarray
@@ -34,7 +34,7 @@ def new_heap(arena: Arena, capacity: int) -> Heap:
 
 @inlined
 def push(heap: Heap, score: float, number: int) -> None:
-    """Put in ``number``; there must be space."""
+    """Insert ``number``; the heap must not be full."""
     place = heap.size[0]
     heap.size[0] = place + 1
     while place > 0:
@@ -51,7 +51,7 @@ def push(heap: Heap, score: float, number: int) -> None:
 
 @inlined
 def pop(heap: Heap) -> int:
-    """Take out the best; the heap must not be empty."""
+    """Remove the best number and return it; the heap must not be empty."""
     best = int64(heap.number[0])
     size = heap.size[0] - 1
     heap.size[0] = size
@@ -60,7 +60,7 @@ def pop(heap: Heap) -> int:
     while below < size:
         ties = True
         if below + 4 <= size:
-            # No branches: which of the four is the best cannot be predicted.
+            # No branches: the processor could not predict which of the four is the best.
             a, b = heap.score[at(below)], heap.score[at(below + 1)]
             c, d = heap.score[at(below + 2)], heap.score[at(below + 3)]
             ab, cd = max(a, b), max(c, d)

@@ -1,10 +1,10 @@
-"""The k best derivations of a forest, lazily (Huang & Chiang 2005, algorithm 3), one for each translation.
+"""The k best derivations of a forest by lazy enumeration, one for each translation.
 
-Each node keeps the list of its best derivations as far as they were asked for, and a heap of candidates for the next
-one. A derivation names its children by their own derivations; the next best of a child is looked for only when a
-candidate that needs it may be next itself. Duplicates are thrown out at every node: of derivations with equal
-translations and equal LM states the best one serves all purposes. Translations are compared by 64-bit hashes that
-can be put together from those of their parts.
+Huang and Chiang (IWPT 2005), algorithm 3. Each node has a list of its best derivations, as far as they were needed, and
+a heap of candidates for the next one. A derivation refers to subderivations, one for each tail of its edge; the next
+best derivation of a tail is computed only when a candidate with it may be the next of its own node. Duplicates are
+discarded at every node: of derivations with equal translations and equal LM states only the best one is needed.
+Translations are compared by 64-bit hashes that are computed from those of their parts.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import numpy as np
 
 from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.forest import NODES, Forest
-from mpitune.decoder.embedded.matched import Matched
+from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.jit import inlined, int64, kernel, uint64
 
 NONE = -1
 BASE = uint64(0x9E3779B97F4A7C15)
-"""Of the polynomial hash; odd, modulus 2 ** 64."""
+"""Base of the polynomial hash modulo 2 ** 64; odd."""
 
 
 class NodeLists(NamedTuple):
-    """The state of each node's list; NONE and NEW before the first use."""
+    """The list of derivations and the heap of each node; NONE and NEW before the first use."""
 
     first: np.ndarray
     """int32 [nodes]: best derivation."""
     last: np.ndarray
     """int32 [nodes]: the worst derivation listed so far."""
     heap: np.ndarray
-    """int32 [nodes]: root of the heap of candidates (a pairing heap)."""
+    """int32 [nodes]: root of the pairing heap of candidates."""
     pending: np.ndarray
-    """int32 [nodes]: a candidate taken from the heap that waits for its children."""
+    """int32 [nodes]: a candidate popped from the heap whose subderivations are not all computed yet."""
     expand: np.ndarray
-    """int32 [nodes]: a derivation whose neighbours are not in the heap yet."""
+    """int32 [nodes]: a derivation whose neighbours have not been pushed yet."""
     phase: np.ndarray
     """int8 [nodes]: NEW, OPEN or EXHAUSTED."""
 
@@ -44,38 +44,38 @@ NEW, OPEN, EXHAUSTED = 0, 1, 2
 
 
 class Derivations(NamedTuple):
-    """Derivations and candidates, in the order in which they arise."""
+    """Derivations and candidates in order of creation."""
 
     edge: np.ndarray
-    """int32 [capacity]"""
-    child: np.ndarray
-    """int32 [capacity, 2]: derivations under the gaps; NONE: the first of the tail's, or no gap."""
+    """int32 [capacity]: the top edge."""
+    subderivation: np.ndarray
+    """int32 [capacity, 2]: a derivation of each tail of the edge; NONE: no such tail, or the best one of the tail."""
     score: np.ndarray
     """float64 [capacity]"""
     next: np.ndarray
     """int32 [capacity]: the next best derivation of the same node, or NONE."""
-    below: np.ndarray
-    """int32 [capacity]: in the heap, the first candidate below this one."""
-    beside: np.ndarray
-    """int32 [capacity]: in the heap, the next candidate below the same one."""
-    text: np.ndarray
-    """uint64 [capacity, 2]: hash of the translation; BASE to the power of its length."""
+    first_child: np.ndarray
+    """int32 [capacity]: in the pairing heap, the first child, or NONE."""
+    next_sibling: np.ndarray
+    """int32 [capacity]: in the pairing heap, the next child of the same parent, or NONE."""
+    text_hash: np.ndarray
+    """uint64 [capacity, 2]: hash of the translation; `BASE` to the power of its length in words."""
     seen: np.ndarray
-    """int32 [power of two, > capacity]: hash table of listed derivations by node and translation."""
+    """int32 [power of two, > capacity]: open-addressing hash table of listed derivations by node and translation."""
     head: np.ndarray
-    """int32 [capacity]: the node that a derivation belongs to."""
+    """int32 [capacity]: the node of the derivation."""
     stack: np.ndarray
-    """int32 [nodes + 1]: nodes that wait for one below."""
+    """int32 [nodes + 1]: nodes whose next derivation is being computed, each needed by the one before."""
     size: np.ndarray
-    """int64 [1]"""
+    """int64 [1]: number of derivations and candidates."""
 
 
 def best_derivations(
-    arena: Arena, forest: Forest, matched: Matched, k: int, unique: bool
+    arena: Arena, forest: Forest, matched: MatchedRules, k: int, unique: bool
 ) -> tuple[np.ndarray, Derivations]:
-    """The goal's ``k`` best derivations (int32 [at most k]) and the table that they are in.
+    """The goal's ``k`` best derivations (int32 [at most k]), as indices of the returned table.
 
-    ``unique``: one derivation a translation.
+    ``unique``: only the best derivation of each translation.
     """
     nodes = int(forest.size[NODES])
     capacity = 64 * k + (1 << 14)
@@ -96,12 +96,12 @@ def _new_derivations(arena: Arena, capacity: int, nodes: int) -> Derivations:
         table *= 2
     return Derivations(
         edge=arena.empty(capacity, dtype=np.int32),
-        child=arena.empty((capacity, 2), dtype=np.int32),
+        subderivation=arena.empty((capacity, 2), dtype=np.int32),
         score=arena.empty(capacity, dtype=np.float64),
         next=arena.empty(capacity, dtype=np.int32),
-        below=arena.empty(capacity, dtype=np.int32),
-        beside=arena.empty(capacity, dtype=np.int32),
-        text=arena.empty((capacity, 2), dtype=np.uint64),
+        first_child=arena.empty(capacity, dtype=np.int32),
+        next_sibling=arena.empty(capacity, dtype=np.int32),
+        text_hash=arena.empty((capacity, 2), dtype=np.uint64),
         seen=arena.full(table, NONE, dtype=np.int32),
         head=arena.empty(capacity, dtype=np.int32),
         stack=arena.empty(nodes + 1, dtype=np.int32),
@@ -111,9 +111,9 @@ def _new_derivations(arena: Arena, capacity: int, nodes: int) -> Derivations:
 
 @kernel
 def _best_derivations(
-    forest: Forest, matched: Matched, lists: NodeLists, derivations: Derivations, unique: bool, found: np.ndarray
+    forest: Forest, matched: MatchedRules, lists: NodeLists, derivations: Derivations, unique: bool, found: np.ndarray
 ) -> int:
-    """Fill ``found``; returns how many derivations there are, or -1 where the space for them ran out."""
+    """Fill ``found`` (int32 [k]); returns the number of derivations found, or -1 if space is exhausted."""
     goal = forest.size[NODES] - 1
     number = 0
     while number < found.shape[0] and lists.phase[goal] != EXHAUSTED:
@@ -127,9 +127,9 @@ def _best_derivations(
 
 @inlined
 def _list_next(
-    forest: Forest, matched: Matched, lists: NodeLists, derivations: Derivations, unique: bool, goal: int
+    forest: Forest, matched: MatchedRules, lists: NodeLists, derivations: Derivations, unique: bool, goal: int
 ) -> bool:
-    """Put one more derivation on the list of ``goal``, or mark it exhausted; False where space ran out."""
+    """Append the next derivation to the list of ``goal``, or mark it exhausted; False if space is exhausted."""
     stack = derivations.stack
     stack[0] = goal
     height = 1
@@ -140,10 +140,10 @@ def _list_next(
             return False
         if lists.phase[node] == NEW:
             lists.phase[node] = OPEN
-            _add(forest, lists, derivations, node, int64(forest.edge_ptr[node]), NONE, NONE)
+            _push_candidate(forest, lists, derivations, node, int64(forest.edge_ptr[node]), NONE, NONE)
         if lists.pending[node] == NONE:
             if lists.expand[node] != NONE:
-                wanted = _expand(forest, lists, derivations, node)
+                wanted = _push_neighbours(forest, lists, derivations, node)
                 if wanted != NONE:
                     stack[height] = wanted
                     height += 1
@@ -153,9 +153,9 @@ def _list_next(
                 lists.phase[node] = EXHAUSTED
                 height -= 1
                 continue
-            lists.pending[node] = _take(lists, derivations, node)
+            lists.pending[node] = _pop(lists, derivations, node)
         candidate = int64(lists.pending[node])
-        wanted = _complete(forest, lists, derivations, candidate)
+        wanted = _fill_subderivations(forest, lists, derivations, candidate)
         if wanted != NONE:
             stack[height] = wanted
             height += 1
@@ -163,7 +163,7 @@ def _list_next(
         lists.pending[node] = NONE
         lists.expand[node] = candidate
         _hash_translation(forest, matched, derivations, candidate)
-        if not unique or _is_new(derivations, candidate):
+        if not unique or _add_if_new(derivations, candidate):
             derivations.next[candidate] = NONE
             if lists.first[node] == NONE:
                 lists.first[node] = candidate
@@ -175,10 +175,10 @@ def _list_next(
 
 
 @inlined
-def _add(
+def _push_candidate(
     forest: Forest, lists: NodeLists, derivations: Derivations, node: int, edge: int, left: int, right: int
 ) -> None:
-    """Put a candidate into the heap of ``node``: ``edge`` over derivations ``left`` and ``right`` (NONE: the best)."""
+    """Push on the heap of ``node``: ``edge`` over the derivations ``left`` and ``right`` (NONE: the best)."""
     number = derivations.size[0]
     derivations.size[0] = number + 1
     score = forest.edge_score[edge]
@@ -187,78 +187,78 @@ def _add(
     if right != NONE:
         score += derivations.score[right] - forest.node_score[forest.edge_tail[edge, 1]]
     derivations.edge[number] = edge
-    derivations.child[number, 0] = left
-    derivations.child[number, 1] = right
+    derivations.subderivation[number, 0] = left
+    derivations.subderivation[number, 1] = right
     derivations.score[number] = score
     derivations.head[number] = node
-    derivations.below[number] = NONE
-    derivations.beside[number] = NONE
-    lists.heap[node] = _meld(derivations, int64(lists.heap[node]), number)
+    derivations.first_child[number] = NONE
+    derivations.next_sibling[number] = NONE
+    lists.heap[node] = _merge(derivations, int64(lists.heap[node]), number)
 
 
 @inlined
-def _meld(derivations: Derivations, a: int, b: int) -> int:
-    """Join two heaps; on a tie the candidate that arose first is on top."""
+def _merge(derivations: Derivations, a: int, b: int) -> int:
+    """Merge two pairing heaps; on a tie the candidate created first becomes the root."""
     if a == NONE:
         return b
     if b == NONE:
         return a
     if derivations.score[b] > derivations.score[a] or (derivations.score[b] == derivations.score[a] and b < a):
         a, b = b, a
-    derivations.beside[b] = derivations.below[a]
-    derivations.below[a] = b
+    derivations.next_sibling[b] = derivations.first_child[a]
+    derivations.first_child[a] = b
     return a
 
 
 @inlined
-def _take(lists: NodeLists, derivations: Derivations, node: int) -> int:
-    """Take the best candidate from the heap of ``node``."""
+def _pop(lists: NodeLists, derivations: Derivations, node: int) -> int:
+    """Pop the best candidate from the heap of ``node``."""
     best = int64(lists.heap[node])
     pairs = int64(NONE)
-    rest = int64(derivations.below[best])
+    rest = int64(derivations.first_child[best])
     while rest != NONE:
         first = rest
-        second = int64(derivations.beside[first])
-        rest = int64(derivations.beside[second]) if second != NONE else int64(NONE)
-        derivations.beside[first] = NONE
+        second = int64(derivations.next_sibling[first])
+        rest = int64(derivations.next_sibling[second]) if second != NONE else int64(NONE)
+        derivations.next_sibling[first] = NONE
         if second != NONE:
-            derivations.beside[second] = NONE
-        joined = _meld(derivations, first, second)
-        derivations.beside[joined] = pairs
+            derivations.next_sibling[second] = NONE
+        joined = _merge(derivations, first, second)
+        derivations.next_sibling[joined] = pairs
         pairs = joined
     root = int64(NONE)
     while pairs != NONE:
-        following = int64(derivations.beside[pairs])
-        derivations.beside[pairs] = NONE
-        root = _meld(derivations, root, pairs)
+        following = int64(derivations.next_sibling[pairs])
+        derivations.next_sibling[pairs] = NONE
+        root = _merge(derivations, root, pairs)
         pairs = following
     lists.heap[node] = root
     return best
 
 
 @inlined
-def _complete(forest: Forest, lists: NodeLists, derivations: Derivations, candidate: int) -> int:
-    """Fill in children that stand for the best of a tail; returns a tail without a derivation yet, else NONE."""
+def _fill_subderivations(forest: Forest, lists: NodeLists, derivations: Derivations, candidate: int) -> int:
+    """Replace NONE by the best derivation of each tail; returns a tail that has no derivation yet, else NONE."""
     edge = derivations.edge[candidate]
     for side in range(2):
         tail = int64(forest.edge_tail[edge, side])
-        if tail != NONE and derivations.child[candidate, side] == NONE:
+        if tail != NONE and derivations.subderivation[candidate, side] == NONE:
             if lists.first[tail] == NONE:
                 return tail
-            derivations.child[candidate, side] = lists.first[tail]
+            derivations.subderivation[candidate, side] = lists.first[tail]
     return int64(NONE)
 
 
 @inlined
-def _expand(forest: Forest, lists: NodeLists, derivations: Derivations, node: int) -> int:
-    """Put the neighbours of the derivation in ``expand`` into the heap; returns a tail that must list one more first.
+def _push_neighbours(forest: Forest, lists: NodeLists, derivations: Derivations, node: int) -> int:
+    """Push the neighbours of the derivation in ``expand``; returns a tail that must list one more first, or NONE.
 
-    So that none arises twice, the neighbour in the left child comes only from a derivation whose right child is the
-    best of its list, and the next edge only from one whose children both are.
+    To create none twice, the neighbour with the next left subderivation is pushed only if the right one is the best of
+    its tail, and the next edge only if both are.
     """
     done = int64(lists.expand[node])
     edge = int64(derivations.edge[done])
-    left, right = int64(derivations.child[done, 0]), int64(derivations.child[done, 1])
+    left, right = int64(derivations.subderivation[done, 0]), int64(derivations.subderivation[done, 1])
     left_tail, right_tail = int64(forest.edge_tail[edge, 0]), int64(forest.edge_tail[edge, 1])
     right_is_best = right == NONE or right == lists.first[right_tail]
     if right != NONE and derivations.next[right] == NONE and lists.phase[right_tail] != EXHAUSTED:
@@ -267,54 +267,54 @@ def _expand(forest: Forest, lists: NodeLists, derivations: Derivations, node: in
     if move_left and derivations.next[left] == NONE and lists.phase[left_tail] != EXHAUSTED:
         return left_tail
     if right != NONE and derivations.next[right] != NONE:
-        _add(forest, lists, derivations, node, edge, left, int64(derivations.next[right]))
+        _push_candidate(forest, lists, derivations, node, edge, left, int64(derivations.next[right]))
     if move_left and derivations.next[left] != NONE:
-        _add(forest, lists, derivations, node, edge, int64(derivations.next[left]), right)
+        _push_candidate(forest, lists, derivations, node, edge, int64(derivations.next[left]), right)
     if right_is_best and (left == NONE or left == lists.first[left_tail]) and edge + 1 < forest.edge_ptr[node + 1]:
-        _add(forest, lists, derivations, node, edge + 1, NONE, NONE)
+        _push_candidate(forest, lists, derivations, node, edge + 1, NONE, NONE)
     return int64(NONE)
 
 
 @inlined
-def _hash_translation(forest: Forest, matched: Matched, derivations: Derivations, candidate: int) -> None:
+def _hash_translation(forest: Forest, matched: MatchedRules, derivations: Derivations, candidate: int) -> None:
     edge = derivations.edge[candidate]
     rule = forest.edge_rule[edge]
     if rule < 0:
-        child = derivations.child[candidate, 0]
-        derivations.text[candidate, 0] = derivations.text[child, 0]
-        derivations.text[candidate, 1] = derivations.text[child, 1]
+        child = derivations.subderivation[candidate, 0]
+        derivations.text_hash[candidate, 0] = derivations.text_hash[child, 0]
+        derivations.text_hash[candidate, 1] = derivations.text_hash[child, 1]
         return
     text, power = uint64(0), uint64(1)
     for k in range(matched.target_ptr[rule], matched.target_ptr[rule + 1]):
         symbol = matched.target[k]
         if symbol >= 0:
-            text = text * BASE + _scatter(uint64(symbol + 1))
+            text = text * BASE + _mix(uint64(symbol + 1))
             power = power * BASE
         else:
-            child = derivations.child[candidate, -1 - symbol]
-            text = text * derivations.text[child, 1] + derivations.text[child, 0]
-            power = power * derivations.text[child, 1]
-    derivations.text[candidate, 0] = text
-    derivations.text[candidate, 1] = power
+            child = derivations.subderivation[candidate, -1 - symbol]
+            text = text * derivations.text_hash[child, 1] + derivations.text_hash[child, 0]
+            power = power * derivations.text_hash[child, 1]
+    derivations.text_hash[candidate, 0] = text
+    derivations.text_hash[candidate, 1] = power
 
 
 @inlined
-def _scatter(number: int) -> int:
-    """A 64-bit number to another that looks random (the finaliser of SplitMix64)."""
+def _mix(number: int) -> int:
+    """Hash of a 64-bit number (the finaliser of SplitMix64)."""
     number = (number ^ (number >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
     number = (number ^ (number >> uint64(27))) * uint64(0x94D049BB133111EB)
     return number ^ (number >> uint64(31))
 
 
 @inlined
-def _is_new(derivations: Derivations, candidate: int) -> bool:
-    """Whether no listed derivation of the same node has the same translation; then ``candidate`` is noted."""
-    table, text, node = derivations.seen, derivations.text[candidate, 0], derivations.head[candidate]
+def _add_if_new(derivations: Derivations, candidate: int) -> bool:
+    """Record ``candidate`` unless its node lists a derivation with the same translation; returns True if recorded."""
+    table, text, node = derivations.seen, derivations.text_hash[candidate, 0], derivations.head[candidate]
     size = int64(table.shape[0])
-    slot = int64(_scatter(text + uint64(node)) >> uint64(1)) & (size - 1)
+    slot = int64(_mix(text + uint64(node)) >> uint64(1)) & (size - 1)
     while table[slot] != NONE:
         other = table[slot]
-        if derivations.head[other] == node and derivations.text[other, 0] == text:
+        if derivations.head[other] == node and derivations.text_hash[other, 0] == text:
             return False
         slot = (slot + 1) & (size - 1)
     table[slot] = candidate

@@ -1,13 +1,13 @@
-"""Language model scores of partial translations, put together bottom-up (Li & Khudanpur 2008; Heafield 2011: KenLM).
+"""Language model scores of partial translations, computed bottom-up.
 
-A partial translation is scored word by word with as much context as it has. What words to come on either side still
-depend on or change is its state: on the left, the n-grams of its first words that some longer n-gram ends with; on the
-right, its last words as far as they matter as context. Both are as short as the model allows, so that more hypotheses
-recombine.
+Li and Khudanpur (SSST 2008); Heafield (WMT 2011): KenLM. A partial translation is scored word by word with the context
+that it contains. Its state is all that words added on either side depend on or rescore: on the left, the n-grams of its
+first words that some longer n-gram ends with; on the right, its last words as far as they matter as context. Both are
+as short as the model allows, so that more hypotheses recombine.
 
-States are rows of `LmStates`. One is built in place: `reset` (or `begin_sentence`), then `terminal` and `nonterminal`
-from left to right, each giving what it adds to the log10 probability. However a sentence is bracketed, its increments
-add up to its log10 probability, with ``</s>`` as the last terminal.
+States are rows of `LmStates`. A state is built in place: `reset` (or `begin_sentence`), then `terminal` and
+`nonterminal` from left to right; each returns its increment of the log10 probability. For every bracketing of a
+sentence, the increments add up to its log10 probability, with ``</s>`` as the last terminal.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ class LmStates(NamedTuple):
 
     With W the `width` of the model, the columns of a row are
 
-    - `LEFT_KEY`: 1 + the last of the left nodes, 0 if there is none; inverted (``~``) if the state is full: no word
-      appended from now on can be changed by words put before the state. While it is not full, all words of the
-      hypothesis are in its left and in its right state;
+    - `LEFT_KEY`: 1 + the last of the left nodes, 0 if there is none; inverted (``~``) if the state is full: words put
+      before it cannot change the scores of words appended from now on. While it is not full, both its left nodes and
+      its context words comprise all its words;
     - `RIGHT_KEY`: 1 + the node of the n-gram of all context words, 0 if there are none;
-    - `LEFT_LENGTH`, `RIGHT_LENGTH`: how many left nodes and how many context words there are;
-    - from `LEFT` on, W left nodes: of the n-grams w1, w1 w2, ..., which wait for words before them;
+    - `LEFT_LENGTH`, `RIGHT_LENGTH`: number of left nodes, number of context words;
+    - from `LEFT` on, W left nodes: of the n-grams w1, w1 w2, ..., whose last words are rescored when words are put
+      before the state;
     - W context words, newest first;
     - W backoffs (log10, the bits of a float32): of the newest word, of the newest two, ...; 0 past the last one in use.
 
-    Two states whose keys are the same are the same: a node stands for its n-gram, and so for all that is shorter.
+    Two states with equal keys are equal: a node determines its n-gram, and so all shorter ones in it.
     """
 
     row: np.ndarray
@@ -45,7 +46,7 @@ class LmStates(NamedTuple):
 
 
 def new_states(order: int, capacity: int) -> LmStates:
-    """Room for ``capacity`` states of a model of that ``order``. Undefined until `reset` or `copy`."""
+    """Space for ``capacity`` states of a model of that ``order``; undefined until `reset` or `copy`."""
     return LmStates(np.empty((capacity, LEFT + 3 * max(order - 1, 1)), dtype=np.int32))
 
 
@@ -63,7 +64,7 @@ def reset(states: LmStates, i: int) -> None:
 
 @kernel
 def begin_sentence(lm: LanguageModel, states: LmStates, i: int) -> None:
-    """Make ``i`` the state of ``<s>``, which itself is not scored."""
+    """Make ``i`` the state of ``<s>``, which is not scored."""
     reset(states, i)
     row = states.row[i]
     row[LEFT_KEY] = ~0
@@ -77,7 +78,7 @@ def begin_sentence(lm: LanguageModel, states: LmStates, i: int) -> None:
 
 @kernel
 def copy(states: LmStates, i: int, other: LmStates, j: int) -> None:
-    """Make ``i`` the state that ``j`` of ``other`` is."""
+    """Copy state ``j`` of ``other`` to ``i``."""
     _copy(states.row[i], other.row[j])
 
 
@@ -90,7 +91,7 @@ def terminal(lm: LanguageModel, states: LmStates, i: int, word: int) -> np.float
     length = int64(row[RIGHT_LENGTH])
     ngram = int64(word)
     prob, backoff, extends_left, extends_right = entry(lm, ngram)
-    # use: how many of the last words, this one included, are context for the next; top: 1 + the node of their n-gram.
+    # use: number of last words, including this one, that are context for the next; top: 1 + the node of their n-gram.
     use, top = int64(0), int64(0)
     if extends_right:
         use, top = int64(1), ngram + 1
@@ -99,7 +100,7 @@ def terminal(lm: LanguageModel, states: LmStates, i: int, word: int) -> np.float
         longer = child(lm, ngram, int64(row[words + found]))
         if longer < 0:
             break
-        # This context's own backoff is not charged, so its place is free.
+        # The backoff of this context is not charged, so its column is free.
         row[backoffs + found] = _bits(backoff)
         ngram = longer
         prob, backoff, extends_left, extends_right = entry(lm, ngram)
@@ -124,10 +125,23 @@ def terminal(lm: LanguageModel, states: LmStates, i: int, word: int) -> np.float
 
 @kernel
 def nonterminal(lm: LanguageModel, states: LmStates, i: int, j: int, gain: np.ndarray) -> int:
-    """Append the words of state ``j`` to state ``i``.
+    """Append the words of state ``j`` to state ``i``; returns how many numbers were written to ``gain``.
 
-    Returns how many numbers were put into ``gain`` (float32 [2 W or more]): what the log10 probability of the words of
-    ``j`` gains in their new place is their sum.
+    ``gain``: float32 [2 W or more]. The sum of these numbers is the change of the log10 probability of the words of
+    ``j`` when those of ``i`` precede them.
+
+    Example: a trigram model (W = 2) with the bigrams "we see", "see the", "the red", "red car" and the trigrams "we see
+    the", "the red car".
+
+    - ``i`` = "we see" has scored p(we) p(see | we). No longer n-gram ends with "we": it has no left nodes and is full.
+      Its context words are "see", "we", with the backoffs b(see), b(we see).
+    - ``j`` = "the red car" has scored p(the) p(red | the) p(car | the red). "see the" ends with "the", but no trigram
+      ends with "the red": its only left node is "the", and it is full. Its context words are "car", "red".
+
+    "the" is rescored with the words of ``i`` as context: gain[0] = log p(the | we see) - log p(the). Of these words,
+    only "see" is context for the next word. "red" keeps its bigram, and is charged the backoff of "see the":
+    gain[1] = log b(see the). "car" has its longest n-gram already. The result is 2, and ``i`` becomes the state of "we
+    see the red car": no left nodes, full, context words "car", "red".
     """
     row, after = states.row[i], states.row[j]
     words = LEFT + width(states)
@@ -143,7 +157,7 @@ def nonterminal(lm: LanguageModel, states: LmStates, i: int, j: int, gain: np.nd
     top = int64(0)
     m = int64(0)
     while m < waiting and length > 0:
-        # Where `terminal` ran out of words, with the n-gram w1 .. wm of j, the words of i lead on.
+        # `terminal` stopped at the n-gram w1 .. wm of j for lack of words; the words of i extend it.
         ngram = int64(after[LEFT + m])
         before, _, extends_left, _ = entry(lm, ngram)
         score = before
@@ -167,7 +181,7 @@ def nonterminal(lm: LanguageModel, states: LmStates, i: int, j: int, gain: np.nd
         length = use
         m += 1
     if length == 0 or full:
-        # The next word of j has found its n-gram already, and backs off from all that i could have added to it.
+        # The n-gram of the next word of j is complete: it backs off from the remaining context words of i.
         for k in range(length):
             gain[m + k] = _backoff(row[backoffs + k])
         row[LEFT_KEY] = min(row[LEFT_KEY], ~row[LEFT_KEY])
@@ -175,7 +189,7 @@ def nonterminal(lm: LanguageModel, states: LmStates, i: int, j: int, gain: np.nd
         row[RIGHT_LENGTH] = after[RIGHT_LENGTH]
         _copy(row[words:], after[words:])
         return m + length
-    # All words of j are context, and before them as many of i as are in use.
+    # The context words are all words of j, and before them those of i that are still in use.
     inner = int64(after[RIGHT_LENGTH])
     for k in range(length - 1, -1, -1):
         row[words + inner + k] = row[words + k]
@@ -196,7 +210,10 @@ def _copy(to: np.ndarray, of: np.ndarray) -> None:
 
 @kernel
 def _extend_left(row: np.ndarray, ngram: int, waits: bool, still_open: bool) -> None:
-    """Note in a state that is not full so far the n-gram of all its words, if that waits for words to its left."""
+    """Update the left side of a state that was not full: append ``ngram``, the n-gram of all its words, if ``waits``.
+
+    ``waits``: some longer n-gram ends with it; ``still_open``: the state stays not full then.
+    """
     left_key = int64(row[LEFT_KEY])
     if waits:
         row[LEFT + row[LEFT_LENGTH]] = ngram

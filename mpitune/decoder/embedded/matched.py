@@ -1,6 +1,6 @@
-"""The rules that match one sentence, side by side: targets, features and scores under the current weights.
+"""The rules that match one sentence as arrays: target sides, features and scores under the current weights.
 
-An SGD step changes the weights after every sentence, so only these rules are scored, never the whole grammar.
+Online learners change the weights after every sentence: only these rules are scored, never the whole grammar.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from mpitune.jit import kernel
 from mpitune.lm.ngram_table import UNKNOWN
 
 WORD_PENALTY = -1.0 / math.log(10.0)
-"""The feature WordPenalty of one target word."""
+"""Value of the feature WordPenalty for one target word."""
 
 
 class Rows(NamedTuple):
-    """Sparse rows (CSR)."""
+    """Sparse rows (CSR): row i is ``column[ptr[i]:ptr[i + 1]]`` with ``value`` likewise."""
 
     ptr: np.ndarray
     """int64 [rows + 1]"""
@@ -32,51 +32,53 @@ class Rows(NamedTuple):
 
 
 class RuleSources(NamedTuple):
-    """Where targets and features of the matched rules come from."""
+    """The sentence, the grammar and the features that `match` reads."""
 
     words: np.ndarray
     """int32 [n]: the source words."""
     rules: Rules
     templates: Rows
-    """Sparse features of each rule type, columns counted from `template_slot`."""
+    """Template features of each rule type; column c is slot ``template_slot + c``."""
     fixed: Rows
-    """Features of S -> X, of S -> S X and of the pass-through of each position, by slot."""
+    """Features of the rules that no grammar contains: S -> X, S -> S X, the pass-through rule of each position. Columns
+    are slots."""
     score_slot: np.ndarray
     """int32 [score names]: slots of the grammar's scores."""
     template_slot: int
-    """Slot of the first sparse feature."""
+    """Slot of the first template feature."""
     word_penalty_slot: int
     lm_word: np.ndarray
-    """int32 [LMs, vocabulary]: each LM's number of each word."""
+    """int32 [LMs, vocabulary]: number of each word in each LM."""
     oov_slot: np.ndarray
     """int32 [LMs]: slots of the out-of-vocabulary counts."""
 
 
-class Matched(NamedTuple):
-    """The rules of each group of a chart, with all features but the LM's."""
+class MatchedRules(NamedTuple):
+    """The rules of the groups of a chart, group by group, with all features except the LMs' log10 probabilities."""
 
     group_ptr: np.ndarray
-    """int32 [groups + 1]: rules of a group."""
+    """int32 [groups + 1]: rules of group g are ``group_ptr[g]`` to ``group_ptr[g + 1]`` (exclusive)."""
     target_ptr: np.ndarray
-    """int32 [rules + 1]: target sides."""
+    """int32 [rules + 1]: target side of rule r is ``target[target_ptr[r]:target_ptr[r + 1]]``."""
     target: np.ndarray
     """int32: word >= 0, first gap -1, second gap -2."""
     lm_target: np.ndarray
-    """int32 [LMs, symbols of all targets]: the same with each LM's word numbers."""
+    """int32 [LMs, symbols of all targets]: `target` with the word numbers of each LM."""
     features: Rows
+    """A row for each rule; columns are slots."""
     score: np.ndarray
-    """float64 [rules]: weights times features, the LMs' out-of-vocabulary counts excepted."""
+    """float64 [rules]: weights times features, without the LMs' out-of-vocabulary counts."""
     oov_score: np.ndarray
-    """float64 [rules, LMs]: weights times out-of-vocabulary counts. Apart, because cdec adds them after the LM's
-    probability: rounded alike, candidates tie as they do there."""
+    """float64 [rules, LMs]: weights times out-of-vocabulary counts. Separate from `score`, since cdec adds them after
+    the LM's probability: rounding gives the same bits, so candidates tie as they do there."""
 
 
-def match(arena: Arena, chart: Chart, sources: RuleSources, weights: np.ndarray) -> Matched:
-    """Gather the rules of ``chart`` and score them with ``weights`` (float64 by slot, one for every slot)."""
+def match(arena: Arena, chart: Chart, sources: RuleSources, weights: np.ndarray) -> MatchedRules:
+    """Collect the rules of ``chart``, in arrays of ``arena``, and score them with ``weights`` (float64 [slots])."""
     size = np.zeros(3, dtype=np.int64)
     _measure(chart, sources, size)
     rules, symbols, features = size.tolist()
-    matched = Matched(
+    matched = MatchedRules(
         group_ptr=arena.empty(int(chart.size[GROUPS]) + 1, dtype=np.int32),
         target_ptr=arena.empty(rules + 1, dtype=np.int32),
         target=arena.empty(symbols, dtype=np.int32),
@@ -95,7 +97,7 @@ def match(arena: Arena, chart: Chart, sources: RuleSources, weights: np.ndarray)
 
 @kernel
 def _measure(chart: Chart, sources: RuleSources, size: np.ndarray) -> None:
-    """How many rules, target symbols and (at most) features there are, into ``size``."""
+    """Write the number of rules, of target symbols and (an upper bound) of features to ``size`` (int64 [3])."""
     rules, templates = sources.rules, sources.templates
     most_extra = 1 + sources.oov_slot.shape[0]
     n = sources.words.shape[0]
@@ -113,8 +115,8 @@ def _measure(chart: Chart, sources: RuleSources, size: np.ndarray) -> None:
 
 
 @kernel
-def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, matched: Matched) -> None:
-    """Fill ``matched``."""
+def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, matched: MatchedRules) -> None:
+    """Fill ``matched``, whose arrays have the sizes that `_measure` gives."""
     rules, templates, fixed, rows = sources.rules, sources.templates, sources.fixed, matched.features
     n = sources.words.shape[0]
     count, symbols, features = 0, 0, 0
@@ -167,8 +169,8 @@ def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, matched: Ma
 
 
 @kernel
-def _count_words(sources: RuleSources, matched: Matched, rule: int, end: int, features: int) -> int:
-    """Note the word penalty of a target side; returns the number of features now."""
+def _count_words(sources: RuleSources, matched: MatchedRules, rule: int, end: int, features: int) -> int:
+    """Append the word penalty of the target side that ends at ``end``; returns the new number of features."""
     words = 0
     for k in range(matched.target_ptr[rule], end):
         if matched.target[k] >= 0:
@@ -182,11 +184,11 @@ def _count_words(sources: RuleSources, matched: Matched, rule: int, end: int, fe
 
 @kernel
 def _count_unknown(
-    sources: RuleSources, weights: np.ndarray, matched: Matched, rule: int, end: int, features: int
+    sources: RuleSources, weights: np.ndarray, matched: MatchedRules, rule: int, end: int, features: int
 ) -> int:
-    """Note each LM's numbers of the words of a target side, and how many it does not know.
+    """Fill `lm_target` for the target side that ends at ``end``, and append its out-of-vocabulary counts.
 
-    Returns the number of features now.
+    Returns the new number of features.
     """
     rows = matched.features
     for lm in range(sources.lm_word.shape[0]):

@@ -1,4 +1,4 @@
-"""What of a forest the goal can reach, packed: the numbers that are kept when the next sentence takes the memory."""
+"""The part of a forest that is reachable from the goal, copied out of the arena that the next sentence overwrites."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import numpy as np
 from mpitune.array_files.csr import chosen, ends
 from mpitune.decoder.base import PackedForest
 from mpitune.decoder.embedded.forest import NODES, Forest
-from mpitune.decoder.embedded.matched import Matched
+from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.jit import kernel
 
 
-class Reached(NamedTuple):
-    """What some derivation of the goal goes through."""
+class Reachable(NamedTuple):
+    """The nodes, edges and rules that occur in some derivation of the goal."""
 
     node: np.ndarray
-    """bool [nodes]"""
+    """bool [nodes]: whether a node is reachable."""
     edge: np.ndarray
-    """int64: the numbers of those edges, ascending."""
+    """int64: indices of the reachable edges, ascending."""
     rule: np.ndarray
-    """int32: the numbers of their rules, ascending: first -1, the goal's."""
+    """int32: indices of their rules, ascending, beginning with -1 for the goal's rule."""
 
 
-def reached(forest: Forest) -> Reached:
-    """The part of ``forest`` to keep."""
+def reachable(forest: Forest) -> Reachable:
+    """The part of ``forest`` that is reachable from the goal."""
     nodes, edges = forest.size.tolist()
     node, edge = np.zeros(nodes, dtype=np.bool_), np.zeros(edges, dtype=np.bool_)
-    _reach(forest, node, edge)
+    _mark_reachable(forest, node, edge)
     kept = np.flatnonzero(edge)
-    return Reached(node, kept, np.unique(forest.edge_rule[kept]))
+    return Reachable(node, kept, np.unique(forest.edge_rule[kept]))
 
 
 @kernel
-def _reach(forest: Forest, node: np.ndarray, edge: np.ndarray) -> None:
-    """Mark nodes and edges, from the goal down."""
+def _mark_reachable(forest: Forest, node: np.ndarray, edge: np.ndarray) -> None:
+    """Mark reachable nodes and edges in ``node`` (bool [nodes]) and ``edge`` (bool [edges]), from the goal down."""
     node[forest.size[NODES] - 1] = True
     for k in range(len(node)):
         head = len(node) - 1 - k
@@ -47,14 +47,14 @@ def _reach(forest: Forest, node: np.ndarray, edge: np.ndarray) -> None:
                         node[forest.edge_tail[e, side]] = True
 
 
-def pack(forest: Forest, matched: Matched, part: Reached, lm_slot: np.ndarray) -> PackedForest:
+def pack(forest: Forest, matched: MatchedRules, part: Reachable, lm_slot: np.ndarray) -> PackedForest:
     """The arrays of ``part`` of ``forest``, copied; ``lm_slot``: int32 [LMs], slots of the LMs' features."""
     tail = forest.edge_tail[part.edge]
     number = np.cumsum(part.node, dtype=np.int32) - np.int32(1)
     nodes = len(part.node)
-    # No node is without edges.
+    # All edges of a reachable node are reachable.
     edges_of = np.diff(forest.edge_ptr[: nodes + 1])[part.node]
-    # The goal's rule is no matched one: its target is its gap, and it has no features.
+    # The goal's rule is not among the matched ones: its target is one gap, and it has no features.
     target_ptr, target = chosen(matched.target_ptr, matched.target, part.rule[1:])
     feature_ptr, feature_index = chosen(matched.features.ptr, matched.features.column, part.rule[1:])
     return PackedForest(
@@ -72,7 +72,7 @@ def pack(forest: Forest, matched: Matched, part: Reached, lm_slot: np.ndarray) -
 
 
 def empty_forest(lm_slot: np.ndarray) -> PackedForest:
-    """The forest of a sentence of no words: a goal without anything below it."""
+    """The forest of a sentence of no words: the goal alone."""
     ptr = np.zeros(2, dtype=np.int64)
     none = np.zeros(0, dtype=np.int32)
     return PackedForest(

@@ -1,4 +1,4 @@
-"""Derivations to what the rest of the project sees: translations, feature vectors and scores."""
+"""Extraction of the k-best list from derivations: their words, feature vectors and scores."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from mpitune.corpus.vocabulary import FeatureTable
 from mpitune.decoder.base import KBest
 from mpitune.decoder.embedded.forest import Forest
 from mpitune.decoder.embedded.kbest import NONE, Derivations
-from mpitune.decoder.embedded.matched import Matched
+from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.jit import int64, kernel
 
 
 class Scratch(NamedTuple):
-    """Space to add up a feature vector in; all zero between uses."""
+    """Working space for one feature vector and one derivation; `total` and `touched` are zero between uses."""
 
     total: np.ndarray
-    """float64 [slots]"""
+    """float64 [slots]: sums of feature values."""
     touched: np.ndarray
-    """uint8 [slots]"""
+    """uint8 [slots]: 1 if the current derivation fires the feature."""
     stack: np.ndarray
-    """int32 [depth, 2]: derivations being read, and the place reached in the target side."""
-    fixed: int
-    """Slots from here on are those of features met late, in an order that is this process's own ..."""
+    """int32 [depth, 2]: derivations on the path from the top, and the current index in the target of each."""
+    first_dynamic_slot: int
+    """First slot of features discovered while decoding, whose order differs from process to process."""
     dynamic_ids: np.ndarray
-    """uint64 [slots - fixed]: ... and these are their ids."""
+    """uint64 [slots - first_dynamic_slot]: ids of these features."""
 
 
 def new_scratch(features: FeatureTable, depth: int) -> Scratch:
-    """Space for all ``features`` there are so far, and derivations at most ``depth`` rules deep."""
+    """Space for all current ``features``, and for derivations at most ``depth`` rules deep."""
     return Scratch(
         total=np.zeros(len(features)),
         touched=np.zeros(len(features), dtype=np.uint8),
         stack=np.empty((depth + 2, 2), dtype=np.int32),
-        fixed=features.fixed,
+        first_dynamic_slot=features.fixed,
         dynamic_ids=features.dynamic_ids,
     )
 
 
 def extract_kbest(
     forest: Forest,
-    matched: Matched,
+    matched: MatchedRules,
     derivations: Derivations,
     found: np.ndarray,
     lm_slot: np.ndarray,
     weights: np.ndarray,
     scratch: Scratch,
 ) -> KBest:
-    """The k-best list of the derivations ``found`` (int32 [k]).
+    """The k-best list of the derivations ``found`` (int32 [k], indices in ``derivations``).
 
-    ``lm_slot``: int32 [LMs], slots of the LMs' features; ``weights``: float64, one for every slot.
+    ``lm_slot``: int32 [LMs], slots of the LMs' features; ``weights``: float64 [slots].
     """
     size = np.zeros(2, dtype=np.int64)
     _measure(forest, matched, derivations, found, scratch.stack, lm_slot, size)
@@ -63,7 +63,7 @@ def extract_kbest(
         feature_index=np.empty(size[1], dtype=np.int32),
         feature_value=np.empty(size[1], dtype=np.float64),
     )
-    _read_out(forest, matched, derivations, found, lm_slot, weights, scratch, kbest)
+    _extract(forest, matched, derivations, found, lm_slot, weights, scratch, kbest)
     features = int(kbest.feature_ptr[-1])
     return kbest._replace(
         feature_index=kbest.feature_index[:features].copy(), feature_value=kbest.feature_value[:features].copy()
@@ -73,14 +73,14 @@ def extract_kbest(
 @kernel
 def _measure(
     forest: Forest,
-    matched: Matched,
+    matched: MatchedRules,
     derivations: Derivations,
     found: np.ndarray,
     stack: np.ndarray,
     lm_slot: np.ndarray,
     size: np.ndarray,
 ) -> None:
-    """Words and (at most) features of all derivations, into ``size``."""
+    """Write the number of words and (an upper bound) of features of all derivations to ``size`` (int64 [2])."""
     size[:] = 0
     for j in range(found.shape[0]):
         stack[0, 0] = found[j]
@@ -96,15 +96,15 @@ def _measure(
                     if matched.target[k] >= 0:
                         size[0] += 1
             for side in range(2):
-                if derivations.child[derivation, side] != NONE:
-                    stack[height, 0] = derivations.child[derivation, side]
+                if derivations.subderivation[derivation, side] != NONE:
+                    stack[height, 0] = derivations.subderivation[derivation, side]
                     height += 1
 
 
 @kernel
-def _read_out(
+def _extract(
     forest: Forest,
-    matched: Matched,
+    matched: MatchedRules,
     derivations: Derivations,
     found: np.ndarray,
     lm_slot: np.ndarray,
@@ -112,10 +112,10 @@ def _read_out(
     scratch: Scratch,
     kbest: KBest,
 ) -> None:
-    """Fill ``kbest``."""
+    """Fill ``kbest``, whose arrays have the sizes that `_measure` gives. Features with equal slots are added up."""
     words, features = int64(0), int64(0)
     for j in range(found.shape[0]):
-        words, features = _read_one(forest, matched, derivations, found[j], lm_slot, scratch, kbest, words, features)
+        words, features = _extract_one(forest, matched, derivations, found[j], lm_slot, scratch, kbest, words, features)
         kbest.word_ptr[j + 1] = words
         kbest.feature_ptr[j + 1] = features
         begin = kbest.feature_ptr[j]
@@ -131,9 +131,9 @@ def _read_out(
 
 
 @kernel
-def _read_one(
+def _extract_one(
     forest: Forest,
-    matched: Matched,
+    matched: MatchedRules,
     derivations: Derivations,
     derivation: int,
     lm_slot: np.ndarray,
@@ -142,9 +142,9 @@ def _read_one(
     words: int,
     features: int,
 ) -> tuple[int, int]:
-    """Write the words of ``derivation`` and the slots of its features, in no order; their values go to ``scratch``.
+    """Write the words of ``derivation`` and the slots of its features, unsorted; add their values to ``scratch.total``.
 
-    Returns how many words and features are written now.
+    Returns the new number of words and of features in ``kbest``.
     """
     stack, rows = scratch.stack, matched.features
     for m in range(lm_slot.shape[0]):
@@ -161,8 +161,8 @@ def _read_one(
             for m in range(lm_slot.shape[0]):
                 scratch.total[lm_slot[m]] += forest.edge_lm[edge, m]
             if rule < 0:
-                # The goal: nothing but its tail.
-                stack[height - 1, 0] = derivations.child[derivation, 0]
+                # The goal's rule has no words: continue with its tail.
+                stack[height - 1, 0] = derivations.subderivation[derivation, 0]
                 continue
             for k in range(rows.ptr[rule], rows.ptr[rule + 1]):
                 features = _add_up(scratch, kbest, int64(rows.column[k]), rows.value[k], features)
@@ -176,7 +176,7 @@ def _read_one(
             height -= 1
             continue
         stack[height - 1, 1] = place + 1
-        stack[height, 0] = derivations.child[derivation, -1 - matched.target[place]]
+        stack[height, 0] = derivations.subderivation[derivation, -1 - matched.target[place]]
         stack[height, 1] = -1
         height += 1
     return words, features
@@ -184,7 +184,7 @@ def _read_one(
 
 @kernel
 def _add_up(scratch: Scratch, kbest: KBest, slot: int, value: float, features: int) -> int:
-    """Add ``value`` to a feature; returns how many features are written now."""
+    """Add ``value`` to the feature ``slot``; returns the new number of features in ``kbest``."""
     scratch.total[slot] += value
     if scratch.touched[slot] == 0:
         scratch.touched[slot] = 1
@@ -195,10 +195,12 @@ def _add_up(scratch: Scratch, kbest: KBest, slot: int, value: float, features: i
 
 @kernel
 def _is_before(scratch: Scratch, a: int, b: int) -> bool:
-    """The order of slots; of late ones that of their ids: sums over features are rounded alike in all processes."""
-    if a < scratch.fixed or b < scratch.fixed:
+    """Order of slots; of dynamic ones by feature id, so that sums over features have the same bits in all processes."""
+    if a < scratch.first_dynamic_slot or b < scratch.first_dynamic_slot:
         return a < b
-    return bool(scratch.dynamic_ids[a - scratch.fixed] < scratch.dynamic_ids[b - scratch.fixed])
+    return bool(
+        scratch.dynamic_ids[a - scratch.first_dynamic_slot] < scratch.dynamic_ids[b - scratch.first_dynamic_slot]
+    )
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""The source sides of a grammar as a trie: what the chart parser walks along."""
+"""The source sides of a grammar as a trie, which the chart parser walks along."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ TAKES_GAP = 2
 
 
 class Trie(NamedTuple):
-    """A trie over source symbols (word >= 0; gap of category c = -(1 + c)), its edges in a hash table.
+    """A trie over source symbols (word >= 0; gap of category c = -(1 + c)), its edges in an open-addressing hash table.
 
-    The rules that end at a node are cut into groups of one left-hand side each.
+    The rules whose source side ends at a node form groups, one for each left-hand side.
     """
 
     key: np.ndarray
-    """int64 [table]: parent node and symbol of an edge; -1 = free. The size is a power of two."""
+    """int64 [table]: parent node << 32 | symbol of an edge, or -1 in an empty slot. The size is a power of two."""
     child: np.ndarray
-    """int32 [table]: the node that the edge leads to."""
+    """int32 [table]: the node that the edge leads to, or -1 in an empty slot."""
     takes: np.ndarray
-    """uint8 [nodes]: which kinds of edges leave a node (TAKES_WORD, TAKES_GAP)."""
+    """uint8 [nodes]: the kinds of edges that leave a node: sum of TAKES_WORD and TAKES_GAP."""
     group_ptr: np.ndarray
-    """int32 [nodes, 2]: first group that ends at a node, and one past the last."""
+    """int32 [nodes, 2]: first group of a node, and one past the last."""
     lhs: np.ndarray
     """int32 [groups]: left-hand side."""
     rule_ptr: np.ndarray
@@ -37,7 +37,8 @@ class Trie(NamedTuple):
 def build(rules: Rules, first: int, last: int, goal: bool) -> Trie:
     """The trie of rules ``first`` to ``last`` (exclusive), which are sorted by source side, then left-hand side.
 
-    ``goal`` chooses the rules of the goal symbol (category 0), else those of all others: their span limits differ.
+    ``goal`` selects the rules of the goal symbol (category 0), otherwise those of all other categories are taken: the
+    span limit is for the latter only.
     """
     sizes = np.zeros(2, dtype=np.int64)
     _count(rules, first, last, goal, sizes)
@@ -47,7 +48,7 @@ def build(rules: Rules, first: int, last: int, goal: bool) -> Trie:
         table *= 2
     trie = Trie(
         key=np.full(table, -1, dtype=np.int64),
-        child=np.zeros(table, dtype=np.int32),
+        child=np.full(table, -1, dtype=np.int32),
         takes=np.zeros(nodes, dtype=np.uint8),
         group_ptr=np.zeros((nodes, 2), dtype=np.int32),
         lhs=np.zeros(groups, dtype=np.int32),
@@ -60,24 +61,28 @@ def build(rules: Rules, first: int, last: int, goal: bool) -> Trie:
 
 @kernel
 def child(trie: Trie, node: int, symbol: int) -> int:
-    """The node that ``symbol`` leads to from ``node``, -1 where there is none."""
-    key = int64(node) << 32 | (int64(symbol) & 0xFFFFFFFF)
-    slot = _place(trie, node, symbol)
-    while trie.key[slot] != key:
-        if trie.key[slot] < 0:
-            return int64(-1)
-        slot = (slot + 1) & (trie.key.shape[0] - 1)
-    return int64(trie.child[slot])
+    """The node that ``symbol`` leads to from ``node``, or -1."""
+    return int64(trie.child[_slot(trie, node, symbol)])
 
 
 @kernel
-def _place(trie: Trie, node: int, symbol: int) -> int:
-    return int64((int64(node) * 40503 + int64(symbol) * 2654435) & (trie.key.shape[0] - 1))
+def _key(node: int, symbol: int) -> int:
+    return int64(node) << 32 | (int64(symbol) & 0xFFFFFFFF)
+
+
+@kernel
+def _slot(trie: Trie, node: int, symbol: int) -> int:
+    """The slot of the edge from ``node`` under ``symbol``, or the empty slot to put it in (linear probing)."""
+    key = _key(node, symbol)
+    slot = int64((int64(node) * 40503 + int64(symbol) * 2654435) & (trie.key.shape[0] - 1))
+    while trie.key[slot] != key and trie.key[slot] >= 0:
+        slot = (slot + 1) & (trie.key.shape[0] - 1)
+    return slot
 
 
 @kernel
 def _shared(rules: Rules, a: int, b: int) -> int:
-    """How many leading source symbols rule types a and b have in common."""
+    """The number of leading source symbols that rule types a and b have in common."""
     i, j = rules.source_ptr[a], rules.source_ptr[b]
     n = min(rules.source_ptr[a + 1] - i, rules.source_ptr[b + 1] - j)
     k = 0
@@ -88,7 +93,7 @@ def _shared(rules: Rules, a: int, b: int) -> int:
 
 @kernel
 def _count(rules: Rules, first: int, last: int, goal: bool, sizes: np.ndarray) -> None:
-    """Nodes and groups of the trie to build, into ``sizes``."""
+    """Write the number of nodes and of groups of the trie to build to ``sizes`` (int64 [2])."""
     sizes[0] = 1
     sizes[1] = 0
     before = int64(-1)
@@ -110,7 +115,7 @@ def _count(rules: Rules, first: int, last: int, goal: bool, sizes: np.ndarray) -
 
 @kernel
 def _build(rules: Rules, first: int, last: int, goal: bool, trie: Trie, path: np.ndarray) -> None:
-    """Fill ``trie``; ``path`` (int64, longer than any source side) holds the nodes of the source side before."""
+    """Fill ``trie``; ``path`` (int64, longer than any source side) holds the nodes of the previous source side."""
     nodes, group = int64(1), int64(-1)
     before = int64(-1)
     path[0] = ROOT
@@ -129,10 +134,8 @@ def _build(rules: Rules, first: int, last: int, goal: bool, trie: Trie, path: np
                 continue
         for depth in range(shared, length):
             parent, symbol = path[depth], int64(rules.source[begin + depth])
-            slot = _place(trie, parent, symbol)
-            while trie.key[slot] >= 0:
-                slot = (slot + 1) & (trie.key.shape[0] - 1)
-            trie.key[slot] = parent << 32 | (symbol & 0xFFFFFFFF)
+            slot = _slot(trie, parent, symbol)
+            trie.key[slot] = _key(parent, symbol)
             trie.child[slot] = nodes
             trie.takes[parent] |= TAKES_WORD if symbol >= 0 else TAKES_GAP
             path[depth + 1] = nodes

@@ -151,7 +151,7 @@ def test_unknown_features_are_told_of_once(fake: FakeCdec, caplog: pytest.LogCap
     for _ in range(2):
         decode(decoder, "zwei häuser", {})
         decode(decoder, "ein haus", {})
-    told = [r.message for r in caplog.records if "not known beforehand" in r.message]
+    told = [r.message for r in caplog.records if "not known before decoding" in r.message]
     assert len(told) == 1 and "such as R:X:ä=b" in told[0] and "learner.initial_weights" in told[0]
     assert {decoder.features.name(slot) for slot in range(decoder.features.fixed, len(decoder.features))} == {
         "R:X:ä=b",
@@ -202,7 +202,7 @@ def test_each_sentence_may_have_its_grammar(fake: FakeCdec, tmp_path: Path, monk
 
 
 def test_a_lattice_is_refused(fake: FakeCdec) -> None:
-    with pytest.raises(DataError, match=r"sentence 8 begins with \"\(\(\('a'\", which cdec takes for a lattice"):
+    with pytest.raises(DataError, match=r"sentence 8 begins with \"\(\(\('a'\", which cdec reads as a lattice"):
         decode(decoder_of(fake), "((('a' b", {}, number=7)
 
 
@@ -315,14 +315,14 @@ def test_a_sentence_that_fails_is_tried_again(
     assert segments == [f'<seg id="{n}">ein haus</seg>' for n in (0, 1, 1, 2)[: count + 1]]
     assert fake.turns()[1][1] == fake.turns()[2][1], "the new child begins with the same weights"
     told = [record.message for record in caplog.records if record.message.startswith("sentence")]
-    assert len(told) == 1 and told[0].startswith("sentence 2: ") and told[0].endswith("; it is tried once more")
+    assert len(told) == 1 and told[0].startswith("sentence 2: ") and told[0].endswith("; retrying once")
 
 
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
         ("dies", "ended by signal 9"),
-        ("dies mid-answer", "ended with exit code 1; its last words: 'out of memory'"),
+        ("dies mid-answer", "ended with exit code 1; last line of its standard error: 'out of memory'"),
         ("not a number", "answered 'Segmentation fault', expected 4, the number of lines that follow"),
         ("wrong number of lines", "answered '17', expected 4, the number of lines that follow"),
         ("not UTF-8", r"answered b'\xff\xfe0 ||| 2 ||| "),
@@ -366,7 +366,7 @@ def test_a_sentence_that_fails_twice_is_given_up(fake: FakeCdec, caplog: pytest.
     found = listed(decoder, decode(decoder, "zwei häuser", WEIGHTS, number=6))
     assert found == [("", {}, 0.0)] and decoder.failed == 1
     told = [record.message for record in caplog.records if record.message.startswith("sentence 7: ")]
-    assert [line.rpartition("; ")[2] for line in told] == ["it is tried once more", "it is given up"]
+    assert [line.rpartition("; ")[2] for line in told] == ["retrying once", "giving up: its translation is empty"]
     assert [row[0] for row in listed(decoder, decode(decoder, "ein haus", WEIGHTS))] == BEST
     assert len(fake.children) == 3 and fake.living() == fake.children[2:]
 
@@ -383,8 +383,8 @@ def test_five_failures_in_a_row_are_the_machines_fault(fake: FakeCdec, tmp_path:
     with pytest.raises(MachineError) as error:
         decode(decoder, "zwei häuser", WEIGHTS)
     log = tmp_path / "run" / "stderr.log"
-    words = "ended with exit code 1; its last words: 'out of memory'"
-    assert str(error.value) == (f"5 sentences in a row failed: {fake.binary} {words}; what it said before is in {log}")
+    words = "ended with exit code 1; last line of its standard error: 'out of memory'"
+    assert str(error.value) == (f"5 sentences in a row failed: {fake.binary} {words}; its standard error is in {log}")
     assert "out of memory\n" in log.read_text()
     assert fake.living() == [] and error.value.exit_code == 4
 
@@ -404,9 +404,9 @@ def test_a_child_that_does_not_start(fake: FakeCdec, tmp_path: Path) -> None:
     fake.fails("never starts")
     with pytest.raises(MachineError) as error:
         decode(decoder_of(fake), "ein haus", WEIGHTS)
-    words = "ended with exit code 1; its last words: 'cannot find my grammar'"
+    words = "ended with exit code 1; last line of its standard error: 'cannot find my grammar'"
     log = tmp_path / "run" / "stderr.log"
-    assert str(error.value) == f"decoder.binary: {fake.binary} {words}; what it said is in {log}"
+    assert str(error.value) == f"decoder.binary: {fake.binary} {words}; its standard error is in {log}"
     assert error.value.exit_code == 4
     assert len(fake.children) == 1, "it is not tried again"
 
@@ -416,13 +416,15 @@ def test_a_child_that_does_not_start_again(fake: FakeCdec) -> None:
     decoder = decoder_of(fake)
     decode(decoder, "ein haus", WEIGHTS)
     fake.binary.unlink()
-    with pytest.raises(MachineError, match="decoder.binary: .* is no program .*; what it said is in .*stderr.log"):
+    with pytest.raises(
+        MachineError, match="decoder.binary: .* is neither a program .*; its standard error is in .*stderr.log"
+    ):
         decode(decoder, "zwei häuser", WEIGHTS)
 
 
 def test_a_child_that_hangs_at_its_start(fake: FakeCdec) -> None:
     fake.fails("hangs at its start")
-    with pytest.raises(MachineError, match="did not take its first sentence within 0.5 seconds"):
+    with pytest.raises(MachineError, match="did not read its first sentence within 0.5 seconds"):
         decode(decoder_of(fake, timeouts=Timeouts(start=0.5)), "ein haus", WEIGHTS)
     assert fake.living() == []
 
@@ -432,7 +434,7 @@ def test_a_missing_program_is_told(tmp_path: Path, name: str) -> None:
     decoder = cdec_decoder(name, tmp_path / "run", bare_model(NAMES))
     with pytest.raises(MachineError) as error:
         decode(decoder, "ein haus", WEIGHTS)
-    assert str(error.value) == f"decoder.binary: {name} is no program on the PATH, and no file that may be run"
+    assert str(error.value) == f"decoder.binary: {name} is neither a program on the PATH nor an executable file"
 
 
 def test_what_is_no_program(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ def test_arrays_are_apart_until_they_are_taken_back() -> None:
     arrays = [arena.full(shape, i, np.int32) for i, shape in enumerate([3, (2, 5), 0, (4, 0), 1000])]
     assert [array.shape for array in arrays] == [(3,), (2, 5), (0,), (4, 0), (1000,)]
     assert all((array == i).all() for i, array in enumerate(arrays))
-    arena.take_back()
+    arena.reset()
     again = arena.full(3, 7, np.int32)
     assert np.shares_memory(again, arrays[0]) and (arrays[0] == 7).all()
 
@@ -30,6 +30,6 @@ def test_more_than_there_is() -> None:
     sizes = [1 << 22, 1 << 20]
     arrays = [arena.full(size, i, np.int32) for i, size in enumerate(sizes)]
     assert all((array == i).all() for i, array in enumerate(arrays))
-    arena.take_back()
+    arena.reset()
     arrays = [arena.full(size, i, np.int32) for i, size in enumerate(sizes)]
     assert arrays[1].ctypes.data - arrays[0].ctypes.data == arrays[0].nbytes
