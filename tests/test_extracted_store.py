@@ -161,7 +161,7 @@ def test_a_stopped_extraction_goes_on(
     extracted[0] = -13
     assert main(["train", job, "--quiet"]) == 75
     said = capsys.readouterr().err
-    assert "stopped by SIGUSR1 in the extraction of grammars; what is finished is kept" in said
+    assert "stopped by SIGUSR1 in the extraction of grammars; finished work is kept" in said
     parts = folder / "runs/job/store/parts"
     assert list(parts.glob("part-*.h5")) and not (parts.parent / "data.h5").exists()
     # What is written down in small parts is kept where the process dies, too.

@@ -14,7 +14,7 @@ from mpitune.errors import MachineError, UsageError
 from mpitune.runtime import log, memory, run_lock
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.memory import machine_memory
-from mpitune.runtime.progress import Progress, SpokenProgress, progress
+from mpitune.runtime.progress import Progress, ReportedProgress, progress
 from mpitune.runtime.run_lock import RunLock
 from mpitune.runtime.signals import StopFlag
 
@@ -60,7 +60,10 @@ class Clock:
 def test_progress_logs_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     log.LOG.propagate = True
     clock = Clock()
-    with caplog.at_level(logging.INFO, "mpitune"), SpokenProgress("epoch 1", 200, every=30, clock=clock) as progress:
+    with (
+        caplog.at_level(logging.INFO, "mpitune"),
+        ReportedProgress("epoch 1", 200, log_interval=30, clock=clock) as progress,
+    ):
         for _ in range(50):
             clock.now += 2
             progress.advance()
@@ -72,7 +75,7 @@ def test_progress_logs_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_progress_keeps_one_line_of_a_terminal() -> None:
     clock, terminal = Clock(), io.StringIO()
-    with SpokenProgress("decode", 3, terminal, clock=clock) as progress:
+    with ReportedProgress("decode", 3, terminal, clock=clock) as progress:
         for _ in range(3):
             clock.now += 1
             progress.advance()
@@ -88,7 +91,7 @@ def test_progress_keeps_one_line_of_a_terminal() -> None:
 
 def test_progress_in_hours_and_before_the_first_item() -> None:
     clock = Clock()
-    progress = SpokenProgress("x", 100, clock=clock)
+    progress = ReportedProgress("x", 100, clock=clock)
     assert progress.line(clock.now + 9) == "x: 0/100"
     progress.advance(1)
     assert progress.line(clock.now + 60.0) == "x: 1/100, 0.0167/s, 1:39:00 left"
@@ -99,7 +102,7 @@ def test_progress_of_other_ranks_says_nothing(capsys: pytest.CaptureFixture[str]
         silent.advance()
         silent.reach(2, 1.0)
     assert type(silent) is Progress
-    assert isinstance(progress("x", 2), SpokenProgress)
+    assert isinstance(progress("x", 2), ReportedProgress)
     assert capsys.readouterr().err == ""
 
 
@@ -110,8 +113,8 @@ def test_quiet_progress_is_in_the_log_alone(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(sys, "stderr", terminal)
     start_logging(tmp_path, quiet=True)
     with progress("x", 2, quiet=True) as spoken:
-        assert isinstance(spoken, SpokenProgress)
-        spoken._every = 0.0
+        assert isinstance(spoken, ReportedProgress)
+        spoken._log_interval = 0.0
         spoken.advance()
     assert terminal.getvalue() == ""
     assert "INFO x: 1/2" in (tmp_path / "log.txt").read_text()
@@ -119,7 +122,7 @@ def test_quiet_progress_is_in_the_log_alone(tmp_path: Path, monkeypatch: pytest.
 
 def test_progress_tells_the_mean_score() -> None:
     clock = Clock()
-    progress = SpokenProgress("epoch 1 of 3", 10, clock=clock)
+    progress = ReportedProgress("epoch 1 of 3", 10, clock=clock)
     clock.now += 2
     progress.reach(4, 1.5)
     assert progress.line(clock.now) == "epoch 1 of 3: 4/10, 2/s, 0:03 left, mean gold score 0.3750"
@@ -241,7 +244,7 @@ def test_a_file_system_without_locks_is_warned_about(
     lock = RunLock(tmp_path)
     lock.acquire()
     lock.release()
-    assert caplog.messages == [f"{tmp_path}: no lock (No locks available): see to it that no other run writes there"]
+    assert caplog.messages == [f"{tmp_path}: no lock (No locks available): make sure that no other run writes to it"]
 
 
 def test_peak_memory_is_in_bytes() -> None:
