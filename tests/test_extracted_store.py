@@ -287,7 +287,7 @@ def test_decode_extracts_for_its_input(folder: Path, capsys: pytest.CaptureFixtu
         ('source = "f"\ntarget = "e"\n', 2, "grammar.source: expected grammar.target and grammar.alignment beside it"),
         ('file = "grammar"\nleave_one_out = true\n', 2, "found target, alignment or leave_one_out, expected source"),
         (EXTRACTED + 'file = "grammar"\n', 2, "found grammar.file and grammar.source, expected one of"),
-        (EXTRACTED + '[decoder]\nbackend = "cdec"\n', 2, "cdec needs grammars as files: `mpitune extract` writes them"),
+        (EXTRACTED + '[decoder]\nbackend = "cdec"\n', 2, "cdec needs grammar files: write them by `mpitune extract`"),
         (EXTRACTED + "[data]", 3, "dev:1: found another sentence, expected that of "),
         (EXTRACTED.replace('"a"', '"nowhere"'), 3, "nowhere: found no such file or directory"),
     ],

@@ -19,7 +19,7 @@ from mpitune.errors import MachineError, MpituneError
 from mpitune.exchange.comm import Comm, connect
 from mpitune.metrics import significance
 from mpitune.run_folder import model_weights
-from mpitune.runtime.log import keep_in_log, keep_traceback
+from mpitune.runtime.log import log_to_file, write_traceback
 from mpitune.training import parallel_map
 
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _end_all(comm, 1)
         raise
     except Exception as error:
-        kept = keep_traceback(error, options.folder, comm.rank) if comm is not None and options.folder else None
+        kept = write_traceback(error, options.folder, comm.rank) if comm is not None and options.folder else None
         if kept is None:
             traceback.print_exception(error)
         where = f"its traceback is in {kept}" if kept else "its traceback stands above"
@@ -80,7 +80,7 @@ def _told(error: MpituneError, comm: Comm | None) -> int:
     # What all ranks have met is told once; what one rank has met ends the others.
     if comm is None or comm.root or not error.on_all_ranks:
         print(f"mpitune: {error}", file=sys.stderr, flush=True)
-        keep_in_log(str(error))
+        log_to_file(str(error))
     if comm is not None and comm.size > 1 and not error.on_all_ranks:
         _end_all(comm, error.exit_code)
     return error.exit_code

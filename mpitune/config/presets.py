@@ -14,7 +14,7 @@ from typing import Any
 Keys = Mapping[str, Any]
 """Dotted keys of a job, of any table, and their values."""
 
-DEFAULTS_OF: dict[str, Keys] = {
+METHOD_DEFAULTS: dict[str, Keys] = {
     "mira": {
         "learner.algorithm": "itermix",
         "learner.epochs": 20,
@@ -105,7 +105,7 @@ PRESETS: dict[str, Preset] = {
         "the epoch before, 20 shards with parameter mixing), 3.2 (M-C with M+C); 20 epochs as in its "
         "figures. It gives no scale of that BLEU: cost_scale is left out.",
         keys={
-            **DEFAULTS_OF["mira"],
+            **METHOD_DEFAULTS["mira"],
             "learner.method": "mira",
             "learner.patience": 0,
             "learner.mira.oracle": "M-C",

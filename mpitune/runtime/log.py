@@ -34,7 +34,7 @@ def start_logging(folder: Path | None, *, rank: int = 0, size: int = 1, quiet: b
         try:
             to_file = _LogFile(folder / "log.txt", encoding="utf-8")
         except OSError as error:
-            raise unwritable(folder, error) from None
+            raise folder_write_error(folder, error) from None
         to_file.setFormatter(logging.Formatter(line, "%Y-%m-%d %H:%M:%S"))
         LOG.addHandler(to_file)
     if rank == 0:
@@ -56,7 +56,7 @@ class _LogFile(logging.FileHandler):
             super().close()
 
 
-def keep_in_log(text: str) -> None:
+def log_to_file(text: str) -> None:
     """Write an error to the log file, if one is open, but not to standard error, where the caller reports it."""
     record = LOG.makeRecord(LOG.name, logging.ERROR, __file__, 0, text, (), None)
     for handler in LOG.handlers:
@@ -64,7 +64,7 @@ def keep_in_log(text: str) -> None:
             handler.handle(record)
 
 
-def keep_traceback(error: BaseException, folder: Path, rank: int = 0) -> Path | None:
+def write_traceback(error: BaseException, folder: Path, rank: int = 0) -> Path | None:
     """Write the traceback of a bug to ``folder``/traceback-<rank>.txt; returns None if that is impossible."""
     path = folder / f"traceback-{rank}.txt"
     try:
@@ -74,7 +74,7 @@ def keep_traceback(error: BaseException, folder: Path, rank: int = 0) -> Path | 
     return path
 
 
-def unwritable(folder: Path, error: OSError) -> UsageError | MachineError:
+def folder_write_error(folder: Path, error: OSError) -> UsageError | MachineError:
     """Error to raise if writing to the run folder failed with ``error``: MachineError if the disk is full."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return MachineError(f"{folder}: {error.strerror}")

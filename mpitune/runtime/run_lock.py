@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from mpitune.errors import MachineError, UsageError
-from mpitune.runtime.log import LOG, unwritable
+from mpitune.runtime.log import LOG, folder_write_error
 
 
 class RunLock:
@@ -30,7 +30,7 @@ class RunLock:
             self.folder.mkdir(parents=True, exist_ok=True)
             file = open(self.folder / "lock", "a+", encoding="utf-8")  # noqa: SIM115 (closed by release)
         except OSError as error:
-            raise unwritable(self.folder, error) from None
+            raise folder_write_error(self.folder, error) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -47,7 +47,7 @@ class RunLock:
         except OSError as error:
             with suppress(OSError):
                 file.close()
-            raise unwritable(self.folder, error) from None
+            raise folder_write_error(self.folder, error) from None
         self._file = file
 
     def check(self) -> None:
