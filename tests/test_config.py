@@ -356,7 +356,7 @@ def test_a_bitext_to_extract_from_is_named_whole(tmp_path: Path) -> None:
     )
     found = job(tmp_path, SMALL, *whole).grammar
     assert (found.source, found.alignment, found.leave_one_out) == (tmp_path / "a", tmp_path / "c", True)
-    assert refused(tmp_path, "", *whole, "decoder.backend=cdec").startswith("grammar.source: cdec needs grammars")
+    assert refused(tmp_path, "", *whole, "decoder.backend=cdec").startswith("grammar.source: cdec needs grammar files")
 
 
 def test_a_job_file_that_cannot_be_read(tmp_path: Path) -> None:
