@@ -192,10 +192,11 @@ def driver(folder: Path, *commands: Arguments) -> list[str]:
 
 DRIVER = f"""
 import json, os, signal, sys
-from mpitune import local
+from mpitune.training import local_training
 from mpitune.cli.parser import main
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
-local.BLOCK, local.AT_ONCE, decode, left = {SMALL}, 5, EmbeddedDecoder.decode, int(os.environ.get("DECODES", 1000))
+local_training.BLOCK, local_training.AT_ONCE = {SMALL}, 5
+decode, left = EmbeddedDecoder.decode, int(os.environ.get("DECODES", 1000))
 def counted(*arguments):
     global left
     left -= 1
