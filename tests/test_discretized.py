@@ -290,7 +290,7 @@ def refused(tiny: Tiny, tmp_path: Path, text: str, **tables: Any) -> str:
         ("", in_bins(bins=0), "features.discretize.bins: found 0, expected a whole number of at least 1"),
         ("", in_bins(features=["A", "B", "A"]), "features.discretize.features: found A twice, expected each"),
         ("", {"features__unlog": {"ln": ["Cost"], "minus_ln": ["Lex", "Cost"]}}, "features.unlog: found Cost twice"),
-        ("", {**in_bins(), "decoder": {"backend": "cdec"}}, "features.discretize.features: cdec reads grammar files itself"),
+        ("", {**in_bins(), "decoder": {"backend": "cdec"}}, "features.discretize.features: cdec reads grammar files"),
         (
             "",
             in_bins(regularizer="monotone"),
