@@ -1,8 +1,12 @@
-"""mpitune: large-scale discriminative training for hierarchical machine translation."""
+"""mpitune: large-scale discriminative training for hierarchical machine translation.
+
+The sub-packages, in the order of the pipeline, are listed in ``mpitune/README.md``. `mpitune.cli.parser.main` is the
+entry point.
+"""
 
 import os
 
-# Before numpy is loaded: with several threads, sums of long vectors depend on how many cores a rank may use.
+# Set before numpy is loaded: with several threads, sums of long vectors would depend on the number of cores.
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
 

@@ -1,4 +1,4 @@
-"""``python -m mpitune``."""
+"""Entry point of ``python -m mpitune``."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""The errors that a user may meet, each with the exit code that it ends the program with.
+"""Errors reported to the user, each with the exit code of the program.
 
-Anything else that escapes is a bug and keeps its traceback.
+Any other exception that reaches the command line is a bug and is reported with its traceback.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from pathlib import Path
 
 
 class MpituneError(Exception):
-    """An error that is told to the user in one line, without a traceback."""
+    """An error reported to the user in one line, without a traceback."""
 
     exit_code = 1
     on_all_ranks = False
-    """Whether every rank raises it at the same point: then one tells it and none has to end the others."""
+    """True if every rank raises it at the same point: rank 0 alone reports it, and no rank aborts the others."""
 
 
 class UsageError(MpituneError):
-    """Bad usage or configuration: the user changes the call or the job file."""
+    """Bad usage or configuration: the user corrects the command line or the job file."""
 
     exit_code = 2
 
 
 class DataError(MpituneError):
-    """Bad or missing data: the user mends a file.
+    """Bad or missing data: the user corrects a file.
 
-    ``DataError.at("g.gz", 7, found="2 fields", expected="3 to 5 fields")`` reads
+    ``DataError.at("g.gz", 7, found="2 fields", expected="3 to 5 fields")`` has the message
     ``g.gz:7: found 2 fields, expected 3 to 5 fields``.
     """
 
@@ -38,13 +38,13 @@ class DataError(MpituneError):
 
 
 class MachineError(MpituneError):
-    """The machine failed us: disk full, external decoder gone."""
+    """A failure of the machine: the disk is full, memory is exhausted, the external decoder has died."""
 
     exit_code = 4
 
 
 class StopRequested(MpituneError):
-    """Stopped on request, all finished work on disk (EX_TEMPFAIL: requeue me)."""
+    """Stopped on request, with all finished work on disk (EX_TEMPFAIL: a batch system may requeue the job)."""
 
     exit_code = 75
     on_all_ranks = True

@@ -1,13 +1,13 @@
-"""The one door to Numba.
+"""Compilation by Numba: the only module that imports it.
 
-A kernel is a function over NamedTuples of arrays that Numba compiles. Kernels allocate nothing: whoever calls them
-passes in the arrays that they fill. That lets them be compiled without reference counting (the private option
-``_nrt=False``), which is 2 to 4 times faster where arrays are handed from kernel to kernel; should a future Numba
-drop that option, the same kernels are compiled with reference counting.
+A kernel is a function over NamedTuples of arrays that Numba compiles. Kernels allocate nothing: the caller passes the
+arrays that they fill. They can therefore be compiled without reference counting (the private option ``_nrt=False``),
+which is 2 to 4 times faster where kernels pass arrays to one another. If a future Numba drops that option, the same
+kernels are compiled with reference counting.
 
-Compiled code is cached on disk, in a folder named after a digest of the package's sources: Numba's own cache looks at
-the file of the outermost function only and would miss a change in a kernel that it calls. It does not see whether
-bounds are checked (``NUMBA_BOUNDSCHECK=1``) either.
+Compiled code is cached on disk, in a folder named after a digest of the package's sources and of
+``NUMBA_BOUNDSCHECK``. Numba's own cache checks only the file of the outermost function: it would miss a change in a
+kernel that this function calls, and a change of the bounds check.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-# With coloured error messages, Numba makes every process write terminal codes to standard output at its end.
+# With coloured error messages, Numba writes terminal codes to standard output at the end of every process.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 import numba
@@ -30,9 +30,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _cache_folder() -> str:
-    """The folder for compiled kernels: NUMBA_CACHE_DIR where set, else one for each version of the kernels' sources.
+    """Folder for compiled kernels: NUMBA_CACHE_DIR if set, else one folder for each version of the kernels' sources.
 
-    Where nothing can be written in the home folder (nodes of some clusters), it lies with the temporary files.
+    It is in the temporary directory if the home directory is not writable, as on the nodes of some clusters.
     """
     if os.environ.get("NUMBA_CACHE_DIR"):
         return os.environ["NUMBA_CACHE_DIR"]
@@ -51,6 +51,7 @@ def _cache_folder() -> str:
 
 
 def _without_counting_works() -> bool:
+    """True if this version of Numba compiles without reference counting."""
     try:
         numba.njit(**_WITHOUT_COUNTING)(lambda: 0)()
     except (NumbaError, TypeError, KeyError):
@@ -65,23 +66,23 @@ if _without_counting_works():
     _OPTIONS |= _WITHOUT_COUNTING
 
 int64 = cast(Callable[[Any], int], numba.int64)
-"""A number as the integer that kernels compute with. Arguments of another width would compile a kernel once more."""
+"""Conversion to the integer type of the kernels. An argument of another width would compile a kernel again."""
 uint64 = cast(Callable[[Any], int], numba.uint64)
-"""The same without a sign, for hashes."""
+"""Conversion to the unsigned type, for hashes."""
 at = uint64
-"""An index. Without a sign it cannot count from the end: inner loops are spared the check."""
+"""Conversion of an index. An unsigned index cannot be negative, so inner loops need no check for that."""
 
 
 def kernel(function: F) -> F:
-    """Compile ``function`` with Numba (or leave it as it is under ``NUMBA_DISABLE_JIT=1``)."""
+    """Compile ``function`` with Numba; under ``NUMBA_DISABLE_JIT=1`` it stays plain Python."""
     compiled: F = numba.njit(**_OPTIONS)(function)
     return compiled
 
 
 def inlined(function: F) -> F:
-    """`kernel`, for what inner loops do: compiled into each kernel that calls it, however large that becomes.
+    """Like `kernel`, for the bodies of inner loops: always compiled into the calling kernel, whatever its size.
 
-    A call that is left standing passes every word of every array on the stack.
+    A call that is not inlined passes every field of every array on the stack.
     """
     compiled: F = numba.njit(forceinline=True, **_OPTIONS)(function)
     return compiled

@@ -22,7 +22,7 @@ from sets import DataSet
 from settings import Setting
 
 from mpitune.array_files.atomic import write_text
-from mpitune.config.effective_keys import identity
+from mpitune.config.effective_keys import effective_keys
 from mpitune.corpus.text import clock, lines
 from mpitune.metrics.significance import evaluate
 from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus
@@ -59,7 +59,9 @@ class Task:
     def digest(self) -> str:
         """Of all that the result depends on but for the files: runs whose digests are equal are the same."""
         job = load_job(self.variant.job, self.given)
-        text = json.dumps([identity(job), job.learner.epochs, job.learner.patience, self.setting.variant], default=str)
+        text = json.dumps(
+            [effective_keys(job), job.learner.epochs, job.learner.patience, self.setting.variant], default=str
+        )
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     @property

@@ -1,0 +1,8 @@
+"""Command line: parses options and calls the packages that do the work.
+
+- `parser`: main, the options of all commands, errors to one line and an exit code
+- `commands`: all commands except those below
+- `decode`: the commands decode and local
+- `output`: messages on standard error, output files, the job of a command
+- `warmup`: compiles all kernels ahead of the first run
+"""

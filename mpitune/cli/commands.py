@@ -1,15 +1,22 @@
-"""What each subcommand does, from its parsed options to the modules that do the work."""
+"""Commands of the command line, except decode and local; their docstrings are the help texts."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from mpitune.cli.output import job_of, on_all, print_message, write, writing, written
+from mpitune.cli.output import (
+    load_job,
+    open_output,
+    print_message,
+    raised_on_all_ranks,
+    report_write_errors,
+    write_output,
+)
 from mpitune.config.dtrain import import_job
 from mpitune.config.load import load
 from mpitune.corpus.bitext import AlignedFiles
@@ -33,18 +40,21 @@ from mpitune.training.fit_bins import open_fitted
 from mpitune.training.loop import train
 
 STORED_BITEXT = ".bitext"
-"""Where `mpitune extract` keeps the compiled bitext while it is at work."""
+"""Folder, in the output folder, of the compiled bitext while `mpitune extract` runs."""
 EXAMPLES = 3
-"""How many rules a report shows beside a feature that they fire, at most."""
-EACH = "each"
-"""Where a template is asked for: one after the other."""
-NEAREST = 10
-"""How many rules are shown that are near to something, where nobody says."""
+"""Maximum number of rules that a report shows as examples of a feature."""
+EACH_TEMPLATE = "each"
+"""Value of --template that shows all templates, one after the other."""
+NEAREST_RULES = 10
+"""Number of rules that --near shows without --top."""
+
+WeightGroup = tuple[str, list[tuple[str, float]]]
+"""A heading, which may be empty, and pairs of feature name and weight."""
 
 
 def run_train(options: argparse.Namespace, comm: Comm) -> None:
-    """Learn the weights, going on from checkpoints; alone, or under mpirun or srun."""
-    job = job_of(options, comm)
+    """Learn the weights, continuing from checkpoints; alone, or under mpirun or srun."""
+    job = load_job(options, comm)
     if options.dry_run:
         comm.on_root(print, job.to_toml(), end="", flush=True)
     else:
@@ -52,8 +62,8 @@ def run_train(options: argparse.Namespace, comm: Comm) -> None:
 
 
 def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
-    """Build the job's store (train does it by itself)."""
-    job = job_of(options, comm)
+    """Build the job's store, which train would otherwise build."""
+    job = load_job(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
     store, sources = job.run.store, factory.sources(job)
     made = make_store(comm, sources, store, store, print_message, partial(progress, rank=comm.rank))
@@ -63,7 +73,7 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
 
 
 def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
-    """Score translations with sacreBLEU, and test them against the first system."""
+    """Score translations with sacreBLEU and test the systems against the first one."""
 
     def score() -> None:
         texts = {path: [line for _, line in lines(path)] for path in {*options.refs, *options.hyps}}
@@ -82,7 +92,7 @@ def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
 def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     """Write a grammar for each sentence, from a word-aligned bitext; alone, or under mpirun or srun."""
     if (options.bitext is None) == (options.source is None) or (options.source is None) != (options.target is None):
-        raise on_all(UsageError("expected --source F and --target E, or --bitext FE"))
+        raise raised_on_all_ranks(UsageError("expected --source F and --target E, or --bitext FE"))
     files = AlignedFiles(options.bitext or options.source, options.target, options.alignment)
     output = options.output
     read = comm.on_root(read_inputs, options.input)
@@ -90,7 +100,7 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
         comm.on_root(check_same, files, [words for words, _ in read], options.input)
 
     def compile_bitext() -> Path:
-        with writing(output):
+        with report_write_errors(output):
             output.mkdir(parents=True, exist_ok=True)
         try:
             stored = build.prepare_bitext(files, output / STORED_BITEXT, print_message)
@@ -104,14 +114,14 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
 
     def extract(i: int) -> int:
         rules = extraction.rules(read[i][0], i if options.leave_one_out else None)
-        with written(output / f"grammar.{i}.gz") as file:
+        with open_output(output / f"grammar.{i}.gz") as file:
             file.write(extraction.lines(rules))
         return int(rules.size[0])
 
     counts = list(parallel_map.parallel_map(comm, len(read), extract, "extract", quiet=False))
 
     def finish() -> None:
-        with written(output / "input.sgm") as file:
+        with open_output(output / "input.sgm") as file:
             for i, (words, rest) in enumerate(read):
                 file.write(f'<seg grammar="grammar.{i}.gz" id="{i}">{" ".join(words)}</seg>{rest}\n'.encode())
         shutil.rmtree(output / STORED_BITEXT)
@@ -121,14 +131,14 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
 
 
 def run_align(options: argparse.Namespace, comm: Comm) -> None:
-    """Align the words of a bitext by eflomal in both directions, joined by grow-diag-final-and.
+    """Align the words of a bitext by eflomal in both directions, symmetrised by grow-diag-final-and.
 
-    eflomal draws at random, and its seed cannot be set: another run gives somewhat different links.
+    eflomal is a random sampler without a seed option: links differ slightly between runs.
     """
 
     def make() -> None:
         links = 0
-        with written(options.output) as file:
+        with open_output(options.output) as file:
             for line in align(options.source, options.target, print_message):
                 file.write(f"{line}\n".encode())
                 links += line.count("-")
@@ -141,24 +151,24 @@ def run_lm(options: argparse.Namespace, comm: Comm) -> None:
     """Estimate a language model: modified Kneser-Ney, written as ARPA."""
 
     def make() -> None:
-        with writing(options.output):
+        with report_write_errors(options.output):
             estimate(options.input, options.order, options.output, print_message)
 
     comm.on_root(make)
 
 
 def run_import_dtrain(options: argparse.Namespace, comm: Comm) -> None:
-    """Write the job file that a configuration of dtrain corresponds to, and what became of its options."""
+    """Convert a configuration of dtrain to a job file, with a comment on each option."""
 
     def make() -> None:
-        write(options.output, import_job(options.configuration, Path.cwd()))
+        write_output(options.output, import_job(options.configuration, Path.cwd()))
 
     comm.on_root(make)
 
 
 def run_report(options: argparse.Namespace, comm: Comm) -> None:
-    """Write what happened in a run, beside other runs if asked, as one HTML file that needs nothing else, and plots."""
-    # Its libraries take longer to load than all others together.
+    """Report on a run, or compare runs: one self-contained HTML file, and plots."""
+    # Imported here because its libraries take longer to load than all others together.
     from mpitune.report.html import write_report
 
     folders: list[Path] = options.run_folders
@@ -167,14 +177,14 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
         return
 
     def make() -> None:
-        with writing(folders[0]):
+        with report_write_errors(folders[0]):
             print(f"the report: {write_report(folders, lambda names: _examples(folders[0], names))}", flush=True)
 
     comm.on_root(make)
 
 
 def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
-    """Rules that fire the features ``names``, where the run's store is still there to look into."""
+    """Rules that fire the features ``names``, as text; empty if the run's store no longer exists."""
     try:
         job = load(run / "config.toml")
         found = rules_firing(job.run.store, job.features.templates, names, EXAMPLES)
@@ -187,36 +197,45 @@ def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def run_weights(options: argparse.Namespace, comm: Comm) -> None:
-    """Look into a model: its largest weights, those of a template, some by name, or what tells it from another."""
+    """Show the weights of a model: the largest, those of a template, some by name, or differences to another model."""
 
-    def look() -> None:
+    def show() -> None:
         model = model_weights.read_model(options.model)
-        other = model_weights.read_model(options.diff) if options.diff else {}
-        weights = model_weights.difference(model, other) if options.diff else model
-        each = options.template == EACH
-        fitting = model_weights.filtered(weights, None if each else options.template, options.find)
-        if options.near:
-            found = [("", model_weights.nearest(fitting, options.near, options.top or NEAREST))]
-        elif each:
-            of_template = {
-                name: model_weights.filtered(fitting, name, None) for name in ("dense", *model_weights.PREFIXES)
-            }
-            found = [
-                (f"# {name}: {counted(len(part), 'feature')}", model_weights.largest(part, options.top))
-                for name, part in of_template.items()
-                if part
-            ]
-        else:
-            found = [("", model_weights.largest(fitting, options.top))]
+        other = model_weights.read_model(options.diff) if options.diff else None
+        weights = model if other is None else model_weights.difference(model, other)
+        groups = _select_weights(options, weights)
         if options.export:
-            with writing(options.export):
-                write_weights(options.export, sorted(pair for _, pairs in found for pair in pairs))
-            return
-        for heading, pairs in found:
-            if heading:
-                print(heading)
-            for name, value in pairs:
-                both = f" {model.get(name, 0.0)!r} {other.get(name, 0.0)!r}" if options.diff else ""
-                print(f"{name} {value!r}{both}")
+            with report_write_errors(options.export):
+                write_weights(options.export, sorted(pair for _, pairs in groups for pair in pairs))
+        else:
+            _print_weights(groups, model, other)
 
-    comm.on_root(look)
+    comm.on_root(show)
+
+
+def _select_weights(options: argparse.Namespace, weights: Mapping[str, float]) -> list[WeightGroup]:
+    """The weights that the ``options`` select: one group, or one for each template."""
+    if options.template == EACH_TEMPLATE and not options.near:
+        groups = []
+        for name in ("dense", *model_weights.PREFIXES):
+            if selected := model_weights.filtered(weights, name, options.find):
+                heading = f"# {name}: {counted(len(selected), 'feature')}"
+                groups.append((heading, model_weights.largest(selected, options.top)))
+        return groups
+    template = None if options.template == EACH_TEMPLATE else options.template
+    selected = model_weights.filtered(weights, template, options.find)
+    if options.near:
+        return [("", model_weights.nearest(selected, options.near, options.top or NEAREST_RULES))]
+    return [("", model_weights.largest(selected, options.top))]
+
+
+def _print_weights(
+    groups: Sequence[WeightGroup], model: Mapping[str, float], other: Mapping[str, float] | None
+) -> None:
+    """Print the ``groups``; with an ``other`` model, each difference is followed by the weights of both models."""
+    for heading, pairs in groups:
+        if heading:
+            print(heading)
+        for name, value in pairs:
+            both = "" if other is None else f" {model.get(name, 0.0)!r} {other.get(name, 0.0)!r}"
+            print(f"{name} {value!r}{both}")

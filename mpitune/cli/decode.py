@@ -1,4 +1,4 @@
-"""What `mpitune decode` and `mpitune local` do, from their parsed options to the modules that do the work."""
+"""Commands `mpitune decode` and `mpitune local`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -15,10 +15,18 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mpitune.cli.output import job_of, on_all, print_message, write, writing, written
+from mpitune.cli.output import (
+    load_job,
+    open_output,
+    print_message,
+    raised_on_all_ranks,
+    report_write_errors,
+    write_output,
+)
 from mpitune.config import load
 from mpitune.config.spec import Job
 from mpitune.corpus.text import SourceSentence, counted, read_sentences
+from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import Decoder, Sentence, TranslationModel
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import UsageError
@@ -37,142 +45,215 @@ from mpitune.training import factory, local_training, parallel_map
 from mpitune.training.fit_bins import open_scored
 from mpitune.training.session import InitialModel
 
+DecodeFunction = Callable[[int], tuple[list[str], bytes]]
+"""From a sentence's number to its lines in the output and its line in the file of hypergraphs."""
+
 FORESTS_AT_ONCE = 8
-"""How many hypergraphs a rank keeps, of some MB each, before they are written."""
+"""Number of hypergraphs, of some MB each, that a rank holds in memory before rank 0 writes them."""
 
 
 def run_decode(options: argparse.Namespace, comm: Comm) -> None:
-    """Translate; alone, or under mpirun or srun."""
-    job = job_of(options, comm)
+    """Translate sentences with fixed weights; alone, or under mpirun or srun."""
+    job = load_job(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size, quiet=True)
-    if options.explain and (options.nbest > 1 or options.format != "text"):
-        raise on_all(UsageError("--explain has a form of its own: leave out --nbest and --format"))
-    if options.nbest > 1 and options.format == "text":
-        raise on_all(UsageError(f"--nbest {options.nbest} needs --format cdec or moses"))
-    if (options.explain or options.forest) and job.decoder.backend != "embedded":
-        raise on_all(UsageError("--explain and --forest need the embedded decoder: --set decoder.backend=embedded"))
+    _check_decode_options(options, job)
     path = options.weights or job.run.dir
-    given, scoring = comm.on_root(_read_given, job, path)
-    decoder, model, sentences = open_decoder(job, comm, options.input, options.explain or options.nbest, scoring)
-    if given and not any(name in decoder.features for name in given):
-        comm.on_root(print_message, f"warning: {path}: nothing in this job fires any of its features")
-    slots = [decoder.features.slot(name) for name in given]
-    weights = np.zeros(len(decoder.features))
-    weights[slots] = list(given.values())
-    format_, best = parallel_map.FORMATS[options.format], options.explain or options.nbest
-    embedded = decoder if isinstance(decoder, EmbeddedDecoder) else None
-
-    def translated(i: int) -> list[str]:
-        return format_(i, decoder.decode(sentences[i], weights, best), model.words.words, decoder.features)
-
-    def decode(i: int) -> tuple[list[str], bytes]:
-        """The lines of sentence ``i`` in the output and its line in the file of forests."""
-        if embedded is None or not (options.explain or options.forest):
-            return translated(i), b""
-        forest = NamedHypergraph(embedded.forest(sentences[i], weights, best), weights, decoder.features)
-        lines = forest.as_text(i) if options.explain else translated(i)
-        return lines, f"{forest.as_json(i)}\n".encode() if options.forest else b""
-
-    if sentences and embedded is not None:
-        # Kernels are compiled, where they are not yet, by one rank: the others load them.
-        comm.on_root(decode, _shortest(sentences))
-    text: list[str] = []
-    with ExitStack() as stack:
-        files: list[BinaryIO] = []
-
-        def open_forest() -> None:
-            files.append(stack.enter_context(written(options.forest)))
-
-        if options.forest:
-            comm.on_root(open_forest)
-        at_once = FORESTS_AT_ONCE if options.forest else None
-        quiet = options.output is None
-        for lines, forest in parallel_map.parallel_map(
-            comm, len(sentences), decode, "decode", quiet=quiet, at_once=at_once
-        ):
-            text += [f"{line}\n" for line in lines]
-            for file in files:
-                file.write(forest)
-    failures = comm.gather(decoder.failed)
-    comm.on_root(parallel_map.check_failed, sum(failures or []), len(sentences))
-    comm.on_root(write, options.output, "".join(text))
-    shutil.rmtree(_decoder_folder(job), ignore_errors=True)
+    initial = comm.on_root(_read_model, job, path)
+    kbest = options.explain or options.nbest
+    decoder, model, sentences = open_decoder(job, comm, options.input, kbest, initial.scoring)
+    if initial.weights and not any(name in decoder.features for name in initial.weights):
+        comm.on_root(print_message, f"warning: {path}: none of its features occurs in this job")
+    weights = _weight_vector(initial.weights, decoder)
+    decode = _decode_function(options, decoder, sentences, weights, model.words.words)
+    if isinstance(decoder, EmbeddedDecoder):
+        _compile_kernels(comm, decode, sentences)
+    lines = _decode_all(options, comm, len(sentences), decode)
+    _write_translations(options, comm, decoder, len(sentences), lines)
+    _remove_decoder_folder(job)
 
 
 def run_local(options: argparse.Namespace, comm: Comm) -> None:
-    """Translate each sentence with weights of its own, learned from similar training data; alone, or under mpirun."""
-    job = job_of(options, comm)
+    """Translate each sentence with its own weights, learned from similar training data; alone, or under mpirun."""
+    job = load_job(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
     comm.on_root(load.require_data, job)
-    given, scoring = comm.on_root(_read_given, job, options.weights)
-    # Before the training data are decoded, which may take hours.
-    decoder, model, sentences = open_decoder(job, comm, options.input, 1, scoring)
+    initial = comm.on_root(_read_model, job, options.weights)
+    # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
+    decoder, model, sentences = open_decoder(job, comm, options.input, 1, initial.scoring)
     if options.explain is not None and options.explain >= len(sentences):
         count = counted(len(sentences), "sentence")
-        raise on_all(UsageError(f"--explain {options.explain}: {options.input} has {count}, the first is number 0"))
-    training = local_training.training_data(job, comm, InitialModel(given, scoring))
+        error = UsageError(f"--explain {options.explain}: {options.input} has {count}, the first is number 0")
+        raise raised_on_all_ranks(error)
+    training = local_training.training_data(job, comm, initial)
     retrieval = local_training.Retrieval(comm, training, job.local.k, job.local.theta)
-    translator = local_training.Translator(training, factory.local_update(job), decoder, given)
+    translator = local_training.Translator(training, factory.local_update(job), decoder, initial.weights)
     if options.explain is not None:
-        sentence = sentences[options.explain]
-        found = retrieval.nearest([model.words.decode(sentence.words)], quiet=True)[0]
+        _explain_sentence(options, comm, retrieval, translator, sentences[options.explain], model.words)
+    else:
+        lines, timings = _translate_locally(options, comm, retrieval, translator, sentences, model.words)
+        _write_translations(options, comm, decoder, len(sentences), lines)
+        _print_summary(comm, timings, retrieval.seconds)
+    _remove_decoder_folder(job)
 
-        def explain() -> None:
-            write(options.output, translator.explain(sentence, found, model.words))
 
-        comm.on_root(explain)
-        shutil.rmtree(_decoder_folder(job), ignore_errors=True)
-        return
+def _check_decode_options(options: argparse.Namespace, job: Job) -> None:
+    """Raise UsageError, on all ranks, for options that exclude each other or that the decoder does not support."""
+    message = None
+    if options.explain and (options.nbest > 1 or options.format != "text"):
+        message = "--explain has a fixed output format: leave out --nbest and --format"
+    elif options.nbest > 1 and options.format == "text":
+        message = f"--nbest {options.nbest} needs --format cdec or moses"
+    elif (options.explain or options.forest) and job.decoder.backend != "embedded":
+        message = "--explain and --forest need the embedded decoder: --set decoder.backend=embedded"
+    if message:
+        raise raised_on_all_ranks(UsageError(message))
+
+
+def _weight_vector(weights: Mapping[str, float], decoder: Decoder) -> np.ndarray:
+    """float64 [D]: ``weights`` by slot of the decoder's features, to which unknown names are added."""
+    slots = [decoder.features.slot(name) for name in weights]
+    vector = np.zeros(len(decoder.features))
+    vector[slots] = list(weights.values())
+    return vector
+
+
+def _decode_function(
+    options: argparse.Namespace,
+    decoder: Decoder,
+    sentences: Sequence[Sentence],
+    weights: np.ndarray,
+    words: Sequence[str],
+) -> DecodeFunction:
+    """The function that decodes one sentence in the output format of the ``options``; ``words``: the vocabulary."""
+    format_kbest, kbest = parallel_map.FORMATS[options.format], options.explain or options.nbest
+
+    def translate(i: int) -> list[str]:
+        return format_kbest(i, decoder.decode(sentences[i], weights, kbest), words, decoder.features)
+
+    def decode(i: int) -> tuple[list[str], bytes]:
+        if not (isinstance(decoder, EmbeddedDecoder) and (options.explain or options.forest)):
+            return translate(i), b""
+        forest = NamedHypergraph(decoder.forest(sentences[i], weights, kbest), weights, decoder.features)
+        lines = forest.as_text(i) if options.explain else translate(i)
+        return lines, f"{forest.as_json(i)}\n".encode() if options.forest else b""
+
+    return decode
+
+
+def _decode_all(options: argparse.Namespace, comm: Comm, count: int, decode: DecodeFunction) -> list[str]:
+    """Decode ``count`` sentences on all ranks and write their hypergraphs to ``--forest``.
+
+    Returns the lines of all sentences on rank 0, none on the other ranks.
+    """
+    lines: list[str] = []
+    at_once = FORESTS_AT_ONCE if options.forest else None
+    with ExitStack() as stack:
+        forest_files: list[BinaryIO] = []  # one on rank 0, none on the other ranks
+
+        def open_forest_file() -> None:
+            forest_files.append(stack.enter_context(open_output(options.forest)))
+
+        if options.forest:
+            comm.on_root(open_forest_file)
+        quiet = options.output is None
+        decoded = parallel_map.parallel_map(comm, count, decode, "decode", quiet=quiet, at_once=at_once)
+        for sentence_lines, forest in decoded:
+            lines += sentence_lines
+            for file in forest_files:
+                file.write(forest)
+    return lines
+
+
+def _explain_sentence(
+    options: argparse.Namespace,
+    comm: Comm,
+    retrieval: local_training.Retrieval,
+    translator: local_training.Translator,
+    sentence: Sentence,
+    words: Vocabulary,
+) -> None:
+    """Write the training sentences, the change of the weights and the translations of one sentence."""
+    nearest = retrieval.nearest([words.decode(sentence.words)], quiet=True)[0]
+
+    def explain() -> None:
+        write_output(options.output, translator.explain(sentence, nearest, words))
+
+    comm.on_root(explain)
+
+
+def _translate_locally(
+    options: argparse.Namespace,
+    comm: Comm,
+    retrieval: local_training.Retrieval,
+    translator: local_training.Translator,
+    sentences: Sequence[Sentence],
+    words: Vocabulary,
+) -> tuple[list[str], list[local_training.SentenceTimings]]:
+    """Retrieve, learn and translate on all ranks; returns translations and timings on rank 0, none on the others."""
     quiet = options.output is None
-    nearest = retrieval.nearest([model.words.decode(sentence.words) for sentence in sentences], quiet=quiet)
+    nearest = retrieval.nearest([words.decode(sentence.words) for sentence in sentences], quiet=quiet)
 
-    def translate_(i: int) -> tuple[str, local_training.SentenceTimings]:
+    def translate(i: int) -> tuple[str, local_training.SentenceTimings]:
         done = translator.translate(sentences[i], nearest[i])
-        return parallel_map.text(done.best, model.words.words), done.timings()
+        return parallel_map.text(done.best, words.words), done.timings()
 
+    _compile_kernels(comm, translate, sentences)
+    lines, timings = [], []
+    for line, timing in parallel_map.parallel_map(comm, len(sentences), translate, "local", quiet=quiet):
+        lines.append(line)
+        timings.append(timing)
+    return lines, timings
+
+
+def _print_summary(comm: Comm, timings: Sequence[local_training.SentenceTimings], search_seconds: float) -> None:
+    """Print times and distances of all sentences; ``search_seconds``: time that this rank has spent on retrieval."""
+    seconds = comm.gather(search_seconds)
+
+    def print_summary() -> None:
+        print_message(local_training.summary(timings, sum(seconds or [])))
+
+    comm.on_root(print_summary)
+
+
+def _compile_kernels(comm: Comm, work: Callable[[int], object], sentences: Sequence[Sentence]) -> None:
+    """Run ``work`` on the shortest sentence on rank 0: it compiles the kernels, which the other ranks then load."""
     if sentences:
-        # As in run_decode.
-        comm.on_root(translate_, _shortest(sentences))
-    text, told = [], []
-    for line, of_one in parallel_map.parallel_map(comm, len(sentences), translate_, "local", quiet=quiet):
-        text.append(f"{line}\n")
-        told.append(of_one)
-    failures, searching = comm.sum(decoder.failed), comm.gather(retrieval.seconds)
-    comm.on_root(parallel_map.check_failed, failures, len(sentences))
-    comm.on_root(write, options.output, "".join(text))
-
-    def summarise() -> None:
-        print_message(local_training.summary(told, sum(searching or [])))
-
-    comm.on_root(summarise)
-    shutil.rmtree(_decoder_folder(job), ignore_errors=True)
+        shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
+        comm.on_root(work, shortest)
 
 
-def _shortest(sentences: Sequence[Sentence]) -> int:
-    """Which of them has the fewest words, one at least if any has."""
-    return min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
+def _write_translations(
+    options: argparse.Namespace, comm: Comm, decoder: Decoder, sentences: int, lines: Sequence[str]
+) -> None:
+    """Write the output unless the decoder has failed on too many ``sentences``, which raises MachineError."""
+    comm.on_root(parallel_map.check_failed, comm.sum(decoder.failed), sentences)
+    comm.on_root(write_output, options.output, "".join(f"{line}\n" for line in lines))
 
 
 def _decoder_folder(job: Job) -> Path:
-    """For the files of this process's external decoder; what it said is left there where decoding fails."""
-    return RunFolder(job.run.dir).decoder_folder(f"decode-{socket.gethostname()}-{os.getpid()}")
+    """Folder for the files of this process's external decoder; its error output remains there if decoding fails."""
+    return RunFolder(job.run.dir).of_decoder(f"decode-{socket.gethostname()}-{os.getpid()}")
 
 
-def _read_given(job: Job, path: Path) -> InitialModel:
-    """The weights in ``path``, a file or a run, and what has become of the grammar's scores there.
+def _remove_decoder_folder(job: Job) -> None:
+    shutil.rmtree(_decoder_folder(job), ignore_errors=True)
 
-    Weights of features that are replaced by bins become weights of these, as where training begins with them.
+
+def _read_model(job: Job, path: Path) -> InitialModel:
+    """Read the weights in ``path``, a file or a run folder, and the transforms of the grammar's scores.
+
+    Weights of features that are replaced by bins are assigned to the bins, as for initial weights of training.
     """
     if not path.exists():
-        raise UsageError(f"{path}: found no such file or folder, expected weights: --weights, or a run that has some")
+        raise UsageError(f"{path}: found no such file or folder, expected --weights, or a run with an epoch done")
     weights, scoring = model_weights.read_model(path), _read_scoring(job, path)
     return InitialModel(scoring.spread(weights) if scoring else weights, scoring)
 
 
 def _read_scoring(job: Job, model: Path) -> Scoring | None:
-    """What has become of the grammar's scores in the run that ``model`` comes from.
+    """Read the transforms of the grammar's scores of the run that ``model`` comes from.
 
-    A file of weights that lies apart from its run is taken for one of the job's own.
+    For a weights file outside its run folder, those of the job's run folder are used.
     """
     found = read_scoring(model)
     if found is None and model.is_file() and model.suffix != ".h5":
@@ -186,45 +267,57 @@ def _read_scoring(job: Job, model: Path) -> Scoring | None:
 def open_decoder(
     job: Job, comm: Comm, file: Path, kbest: int, scoring: Scoring | None
 ) -> tuple[Decoder, TranslationModel, list[Sentence]]:
-    """The job's decoder, and the sentences of ``file`` in its words; scores become what ``scoring`` says."""
+    """Build the stores that are missing and open the job's decoder.
+
+    ``scoring``: the transforms of the grammar's scores. Returns also the model and the sentences of ``file``.
+    """
     folder, sources = job.run.store, factory.sources(job)
-    read: list[SourceSentence] = []
+    lines: list[SourceSentence] = []
     if sources.grammar is not None:
-        # Before the store is made, which may take minutes.
-        read = comm.on_root(read_sentences, file)
+        # Read before the store is built, which may take minutes.
+        lines = comm.on_root(read_sentences, file)
     else:
-        # The input names grammars of its own: they are compiled beside the job's store.
+        # The input names its own grammars: they are compiled next to the job's store.
         folder /= "decode"
-        texts = Texts(comm.on_root(_rereadable, file, folder))
+        texts = Texts(comm.on_root(_regular_file, file, folder))
         sources = replace(sources, train=texts, devtest=None, leave_one_out=False)
     make_store(comm, sources, folder, job.run.store, print_message, partial(progress, rank=comm.rank))
     if scoring is not None and sources.external:
-        raise on_all(UsageError("cdec reads grammars itself, with the scores that they have: no bins, no transforms"))
+        error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")
+        raise raised_on_all_ranks(error)
     store = open_scored(comm, sources, folder, scoring, print_message, lms=job.run.store)
     if sources.grammar is None:
         corpus = store.train
         assert corpus is not None
         sentences = [corpus.sentence(i) for i in range(corpus.size)]
     else:
-        sentences = [Sentence(i, store.model.words.encode(line.words), 0) for i, line in enumerate(read)]
+        sentences = [Sentence(i, store.model.words.encode(line.words), 0) for i, line in enumerate(lines)]
     grammars = comm.on_root(factory.sentence_grammars, job, sources)
     decoder = factory.decoder(job, store, _decoder_folder(job), kbest, grammars)
     if sources.external:
-        # On all ranks, and in one order: its choice among equals may depend on that. A word that the vocabulary has
-        # may be one of target sides only.
-        numbers = dict.fromkeys(word for sentence in sentences for word in sentence.words.tolist())
-        for word in store.model.words.decode(np.array(list(numbers), dtype=np.int32)):
-            for name, _ in features(sources.templates, pass_through(word)):
-                decoder.features.slot(name)
+        _register_pass_through(decoder, sources.templates, store.model.words, sentences)
     return decoder, store.model, sentences
 
 
-def _rereadable(file: Path, folder: Path) -> Path:
-    """``file``, or a copy of it in ``folder`` where it is a pipe, which can be read only once."""
+def _register_pass_through(
+    decoder: Decoder, templates: Sequence[str], vocabulary: Vocabulary, sentences: Sequence[Sentence]
+) -> None:
+    """Register the features of pass-through rules, in the same order on all ranks: cdec may break ties by that order.
+
+    All words of the input are included: a word in the vocabulary may occur on target sides only.
+    """
+    numbers = dict.fromkeys(word for sentence in sentences for word in sentence.words.tolist())
+    for word in vocabulary.decode(np.array(list(numbers), dtype=np.int32)):
+        for name, _ in features(templates, pass_through(word)):
+            decoder.features.slot(name)
+
+
+def _regular_file(file: Path, folder: Path) -> Path:
+    """``file``, or a copy of it in ``folder`` if it is a pipe, which can be read only once."""
     if not (file.is_fifo() or file.is_char_device()):
         return file
     copy = folder / "input"
-    with writing(copy):
+    with report_write_errors(copy):
         folder.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(file.read_bytes())
     return copy

@@ -1,4 +1,4 @@
-"""What commands share: the job that they are given, what they say, and files that are written whole or not at all."""
+"""Functions shared by the commands: loading the job, messages on standard error, output files written atomically."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from mpitune.exchange.comm import Comm
 from mpitune.training import factory
 
 
-def write(output: Path | None, text: str) -> None:
-    """``text`` to ``output``, or to standard output; `writing` tells what goes wrong."""
+def write_output(output: Path | None, text: str) -> None:
+    """Write ``text`` to the file ``output``, or to standard output; errors as in `report_write_errors`."""
     if output is None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    with written(output) as file:
+    with open_output(output) as file:
         file.write(text.encode())
 
 
 @contextmanager
-def written(path: Path) -> Iterator[BinaryIO]:
-    """What is written here becomes ``path``; `writing` tells what goes wrong."""
-    with writing(path), opened(path) as file:
+def open_output(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that replaces ``path`` when it is closed; errors as in `report_write_errors`."""
+    with report_write_errors(path), opened(path) as file:
         yield file
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Tells what goes wrong while ``path`` is written: MachineError where the disk is full, else UsageError."""
+def report_write_errors(path: Path) -> Iterator[None]:
+    """Convert an OSError while ``path`` is written: to MachineError if the disk is full or broken, else UsageError."""
     try:
         yield
     except BrokenPipeError:
@@ -46,19 +46,19 @@ def writing(path: Path) -> Iterator[None]:
         raise kind(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def job_of(options: argparse.Namespace, comm: Comm) -> Job:
-    """The job that the ``options`` name, on all ranks; its run folder is noted in them."""
+def load_job(options: argparse.Namespace, comm: Comm) -> Job:
+    """Load the job of the command, on all ranks, and set ``options.folder`` to its run folder."""
     job = comm.on_root(factory.load_job, options.job, options.set)
     options.folder = job.run.dir
     return job
 
 
 def print_message(text: str) -> None:
-    """Say it on standard error."""
+    """Print ``text`` on standard error; messages about a run go to the log instead, see `mpitune.runtime.log`."""
     print(text, file=sys.stderr, flush=True)
 
 
-def on_all(error: MpituneError) -> MpituneError:
-    """``error``, which every rank is about to raise."""
+def raised_on_all_ranks(error: MpituneError) -> MpituneError:
+    """Mark ``error`` as one that every rank raises at this point, so that only rank 0 reports it."""
     error.on_all_ranks = True
     return error

@@ -1,6 +1,6 @@
-"""Compiles the kernels ahead of the first run, by a tiny bitext and tiny jobs: ``python -m mpitune.cli.warmup``.
+"""Compiles the kernels ahead of the first run, by training on a tiny bitext: ``python -m mpitune.cli.warmup``.
 
-What is compiled is kept (`kernel`), and other processes of this user load it in a moment.
+The compiled kernels are cached on disk, see `mpitune.jit`; later processes of the same user load them.
 """
 
 from __future__ import annotations
@@ -42,14 +42,12 @@ epochs = 1
 [parallel]
 shards = 1
 """
-
-
-LEARNERS = ("default", "simianer2012")
-"""Presets whose learners have no kernel of the perceptron in common."""
+PRESETS = ("default", "simianer2012")
+"""Presets that use different kernels of the perceptron."""
 
 
 def main() -> None:
-    """Run the jobs in a folder that is removed; kernels are the same for all orders of language models."""
+    """Run the jobs in a temporary folder. Kernels do not depend on the order of the language model."""
     KenlmWords(np.zeros(1, WORD), 1).numbers(["word"])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -60,7 +58,7 @@ def main() -> None:
         files = AlignedFiles(folder / "source", folder / "references", folder / "links")
         extraction = Extraction(prepare_bitext(files, folder, lambda _: None))
         extraction.lines(extraction.rules(SOURCE.split()))
-        for preset in LEARNERS:
+        for preset in PRESETS:
             settings = [f"run.dir={folder / preset}", f"run.store={folder / 'store'}", f"learner.preset={preset}"]
             train(factory.load_job(folder / "job", settings), SerialComm(), quiet=True)
 

@@ -1,4 +1,4 @@
-"""Which keys of a job its result depends on, and which nothing in it looks at."""
+"""Keys of a job that its result depends on, and keys that its method or algorithm ignores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpitune.config.presets import PRESETS
 from mpitune.config.schema import values
 from mpitune.config.spec import BATCH, DiscretizeKeys, Job, LearnerKeys, SelectKeys
 
-_NOT_RESULT = {
+_NO_INFLUENCE = {
     "run.dir",
     "run.store",
     "learner.preset",
@@ -23,9 +23,9 @@ _NOT_RESULT = {
     "decoder.cdec.first_timeout",
     "decoder.cdec.sentence_timeout",
 }
-"""Keys that the result does not depend on."""
+"""Keys that have no influence on the result."""
 
-_OF_PERCEPTRON = tuple(
+_PERCEPTRON_KEYS = tuple(
     f"learner.{key}"
     for key in (
         "learning_rate",
@@ -41,56 +41,57 @@ _OF_PERCEPTRON = tuple(
         "scale_by_gold",
     )
 )
-"""Keys that other methods do not look at."""
+"""Keys that methods other than the perceptron ignore."""
 
 _OF_REGULARIZERS = {
     "features.discretize.beta": ("linear", "monotone"),
     "features.discretize.gamma": ("monotone",),
 }
-"""Keys that other regularizers do not look at."""
+"""By key: the regularizers that use it; the others ignore it."""
 
-_TABLES_OF_METHODS = ("mira", *BATCH)
-"""The methods that have a table in [learner], of that name: other methods' results do not depend on it."""
+_METHODS_WITH_TABLES = ("mira", *BATCH)
+"""Methods with a table of their name in ``[learner]``; the other methods ignore that table."""
 
 
-def identity(job: Job) -> dict[str, Any]:
-    """Dotted key to value of all that the result depends on, paths left out (what the files hold counts instead)."""
+def effective_keys(job: Job) -> dict[str, Any]:
+    """Dotted keys and values that the result depends on, except paths: the content of the files counts instead."""
     return {
         key: value
         for key, kind, value in values(job)
-        if kind is not Path and key not in _NOT_RESULT and not _is_ignored(job, key) and not key.startswith("local.")
+        if kind is not Path and key not in _NO_INFLUENCE and not _is_ignored(job, key) and not key.startswith("local.")
     }
 
 
-def without_effect(job: Job) -> list[str]:
-    """Keys that the job sets to other than their defaults, and that its method or algorithm does not look at.
+def ignored_keys(job: Job) -> list[str]:
+    """Keys that the job sets to a value other than the default and that its method or algorithm ignores.
 
-    The default of a key that the job's preset has is the preset's.
+    The value in the job's preset counts as the default of a key.
     """
-    blank = replace(
+    default_job = replace(
         job, learner=LearnerKeys(), select=SelectKeys(), features=replace(job.features, discretize=DiscretizeKeys())
     )
-    defaults = {key: value for key, _, value in values(blank)} | dict(PRESETS[job.learner.preset].keys)
+    defaults = {key: value for key, _, value in values(default_job)} | dict(PRESETS[job.learner.preset].keys)
     changed = [key for key, _, value in values(job) if key in job.explicit and value != defaults[key]]
     return [key for key in changed if _is_ignored(job, key)]
 
 
-def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What is not the same in two identities (JSON's types), in words: a key, what it was and what it is."""
+def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Differences between two results of `effective_keys` (JSON types), in words: each key with both values."""
 
-    def said(identity: Mapping[str, Any], key: str, verb: str) -> str:
-        return f"{verb} {identity[key]!r}" if key in identity else f"{verb} not there"
+    def value_of(keys: Mapping[str, Any], key: str, verb: str) -> str:
+        return f"{verb} {keys[key]!r}" if key in keys else f"{verb} not there"
 
-    # One that is not there differs from one that is None, as it does for the digest that shards carry.
+    # A missing key differs from a key that is None, as in the digest stored with each shard.
     keys = sorted(key for key in before.keys() | now.keys() if before.get(key, ...) != now.get(key, ...))
-    return [f"{key} ({said(before, key, 'was')}, {said(now, key, 'is')})" for key in keys]
+    return [f"{key} ({value_of(before, key, 'was')}, {value_of(now, key, 'is')})" for key in keys]
 
 
 def _is_ignored(job: Job, key: str) -> bool:
+    """True if the job's method, algorithm or discretisation does not use ``key``."""
     method = job.learner.method
-    tables = tuple(f"learner.{other}." for other in _TABLES_OF_METHODS if other != method)
+    tables = tuple(f"learner.{other}." for other in _METHODS_WITH_TABLES if other != method)
     return (
-        (method != "perceptron" and key in _OF_PERCEPTRON)
+        (method != "perceptron" and key in _PERCEPTRON_KEYS)
         or (job.learner.algorithm != "itersel" and key.startswith("select."))
         or key.startswith(tables)
         or (not job.features.discretize.features and key.startswith("features.discretize."))

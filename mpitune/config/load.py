@@ -1,6 +1,6 @@
-"""The job file: read from TOML, and checked, before any work starts.
+"""Job file: read from TOML and checked before any work starts.
 
-A key or table that is not there is an error, so a misspelt one is never silently ignored.
+An unknown key or table is an error, so a misspelt key is never ignored silently.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mpitune.config.presets import DEFAULTS_OF, PRESETS, Keys
-from mpitune.config.schema import literal, put, read
+from mpitune.config.presets import METHOD_DEFAULTS, PRESETS, Keys
+from mpitune.config.schema import literal, read, set_key
 from mpitune.config.spec import BATCH, DataKeys, DevTestKeys, GrammarKeys, Job, lm_names
 from mpitune.corpus.text import lines
 from mpitune.errors import DataError, UsageError
 
-_NOT_OF_CDEC = ("word-pair", "insertion", "target-words")
-"""Templates that an external decoder does not have."""
+_TEMPLATES_CDEC_LACKS = ("word-pair", "insertion", "target-words")
+"""Templates that cdec does not have."""
 
 _LAMBDA = {"ebuu": 0.06, "mbuu": 0.018}
-"""By method of local training: L12's lambda."""
+"""By method of local training: default of lambda (Liu, Cao, Watanabe, Zhao, Yu, Zhu, EMNLP 2012)."""
 
-_REGULARIZED = {"linear": ("pro", "perceptron", "mira"), "monotone": ("pro",)}
-"""By regularizer: the methods that have it."""
+_REGULARIZED_METHODS = {"linear": ("pro", "perceptron", "mira"), "monotone": ("pro",)}
+"""By regularizer: the methods that implement it."""
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Job:
     """Read the job file ``path``, with ``overrides`` of the form ``table.key=value``.
 
-    Of the same key the override counts before the file, this before the preset, and the preset before the default.
-    An override's value is TOML, or else taken as a string; its paths are relative to the job file as well, and
-    ``lm.0.file`` is the first language model's file. Where ``decoder.config`` is given, grammar and language model may
-    come from there: `completed` checks that they are there.
+    Precedence for each key: override, job file, preset, default. The value of an override is TOML; text that is not
+    TOML is taken as a string. Paths in overrides are relative to the job file too, and ``lm.0.file`` is the file of the
+    first language model. If ``decoder.config`` is set, grammar and language models may come from that file:
+    `complete_from_cdec_ini` then checks that they are present.
 
-    Raises UsageError naming the file, the key, what was found and what was expected.
+    Raises UsageError that names the file, the key, the value found and the values expected.
     """
     try:
-        # Some editors put a byte order mark first.
+        # utf-8-sig: some editors write a byte order mark.
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: cannot read the job file: {error.strerror}") from None
@@ -52,29 +52,29 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Job:
     for key, rival in (("select.k", "lambda"), ("select.lambda", "k")):
         if key in overridden and f"select.{rival}" not in overridden:
             raw["select"].pop(rival, None)
-    explicit = frozenset(_leaves(raw, ""))
-    _fill_in(raw)
+    explicit = frozenset(_dotted_keys(raw, ""))
+    _add_defaults(raw)
     run = raw.setdefault("run", {})
     if isinstance(run, dict):
         run["dir"] = run.get("dir") or f"runs/{path.stem}"
         run["store"] = run.get("store") or f"{run['dir']}/store"
     job = replace(read(Job, raw, path, overridden), file=path, explicit=explicit)
-    return _resolve_defaults(job, complete=job.decoder.config is None)
+    return _checked(job, complete=job.decoder.config is None)
 
 
-def completed(job: Job, given: Mapping[str, Any], origin: Path) -> Job:
-    """``job`` with ``given`` (dotted key to value) of its ``decoder.config`` where it says nothing itself.
+def complete_from_cdec_ini(job: Job, given: Mapping[str, Any], origin: Path) -> Job:
+    """``job`` with the values ``given`` (by dotted key) of its ``decoder.config`` for keys that the job does not set.
 
-    A job that names a grammar of any kind, or an LM, keeps those alone. Paths are relative to ``origin``, the file
-    that they come from. Raises UsageError as `load` does; call it even with no values, as it makes up for
-    the checks that `load` leaves out where there is a ``decoder.config``.
+    A job with a grammar of any kind, or with a language model, uses only its own. Paths are relative to ``origin``, the
+    file of the values. Raises UsageError as `load` does. Call it even without values: it makes the checks that `load`
+    skips if there is a ``decoder.config``.
     """
     raw = tomllib.loads(job.to_toml())
     for key, value in given.items():
         if not (_grammars(job.grammar) if key.startswith("grammar.") else key in job.explicit):
-            put(raw, key, value)
-    whole = replace(read(Job, raw, origin), file=job.file, explicit=job.explicit)
-    return _resolve_defaults(whole, complete=True)
+            set_key(raw, key, value)
+    completed = replace(read(Job, raw, origin), file=job.file, explicit=job.explicit)
+    return _checked(completed, complete=True)
 
 
 def read_tables(path: Path) -> dict[str, Any]:
@@ -89,58 +89,66 @@ def read_tables(path: Path) -> dict[str, Any]:
 
 
 def require_data(job: Job) -> DataKeys:
-    """The job's ``[data]``. Raises UsageError where it has none."""
+    """The job's ``[data]`` table. Raises UsageError if there is none."""
     if job.data is None:
         raise UsageError(f"{job.file}: [data] is missing: expected source and references, or bitext, to tune on")
     return job.data
 
 
-def _resolve_defaults(job: Job, *, complete: bool) -> Job:
-    """The job after the checks that look at several keys, with the values that follow from others.
+def _checked(job: Job, *, complete: bool) -> Job:
+    """``job`` after the checks that involve several keys, with dependent values filled in.
 
-    ``complete``: grammar and language model must be there.
+    ``complete``: grammar and language models must be given.
     """
     if complete:
         _check_inputs(job)
     if job.data is not None:
-        job = replace(job, data=_checked_data(job, job.data))
-    if "/" in job.decoder.binary:
-        binary = os.path.abspath(job.file.parent / os.path.expandvars(job.decoder.binary))
-        job = replace(job, decoder=replace(job.decoder, binary=binary))
+        _check_data(job, job.data)
     if {"select.k", "select.lambda"} <= job.explicit:
         raise UsageError(f"{job.file}: found both select.k and select.lambda, expected one of them")
-    if job.select.lambda_ is not None:
-        job = replace(job, select=replace(job.select, k=None))
-    if job.local.lambda_ is None:
-        job = replace(job, local=replace(job.local, lambda_=_LAMBDA[job.local.method]))
-    if job.learner.method in BATCH:
-        job = replace(job, learner=replace(job.learner, algorithm="itermix"))
-    if job.learner.algorithm == "sgd":
-        job = replace(job, parallel=replace(job.parallel, shards=1))
-    return job
+    return _resolve_defaults(job)
 
 
-def _checked_data(job: Job, data: DataKeys) -> DataKeys:
-    """``data``, its devtest None where it names no files."""
+def _resolve_defaults(job: Job) -> Job:
+    """``job`` with the values that follow from other keys."""
+    data, select, local, learner, parallel = job.data, job.select, job.local, job.learner, job.parallel
+    decoder = job.decoder
+    if data is not None and data.devtest == DevTestKeys():
+        data = replace(data, devtest=None)
+    if "/" in decoder.binary:
+        binary = os.path.abspath(job.file.parent / os.path.expandvars(decoder.binary))
+        decoder = replace(decoder, binary=binary)
+    if select.lambda_ is not None:
+        select = replace(select, k=None)
+    if local.lambda_ is None:
+        local = replace(local, lambda_=_LAMBDA[local.method])
+    if learner.method in BATCH:
+        learner = replace(learner, algorithm="itermix")
+    if learner.algorithm == "sgd":
+        parallel = replace(parallel, shards=1)
+    return replace(job, data=data, decoder=decoder, select=select, local=local, learner=learner, parallel=parallel)
+
+
+def _check_data(job: Job, data: DataKeys) -> None:
     if (data.source is None) == (data.bitext is None):
         found = "neither" if data.source is None else "both"
         raise UsageError(f"{job.file}: found {found} of data.source and data.bitext, expected one of them")
     if data.source is not None and not data.references:
         raise UsageError(f"{job.file}: data.references: found none, expected one or more files beside data.source")
     if data.bitext is not None and data.references:
-        raise UsageError(f"{job.file}: data.references: found beside data.bitext, which holds references itself")
+        raise UsageError(f"{job.file}: data.references: found beside data.bitext, which contains references itself")
     if data.devtest is not None and (data.devtest.source is None) != (not data.devtest.references):
         raise UsageError(f"{job.file}: data.devtest: expected both source and references, or neither")
-    return replace(data, devtest=None) if data.devtest == DevTestKeys() else data
 
 
 def _grammars(grammar: GrammarKeys) -> list[str]:
-    """The kinds of grammar that are asked for."""
+    """Keys of the kinds of grammar that are set; exactly one is allowed."""
     kinds = {"file": grammar.file, "per_sentence": grammar.per_sentence, "source": grammar.source}
     return [f"grammar.{name}" for name, value in kinds.items() if value]
 
 
 def _check_inputs(job: Job) -> None:
+    """Check grammar, templates, scores, search and language models, which a cdec.ini may have completed."""
     found = _grammars(job.grammar)
     if len(found) != 1:
         choices = "grammar.file, grammar.per_sentence = true, grammar.source (a bitext)"
@@ -153,16 +161,16 @@ def _check_inputs(job: Job) -> None:
             f"{job.file}: [grammar]: found target, alignment or leave_one_out, expected source beside them"
         )
     if job.decoder.backend == "cdec" and grammar.source is not None:
-        raise UsageError(f"{job.file}: grammar.source: cdec needs grammars as files: `mpitune extract` writes them")
+        raise UsageError(f"{job.file}: grammar.source: cdec needs grammar files: write them by `mpitune extract`")
     if job.decoder.backend == "cdec" and job.grammar.format not in ("auto", "cdec"):
-        raise UsageError(f"{job.file}: grammar.format = {literal(job.grammar.format)}: cdec reads no such tables")
-    ours = [template for template in job.features.templates if template in _NOT_OF_CDEC]
-    if job.decoder.backend == "cdec" and ours:
-        raise UsageError(f"{job.file}: features.templates: cdec does not have {', '.join(ours)}")
+        raise UsageError(f"{job.file}: grammar.format = {literal(job.grammar.format)}: cdec cannot read this format")
+    unsupported = [template for template in job.features.templates if template in _TEMPLATES_CDEC_LACKS]
+    if job.decoder.backend == "cdec" and unsupported:
+        raise UsageError(f"{job.file}: features.templates: cdec does not have {', '.join(unsupported)}")
     _check_scores(job)
     searches_forests = job.learner.method == "mert" and job.learner.mert.search == "hypergraph"
     if job.decoder.backend == "cdec" and searches_forests:
-        raise UsageError(f'{job.file}: learner.mert.search = "hypergraph": cdec gives lists only, no hypergraphs')
+        raise UsageError(f'{job.file}: learner.mert.search = "hypergraph": cdec returns no hypergraphs')
     if searches_forests and job.learner.mert.metric != "bleu":
         metric = literal(job.learner.mert.metric)
         raise UsageError(f'{job.file}: learner.mert.metric = {metric}: expected "bleu", as search = "hypergraph"')
@@ -174,49 +182,50 @@ def _check_inputs(job: Job) -> None:
 
 
 def _check_scores(job: Job) -> None:
-    """What becomes of the grammar's scores."""
+    """Check ``[features.discretize]`` and ``[features.unlog]``."""
     wanted = job.features.discretize
     for key, names in (("discretize.features", wanted.features), ("unlog", job.features.unlog.features)):
         if names and job.decoder.backend == "cdec":
-            raise UsageError(f"{job.file}: features.{key}: cdec reads grammars itself, with the scores that they have")
+            raise UsageError(f"{job.file}: features.{key}: cdec reads grammar files itself, with unchanged scores")
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"{job.file}: features.{key}: found {twice[0]} twice, expected each feature once")
-    methods = _REGULARIZED.get(wanted.regularizer, (job.learner.method,))
+    methods = _REGULARIZED_METHODS.get(wanted.regularizer, (job.learner.method,))
     if wanted.features and job.learner.method not in methods:
         found = f"features.discretize.regularizer = {literal(wanted.regularizer)}"
         raise UsageError(f"{job.file}: {found}: expected learner.method to be {' or '.join(methods)}")
 
 
-def _fill_in(raw: dict[str, Any]) -> None:
-    """Give ``raw`` the keys of its preset that it lacks, then those that its method has defaults of its own for.
+def _add_defaults(raw: dict[str, Any]) -> None:
+    """Add the missing keys of the job's preset to ``raw``, then those of the defaults of its method.
 
-    What is wrong with ``raw``, such as a preset that there is none of, is left for `read` to find.
+    Errors in ``raw``, such as an unknown preset, are left for `read` to report.
     """
     preset = PRESETS.get(_name(raw, "preset", "default"))
     if preset is not None:
-        _add(raw, preset.keys)
-    _add(raw, DEFAULTS_OF.get(_name(raw, "method", ""), {}))
+        _add_missing(raw, preset.keys)
+    _add_missing(raw, METHOD_DEFAULTS.get(_name(raw, "method", ""), {}))
 
 
 def _name(raw: dict[str, Any], key: str, otherwise: str) -> str:
-    """The string that ``key`` of the learner is; "" for anything else."""
+    """Value of a ``key`` of ``[learner]``, ``otherwise`` if it is missing; "" if it is not a string."""
     learner = raw.get("learner", {})
     name = learner.get(key, otherwise) if isinstance(learner, dict) else ""
     return name if isinstance(name, str) else ""
 
 
-def _add(raw: dict[str, Any], keys: Keys) -> None:
+def _add_missing(raw: dict[str, Any], keys: Keys) -> None:
+    """Add those of ``keys`` to ``raw`` that it does not have."""
     for key, value in keys.items():
         *tables, name = key.split(".")
-        place: Any = raw
+        parent: Any = raw
         for table in tables:
-            place = place.setdefault(table, {}) if isinstance(place, dict) else None
-        if isinstance(place, dict):
-            place.setdefault(name, value)
+            parent = parent.setdefault(table, {}) if isinstance(parent, dict) else None
+        if isinstance(parent, dict):
+            parent.setdefault(name, value)
 
 
 def _override(raw: dict[str, Any], text: str) -> list[str]:
-    """Apply one ``table.key=value`` to ``raw``; returns the dotted names of what it gives, see `put`."""
+    """Apply one ``table.key=value`` to ``raw``; returns the dotted names that it sets, see `set_key`."""
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not all(key.split(".")):
@@ -225,12 +234,13 @@ def _override(raw: dict[str, Any], text: str) -> list[str]:
         parsed = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
         parsed = {}
-    return put(raw, key, parsed["value"] if parsed.keys() == {"value"} else value.strip())
+    return set_key(raw, key, parsed["value"] if parsed.keys() == {"value"} else value.strip())
 
 
-def _leaves(raw: dict[str, Any], prefix: str) -> Iterator[str]:
+def _dotted_keys(raw: dict[str, Any], prefix: str) -> Iterator[str]:
+    """Dotted names of all keys in ``raw`` whose values are not tables."""
     for key, value in raw.items():
         if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from _dotted_keys(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}"

@@ -1,8 +1,8 @@
-"""Named sets of values for a job's keys: what a paper printed or its code shipped, each with its source.
+"""Presets: named sets of values for a job's keys, from a paper or its published code, each with its source.
 
-``learner.preset`` names one. Its values come after the schema's defaults and before the keys of the job, those of its
-cdec.ini and ``--set``. A value that the source does not tell, or that is not what the key means here, is left to the
-schema's default, and the source text says so.
+``learner.preset`` selects one. Its values override the schema's defaults and are overridden by the job's cdec.ini, the
+job file and ``--set``. A value that the source does not state, or that has another meaning here, is left at the
+schema's default; the text of ``source`` lists these cases.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 Keys = Mapping[str, Any]
-"""Dotted keys of a job, of any table, and their values."""
+"""Values by dotted key, of any table of a job."""
 
-DEFAULTS_OF: dict[str, Keys] = {
+METHOD_DEFAULTS: dict[str, Keys] = {
     "mira": {
         "learner.algorithm": "itermix",
         "learner.epochs": 20,
@@ -28,18 +28,18 @@ DEFAULTS_OF: dict[str, Keys] = {
     },
     "rampion": {"learner.epochs": 20, "decoder.kbest": 500},
 }
-"""By method: keys whose default is that of the method's own paper (E12; Gimpel & Smith 2012), and not the schema's.
+"""By method: defaults that differ from the schema's and come from the method's paper.
 
-They stand where neither the preset nor the job says otherwise.
+mira: Eidelman, WMT 2012; rampion: Gimpel, Smith, NAACL 2012. The preset and the job override them.
 """
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Values and their source."""
+    """A set of values and its source."""
 
     source: str
-    """The paper's sections, or the shipped files; what was left out, and why."""
+    """Sections of the paper or published files; values that were left out, and why."""
     keys: Keys
 
 
@@ -67,18 +67,18 @@ _MULTIPARTITE: Keys = {
     "select.k": 100000,
     "select.norm": "l2",
 }
-"""What the paper of 2012 and the trainer of its authors have in common."""
+"""Values common to Simianer et al. (2012) and dtrain, the trainer of its authors."""
 
 PRESETS: dict[str, Preset] = {
     "default": Preset(
-        source="The defaults of this version: values that learn well on any data.",
+        source="Defaults of this version, chosen to work well on any data.",
         keys={},
     ),
     "simianer2012": Preset(
-        source="SRD12, Simianer, Riezler & Dyer, ACL 2012, as printed: section 4 (pair by pair, no margin), 5.1 "
+        source="Simianer, Riezler, Dyer, ACL 2012, as printed: section 4 (pair by pair, no margin), 5.1 "
         "(100-best lists, BLEU of Liang et al. 2006, HI and LOW of 10 %, footnote 5: span and pop limit), 5.2 (10 "
-        "epochs, rate, zero weights, 100,000 features by l2 norms). algorithm is the paper's 4; shards, about 1,000 "
-        "sentences each in the paper, depend on the data and are left out.",
+        "epochs, rate, zero weights, 100,000 features by l2 norms). algorithm is the paper's algorithm 4. Left out: "
+        "the number of shards, which depends on the data (about 1,000 sentences per shard in the paper).",
         keys={
             **_MULTIPARTITE,
             "learner.gold": "liang",
@@ -88,10 +88,10 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "dtrain": Preset(
-        source="cdec's training/dtrain, the trainer of SRD12's authors: examples/parallelized/dtrain.ini with the "
-        "cdec.ini beside it, and the defaults of parallelize.rb (10 epochs, l2 select_k 100000, no reshuffling). "
-        "stupid_bleu is bleu+1; order and extend_ties are what its code always does. parallelize.rb has no default "
-        "for shards.",
+        source="dtrain in cdec's training/dtrain, the trainer of Simianer et al. (2012): "
+        "examples/parallelized/dtrain.ini, the cdec.ini in the same folder, and the defaults of parallelize.rb (10 "
+        "epochs, l2 select_k 100000, no reshuffling). stupid_bleu is bleu+1; order and extend_ties follow the code, "
+        "which has no option for them. Left out: the number of shards, for which parallelize.rb has no default.",
         keys={
             **_MULTIPARTITE,
             "learner.gold": "bleu+1",
@@ -101,11 +101,11 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "eidelman2012": Preset(
-        source="E12, Eidelman, WMT 2012: section 3.1 (500-best lists, 50,000 for max-BLEU, C, BLEU in the context of "
-        "the epoch before, 20 shards with parameter mixing), 3.2 (M-C with M+C); 20 epochs as in its "
-        "figures. It gives no scale of that BLEU: cost_scale is left out.",
+        source="Eidelman, WMT 2012: section 3.1 (500-best lists, 50,000 for max-BLEU, C, BLEU in the context of the "
+        "previous epoch, 20 shards with parameter mixing), 3.2 (M-C with M+C); 20 epochs as in its figures. Left out: "
+        "cost_scale, as the paper states no scale of that BLEU.",
         keys={
-            **DEFAULTS_OF["mira"],
+            **METHOD_DEFAULTS["mira"],
             "learner.method": "mira",
             "learner.patience": 0,
             "learner.mira.oracle": "M-C",
@@ -116,10 +116,10 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "green2013": Preset(
-        source="Green, Wang, Cer & Manning, ACL 2013, as their tuner ships (stanfordnlp/phrasal): example/example.vars "
+        source="Green, Wang, Cer, Manning, ACL 2013, as published in stanfordnlp/phrasal: example/example.vars "
         "(8 epochs, pro-sgd, bleu-smooth, AdaGrad 0.02), scripts-private/online.vars (200-best lists; the example "
-        "has 100); OnlineTuner.java (one weight vector, sentences in another order in each epoch, the last epoch's "
-        "weights), PairwiseRankingOptimizerSGD.java (one gradient for all pairs). The paper itself was not at hand. "
+        "has 100); OnlineTuner.java (one weight vector, sentences in a new order in each epoch, the last epoch's "
+        "weights), PairwiseRankingOptimizerSGD.java (one gradient for all pairs). The paper itself was not consulted. "
         "Left out: its l1 of 0.1 (AdaGradFastFOBOSUpdater.java divides it by the root of the squared gradients, l1 "
         "here is not divided); batches of 20 sentences; its threshold of 0.5 for pairs, which is 0.05 here; margin, "
         "as its loss is logistic.",
@@ -144,9 +144,9 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "hopkins2011": Preset(
-        source="PRO, Hopkins & May, Tuning as Ranking, EMNLP 2011: 5,000 candidates, the 50 farthest apart of those "
-        "that differ by 0.05, interpolation 0.1, BLEU+1. The paper itself was not at hand: the length of its lists "
-        "and its number of epochs are left out, and so is c, which is ours.",
+        source="Hopkins, May, Tuning as Ranking, EMNLP 2011 (PRO): 5,000 candidates, of those that differ by 0.05 the "
+        "50 with the largest difference, interpolation 0.1, BLEU+1. The paper itself was not consulted. Left out: the "
+        "length of its lists, its number of epochs, and c, which is a choice of this implementation.",
         keys={
             "learner.method": "pro",
             "learner.gold": "bleu+1",
@@ -157,4 +157,4 @@ PRESETS: dict[str, Preset] = {
         },
     ),
 }
-"""By name; the first is the one of a job that names none."""
+"""Presets by name; the first is the default."""

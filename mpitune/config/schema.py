@@ -1,8 +1,8 @@
-"""Frozen dataclasses as the schema of a TOML file: read with every value checked, listed, and written back.
+"""Frozen dataclasses as the schema of a TOML file: reads it with every value checked, lists its keys, writes it.
 
-A table is a dataclass, a key one of its fields (``lambda_`` is the key ``lambda``), of type bool, int, float, str or
-Path, ``| None`` where it may be left out (for a path: be ""), or ``tuple[..., ...]`` of str, Path or tables. Fields
-with ``internal`` in their metadata are no keys.
+A table is a dataclass and a key is one of its fields (``lambda_`` is the key ``lambda``). The type of a key is bool,
+int, float, str or Path, with ``| None`` if the key may be missing (a path: may be ""), or ``tuple[..., ...]`` of str,
+Path or tables. Fields with ``internal`` in their metadata are not keys.
 """
 
 from __future__ import annotations
@@ -28,41 +28,42 @@ _TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
     str: ((str,), "a string"),
     Path: ((str,), "a path (a string)"),
 }
-"""What a value of a type may be in TOML, and how that is said."""
+"""By type of a key: the types of its values in TOML, and their name in error messages."""
 
 
 def choice(default: str, *others: str) -> Any:
-    """The field of a key that is one of these strings."""
+    """Field of a key whose value is one of these strings."""
     return field(default=default, metadata={"choices": (default, *others)})
 
 
 def choices(*names: str) -> Any:
-    """The field of a key that is a list of these strings, each once at most; none by default."""
+    """Field of a key whose value is a list of these strings, each at most once; empty by default."""
     return field(default=(), metadata={"choices": names})
 
 
 def number(default: float | None, least: float, most: float = _LARGEST, *, above: bool = False) -> Any:
-    """The field of a key that is a finite number from ``least`` to ``most``, or ``above`` the least."""
+    """Field of a key whose value is a finite number from ``least`` to ``most``; ``above`` excludes ``least``."""
     return field(default=default, metadata={"least": least, "most": most, "above": above})
 
 
 def internal(default: Any) -> Any:
-    """A field that is no key of the file, and no part of the table's value."""
+    """Field that is not a key of the file and is ignored in comparisons of tables."""
     return field(default=default, compare=False, metadata={"internal": True})
 
 
 def read(schema: type[T], raw: dict[str, Any], origin: Path, overridden: Collection[str] = ()) -> T:
-    """``raw`` (as tomllib reads it) as a ``schema``; relative paths start from the folder of the file ``origin``.
+    """Convert ``raw`` (as tomllib reads it) to a ``schema``.
 
-    ``${NAME}`` in a path is replaced by the environment variable. Raises UsageError naming ``origin`` (``--set`` for
-    the dotted keys in ``overridden``), the key, what was found and what was expected.
+    Relative paths start from the folder of the file ``origin``; ``${NAME}`` in a path is replaced by the environment
+    variable. Raises UsageError that names ``origin`` (``--set`` for the dotted keys in ``overridden``), the key, the
+    value found and the values expected.
     """
     table: T = _Reader(schema, origin, overridden).table(schema, raw, "")
     return table
 
 
 def values(table: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The dotted key, type (of the entries, for a list) and value of every key of ``table`` and of those inside it."""
+    """Dotted key, type (for a list: of its entries) and value of every key of ``table`` and its sub-tables."""
     hints = get_type_hints(type(table))
     for key, spec in _keys(type(table)).items():
         value, core = getattr(table, spec.name), _core(hints[spec.name])
@@ -76,12 +77,12 @@ def values(table: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 
 def to_toml(table: Any) -> str:
-    """``table`` as TOML that reads back to it; every key is written, but for those that are None and no path."""
+    """``table`` as TOML that `read` converts back to it; keys that are None and not paths are left out."""
     return "\n".join(_lines(table, "")).lstrip("\n") + "\n"
 
 
 def literal(value: Any) -> str:
-    """``value`` as it stands in a TOML file (tables only by that name)."""
+    """``value`` as written in a TOML file; a table is shown as ``a table``."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | Path):
@@ -91,42 +92,44 @@ def literal(value: Any) -> str:
     return "a table" if isinstance(value, dict) else str(value)
 
 
-def put(raw: dict[str, Any], key: str, value: Any) -> list[str]:
-    """Give the dotted ``key`` of ``raw`` a ``value``; ``lm.0.file`` is the key of a list's entry, added if it is next.
+def set_key(raw: dict[str, Any], key: str, value: Any) -> list[str]:
+    """Set the dotted ``key`` of ``raw`` to ``value``; ``lm.0.file`` is a key of an existing or new list entry.
 
-    Returns the dotted names of what that gives: ``key`` and the tables on the way there that were not there before.
-    Raises UsageError, which only --set can cause, where the way there leads through something that is no table.
+    Returns the dotted names that this sets: ``key`` and the tables above it that did not exist. Raises UsageError,
+    which only --set can cause, if something above the key is not a table.
     """
-    place: Any = raw
+    table: Any = raw
     given = [key]
     names = key.split(".")
     for depth, (name, following) in enumerate(zip(names[:-1], names[1:], strict=True), start=1):
-        if isinstance(place, list) and name.isdecimal() and int(name) <= len(place):
-            if int(name) == len(place):
-                place.append({})
-            place = place[int(name)]
-        elif isinstance(place, dict):
-            if name not in place:
+        if isinstance(table, list) and name.isdecimal() and int(name) <= len(table):
+            if int(name) == len(table):
+                table.append({})
+            table = table[int(name)]
+        elif isinstance(table, dict):
+            if name not in table:
                 given.append(".".join(names[:depth]))
-            place = place.setdefault(name, [] if following == "0" else {})
+            table = table.setdefault(name, [] if following == "0" else {})
         else:
-            place = None
-    if not isinstance(place, dict):
+            table = None
+    if not isinstance(table, dict):
         raise UsageError(f"--set {key}: no such key")
-    place[names[-1]] = value
+    table[names[-1]] = value
     return given
 
 
 def _keys(schema: Any) -> dict[str, Field[Any]]:
+    """Fields of a table by key."""
     return {spec.name.rstrip("_"): spec for spec in fields(schema) if "internal" not in spec.metadata}
 
 
 def _core(hint: Any) -> Any:
-    """The X of X, X | None and tuple[X, ...]."""
+    """The type X in X, X | None and tuple[X, ...]."""
     return next((kind for kind in get_args(hint) if kind not in (type(None), Ellipsis)), hint)
 
 
 def _names(schema: Any, prefix: str) -> Iterator[str]:
+    """Dotted names of all keys and sub-tables."""
     hints = get_type_hints(schema)
     for key, spec in _keys(schema).items():
         yield f"{prefix}{key}"
@@ -150,6 +153,8 @@ def _lines(table: Any, prefix: str) -> Iterator[str]:
 
 
 class _Reader:
+    """Converts a parsed TOML file to a schema, with error messages that name the key."""
+
     def __init__(self, schema: Any, origin: Path, overridden: Collection[str]) -> None:
         self.origin = origin
         self.overridden = overridden
@@ -219,5 +224,5 @@ class _Reader:
                 raise UsageError(f"{self.where(key)}: the environment variable {match[1]} is not set (in {text!r})")
             return os.environ[match[1]]
 
-        # abspath and not resolve: links stay as the user wrote them, for they may lead elsewhere on another node.
+        # abspath, not resolve: symbolic links are kept, because their targets may differ on another node.
         return Path(os.path.abspath(self.origin.parent / re.sub(r"\$\{(\w+)\}", variable, text)))

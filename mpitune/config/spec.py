@@ -1,6 +1,11 @@
-"""The tables of a job file as frozen dataclasses.
+"""Tables of a job file as frozen dataclasses.
 
-They say everything about a key: its name, type, default and what it may be. `mpitune.config.load` reads them.
+A dataclass defines each key of its table: name, type, default and valid values. `mpitune.config.load` reads the file;
+``jobs/example.toml`` explains every key to users.
+
+Sources of the methods: Simianer, Riezler, Dyer, ACL 2012 (algorithms and update); Eidelman, WMT 2012 (MIRA); Clark,
+Dyer, Lavie, TACL 2014 (discretisation); Liu, Cao, Watanabe, Zhao, Yu, Zhu, EMNLP 2012 (local training); Hopkins, May,
+EMNLP 2011 (PRO); Och, ACL 2003, and Kumar et al., ACL 2009 (MERT); Gimpel, Smith, NAACL 2012 (RAMPION).
 """
 
 from __future__ import annotations
@@ -12,13 +17,13 @@ from mpitune.config import schema
 from mpitune.config.presets import PRESETS
 from mpitune.config.schema import choice, choices, internal, number
 
-_MANY = 1_000_000
-"""The most of anything that memory is set aside for: more is a slip of the pen."""
+_MAX_SIZE = 1_000_000
+"""Upper limit of keys that determine the size of arrays: a larger value is a typing error."""
 
 
 @dataclass(frozen=True)
 class RunKeys:
-    """``[run]``: where the run writes; by default ``runs/<name of the job file>``, with the store inside it."""
+    """``[run]``: run folder, by default ``runs/<name of the job file>``, store, by default inside it, and seed."""
 
     dir: Path
     store: Path
@@ -27,7 +32,7 @@ class RunKeys:
 
 @dataclass(frozen=True)
 class DevTestKeys:
-    """``[data.devtest]``: the set that the epoch is chosen on."""
+    """``[data.devtest]``: the set on which the best epoch is chosen."""
 
     source: Path | None = None
     references: tuple[Path, ...] = ()
@@ -35,7 +40,7 @@ class DevTestKeys:
 
 @dataclass(frozen=True)
 class DataKeys:
-    """``[data]``: what is tuned on."""
+    """``[data]``: the training data."""
 
     source: Path | None = None
     bitext: Path | None = None
@@ -46,7 +51,7 @@ class DataKeys:
 
 @dataclass(frozen=True)
 class GrammarKeys:
-    """``[grammar]``: one of file, per_sentence, source + target + alignment; and the format of the file or files."""
+    """``[grammar]``: one of file, per_sentence, or source with target and alignment; and the format of the files."""
 
     file: Path | None = None
     per_sentence: bool = False
@@ -63,38 +68,38 @@ class LmKeys:
 
     file: Path
     name: str = ""
-    """The feature that holds its log probability; LanguageModel, LanguageModel_1, ... where it is empty."""
+    """Name of the feature with the log probability; if empty, LanguageModel, LanguageModel_1, ..."""
 
 
 @dataclass(frozen=True)
 class CdecKeys:
-    """``[decoder.cdec]``: how many seconds the external decoder has before it is held for hung, and started anew."""
+    """``[decoder.cdec]``: seconds without an answer after which the external decoder is killed and restarted."""
 
     start_timeout: float = number(1800.0, 0.0, above=True)
-    """Until it takes its first sentence: grammar and language models are loaded then."""
+    """For its start, until it accepts the first sentence: it loads grammar and language models."""
     first_timeout: float = number(900.0, 0.0, above=True)
-    """For the first answer after that."""
+    """For the first answer."""
     sentence_timeout: float = number(300.0, 0.0, above=True)
-    """For any other."""
+    """For any later answer."""
 
 
 @dataclass(frozen=True)
 class DecoderKeys:
-    """``[decoder]``: how sentences are translated."""
+    """``[decoder]``: the decoder and its search limits."""
 
     backend: str = choice("embedded", "cdec")
     config: Path | None = None
     binary: str = "cdec"
-    pop_limit: int = number(200, 1, _MANY)
-    span_limit: int = number(15, 1, _MANY)
-    kbest: int = number(100, 1, _MANY)
+    pop_limit: int = number(200, 1, _MAX_SIZE)
+    span_limit: int = number(15, 1, _MAX_SIZE)
+    kbest: int = number(100, 1, _MAX_SIZE)
     unique: bool = True
     cdec: CdecKeys = CdecKeys()
 
 
 @dataclass(frozen=True)
 class UnlogKeys:
-    """``[features.unlog]``: scores of the grammar that are logarithms of some x, and are to become x."""
+    """``[features.unlog]``: grammar scores v that are logarithms of x, to be replaced by x."""
 
     minus_log10: tuple[str, ...] = ()
     """v = -log10 x"""
@@ -107,13 +112,13 @@ class UnlogKeys:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """All of them."""
+        """All features in the table."""
         return (*self.minus_log10, *self.log10_plus_1, *self.minus_ln, *self.ln)
 
 
 @dataclass(frozen=True)
 class DiscretizeKeys:
-    """``[features.discretize]``: scores of the grammar that are put into bins (CDL14)."""
+    """``[features.discretize]``: grammar scores to be discretised into bins (Clark et al. 2014)."""
 
     features: tuple[str, ...] = ()
     bins: int = number(20, 1, 1000)
@@ -126,7 +131,7 @@ class DiscretizeKeys:
 
 @dataclass(frozen=True)
 class FeaturesKeys:
-    """``[features]``: the sparse templates, and what becomes of the grammar's scores."""
+    """``[features]``: the sparse feature templates and the transforms of the grammar's scores."""
 
     templates: tuple[str, ...] = choices(
         "id", "source-bigram", "target-bigram", "shape", "word-pair", "insertion", "target-words"
@@ -137,69 +142,69 @@ class FeaturesKeys:
 
 @dataclass(frozen=True)
 class MiraKeys:
-    """``[learner.mira]``: large-margin learning (E12)."""
+    """``[learner.mira]``: large-margin learning (Eidelman 2012)."""
 
     oracle: str = choice("M-C", "MB", "LU")
     prediction: str = choice("M+C", "MC", "PB")
     variant: str = choice("1-best", "k-constraint", "cutting-plane")
     c: float = number(0.01, 0.0, above=True)
     cost_scale: float = number(0.0, 0.0)
-    """What BLEU of the whole set is multiplied by where ``gold = "context"``; 0: by the number of sentences."""
-    oracle_kbest: int = number(50000, 1, _MANY)
-    """How many translations the oracle MB is picked from, where that is more than ``decoder.kbest``."""
+    """Factor of the BLEU of the whole set if ``gold = "context"``; 0: the number of sentences."""
+    oracle_kbest: int = number(50000, 1, _MAX_SIZE)
+    """Length of the list from which oracle MB is chosen, if larger than ``decoder.kbest``."""
 
 
 @dataclass(frozen=True)
 class ProKeys:
-    """``[learner.pro]``: which pairs PRO learns from, and how far it goes (Hopkins & May 2011)."""
+    """``[learner.pro]``: sampling of pairs, loss and interpolation of PRO (Hopkins, May 2011)."""
 
-    candidates: int = number(5000, 1, _MANY)
+    candidates: int = number(5000, 1, _MAX_SIZE)
     threshold: float = number(0.05, 0.0)
-    kept: int = number(50, 1, _MANY)
+    kept: int = number(50, 1, _MAX_SIZE)
     c: float = number(500.0, 0.0, above=True)
     interpolation: float = number(0.1, 0.0, 1.0, above=True)
 
 
 @dataclass(frozen=True)
 class MertKeys:
-    """``[learner.mert]``: what MERT makes better (Och 2003), and over which translations (Kumar et al. 2009)."""
+    """``[learner.mert]``: metric, search space and starting points of MERT (Och 2003; Kumar et al. 2009)."""
 
     metric: str = choice("bleu", "ter", "chrf")
     search: str = choice("kbest", "hypergraph")
-    directions: int = number(10, 0, _MANY)
-    restarts: int = number(10, 0, _MANY)
+    directions: int = number(10, 0, _MAX_SIZE)
+    restarts: int = number(10, 0, _MAX_SIZE)
 
 
 @dataclass(frozen=True)
 class MinRiskKeys:
-    """``[learner.minrisk]``: how much the lists count beside the size of the weights."""
+    """``[learner.minrisk]``: weight of the expected loss relative to the regulariser."""
 
     c: float = number(100.0, 0.0, above=True)
 
 
 @dataclass(frozen=True)
 class RampionKeys:
-    """``[learner.rampion]``: the ramp loss, and how far RAMPION goes down it (Gimpel & Smith 2012)."""
+    """``[learner.rampion]``: the ramp loss of RAMPION and its optimisation (Gimpel, Smith 2012)."""
 
     loss: int = number(3, 1, 3)
     cost_scale: float = number(10.0, 0.0)
-    rounds: int = number(10, 1, _MANY)
-    passes: int = number(5, 1, _MANY)
+    rounds: int = number(10, 1, _MAX_SIZE)
+    passes: int = number(5, 1, _MAX_SIZE)
     step: float = number(0.0001, 0.0, above=True)
     c: float = number(1.0, 0.0)
 
 
 @dataclass(frozen=True)
 class LearnerKeys:
-    """``[learner]``: the algorithm and its update (SRD12)."""
+    """``[learner]``: the distributed algorithm and the update (Simianer et al. 2012)."""
 
     preset: str = choice(*PRESETS)
-    """Where values come from that the job does not give; the result depends on these values, not on their name."""
+    """Source of values that the job does not set; the result depends on the values, not on the preset's name."""
     algorithm: str = choice("itersel", "sgd", "mix", "itermix")
     method: str = choice("perceptron", "mira", "pro", "mert", "rampion", "minrisk")
     epochs: int = number(10, 1)
     patience: int = number(3, 0)
-    """After how many epochs without a better devtest BLEU training ends, before the last epoch; 0: never."""
+    """Epochs without an improvement of devtest BLEU after which training ends early; 0: never."""
     learning_rate: float = number(0.1, 0.0, above=True)
     gold: str = choice("document", "liang", "bleu+1", "nakov", "papineni", "sum", "chiang", "context")
     pairs: str = choice("pro", "multipartite", "all", "hope-fear")
@@ -213,8 +218,8 @@ class LearnerKeys:
     l2: float = number(0.0, 0.0)
     scale_by_gold: bool = False
     averaging: str = choice("sentence", "epoch")
-    dense_start: int = number(200, 0, _MANY)
-    """Sentences that dense weights are learned from before the first epoch, where there are no weights; 0: none."""
+    dense_start: int = number(200, 0, _MAX_SIZE)
+    """Sentences from which dense weights are learned before the first epoch if none are given; 0: none."""
     initial_weights: Path | None = None
     frozen: tuple[str, ...] = ()
     mira: MiraKeys = MiraKeys()
@@ -226,14 +231,14 @@ class LearnerKeys:
 
 @dataclass(frozen=True)
 class ParallelKeys:
-    """``[parallel]``: shards, and how their weights meet.
+    """``[parallel]``: number of shards, mixing and exchange of their weights.
 
-    ``exchange``: on rank 0 (``allgather``), or a part of the features on each rank (``alltoall``); ``auto`` takes the
-    first while all shards' weights are no more than a million, and fit in a quarter of each machine's memory divided by
-    its ranks.
+    ``exchange`` selects the exchange algorithm: ``allgather`` mixes all weights on rank 0, ``alltoall`` mixes a part of
+    the features on each rank. ``auto`` uses ``allgather`` if the weights of all shards are at most a million in number
+    and fit into a quarter of each machine's memory divided by its ranks.
     """
 
-    shards: int = number(8, 1, _MANY)
+    shards: int = number(8, 1, _MAX_SIZE)
     reshuffle: bool = True
     mixing: str = choice("active", "uniform")
     exchange: str = choice("auto", "allgather", "alltoall")
@@ -241,7 +246,7 @@ class ParallelKeys:
 
 @dataclass(frozen=True)
 class SelectKeys:
-    """``[select]``: which columns itersel keeps: the ``k`` largest, or (``k`` is None) those of norm >= ``lambda_``."""
+    """``[select]``: features that itersel selects: the ``k`` largest norms, or (``k`` is None) norm >= ``lambda_``."""
 
     k: int | None = number(100000, 1)
     lambda_: float | None = number(None, 0.0)
@@ -250,17 +255,17 @@ class SelectKeys:
 
 @dataclass(frozen=True)
 class LocalKeys:
-    """``[local]``: what `mpitune local` learns of each sentence's neighbours, and how far it goes (L12)."""
+    """``[local]``: retrieval and update of `mpitune local` (Liu et al. 2012)."""
 
     method: str = choice("ebuu", "mbuu")
-    k: int = number(100, 1, _MANY)
-    """How many training sentences are retrieved."""
+    k: int = number(100, 1, _MAX_SIZE)
+    """Number of training sentences retrieved for each sentence."""
     theta: float = number(0.1, 0.0, 1.0)
-    """What the edit distance counts beside TF-IDF."""
+    """Weight of the edit distance relative to TF-IDF."""
     lambda_: float | None = number(None, 0.0)
-    """What their loss counts beside the distance from the global weights; None: `_LAMBDA` of the method."""
+    """Weight of the loss relative to the distance from the global weights; None: ``_LAMBDA`` in `load`, by method."""
     alpha: float = number(1.0, 0.0, above=True)
-    """How steep the softmax of EBUU is."""
+    """Scale of the softmax of EBUU."""
 
 
 @dataclass(frozen=True)
@@ -279,19 +284,19 @@ class Job:
     local: LocalKeys = LocalKeys()
     file: Path = internal(Path("job.toml"))
     explicit: frozenset[str] = internal(frozenset())
-    """Dotted keys that the job or --set gives, ``decoder.kbest``; the list of LMs is one key, ``lm``.
+    """Dotted keys set by the job file or --set, such as ``decoder.kbest``; the list of LMs is one key, ``lm``.
 
-    What follows from the preset is not among them."""
+    Keys set by the preset are not included."""
 
     def to_toml(self) -> str:
-        """The effective configuration, every key with its value; `load` reads the same job from it."""
+        """The effective configuration, every key with its value; `load` reads an equal job from it."""
         return schema.to_toml(self)
 
 
 BATCH = ("pro", "mert", "minrisk", "rampion")
-"""Methods that learn from the lists of all sentences at once: no algorithm spreads them over shards."""
+"""Methods that learn once per epoch, from the lists of all sentences; they use no distributed algorithm."""
 
 
 def lm_names(job: Job) -> tuple[str, ...]:
-    """The feature that each language model's probability is."""
+    """Names of the language models' features."""
     return tuple(lm.name or (f"LanguageModel_{n}" if n else "LanguageModel") for n, lm in enumerate(job.lm))

@@ -1,4 +1,4 @@
-"""The log of a run: a file in its folder, and rank 0's on standard error."""
+"""Log of a run: a file in the run folder and, on rank 0, standard error."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from mpitune.errors import MachineError, UsageError
 
 LOG = logging.getLogger("mpitune")
+"""Logger of all messages about a run."""
 
 CLEAR_LINE = "\r\x1b[K"
 """Terminal codes that remove the current line."""
@@ -20,8 +21,8 @@ CLEAR_LINE = "\r\x1b[K"
 def start_logging(folder: Path | None, *, rank: int = 0, size: int = 1, quiet: bool = False) -> None:
     """Log to ``folder``/log.txt (None: to no file) and, on rank 0, to standard error (``quiet``: warnings only).
 
-    Every line carries rank/size. Rank 0 tells what happens; from the others come warnings and errors. Raises
-    UsageError where the log cannot be written.
+    Every line carries rank/size. Rank 0 logs information, the other ranks only warnings and errors. Raises UsageError
+    or MachineError if the log file cannot be written.
     """
     for handler in list(LOG.handlers):
         LOG.removeHandler(handler)
@@ -33,19 +34,19 @@ def start_logging(folder: Path | None, *, rank: int = 0, size: int = 1, quiet: b
         try:
             to_file = _LogFile(folder / "log.txt", encoding="utf-8")
         except OSError as error:
-            raise unwritable(folder, error) from None
+            raise folder_write_error(folder, error) from None
         to_file.setFormatter(logging.Formatter(line, "%Y-%m-%d %H:%M:%S"))
         LOG.addHandler(to_file)
     if rank == 0:
         to_screen = logging.StreamHandler(sys.stderr)
-        # A progress line may stand there.
+        # The codes remove a progress line from the terminal.
         to_screen.setFormatter(logging.Formatter((CLEAR_LINE if sys.stderr.isatty() else "") + line, "%H:%M:%S"))
         to_screen.setLevel(logging.WARNING if quiet else logging.INFO)
         LOG.addHandler(to_screen)
 
 
 class _LogFile(logging.FileHandler):
-    """A log that does without what it cannot write: on a full disk, the work itself tells."""
+    """A log file that ignores write errors: on a full disk, the work itself fails and reports the error."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass
@@ -55,16 +56,16 @@ class _LogFile(logging.FileHandler):
             super().close()
 
 
-def keep_in_log(text: str) -> None:
-    """Write an error to the log file, where one is open, and not to the screen: there it is said otherwise."""
+def log_to_file(text: str) -> None:
+    """Write an error to the log file, if one is open, but not to standard error, where the caller reports it."""
     record = LOG.makeRecord(LOG.name, logging.ERROR, __file__, 0, text, (), None)
     for handler in LOG.handlers:
         if isinstance(handler, logging.FileHandler):
             handler.handle(record)
 
 
-def keep_traceback(error: BaseException, folder: Path, rank: int = 0) -> Path | None:
-    """Write the traceback of a bug to ``folder``/traceback-<rank>.txt; None where that cannot be done."""
+def write_traceback(error: BaseException, folder: Path, rank: int = 0) -> Path | None:
+    """Write the traceback of a bug to ``folder``/traceback-<rank>.txt; returns None if that is impossible."""
     path = folder / f"traceback-{rank}.txt"
     try:
         path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
@@ -73,8 +74,8 @@ def keep_traceback(error: BaseException, folder: Path, rank: int = 0) -> Path | 
     return path
 
 
-def unwritable(folder: Path, error: OSError) -> UsageError | MachineError:
-    """The error to raise where ``error`` kept something from being written to the run folder."""
+def folder_write_error(folder: Path, error: OSError) -> UsageError | MachineError:
+    """Error to raise if writing to the run folder failed with ``error``: MachineError if the disk is full."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return MachineError(f"{folder}: {error.strerror}")
     return UsageError(f"{folder}: cannot write to the run folder: {error.strerror}")

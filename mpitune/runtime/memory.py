@@ -10,15 +10,16 @@ from pathlib import Path
 
 
 def peak_memory() -> int:
-    """The largest resident memory that this process has had, in bytes."""
+    """Largest resident memory of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def machine_memory(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int:
-    """How many bytes of memory this machine has, or less where a control group (a container, a job) allows less.
+    """Memory of this machine in bytes, or the smaller limit of a control group (a container, a batch job).
 
-    ``groups`` names this process's control groups below ``root``, where systems without them have nothing.
+    ``groups`` lists the control groups of this process, as folders below ``root``; systems without control groups have
+    no such file.
     """
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     with suppress(OSError):
@@ -27,8 +28,8 @@ def machine_memory(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("
             if controllers in ("", "memory"):
                 file = "memory.limit_in_bytes" if controllers else "memory.max"
                 folder = root / controllers / group.lstrip("/")
-                for place in (folder, *folder.parents):
+                for group_folder in (folder, *folder.parents):
                     with suppress(OSError, ValueError):
-                        # A group without a limit says "max", or (version 1) a number beyond all memory.
-                        limits.append(int((place / file).read_text()))
+                        # A group without a limit contains "max", or (version 1) a number larger than any memory.
+                        limits.append(int((group_folder / file).read_text()))
     return min(limits)

@@ -1,4 +1,4 @@
-"""Progress of long work: items done, rate, time left."""
+"""Progress of a long task: items done, rate, time left."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from mpitune.runtime.log import CLEAR_LINE, LOG
 
 
 class Progress(AbstractContextManager["Progress"]):
-    """How far the work is: here, for all who have nothing to say, without a word."""
+    """Progress that reports nothing, for ranks other than 0."""
 
     def advance(self, items: int = 1) -> None:
-        """``items`` more are done."""
+        """Count ``items`` more as done."""
 
     def reach(self, done: int, score: float | None = None) -> None:
-        """``done`` items are done in all, and ``score`` is the sum of their scores, where they have any."""
+        """Set the number of items done to ``done``, and the sum of their scores, if they have scores."""
 
     def __exit__(self, *_: object) -> None:
-        """The work is over."""
+        """End of the task."""
 
 
-class SpokenProgress(Progress):
-    """Items done, rate and time left: on a terminal one line kept up to date, and a logged line now and then."""
+class ReportedProgress(Progress):
+    """Items done, rate and time left: a line updated in place on a terminal, and a log line at intervals."""
 
     def __init__(
         self,
-        what: str,
+        task: str,
         total: int,
         terminal: TextIO | None = None,
-        every: float = 30.0,
+        log_interval: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``total`` items; a line in the log ``every`` so many seconds, on ``terminal`` 10 times a second at most."""
-        self.what = what
+        """A log line every ``log_interval`` seconds; ``terminal`` is updated at most 10 times a second."""
+        self.task = task
         self.total = total
         self.done = 0
         self._score: float | None = None
         self._terminal = terminal
-        self._every = every
+        self._log_interval = log_interval
         self._clock = clock
-        self._start = self._logged = clock()
-        self._drawn = -1.0
+        self._start = self._last_logged = clock()
+        self._last_drawn = -1.0
 
     def advance(self, items: int = 1) -> None:
         self.done += items
         now = self._clock()
-        if now - self._logged >= self._every:
-            self._logged = now
+        if now - self._last_logged >= self._log_interval:
+            self._last_logged = now
             LOG.info("%s", self.line(now))
-        if self._terminal is not None and now - self._drawn >= 0.1:
-            self._drawn = now
+        if self._terminal is not None and now - self._last_drawn >= 0.1:
+            self._last_drawn = now
             self._terminal.write(CLEAR_LINE + self.line(now))
             self._terminal.flush()
 
@@ -68,9 +68,9 @@ class SpokenProgress(Progress):
             self._terminal.flush()
 
     def line(self, now: float) -> str:
-        """What is said at time ``now``."""
+        """The text to report at time ``now`` (seconds, of the clock)."""
         seconds = now - self._start
-        text = f"{self.what}: {self.done}/{self.total}"
+        text = f"{self.task}: {self.done}/{self.total}"
         if self.done == 0 or seconds <= 0:
             return text
         left = seconds / self.done * max(self.total - self.done, 0)
@@ -78,8 +78,8 @@ class SpokenProgress(Progress):
         return text if self._score is None else f"{text}, mean gold score {self._score / self.done:.4f}"
 
 
-def progress(what: str, total: int, *, rank: int = 0, quiet: bool = False) -> Progress:
-    """The progress of ``total`` items: spoken on rank 0, ``quiet`` to the log file alone; use it in a ``with``."""
+def progress(task: str, total: int, *, rank: int = 0, quiet: bool = False) -> Progress:
+    """Progress of ``total`` items, to be used in a ``with``: reported on rank 0, if ``quiet`` in the log file only."""
     if rank != 0:
         return Progress()
-    return SpokenProgress(what, total, sys.stderr if sys.stderr.isatty() and not quiet else None)
+    return ReportedProgress(task, total, sys.stderr if sys.stderr.isatty() and not quiet else None)

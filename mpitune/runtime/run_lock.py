@@ -1,4 +1,4 @@
-"""The lock of a run folder: one process at a time writes there."""
+"""Lock of a run folder: one process at a time writes to it."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from pathlib import Path
 from typing import IO
 
 from mpitune.errors import MachineError, UsageError
-from mpitune.runtime.log import LOG, unwritable
+from mpitune.runtime.log import LOG, folder_write_error
 
 
 class RunLock:
-    """The right to write to a run folder: one process at a time has it, until it releases it or dies."""
+    """Exclusive lock on a run folder, held until it is released or the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._file: IO[str] | None = None
 
     def acquire(self) -> None:
-        """Make the folder if need be and lock it. Rank 0 does this for all.
+        """Create the folder if it does not exist and lock it; rank 0 calls this for all ranks.
 
-        Raises UsageError where the folder cannot be written to or another process has it.
+        Raises UsageError if the folder is not writable or is locked by another process, MachineError if the disk is
+        full. On a file system without locks, a warning is logged.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             file = open(self.folder / "lock", "a+", encoding="utf-8")  # noqa: SIM115 (closed by release)
         except OSError as error:
-            raise unwritable(self.folder, error) from None
+            raise folder_write_error(self.folder, error) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -38,7 +39,7 @@ class RunLock:
             file.close()
             raise UsageError(f"{self.folder}: the run folder is in use by {owner}") from None
         except OSError as error:
-            LOG.warning("%s: no lock (%s): see to it that no other run writes there", self.folder, error.strerror)
+            LOG.warning("%s: no lock (%s): make sure that no other run writes to it", self.folder, error.strerror)
         try:
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
@@ -46,11 +47,11 @@ class RunLock:
         except OSError as error:
             with suppress(OSError):
                 file.close()
-            raise unwritable(self.folder, error) from None
+            raise folder_write_error(self.folder, error) from None
         self._file = file
 
     def check(self) -> None:
-        """Raise MachineError where the folder is no more, or another one has taken its place since it was locked."""
+        """Raise MachineError if the folder has been removed or replaced by another since it was locked."""
         if self._file is None:
             return
         with suppress(OSError):
@@ -59,7 +60,7 @@ class RunLock:
         raise MachineError(f"{self.folder}: the run folder has been removed or replaced while the run was using it")
 
     def release(self) -> None:
-        """Give the right back; nothing happens where it was not had."""
+        """Release the lock, if it is held."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mpitune.config import load
-from mpitune.config.effective_keys import identity as job_identity
+from mpitune.config.effective_keys import effective_keys
 from mpitune.config.spec import GrammarKeys, Job, lm_names
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import fingerprint
@@ -58,7 +58,7 @@ def load_job(path: Path, overrides: list[str]) -> Job:
         "features.templates": list(asked.templates) or None,
         "lm": [{"file": str(file.absolute()), "name": name} for name, file in asked.language_models] or None,
     }
-    return load.completed(job, {key: value for key, value in given.items() if value is not None}, ini)
+    return load.complete_from_cdec_ini(job, {key: value for key, value in given.items() if value is not None}, ini)
 
 
 def sources(job: Job) -> StoreInputs:
@@ -281,7 +281,7 @@ def identity(job: Job, folder: Path) -> dict[str, Any]:
 
     ``folder``: the job's store, up to date.
     """
-    given = {key: list(v) if isinstance(v, tuple) else v for key, v in job_identity(job).items()}
+    given = {key: list(v) if isinstance(v, tuple) else v for key, v in effective_keys(job).items()}
     initial = job.learner.initial_weights
     given["learner.initial_weights"] = fingerprint(initial).digest if initial else ""
     asked = _inifile(job)

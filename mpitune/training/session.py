@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.config.effective_keys import without_effect
+from mpitune.config.effective_keys import ignored_keys
 from mpitune.config.spec import Job
 from mpitune.corpus.vocabulary import FeatureTable
 from mpitune.decoder.base import Decoder
@@ -173,7 +173,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     decoder = factory.decoder(job, store, own, factory.list_length(job), grammars)
     weights = comm.on_root(factory.initial_weights, job) if given is None else given.weights
     comm.on_root(_warn_of_unknown, job, weights, decoder.features)
-    if idle := without_effect(job):
+    if idle := ignored_keys(job):
         LOG.info("keys ignored by this method: %s", ", ".join(idle))
     first = factory.first_weights(job, weights, decoder.features, store.scoring)
     run = TrainingRun(

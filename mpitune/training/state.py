@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.config.effective_keys import changes
+from mpitune.config.effective_keys import describe_changes
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.mixing import RunningMean
 from mpitune.metrics.bleu import WIDTH
@@ -83,7 +83,7 @@ def _epoch_to_resume(run: TrainingRun, resume: str) -> int:
         if resume == "must":
             raise UsageError(f"{folder}: found no checkpoint, but --resume must asks for one")
         return 0
-    if changed := changes(checkpoint.job, json.loads(json.dumps(run.identity))):
+    if changed := describe_changes(checkpoint.job, json.loads(json.dumps(run.identity))):
         what = ", ".join(changed)
         raise UsageError(f"{run.folder.path}: the job has changed since its last checkpoint: {what}")
     return checkpoint.epoch

@@ -126,7 +126,7 @@ def test_a_bug_keeps_its_traceback(cli: Cli, tiny: Tiny, tmp_path: Path, monkeyp
     monkeypatch.setattr("mpitune.training.factory.decoder", fail)
     done = cli("decode", job, "--input", tiny.folder / "dev.de", "--weights", tiny.folder / "warm")
     assert done.code == 1 and "Traceback" in done.errors, "there is no folder to keep it in"
-    assert done.errors.endswith("mpitune: a bug: KeyError: 'what went wrong'; its traceback stands above\n")
+    assert done.errors.endswith("mpitune: a bug: KeyError: 'what went wrong'; its traceback is printed above\n")
 
 
 # train, prepare
@@ -201,7 +201,7 @@ def test_decode_knows_weights_in_every_form(cli: Cli, trained: Trained, tmp_path
 def test_decode_before_training(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
     job = tiny.job_file(tmp_path / "run")
     line = cli.refused(2, "decode", job, "--input", trained.source)
-    assert line == f"{tmp_path}/run: found no such file or folder, expected weights: --weights, or a run that has some"
+    assert line == f"{tmp_path}/run: found no such file or folder, expected --weights, or a run with an epoch done"
     (tmp_path / "run").mkdir()
     line = cli.refused(2, "decode", job, "--input", trained.source)
     assert line.endswith("found no weights.txt.gz, expected a run folder with at least one epoch done")

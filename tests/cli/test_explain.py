@@ -70,7 +70,7 @@ def test_bad_usage_is_refused(cli: Cli, trained: Trained, tmp_path: Path, capsys
             main([*map(str, usual), "--explain", bad])
         assert ended.value.code == 2
         assert f"argument --explain: found '{bad}', expected a whole number above 0" in capsys.readouterr().err
-    line = "--explain has a form of its own: leave out --nbest and --format"
+    line = "--explain has a fixed output format: leave out --nbest and --format"
     assert cli.refused(2, *usual, "--explain", "2", "--nbest", "2") == line
     assert cli.refused(2, *usual, "--explain", "2", "--format", "cdec") == line
     missing = tmp_path / "no" / "forest"

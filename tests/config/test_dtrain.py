@@ -95,7 +95,7 @@ rescale
 """
     )
     assert text.splitlines()[0] == (
-        f"# From {folder}/dtrain.ini: a configuration of dtrain as of 2012 (select_weights in line 5 tells)."
+        f"# From {folder}/dtrain.ini: a configuration of dtrain as of 2012 (according to select_weights in line 5)."
     )
     assert keys(text, folder) == {
         "data.bitext": f"{folder}/bitext",
@@ -111,7 +111,7 @@ rescale
     }
     lines = text.splitlines()
     assert "learning_rate = 0.1  # dtrain: learning_rate=0.1" in lines
-    assert "# rescale: mpitune leaves the length of the weight vector as it is" in lines
+    assert "# rescale: mpitune does not rescale the weight vector" in lines
     assert lines.index("# Options without a counterpart:") < lines.index("# Options that need no key:")
 
 
@@ -133,7 +133,7 @@ input_weights=warm
 threshold=0.02
 """
     )
-    assert "dtrain as of 2016 (decoder_conf in line 2 tells)" in text.splitlines()[0]
+    assert "dtrain as of 2016 (according to decoder_conf in line 2)" in text.splitlines()[0]
     assert keys(text, folder) == {
         "data.bitext": f"{folder}/bitext",
         "decoder.config": f"{folder}/cdec.ini",
@@ -148,7 +148,7 @@ threshold=0.02
         "learner.l1": 0.01,
         "learner.initial_weights": f"{folder}/warm",
     }
-    assert "# threshold=0.02: mpitune compares all whose gold scores differ" in text.splitlines()
+    assert "# threshold=0.02: mpitune compares all pairs whose gold scores differ" in text.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -403,7 +403,7 @@ def test_what_a_cdec_ini_leaves_open(imported: Callable[[str], str], folder: Pat
     found = keys(text, folder)
     assert found["grammar.per_sentence"] is True
     assert found["learner.frozen"] == ["WordPenalty"]
-    assert "does not ask for add_pass_through_rules" in text
+    assert "does not set add_pass_through_rules" in text
     assert factory.load_job(folder / "far/away/job.toml", []).decoder.span_limit == 10
 
 
@@ -432,7 +432,7 @@ def test_a_cdec_ini_that_cannot_be_looked_into(
     if content:
         (folder / "cdec.ini").write_text(content)
     text = imported(REQUIRED[2012])
-    assert f"# What it asks for is not known: {folder}/{expected}" in text
+    assert f"# The cdec.ini could not be read: {folder}/{expected}" in text
     assert keys(text, folder)["decoder.config"] == f"{folder}/cdec.ini"
 
 
@@ -443,7 +443,7 @@ def test_a_cdec_ini_whose_paths_depend_on_the_working_folder(
     (folder / "etc").mkdir()
     (folder / "cdec.ini").rename(folder / "etc/cdec.ini")
     text = imported(REQUIRED[2012].replace("cdec.ini", "etc/cdec.ini"))
-    assert "start `mpitune train` in the same one" in text
+    assert "start `mpitune train` in the same folder" in text
     assert "start `mpitune train`" not in imported(REQUIRED[2012])
 
 
@@ -511,7 +511,7 @@ def test_options_of_both_generations_only_are_taken_for_the_later_one(
     imported: Callable[[str], str], folder: Path
 ) -> None:
     text = imported("bitext=bitext\nk=7\n")
-    assert "2016 (no option tells which of 2012 and 2016)" in text.splitlines()[0]
+    assert "2016 (no option distinguishes 2016 from 2012)" in text.splitlines()[0]
     assert "# The file has no decoder_conf: add config, or [grammar] and [[lm]]." in text
     assert keys(text, folder)["decoder.kbest"] == 7
 

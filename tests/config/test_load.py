@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpitune.config import schema
-from mpitune.config.effective_keys import identity, without_effect
-from mpitune.config.load import completed, load, require_data
+from mpitune.config.effective_keys import effective_keys, ignored_keys
+from mpitune.config.load import complete_from_cdec_ini, load, require_data
 from mpitune.config.spec import DataKeys, DevTestKeys, Job, LearnerKeys, LmKeys, RunKeys, SelectKeys
 from mpitune.errors import UsageError
 
@@ -192,7 +192,7 @@ def test_mira_and_rampion_have_the_defaults_of_their_own_papers(tmp_path: Path) 
 def test_batch_methods_have_no_algorithm_and_options_of_their_own(tmp_path: Path, method: str) -> None:
     batch = job(tmp_path, SMALL + f'[learner]\nalgorithm = "sgd"\nmethod = "{method}"\n')
     assert (batch.learner.algorithm, batch.parallel.shards) == ("itermix", 8)
-    tables = {key.split(".")[1] for key in identity(batch) if key.count(".") == 2 and key.startswith("learner.")}
+    tables = {key.split(".")[1] for key in effective_keys(batch) if key.count(".") == 2 and key.startswith("learner.")}
     assert tables == {method}
 
 
@@ -201,11 +201,11 @@ def test_keys_that_nothing_looks_at_are_known(tmp_path: Path) -> None:
     text = '[learner]\npreset = "simianer2012"\nmethod = "mira"\nalgorithm = "itermix"\nmargin = 1.0\nl2 = 0.0\n'
     text += "pro.c = 2.0\nmira.c = 2.0\n[select]\nk = 7\n"
     found = job(tmp_path, SMALL + text)
-    assert without_effect(found) == ["learner.margin", "learner.pro.c", "select.k"]
-    assert identity(job(tmp_path, SMALL + text, "learner.margin=2", "select.k=8")) == identity(found)
+    assert ignored_keys(found) == ["learner.margin", "learner.pro.c", "select.k"]
+    assert effective_keys(job(tmp_path, SMALL + text, "learner.margin=2", "select.k=8")) == effective_keys(found)
     plain = job(tmp_path, SMALL + text, "learner.method=perceptron")
-    assert set(without_effect(plain)) == {"learner.pro.c", "learner.mira.c", "select.k"}
-    assert without_effect(job(tmp_path, SMALL)) == []
+    assert set(ignored_keys(plain)) == {"learner.pro.c", "learner.mira.c", "select.k"}
+    assert ignored_keys(job(tmp_path, SMALL)) == []
 
 
 def test_paths_start_at_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,7 +336,7 @@ def test_what_cdec_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
     assert refused(tmp_path, "", templates, "decoder.backend=cdec") == told
     assert job(tmp_path, SMALL, templates).features.templates == ("id", "insertion", "word-pair")
     hypergraph = "learner.mert.search=hypergraph"
-    told = 'learner.mert.search = "hypergraph": cdec gives lists only, no hypergraphs'
+    told = 'learner.mert.search = "hypergraph": cdec returns no hypergraphs'
     assert refused(tmp_path, "", "learner.method=mert", hypergraph, "decoder.backend=cdec") == told
     assert job(tmp_path, SMALL, hypergraph, "decoder.backend=cdec").learner.method == "perceptron"
 
@@ -356,7 +356,7 @@ def test_a_bitext_to_extract_from_is_named_whole(tmp_path: Path) -> None:
     )
     found = job(tmp_path, SMALL, *whole).grammar
     assert (found.source, found.alignment, found.leave_one_out) == (tmp_path / "a", tmp_path / "c", True)
-    assert refused(tmp_path, "", *whole, "decoder.backend=cdec").startswith("grammar.source: cdec needs grammars")
+    assert refused(tmp_path, "", *whole, "decoder.backend=cdec").startswith("grammar.source: cdec needs grammar files")
 
 
 def test_a_job_file_that_cannot_be_read(tmp_path: Path) -> None:
@@ -429,30 +429,33 @@ def test_a_cdec_ini_completes_the_job(tmp_path: Path) -> None:
         "decoder.span_limit": 20,
     }
     text = '[grammar]\nfile = ""\n[decoder]\nconfig = "cdec/cdec.ini"\nspan_limit = 15\n'
-    found = completed(job(tmp_path, text), values, ini)
+    found = complete_from_cdec_ini(job(tmp_path, text), values, ini)
     assert found.grammar.file == ini.parent / "g.gz"
     assert found.lm == (LmKeys(ini.parent / "lm.arpa"), LmKeys(Path("/lm2.arpa")))
     assert (found.decoder.pop_limit, found.decoder.span_limit) == (30, 15)
     assert found.decoder.config == ini and found.file == tmp_path / "nc.toml"
-    assert completed(job(tmp_path, found.to_toml(), name="again.toml"), {"decoder.pop_limit": 9}, ini) == found
+    assert (
+        complete_from_cdec_ini(job(tmp_path, found.to_toml(), name="again.toml"), {"decoder.pop_limit": 9}, ini)
+        == found
+    )
 
     own = job(tmp_path, SMALL.replace("file =", "per_sentence = true #", 1), "decoder.config=cdec/cdec.ini")
-    kept = completed(own, values, ini)
+    kept = complete_from_cdec_ini(own, values, ini)
     assert kept.grammar == own.grammar and kept.lm == own.lm and kept.decoder.span_limit == 20
 
     with pytest.raises(UsageError, match="nc.toml: found no grammar"):
-        completed(job(tmp_path, text), {}, ini)
+        complete_from_cdec_ini(job(tmp_path, text), {}, ini)
     with pytest.raises(UsageError, match="cdec.ini: decoder.pop_limit: found 0"):
-        completed(job(tmp_path, text), values | {"decoder.pop_limit": 0}, ini)
+        complete_from_cdec_ini(job(tmp_path, text), values | {"decoder.pop_limit": 0}, ini)
 
 
 def test_identity_is_what_the_result_depends_on(tmp_path: Path) -> None:
     text = SMALL + DATA + '[learner]\npreset = "simianer2012"\n'
-    same = identity(job(tmp_path, text))
+    same = effective_keys(job(tmp_path, text))
     elsewhere = ("run.dir=a", "run.store=b", "learner.epochs=3", "parallel.exchange=allgather", "grammar.file=x")
-    assert identity(job(tmp_path, text, *elsewhere, "data.source=y")) == same
+    assert effective_keys(job(tmp_path, text, *elsewhere, "data.source=y")) == same
     for override in ("run.seed=2", "select.k=3", "learner.share=0.2", "parallel.shards=3", "decoder.kbest=9"):
-        assert identity(job(tmp_path, text, override)) != same
+        assert effective_keys(job(tmp_path, text, override)) != same
     assert same["learner.gold"] == "liang" and same["data.limit"] == 0 and same["select.lambda"] is None
     assert not {key for key, value in same.items() if isinstance(value, Path)} | {"data.references"} & same.keys()
 

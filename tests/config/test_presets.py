@@ -13,9 +13,9 @@ from support.tiny import Tiny
 from mpitune.cli.parser import main
 from mpitune.config import schema
 from mpitune.config.dtrain import import_job
-from mpitune.config.effective_keys import changes, identity, without_effect
-from mpitune.config.load import completed, load
-from mpitune.config.presets import DEFAULTS_OF, PRESETS
+from mpitune.config.effective_keys import describe_changes, effective_keys, ignored_keys
+from mpitune.config.load import complete_from_cdec_ini, load
+from mpitune.config.presets import METHOD_DEFAULTS, PRESETS
 from mpitune.config.spec import Job, LearnerKeys, RunKeys
 from mpitune.errors import UsageError
 
@@ -44,7 +44,7 @@ def preset(name: str) -> str:
 def test_a_preset_is_what_a_job_has_that_says_no_more(tmp_path: Path, name: str) -> None:
     """All else has its default: the schema's, or that of the method."""
     found = values_of(job(tmp_path, preset(name)))
-    plain = values_of(job(tmp_path)) | DEFAULTS_OF.get(found["learner.method"], {})
+    plain = values_of(job(tmp_path)) | METHOD_DEFAULTS.get(found["learner.method"], {})
     if found["learner.method"] == "pro":
         plain["learner.algorithm"] = "itermix"  # a batch method has no other
     assert found == plain | dict(PRESETS[name].keys) | {"learner.preset": name}
@@ -121,9 +121,11 @@ def test_a_preset_comes_before_the_defaults_of_a_method(tmp_path: Path) -> None:
 def test_a_cdec_ini_comes_before_the_preset_and_after_the_job(tmp_path: Path) -> None:
     text = preset("simianer2012") + '[decoder]\nconfig = "cdec.ini"\nspan_limit = 12\n[grammar]\nfile = "g"\n'
     given = {"lm": [{"file": "l"}], "decoder.pop_limit": 30, "decoder.span_limit": 20}
-    found = completed(job(tmp_path, text), given, tmp_path / "cdec.ini")
+    found = complete_from_cdec_ini(job(tmp_path, text), given, tmp_path / "cdec.ini")
     assert (found.decoder.pop_limit, found.decoder.span_limit, found.decoder.kbest) == (30, 12, 100)
-    assert completed(job(tmp_path, found.to_toml(), name="again.toml"), given, tmp_path / "cdec.ini") == found
+    assert (
+        complete_from_cdec_ini(job(tmp_path, found.to_toml(), name="again.toml"), given, tmp_path / "cdec.ini") == found
+    )
 
 
 def test_a_threshold_takes_the_place_of_the_preset_s_k(tmp_path: Path) -> None:
@@ -140,7 +142,7 @@ def test_what_is_written_reads_back_to_the_same_job(tmp_path: Path, name: str, t
     found = job(tmp_path, preset(name) + text)
     again = job(tmp_path, found.to_toml(), name="again.toml")
     assert again == found and again.to_toml() == found.to_toml()
-    assert identity(again) == identity(found)
+    assert effective_keys(again) == effective_keys(found)
 
 
 def test_an_unknown_name_is_refused_with_those_there_are(tmp_path: Path) -> None:
@@ -174,9 +176,11 @@ def test_what_is_wrong_beside_a_preset_is_named(tmp_path: Path, text: str, told:
 
 def test_the_result_depends_on_the_values_not_on_the_name(tmp_path: Path) -> None:
     named = job(tmp_path, preset("dtrain"))
-    assert "learner.preset" not in identity(named)
-    assert identity(job(tmp_path, named.to_toml(), "learner.preset=default", name="again.toml")) == identity(named)
-    assert identity(job(tmp_path, preset("simianer2012"))) != identity(named)
+    assert "learner.preset" not in effective_keys(named)
+    assert effective_keys(
+        job(tmp_path, named.to_toml(), "learner.preset=default", name="again.toml")
+    ) == effective_keys(named)
+    assert effective_keys(job(tmp_path, preset("simianer2012"))) != effective_keys(named)
 
 
 def test_nothing_is_said_of_keys_that_a_preset_sets(tmp_path: Path) -> None:
@@ -184,22 +188,22 @@ def test_nothing_is_said_of_keys_that_a_preset_sets(tmp_path: Path) -> None:
     for name in NAMES:
         for method in ("mira", "pro", "perceptron"):
             found = job(tmp_path, preset(name), f"learner.method={method}")
-            told = without_effect(found) + without_effect(job(tmp_path, found.to_toml(), name="again.toml"))
+            told = ignored_keys(found) + ignored_keys(job(tmp_path, found.to_toml(), name="again.toml"))
             assert told == [], (name, method)
     asked = preset("dtrain") + 'method = "mira"\nmargin = 3.0\n'
-    assert without_effect(job(tmp_path, asked)) == ["learner.margin"]
+    assert ignored_keys(job(tmp_path, asked)) == ["learner.margin"]
 
 
 def test_changes_between_versions_are_named() -> None:
     before = {"learner.margin": 0.0, "learner.old": 1, "select.k": 5}
     now = {"learner.margin": 1.0, "learner.new": "x", "select.k": 5}
-    assert changes(before, now) == [
+    assert describe_changes(before, now) == [
         "learner.margin (was 0.0, is 1.0)",
         "learner.new (was not there, is 'x')",
         "learner.old (was 1, is not there)",
     ]
-    assert changes(now, now) == []
-    assert changes({}, {"select.lambda": None}) == ["select.lambda (was not there, is None)"]
+    assert describe_changes(now, now) == []
+    assert describe_changes({}, {"select.lambda": None}) == ["select.lambda (was not there, is None)"]
 
 
 # Runs

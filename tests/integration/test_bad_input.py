@@ -249,7 +249,7 @@ OTHERS = {
     ),
     "what cdec does not have": (
         Case(all_of(cdec(), edit("job.toml", 'file = "grammar"', 'file = "grammar"\nformat = "moses"'))),
-        Row('job.toml: grammar.format = "moses": cdec reads no such tables', 2),
+        Row('job.toml: grammar.format = "moses": cdec cannot read this format', 2),
     ),
     "a number that is none": (
         Case(edit("job.toml", "0.0078125", "nan")),

@@ -162,7 +162,7 @@ def test_a_stopped_extraction_goes_on(
     extracted[0] = -13
     assert main(["train", job, "--quiet"]) == 75
     said = capsys.readouterr().err
-    assert "stopped by SIGUSR1 in the extraction of grammars; what is finished is kept" in said
+    assert "stopped by SIGUSR1 in the extraction of grammars; finished work is kept" in said
     parts = folder / "runs/job/store/parts"
     assert list(parts.glob("part-*.h5")) and not (parts.parent / "data.h5").exists()
     # What is written down in small parts is kept where the process dies, too.
@@ -289,7 +289,7 @@ def test_decode_extracts_for_its_input(folder: Path, capsys: pytest.CaptureFixtu
         ('source = "f"\ntarget = "e"\n', 2, "grammar.source: expected grammar.target and grammar.alignment beside it"),
         ('file = "grammar"\nleave_one_out = true\n', 2, "found target, alignment or leave_one_out, expected source"),
         (EXTRACTED + 'file = "grammar"\n', 2, "found grammar.file and grammar.source, expected one of"),
-        (EXTRACTED + '[decoder]\nbackend = "cdec"\n', 2, "cdec needs grammars as files: `mpitune extract` writes them"),
+        (EXTRACTED + '[decoder]\nbackend = "cdec"\n', 2, "cdec needs grammar files: write them by `mpitune extract`"),
         (EXTRACTED + "[data]", 3, "dev:1: found another sentence, expected that of "),
         (EXTRACTED.replace('"a"', '"nowhere"'), 3, "nowhere: found no such file or directory"),
     ],

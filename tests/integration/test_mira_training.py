@@ -14,7 +14,7 @@ from support.mpi import mpirun
 from support.runs import SENTENCES, SHARD_SIZES, TRAIN_JOBS, Decodes, damage, epoch_weights, files_of, metrics, result
 from support.tiny import DEVTEST, Tiny
 
-from mpitune.config.effective_keys import identity
+from mpitune.config.effective_keys import effective_keys
 from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.online.mira import ORACLES, PREDICTIONS
@@ -83,7 +83,7 @@ def test_other_methods_do_not_depend_on_its_table(tiny: Tiny, tmp_path: Path) ->
     plain, other = (
         tiny.job(tmp_path / "run", learner__mira=mira) for mira in ({}, {"c": 0.5, "cost_scale": 2.0, "oracle": "MB"})
     )
-    assert identity(plain) == identity(other)
+    assert effective_keys(plain) == effective_keys(other)
     assert factory.list_length(other) == 30 and factory.gold(plain, 7).needs_previous_epoch is False
 
 

@@ -46,7 +46,7 @@ def test_traceback_of_a_bug_is_kept(tmp_path: Path) -> None:
     try:
         [][1]
     except IndexError as error:
-        path = log.keep_traceback(error, tmp_path, rank=2)
+        path = log.write_traceback(error, tmp_path, rank=2)
         assert path == tmp_path / "traceback-2.txt"
         assert "IndexError" in path.read_text() and "test_log.py" in path.read_text()
-        assert log.keep_traceback(error, tmp_path / "absent") is None
+        assert log.write_traceback(error, tmp_path / "absent") is None

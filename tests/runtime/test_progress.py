@@ -11,7 +11,7 @@ import pytest
 
 from mpitune.runtime import log
 from mpitune.runtime.log import start_logging
-from mpitune.runtime.progress import Progress, SpokenProgress, progress
+from mpitune.runtime.progress import Progress, ReportedProgress, progress
 
 
 class Clock:
@@ -25,7 +25,10 @@ class Clock:
 def test_progress_logs_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     log.LOG.propagate = True
     clock = Clock()
-    with caplog.at_level(logging.INFO, "mpitune"), SpokenProgress("epoch 1", 200, every=30, clock=clock) as progress:
+    with (
+        caplog.at_level(logging.INFO, "mpitune"),
+        ReportedProgress("epoch 1", 200, log_interval=30, clock=clock) as progress,
+    ):
         for _ in range(50):
             clock.now += 2
             progress.advance()
@@ -37,7 +40,7 @@ def test_progress_logs_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_progress_keeps_one_line_of_a_terminal() -> None:
     clock, terminal = Clock(), io.StringIO()
-    with SpokenProgress("decode", 3, terminal, clock=clock) as progress:
+    with ReportedProgress("decode", 3, terminal, clock=clock) as progress:
         for _ in range(3):
             clock.now += 1
             progress.advance()
@@ -53,7 +56,7 @@ def test_progress_keeps_one_line_of_a_terminal() -> None:
 
 def test_progress_in_hours_and_before_the_first_item() -> None:
     clock = Clock()
-    progress = SpokenProgress("x", 100, clock=clock)
+    progress = ReportedProgress("x", 100, clock=clock)
     assert progress.line(clock.now + 9) == "x: 0/100"
     progress.advance(1)
     assert progress.line(clock.now + 60.0) == "x: 1/100, 0.0167/s, 1:39:00 left"
@@ -64,7 +67,7 @@ def test_progress_of_other_ranks_says_nothing(capsys: pytest.CaptureFixture[str]
         silent.advance()
         silent.reach(2, 1.0)
     assert type(silent) is Progress
-    assert isinstance(progress("x", 2), SpokenProgress)
+    assert isinstance(progress("x", 2), ReportedProgress)
     assert capsys.readouterr().err == ""
 
 
@@ -75,8 +78,8 @@ def test_quiet_progress_is_in_the_log_alone(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(sys, "stderr", terminal)
     start_logging(tmp_path, quiet=True)
     with progress("x", 2, quiet=True) as spoken:
-        assert isinstance(spoken, SpokenProgress)
-        spoken._every = 0.0
+        assert isinstance(spoken, ReportedProgress)
+        spoken._log_interval = 0.0
         spoken.advance()
     assert terminal.getvalue() == ""
     assert "INFO x: 1/2" in (tmp_path / "log.txt").read_text()
@@ -84,7 +87,7 @@ def test_quiet_progress_is_in_the_log_alone(tmp_path: Path, monkeypatch: pytest.
 
 def test_progress_tells_the_mean_score() -> None:
     clock = Clock()
-    progress = SpokenProgress("epoch 1 of 3", 10, clock=clock)
+    progress = ReportedProgress("epoch 1 of 3", 10, clock=clock)
     clock.now += 2
     progress.reach(4, 1.5)
     assert progress.line(clock.now) == "epoch 1 of 3: 4/10, 2/s, 0:03 left, mean gold score 0.3750"

@@ -83,4 +83,4 @@ def test_a_file_system_without_locks_is_warned_about(
     lock = RunLock(tmp_path)
     lock.acquire()
     lock.release()
-    assert caplog.messages == [f"{tmp_path}: no lock (No locks available): see to it that no other run writes there"]
+    assert caplog.messages == [f"{tmp_path}: no lock (No locks available): make sure that no other run writes to it"]

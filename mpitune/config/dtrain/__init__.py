@@ -1,7 +1,13 @@
-"""Configurations of dtrain, the C++ trainer that SRD12 was done with, as job files.
+"""Conversion of dtrain's configuration files to job files.
 
-Two generations of its options exist: those of cdec as of 2012 (`generation2012`) and those of pks/cdec-dtrain as of
-2016 (`generation2016`). What is translated is what dtrain's source does with an option, not what its name says.
+dtrain is the C++ trainer of Simianer, Riezler, Dyer, ACL 2012. An option is translated by its effect in dtrain's source
+code, which may differ from its name. Two generations of options exist; `GENERATIONS` lists them by year.
+
+- `options`: the file's lines, types of options
+- `draft`: Draft, the job file under construction
+- `common`: translations of options that both generations have
+- `generation2012`: the options of cdec's training/dtrain as of 2012
+- `generation2016`: the options of pks/cdec-dtrain as of 2016
 """
 
 from __future__ import annotations
@@ -10,50 +16,53 @@ from pathlib import Path
 
 from mpitune.config.dtrain import generation2012, generation2016
 from mpitune.config.dtrain.draft import Draft
-from mpitune.config.dtrain.options import DtrainOptions, Setting, nearest, read_settings
+from mpitune.config.dtrain.options import DtrainOptions, Setting, read_settings, suggestion
 from mpitune.errors import UsageError
 
 GENERATIONS: dict[int, DtrainOptions] = {2012: generation2012.OPTIONS, 2016: generation2016.OPTIONS}
-"""All options of each generation, in the order in which they are translated."""
+"""By year: all options of a generation, in the order of their translation."""
 
 
 def import_job(path: Path, folder: Path) -> str:
-    """The job file (TOML) that the dtrain configuration ``path`` corresponds to, with what became of each option.
+    """Convert the dtrain configuration ``path`` to a job file (TOML), with a comment on each option.
 
-    Relative paths in it start from ``folder``, the working folder, as they do for dtrain; the job's are absolute.
-    Raises UsageError for an unknown option, a wrong value or options of both generations, and DataError where the file
-    cannot be read.
+    Relative paths in it start from ``folder``, the working folder, as in dtrain; paths in the job are absolute. Raises
+    UsageError for an unknown option, a wrong value or options of both generations, and DataError if the file cannot be
+    read.
     """
     settings = read_settings(path)
-    year, told_by = _generation(path, settings)
-    where = f"{told_by} in line {settings[told_by].line} tells" if told_by else "no option tells which of 2012 and 2016"
+    year, evidence = _generation(path, settings)
+    if evidence:
+        reason = f"according to {evidence} in line {settings[evidence].line}"
+    else:
+        reason = "no option distinguishes 2016 from 2012"
     draft = Draft(path, folder, settings, GENERATIONS[year])
     for name, option in GENERATIONS[year].items():
-        option.becomes(draft, name)
+        option.translate(draft, name)
     header = [
-        f"From {path.absolute()}: a configuration of dtrain as of {year} ({where}).",
-        f"Relative paths in it were taken from the working folder, as dtrain does: {folder.absolute()}",
-        "dtrain goes through the sentences in the order of the file, mpitune in one that run.seed draws.",
+        f"From {path.absolute()}: a configuration of dtrain as of {year} ({reason}).",
+        f"Relative paths were resolved from the working folder, as in dtrain: {folder.absolute()}",
+        "dtrain processes the sentences in the order of the file, mpitune in a random order drawn from run.seed.",
     ]
     return draft.text(header)
 
 
 def _generation(path: Path, settings: dict[str, Setting]) -> tuple[int, str]:
-    """The year of the options of a file, and the first option that tells ("" where none does: the later year).
+    """Year of the generation, and the first option that only this one has ("" and the later year if there is none).
 
-    Raises UsageError for options of both, or of none.
+    Raises UsageError for options of both generations and for unknown options.
     """
     known = {name for options in GENERATIONS.values() for name in options}
-    told: dict[int, str] = {}
+    evidence: dict[int, str] = {}
     for name, (line, _) in settings.items():
         years = [year for year, options in GENERATIONS.items() if name in options]
         if not years:
-            raise UsageError(f"{path}:{line}: found {name!r}, expected an option of dtrain{nearest(name, known)}")
+            raise UsageError(f"{path}:{line}: found {name!r}, expected an option of dtrain{suggestion(name, known)}")
         if len(years) == 1:
-            told.setdefault(years[0], name)
-    if len(told) > 1:
-        (year, first), (other, second) = told.items()
+            evidence.setdefault(years[0], name)
+    if len(evidence) > 1:
+        (year, first), (other, second) = evidence.items()
         found = f"{second}, an option of dtrain as of {other}"
         expected = f"options of {year} only, as {first} in line {settings[first].line} is"
         raise UsageError(f"{path}:{settings[second].line}: found {found}, expected {expected}")
-    return next(iter(told.items()), (max(GENERATIONS), ""))
+    return next(iter(evidence.items()), (max(GENERATIONS), ""))

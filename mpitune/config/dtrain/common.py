@@ -1,133 +1,157 @@
-"""What options of both generations become."""
+"""Translations of options that both generations have."""
 
 from __future__ import annotations
 
 from mpitune.config.dtrain.draft import Draft
-from mpitune.config.dtrain.options import Meaning
+from mpitune.config.dtrain.options import Translation
 from mpitune.errors import DataError
 from mpitune.grammar.cdec_ini import IniFile, read_inifile
 
 ALWAYS = 1e18
-"""A margin that no pair reaches, so that every pair is an update."""
+"""Margin that no pair reaches, so that every pair is an update."""
+CLIPPING = "dtrain clips only updated features; mpitune clips cumulatively, so the other features follow later."
 
 
-def becomes(key: str) -> Meaning:
-    """The option is the job's ``key``."""
-    return lambda draft, name: draft.key(key, draft[name], name)
+def to_key(key: str) -> Translation:
+    """Translate the option to the job's ``key``, with the same value."""
+    return lambda draft, name: draft.set_key(key, draft[name], name)
 
 
-def lacks(reason: str) -> Meaning:
-    """The option has no counterpart; at dtrain's default it needs none."""
+def unsupported(reason: str) -> Translation:
+    """List the option as one without a counterpart, or as needing no key if it has dtrain's default."""
 
     def remark(draft: Draft, name: str) -> None:
         if draft.given(name) and draft[name] == draft.default(name):
-            draft.needless(name, "dtrain's default, and what mpitune does")
+            draft.add_unneeded(name, "dtrain's default, and the behaviour of mpitune")
         elif draft.given(name):
-            draft.lacks(name, reason)
+            draft.add_unsupported(name, reason)
 
     return remark
 
 
-def needless(reason: str) -> Meaning:
-    """The option needs no key."""
+def unneeded(reason: str) -> Translation:
+    """List the option as one that needs no key."""
 
     def remark(draft: Draft, name: str) -> None:
         if draft.given(name):
-            draft.needless(name, reason)
+            draft.add_unneeded(name, reason)
 
     return remark
 
 
-def elsewhere(draft: Draft, name: str) -> None:
-    """The option is dealt with by that of another one."""
+sampling = unsupported("mpitune learns from the k best, not from samples")
+max_pairs = unsupported("mpitune uses all pairs of a list")
+threshold = unsupported("mpitune compares all pairs whose gold scores differ")
+batch = unsupported("mpitune learns after each sentence; the nearest equivalent is itermix with a shard per sentence")
+no_learning = unsupported("training always learns; to translate with given weights: `mpitune decode`")
+epoch_weights = unneeded("the run folder contains the weights of each epoch: weights/epoch-N.txt.gz")
+print_weights = unneeded("`mpitune weights RUN --find TEXT` shows them")
+
+
+def with_another(draft: Draft, name: str) -> None:
+    """No translation: the translation of another option includes this one."""
 
 
 def input_file(draft: Draft, key: str, name: str) -> None:
-    """The job's ``key`` is the file that an option names."""
+    """Set the job's ``key`` to the file that an option names."""
     if draft[name] == "-":
-        draft.lacks(name, f"mpitune reads no standard input: name a file in {key}")
+        draft.add_unsupported(name, f"mpitune reads no standard input: name a file in {key}")
     else:
         path = draft.path(name)
         note = "" if path.exists() else "There is no such file; was dtrain started in another folder?"
-        draft.key(key, [path] if key == "data.references" else path, name, note=note)
+        draft.set_key(key, [path] if key == "data.references" else path, name, note=note)
 
 
 def has_input(draft: Draft) -> bool:
-    """Whether the file names what is learned from."""
+    """True if the file names training data."""
     return draft.given("bitext") or draft.given("input")
 
 
+def data(draft: Draft, name: str) -> None:
+    """Translate bitext, or input and refs, which only 2012 has, to ``[data]``."""
+    if draft.given("bitext"):
+        for other in ("input", "refs"):
+            if draft.given(other):
+                raise draft.error(other, "it or bitext, not both")
+        input_file(draft, "data.bitext", "bitext")
+    elif draft.given("input") != draft.given("refs"):
+        raise draft.error("input" if draft.given("input") else "refs", "input and refs together")
+    elif draft.given("input"):
+        input_file(draft, "data.source", "input")
+        input_file(draft, "data.references", "refs")
+
+
 def limit(draft: Draft, name: str) -> None:
-    """Becomes data.limit."""
+    """Translate to data.limit."""
     if has_input(draft):
-        draft.key("data.limit", draft[name], name)
+        draft.set_key("data.limit", draft[name], name)
     else:
-        lacks("under parallelize.rb it counts sentences of each shard, while data.limit counts those of all")(
+        unsupported("under parallelize.rb it limits the sentences of each shard, data.limit those of all shards")(
             draft, name
         )
 
 
 def l1(draft: Draft, strength: float, rate: float, *names: str, note: str) -> None:
-    """Becomes learner.l1, which is multiplied by the learning rate ``rate`` where dtrain's ``strength`` is not."""
-    note = f"dtrain's strength is what a step subtracts; mpitune's is multiplied by the learning rate. {note}".rstrip()
-    draft.key("learner.l1", float(f"{strength / rate:.12g}"), *names, note=note if strength else "")
+    """Set learner.l1 to ``strength`` / ``rate``: mpitune multiplies it by the learning rate, dtrain does not."""
+    note = f"dtrain subtracts the strength in each step; mpitune multiplies l1 by the learning rate. {note}".rstrip()
+    draft.set_key("learner.l1", float(f"{strength / rate:.12g}"), *names, note=note if strength else "")
 
 
 def result(draft: Draft, passes: str, *names: str, mean: bool) -> None:
-    """Becomes learner.algorithm: sgd returns the mean over the epochs, itermix with one shard the last epoch's weights.
+    """Translate to learner.algorithm: sgd for the mean over the epochs, itermix with one shard for the last weights.
 
-    ``passes``: the option that is called epochs here; ``names``: those that tell which weights are the result.
+    ``passes``: the option with the number of epochs; ``names``: the options that select the resulting weights.
     """
     if not has_input(draft):
         _in_shards(draft, passes)
         for name in names:
             if draft.given(name):
-                draft.needless(
-                    name, "parallelize.rb mixes what the shards write; mean and last are the same after a pass"
+                draft.add_unneeded(
+                    name, "parallelize.rb mixes the shards' weights; after one pass, mean and last are the same"
                 )
         return
-    draft.key("learner.epochs", draft[passes], passes)
-    note = 'parallelize.rb -s Z -e T -l "l2 select_k K" is: algorithm = "itersel", epochs = T, '
+    draft.set_key("learner.epochs", draft[passes], passes)
+    note = 'parallelize.rb -s Z -e T -l "l2 select_k K" corresponds to algorithm = "itersel", epochs = T, '
     note += 'and [parallel] shards = Z, [select] k = K, norm = "l2".'
-    draft.key("learner.algorithm", "sgd" if mean else "itermix", *names, note=note)
+    draft.set_key("learner.algorithm", "sgd" if mean else "itermix", *names, note=note)
     if not mean:
-        draft.key("parallel.shards", 1, because="with one shard itermix returns the weights of the last epoch")
+        draft.set_key("parallel.shards", 1, because="with one shard itermix returns the weights of the last epoch")
 
 
 def initial_weights(draft: Draft, name: str) -> None:
-    """Becomes learner.initial_weights."""
+    """Translate to learner.initial_weights."""
     if draft.given(name):
         input_file(draft, "learner.initial_weights", name)
 
 
-def order_of_ngrams(draft: Draft, name: str) -> None:
-    """Gold scores have one order only."""
+def ngram_order(draft: Draft, name: str) -> None:
+    """Check the n-gram order of the gold score, which is always 4 in mpitune."""
     if draft[name] != 4:
-        draft.lacks(name, "mpitune's gold scores count n-grams up to order 4, no more and no fewer")
+        draft.add_unsupported(name, "mpitune's gold scores always use n-grams up to order 4")
     elif draft.given(name):
-        draft.needless(name, "so it always is in mpitune")
+        draft.add_unneeded(name, "always so in mpitune")
 
 
 def output(draft: Draft, name: str) -> None:
-    """The result has a place of its own."""
+    """List the option as needing no key: the run folder contains the result."""
     if draft.given(name):
-        draft.needless(name, "the result is weights.txt.gz in the run folder (`mpitune weights RUN --export FILE`)")
+        draft.add_unneeded(name, "the result is weights.txt.gz in the run folder (`mpitune weights RUN --export FILE`)")
 
 
 def _in_shards(draft: Draft, passes: str) -> None:
-    """The job that parallelize.rb makes of a file, by its defaults; ``passes``: the option that is called epochs here.
+    """Translate to the job that parallelize.rb runs by default; ``passes``: the option with the number of epochs.
 
-    A file that names no input is made for it: it gives each dtrain the input of its shard.
+    A file without an input is written for parallelize.rb, which gives each dtrain process the input of its shard.
     """
     draft.remark("data", "The file names no input. Add source and references, or bitext.")
-    draft.remark("learner", "Without an input the file is taken for one that parallelize.rb runs in shards, with its")
-    draft.remark("learner", 'defaults, which the preset has: -e 10, -l "l2 select_k 100000".')
-    draft.key("learner.algorithm", "itersel", because='parallelize.rb: -l "l2 select_k 100000"')
-    draft.key("learner.epochs", 10, because="parallelize.rb: -e 10; its defaults both")
+    draft.remark("learner", "Without an input, the file is translated as one for parallelize.rb, which runs shards by")
+    draft.remark("learner", 'its defaults, as in the preset: -e 10, -l "l2 select_k 100000".')
+    draft.set_key("learner.algorithm", "itersel", because='parallelize.rb: -l "l2 select_k 100000"')
+    draft.set_key("learner.epochs", 10, because="parallelize.rb: -e 10; both are its defaults")
     if draft[passes] != 1:
-        draft.lacks(passes, "passes over a shard in each epoch of parallelize.rb; in mpitune it is one")
+        draft.add_unsupported(passes, "passes over a shard in each epoch of parallelize.rb; always one in mpitune")
     elif draft.given(passes):
-        draft.needless(passes, "a pass over a shard in each epoch of parallelize.rb, and so it is in mpitune")
+        draft.add_unneeded(passes, "one pass over a shard in each epoch of parallelize.rb, as in mpitune")
     draft.remark("parallel", "shards = 8  # parallelize.rb: -s; reshuffle = true for its -z -y")
     draft.remark(
         "select", 'k = K  # parallelize.rb: select_k K; lambda = X for its cut X; norm = "linf" for its linfty'
@@ -135,35 +159,37 @@ def _in_shards(draft: Draft, passes: str) -> None:
 
 
 def decoder(draft: Draft, name: str) -> IniFile | None:
-    """Becomes decoder.config, with what follows from the cdec.ini that it names; returns that, where it is there."""
+    """Translate to decoder.config and the keys that follow from this cdec.ini; returns it, None if it is unreadable."""
     if not draft.given(name):
         draft.remark("decoder", f"The file has no {name}: add config, or [grammar] and [[lm]].")
         return None
     path = draft.path(name)
-    draft.key("decoder.config", path, name)
+    draft.set_key("decoder.config", path, name)
     try:
         ini = read_inifile(path)
     except DataError as error:
-        draft.remark("decoder", f"What it asks for is not known: {error}")
+        draft.remark("decoder", f"The cdec.ini could not be read: {error}")
         return None
     if any(not file.is_absolute() for file in (*ini.grammars, *(file for _, file in ini.language_models))):
-        draft.remark("decoder", f"{path.name} has paths from the working folder: start `mpitune train` in the same one")
+        note = f"{path.name} has paths relative to the working folder: start `mpitune train` in the same folder"
+        draft.remark("decoder", note)
     if not ini.grammars:
-        draft.key("grammar.per_sentence", True, because=f"{path.name} names no grammar: the input's <seg> tags do")
+        draft.set_key("grammar.per_sentence", True, because=f"{path.name} names no grammar: the input's <seg> tags do")
     if unfit := ini.unfit():
         draft.remark("decoder", f"{path.name} asks for {', '.join(unfit)}: with that, mpitune cannot tune")
     if lacking := ini.lacking():
-        draft.key("decoder.backend", "cdec", because=f"the embedded decoder does not have {', '.join(lacking)}")
+        draft.set_key("decoder.backend", "cdec", because=f"the embedded decoder does not have {', '.join(lacking)}")
     elif not ini.language_models:
-        draft.key("decoder.backend", "cdec", because=f"{path.name} has no language model, which the embedded one needs")
+        because = f"{path.name} has no language model, which the embedded decoder needs"
+        draft.set_key("decoder.backend", "cdec", because=because)
     else:
         _embedded(draft, ini, path.name)
     return ini
 
 
 def _embedded(draft: Draft, ini: IniFile, name: str) -> None:
-    """What the embedded decoder does otherwise than a cdec.ini called ``name`` asks for."""
+    """Add keys and remarks for differences between the embedded decoder and the cdec.ini called ``name``."""
     if ini.add_pass_through is None:
-        draft.remark("decoder", f"{name} does not ask for add_pass_through_rules: the embedded decoder has them always")
+        draft.remark("decoder", f"{name} does not set add_pass_through_rules: the embedded decoder always adds them")
     if not ini.word_penalty:
-        draft.key("learner.frozen", ["WordPenalty"], because=f"{name} does not have it: so its weight stays 0")
+        draft.set_key("learner.frozen", ["WordPenalty"], because=f"{name} does not use it, so its weight stays 0")

@@ -1,4 +1,4 @@
-"""The job file while it comes about: keys with what they come from, and remarks on the rest."""
+"""A job file under construction: keys with their origin, and remarks on options without a key."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mpitune.config.spec import DataKeys, Job, RunKeys
 from mpitune.errors import UsageError
 
 _PRESET = "dtrain"
-"""What every job starts from."""
+"""Preset of every job."""
 _DEFAULTS = {key: value for key, _, value in schema.values(Job(RunKeys(Path(), Path()), DataKeys()))}
 _DEFAULTS |= dict(PRESETS[_PRESET].keys)
-"""What keys are that a job of that preset does not give, by dotted key."""
+"""By dotted key: value of a key that a job with this preset does not set."""
 _TABLES = ("data", "grammar", "decoder", "learner", "parallel", "select")
 
 
 class Draft:
-    """The options of a file, and the job that is made of them."""
+    """Options of a dtrain file and the job file made from them."""
 
     def __init__(self, path: Path, folder: Path, settings: Mapping[str, Setting], options: DtrainOptions) -> None:
-        """Raises UsageError for a value that its option may not have."""
+        """Parse ``settings``. Raises UsageError for an invalid value of an option."""
         self._file = path
         self._folder = folder
         self._settings = settings
@@ -38,14 +38,14 @@ class Draft:
                     raise ValueError
                 self._values[name] = option.parse(text or "")
             except ValueError:
-                raise self.wrong(name, option.expected) from None
-        self._lacks: list[str] = []
-        self._needless: list[str] = []
+                raise self.error(name, option.expected) from None
+        self._unsupported: list[str] = []
+        self._unneeded: list[str] = []
         self._lines: dict[str, list[str]] = {table: [] for table in _TABLES}
-        self._lines["learner"].append(f'preset = "{_PRESET}"  # its authors\' own settings; what differs follows')
+        self._lines["learner"].append(f'preset = "{_PRESET}"  # settings of dtrain\'s authors; differences follow')
 
     def __getitem__(self, name: str) -> Any:
-        """An option's value: that of the file, or dtrain's default."""
+        """Value of an option: from the file, or dtrain's default."""
         return self._values[name]
 
     def default(self, name: str) -> Any:
@@ -53,72 +53,74 @@ class Draft:
         return self._defaults[name]
 
     def given(self, name: str) -> bool:
-        """Whether the file has the option."""
+        """True if the file sets the option."""
         return name in self._settings
 
     def path(self, name: str) -> Path:
-        """An option's value as a path, taken from the working folder."""
+        """Absolute path of an option's value, resolved from the working folder."""
         return self.absolute(self._values[name])
 
     def absolute(self, name: str) -> Path:
-        """The file called ``name``, taken from the working folder."""
+        """Absolute path of the file ``name``, resolved from the working folder."""
         return Path(os.path.abspath(self._folder / name))
 
-    def says(self, name: str) -> str:
-        """``name=value``, as in the file, or with dtrain's default."""
+    def as_written(self, name: str) -> str:
+        """``name=value`` as in the file, or with dtrain's default."""
         if not self.given(name):
             value = self._values[name]
             return f"{name}={value if isinstance(value, str) else schema.literal(value)}, dtrain's default"
         text = self._settings[name].text
         return name if text is None else f"{name}={text}"
 
-    def wrong(self, name: str, expected: str) -> UsageError:
-        """The error that an option of the file is not what it should be."""
-        return UsageError(f"{self._file}:{self._settings[name].line}: found {self.says(name)}, expected {expected}")
+    def error(self, name: str, expected: str) -> UsageError:
+        """Error for an invalid option, with file and line."""
+        return UsageError(
+            f"{self._file}:{self._settings[name].line}: found {self.as_written(name)}, expected {expected}"
+        )
 
-    def key(self, key: str, value: Any, *names: str, because: str = "", note: str = "") -> None:
-        """Give the job's dotted ``key`` a value that comes from the options ``names``, or is there ``because``.
+    def set_key(self, key: str, value: Any, *names: str, because: str = "", note: str = "") -> None:
+        """Set the job's dotted ``key`` to a value that comes from the options ``names`` or has the reason ``because``.
 
-        It is left out where the preset says the same, and options of the file need no key then; and where it follows
-        from defaults of dtrain alone and is mpitune's default as well. ``note``: what else there is to be said.
+        The key is left out if the preset has the same value (the options are then listed as needing no key), or if the
+        value is mpitune's default and follows from defaults of dtrain only. ``note``: a comment above the key.
         """
         table, _, name = key.partition(".")
         default = _DEFAULTS.get(key)
-        given = [self.says(option) for option in names if self.given(option)]
+        given = [self.as_written(option) for option in names if self.given(option)]
         if note:
             self.remark(table, note)
         in_preset = key in PRESETS[_PRESET].keys
         if value == default and (in_preset or not (given or because)):
             for option in filter(self.given, names):
-                self.needless(option, f"{key} = {schema.literal(value)}, as in the preset")
+                self.add_unneeded(option, f"{key} = {schema.literal(value)}, as in the preset")
             return
         reason = because
         if given:
             reason = f"dtrain: {', '.join(given)}"
         elif not because:
             whose = "the preset's" if in_preset else "mpitune's"
-            reason = f"dtrain: {self.says(names[0])} ({whose}: {schema.literal(default)})"
+            reason = f"dtrain: {self.as_written(names[0])} ({whose}: {schema.literal(default)})"
         self._lines[table].append(f"{name} = {schema.literal(value)}  # {_printable(reason)}")
 
     def remark(self, table: str, text: str) -> None:
         """Add a comment to a table of the job."""
         self._lines[table].append(f"# {_printable(text)}")
 
-    def lacks(self, name: str, reason: str) -> None:
-        """The option has no counterpart."""
-        self._lacks.append(f"# {_printable(f'{self.says(name)}: {reason}')}")
+    def add_unsupported(self, name: str, reason: str) -> None:
+        """List the option as one without a counterpart."""
+        self._unsupported.append(f"# {_printable(f'{self.as_written(name)}: {reason}')}")
 
-    def needless(self, name: str, reason: str) -> None:
-        """The option needs no key."""
-        self._needless.append(f"# {_printable(f'{self.says(name)}: {reason}')}")
+    def add_unneeded(self, name: str, reason: str) -> None:
+        """List the option as one that needs no key."""
+        self._unneeded.append(f"# {_printable(f'{self.as_written(name)}: {reason}')}")
 
     def text(self, header: list[str]) -> str:
-        """The job file, which begins with comments ``header``."""
+        """The job file, with the comments ``header`` first."""
         written = [f"# {_printable(line)}" for line in header]
-        if self._lacks:
-            written += ["#", "# Options without a counterpart:", *self._lacks]
-        if self._needless:
-            written += ["#", "# Options that need no key:", *self._needless]
+        if self._unsupported:
+            written += ["#", "# Options without a counterpart:", *self._unsupported]
+        if self._unneeded:
+            written += ["#", "# Options that need no key:", *self._unneeded]
         for table, lines in self._lines.items():
             if lines:
                 written += ["", f"[{table}]", *lines]
@@ -126,5 +128,5 @@ class Draft:
 
 
 def _printable(text: str) -> str:
-    """``text`` as it may stand in a comment."""
+    """``text`` with unprintable characters replaced, as required in a comment."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

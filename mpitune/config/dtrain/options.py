@@ -1,7 +1,7 @@
-"""The file of options: its lines, and what an option is.
+"""Lines of dtrain's configuration file, and types of options.
 
-dtrain reads it by boost::program_options: ``name=value`` lines, ``#`` begins a comment anywhere in a line, a name
-stands once at most. Where dtrain wants ``name=true`` for a flag, the name alone is understood here too.
+dtrain reads the file by boost::program_options: ``name=value`` lines, ``#`` begins a comment anywhere in a line, each
+name at most once. For a flag that dtrain requires as ``name=true``, the name alone is accepted here too.
 """
 
 from __future__ import annotations
@@ -23,34 +23,35 @@ _TRUTH |= {"off": False, "no": False, "0": False, "false": False}
 
 
 class Setting(NamedTuple):
-    """An option as the file has it."""
+    """An option as written in the file."""
 
     line: int
     text: str | None
-    """None for a name alone."""
+    """The value; None for a name without ``=``."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """What an option may be, and what it becomes."""
+    """Type, default and translation of an option."""
 
     parse: Callable[[str], Any]
-    """Raises ValueError."""
+    """Converts the text of the file; raises ValueError."""
     expected: str
+    """Valid values, for error messages."""
     default: Any
-    """dtrain's; None where it has none."""
-    becomes: Callable[[Draft, str], None]
-    """Adds to the draft what the option of this name becomes."""
+    """dtrain's default; None if there is none."""
+    translate: Callable[[Draft, str], None]
+    """Adds the translation of the option of this name to the draft."""
 
 
 DtrainOptions = dict[str, Option]
-Meaning = Callable[["Draft", str], None]
+Translation = Callable[["Draft", str], None]
 
 
 def read_settings(path: Path) -> dict[str, Setting]:
-    """The options in a file, by name.
+    """Read the options in a file, by name.
 
-    Raises UsageError for a line without a name and for a name given twice, DataError where the file cannot be read.
+    Raises UsageError for a line without a name and for a repeated name, DataError if the file cannot be read.
     """
     settings: dict[str, Setting] = {}
     for number, line in lines(path):
@@ -65,30 +66,30 @@ def read_settings(path: Path) -> dict[str, Setting]:
     return settings
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """``; did you mean NAME?`` for the name most like ``name``, or nothing."""
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """``; did you mean NAME?`` for the known name most similar to ``name``, or an empty string."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def text(becomes: Meaning, default: str | None = None) -> Option:
-    """An option that is any text."""
-    return Option(str, "a text", default, becomes)
+def text(translate: Translation, default: str | None = None) -> Option:
+    """An option with any text as its value."""
+    return Option(str, "a text", default, translate)
 
 
-def file(becomes: Meaning) -> Option:
-    """An option that is a file's name."""
+def file(translate: Translation) -> Option:
+    """An option whose value is a file's name."""
 
     def parse(value: str) -> str:
         if not value or "\0" in value:
             raise ValueError
         return value
 
-    return Option(parse, "a file's name", None, becomes)
+    return Option(parse, "a file's name", None, translate)
 
 
-def one_of(becomes: Meaning, default: str, *others: str) -> Option:
-    """An option that is one of these names."""
+def one_of(translate: Translation, default: str, *others: str) -> Option:
+    """An option whose value is one of these names."""
     names = (default, *others)
 
     def parse(value: str) -> str:
@@ -96,24 +97,24 @@ def one_of(becomes: Meaning, default: str, *others: str) -> Option:
             raise ValueError
         return value
 
-    return Option(parse, f"one of {', '.join(names)}", default, becomes)
+    return Option(parse, f"one of {', '.join(names)}", default, translate)
 
 
-def whole(becomes: Meaning, default: int | None, least: int = 0, most: int = 2**32 - 1) -> Option:
-    """An option that is a whole number."""
+def whole(translate: Translation, default: int | None, least: int = 0, most: int = 2**32 - 1) -> Option:
+    """An option whose value is a whole number."""
 
     def parse(value: str) -> int:
         if not (value.isascii() and value.isdigit() and least <= int(value) <= most):
             raise ValueError
         return int(value)
 
-    return Option(parse, f"a whole number from {least} to {most}", default, becomes)
+    return Option(parse, f"a whole number from {least} to {most}", default, translate)
 
 
 def real(
-    becomes: Meaning, default: float | None, least: float = 0.0, most: float = 1e18, *, above: bool = False
+    translate: Translation, default: float | None, least: float = 0.0, most: float = 1e18, *, above: bool = False
 ) -> Option:
-    """An option that is a finite number; ``above``: the least itself is none."""
+    """An option whose value is a finite number; ``above`` excludes ``least``."""
 
     def parse(value: str) -> float:
         number = parse_number(value)
@@ -121,17 +122,17 @@ def real(
             raise ValueError
         return number
 
-    return Option(parse, f"a number {'above' if above else 'from'} {least:g} to {most:g}", default, becomes)
+    return Option(parse, f"a number {'above' if above else 'from'} {least:g} to {most:g}", default, translate)
 
 
-def switch(becomes: Meaning, default: bool = False) -> Option:
-    """An option that is true or false."""
-    return Option(lambda value: _truth(value), "true or false", default, becomes)
+def switch(translate: Translation, default: bool = False) -> Option:
+    """An option whose value is true or false."""
+    return Option(lambda value: _truth(value), "true or false", default, translate)
 
 
-def presence(becomes: Meaning) -> Option:
-    """A flag of 2012: dtrain asks only whether it is there, so that ``=false`` switches it on too."""
-    return Option(lambda value: _truth(value) or True, "true or false", False, becomes)
+def presence(translate: Translation) -> Option:
+    """A flag of 2012: dtrain checks only its presence, so ``=false`` switches it on too."""
+    return Option(lambda value: _truth(value) or True, "true or false", False, translate)
 
 
 def _truth(value: str) -> bool:
