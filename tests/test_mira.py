@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from learner_options import mira_options
 from scipy.optimize import minimize
 from test_perceptron import SIZE, random_list
 
 from mpitune.decoder.base import KBest
-from mpitune.errors import UsageError
-from mpitune.learner.online.margin import VIOLATION
-from mpitune.learner.online.mira import ORACLES, PREDICTIONS, Mira, MiraOptions
+from mpitune.learner.online.mira import ORACLES, PREDICTIONS, Mira
+from mpitune.learner.online.mira_qp import VIOLATION
 
 pytestmark = pytest.mark.kernel
 
@@ -27,7 +27,7 @@ INFINITE = float("inf")
 def learner(frozen: Sequence[int] = (), **options: Any) -> Mira:
     mask = np.zeros(SIZE, dtype=bool)
     mask[list(frozen)] = True
-    return Mira(MiraOptions(**options), mask)
+    return Mira(mira_options(**options), mask)
 
 
 def scored(kbest: KBest, weights: np.ndarray) -> KBest:
@@ -177,7 +177,7 @@ def objective(kbest: KBest, gold: np.ndarray, oracle: int, before: np.ndarray, a
 
 
 def test_cutting_planes_come_as_close_as_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mpitune.learner.online.margin.ROUNDS", 1000)
+    monkeypatch.setattr("mpitune.learner.online.mira_qp.ROUNDS", 1000)
     differs = 0
     for kbest, gold, before in lists_of_40(15):
         reached = []
@@ -199,7 +199,7 @@ def test_planes_are_added_one_by_one_and_ten_at_most(monkeypatch: pytest.MonkeyP
         one, plane = before.copy(), before.copy()
         learner(c=0.1).update(kbest, gold, one, RANDOM)
         with monkeypatch.context() as patch:
-            patch.setattr("mpitune.learner.online.margin.ROUNDS", 1)
+            patch.setattr("mpitune.learner.online.mira_qp.ROUNDS", 1)
             learner(c=0.1, variant="cutting-plane").update(kbest, gold, plane, RANDOM)
         if (one != before).any():  # The prediction may have the oracle's features, which is no plane.
             assert plane == pytest.approx(one, abs=1e-12)
@@ -243,7 +243,7 @@ def test_lists_of_none_and_one(variant: str) -> None:
 @VARIANTS
 def test_features_met_late_learn_as_if_always_known(variant: str) -> None:
     random = np.random.default_rng(26)
-    known, late = learner([1], variant=variant), Mira(MiraOptions(variant=variant), np.array([False, True]))
+    known, late = learner([1], variant=variant), Mira(mira_options(variant=variant), np.array([False, True]))
     all_known, growing = np.zeros(SIZE), np.zeros(10)
     known.start_shard(all_known)
     late.start_shard(growing)
@@ -259,9 +259,3 @@ def test_features_met_late_learn_as_if_always_known(variant: str) -> None:
 def test_lists_beyond_the_weights_are_refused() -> None:
     with pytest.raises(ValueError, match="slot 30"):
         learner().update(naive.kbest_of([[1]], [{SIZE: 1.0}]), np.zeros(1), np.zeros(SIZE), RANDOM)
-
-
-def test_bad_options_are_refused() -> None:
-    for key, value in (("oracle", "PB"), ("prediction", "LU"), ("variant", "2-best"), ("c", 0.0), ("c", float("nan"))):
-        with pytest.raises(UsageError, match=f"learner.mira.{key}"):
-            MiraOptions(**{key: value})

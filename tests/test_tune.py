@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from learner_options import mert_options, minrisk_options, pro_options, rampion_options
 from mpi import ROOT, mpirun
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -28,12 +29,8 @@ from mpitune.exchange.comm import SerialComm
 from mpitune.learner.base import BatchLearner, OptimizerResult, Reply, ShardObjective
 from mpitune.learner.batch import mert
 from mpitune.learner.batch.mert import Mert, search
-from mpitune.learner.batch.mert import MinRiskOptions as MertOptions
 from mpitune.learner.batch.minrisk import MinRisk
-from mpitune.learner.batch.minrisk import MinRiskOptions as MinRiskOptions
-from mpitune.learner.batch.pro import MinRiskOptions as ProOptions
 from mpitune.learner.batch.pro import Pro
-from mpitune.learner.batch.rampion import MinRiskOptions as RampionOptions
 from mpitune.learner.batch.rampion import Rampion
 from mpitune.learner.pool import NBestPool, empty, merged, pool_of, scores
 from mpitune.metrics import ter
@@ -68,7 +65,7 @@ def pool(lists: Sequence[Sequence[tuple[Sequence[float], Sequence[int]]]]) -> NB
 
 def part_of(learner: BatchLearner, pool: NBestPool, free: Sequence[bool] = (True,) * 4) -> ShardObjective:
     place = np.searchsorted(np.sort(IDS), pool.feature_id)
-    return learner.part(pool, place, np.array(free), lambda s: np.random.default_rng(s))
+    return learner.shard_objective(pool, place, np.array(free), lambda s: np.random.default_rng(s))
 
 
 def optimise(
@@ -77,7 +74,7 @@ def optimise(
     parts = [part_of(learner, pool, free) for pool in pools]
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
-        return (part.answer(question) for part in parts)
+        return (part.evaluate(question) for part in parts)
 
     return learner.optimise(np.array(weights), np.array(free), ask, np.random.default_rng(1))
 
@@ -160,8 +157,8 @@ lists_of_entries = st.lists(st.lists(entry, min_size=1, max_size=6), min_size=1,
 def test_the_line_search_finds_what_brute_force_finds(lists: Any, w: list[float], d: list[float], metric: str) -> None:
     pools = [pool([[(x, with_metric(row, metric)) for x, row in entries] for entries in shard]) for shard in lists]
     at, along = np.array(w), np.array(d)
-    mert = Mert(MertOptions(metric=metric))
-    t, score = search([part_of(mert, shard).answer(np.stack([at, along])) for shard in pools], SCORES[metric])
+    mert = Mert(mert_options(metric=metric))
+    t, score = search([part_of(mert, shard).evaluate(np.stack([at, along])) for shard in pools], SCORES[metric])
     found = corners(pools, at, along)
     between = [(a + b) / 2 for a, b in zip(found, found[1:], strict=False)]
     tried = [found[0] - 1, *between, found[-1] + 1] if found else [0.0]
@@ -184,7 +181,7 @@ def test_mert_finds_the_weights_that_pick_the_best_of_every_list() -> None:
             order = np.argsort(np.argsort(x[:, [1, 2, 0, 3]] @ planted))
             lists.append([(x[j].tolist(), statistics_of([3 + int(order[j]) - n for n in range(4)])) for j in range(10)])
         pools.append(pool(lists))
-    tuned = optimise(Mert(MertOptions(directions=5, restarts=5)), pools, [0.0, 0.0, 0.0, 0.0])
+    tuned = optimise(Mert(mert_options(directions=5, restarts=5)), pools, [0.0, 0.0, 0.0, 0.0])
     assert tuned.objective == pytest.approx(score_at(pools, tuned.weights)) and tuned.steps > 0
     assert tuned.objective > 0.97 * score_at(pools, planted)
     assert np.abs(tuned.weights).sum() == pytest.approx(1.0)
@@ -196,20 +193,20 @@ def test_mert_warns_where_there_are_many_features(
     pools = [pool([[([1.0, 2.0, 0.0, 1.0], statistics_of([5] * 4))]])]
     for most, warned in ((4, False), (3, True)):
         monkeypatch.setattr(mert, "MANY", most)
-        optimise(Mert(MertOptions(directions=0, restarts=0)), pools, [0.0] * 4)
-        assert ("MERT follows each of 4 features in turn" in caplog.text) == warned
+        optimise(Mert(mert_options(directions=0, restarts=0)), pools, [0.0] * 4)
+        assert ("MERT searches along each of 4 features" in caplog.text) == warned
 
 
 @pytest.mark.parametrize(("options", "starts", "lines"), [((0, 0), 1, 4), ((3, 0), 1, 7), ((0, 2), 3, 4)])
 def test_mert_starts_as_often_and_looks_as_far_as_asked(options: tuple[int, int], starts: int, lines: int) -> None:
     asked = []
-    alike = part_of(Mert(MertOptions()), pool([[([1.0, 2.0], statistics_of([5] * 4))]]))
+    alike = part_of(Mert(mert_options()), pool([[([1.0, 2.0], statistics_of([5] * 4))]]))
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
         asked.append(question)
-        return iter([alike.answer(question)])
+        return iter([alike.evaluate(question)])
 
-    tuned = Mert(MertOptions("bleu", *options)).optimise(
+    tuned = Mert(mert_options("bleu", *options)).optimise(
         np.ones(4), np.ones(4, dtype=bool), ask, np.random.default_rng(1)
     )
     # A second round sees that the first has found all that there is.
@@ -218,7 +215,7 @@ def test_mert_starts_as_often_and_looks_as_far_as_asked(options: tuple[int, int]
 
 
 @pytest.mark.parametrize(
-    "learner", [Mert(MertOptions()), Pro(ProOptions()), MinRisk(MinRiskOptions()), Rampion(RampionOptions())]
+    "learner", [Mert(mert_options()), Pro(pro_options()), MinRisk(minrisk_options()), Rampion(rampion_options())]
 )
 def test_what_is_frozen_stays(learner: BatchLearner) -> None:
     random = np.random.default_rng(0)
@@ -246,32 +243,32 @@ def ranking(seed: int, planted: np.ndarray) -> NBestPool:
 def test_pro_recovers_planted_weights() -> None:
     planted = np.array([1.0, -2.0, 0.5, 0.0])
     pools = [ranking(seed, planted) for seed in (1, 2)]
-    tuned = optimise(Pro(ProOptions(interpolation=1.0, c=0.01)), pools, [0.0] * 4)
+    tuned = optimise(Pro(pro_options(interpolation=1.0, c=0.01)), pools, [0.0] * 4)
     cosine = tuned.weights @ planted / np.linalg.norm(tuned.weights) / np.linalg.norm(planted)
     assert cosine > 0.99
-    assert sum(part_of(Pro(ProOptions()), each).pairs for each in pools) == 2 * 20 * 50
+    assert sum(part_of(Pro(pro_options()), each).pairs for each in pools) == 2 * 20 * 50
     old = np.array([1.0, 1.0, 1.0, 1.0])
-    third = optimise(Pro(ProOptions(interpolation=0.25, c=0.01)), pools, old.tolist())
+    third = optimise(Pro(pro_options(interpolation=0.25, c=0.01)), pools, old.tolist())
     assert third.weights == pytest.approx(0.25 * tuned.weights + 0.75 * old)
 
 
-@pytest.mark.parametrize("learner", [Pro(ProOptions()), MinRisk(MinRiskOptions())])
+@pytest.mark.parametrize("learner", [Pro(pro_options()), MinRisk(minrisk_options())])
 def test_gradients_are_those_of_the_losses(learner: BatchLearner) -> None:
     part = part_of(learner, ranking(5, np.array([1.0, 1.0, -1.0, 1.0])))
     at = np.array([0.2, -0.1, 0.3, 0.05])
-    _, gradient = part.answer(at)
+    _, gradient = part.evaluate(at)
     for d in range(4):
         step = 1e-6 * np.eye(4)[d]
-        slope = (part.answer(at + step)[0][0] - part.answer(at - step)[0][0]) / 2e-6
+        slope = (part.evaluate(at + step)[0][0] - part.evaluate(at - step)[0][0]) / 2e-6
         assert gradient[d] == pytest.approx(slope, rel=1e-6)
 
 
 def test_losses_of_equal_scores() -> None:
     lists = ranking(5, np.ones(4))
-    part, risk = part_of(Pro(ProOptions()), lists), part_of(MinRisk(MinRiskOptions()), lists)
-    assert part.answer(np.zeros(4))[0][0] == pytest.approx(part.pairs * np.log(2))
+    part, risk = part_of(Pro(pro_options()), lists), part_of(MinRisk(minrisk_options()), lists)
+    assert part.evaluate(np.zeros(4))[0][0] == pytest.approx(part.pairs * np.log(2))
     means = bleu_plus_one(lists.statistics).reshape(20, 30).mean(axis=1)
-    assert risk.answer(np.zeros(4))[0][0] == pytest.approx((1 - means).sum())
+    assert risk.evaluate(np.zeros(4))[0][0] == pytest.approx((1 - means).sum())
 
 
 def test_sums_do_not_depend_on_the_cores() -> None:
@@ -291,7 +288,7 @@ def test_sums_do_not_depend_on_the_cores() -> None:
 
 def test_pro_without_pairs_keeps_the_weights() -> None:
     alike = pool([[([1.0, 2.0], statistics_of([3] * 4)), ([2.0, 1.0], statistics_of([3] * 4))]])
-    tuned = optimise(Pro(ProOptions()), [alike], [0.5, 0.25, 0.0, 1.0])
+    tuned = optimise(Pro(pro_options()), [alike], [0.5, 0.25, 0.0, 1.0])
     assert tuned.weights.tolist() == [0.5, 0.25, 0.0, 1.0] and tuned.steps == 0
 
 

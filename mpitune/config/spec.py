@@ -7,10 +7,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from mpitune.config import schema
 from mpitune.config.presets import PRESETS
 from mpitune.config.schema import choice, choices, internal, number
+from mpitune.learner.choices import (
+    PRO_CANDIDATES,
+    PRO_KEPT,
+    PRO_THRESHOLD,
+    MiraVariant,
+    OracleName,
+    PairSampling,
+    PredictionName,
+    RateName,
+    UpdateOrder,
+)
+from mpitune.metrics.choices import SentenceMetricName, TuningMetricName
 
 _MANY = 1_000_000
 """The most of anything that memory is set aside for: more is a slip of the pen."""
@@ -139,9 +152,9 @@ class FeaturesKeys:
 class MiraKeys:
     """``[learner.mira]``: large-margin learning (E12)."""
 
-    oracle: str = choice("M-C", "MB", "LU")
-    prediction: str = choice("M+C", "MC", "PB")
-    variant: str = choice("1-best", "k-constraint", "cutting-plane")
+    oracle: OracleName = choice(*get_args(OracleName))
+    prediction: PredictionName = choice(*get_args(PredictionName))
+    variant: MiraVariant = choice(*get_args(MiraVariant))
     c: float = number(0.01, 0.0, above=True)
     cost_scale: float = number(0.0, 0.0)
     """What BLEU of the whole set is multiplied by where ``gold = "context"``; 0: by the number of sentences."""
@@ -153,9 +166,9 @@ class MiraKeys:
 class ProKeys:
     """``[learner.pro]``: which pairs PRO learns from, and how far it goes (Hopkins & May 2011)."""
 
-    candidates: int = number(5000, 1, _MANY)
-    threshold: float = number(0.05, 0.0)
-    kept: int = number(50, 1, _MANY)
+    candidates: int = number(PRO_CANDIDATES, 1, _MANY)
+    threshold: float = number(PRO_THRESHOLD, 0.0)
+    kept: int = number(PRO_KEPT, 1, _MANY)
     c: float = number(500.0, 0.0, above=True)
     interpolation: float = number(0.1, 0.0, 1.0, above=True)
 
@@ -164,7 +177,7 @@ class ProKeys:
 class MertKeys:
     """``[learner.mert]``: what MERT makes better (Och 2003), and over which translations (Kumar et al. 2009)."""
 
-    metric: str = choice("bleu", "ter", "chrf")
+    metric: TuningMetricName = choice(*get_args(TuningMetricName))
     search: str = choice("kbest", "hypergraph")
     directions: int = number(10, 0, _MANY)
     restarts: int = number(10, 0, _MANY)
@@ -201,14 +214,14 @@ class LearnerKeys:
     patience: int = number(3, 0)
     """After how many epochs without a better devtest BLEU training ends, before the last epoch; 0: never."""
     learning_rate: float = number(0.1, 0.0, above=True)
-    gold: str = choice("document", "liang", "bleu+1", "nakov", "papineni", "sum", "chiang", "context")
-    pairs: str = choice("pro", "multipartite", "all", "hope-fear")
+    gold: SentenceMetricName = choice(*get_args(SentenceMetricName))
+    pairs: PairSampling = choice(*get_args(PairSampling))
     share: float = number(0.1, 0.0, 0.5, above=True)
     extend_ties: bool = False
-    order: str = choice("sentence", "sequential")
+    order: UpdateOrder = choice(*get_args(UpdateOrder))
     margin: float = number(1.0, 0.0)
     margin_by_gold: bool = True
-    rate: str = choice("normalized", "constant", "adagrad", "adadelta")
+    rate: RateName = choice(*get_args(RateName))
     l1: float = number(0.0, 0.0)
     l2: float = number(0.0, 0.0)
     scale_by_gold: bool = False
