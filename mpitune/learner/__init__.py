@@ -8,4 +8,6 @@
 - `online`: perceptron and MIRA, which update the weights after each list.
 - `batch`: PRO, MERT, minimum risk and RAMPION, which update the weights once an epoch.
 - `local`: weights for a single sentence.
+
+In the docstrings, *(ours)* marks a choice of this implementation: the cited source says nothing or something else.
 """

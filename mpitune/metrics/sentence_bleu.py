@@ -23,6 +23,7 @@ DECAY = 0.9
 
 @kernel
 def _brevity_penalty(length: float, reference: float) -> float:
+    """BLEU's brevity penalty, from the lengths of translation and reference in words."""
     if length >= reference:
         return 1.0
     if length == 0:
@@ -67,6 +68,7 @@ def _plus_one(statistics: np.ndarray, add_length: float, scores: np.ndarray) -> 
 
 @kernel
 def _liang(statistics: np.ndarray, scores: np.ndarray) -> None:
+    """`liang`; ``scores``: float64 [k], filled."""
     for j in range(len(statistics)):
         logs = 0.0
         means = 0.0
@@ -81,6 +83,7 @@ def _liang(statistics: np.ndarray, scores: np.ndarray) -> None:
 
 @kernel
 def _sum(statistics: np.ndarray, scores: np.ndarray) -> None:
+    """`sum_of_precisions`; ``scores``: float64 [k], filled."""
     for j in range(len(statistics)):
         precisions = 0.0
         for n in range(ORDER):
@@ -140,7 +143,7 @@ class SentenceMetric:
     """A gold score of single sentences; subclasses depend on other sentences too."""
 
     needs_previous_epoch = False
-    """Whether `start_epoch` needs the 1-best translations of the epoch before."""
+    """True if `start_epoch` needs the 1-best translations of the epoch before."""
 
     def __init__(self, sentence_score: Callable[[np.ndarray], np.ndarray]) -> None:
         self._sentence_score = sentence_score

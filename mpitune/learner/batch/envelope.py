@@ -175,7 +175,7 @@ def _edge(forests: Forests, s: int, scores: _Scores, node_ptr: np.ndarray, e: in
 
 @inlined
 def _is_below(lines: _Lines, begin: int, end: int, edge: _Edge) -> bool:
-    """Whether the envelope of ``edge`` is nowhere above the lines from ``begin`` to ``end``.
+    """True if the envelope of ``edge`` is nowhere above the lines from ``begin`` to ``end``.
 
     Both are convex in t: it is sufficient to compare at the corners of the lines and at both ends.
     """

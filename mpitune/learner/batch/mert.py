@@ -129,7 +129,7 @@ def _corners(
 
 @kernel
 def _above(at: np.ndarray, slope: np.ndarray, j: int, other: int) -> bool:
-    """Whether line ``j`` is above line ``other`` to the right of their intersection."""
+    """True if line ``j`` is above line ``other`` to the right of their intersection."""
     return other < 0 or slope[j] > slope[other] or (slope[j] == slope[other] and at[j] > at[other])
 
 

@@ -64,8 +64,8 @@ class RampionObjective:
         ``point``: float64 [2, features], the weights that determine the hopes, and w.
         """
         scores_of_hopes, found = (scores(self._pool, weights[self._place]) for weights in point)
-        hope = _highest(self._pool.sentence_ptr, scores_of_hopes + self._hope_cost)
-        fear = _highest(self._pool.sentence_ptr, found + self._fear_cost)
+        hope = _argmax_by_list(self._pool.sentence_ptr, scores_of_hopes + self._hope_cost)
+        fear = _argmax_by_list(self._pool.sentence_ptr, found + self._fear_cost)
         loss = (found + self._fear_cost)[fear].sum() - (found + self._hope_cost)[hope].sum()
         times = np.bincount(fear, minlength=len(found)) - np.bincount(hope, minlength=len(found))
         gradient = np.zeros(point.shape[1])
@@ -111,15 +111,15 @@ class Rampion:
         return OptimizerResult(found, best, steps)
 
 
-def _highest(sentence_ptr: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+def _argmax_by_list(sentence_ptr: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """int64: the entry of the largest of ``numbers`` (float64 [entries]) in each non-empty list; ties: the first."""
     entries = np.empty(len(sentence_ptr) - 1, dtype=np.int64)
-    _pick(sentence_ptr, numbers, entries)
+    _fill_argmax(sentence_ptr, numbers, entries)
     return entries[sentence_ptr[1:] > sentence_ptr[:-1]]
 
 
 @kernel
-def _pick(sentence_ptr: np.ndarray, numbers: np.ndarray, entries: np.ndarray) -> None:
+def _fill_argmax(sentence_ptr: np.ndarray, numbers: np.ndarray, entries: np.ndarray) -> None:
     for s in range(len(entries)):
         entries[s] = sentence_ptr[s]
         for j in range(sentence_ptr[s] + 1, sentence_ptr[s + 1]):

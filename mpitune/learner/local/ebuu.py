@@ -19,13 +19,13 @@ from mpitune.learner.local.examples import Examples
 from mpitune.learner.local.update import Update, squared_norm
 from mpitune.learner.pool import row_scores, row_sums
 
-SMALLEST = 1e-6
+GRADIENT_TOLERANCE = 1e-6
 """Norm of the gradient at which the descent stops."""
-STEPS = 100
+MAX_STEPS = 100
 """Maximum number of steps."""
-ENOUGH = 1e-4
+ARMIJO = 1e-4
 """Armijo's condition: the objective must fall by this fraction of what the gradient predicts."""
-HALVINGS = 50
+MAX_HALVINGS = 50
 """Maximum number of halvings; shorter steps change the objective by rounding alone."""
 
 
@@ -64,18 +64,18 @@ def ebuu(examples: Examples, strength: float, alpha: float) -> Update:
     objective = Objective(examples, strength, alpha)
     change = np.zeros(len(examples.feature))
     value = objective.at(change)
-    for step in range(STEPS):
+    for step in range(MAX_STEPS):
         gradient = objective.gradient()
         squared = squared_norm(gradient)
-        if math.sqrt(squared) <= SMALLEST:
+        if math.sqrt(squared) <= GRADIENT_TOLERANCE:
             return Update(change, value, step, None)
-        for halving in range(HALVINGS):
+        for halving in range(MAX_HALVINGS):
             length = 0.5**halving
-            nearer = change - length * gradient
-            reached = objective.at(nearer)
-            if reached <= value - ENOUGH * length * squared:
+            candidate = change - length * gradient
+            reached = objective.at(candidate)
+            if reached <= value - ARMIJO * length * squared:
                 break
         else:
             return Update(change, value, step, None)
-        change, value = nearer, reached
-    return Update(change, value, STEPS, None)
+        change, value = candidate, reached
+    return Update(change, value, MAX_STEPS, None)

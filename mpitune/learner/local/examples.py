@@ -37,7 +37,7 @@ class Examples(NamedTuple):
     value: np.ndarray
     """float64: values of x - x*."""
     feature: np.ndarray
-    """int64 [columns]: positions in `KeptLists.feature_id` of the features that occur, in order of appearance."""
+    """int64 [columns]: positions in `TrainingLists.feature_id` of the features that occur, in order of appearance."""
 
 
 class _Workspace(NamedTuple):
@@ -51,7 +51,7 @@ class _Workspace(NamedTuple):
     """int32 [features], -1: its column."""
 
 
-class KeptLists:
+class TrainingLists:
     """The lists of all training sentences, in parts, and the global weights with which they were decoded."""
 
     def __init__(self, pools: Sequence[NBestPool], index: np.ndarray, value: np.ndarray, frozen: np.ndarray) -> None:

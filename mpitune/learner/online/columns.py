@@ -133,7 +133,7 @@ def _fill_columns(
 
 @kernel
 def same_row(columns: FeatureColumns, a: int, b: int) -> bool:
-    """Whether entries ``a`` and ``b`` have the same free features, so that their difference d is 0."""
+    """True if entries ``a`` and ``b`` have the same free features, so that their difference d is 0."""
     start, other = columns.row_ptr[a], columns.row_ptr[b]
     length = columns.row_ptr[a + 1] - start
     if columns.row_ptr[b + 1] - other != length:

@@ -29,7 +29,7 @@ class RankedPairs(NamedTuple):
 
 @kernel
 def violates(margin: float, required: float) -> bool:
-    """Whether a pair with the margin w.d = ``margin`` needs an update."""
+    """True if a pair with the margin w.d = ``margin`` needs an update; ``required``: the margin that it must have."""
     return margin < required if required > 0.0 else margin <= 0.0
 
 

@@ -20,16 +20,16 @@ from mpitune.learner.online.gram import apply_gradient
 from mpitune.learner.online.mira_qp import SOLVERS
 from mpitune.learner.online.rates import grow_to, make_rate
 
-Pick = Callable[[np.ndarray, np.ndarray], int]
+EntryChoice = Callable[[np.ndarray, np.ndarray], int]
 """From costs and model scores (float64 [k] each) to the position of an entry; ties: the first."""
 
-ORACLES: dict[OracleName, Pick] = {
+ORACLES: dict[OracleName, EntryChoice] = {
     "MB": lambda cost, scores: int(np.argmin(cost)),
     "LU": lambda cost, scores: int(np.argmin(cost)),
     "M-C": lambda cost, scores: int(np.argmax(scores - cost)),
 }
 """The choices of the oracle: max-BLEU (of the largest list), local update, hope."""
-PREDICTIONS: dict[PredictionName, Pick] = {
+PREDICTIONS: dict[PredictionName, EntryChoice] = {
     "MC": lambda cost, scores: int(np.argmax(cost)),
     "PB": lambda cost, scores: int(np.argmax(scores)),
     "M+C": lambda cost, scores: int(np.argmax(scores + cost)),
