@@ -38,7 +38,7 @@ LAYERS = [
 DOORS = {
     "mpi4py": {"exchange/comm"},
     "h5py": {"array_files/arrays", "run_folder/checkpoint"},
-    "sacrebleu": {"metrics/significance"},
+    "sacrebleu": {"metrics/sacrebleu"},
     "subprocess": {"decoder/cdec/process", "corpus/eflomal"},
     "numba": {"jit"},
     "tomllib": {"config/load"},

@@ -35,7 +35,7 @@ from systems import Place, place, read
 
 from mpitune.array_files.atomic import write_text
 from mpitune.corpus.weights import read_weights, write_weights
-from mpitune.metrics.significance import corpus_bleu
+from mpitune.metrics.sacrebleu import corpus_bleu
 
 PROGRAMS = ("cdec", "kbest_cut_mira", "mr_pro_map", "mr_pro_reduce", "build_binary")
 START = Path(__file__).with_name("start.weights")

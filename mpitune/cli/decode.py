@@ -232,7 +232,7 @@ def _write_translations(
 
 def _decoder_folder(job: Job) -> Path:
     """Folder for the files of this process's external decoder; its error output remains there if decoding fails."""
-    return RunFolder(job.run.dir).of_decoder(f"decode-{socket.gethostname()}-{os.getpid()}")
+    return RunFolder(job.run.dir).decoder_folder(f"decode-{socket.gethostname()}-{os.getpid()}")
 
 
 def _remove_decoder_folder(job: Job) -> None:

@@ -11,13 +11,13 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 from mpitune import __version__
 from mpitune.cli import commands, decode
 from mpitune.errors import MachineError, MpituneError
 from mpitune.exchange.comm import Comm, connect
-from mpitune.metrics import significance
+from mpitune.metrics.choices import SignificanceTest, Tokenizer
 from mpitune.run_folder import model_weights
 from mpitune.runtime.log import log_to_file, write_traceback
 from mpitune.training import parallel_map
@@ -161,11 +161,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--refs", type=Path, nargs="+", required=True, metavar="R", help="references")
     sub.add_argument("--hyps", type=Path, nargs="+", required=True, metavar="A", help="systems' translations")
     sub.add_argument(
-        "--test", choices=list(significance.TESTS), help="ar: approximate randomisation; bootstrap: paired"
+        "--test", choices=get_args(SignificanceTest), help="ar: approximate randomisation; bootstrap: paired"
     )
-    sub.add_argument(
-        "--tokenize", choices=list(significance.TOKENIZERS), default="none", help="none: texts are tokenised"
-    )
+    sub.add_argument("--tokenize", choices=get_args(Tokenizer), default="none", help="none: texts are tokenised")
     sub.add_argument("--lowercase", action="store_true", help="ignore case")
     sub.add_argument("--json", action="store_true", help="print JSON")
 

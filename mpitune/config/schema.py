@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from mpitune.errors import UsageError
 
@@ -124,7 +124,9 @@ def _keys(schema: Any) -> dict[str, Field[Any]]:
 
 
 def _core(hint: Any) -> Any:
-    """The type X in X, X | None and tuple[X, ...]."""
+    """The type X in X, X | None and tuple[X, ...]; str for a Literal of strings."""
+    if get_origin(hint) is Literal:
+        return str
     return next((kind for kind in get_args(hint) if kind not in (type(None), Ellipsis)), hint)
 
 

@@ -12,10 +12,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from mpitune.config import schema
 from mpitune.config.presets import PRESETS
 from mpitune.config.schema import choice, choices, internal, number
+from mpitune.learner.choices import (
+    PRO_CANDIDATES,
+    PRO_KEPT,
+    PRO_THRESHOLD,
+    MiraVariant,
+    OracleName,
+    PairSampling,
+    PredictionName,
+    RateName,
+    UpdateOrder,
+)
+from mpitune.metrics.choices import SentenceMetricName, TuningMetricName
 
 _MAX_SIZE = 1_000_000
 """Upper limit of keys that determine the size of arrays: a larger value is a typing error."""
@@ -144,9 +157,9 @@ class FeaturesKeys:
 class MiraKeys:
     """``[learner.mira]``: large-margin learning (Eidelman 2012)."""
 
-    oracle: str = choice("M-C", "MB", "LU")
-    prediction: str = choice("M+C", "MC", "PB")
-    variant: str = choice("1-best", "k-constraint", "cutting-plane")
+    oracle: OracleName = choice(*get_args(OracleName))
+    prediction: PredictionName = choice(*get_args(PredictionName))
+    variant: MiraVariant = choice(*get_args(MiraVariant))
     c: float = number(0.01, 0.0, above=True)
     cost_scale: float = number(0.0, 0.0)
     """Factor of the BLEU of the whole set if ``gold = "context"``; 0: the number of sentences."""
@@ -158,9 +171,9 @@ class MiraKeys:
 class ProKeys:
     """``[learner.pro]``: sampling of pairs, loss and interpolation of PRO (Hopkins, May 2011)."""
 
-    candidates: int = number(5000, 1, _MAX_SIZE)
-    threshold: float = number(0.05, 0.0)
-    kept: int = number(50, 1, _MAX_SIZE)
+    candidates: int = number(PRO_CANDIDATES, 1, _MAX_SIZE)
+    threshold: float = number(PRO_THRESHOLD, 0.0)
+    kept: int = number(PRO_KEPT, 1, _MAX_SIZE)
     c: float = number(500.0, 0.0, above=True)
     interpolation: float = number(0.1, 0.0, 1.0, above=True)
 
@@ -169,7 +182,7 @@ class ProKeys:
 class MertKeys:
     """``[learner.mert]``: metric, search space and starting points of MERT (Och 2003; Kumar et al. 2009)."""
 
-    metric: str = choice("bleu", "ter", "chrf")
+    metric: TuningMetricName = choice(*get_args(TuningMetricName))
     search: str = choice("kbest", "hypergraph")
     directions: int = number(10, 0, _MAX_SIZE)
     restarts: int = number(10, 0, _MAX_SIZE)
@@ -206,14 +219,14 @@ class LearnerKeys:
     patience: int = number(3, 0)
     """Epochs without an improvement of devtest BLEU after which training ends early; 0: never."""
     learning_rate: float = number(0.1, 0.0, above=True)
-    gold: str = choice("document", "liang", "bleu+1", "nakov", "papineni", "sum", "chiang", "context")
-    pairs: str = choice("pro", "multipartite", "all", "hope-fear")
+    gold: SentenceMetricName = choice(*get_args(SentenceMetricName))
+    pairs: PairSampling = choice(*get_args(PairSampling))
     share: float = number(0.1, 0.0, 0.5, above=True)
     extend_ties: bool = False
-    order: str = choice("sentence", "sequential")
+    order: UpdateOrder = choice(*get_args(UpdateOrder))
     margin: float = number(1.0, 0.0)
     margin_by_gold: bool = True
-    rate: str = choice("normalized", "constant", "adagrad", "adadelta")
+    rate: RateName = choice(*get_args(RateName))
     l1: float = number(0.0, 0.0)
     l2: float = number(0.0, 0.0)
     scale_by_gold: bool = False

@@ -1,0 +1,13 @@
+"""Learners: from k-best lists and gold scores to weights.
+
+- `base`: the interfaces `OnlineLearner` and `BatchLearner`.
+- `choices`: the names that select a learner's parts.
+- `pair_sampling`: the pairs of a list that are compared (`SAMPLERS`).
+- `pool`, `forests`: accumulated k-best lists and an epoch's forests, the data of batch learners.
+- `bin_chains`: structured regularisation of discretised features.
+- `online`: perceptron and MIRA, which update the weights after each list.
+- `batch`: PRO, MERT, minimum risk and RAMPION, which update the weights once an epoch.
+- `local`: weights for a single sentence.
+
+In the docstrings, *(ours)* marks a choice of this implementation: the cited source says nothing or something else.
+"""

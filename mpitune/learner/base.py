@@ -1,9 +1,8 @@
-"""What a learner is to the training loop.
+"""Interfaces between the learners and the training loop.
 
-An online learner, defined here, changes the weights after each k-best list. What it keeps of each feature beside its
-weight (the state of a learning rate) goes on from epoch to epoch; all else starts afresh with each pass over a shard. A
-batch learner changes the weights once an epoch, when the
-lists of all sentences are there, and learns from those of earlier epochs too.
+An online learner (`OnlineLearner`) updates the weights after each k-best list. The state of its learning rate continues
+from shard to shard and from epoch to epoch; its other state is reset at the start of each shard. A batch learner
+(`BatchLearner`) updates the weights once an epoch, from the accumulated lists of all sentences and all epochs so far.
 """
 
 from __future__ import annotations
@@ -19,117 +18,120 @@ from mpitune.learner.pool import NBestPool
 
 
 class Counts(NamedTuple):
-    """What a learner did with one list."""
+    """Statistics of one online update."""
 
     pairs: int
-    """Pairs that were compared."""
+    """Pairs compared."""
     updates: int
-    """Those of them that changed the weights."""
+    """Pairs that changed the weights."""
     oracle: int = -1
-    """Which entry the method took for the best translation, where it takes one."""
+    """Entry used as the oracle translation; -1 for methods without one."""
     prediction: int = -1
-    """Which entry it moved away from, likewise."""
+    """Entry used as the prediction, which the update moves away from; -1 for methods without one."""
 
 
 class OnlineLearner(Protocol):
-    """Learns from one k-best list after another.
+    """Updates the weights after each k-best list.
 
-    ``weights`` is float64 [D], by slot of the decoder's feature table, and changed in place. From one call to the next
-    it may get longer: features that nobody knew before begin with weight 0.
+    ``weights`` is float64 [D], by slot of the decoder's feature table, and changed in place. It may grow between calls:
+    features discovered while decoding start with weight 0.
     """
 
     state_width: int
-    """Arrays of what is kept of each feature from shard to shard; the first is that of summed squared gradients."""
+    """Number of state arrays passed from shard to shard; the first one is the sum of squared gradients."""
 
     def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
-        """A pass over a shard begins with these weights: forget all earlier lists.
+        """Start a pass over a shard with these weights; forget all earlier lists.
 
-        ``state``: what `end_shard` has returned before, float64 [D] each; empty where nothing was seen yet.
+        ``state``: the result of an earlier `end_shard`, float64 [D] each; empty at the start of training.
         """
         ...
 
     def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
-        """Learn from ``kbest`` with gold scores ``gold`` (float64 [k]); whatever is random is drawn from ``random``."""
+        """Learn from ``kbest`` with gold scores ``gold`` (float64 [k]); ``random`` is the only source of randomness."""
         ...
 
     def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The pass is over: do what was put off, and return the state, `state_width` arrays of float64 [D]."""
+        """Finish the pass: apply postponed updates; return the state, `state_width` arrays of float64 [D]."""
         ...
 
 
 Reply = tuple[np.ndarray, ...]
-"""What one shard has to say to a question."""
+"""One shard's share of the objective at a point: value, gradient or whatever the learner sums over shards."""
 
 EvaluateShards = Callable[[np.ndarray], Iterator[Reply]]
-"""Puts a question to all shards; their replies come in shard order and must be read to the end."""
+"""Evaluates all shards at a point; yields the replies in shard order. The caller must exhaust the iterator."""
 
 
 class ShardObjective(Protocol):
-    """What a batch learner makes of one shard's lists for the time of an epoch."""
+    """One shard's part of a batch learner's objective in one epoch."""
 
     pairs: int
-    """Pairs that are compared."""
+    """Pairs compared."""
 
-    def answer(self, question: np.ndarray) -> Reply:
-        """The shard's share of what `BatchLearner.optimise` asks for."""
+    def evaluate(self, point: np.ndarray) -> Reply:
+        """The shard's share of the objective at ``point``, an array that `BatchLearner.optimise` chooses."""
         ...
 
 
 class OptimizerResult(NamedTuple):
-    """What a batch learner arrives at."""
+    """Result of `BatchLearner.optimise`."""
 
     weights: np.ndarray
     """float64 [features]"""
     objective: float
-    """What it has made as small, or large, as it could."""
+    """Value of the objective at ``weights``."""
     steps: int
-    """How many it took."""
+    """Optimisation steps taken."""
 
 
 @runtime_checkable
 class BatchLearner(Protocol):
-    """Learns once an epoch, from all lists so far, which stay where they are: each shard answers for its own.
+    """Updates the weights once an epoch from all lists so far. Lists stay on their rank: each shard evaluates its own.
 
-    Vectors are float64 [features] over all features that occur in any list or have a weight, ascending in their ids.
+    Vectors are float64 [features] over all features that occur in any list or have a weight, ascending by id.
     """
 
-    def part(
+    def shard_objective(
         self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> ShardObjective:
         """Prepare one shard.
 
-        ``place``: int64 [pool's features], where they stand among all; ``free``: bool [features], those that may move;
-        ``random(s)``: what is random about sentence s of the pool is drawn from it.
+        ``place``: int64 [pool's features], their positions among all features; ``free``: bool [features], features
+        that are not frozen; ``random(s)``: the generator for sentence s of the pool.
         """
         ...
 
     def optimise(
-        self, weights: np.ndarray, free: np.ndarray, ask: EvaluateShards, random: np.random.Generator
+        self, weights: np.ndarray, free: np.ndarray, evaluate_shards: EvaluateShards, random: np.random.Generator
     ) -> OptimizerResult:
-        """New weights from the epoch's ``weights``, on one process; ``ask`` reaches all shards."""
+        """New weights, from the epoch's ``weights``. Runs on one process; ``evaluate_shards`` reaches all shards."""
         ...
 
 
 @runtime_checkable
 class ChainLearner(BatchLearner, Protocol):
-    """A batch learner whose features may lie in chains, along which their weights are to be smooth."""
+    """A batch learner that can regularise chains of features towards smooth curves."""
 
     @property
     def chained(self) -> np.ndarray:
-        """uint64: the features of all chains; they are optimised over even where no list has them."""
+        """uint64: ids of the features of all chains; they are optimised even if no list contains them."""
         ...
 
     def set_feature_order(self, ids: np.ndarray) -> None:
-        """What is optimised over next has these features (uint64, ascending)."""
+        """Set the features (uint64, ascending ids) of the vectors of the next `optimise`."""
         ...
 
 
 @runtime_checkable
 class ForestLearner(BatchLearner, Protocol):
-    """A batch learner that looks at all derivations of the epoch's forests, besides the lists so far."""
+    """A batch learner that uses all derivations of the epoch's forests, besides the lists so far."""
 
-    def forest_part(
+    def forest_objective(
         self, pool: NBestPool, place: np.ndarray, forests: Forests, forest_place: np.ndarray
     ) -> ShardObjective:
-        """Prepare one shard, instead of `part`: ``forest_place`` is to ``forests`` what ``place`` is to ``pool``."""
+        """Prepare one shard, instead of `shard_objective`.
+
+        ``forest_place``: int64 [forests' features], their positions among all features.
+        """
         ...

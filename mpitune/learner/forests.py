@@ -1,4 +1,4 @@
-"""The forests of a shard's sentences, as one epoch has decoded them, and the references to judge translations by."""
+"""The forests of a shard's sentences, decoded in one epoch, and the references of these sentences."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mpitune.decoder.base import PackedForest
 
 
 class Forests(NamedTuple):
-    """Those of `PackedForest`, sentence by sentence in the order of the shard.
+    """The arrays of `PackedForest`, sentence by sentence in shard order.
 
-    Nodes and rules are counted from 0 in each sentence. Words have one number in targets and references alike; what
-    they are is nobody's business.
+    Nodes and rules are numbered from 0 in each sentence. Targets and references number words alike; a learner does not
+    need the words themselves.
     """
 
     node_ptr: np.ndarray
@@ -37,11 +37,11 @@ class Forests(NamedTuple):
     feature_ptr: np.ndarray
     """int64 [rules + 1]: rows of the rules' features (CSR)."""
     feature: np.ndarray
-    """int32: places in ``feature_id``."""
+    """int32: positions in ``feature_id``."""
     value: np.ndarray
-    """float64: values of those features."""
+    """float64: values of these features."""
     lm_feature: np.ndarray
-    """int32 [LMs]: places of the LMs' features."""
+    """int32 [LMs]: positions of the LMs' features in ``feature_id``."""
     feature_id: np.ndarray
     """uint64 [features], ascending: all features that occur."""
     reference_ptr: np.ndarray
@@ -53,7 +53,7 @@ class Forests(NamedTuple):
 
     @property
     def sentences(self) -> int:
-        """How many forests there are."""
+        """Number of forests."""
         return len(self.node_ptr) - 1
 
     def references(self, s: int) -> list[np.ndarray]:
@@ -63,7 +63,7 @@ class Forests(NamedTuple):
 
 
 def forests_of(forests: Sequence[PackedForest], references: Sequence[Sequence[np.ndarray]], ids: np.ndarray) -> Forests:
-    """``forests`` with each sentence's references (int32 [words] each); ``ids``: uint64, the features' ids by slot."""
+    """``forests`` with each sentence's references (int32 [words] each); ``ids``: uint64, feature ids by slot."""
     lm_slot = forests[0].lm_slot if forests else np.zeros(0, dtype=np.int32)
     slot = np.concatenate([lm_slot, *(forest.feature_index for forest in forests)])
     feature_id, feature = np.unique(ids[slot], return_inverse=True)
@@ -91,7 +91,7 @@ def forests_of(forests: Sequence[PackedForest], references: Sequence[Sequence[np
 
 
 def _ends_of_all(ptrs: Sequence[np.ndarray]) -> np.ndarray:
-    """``ptr`` of the rows of several."""
+    """int64: the row pointers of concatenated CSR arrays, from the row pointers of each."""
     return ends(np.concatenate([np.zeros(0, dtype=np.int64), *(np.diff(ptr) for ptr in ptrs)]))
 
 

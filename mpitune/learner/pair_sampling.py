@@ -1,7 +1,7 @@
-"""Which translations of a k-best list are compared: pairs of one with a higher and one with a lower gold score.
+"""Pair sampling: the pairs of translations of a k-best list that a learner compares.
 
-Every way gives int32 [pairs, 2], the preferred entry first, entries being places in the k-best list. Gold scores that
-are equal never make a pair; wherever scores tie, the entry that stands earlier in the list comes first.
+Every sampler returns int32 [pairs, 2], positions in the k-best list, the entry of higher gold score first. Entries of
+equal gold score are never paired. Ties are resolved in favour of the entry that comes earlier in the list.
 """
 
 from __future__ import annotations
@@ -14,37 +14,33 @@ from typing import Protocol
 
 import numpy as np
 
-from mpitune.errors import UsageError
 from mpitune.jit import kernel
-
-CANDIDATES = 5000
-"""How many pairs PRO draws from a list (Gamma)."""
-THRESHOLD = 0.05
-"""The smallest difference of gold scores that PRO keeps."""
-KEPT = 50
-"""How many of the pairs that pass the threshold PRO keeps (Xi)."""
+from mpitune.learner.choices import PRO_CANDIDATES, PRO_KEPT, PRO_THRESHOLD, PairSampling
 
 
 class Sampler(Protocol):
-    """Pairs of one list, from its gold scores and model scores (float64 [k] each)."""
+    """Samples the pairs of one list from its gold scores and model scores (float64 [k] each)."""
 
     def __call__(self, gold: np.ndarray, scores: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """int32 [pairs, 2]; ``random`` is drawn from by PRO only."""
+        """int32 [pairs, 2]; only PRO draws from ``random``."""
         ...
 
 
 @lru_cache(maxsize=4096)
 def _set_size(k: int, share: float) -> int:
-    """How many of ``k`` entries HI takes, and LOW: share * k, half rounded up, at least 1, at most k // 2.
+    """Size of HI and of LOW in a list of ``k`` entries: share * k, half rounded up, at least 1, at most k // 2.
 
-    Computed from the decimal digits of ``share``: 0.15 of 30 is 4.5 and so 5, whatever the binary fraction says.
+    Computed from the decimal digits of ``share``: 0.15 of 30 is 4.5, so 5, although the binary fraction is smaller.
     """
     return min(max(1, math.floor(Fraction(str(share)) * k + Fraction(1, 2))), k // 2)
 
 
 @kernel
-def _pairs(order: np.ndarray, gold: np.ndarray, below: np.ndarray, pairs: np.ndarray) -> int:
-    """Pair the entry of each rank i with those of ranks below[i], below[i] + 1 ...; returns how many pairs."""
+def _fill_pairs(order: np.ndarray, gold: np.ndarray, below: np.ndarray, pairs: np.ndarray) -> int:
+    """Pair the entry of each rank i with those of ranks below[i], below[i] + 1, ...; returns the number of pairs.
+
+    ``order``: int64 [k], entries by rank; ``gold``: float64 [k]; ``below``: int64 [k]; ``pairs``: int32 [n, 2], filled.
+    """
     count = 0
     for i in range(len(order)):
         for j in range(below[i], len(order)):
@@ -55,16 +51,16 @@ def _pairs(order: np.ndarray, gold: np.ndarray, below: np.ndarray, pairs: np.nda
     return count
 
 
-def _paired(order: np.ndarray, gold: np.ndarray, below: np.ndarray) -> np.ndarray:
+def _make_pairs(order: np.ndarray, gold: np.ndarray, below: np.ndarray) -> np.ndarray:
     pairs = np.empty((len(order) * len(order) - int(below.sum()), 2), dtype=np.int32)
-    return pairs[: _pairs(order, gold, below, pairs)]
+    return pairs[: _fill_pairs(order, gold, below, pairs)]
 
 
 def multipartite(gold: np.ndarray, share: float, extend_ties: bool) -> np.ndarray:
-    """HI x MID, HI x LOW and MID x LOW of the list sorted by gold score (SRD12, section 3).
+    """HI x MID, HI x LOW and MID x LOW of the list sorted by gold score (Simianer, Riezler and Dyer 2012, section 3).
 
-    HI is the first ``share`` of it, LOW the last, MID the rest. ``extend_ties`` grows HI downwards past ties, but not
-    into LOW, then LOW upwards, but not into HI. Order of pairs: for each HI all MID, then all LOW; then for each MID
+    HI is the first ``share`` of the list, LOW the last, MID the rest. ``extend_ties`` extends HI downwards past ties,
+    not into LOW, then LOW upwards, not into HI. Order of pairs: for each HI all MID, then all LOW; then for each MID
     all LOW.
     """
     k = len(gold)
@@ -82,31 +78,31 @@ def multipartite(gold: np.ndarray, share: float, extend_ties: bool) -> np.ndarra
     below = np.full(k, k, dtype=np.int64)
     below[:high] = high
     below[high:low] = low
-    return _paired(order, gold, below)
+    return _make_pairs(order, gold, below)
 
 
-def everything(gold: np.ndarray) -> np.ndarray:
-    """All pairs: each entry, best gold score first, with all that are worse."""
-    return _paired(np.argsort(-gold, kind="stable"), gold, np.arange(1, len(gold) + 1, dtype=np.int64))
+def all_pairs(gold: np.ndarray) -> np.ndarray:
+    """All pairs: each entry, best gold score first, with all entries of lower gold score."""
+    return _make_pairs(np.argsort(-gold, kind="stable"), gold, np.arange(1, len(gold) + 1, dtype=np.int64))
 
 
 def pro(
     gold: np.ndarray,
     random: np.random.Generator,
-    candidates: int = CANDIDATES,
-    threshold: float = THRESHOLD,
-    kept: int = KEPT,
+    candidates: int = PRO_CANDIDATES,
+    threshold: float = PRO_THRESHOLD,
+    kept: int = PRO_KEPT,
 ) -> np.ndarray:
-    """Hopkins & May 2011, figure 4: of ``candidates`` random pairs those far enough apart, the ``kept`` farthest.
+    """PRO's sample: of ``candidates`` random pairs the ``kept`` of largest difference of gold scores, largest first.
 
-    Pairs are drawn without replacement, all of them where there are fewer *(ours)*. Farthest first, ties in the order
-    of drawing.
+    Hopkins & May 2011, figure 4. Differences below ``threshold`` are dropped. Pairs are drawn without replacement; all
+    are used if there are fewer *(ours)*. Ties keep the order of drawing.
     """
     k = len(gold)
     if k < 2:
         return np.empty((0, 2), dtype=np.int32)
     count = k * (k - 1) // 2
-    # Takes memory for the pairs that are drawn, not for those that there are.
+    # Takes memory for the drawn pairs only, not for all.
     first, second = _numbered_pairs(random.choice(count, min(candidates, count), replace=False))
     difference = gold[first] - gold[second]
     far = np.flatnonzero((np.abs(difference) >= threshold) & (difference != 0))
@@ -119,7 +115,7 @@ def pro(
 
 
 def _numbered_pairs(number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs i < j of entries with these numbers, j (j - 1) / 2 + i each; all int64 [n].
+    """The pairs i < j of entries (int64 [n] each) from their numbers, j (j - 1) / 2 + i (int64 [n]).
 
     Exact for numbers below 2^49, of lists of 33 million: floor(sqrt(x)) in float64 is the integer root below 2^52.
     """
@@ -128,28 +124,24 @@ def _numbered_pairs(number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def hope_fear(gold: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """One pair: argmax of score - cost with argmax of score + cost, cost = 1 - gold (E12: M-C and M+C)."""
+    """One pair: argmax of score - cost with argmax of score + cost, cost = 1 - gold (Eidelman 2012: M-C and M+C)."""
     if len(gold) == 0:
         return np.empty((0, 2), dtype=np.int32)
     cost = 1.0 - gold
     hope, fear = int(np.argmax(scores - cost)), int(np.argmax(scores + cost))
-    # Hope can never be the worse one but by rounding.
+    # Only rounding can give the hope a lower gold score than the fear.
     return np.array([(hope, fear)] if gold[hope] > gold[fear] else [], dtype=np.int32).reshape(-1, 2)
 
 
-PAIRS: dict[str, Callable[[float, bool], Sampler]] = {
+SAMPLERS: dict[PairSampling, Callable[[float, bool], Sampler]] = {
     "multipartite": lambda share, extend_ties: lambda gold, scores, random: multipartite(gold, share, extend_ties),
-    "all": lambda share, extend_ties: lambda gold, scores, random: everything(gold),
+    "all": lambda share, extend_ties: lambda gold, scores, random: all_pairs(gold),
     "pro": lambda share, extend_ties: lambda gold, scores, random: pro(gold, random),
     "hope-fear": lambda share, extend_ties: lambda gold, scores, random: hope_fear(gold, scores),
 }
-"""The ways to make pairs, by the name that a job gives them; share and extend_ties are used by multipartite only."""
+"""By name: the sampler for a share and extend_ties, which only multipartite uses."""
 
 
-def make_sampler(name: str, share: float = 0.1, extend_ties: bool = False) -> Sampler:
-    """The sampler called ``name``. Raises UsageError where there is none, or where ``share`` is not in (0, 0.5]."""
-    if name not in PAIRS:
-        raise UsageError(f"learner.pairs: found {name!r}, expected one of {', '.join(PAIRS)}")
-    if not 0 < share <= 0.5:
-        raise UsageError(f"learner.share: found {share}, expected a share above 0, at most 0.5")
-    return PAIRS[name](share, extend_ties)
+def make_sampler(name: PairSampling, share: float, extend_ties: bool) -> Sampler:
+    """The sampler called ``name``; ``share``: above 0, at most 0.5."""
+    return SAMPLERS[name](share, extend_ties)

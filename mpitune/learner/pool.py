@@ -1,6 +1,6 @@
-"""K-best lists of a shard's sentences, accumulated over epochs: what batch methods learn from.
+"""K-best lists of a shard's sentences, accumulated over epochs: the training data of batch methods.
 
-Entries that an earlier list has are dropped: two are the same where their features and their BLEU statistics are.
+An entry that occurs in an earlier list is dropped: entries are equal if their features and statistics are.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from mpitune.metrics.bleu import WIDTH
 
 
 class NBestPool(NamedTuple):
-    """The lists, sentence by sentence in the order of the shard; in a list the entries of earlier epochs first."""
+    """The lists, sentence by sentence in shard order; within a list, entries of earlier epochs come first."""
 
     sentence_ptr: np.ndarray
     """int64 [sentences + 1]: sentence s has the entries ``sentence_ptr[s]:sentence_ptr[s + 1]``."""
     statistics: np.ndarray
-    """int64 [entries, 11 or more]: those of `mpitune.metrics.bleu`, then those of a further metric, if any."""
+    """int64 [entries, 11 or more]: statistics of `mpitune.metrics.bleu`, then those of another metric, if any."""
     fingerprint: np.ndarray
     """uint64 [entries]: equal for equal entries."""
     feature_ptr: np.ndarray
     """int64 [entries + 1]: rows of the feature vectors (CSR)."""
     feature: np.ndarray
-    """int32: places in ``feature_id``."""
+    """int32: positions in ``feature_id``."""
     value: np.ndarray
-    """float64: values of those features."""
+    """float64: values of these features."""
     feature_id: np.ndarray
     """uint64 [features], ascending: all features that occur."""
 
     @property
     def sentences(self) -> int:
-        """How many lists there are."""
+        """Number of lists."""
         return len(self.sentence_ptr) - 1
 
 
 def empty(sentences: int, width: int = WIDTH) -> NBestPool:
-    """A pool of lists without entries, which have ``width`` statistics."""
+    """A pool of lists without entries; entries have ``width`` statistics."""
     return NBestPool(
         np.zeros(sentences + 1, dtype=np.int64),
         np.zeros((0, width), dtype=np.int64),
@@ -55,9 +55,9 @@ def empty(sentences: int, width: int = WIDTH) -> NBestPool:
 
 
 def pool_of(lists: Sequence[tuple[KBest, np.ndarray]], ids: np.ndarray, width: int = WIDTH) -> NBestPool:
-    """The pool of one list for each sentence, with its statistics (int64 [k, width]); nothing is dropped.
+    """The pool of one list per sentence, each with its statistics (int64 [k, width]); no entry is dropped.
 
-    ``ids``: uint64, the features' ids by slot.
+    ``ids``: uint64, feature ids by slot.
     """
     if not lists:
         return empty(0, width)
@@ -78,24 +78,24 @@ def pool_of(lists: Sequence[tuple[KBest, np.ndarray]], ids: np.ndarray, width: i
 
 def _fingerprints(kbest: KBest, statistics: np.ndarray, ids: np.ndarray) -> list[int]:
     names, ptr = ids[kbest.feature_index], kbest.feature_ptr.tolist()
-    found = []
+    fingerprints = []
     for j in range(kbest.size):
         row = slice(ptr[j], ptr[j + 1])
-        said = names[row].tobytes() + kbest.feature_value[row].tobytes() + statistics[j].tobytes()
-        found.append(int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little"))
-    return found
+        content = names[row].tobytes() + kbest.feature_value[row].tobytes() + statistics[j].tobytes()
+        fingerprints.append(int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little"))
+    return fingerprints
 
 
 def merged(old: NBestPool, new: NBestPool) -> NBestPool:
-    """Both pools' entries, those of ``old`` first, without what was there before; they are of the same sentences."""
+    """The entries of both pools, those of ``old`` first, without duplicates; both are pools of the same sentences."""
     feature_id = np.union1d(old.feature_id, new.feature_id)
     feature = [np.searchsorted(feature_id, pool.feature_id)[pool.feature] for pool in (old, new)]
     sentence = np.concatenate([np.repeat(np.arange(p.sentences), np.diff(p.sentence_ptr)) for p in (old, new)])
     fingerprint = np.concatenate([old.fingerprint, new.fingerprint])
-    # Equal entries become neighbours, in the order in which they came.
+    # Sorting makes equal entries adjacent, in their original order.
     order = np.lexsort((fingerprint, sentence))
-    again = (np.diff(fingerprint[order]) == 0) & (np.diff(sentence[order]) == 0)
-    kept = np.delete(order, np.flatnonzero(again) + 1)
+    duplicate = (np.diff(fingerprint[order]) == 0) & (np.diff(sentence[order]) == 0)
+    kept = np.delete(order, np.flatnonzero(duplicate) + 1)
     kept = kept[np.lexsort((kept, sentence[kept]))]
     ptr = ends(np.concatenate([np.diff(old.feature_ptr), np.diff(new.feature_ptr)]))
     feature_ptr, features = chosen(ptr, np.concatenate(feature).astype(np.int32), kept)
@@ -111,7 +111,7 @@ def merged(old: NBestPool, new: NBestPool) -> NBestPool:
 
 
 def scores(pool: NBestPool, weights: np.ndarray) -> np.ndarray:
-    """float64 [entries]: w.x, added up in the order of a row; ``weights``: float64 [features of the pool]."""
+    """float64 [entries]: w.x, summed in row order; ``weights``: float64 [features of the pool]."""
     result = np.empty(len(pool.fingerprint))
     row_scores(pool.feature_ptr, pool.feature, pool.value, weights, result)
     return result
@@ -121,7 +121,10 @@ def scores(pool: NBestPool, weights: np.ndarray) -> np.ndarray:
 def row_scores(
     ptr: np.ndarray, feature: np.ndarray, value: np.ndarray, weights: np.ndarray, result: np.ndarray
 ) -> None:
-    """Fill ``result`` (float64 [rows]) with each row times ``weights``, added up in the order of the row."""
+    """Fill ``result`` (float64 [rows]) with the product of each row and ``weights``, summed in row order.
+
+    ``ptr``: int64 [rows + 1], ``feature``: int32, ``value``: float64, the rows (CSR); ``weights``: float64 [features].
+    """
     for j in range(len(result)):
         score = 0.0
         for e in range(ptr[j], ptr[j + 1]):
@@ -130,7 +133,7 @@ def row_scores(
 
 
 def summed(pool: NBestPool, coefficients: np.ndarray) -> np.ndarray:
-    """float64 [features of the pool]: the sum of ``coefficients`` (float64 [entries]) times feature vectors."""
+    """float64 [features of the pool]: the sum of feature vectors, weighted by ``coefficients`` (float64 [entries])."""
     result = np.zeros(len(pool.feature_id))
     row_sums(pool.feature_ptr, pool.feature, pool.value, coefficients, result)
     return result
@@ -140,7 +143,10 @@ def summed(pool: NBestPool, coefficients: np.ndarray) -> np.ndarray:
 def row_sums(
     ptr: np.ndarray, feature: np.ndarray, value: np.ndarray, coefficients: np.ndarray, result: np.ndarray
 ) -> None:
-    """Add ``coefficients`` (float64 [rows]) times the rows to ``result`` (float64 [features])."""
+    """Add the rows, weighted by ``coefficients`` (float64 [rows]), to ``result`` (float64 [features]).
+
+    ``ptr``: int64 [rows + 1], ``feature``: int32, ``value``: float64, the rows (CSR).
+    """
     for j in range(len(coefficients)):
         for e in range(ptr[j], ptr[j + 1]):
             result[feature[e]] += coefficients[j] * value[e]

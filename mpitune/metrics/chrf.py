@@ -1,8 +1,7 @@
-"""chrF (Popovic 2015), the F-score of character n-grams: chrF2, with n up to 6, as sacreBLEU has it by default.
+"""chrF (Popovic 2015), the F-score of character n-grams: chrF2 with n up to 6, sacreBLEU's default.
 
-Characters count in their own case, spaces do not count. The statistics of a translation are how many n-grams of each
-order it has, how many the reference has, and how many are in both; of several references those of the one that it
-scores highest against.
+Case is kept; spaces are removed. The statistics of a translation are the numbers of its n-grams of each order, of the
+reference's, and of the matches. Of several references, the one with the highest score counts.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ import numpy as np
 from mpitune.array_files.csr import chosen, ends
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
-from mpitune.metrics.bleu import ReferenceNgrams, count_matches, read_references, room_for
+from mpitune.metrics.bleu import ReferenceNgrams, count_matches, empty_ngrams, read_references
 
 ORDER = 6
-"""The longest n-grams that count."""
+"""Maximum n-gram order."""
 TOTALS, REFERENCE, MATCHES = 0, ORDER, 2 * ORDER
-"""Where those of the translation, those of the reference, and the matches begin in a row of statistics."""
+"""Columns of a row of statistics: first n-gram count of the translation, of the reference, first match."""
 WIDTH = 3 * ORDER
 BETA = 2
-"""How many times as much recall counts as precision."""
+"""Weight of recall against precision."""
 
 
 class Chrf:
-    """The statistics of translations in words of a vocabulary that may grow."""
+    """Counts the statistics of translations; ``words``, the vocabulary, may grow."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
@@ -34,7 +33,7 @@ class Chrf:
         self._characters = np.zeros(0, dtype=np.int32)
 
     def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
-        """int64 [k, 18]; ``references``: int32 [words] each, at least one."""
+        """int64 [k, 18]: the statistics of each translation; ``references``: int32 [words] each, at least one."""
         if new := ["".join(word.split()) for word in self._words[len(self._ptr) - 1 :]]:
             self._ptr = np.append(self._ptr, self._ptr[-1] + ends([len(word) for word in new])[1:])
             characters = np.array([ord(character) for word in new for character in word], dtype=np.int32)
@@ -44,13 +43,13 @@ class Chrf:
         best, row = np.full(kbest.size, -1.0), np.empty(WIDTH, dtype=np.int64)
         for words in references:
             _, reference = chosen(self._ptr, self._characters, words)
-            ngrams, whole = room_for(len(reference), ORDER), np.array([0, len(reference)])
+            ngrams, whole = empty_ngrams(len(reference), ORDER), np.array([0, len(reference)])
             _compare(by_word[kbest.word_ptr], text, whole, reference, ngrams, row, best, result)
         return result
 
 
 def score(statistics: np.ndarray) -> np.ndarray:
-    """float64 [n]: chrF, 0 to 1."""
+    """float64 [n]: chrF, 0 to 1, from ``statistics`` (int64 [n, 18])."""
     scores = np.empty(len(statistics))
     _scores(np.ascontiguousarray(statistics), scores)
     return scores
@@ -67,13 +66,18 @@ def _compare(
     best: np.ndarray,
     result: np.ndarray,
 ) -> None:
-    """Put into ``result`` the statistics against ``reference`` wherever their score is above ``best``."""
+    """Replace the statistics of translations that score higher against ``reference`` than against earlier references.
+
+    ``ptr``: int64 [k + 1] and ``text``: int32, characters of the translations; ``whole``: int64 [2] and ``reference``:
+    int32, those of the reference; ``row``: int64 [18], working space; ``best``: float64 [k], highest score so far,
+    updated; ``result``: int64 [k, 18], updated.
+    """
     nodes = read_references(whole, reference, ORDER, ngrams)
     for j in range(len(result)):
         count_matches(text[ptr[j] : ptr[j + 1]], ORDER, nodes, ngrams, row[MATCHES:])
         for n in range(ORDER):
             row[REFERENCE + n] = max(len(reference) - n, 0)
-            # Where the reference has none, those of the translation are not held against it.
+            # Without reference n-grams of this order, the translation's do not count.
             row[TOTALS + n] = max(ptr[j + 1] - ptr[j] - n, 0) if row[REFERENCE + n] > 0 else 0
         found = _percent(row)
         if found > best[j]:
@@ -90,7 +94,7 @@ def _scores(statistics: np.ndarray, scores: np.ndarray) -> None:
 
 @kernel
 def _percent(row: np.ndarray) -> float:
-    """From the means of precision and recall over the orders that both sides have."""
+    """chrF, 0 to 100, from precision and recall averaged over the orders in which both sides have n-grams."""
     precision = 0.0
     recall = 0.0
     orders = 0

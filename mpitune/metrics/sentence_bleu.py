@@ -1,8 +1,9 @@
-"""Gold scores: how good a single translation is, by the approximations of sentence BLEU that the papers use.
+"""Gold scores: approximations of BLEU for single translations.
 
-All are a brevity penalty times n-gram precisions. A precision is 0 where there are no n-grams of its order, unless 1 is
-added to it. SRD12 names them; the sources are Liang et al. 2006, Lin & Och 2004, Nakov et al. 2012, Papineni et al.
-2002 and Chiang et al. 2008. That of E12 (Eidelman 2012) scores a translation in the context of the whole set.
+All are a brevity penalty times n-gram precisions. The precision of an order without n-grams is 0, unless 1 is added to
+its counts. Simianer, Riezler and Dyer (ACL 2012) list them; their sources are Liang et al. 2006, Lin & Och 2004, Nakov
+et al. 2012, Papineni et al. 2002 and Chiang et al. 2008. `ContextBleu` is that of Eidelman (WMT 2012), which scores a
+translation in the context of the whole set.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mpitune.errors import UsageError
 from mpitune.jit import kernel
 from mpitune.metrics.bleu import LENGTH, LONGEST, MATCHES, ORDER, REFERENCE, TOTALS, WIDTH
+from mpitune.metrics.choices import SentenceMetricName
 
 DECAY = 0.9
-"""How much of the pseudo-document of `Chiang` is left after each sentence."""
+"""Decay of the pseudo-document of `ChiangBleu` per sentence."""
 
 
 @kernel
 def _brevity_penalty(length: float, reference: float) -> float:
+    """BLEU's brevity penalty, from the lengths of translation and reference in words."""
     if length >= reference:
         return 1.0
     if length == 0:
@@ -31,9 +33,9 @@ def _brevity_penalty(length: float, reference: float) -> float:
 
 @kernel
 def _bleu(statistics: np.ndarray, document: np.ndarray, add: float, scores: np.ndarray) -> None:
-    """BLEU-4 of ``document`` (float64 [11]) with each translation added to it.
+    """Fill ``scores`` (float64 [k]): BLEU-4 of ``document`` (float64 [11]) plus each translation.
 
-    ``add`` is added to matches and n-grams of the orders above 1.
+    ``statistics``: int64 [k, 11]; ``add`` is added to matches and n-grams of the orders above 1.
     """
     for j in range(len(statistics)):
         logs = 0.0
@@ -50,8 +52,8 @@ def _bleu(statistics: np.ndarray, document: np.ndarray, add: float, scores: np.n
 
 
 @kernel
-def _plus_one(statistics: np.ndarray, longer: float, scores: np.ndarray) -> None:
-    """Smoothed BLEU of each translation alone; the brevity penalty has a reference that is ``longer`` by so much."""
+def _plus_one(statistics: np.ndarray, add_length: float, scores: np.ndarray) -> None:
+    """Fill ``scores`` (float64 [k]) with smoothed BLEU; ``add_length`` is added to the length of the reference."""
     for j in range(len(statistics)):
         if statistics[j, MATCHES] == 0:
             scores[j] = 0.0
@@ -60,12 +62,13 @@ def _plus_one(statistics: np.ndarray, longer: float, scores: np.ndarray) -> None
         orders = min(ORDER, statistics[j, LONGEST])
         for n in range(1, orders):
             logs += math.log((statistics[j, MATCHES + n] + 1.0) / (statistics[j, TOTALS + n] + 1.0))
-        penalty = _brevity_penalty(statistics[j, LENGTH], statistics[j, REFERENCE] + longer)
+        penalty = _brevity_penalty(statistics[j, LENGTH], statistics[j, REFERENCE] + add_length)
         scores[j] = penalty * math.exp(logs / orders)
 
 
 @kernel
 def _liang(statistics: np.ndarray, scores: np.ndarray) -> None:
+    """`liang`; ``scores``: float64 [k], filled."""
     for j in range(len(statistics)):
         logs = 0.0
         means = 0.0
@@ -80,6 +83,7 @@ def _liang(statistics: np.ndarray, scores: np.ndarray) -> None:
 
 @kernel
 def _sum(statistics: np.ndarray, scores: np.ndarray) -> None:
+    """`sum_of_precisions`; ``scores``: float64 [k], filled."""
     for j in range(len(statistics)):
         precisions = 0.0
         for n in range(ORDER):
@@ -91,7 +95,7 @@ def _sum(statistics: np.ndarray, scores: np.ndarray) -> None:
 
 
 def liang(statistics: np.ndarray) -> np.ndarray:
-    """float64 [k]: sum over n of BLEU_n / 2^(5 - n); at most 0.9375. ``statistics``: int64 [k, 11], here as below."""
+    """float64 [k]: the sum over n of BLEU_n / 2^(5 - n), at most 0.9375. ``statistics``: int64 [k, 11], also below."""
     scores = np.empty(len(statistics))
     _liang(statistics, scores)
     return scores
@@ -105,7 +109,7 @@ def sum_of_precisions(statistics: np.ndarray) -> np.ndarray:
 
 
 def papineni(statistics: np.ndarray) -> np.ndarray:
-    """float64 [k]: BLEU-4 without smoothing; of summed statistics that of a corpus."""
+    """float64 [k]: BLEU-4 without smoothing; corpus BLEU if given summed statistics."""
     scores = np.empty(len(statistics))
     _bleu(statistics, np.zeros(WIDTH), 0.0, scores)
     return scores
@@ -114,9 +118,9 @@ def papineni(statistics: np.ndarray) -> np.ndarray:
 def bleu_plus_one(statistics: np.ndarray) -> np.ndarray:
     """float64 [k]: BLEU-N with 1 added to matches and totals above order 1 (Lin & Och 2004); 0 if no word matches.
 
-    N = min(4, words of the longest reference), as the C++ trainer of SRD12 has it *(of several the longest: ours)*. An
-    order that the translation is too short for counts as (0 + 1) / (0 + 1): with 0 there, of a reference of 3 words a
-    longer wrong translation would be worth more than the perfect one.
+    N = min(4, words of the longest reference), as in the C++ trainer of Simianer et al. 2012 *(the longest of several
+    references: ours)*. The precision of an order for which the translation is too short is (0 + 1) / (0 + 1): with 0, a
+    longer wrong translation of a sentence with a reference of 3 words would score above the perfect one.
     """
     return _sentence_bleu(statistics, 0.0)
 
@@ -124,53 +128,53 @@ def bleu_plus_one(statistics: np.ndarray) -> np.ndarray:
 def nakov(statistics: np.ndarray) -> np.ndarray:
     """float64 [k]: `bleu_plus_one` with 1 added to the reference length of the brevity penalty (Nakov et al. 2012).
 
-    As published it may prefer a longer translation of a reference of up to 3 words to the perfect one.
+    As published: with a reference of up to 3 words, a longer translation may score above the perfect one.
     """
     return _sentence_bleu(statistics, 1.0)
 
 
-def _sentence_bleu(statistics: np.ndarray, longer: float) -> np.ndarray:
+def _sentence_bleu(statistics: np.ndarray, add_length: float) -> np.ndarray:
     scores = np.empty(len(statistics))
-    _plus_one(statistics, longer, scores)
+    _plus_one(statistics, add_length, scores)
     return scores
 
 
 class SentenceMetric:
-    """A gold score that looks at one sentence alone; subclasses may remember earlier ones."""
+    """A gold score of single sentences; subclasses depend on other sentences too."""
 
     needs_previous_epoch = False
-    """Whether `start_epoch` needs what the epoch before translated."""
+    """True if `start_epoch` needs the 1-best translations of the epoch before."""
 
     def __init__(self, sentence_score: Callable[[np.ndarray], np.ndarray]) -> None:
         self._sentence_score = sentence_score
 
     def start_epoch(self, best: np.ndarray) -> None:
-        """``best``: int32 [sentences, 11], statistics of the 1-best translations of the epoch before, or of none."""
+        """``best``: int32 [sentences, 11], statistics of the 1-best translations of the epoch before; or no rows."""
 
     def start_shard(self) -> None:
-        """Forget what was seen: a shard's pass over its inputs begins."""
+        """Reset the context at the start of a pass over a shard."""
 
     def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
         """float64 [k]: the gold scores of a list with ``statistics`` (int64 [k, 11]).
 
-        It translates sentence ``number`` of the set, a source of ``source_length`` words.
+        ``source_length``: words of the source sentence; ``number``: its number in the set.
         """
         return self._sentence_score(statistics)
 
     def update_context(self, statistics: np.ndarray, source_length: int) -> None:
-        """The list is done with; its first row is the 1-best."""
+        """Add the 1-best, the first row of ``statistics`` (int64 [k, 11]), to the context."""
 
     def report(self, statistics: np.ndarray) -> float:
-        """The score of the 1-best on its own, in [0, 1]: what metrics average. 0 for an empty list."""
+        """The score of the 1-best without context, in [0, 1], for the epoch's metrics; 0 for an empty list."""
         return float(self._sentence_score(statistics[:1])[0]) if len(statistics) else 0.0
 
 
-class Chiang(SentenceMetric):
-    """BLEU in the context of a decaying pseudo-document of the shard's earlier 1-bests, in words of source.
+class ChiangBleu(SentenceMetric):
+    """BLEU in the context of a decaying pseudo-document of the shard's earlier 1-bests, in units of source words.
 
     With O the document's statistics and O_f its source length: B(e) = (O_f + |f|) BLEU(O + c(e)), then O and O_f become
     0.9 (O + c(1-best)) and 0.9 (O_f + |f|). Precisions are those of O + c(e), so a translation that is too short for
-    4-grams may score above 0. On its own a translation is reported by `bleu_plus_one`.
+    4-grams may score above 0. `report` uses `bleu_plus_one`.
     """
 
     def __init__(self) -> None:
@@ -191,17 +195,17 @@ class Chiang(SentenceMetric):
         self.source_length = DECAY * (self.source_length + source_length)
 
 
-class Context(SentenceMetric):
-    """BLEU of the whole set in which one translation takes the place of the 1-best of the epoch before.
+class ContextBleu(SentenceMetric):
+    """BLEU of the whole set after replacing one 1-best translation of the epoch before.
 
     With s_i the statistics of that 1-best of sentence i, and S their sum over the set: B_i(e) = scale BLEU(S - s_i +
-    c(e)); in the first epoch, and for metrics, `bleu_plus_one`.
+    c(e)) (Eidelman 2012). In the first epoch, and for `report`: `bleu_plus_one`.
     """
 
     needs_previous_epoch = True
 
     def __init__(self, scale: float) -> None:
-        """One sentence moves BLEU by about 1 / sentences: ``scale`` makes it count like a score of its own."""
+        """``scale``: one sentence changes BLEU by about 1 / sentences; the number of sentences makes up for this."""
         super().__init__(bleu_plus_one)
         self._scale = scale
         self.start_epoch(np.zeros((0, WIDTH), dtype=np.int32))
@@ -218,18 +222,18 @@ class Context(SentenceMetric):
         return scores * self._scale
 
 
-class Document(SentenceMetric):
-    """BLEU of a pseudo-document, after `Chiang`, in the units of one sentence *(ours)*.
+class DocumentBleu(SentenceMetric):
+    """BLEU of a pseudo-document, after `ChiangBleu`, in the units of one sentence *(ours)*.
 
     With O the document's statistics, R its reference length and r the sentence's (that of its 1-best): B(e) = (R + r) /
-    r BLEU(O + c(e)), then O becomes d (O + c(1-best)). 1 is added to matches and n-grams of the orders above 1, which
-    is felt while the document is short. A pass over a shard begins with the 1-best translations of the epoch before,
-    scaled to as many sentences as the document remembers, 1 / (1 - d).
+    r BLEU(O + c(e)), then O becomes d (O + c(1-best)), d = `DECAY`. 1 is added to matches and n-grams of the orders
+    above 1, which matters while the document is short. A pass over a shard starts with the 1-best translations of the
+    epoch before, scaled to the document's effective length of 1 / (1 - d) sentences.
 
-    The brevity penalty is nearly that of the corpus: a sentence that comes out short may be made up for by others.
-    Penalties of single sentences make translations too short or, with 1 added to the reference length, too long; so
-    does that of `Chiang`, whose document remembers ten sentences. Differences are those of sentence BLEU, whatever the
-    length of sentences, and fit the same margins.
+    The brevity penalty is close to that of the corpus: other sentences can compensate for a short one. Penalties of
+    single sentences make translations too short or, with 1 added to the reference length, too long; so does that of
+    `ChiangBleu`, whose document has an effective length of ten sentences. Score differences have the size of those of
+    sentence BLEU, independent of sentence length, and fit the same margins.
     """
 
     needs_previous_epoch = True
@@ -258,21 +262,19 @@ class Document(SentenceMetric):
         self.document = self.DECAY * (self.document + statistics[:1].sum(axis=0))
 
 
-GOLD: dict[str, Callable[[float], SentenceMetric]] = {
+SENTENCE_METRICS: dict[SentenceMetricName, Callable[[float], SentenceMetric]] = {
     "liang": lambda scale: SentenceMetric(liang),
     "bleu+1": lambda scale: SentenceMetric(bleu_plus_one),
     "nakov": lambda scale: SentenceMetric(nakov),
     "papineni": lambda scale: SentenceMetric(papineni),
     "sum": lambda scale: SentenceMetric(sum_of_precisions),
-    "chiang": lambda scale: Chiang(),
-    "document": lambda scale: Document(),
-    "context": Context,
+    "chiang": lambda scale: ChiangBleu(),
+    "document": lambda scale: DocumentBleu(),
+    "context": ContextBleu,
 }
-"""The gold scores by the name that a job gives them; the scale is used by context only."""
+"""By name: the gold score for a scale, which only context uses."""
 
 
-def make_gold(name: str, scale: float = 1.0) -> SentenceMetric:
-    """The gold score called ``name``. Raises UsageError where there is none."""
-    if name not in GOLD:
-        raise UsageError(f"learner.gold: found {name!r}, expected one of {', '.join(GOLD)}")
-    return GOLD[name](scale)
+def make_sentence_metric(name: SentenceMetricName, scale: float = 1.0) -> SentenceMetric:
+    """The gold score called ``name``; ``scale``: see `ContextBleu`."""
+    return SENTENCE_METRICS[name](scale)

@@ -1,9 +1,9 @@
-"""TER, translation edit rate (Snover et al. 2006): edits of words, shifts of blocks among them, to reference words.
+"""TER, translation edit rate (Snover et al. 2006): word edits, including shifts of blocks, per reference word.
 
-Edits are found as Tercom finds them, in the version of sacreBLEU, with its limits: from all blocks of words that stand
-in the reference too, the shift that saves most edits is done, again and again, until none saves any; then words are
-put in, left out and replaced. The statistics of a translation are its edits to the reference that takes fewest, and
-the mean length of the references. Words count in lower case, as by sacreBLEU's default.
+The search is Tercom's as implemented by sacreBLEU, with its limits: of all blocks of words that also occur in the
+reference, the shift that saves most edits is applied, repeatedly, until no shift saves an edit; the remaining edits are
+insertions, deletions and substitutions. The statistics of a translation are its number of edits to the closest
+reference and the mean length of the references. Words are lowercased, sacreBLEU's default.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from mpitune.decoder.base import KBest
 from mpitune.jit import int64, kernel
 
 LONGEST_SHIFT = 10
-"""Words in a block."""
+"""Maximum number of words in a block."""
 FARTHEST_SHIFT = 50
-"""Words between a block's places in translation and reference."""
+"""Maximum distance, in words, of a block's positions in translation and reference."""
 MOST_SHIFTS = 1000
-"""How many are tried before the search is given up, and what it would do next is left out."""
+"""Maximum number of shifts tried; the search then stops, and the shift that it would apply next is dropped."""
 BEAM = 25
-"""How far edit distances are followed from the diagonal."""
+"""Half the width of the band around the diagonal in which edit distances are computed."""
 UNIT = 720720
-"""What lengths are counted in, a word's share: the mean of up to 16 lengths is a whole number of them."""
+"""Length units per word: the mean of up to 16 lengths is a whole number of units."""
 EDITS, LENGTH = 0, 1
-"""Where edits and length stand in a row of statistics."""
+"""Columns of a row of statistics."""
 WIDTH = 2
 
 _FAR = 1 << 30
 
 
-class _Work(NamedTuple):
-    """What the search writes to; one for the longest translation (n words) and reference (m) will do for all."""
+class _Workspace(NamedTuple):
+    """Working space of the search, for translations of up to n words and references of up to m words."""
 
     words: np.ndarray
-    """int32 [n]: the translation, after the shifts so far."""
+    """int32 [n]: the translation after the shifts so far."""
     shifted: np.ndarray
-    """int32 [n]: with one more shift, to see what it saves."""
+    """int32 [n]: the translation after one more shift, to measure the edits that it saves."""
     cost: np.ndarray
-    """int32 [n + 1, m + 1]: edit distances between the beginnings of ``words`` and the reference."""
+    """int32 [n + 1, m + 1]: edit distances between the prefixes of ``words`` and of the reference."""
     shifted_cost: np.ndarray
-    """int32 [n + 1, m + 1]: those of ``shifted``."""
+    """int32 [n + 1, m + 1]: edit distances between the prefixes of ``shifted`` and of the reference."""
     aligned: np.ndarray
-    """int32 [m]: the word of the translation at or before each of the reference, or -1."""
+    """int32 [m]: position of the word aligned to each reference word, or of the last word before it, or -1."""
     wrong: np.ndarray
-    """int32 [n + 1]: how many of the translation's first words are not the reference's."""
+    """int32 [n + 1]: number of unmatched words in each prefix of the translation."""
     missed: np.ndarray
-    """int32 [m + 1]: how many of the reference's first words are not the translation's."""
+    """int32 [m + 1]: number of unmatched words in each prefix of the reference."""
 
 
 class _Shift(NamedTuple):
-    """A block of ``length`` words at ``start`` goes to before word ``target``, which saves ``saved`` edits."""
+    """A move of the ``length`` words at ``start`` to before word ``target``, which saves ``saved`` edits."""
 
     saved: int
     length: int
@@ -63,7 +63,7 @@ class _Shift(NamedTuple):
 
 
 class Ter:
-    """The statistics of translations in words of a vocabulary that may grow."""
+    """Counts the statistics of translations; ``words``, the vocabulary, may grow."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
@@ -71,7 +71,7 @@ class Ter:
         self._lowered = np.zeros(0, dtype=np.int32)
 
     def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
-        """int64 [k, 2]: edits, and mean reference length, in `UNIT`.
+        """int64 [k, 2]: edits, and mean reference length in units of 1 / `UNIT` words.
 
         ``references``: int32 [words] each, at least one.
         """
@@ -79,7 +79,7 @@ class Ter:
             numbers = [self._number.setdefault(word.lower(), len(self._number)) for word in new]
             self._lowered = np.append(self._lowered, np.array(numbers, dtype=np.int32))
         n, m = int(np.diff(kbest.word_ptr).max(initial=0)), max(map(len, references))
-        work = _Work(
+        work = _Workspace(
             *(np.empty(n, dtype=np.int32) for _ in range(2)),
             *(np.empty((n + 1, m + 1), dtype=np.int32) for _ in range(2)),
             *(np.empty(size, dtype=np.int32) for size in (m, n + 1, m + 1)),
@@ -92,21 +92,25 @@ class Ter:
 
 
 def score(statistics: np.ndarray) -> np.ndarray:
-    """float64 [n]: minus TER (1: an edit for each reference word), so that more is better."""
+    """float64 [n]: -TER, so that larger is better, in edits per reference word; ``statistics``: int64 [n, 2]."""
     edits, length = statistics[:, EDITS], statistics[:, LENGTH]
     rate: np.ndarray = np.where(length > 0, edits * UNIT / np.maximum(length, 1), np.minimum(edits, 1))
     return -rate
 
 
 @kernel
-def _fewest(ptr: np.ndarray, words: np.ndarray, reference: np.ndarray, work: _Work, edits: np.ndarray) -> None:
-    """``edits``: int64 [k], made smaller where those to ``reference`` are fewer."""
+def _fewest(ptr: np.ndarray, words: np.ndarray, reference: np.ndarray, work: _Workspace, edits: np.ndarray) -> None:
+    """Set ``edits`` (int64 [k]) to the minimum of its value and the edits to ``reference`` (int32 [m]).
+
+    ``ptr``: int64 [k + 1]; ``words``: int32, translation j is ``words[ptr[j]:ptr[j + 1]]``.
+    """
     for j in range(len(edits)):
         edits[j] = min(edits[j], _edits(words[ptr[j] : ptr[j + 1]], reference, work))
 
 
 @kernel
-def _edits(text: np.ndarray, reference: np.ndarray, work: _Work) -> int:
+def _edits(text: np.ndarray, reference: np.ndarray, work: _Workspace) -> int:
+    """The number of edits, shifts included, from ``text`` (int32 [n]) to ``reference`` (int32 [m])."""
     n, m = len(text), len(reference)
     if m == 0:
         return n
@@ -130,12 +134,15 @@ def _edits(text: np.ndarray, reference: np.ndarray, work: _Work) -> int:
 
 
 @kernel
-def _distances(words: np.ndarray, n: int, reference: np.ndarray, known: int, cost: np.ndarray) -> None:
-    """Fill in ``cost`` after its first ``known`` + 1 rows."""
+def _distances(words: np.ndarray, n: int, reference: np.ndarray, done: int, cost: np.ndarray) -> None:
+    """Fill rows ``done`` + 1 to ``n`` of ``cost`` (int32 [n + 1, m + 1]); the rows before are given.
+
+    ``words``: int32, the first ``n`` of which are compared with ``reference`` (int32 [m]).
+    """
     m = len(reference)
     slope = m / n if n > 0 else 1.0
     beam = BEAM if slope / 2 <= BEAM else int(math.ceil(slope / 2 + BEAM))
-    for i in range(known + 1, n + 1):
+    for i in range(done + 1, n + 1):
         diagonal = int(math.floor(i * slope))
         low = max(0, diagonal - beam)
         high = m + 1 if i == n else min(m + 1, diagonal + beam)
@@ -150,8 +157,12 @@ def _distances(words: np.ndarray, n: int, reference: np.ndarray, known: int, cos
 
 
 @kernel
-def _align(n: int, reference: np.ndarray, work: _Work) -> None:
-    """Which words stand for which by ``work.cost``: replaced rather than left out, left out rather than put in."""
+def _align(n: int, reference: np.ndarray, work: _Workspace) -> None:
+    """Align the words by ``work.cost``: fill ``work.aligned``, ``work.wrong`` and ``work.missed``.
+
+    Of equal cost, substitution comes before deletion of a word of the translation, and this before insertion.
+    ``reference``: int32 [m]; ``work.words`` has ``n`` words.
+    """
     i, j = n, len(reference)
     for a in range(n + 1):
         work.wrong[a] = 0
@@ -179,10 +190,11 @@ def _align(n: int, reference: np.ndarray, work: _Work) -> None:
 
 
 @kernel
-def _best_shift(n: int, reference: np.ndarray, work: _Work, tried: int) -> tuple[_Shift, int]:
-    """The shift that saves most edits, and how many have been tried by now.
+def _best_shift(n: int, reference: np.ndarray, work: _Workspace, tried: int) -> tuple[_Shift, int]:
+    """The shift that saves most edits, and the number of shifts tried so far, starting from ``tried``.
 
-    Of several the longest block, the first, to the first place.
+    Ties: the longest block, then the first block, then the first target. ``reference``: int32 [m]; ``work.words`` has
+    ``n`` words.
     """
     m = len(reference)
     best = _Shift(-_FAR, 0, 0, 0)
@@ -204,10 +216,10 @@ def _best_shift(n: int, reference: np.ndarray, work: _Work, tried: int) -> tuple
                         continue
                     before = target
                     _move(work.words, n, start, length, target, work.shifted)
-                    known = min(start, target)
+                    done = min(start, target)
                     for j in range(m + 1):
-                        work.shifted_cost[known, j] = work.cost[known, j]
-                    _distances(work.shifted, n, reference, known, work.shifted_cost)
+                        work.shifted_cost[done, j] = work.cost[done, j]
+                    _distances(work.shifted, n, reference, done, work.shifted_cost)
                     saved = work.cost[n, m] - work.shifted_cost[n, m]
                     tried += 1
                     if saved > best.saved or (
@@ -225,7 +237,10 @@ def _best_shift(n: int, reference: np.ndarray, work: _Work, tried: int) -> tuple
 
 @kernel
 def _move(words: np.ndarray, n: int, start: int, length: int, target: int, result: np.ndarray) -> None:
-    """``result``: ``words``, the block at ``start`` now before word ``target``, or as far in itself as that is."""
+    """Write ``words`` (int32 [n]) to ``result``, the ``length`` words at ``start`` moved to before word ``target``.
+
+    If ``target`` lies inside the block, the block moves right by the target's offset in it, at most to the end.
+    """
     place = target
     if target > start + length:
         place = target - length

@@ -1,6 +1,7 @@
-"""Metrics of whole sets, by the statistics that add up to them: what a learner may make as good as it gets.
+"""Corpus metrics of additive statistics, which a learner can optimise.
 
-A row of statistics begins with those of BLEU, as metrics.jsonl tells BLEU of everything; another metric's come after.
+A row of statistics starts with those of BLEU, because metrics.jsonl always reports BLEU; the statistics of another
+metric follow.
 """
 
 from __future__ import annotations
@@ -12,36 +13,37 @@ import numpy as np
 
 from mpitune.decoder.base import KBest
 from mpitune.metrics import bleu, chrf, sentence_bleu, ter
+from mpitune.metrics.choices import TuningMetricName
 
 
-class _Counts(Protocol):
+class _Counter(Protocol):
     def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray: ...
 
 
-_FURTHER: dict[str, tuple[int, Callable[[Sequence[str]], _Counts]]] = {
+_COUNTERS: dict[TuningMetricName, tuple[int, Callable[[Sequence[str]], _Counter]]] = {
     "ter": (ter.WIDTH, ter.Ter),
     "chrf": (chrf.WIDTH, chrf.Chrf),
 }
-"""By metric: the columns that it adds, and what counts them, of the words of a vocabulary."""
+"""By metric other than BLEU: the number of its columns, and its counter for a vocabulary."""
 
-SCORES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+SCORES: dict[TuningMetricName, Callable[[np.ndarray], np.ndarray]] = {
     "bleu": sentence_bleu.papineni,
     "ter": lambda statistics: ter.score(statistics[:, bleu.WIDTH :]),
     "chrf": lambda statistics: chrf.score(statistics[:, bleu.WIDTH :]),
 }
-"""By metric: float64 [n] from summed statistics (int64 [n, columns]); more is better, so that TER's sign is changed."""
+"""By metric: float64 [n] from summed statistics (int64 [n, columns]); larger is better, so TER is negated."""
 
 
 class Metric:
-    """What counts the statistics of a metric."""
+    """Counts the statistics of a metric."""
 
-    def __init__(self, name: str, words: Sequence[str]) -> None:
-        """``name``: one of `SCORES`; ``words``: the vocabulary, which may grow."""
-        columns, counts = _FURTHER.get(name, (0, None))
+    def __init__(self, name: TuningMetricName, words: Sequence[str]) -> None:
+        """``words``: the vocabulary, which may grow."""
+        columns, counter = _COUNTERS.get(name, (0, None))
         self.width = bleu.WIDTH + columns
-        self._counts = counts(words) if counts else None
+        self._counter = counter(words) if counter else None
 
     def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
-        """int64 [k, width] of each translation against ``references`` (int32 [words] each, at least one)."""
+        """int64 [k, width], by translation; ``references``: int32 [words] each, at least one."""
         counted = bleu.statistics(kbest, references)
-        return np.hstack([counted, self._counts.statistics(kbest, references)]) if self._counts else counted
+        return np.hstack([counted, self._counter.statistics(kbest, references)]) if self._counter else counted

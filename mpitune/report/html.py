@@ -12,7 +12,7 @@ import jinja2
 
 from mpitune.array_files.atomic import opened, write_text
 from mpitune.corpus.text import clock, split_words
-from mpitune.metrics.significance import corpus_bleu, sentence_bleu, signed_bleu
+from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.report import diff
 from mpitune.report.charts import Runs, sections
 from mpitune.report.rule_names import readable

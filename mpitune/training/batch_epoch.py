@@ -237,8 +237,8 @@ def _part(
     pool, place = lists.pool, space.place(lists.pool.feature_id)
     if lists.forests is not None:
         assert isinstance(tuner, ForestLearner)
-        return tuner.forest_part(pool, place, lists.forests, space.place(lists.forests.feature_id))
-    return tuner.part(pool, place, space.free, random)
+        return tuner.forest_objective(pool, place, lists.forests, space.place(lists.forests.feature_id))
+    return tuner.shard_objective(pool, place, space.free, random)
 
 
 def _optimise(
@@ -251,7 +251,7 @@ def _optimise(
         # As many shards at a time as there are ranks: no rank ever holds the answers of all.
         for first in range(0, count, comm.size):
             mine = parts.get(first + comm.rank)
-            replies = comm.gather(mine.answer(question) if mine else None)
+            replies = comm.gather(mine.evaluate(question) if mine else None)
             yield from (reply for reply in replies or [] if reply is not None)
 
     def ask(question: np.ndarray) -> Iterator[Reply]:

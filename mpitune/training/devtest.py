@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mpitune.metrics.significance import bleu_and_length
+from mpitune.metrics.sacrebleu import bleu_and_length
 from mpitune.run_folder.checkpoint import Vector
 from mpitune.store.store import Corpus
 from mpitune.training import parallel_map

@@ -34,7 +34,7 @@ from mpitune.learner.local.mbuu import mbuu
 from mpitune.learner.local.update import Update
 from mpitune.learner.online import averaging, mira, perceptron
 from mpitune.learner.pair_sampling import Sampler, make_sampler
-from mpitune.metrics.sentence_bleu import SentenceMetric, make_gold
+from mpitune.metrics.sentence_bleu import SentenceMetric, make_sentence_metric
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.store.inputs import StoreInputs, Texts, grammar_files
 from mpitune.store.store import Store, contents
@@ -268,7 +268,7 @@ def list_length(job: Job) -> int:
 def gold(job: Job, sentences: int) -> SentenceMetric:
     """The job's gold score for a set of so many sentences."""
     scale = job.learner.mira.cost_scale if job.learner.method == "mira" else 0.0
-    return make_gold(job.learner.gold, scale or float(sentences))
+    return make_sentence_metric(job.learner.gold, scale or float(sentences))
 
 
 def metric(job: Job, words: Sequence[str]) -> Metric:

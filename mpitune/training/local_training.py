@@ -26,7 +26,7 @@ from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import Decoder, Sentence
 from mpitune.errors import MachineError, UsageError
 from mpitune.exchange.comm import Comm
-from mpitune.learner.local.examples import Examples, KeptLists
+from mpitune.learner.local.examples import Examples, TrainingLists
 from mpitune.learner.local.update import Update
 from mpitune.run_folder.checkpoint import digest
 from mpitune.run_folder.layout import RunFolder
@@ -60,7 +60,7 @@ class TrainingData:
 
     corpus: Corpus
     words: Vocabulary
-    lists: KeptLists
+    lists: TrainingLists
     names: list[str]
     """Names of the features in the lists that were discovered while decoding."""
 
@@ -85,7 +85,7 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
             names = _decode(run, folder, digest(made_from), shards)
         pools = [open_lists(folder, _EPOCH, z) for z in range(len(shards))]
     ids, first = run.features.ids, run.first
-    lists = KeptLists(pools, ids[: len(first.weights)], first.weights, ids[np.flatnonzero(first.frozen)])
+    lists = TrainingLists(pools, ids[: len(first.weights)], first.weights, ids[np.flatnonzero(first.frozen)])
     return TrainingData(run.corpus, run.store.model.words, lists, names)
 
 

@@ -20,7 +20,7 @@ from tools.measure import CpuTime, Stages, print_table
 from tools.ours import stored, training
 
 from mpitune.metrics.bleu import statistics
-from mpitune.metrics.sentence_bleu import make_gold
+from mpitune.metrics.sentence_bleu import make_sentence_metric
 from mpitune.training import factory
 
 PASSES = 5
@@ -45,7 +45,7 @@ def rows(path: Path) -> Iterator[Sequence[str]]:
         first = factory.first_weights(job, factory.initial_weights(job), decoder.features)
         dense = len(store.model.dense_features())
         learner = factory.learner(job, first.frozen, decoder.features, dense)
-        gold = make_gold(job.learner.gold)
+        gold = make_sentence_metric(job.learner.gold)
         numbers = range(min(SENTENCES, corpus.size))
         for _ in range(1 + PASSES):
             weights = first.weights.copy()

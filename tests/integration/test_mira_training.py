@@ -18,7 +18,7 @@ from mpitune.config.effective_keys import effective_keys
 from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.online.mira import ORACLES, PREDICTIONS
-from mpitune.metrics.sentence_bleu import make_gold
+from mpitune.metrics.sentence_bleu import make_sentence_metric
 from mpitune.runtime.signals import StopFlag
 from mpitune.training import factory
 from mpitune.training.session import open_run
@@ -134,12 +134,12 @@ def test_the_scale_is_the_number_of_sentences(tiny: Tiny, tmp_path: Path) -> Non
     best = np.array([[3, 2, 1, 1, 4, 3, 2, 1, 4, 5, 5], [5, 4, 3, 2, 6, 5, 4, 3, 6, 5, 7]], dtype=np.int32)
     rows = np.array([[4, 3, 2, 1, 5, 4, 3, 2, 5, 5, 7], [0, 0, 0, 0, 2, 1, 0, 0, 2, 5, 7]], dtype=np.int64)
     gold = factory.gold(tiny.job(tmp_path / "run", **tables()), 2)
-    assert gold.score(rows, 4, 1).tolist() == make_gold("bleu+1").score(rows, 4).tolist()
+    assert gold.score(rows, 4, 1).tolist() == make_sentence_metric("bleu+1").score(rows, 4).tolist()
     gold.start_epoch(best)
     expected = [2 * naive.gold("papineni", (best[0] + row).tolist()) for row in rows]
     assert gold.score(rows, 4, 1) == pytest.approx(expected, abs=1e-12)
     assert gold.score(rows, 4, 0)[0] != gold.score(rows, 4, 1)[0]
-    assert gold.report(rows) == make_gold("bleu+1").score(rows, 4)[0], "metrics have a score of its own"
+    assert gold.report(rows) == make_sentence_metric("bleu+1").score(rows, 4)[0], "metrics have a score of its own"
 
 
 # No trace of interruptions, or of ranks

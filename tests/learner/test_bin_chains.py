@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad, linprog, minimize
 from scipy.sparse import csr_array
 from support import naive
+from support.learner_options import pro_options
 
 from mpitune.learner.base import Reply
-from mpitune.learner.batch.pro import Pro, ProOptions, ProPart
+from mpitune.learner.batch.pro import Pro, ProObjective
 from mpitune.learner.bin_chains import Smoothing, Smoothness, linear, monotone, smoothed
 from mpitune.learner.pool import empty, merged, pool_of
 from mpitune.metrics.bleu import WIDTH
@@ -141,12 +142,12 @@ def learn(pairs: Sequence[Pair], smoothness: Smoothness | None = None, names: Se
     names = sorted({*names, *(name for pair in pairs for side in pair for name in side)})
     rows = [[[side.get(name, 0.0) for name in names] for side in pair] for pair in pairs]
     better, worse = np.array(rows).transpose(1, 0, 2)
-    part = ProPart(csr_array(better - worse))
-    learner = Pro(ProOptions(interpolation=1.0), smoothness)
+    part = ProObjective(csr_array(better - worse))
+    learner = Pro(pro_options(interpolation=1.0), smoothness)
     learner.set_feature_order(np.arange(len(names), dtype=np.uint64))
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
-        return iter([part.answer(question)])
+        return iter([part.evaluate(question)])
 
     tuned = learner.optimise(np.zeros(len(names)), np.ones(len(names), np.bool_), ask, np.random.default_rng(1))
     return dict(zip(names, tuned.weights.tolist(), strict=True))
@@ -283,7 +284,7 @@ def test_chains_are_found_among_the_features_of_lists() -> None:
     lists = [(naive.kbest_of([[1], [1]], [{0: 1.0}, {1: 1.0}]), np.zeros((2, WIDTH), dtype=np.int64))]
     pool = merged(empty(1), pool_of(lists, np.array([30, 10], dtype=np.uint64)))
     smoothness = Smoothness([np.array([30, 20, 10], dtype=np.uint64)], "linear", 1.0)
-    learner = Pro(ProOptions(), smoothness)
+    learner = Pro(pro_options(), smoothness)
     ids = np.union1d(pool.feature_id, learner.chained)
     assert ids.tolist() == [10, 20, 30]
     assert [place.tolist() for place in smoothness.places(ids)] == [[2, 1, 0]]

@@ -7,14 +7,16 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from mpitune.errors import DataError, UsageError
-from mpitune.metrics.significance import TESTS, TOKENIZERS, corpus_bleu, evaluate
+from mpitune.metrics.choices import SignificanceTest, Tokenizer
+from mpitune.metrics.sacrebleu import corpus_bleu
+from mpitune.metrics.significance import evaluate
 
 REFERENCE = [f"the cat number {i} sat on the big red mat near the door ." for i in range(30)]
 GOOD = [line.replace("near", "by") if i % 3 else line for i, line in enumerate(REFERENCE)]
@@ -38,7 +40,7 @@ def test_bleu_by_hand() -> None:
 
 
 def test_signature_says_what_was_done() -> None:
-    for tokenize in TOKENIZERS:
+    for tokenize in get_args(Tokenizer):
         assert f"tok:{tokenize}" in evaluate(texts(r=REFERENCE), texts(h=GOOD), tokenize=tokenize).signature
     assert "case:mixed" in evaluate(texts(r=REFERENCE), texts(h=GOOD)).signature
     lowered = evaluate(texts(r=REFERENCE), texts(h=[line.upper() for line in REFERENCE]), lowercase=True)
@@ -61,7 +63,7 @@ def test_several_references_count_together() -> None:
     assert corpus_bleu(["a b c d x"], [["a b c d e", "c d x y z"]]) == two
 
 
-@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("test", get_args(SignificanceTest))
 def test_p_values_can_be_repeated_and_tell_bad_from_equal(test: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", "none")
     systems = texts(first=GOOD, copy=list(GOOD), bad=BAD)

@@ -24,7 +24,7 @@ from mpitune.cli.parser import main
 from mpitune.errors import DataError, UsageError
 from mpitune.grammar.binning import Bins
 from mpitune.grammar.score_transforms import Scoring
-from mpitune.metrics.significance import corpus_bleu, sentence_bleu, signed_bleu
+from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.report import diff, plots
 from mpitune.report.html import write_report
 from mpitune.report.rule_names import readable

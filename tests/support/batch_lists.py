@@ -32,7 +32,7 @@ def pool(lists: Sequence[Sequence[tuple[Sequence[float], Sequence[int]]]]) -> NB
 
 def part_of(learner: BatchLearner, pool: NBestPool, free: Sequence[bool] = (True,) * 4) -> ShardObjective:
     place = np.searchsorted(np.sort(IDS), pool.feature_id)
-    return learner.part(pool, place, np.array(free), lambda s: np.random.default_rng(s))
+    return learner.shard_objective(pool, place, np.array(free), lambda s: np.random.default_rng(s))
 
 
 def optimise(
@@ -41,7 +41,7 @@ def optimise(
     parts = [part_of(learner, pool, free) for pool in pools]
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
-        return (part.answer(question) for part in parts)
+        return (part.evaluate(question) for part in parts)
 
     return learner.optimise(np.array(weights), np.array(free), ask, np.random.default_rng(1))
 

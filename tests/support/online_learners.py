@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from support import naive
+from support.learner_options import mira_options, perceptron_options, sampler
 
 from mpitune.decoder.base import KBest
-from mpitune.learner.online.mira import Mira, MiraOptions
-from mpitune.learner.online.perceptron import Perceptron, PerceptronOptions
-from mpitune.learner.pair_sampling import make_sampler
+from mpitune.learner.online.mira import Mira
+from mpitune.learner.online.perceptron import Perceptron
 
 SIZE = 30
 
@@ -36,10 +36,10 @@ def perceptron_learner(
 ) -> Perceptron:
     mask = np.zeros(SIZE, dtype=bool)
     mask[list(frozen)] = True
-    return Perceptron(make_sampler(pairs), PerceptronOptions(**options), mask, first_sparse)
+    return Perceptron(sampler(pairs), perceptron_options(**options), mask, first_sparse)
 
 
 def mira_learner(frozen: Sequence[int] = (), **options: Any) -> Mira:
     mask = np.zeros(SIZE, dtype=bool)
     mask[list(frozen)] = True
-    return Mira(MiraOptions(**options), mask)
+    return Mira(mira_options(**options), mask)

@@ -10,7 +10,7 @@ from support.runs import metrics
 from support.tiny import DEVTEST, Tiny
 
 from mpitune.cli.parser import main
-from mpitune.metrics.significance import corpus_bleu
+from mpitune.metrics.sacrebleu import corpus_bleu
 from mpitune.training.devtest import WITHOUT_DEVTEST
 
 

@@ -1,9 +1,9 @@
-"""The upper envelope as a semiring over a forest (Kumar, Macherey, Dyer & Och 2009).
+"""The upper envelope as a semiring over a forest (Kumar, Macherey, Dyer & Och, ACL 2009).
 
-Along w + t d the score of each derivation is a line, at + t slope. Of each node the lines are found that are on top for
-some t: those of an edge are sums of its own line and one of each tail's, changing at the tails' corners (the Minkowski
-sum); those of a node are the upper hull of its edges' lines. The goal's lines are then the envelope of all derivations,
-however many there are.
+Along w + t d the score of each derivation is a line, at + t slope. The envelope of a node consists of the lines that
+are maximal for some t. The envelope of an edge is the Minkowski sum of its own line and its tails' envelopes, which
+changes at the tails' corners; that of a node is the upper hull of its edges' envelopes. The goal's envelope is then
+that of all derivations.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from mpitune.jit import inlined, int64, kernel
 from mpitune.learner.forests import Forests
 
 PARALLEL = 1e-9
-"""Slopes that differ by no more than this part of the steepest rule's are the same *(ours)*: where the same numbers are
-added up in another order, rounding would have parallel lines cross somewhere."""
+"""Lines are parallel if their slopes differ by at most this fraction of the steepest rule's slope *(ours)*: slopes that
+are sums of the same numbers in another order differ by rounding, and such lines would cross somewhere."""
 _SPACE = 1 << 14
-"""Lines and words that there is room for at first."""
+"""Initial capacity, in lines and in words."""
 
 
 class GoalLines(NamedTuple):
-    """The envelopes of a shard's goals, and the translations of their lines."""
+    """The envelopes of a shard's goal nodes and the translations of their lines."""
 
     sentence_ptr: np.ndarray
-    """int64 [sentences + 1]: lines of a sentence, slopes ascending."""
+    """int64 [sentences + 1]: lines of a sentence, by ascending slope."""
     at: np.ndarray
     """float64 [lines]: scores at t = 0."""
     slope: np.ndarray
@@ -39,33 +39,33 @@ class GoalLines(NamedTuple):
 
 
 class _Scores(NamedTuple):
-    """The line of every rule (float64 [rules]), and of a log10 probability of 1 under each LM (float64 [LMs])."""
+    """The line of every rule (float64 [rules]), and that of an LM feature value of 1 (float64 [LMs])."""
 
     at: np.ndarray
     slope: np.ndarray
     lm_at: np.ndarray
     lm_slope: np.ndarray
     parallel: float
-    """How much slopes may differ and be the same."""
+    """Largest difference of the slopes of parallel lines."""
 
 
 class _Lines(NamedTuple):
-    """The envelopes of one sentence's nodes, node after node, slopes ascending; line 0 is that of no tail."""
+    """The envelopes of one sentence's nodes, node by node, by ascending slope; line 0 stands for a missing tail."""
 
     at: np.ndarray
     """float64 [space]"""
     slope: np.ndarray
     """float64 [space]"""
     corner: np.ndarray
-    """float64 [space]: the t at which a line takes over from the one before it; -inf for a node's first."""
+    """float64 [space]: the t from which a line is above the one before it; -inf for a node's first."""
     edge: np.ndarray
     """int32 [space]"""
     below: np.ndarray
-    """int32 [space, 2]: the lines of the tails, 0 where there is none."""
+    """int32 [space, 2]: the lines of the tails, 0 for a missing tail."""
 
 
 class _Edge(NamedTuple):
-    """An edge and the lines of its tails."""
+    """An edge and the ranges of its tails' lines."""
 
     number: int
     at: float
@@ -77,11 +77,11 @@ class _Edge(NamedTuple):
 
 
 def goal_lines(forests: Forests, w: np.ndarray, d: np.ndarray) -> GoalLines:
-    """The goals' envelopes along w + t d (float64 [features of ``forests``])."""
+    """The goals' envelopes along w + t d; ``w`` and ``d``: float64 [features of ``forests``]."""
     scores = _scores(forests, w, d)
     most_nodes = int(np.diff(forests.node_ptr).max(initial=0))
     node_ptr = np.empty(most_nodes + 1, dtype=np.int64)
-    # A derivation goes down to nodes of smaller numbers.
+    # A derivation descends to nodes of smaller numbers: its depth is at most the number of nodes.
     stack = np.empty((most_nodes + 1, 2), dtype=np.int32)
     lines, spare, word = _space(_SPACE), _space(_SPACE), np.empty(_SPACE, dtype=np.int32)
     counts = []
@@ -91,7 +91,7 @@ def goal_lines(forests: Forests, w: np.ndarray, d: np.ndarray) -> GoalLines:
             lines, spare = _space(2 * len(lines.at)), _space(2 * len(lines.at))
         first = int(node_ptr[forests.node_ptr[s + 1] - forests.node_ptr[s] - 1])
         word_count = np.empty(end - first, dtype=np.int64)
-        while (total := int(_read_out(forests, s, lines, first, stack, word, word_count))) < 0:
+        while (total := int(_translations(forests, s, lines, first, stack, word, word_count))) < 0:
             word = np.empty(2 * len(word), dtype=np.int32)
         counts.append(end - first)
         at.append(lines.at[first:end].copy())
@@ -133,7 +133,10 @@ def _score_rules(forests: Forests, w: np.ndarray, d: np.ndarray, at: np.ndarray,
 
 @kernel
 def _envelopes(forests: Forests, s: int, scores: _Scores, lines: _Lines, spare: _Lines, node_ptr: np.ndarray) -> int:
-    """Fill ``lines``, node v's from ``node_ptr[v]`` on (int64); returns where the goal's end, or -1: no more space."""
+    """Fill ``lines`` for sentence ``s``; returns the end of the goal's lines, or -1 if there is not enough space.
+
+    ``spare``: working space as large as ``lines``; ``node_ptr``: int64 [nodes + 1], filled: first line of each node.
+    """
     lines.at[0] = 0.0
     lines.slope[0] = 0.0
     lines.corner[0] = -np.inf
@@ -172,9 +175,9 @@ def _edge(forests: Forests, s: int, scores: _Scores, node_ptr: np.ndarray, e: in
 
 @inlined
 def _is_below(lines: _Lines, begin: int, end: int, edge: _Edge) -> bool:
-    """Whether ``edge`` over its tails' lines is nowhere above the lines from ``begin`` to ``end``.
+    """True if the envelope of ``edge`` is nowhere above the lines from ``begin`` to ``end``.
 
-    Both are convex in t: it is enough to look at the corners of the latter, and at both ends.
+    Both are convex in t: it is sufficient to compare at the corners of the lines and at both ends.
     """
     left, right, at, slope = edge.left, edge.right, lines.at, lines.slope
     first = edge.slope + slope[left] + slope[right]
@@ -199,7 +202,7 @@ def _is_below(lines: _Lines, begin: int, end: int, edge: _Edge) -> bool:
 
 @inlined
 def _merge(lines: _Lines, spare: _Lines, begin: int, end: int, edge: _Edge, parallel: float) -> int:
-    """The upper hull of the lines from ``begin`` to ``end`` and those of ``edge``, into ``spare``; returns its size."""
+    """Write the upper hull of lines ``begin`` to ``end`` and the lines of ``edge`` to ``spare``; returns its size."""
     left, right = edge.left, edge.right
     size = int64(0)
     more = True
@@ -207,7 +210,7 @@ def _merge(lines: _Lines, spare: _Lines, begin: int, end: int, edge: _Edge, para
         slope = edge.slope + lines.slope[left] + lines.slope[right]
         if begin < end and (not more or lines.slope[begin] <= slope):
             _copy(lines, begin, spare, size)
-            size = _settle(spare, size, parallel)
+            size = _add_to_hull(spare, size, parallel)
             begin += 1
             continue
         spare.at[size] = edge.at + lines.at[left] + lines.at[right]
@@ -215,7 +218,7 @@ def _merge(lines: _Lines, spare: _Lines, begin: int, end: int, edge: _Edge, para
         spare.edge[size] = edge.number
         spare.below[size, 0] = left
         spare.below[size, 1] = right
-        size = _settle(spare, size, parallel)
+        size = _add_to_hull(spare, size, parallel)
         more = left + 1 < edge.left_end or right + 1 < edge.right_end
         left_corner = lines.corner[left + 1] if left + 1 < edge.left_end else np.inf
         right_corner = lines.corner[right + 1] if right + 1 < edge.right_end else np.inf
@@ -227,8 +230,8 @@ def _merge(lines: _Lines, spare: _Lines, begin: int, end: int, edge: _Edge, para
 
 
 @inlined
-def _settle(hull: _Lines, size: int, parallel: float) -> int:
-    """Make line ``size``, steeper than those before it, part of the hull that they are; returns the hull's new size."""
+def _add_to_hull(hull: _Lines, size: int, parallel: float) -> int:
+    """Add line ``size``, at least as steep as all lines before it, to the hull of these; returns the new size."""
     new, top = size, size - 1
     if top >= 0 and hull.slope[new] - hull.slope[top] <= parallel:
         if hull.at[new] <= hull.at[top]:
@@ -257,10 +260,13 @@ def _copy(source: _Lines, i: int, target: _Lines, j: int) -> None:
 
 
 @kernel
-def _read_out(
+def _translations(
     forests: Forests, s: int, lines: _Lines, first: int, stack: np.ndarray, word: np.ndarray, word_count: np.ndarray
 ) -> int:
-    """The words of the lines from ``first`` on, and how many each has; returns their sum, or -1: no more space."""
+    """Write the words of the lines from ``first`` on; returns their number, or -1 if ``word`` is too small.
+
+    ``stack``: int32 [depth, 2], working space; ``word``: int32, filled; ``word_count``: int64 [lines], filled.
+    """
     rules = forests.rule_ptr[s]
     words = int64(0)
     for j in range(len(word_count)):

@@ -1,7 +1,7 @@
-"""MERT on hypergraphs (Kumar, Macherey, Dyer & Och 2009): the line search over all derivations of the epoch's forests.
+"""MERT on hypergraphs (Kumar, Macherey, Dyer & Och, ACL 2009): line search over all derivations of the epoch's forests.
 
-The forests are those that the epoch's weights have left after pruning, and say little of weights far away; so the
-entries of all lists so far stay in the race. Forests of earlier epochs are not kept.
+The forests were pruned under the epoch's weights and represent distant weights poorly. The line search therefore
+includes the entries of all lists so far. Forests of earlier epochs are deleted.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ import numpy as np
 
 from mpitune.learner.base import Reply, ShardObjective
 from mpitune.learner.batch.envelope import goal_lines
-from mpitune.learner.batch.mert import Lines, Mert, MertPart, envelope
+from mpitune.learner.batch.mert import Lines, Mert, MertObjective, envelope
 from mpitune.learner.forests import Forests
 from mpitune.learner.pool import NBestPool
 from mpitune.metrics.bleu import WIDTH, text_statistics
 
 
-class HypergraphPart:
+class HypergraphObjective:
     """The lists and the forests of one shard."""
 
     pairs = 0
 
-    def __init__(self, lists: MertPart, forests: Forests, place: np.ndarray) -> None:
+    def __init__(self, lists: MertObjective, forests: Forests, place: np.ndarray) -> None:
         self._lists = lists
         self._forests = forests
         self._place = place
         self._references = [forests.references(s) for s in range(forests.sentences)]
 
-    def answer(self, question: np.ndarray) -> Reply:
-        """The `mpitune.learner.batch.mert.Envelope` along a line; ``question``: float64 [2, features], w and d."""
-        return envelope(_joined(self._lists.lines(question), self._goal_lines(question)))
+    def evaluate(self, point: np.ndarray) -> Reply:
+        """The `mpitune.learner.batch.mert.Envelope` along w + t d; ``point``: float64 [2, features], w and d."""
+        return envelope(_joined(self._lists.lines(point), self._goal_lines(point)))
 
-    def _goal_lines(self, question: np.ndarray) -> Lines:
-        w, d = (vector[self._place] for vector in question)
+    def _goal_lines(self, point: np.ndarray) -> Lines:
+        w, d = (vector[self._place] for vector in point)
         found = goal_lines(self._forests, w, d)
         ptr = found.sentence_ptr.tolist()
         statistics = [
@@ -46,14 +46,14 @@ class HypergraphPart:
 class HypergraphMert(Mert):
     """An `mpitune.learner.base.ForestLearner`."""
 
-    def forest_part(
+    def forest_objective(
         self, pool: NBestPool, place: np.ndarray, forests: Forests, forest_place: np.ndarray
     ) -> ShardObjective:
-        return HypergraphPart(MertPart(pool, place), forests, forest_place)
+        return HypergraphObjective(MertObjective(pool, place), forests, forest_place)
 
 
 def _joined(first: Lines, second: Lines) -> Lines:
-    """Both for each sentence, those of ``first`` first."""
+    """The lines of both, sentence by sentence, those of ``first`` first."""
     counts = [np.diff(lines.sentence_ptr) for lines in (first, second)]
     sentence = np.concatenate([np.repeat(np.arange(len(count)), count) for count in counts])
     order = np.argsort(sentence, kind="stable")

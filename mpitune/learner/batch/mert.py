@@ -1,10 +1,10 @@
-"""MERT, minimum error rate training (Och 2003): a metric of accumulated k-best lists, made as good as it gets.
+"""MERT, minimum error rate training (Och 2003): maximises a metric over accumulated k-best lists.
 
-Along a line w + t d the score of an entry is linear in t, so that the best of a list changes at few t: where the upper
-envelope of its lines has a corner. Between the corners of all lists a metric whose statistics add up (BLEU, TER, chrF)
-is constant, so that the best t of the whole line is found exactly. Lines are followed one after another, features
-first, then random directions, until a round of all brings nothing more; from the weights of the epoch before and from
-random ones.
+Along a line w + t d the score of an entry is linear in t, so that the 1-best of a list changes only at the corners of
+the upper envelope of its entries' lines. Between the corners of all lists a metric of additive statistics (BLEU, TER,
+chrF) is constant, so that the best t of the whole line is found exactly. A round searches along each feature, then
+along random directions; rounds repeat until the gain is below `GAIN`. Searches start from the weights of the epoch
+before and from random weights.
 """
 
 from __future__ import annotations
@@ -20,29 +20,28 @@ from mpitune.array_files.csr import ends
 from mpitune.jit import kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.pool import NBestPool, scores
+from mpitune.metrics.choices import TuningMetricName
 from mpitune.metrics.tuning_metric import SCORES
 
 LOG = logging.getLogger(__name__)
 
 BEYOND = 0.1
-"""How far past the first or the last corner of a line t goes, where that is best *(ours)*."""
+"""Distance of t from the first or last corner if the optimum lies beyond it *(ours)*."""
 GAIN = 1e-5
-"""A round of all lines that brings less of the metric (BLEU: 0 to 1) is the last *(ours)*."""
-
+"""A round with a smaller gain of the metric (BLEU: 0 to 1) is the last *(ours)*."""
 MANY = 1000
-"""More features than this make a warning *(ours)*: each is a line to follow in every round."""
+"""More features than this cause a warning *(ours)*: each is a line search in every round."""
 
 
 @dataclass(frozen=True)
 class MertOptions:
-    """The options of MERT, named as in a job; the defaults are ours."""
+    """The options of MERT, named as in a job's ``[learner.mert]``."""
 
-    metric: str = "bleu"
-    """One of `mpitune.metrics.tuning_metric.SCORES`."""
-    directions: int = 10
+    metric: TuningMetricName
+    directions: int
     """Random directions in each round, besides the features."""
-    restarts: int = 10
-    """Random weights to start from, besides those of the epoch before."""
+    restarts: int
+    """Random start weights, besides those of the epoch before."""
 
 
 class Lines(NamedTuple):
@@ -55,22 +54,22 @@ class Lines(NamedTuple):
     slope: np.ndarray
     """float64 [entries]"""
     statistics: np.ndarray
-    """int64 [entries, columns]: those of the metric, BLEU's first."""
+    """int64 [entries, columns]: statistics of `mpitune.metrics.tuning_metric`."""
 
 
 class Envelope(NamedTuple):
-    """How the statistics of the best entries change along a line."""
+    """The change of the 1-best entries' statistics along a line."""
 
     corner: np.ndarray
     """float64 [n]: t, ascending in each sentence."""
     change: np.ndarray
-    """int64 [n, columns]: what is added to the statistics there."""
+    """int64 [n, columns]: difference of the statistics at the corner."""
     first: np.ndarray
     """int64 [columns]: the statistics at t = -infinity."""
 
 
 def envelope(lines: Lines) -> Envelope:
-    """The corners of each sentence's upper envelope. Where lines are the same the earlier entry counts."""
+    """The corners of each sentence's upper envelope. Of identical lines the first entry counts."""
     sentence_ptr, at, slope, statistics = lines
     corner = np.empty(len(at))
     entry = np.empty(len(at), dtype=np.int64)
@@ -94,10 +93,12 @@ def _corners(
     entry: np.ndarray,
     count: np.ndarray,
 ) -> None:
-    """From the beginning of each sentence's rows: the entries of its envelope, and where each takes over.
+    """Find the entries of each sentence's envelope and the t from which each is the maximum.
 
-    From the line that is on top, the next one is that of larger slope which meets it first, the steepest of several:
-    envelopes have few corners, so that this is faster than sorting.
+    ``sentence_ptr``: int64 [sentences + 1]; ``at``, ``slope``: float64 [entries]; ``corner``: float64 [entries] and
+    ``entry``: int64 [entries], filled from each sentence's first row on; ``count``: int64 [sentences], filled: entries
+    of the envelope. After a line, the next one is the line of larger slope that crosses it first, of several the
+    steepest. Envelopes have few corners, so that this is faster than sorting.
     """
     for s in range(len(count)):
         start, end = sentence_ptr[s], sentence_ptr[s + 1]
@@ -117,22 +118,22 @@ def _corners(
             nearest = np.inf
             for j in range(start, end):
                 if slope[j] > slope[top]:
-                    meets = (at[top] - at[j]) / (slope[j] - slope[top])
-                    if meets < nearest or (meets == nearest and _above(at, slope, j, following)):
+                    crossing = (at[top] - at[j]) / (slope[j] - slope[top])
+                    if crossing < nearest or (crossing == nearest and _above(at, slope, j, following)):
                         following = j
-                        nearest = meets
-            # Rounding must not make corners go back.
+                        nearest = crossing
+            # Corners must not decrease through rounding.
             t = max(t, nearest)
             top = following
 
 
 @kernel
 def _above(at: np.ndarray, slope: np.ndarray, j: int, other: int) -> bool:
-    """Whether line ``j`` is above line ``other`` right of where they meet."""
+    """True if line ``j`` is above line ``other`` to the right of their intersection."""
     return other < 0 or slope[j] > slope[other] or (slope[j] == slope[other] and at[j] > at[other])
 
 
-class MertPart:
+class MertObjective:
     """The lists of one shard."""
 
     pairs = 0
@@ -141,14 +142,14 @@ class MertPart:
         self._pool = pool
         self._place = place
 
-    def lines(self, question: np.ndarray) -> Lines:
-        """The lines of all entries; ``question``: as in `answer`."""
-        at, slope = (scores(self._pool, vector[self._place]) for vector in question)
+    def lines(self, point: np.ndarray) -> Lines:
+        """The lines of all entries; ``point``: float64 [2, features], w and d."""
+        at, slope = (scores(self._pool, vector[self._place]) for vector in point)
         return Lines(self._pool.sentence_ptr, at, slope, self._pool.statistics)
 
-    def answer(self, question: np.ndarray) -> Reply:
-        """The `Envelope` along a line; ``question``: float64 [2, features], w and d."""
-        return envelope(self.lines(question))
+    def evaluate(self, point: np.ndarray) -> Reply:
+        """The `Envelope` along the line w + t d; ``point``: float64 [2, features], w and d."""
+        return envelope(self.lines(point))
 
 
 class Mert:
@@ -158,33 +159,33 @@ class Mert:
         self._options = options
         self._score = SCORES[options.metric]
 
-    def part(
+    def shard_objective(
         self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
-    ) -> MertPart:
-        return MertPart(pool, place)
+    ) -> MertObjective:
+        return MertObjective(pool, place)
 
     def optimise(
-        self, weights: np.ndarray, free: np.ndarray, ask: EvaluateShards, random: np.random.Generator
+        self, weights: np.ndarray, free: np.ndarray, evaluate_shards: EvaluateShards, random: np.random.Generator
     ) -> OptimizerResult:
-        """Where several starts come to the same score, the first counts."""
+        """Of several starts with the same score, the first counts."""
         if (features := int(free.sum())) > MANY:
-            LOG.warning("MERT follows each of %d features in turn, which may take for ever: PRO does not", features)
-        best = self._climb(weights, free, ask, random)
+            LOG.warning("MERT searches along each of %d features, which may take very long; consider PRO", features)
+        best = self._climb(weights, free, evaluate_shards, random)
         for _ in range(self._options.restarts):
             start = np.where(free, random.uniform(-1, 1, len(weights)), weights)
-            found = self._climb(start, free, ask, random)
+            found = self._climb(start, free, evaluate_shards, random)
             if found.objective > best.objective:
                 best = found
         return best
 
     def _climb(
-        self, start: np.ndarray, free: np.ndarray, ask: EvaluateShards, random: np.random.Generator
+        self, start: np.ndarray, free: np.ndarray, evaluate_shards: EvaluateShards, random: np.random.Generator
     ) -> OptimizerResult:
         weights, score, steps, gain = start, -np.inf, 0, np.inf
         while gain >= GAIN:
             before = score
             for direction in self._directions(free, random):
-                t, score = search(list(ask(np.stack([weights, direction]))), self._score)
+                t, score = search(list(evaluate_shards(np.stack([weights, direction]))), self._score)
                 if t != 0:
                     weights, steps = _scaled(weights + t * direction, free), steps + 1
             gain = score - before
@@ -200,31 +201,31 @@ class Mert:
 
 
 def _scaled(weights: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """With absolute values that add up to 1 *(ours)*, where none but the free weights are other than 0.
+    """``weights`` scaled to an l1 norm of 1 *(ours)*; unchanged if a frozen weight is not 0.
 
-    No factor changes what is best; left alone, weights grow from line to line.
+    A factor does not change the 1-best; without scaling, weights grow from line to line.
     """
     total = np.abs(weights).sum()
     return weights / total if total > 0 and not weights[~free].any() else weights
 
 
 def search(envelopes: list[Reply], score: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float]:
-    """The t of the largest score along a line, and that score; of several the t nearest to 0.
+    """The t of the largest score along a line, and that score; of several t, the one nearest to 0.
 
-    ``score``: float64 [n], from summed statistics (int64 [n, columns]).
-    Inside an interval between corners t is its middle, but for the one around 0, where it is 0.
+    ``envelopes``: the shards' replies; ``score``: float64 [n], from summed statistics (int64 [n, columns]). Within an
+    interval between corners, t is 0 if the interval contains 0, else its middle.
     """
     parts = [Envelope(*reply) for reply in envelopes]
     corner = np.concatenate([part.corner for part in parts])
     order = np.argsort(corner, kind="stable")
     corner = corner[order]
-    # Integers: whatever the order of their sum, it is the same.
+    # Integers: their sum does not depend on the order.
     change = np.concatenate([part.change for part in parts])[order]
     first = np.sum([part.first for part in parts], axis=0)
     total = np.concatenate([first[None], first + np.cumsum(change, axis=0)])
     low, high = np.append(-np.inf, corner), np.append(corner, np.inf)
     t = _inside(low, high)
-    # Where corners are next to each other or the same, there is nothing between them.
+    # Drop intervals without a number between their corners.
     real = (low < t) & (t < high)
     t, found = t[real], score(total[real])
     chosen = np.lexsort((t, np.abs(t), -found))[0]
@@ -232,7 +233,7 @@ def search(envelopes: list[Reply], score: Callable[[np.ndarray], np.ndarray]) ->
 
 
 def _inside(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """float64 [n]: a number between ``low`` and ``high``, each of which may be infinite: 0 wherever it can be."""
+    """float64 [n]: a number between ``low`` and ``high`` (float64 [n], may be infinite); 0 if it lies between them."""
     with np.errstate(invalid="ignore"):
         middle = np.where(np.isinf(low), high - BEYOND, np.where(np.isinf(high), low + BEYOND, low / 2 + high / 2))
     return np.where((low < 0) & (high > 0), 0.0, middle)

@@ -1,8 +1,7 @@
-"""Minimum risk training (Smith & Eisner 2006): the expected `bleu+1` of accumulated lists, made as large as it gets.
+"""Minimum risk training (Smith & Eisner 2006): maximises the expected `bleu+1` of accumulated k-best lists.
 
-An entry of a list has probability exp(w.x), divided by the sum of these over the list; the risk of a sentence is 1 less
-the expected gold score. The weights minimise |w|^2 / 2 + c * (sum of risks) *(ours)*, by L-BFGS from those of the epoch
-before.
+The probability of an entry is the softmax of w.x over its list; the risk of a sentence is 1 minus the expected gold
+score. The weights minimise |w|^2 / 2 + c * (sum of risks) *(ours)*, by L-BFGS from the weights of the epoch before.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 @dataclass(frozen=True)
 class MinRiskOptions:
-    """The options of minimum risk training, named as in a job."""
+    """The options of minimum risk training, named as in a job's ``[learner.minrisk]``."""
 
-    c: float = 100.0
-    """What the sum of risks counts beside |w|^2 / 2 *(ours)*."""
+    c: float
+    """Weight of the sum of risks against |w|^2 / 2 *(ours)*."""
 
 
-class MinRiskPart:
+class MinRiskObjective:
     """The lists of one shard."""
 
     pairs = 0
@@ -38,12 +37,12 @@ class MinRiskPart:
         self._place = place
         self._gold = bleu_plus_one(pool.statistics)
 
-    def answer(self, question: np.ndarray) -> Reply:
-        """The sum of risks (float64 [1]) and its gradient (float64 [features]) at w = ``question``."""
-        found = scores(self._pool, question[self._place])
+    def evaluate(self, point: np.ndarray) -> Reply:
+        """The sum of risks (float64 [1]) and its gradient (float64 [features]); ``point``: float64 [features], w."""
+        found = scores(self._pool, point[self._place])
         coefficients = np.empty(len(found))
         risk = risks(self._pool.sentence_ptr, found, self._gold, coefficients)
-        gradient = np.zeros(len(question))
+        gradient = np.zeros(len(point))
         gradient[self._place] = summed(self._pool, coefficients)
         return np.array([risk]), gradient
 
@@ -54,22 +53,23 @@ class MinRisk:
     def __init__(self, options: MinRiskOptions) -> None:
         self._options = options
 
-    def part(
+    def shard_objective(
         self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
-    ) -> MinRiskPart:
-        return MinRiskPart(pool, place)
+    ) -> MinRiskObjective:
+        return MinRiskObjective(pool, place)
 
     def optimise(
-        self, weights: np.ndarray, free: np.ndarray, ask: EvaluateShards, random: np.random.Generator
+        self, weights: np.ndarray, free: np.ndarray, evaluate_shards: EvaluateShards, random: np.random.Generator
     ) -> OptimizerResult:
-        return minimize_lbfgs(weights, free, self._options.c, ask)
+        return minimize_lbfgs(weights, free, self._options.c, evaluate_shards)
 
 
 @kernel
 def risks(sentence_ptr: np.ndarray, scores: np.ndarray, gold: np.ndarray, coefficients: np.ndarray) -> float:
-    """The sum of the lists' risks, 1 less the expected gold score under the softmax of ``scores``.
+    """The sum of the lists' risks: 1 minus the expected gold score under the softmax of the scores.
 
-    ``coefficients`` (float64 [entries], filled) is its derivative by each entry's score.
+    ``sentence_ptr``: int64 [lists + 1]; ``scores``, ``gold``: float64 [entries]; ``coefficients``: float64 [entries],
+    filled: the derivative by each entry's score.
     """
     total = 0.0
     for s in range(len(sentence_ptr) - 1):

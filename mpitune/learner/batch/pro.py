@@ -1,11 +1,11 @@
-"""PRO, pairwise ranking optimisation (Hopkins & May 2011), over accumulated k-best lists.
+"""PRO, pairwise ranking optimisation (Hopkins & May, EMNLP 2011), over accumulated k-best lists.
 
-Of each list a sample of pairs (none twice) whose gold scores (`bleu+1`) lie far apart is told into better and worse by
-logistic regression. A pair with difference d = x_better - x_worse is two examples, d with label + and -d with label -,
-which have the same loss log(1 + exp(-w.d)). With all of them w_new minimises |w|^2 / 2 + c * (sum of losses) *(ours)*,
-by L-BFGS from 0, and the epoch ends with w = psi w_new + (1 - psi) w_old. Where the weights of bins are to be smooth
-(`chains`), beta times their penalty is added to the loss of each example *(ours: so that beta means the same for few
-sentences and for many)*.
+Logistic regression separates the better from the worse entry of sampled pairs of each list whose gold scores (`bleu+1`)
+differ most. A pair with difference d = x_better - x_worse gives two examples, d with label + and -d with label -, of
+the same loss log(1 + exp(-w.d)). w_new minimises |w|^2 / 2 + c * (sum of losses) *(ours)*, by L-BFGS from 0, and the
+epoch's result is w = psi w_new + (1 - psi) w_old. With structured regularisation (`mpitune.learner.bin_chains`), beta
+times the penalty is added to the loss of each example *(ours: the effect of beta does not depend on the number of
+sentences)*.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 @dataclass(frozen=True)
 class ProOptions:
-    """The options of PRO, named as in a job."""
+    """The options of PRO, named as in a job's ``[learner.pro]``."""
 
-    candidates: int = 5000
-    """How many pairs are drawn from each list (Gamma); all where there are fewer *(ours)*."""
-    threshold: float = 0.05
-    """The smallest difference of gold scores that is kept."""
-    kept: int = 50
-    """How many of those pairs are learned from (Xi): the farthest apart."""
-    c: float = 500.0
-    """What the sum of losses counts beside |w|^2 / 2 *(ours)*."""
-    interpolation: float = 0.1
-    """psi: how far the weights go to what was found."""
+    candidates: int
+    """Pairs drawn from each list (Gamma); all pairs if there are fewer *(ours)*."""
+    threshold: float
+    """Smallest difference of gold scores that is kept."""
+    kept: int
+    """Pairs of each list used for learning (Xi): those of the largest differences."""
+    c: float
+    """Weight of the sum of losses against |w|^2 / 2 *(ours)*."""
+    interpolation: float
+    """psi: weight of the new solution against the weights of the epoch before."""
 
 
-class ProPart:
+class ProObjective:
     """The pairs of one shard."""
 
     def __init__(self, differences: csr_array) -> None:
@@ -52,12 +52,12 @@ class ProPart:
         self._columns = differences.T.tocsr()
         self.pairs = int(differences.shape[0])
 
-    def answer(self, question: np.ndarray) -> Reply:
-        """The sum of log(1 + exp(-w.d)) and the number of pairs (float64 [2]); its gradient (float64 [features]).
+    def evaluate(self, point: np.ndarray) -> Reply:
+        """The sum of log(1 + exp(-w.d)) and the number of pairs (float64 [2]); the gradient (float64 [features]).
 
-        w = ``question``.
+        ``point``: float64 [features], w.
         """
-        margins = self._differences @ question
+        margins = self._differences @ point
         return np.array([np.logaddexp(0.0, -margins).sum(), self.pairs]), self._columns @ -expit(-margins)
 
 
@@ -65,7 +65,7 @@ class Pro:
     """An `mpitune.learner.base.ChainLearner`."""
 
     def __init__(self, options: ProOptions, smoothness: Smoothness | None = None) -> None:
-        """``smoothness``: how the weights of bins are to be smooth, if they are."""
+        """``smoothness``: the penalty on the weights of bins, None without one."""
         self._options = options
         self._smoothness = smoothness
         self._chains: list[np.ndarray] = []
@@ -77,9 +77,9 @@ class Pro:
     def set_feature_order(self, ids: np.ndarray) -> None:
         self._chains = self._smoothness.places(ids) if self._smoothness else []
 
-    def part(
+    def shard_objective(
         self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
-    ) -> ProPart:
+    ) -> ProObjective:
         options, gold = self._options, bleu_plus_one(pool.statistics)
         pairs = [np.empty((0, 2), dtype=np.int64)]
         for s in range(pool.sentences):
@@ -87,15 +87,17 @@ class Pro:
             drawn = pro(gold[start:end], random(s), options.candidates, options.threshold, options.kept)
             pairs.append(start + drawn.astype(np.int64))
         better, worse = np.concatenate(pairs).T
-        # What is frozen keeps its part in w.d.
-        return ProPart(_rows(pool, place, len(free), better) - _rows(pool, place, len(free), worse))
+        # Frozen features count in w.d.
+        return ProObjective(_rows(pool, place, len(free), better) - _rows(pool, place, len(free), worse))
 
     def optimise(
-        self, weights: np.ndarray, free: np.ndarray, ask: EvaluateShards, random: np.random.Generator
+        self, weights: np.ndarray, free: np.ndarray, evaluate_shards: EvaluateShards, random: np.random.Generator
     ) -> OptimizerResult:
-        """Where there are no pairs, the weights stay."""
+        """The weights of the epoch before are returned if there are no pairs."""
         # Each pair is two examples.
-        found = minimize_lbfgs(np.where(free, 0.0, weights), free, 2 * self._options.c, ask, self._penalty())
+        found = minimize_lbfgs(
+            np.where(free, 0.0, weights), free, 2 * self._options.c, evaluate_shards, self._penalty()
+        )
         if not found.weights[free].any():
             return OptimizerResult(weights, found.objective, 0)
         psi = self._options.interpolation
@@ -107,6 +109,6 @@ class Pro:
 
 
 def _rows(pool: NBestPool, place: np.ndarray, width: int, entries: np.ndarray) -> csr_array:
-    """float64 [entries, width]: feature vectors over all features."""
+    """float64 [entries, width]: feature vectors of ``entries`` (int64) over all ``width`` features."""
     ptr, feature = chosen(pool.feature_ptr, pool.feature, entries)
     return csr_array((chosen(pool.feature_ptr, pool.value, entries)[1], place[feature], ptr), (len(entries), width))

@@ -1,4 +1,4 @@
-"""Minimising a smooth sum over all shards by L-BFGS, with an l2 penalty, and others."""
+"""L-BFGS for objectives that are sums over shards, with an l2 penalty and an optional second penalty."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ def minimize_lbfgs(
     start: np.ndarray,
     free: np.ndarray,
     c: float,
-    ask: EvaluateShards,
+    evaluate_shards: EvaluateShards,
     penalty: Callable[[np.ndarray], tuple[float, np.ndarray]] | None = None,
 ) -> OptimizerResult:
-    """The weights of the smallest |w|^2 / 2 + c * (sum of losses) that L-BFGS finds from ``start``.
+    """Minimise |w|^2 / 2 + c * (sum of losses) by L-BFGS from ``start`` (float64 [features]).
 
-    ``free``: bool [features], those that move, and are penalised. To a question w (float64 [features]) each shard
-    replies with its loss (float64 [1]) and its gradient (float64 [features]). ``penalty``, that of w and its gradient,
-    is added to each loss of the sum: shards then also say how many there are (float64 [2] instead).
+    ``free``: bool [features], the weights that are optimised and penalised. At a point w (float64 [features]) each
+    shard replies with its sum of losses (float64 [1]) and the gradient (float64 [features]). ``penalty``, from w to the
+    penalty and its gradient, is added to each loss of the sum; shards then reply with the sum and the number of losses
+    (float64 [2]).
     """
     weights = start.copy()
 
     def objective(moved: np.ndarray) -> tuple[float, np.ndarray]:
         weights[free] = moved
         loss, losses, gradient = 0.0, 0.0, np.zeros(len(weights))
-        for part_loss, part_gradient in ask(weights):
+        for part_loss, part_gradient in evaluate_shards(weights):
             loss += float(part_loss[0])
             losses += float(part_loss[-1])
             gradient += part_gradient

@@ -1,10 +1,11 @@
-"""Error rate based ultraconservative update (L12, section 4.2): the expected error of the lists of K sentences.
+"""EBUU, the error rate based ultraconservative update (Liu et al., EMNLP 2012, section 4.2): minimises expected error.
 
     min_w  1/2 ||w - w_b||^2 + lambda/K sum_j sum_e Error(r_j, e) P_alpha(e | f_j, w)
 
-with P_alpha the softmax of alpha w.x over a list, and Error = 1 - bleu+1, which differs from L12's by a constant. It is
-the risk of `mpitune.learner.batch.minrisk`; gradient descent from w_b, as the problem is not convex. Each step begins
-with length 1 and is halved until the objective falls by enough (Armijo); these, alpha = 1 and when to stop are ours.
+with P_alpha the softmax of alpha w.x over a list, and Error = 1 - bleu+1, which differs from the paper's by a constant.
+The loss is the risk of `mpitune.learner.batch.minrisk`. The problem is not convex; it is minimised by gradient descent
+from w_b. Each step starts with length 1, which is halved until Armijo's condition holds. The line search and the
+stopping conditions are *(ours)*.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from mpitune.learner.local.examples import Examples
 from mpitune.learner.local.update import Update, squared_norm
 from mpitune.learner.pool import row_scores, row_sums
 
-SMALLEST = 1e-6
-"""The norm of the gradient at which to stop."""
-STEPS = 100
-"""The most steps."""
-ENOUGH = 1e-4
-"""Armijo's condition: how much of the fall that the gradient promises must come true."""
-HALVINGS = 50
-"""The most; no shorter step makes a difference that is more than rounding."""
+GRADIENT_TOLERANCE = 1e-6
+"""Norm of the gradient at which the descent stops."""
+MAX_STEPS = 100
+"""Maximum number of steps."""
+ARMIJO = 1e-4
+"""Armijo's condition: the objective must fall by this fraction of what the gradient predicts."""
+MAX_HALVINGS = 50
+"""Maximum number of halvings; shorter steps change the objective by rounding alone."""
 
 
 class Objective:
-    """What is minimised, as a function of the change w - w_b."""
+    """The objective as a function of the change w - w_b."""
 
     def __init__(self, examples: Examples, strength: float, alpha: float) -> None:
-        """lambda = ``strength``, at least 0; ``alpha`` above 0."""
+        """``strength``: lambda, at least 0; ``alpha``: above 0."""
         self._examples = examples
         self._share = strength / max(len(examples.oracle), 1)
         self._alpha = alpha
@@ -40,7 +41,7 @@ class Objective:
         self._slopes = np.empty(len(examples.gold))
 
     def at(self, change: np.ndarray) -> float:
-        """Its value; `gradient` is that of the latest ``change`` (float64 [columns])."""
+        """The value at ``change`` (float64 [columns]); the next `gradient` belongs to this point."""
         examples = self._examples
         row_scores(examples.row_ptr, examples.column, examples.value, change, self._scores)
         self._scores += examples.ahead
@@ -50,7 +51,7 @@ class Objective:
         return squared_norm(change) / 2 + self._share * risk
 
     def gradient(self) -> np.ndarray:
-        """float64 [columns]"""
+        """float64 [columns]: the gradient at the latest argument of `at`."""
         examples, result = self._examples, np.zeros(len(self._change))
         row_sums(examples.row_ptr, examples.column, examples.value, self._slopes, result)
         result *= self._share * self._alpha
@@ -59,22 +60,22 @@ class Objective:
 
 
 def ebuu(examples: Examples, strength: float, alpha: float) -> Update:
-    """The update with lambda = ``strength``, at least 0, and ``alpha``, above 0."""
+    """The update with lambda = ``strength`` (at least 0) and ``alpha`` (above 0)."""
     objective = Objective(examples, strength, alpha)
     change = np.zeros(len(examples.feature))
     value = objective.at(change)
-    for step in range(STEPS):
+    for step in range(MAX_STEPS):
         gradient = objective.gradient()
         squared = squared_norm(gradient)
-        if math.sqrt(squared) <= SMALLEST:
+        if math.sqrt(squared) <= GRADIENT_TOLERANCE:
             return Update(change, value, step, None)
-        for halving in range(HALVINGS):
+        for halving in range(MAX_HALVINGS):
             length = 0.5**halving
-            nearer = change - length * gradient
-            reached = objective.at(nearer)
-            if reached <= value - ENOUGH * length * squared:
+            candidate = change - length * gradient
+            reached = objective.at(candidate)
+            if reached <= value - ARMIJO * length * squared:
                 break
         else:
             return Update(change, value, step, None)
-        change, value = nearer, reached
-    return Update(change, value, STEPS, None)
+        change, value = candidate, reached
+    return Update(change, value, MAX_STEPS, None)

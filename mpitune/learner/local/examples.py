@@ -1,9 +1,9 @@
-"""What local training learns from: the k-best lists of a few training sentences, as differences from their oracles.
+"""Training data of local training: k-best lists of a few training sentences, as differences from their oracles.
 
-The oracle of a list is its entry of largest gold score `bleu+1`; of equals the one of largest model score under the
-global weights, then the first (ours: L12 follows Chiang 2008). Weights matter only where they tell entries of one list
-apart, so all that is kept of an entry are its features less those of its oracle, and by how much it scores above it.
-What is the same in a list cancels, as do frozen features but for their part in scores.
+The oracle of a list is its entry of largest gold score `bleu+1`; ties go to the largest model score under the global
+weights, then to the first entry *(ours: Liu et al. 2012 follow Chiang 2008)*. Only differences between entries of a
+list affect learning, so an entry is stored as its features minus those of the oracle and its score minus that of the
+oracle. Features of the same value in all entries cancel; frozen features count in the scores only.
 """
 
 from __future__ import annotations
@@ -20,61 +20,63 @@ from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 
 class Examples(NamedTuple):
-    """Lists to learn from, one after the other; each has an entry at least."""
+    """Lists to learn from, one after the other, each of at least one entry."""
 
     list_ptr: np.ndarray
     """int64 [lists + 1]: list j has the entries ``list_ptr[j]:list_ptr[j + 1]``."""
     oracle: np.ndarray
-    """int64 [lists]: which entry is the oracle."""
+    """int64 [lists]: the entry that is the oracle."""
     gold: np.ndarray
     """float64 [entries]: `bleu+1`."""
     ahead: np.ndarray
-    """float64 [entries]: w_b.(x - x*), the model score above that of the oracle under the global weights."""
+    """float64 [entries]: w_b.(x - x*), the model score minus that of the oracle, under the global weights."""
     row_ptr: np.ndarray
-    """int64 [entries + 1]: rows of x - x* (CSR), without zeros and frozen features; an oracle's has no values."""
+    """int64 [entries + 1]: rows of x - x* (CSR), without zeros and frozen features; an oracle's row is empty."""
     column: np.ndarray
-    """int32: places in ``feature``."""
+    """int32: positions in ``feature``."""
     value: np.ndarray
     """float64: values of x - x*."""
     feature: np.ndarray
-    """int64 [columns]: which of `KeptLists.feature_id` occur, in order of appearance."""
+    """int64 [columns]: positions in `TrainingLists.feature_id` of the features that occur, in order of appearance."""
 
 
-class _Space(NamedTuple):
-    """What `_differences` works in; all features' entries are the same before and after."""
+class _Workspace(NamedTuple):
+    """Working space of `_differences`; every element has the same value, given below, before and after."""
 
     origin: np.ndarray
     """float64 [features], 0: values of the oracle."""
     seen: np.ndarray
-    """int64 [features], -1: the entry that has fired it last."""
+    """int64 [features], -1: the last entry with this feature."""
     place: np.ndarray
     """int32 [features], -1: its column."""
 
 
-class KeptLists:
-    """The lists of all training sentences, in parts, and the global weights that they were decoded with."""
+class TrainingLists:
+    """The lists of all training sentences, in parts, and the global weights with which they were decoded."""
 
     def __init__(self, pools: Sequence[NBestPool], index: np.ndarray, value: np.ndarray, frozen: np.ndarray) -> None:
-        """``pools``: their sentences one after the other are the training data.
+        """``pools``: the training data, in order.
 
-        ``index``, ``value``: uint64 and float64 [n], the features' ids and global weights, 0 for all others;
-        ``frozen``: uint64, the ids of those that keep their weight.
+        ``index``, ``value``: uint64 and float64 [n], ids and global weights of features; all others have weight 0;
+        ``frozen``: uint64, ids of the features that are not updated.
         """
         self._pools = pools
         self._first = ends([pool.sentences for pool in pools])
         ids = [np.zeros(0, dtype=np.uint64), *(pool.feature_id for pool in pools)]
         self.feature_id = np.unique(np.concatenate(ids))
-        """uint64 [features], ascending: all that occur in any list."""
+        """uint64 [features], ascending: all features that occur in any list."""
         size = len(self.feature_id)
         self._number = [np.searchsorted(self.feature_id, pool.feature_id).astype(np.int32) for pool in pools]
-        known = np.isin(index, self.feature_id)
+        occurs = np.isin(index, self.feature_id)
         self._weights = np.zeros(size)
-        self._weights[np.searchsorted(self.feature_id, index[known])] = value[known]
+        self._weights[np.searchsorted(self.feature_id, index[occurs])] = value[occurs]
         self._frozen = np.isin(self.feature_id, frozen)
-        self._space = _Space(np.zeros(size), np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int32))
+        self._workspace = _Workspace(
+            np.zeros(size), np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int32)
+        )
 
     def examples(self, sentences: np.ndarray) -> Examples:
-        """The lists of these training ``sentences`` (int64 [lists], each once), in their order."""
+        """The lists of these training ``sentences`` (int64 [lists], distinct numbers), in this order."""
         lengths, statistics, widths, feature, value = [], [], [], [], []
         parts = (np.searchsorted(self._first, sentences, side="right") - 1).tolist()
         for part, number in zip(parts, (sentences - self._first[parts]).tolist(), strict=True):
@@ -105,7 +107,7 @@ class KeptLists:
             np.empty(most),
             np.empty(min(most, len(self.feature_id)), dtype=np.int64),
         )
-        columns = _differences(rows, feature, value, self._weights, self._frozen, self._space, result)
+        columns = _differences(rows, feature, value, self._weights, self._frozen, self._workspace, result)
         values = int(result.row_ptr[-1])
         return result._replace(
             column=result.column[:values], value=result.value[:values], feature=result.feature[:columns]
@@ -114,7 +116,10 @@ class KeptLists:
 
 @kernel
 def _oracle(gold: np.ndarray, scores: np.ndarray, start: int, end: int) -> int:
-    """The entry of largest gold score, of equals that of largest model score, then the first."""
+    """The entry of largest gold score; ties: of largest model score, then the first.
+
+    ``gold``, ``scores``: float64 [entries]; the list has the entries from ``start`` to ``end``.
+    """
     best = start
     for j in range(start + 1, end):
         if gold[j] > gold[best] or (gold[j] == gold[best] and scores[j] > scores[best]):
@@ -123,17 +128,17 @@ def _oracle(gold: np.ndarray, scores: np.ndarray, start: int, end: int) -> int:
 
 
 @inlined
-def _put(
-    result: Examples, space: _Space, frozen: np.ndarray, f: int, difference: float, columns: int, values: int
+def _append(
+    result: Examples, workspace: _Workspace, frozen: np.ndarray, f: int, difference: float, columns: int, values: int
 ) -> tuple[int, int]:
-    """Let the row that ends at ``values`` have this ``difference`` in feature ``f``; returns the new counts."""
+    """Append ``difference`` in feature ``f`` to the last row; returns the new numbers of columns and values."""
     if difference == 0.0 or frozen[f]:
         return columns, values
-    if space.place[f] < 0:
-        space.place[f] = columns
+    if workspace.place[f] < 0:
+        workspace.place[f] = columns
         result.feature[columns] = f
         columns += 1
-    result.column[at(values)] = space.place[f]
+    result.column[at(values)] = workspace.place[f]
     result.value[at(values)] = difference
     return columns, values + 1
 
@@ -145,12 +150,13 @@ def _differences(
     value: np.ndarray,
     weights: np.ndarray,
     frozen: np.ndarray,
-    space: _Space,
+    workspace: _Workspace,
     result: Examples,
 ) -> int:
-    """Fill all of ``result`` but ``list_ptr`` and ``gold`` from the lists' own rows; returns how many columns it has.
+    """Fill ``result``, except ``list_ptr`` and ``gold``, from the lists' rows; returns the number of columns.
 
-    ``weights``: float64 [features]; ``frozen``: bool [features].
+    ``rows``: int64 [entries + 1], ``feature``: int32, ``value``: float64, the entries' features (CSR); ``weights``:
+    float64 [features]; ``frozen``: bool [features].
     """
     columns = 0
     values = 0
@@ -166,23 +172,25 @@ def _differences(
         first, last = rows[oracle], rows[oracle + 1]
         oracle_score = result.ahead[oracle]
         for e in range(first, last):
-            space.origin[feature[e]] = value[e]
+            workspace.origin[feature[e]] = value[e]
         for j in range(start, end):
             result.ahead[j] -= oracle_score
             for e in range(rows[j], rows[j + 1]):
                 f = at(feature[at(e)])
-                space.seen[f] = j
-                columns, values = _put(result, space, frozen, f, value[at(e)] - space.origin[f], columns, values)
-            # Those that only the oracle has.
+                workspace.seen[f] = j
+                columns, values = _append(
+                    result, workspace, frozen, f, value[at(e)] - workspace.origin[f], columns, values
+                )
+            # Features that only the oracle has.
             for e in range(first, last):
                 f = at(feature[at(e)])
-                if space.seen[f] != j:
-                    columns, values = _put(result, space, frozen, f, -value[at(e)], columns, values)
+                if workspace.seen[f] != j:
+                    columns, values = _append(result, workspace, frozen, f, -value[at(e)], columns, values)
             result.row_ptr[j + 1] = values
         for e in range(first, last):
-            space.origin[feature[e]] = 0.0
+            workspace.origin[feature[e]] = 0.0
         for e in range(rows[start], rows[end]):
-            space.seen[feature[e]] = -1
+            workspace.seen[feature[e]] = -1
     for c in range(columns):
-        space.place[result.feature[c]] = -1
+        workspace.place[result.feature[c]] = -1
     return columns

@@ -1,15 +1,15 @@
-"""Margin based ultraconservative update (L12, section 4.1): MIRA's problem, on the lists of K sentences at once.
+"""MBUU, the margin based ultraconservative update (Liu et al., EMNLP 2012, section 4.1): MIRA on K lists at once.
 
-An entry n of list j is to stay behind the oracle by what it is worse, loss_jn = bleu+1(oracle) - bleu+1(n). With d_jn
-the oracle's features less the entry's,
+The oracle of list j must score above entry n by the loss of the entry, loss_jn = bleu+1(oracle) - bleu+1(n). With d_jn
+the oracle's features minus the entry's,
 
     min_w  1/2 ||w - w_b||^2 + lambda/K sum_j max_n (loss_jn - w.d_jn)_+
 
-is solved in its dual, w = w_b + sum_jn step_jn d_jn, where the steps of a list are not negative and sum to lambda/K,
-with that of its oracle, which moves nothing. Coordinate ascent goes from list to list, and in a list takes from the
-least violated constraint that has a step and gives to the most violated one, as much as makes the two violations equal
-(by pairs of steps, as `mpitune.learner.online.margin` does for one list). An entry that has the oracle's own free
-features constrains nothing (ours): no weights tell the two apart.
+is solved in the dual, w = w_b + sum_jn step_jn d_jn, where the steps of a list are at least 0 and sum to lambda/K,
+including the oracle's step, which changes no weight. Coordinate ascent visits list after list; in a list it transfers
+step size from the least violated constraint with a step above 0 to the most violated one until both violations are
+equal (as `mpitune.learner.online.mira_qp` does for one list). An entry with the oracle's free features is no constraint
+*(ours)*: no weights separate the two.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from mpitune.learner.local.examples import Examples
 from mpitune.learner.local.update import Update, squared_norm
 
 GAP = 1e-5
-"""When to stop (ours): the duality gap divided by lambda, which is a mean loss: a thousandth of a point of BLEU.
+"""Stopping condition *(ours)*: the duality gap divided by lambda, a mean loss; a thousandth of a point of BLEU.
 
-It gets there once the violations of no list's steps differ by more."""
+It holds once the violations of each list's steps differ by no more than this."""
 PASSES = 1000
-"""The most passes over all lists (ours); the gap says how far they came."""
-_CHEAP = 30
-"""The most passes between two of these over the entries that have a step, which are few."""
+"""Maximum number of passes over all lists *(ours)*; the gap shows how far they converged."""
+_ACTIVE_PASSES = 30
+"""Maximum number of passes over the entries with a step above 0, which are few, between two passes over all entries."""
 _MOVES = 10
-"""The most moves in a list before the next has its turn: what they reach is soon changed by those of other lists."""
+"""Maximum number of moves in a list per visit: moves in other lists soon change its optimum."""
 
 
 def mbuu(examples: Examples, strength: float) -> Update:
-    """The update with lambda = ``strength``, at least 0."""
+    """The update with lambda = ``strength`` (at least 0)."""
     change, steps = np.zeros(len(examples.feature)), np.zeros(len(examples.gold))
     lists = len(examples.oracle)
     if strength == 0 or lists == 0:
@@ -44,24 +44,25 @@ def mbuu(examples: Examples, strength: float) -> Update:
     for passes in range(1, PASSES + 1):
         found = _ascend(examples, change, steps, True, violations, scratch)
         last = passes == PASSES
-        # What a pass finds is the gap but for what it changes itself: to judge takes as long as a pass.
+        # The sum of a pass is the gap, up to the changes of the pass; computing the gap takes as long as a pass.
         if found <= GAP * strength or last:
-            loss, gap = _judge(examples, change, steps, share, violations)
+            loss, gap = _duality_gap(examples, change, steps, share, violations)
             if gap <= GAP * strength or last:
                 break
-        for _ in range(_CHEAP):
+        for _ in range(_ACTIVE_PASSES):
             if _ascend(examples, change, steps, False, violations, scratch) <= max(0.1 * found, GAP * strength):
                 break
     return Update(change, squared_norm(change) / 2 + share * loss, passes, gap)
 
 
 @kernel
-def _violate(
+def _fill_violations(
     examples: Examples, change: np.ndarray, steps: np.ndarray, every: bool, i: int, violations: np.ndarray
 ) -> None:
-    """Fill in the ``violations`` loss - w.d of list ``i``; -inf where an entry constrains nothing.
+    """Fill ``violations`` (float64 [entries]), loss - w.d, of list ``i``; -inf for an entry that is no constraint.
 
-    ``every``: of all entries; else of those that have a step, and -inf for the others.
+    ``change``: float64 [columns], w - w_b; ``steps``: float64 [entries]; ``every``: compute the violations of all
+    entries, else only of those with a step above 0, and -inf for the others.
     """
     oracle = examples.oracle[i]
     for j in range(examples.list_ptr[i], examples.list_ptr[i + 1]):
@@ -76,19 +77,19 @@ def _violate(
 
 
 @kernel
-def _judge(
+def _duality_gap(
     examples: Examples, change: np.ndarray, steps: np.ndarray, share: float, violations: np.ndarray
 ) -> tuple[float, float]:
-    """The sum of the lists' losses at w_b + ``change``, and the duality gap.
+    """The sum of the lists' losses at w_b + ``change`` (float64 [columns]), and the duality gap.
 
-    The gap is a sum of terms that are not negative: of each list, its steps times what the violations are below the
-    largest one.
+    ``steps``: float64 [entries]; ``share``: lambda/K; ``violations``: float64 [entries], filled. The gap is the sum
+    over entries of the step times the difference between the list's largest violation and the entry's, all at least 0.
     """
     loss = 0.0
     gap = 0.0
     for i in range(len(examples.oracle)):
         start, end = examples.list_ptr[i], examples.list_ptr[i + 1]
-        _violate(examples, change, steps, True, i, violations)
+        _fill_violations(examples, change, steps, True, i, violations)
         most = 0.0
         for j in range(start, end):
             most = max(most, violations[j])
@@ -108,16 +109,17 @@ def _ascend(
     violations: np.ndarray,
     scratch: np.ndarray,
 ) -> float:
-    """One pass over the lists, over ``every`` entry or those that have a step; ``change`` follows the ``steps``.
+    """One pass over the lists, over ``every`` entry or those with a step above 0; returns the sum of the lists' gaps.
 
-    ``scratch``: float64 [columns], zeros. Returns the sum of the lists' duality gaps, each as the pass has found it.
+    ``change``: float64 [columns] and ``steps``: float64 [entries], both updated in place; ``violations``: float64
+    [entries], filled; ``scratch``: float64 [columns], zeros before and after. The gap of a list is that at its visit.
     """
     column, value = examples.column, examples.value
     gap = 0.0
     for i in range(len(examples.oracle)):
         start, end = examples.list_ptr[i], examples.list_ptr[i + 1]
         for moves in range(_MOVES):
-            _violate(examples, change, steps, every, i, violations)
+            _fill_violations(examples, change, steps, every, i, violations)
             most, least = start, -1
             for j in range(start, end):
                 if violations[j] > violations[most]:
@@ -136,7 +138,7 @@ def _ascend(
             for e in range(examples.row_ptr[least], examples.row_ptr[least + 1]):
                 scratch[column[e]] += value[e]
             squared = _take_squares(examples, most, scratch) + _take_squares(examples, least, scratch)
-            # Two entries with the same features: to hand on the whole step changes no weight.
+            # Two entries with the same features: moving the whole step changes no weight.
             move = min(steps[least], difference / squared) if squared > 0.0 else steps[least]
             steps[most] += move
             steps[least] -= move
@@ -149,7 +151,7 @@ def _ascend(
 
 @kernel
 def _take_squares(examples: Examples, j: int, scratch: np.ndarray) -> float:
-    """The sum of the squares of ``scratch`` in the columns of entry ``j``; they become 0."""
+    """The sum of squares of ``scratch`` (float64 [columns]) in the columns of entry ``j``, which are set to 0."""
     total = 0.0
     for e in range(examples.row_ptr[j], examples.row_ptr[j + 1]):
         total += scratch[examples.column[e]] ** 2

@@ -1,12 +1,13 @@
-"""Local training (L12): from the global weights to those of one sentence, by an ultraconservative update.
+"""Local training: weights for one sentence, by an ultraconservative update of the global weights.
 
-L12 is Liu et al. 2012, *Locally Training the Log-Linear Model for SMT*. Both methods minimise, over the weights w,
+Liu, Cao, Watanabe, Zhao, Yu and Zhu, *Locally Training the Log-Linear Model for SMT*, EMNLP 2012. Both methods
+minimise, over the weights w,
 
     1/2 ||w - w_b||^2 + lambda Loss(D, w)
 
-where w_b are the global weights and D the lists of K training sentences that are like the one to be translated. MBUU
-(`mpitune.learner.local.mbuu`) has the margin loss, EBUU (`mpitune.learner.local.ebuu`) the expected error. The
-result is the change w - w_b, of the features in which entries of a list differ.
+where w_b are the global weights and D the lists of K training sentences similar to the one to be translated. MBUU
+(`mpitune.learner.local.mbuu`) uses the margin loss, EBUU (`mpitune.learner.local.ebuu`) the expected error. The result
+is the change w - w_b of the features in which entries of a list differ.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ import numpy as np
 
 
 class Update(NamedTuple):
-    """A sentence's own weights."""
+    """The weights of one sentence, as a change of the global weights."""
 
     change: np.ndarray
     """float64 [columns of the examples]: w - w_b."""
     objective: float
-    """What has been made as small as it gets."""
+    """Value of the minimised objective."""
     steps: int
-    """Passes over the lists (MBUU), steps down the gradient (EBUU)."""
+    """Passes over the lists (MBUU), gradient steps (EBUU)."""
     gap: float | None
-    """MBUU: the duality gap; the objective is above its minimum by that at most."""
+    """MBUU: the duality gap, an upper bound on the distance of the objective from its minimum; EBUU: None."""
 
     @property
     def distance(self) -> float:
@@ -36,5 +37,5 @@ class Update(NamedTuple):
 
 
 def squared_norm(vector: np.ndarray) -> float:
-    """The sum of the squares, in an order that does not depend on the number of threads."""
+    """The sum of squares, in an order that does not depend on the number of threads."""
     return float(np.square(vector).sum())

@@ -1,0 +1,7 @@
+"""Online learners: update the weights after each k-best list.
+
+- `perceptron`: pairwise ranking; `mira`: large-margin learning; `averaging`: averages the weights of another learner.
+- `columns`: a list's feature vectors, reduced to the values in which entries differ.
+- `gram`: updates by entries of a list; `sparse_update`: updates by features, pair by pair.
+- `mira_qp`: the solvers of MIRA's quadratic program; `rates`: learning rates and their state.
+"""

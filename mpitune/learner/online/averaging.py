@@ -1,8 +1,8 @@
-"""Averaging: a pass over a shard ends with the mean of the weights after each of its sentences.
+"""Averaging: the result of a pass over a shard is the mean of the weights after each of its sentences.
 
-Collins 2002, *Discriminative Training Methods for Hidden Markov Models*, section 2.3: the weights of a single moment
-follow the last few sentences. With w_t the weights after sentence t of T, the mean is w_T - 1/T sum_t (t - 1) (w_t -
-w_{t-1}): a change is entered once, when it happens.
+Collins 2002, *Discriminative Training Methods for Hidden Markov Models*, section 2.3: the final weights alone depend
+most on the last few sentences. With w_t the weights after sentence t of T, the mean is w_T - 1/T sum_t (t - 1) (w_t -
+w_{t-1}), so that each change is added once, when it happens.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
 from mpitune.learner.base import Counts, OnlineLearner
-from mpitune.learner.online.rates import longer
+from mpitune.learner.online.rates import grow_to
 
 
 class Averaging:
-    """An `mpitune.learner.base.OnlineLearner` that averages the weights of another one."""
+    """An `mpitune.learner.base.OnlineLearner` that averages the weights of another learner."""
 
     def __init__(self, learner: OnlineLearner, *, changes_all: bool = False) -> None:
-        """``changes_all``: an update of ``learner`` may change weights of features that its list does not have."""
+        """``changes_all``: updates of ``learner`` may change weights of features that do not occur in the list."""
         self._learner = learner
         self._changes_all = changes_all
         self.state_width = learner.state_width
@@ -33,29 +33,30 @@ class Averaging:
         self._late = np.zeros(len(weights))
 
     def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
-        self._before = longer(self._before, len(weights), 0.0)
-        self._late = longer(self._late, len(weights), 0.0)
+        self._before = grow_to(self._before, len(weights), 0.0)
+        self._late = grow_to(self._late, len(weights), 0.0)
         counts = self._learner.update(kbest, gold, weights, random)
         slots = np.arange(len(weights), dtype=np.int32) if self._changes_all else kbest.feature_index
-        _enter(slots, float(self._sentences), weights, self._before, self._late)
+        _add_changes(slots, float(self._sentences), weights, self._before, self._late)
         self._sentences += 1
         return counts
 
     def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
         state = self._learner.end_shard(weights)
         if self._sentences:
-            # Changes of the other learner's `end_shard` count from the last sentence on.
+            # Changes made by the other learner's `end_shard` belong to the last sentence.
             slots = np.arange(len(weights), dtype=np.int32)
-            _enter(slots, float(self._sentences - 1), weights, self._before, self._late)
+            _add_changes(slots, float(self._sentences - 1), weights, self._before, self._late)
             weights -= self._late / self._sentences
         return state
 
 
 @kernel
-def _enter(slots: np.ndarray, earlier: float, weights: np.ndarray, before: np.ndarray, late: np.ndarray) -> None:
-    """Enter the changes since ``before`` (float64 [D]) of the weights of ``slots`` (int32 [n], some twice).
+def _add_changes(slots: np.ndarray, earlier: float, weights: np.ndarray, before: np.ndarray, late: np.ndarray) -> None:
+    """Add the changes of the weights of ``slots`` (int32 [n], may repeat) since the previous sentence.
 
-    ``earlier``: sentences of the pass before this one; ``late``: float64 [D], sum of (t - 1) (w_t - w_{t-1}).
+    ``earlier``: sentences of the pass before this one, t - 1; ``weights``: float64 [D], w_t; ``before``: float64 [D],
+    w_{t-1}, set to w_t; ``late``: float64 [D], incremented: the sum of (t - 1) (w_t - w_{t-1}).
     """
     for i in range(len(slots)):
         slot = slots[i]

@@ -1,7 +1,7 @@
-"""A k-best list's feature vectors, reduced to what can make two of its entries differ.
+"""The feature vectors of a k-best list, reduced to the values in which entries can differ.
 
-Most features of a list are the same in all of its entries. Such columns cancel out of every difference of two feature
-vectors, so they are left out here, and with them the frozen ones, which no update may move, and zeros.
+Most features of a list have the same value in all of its entries. Such columns cancel in the difference of two feature
+vectors, so they are left out here, as are frozen features, which no update changes, and zeros.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from mpitune.jit import kernel
 
 
 class FeatureColumns(NamedTuple):
-    """The remaining values, by column and by row; rows are entries of the list."""
+    """The remaining values by column and by row; row j is entry j of the list."""
 
     slot: np.ndarray
-    """int32 [columns]: slots of all free features that occur in the list, in order of appearance, constant ones too."""
+    """int32 [columns]: slots of all free features of the list, in order of appearance, constant ones included."""
     column_ptr: np.ndarray
-    """int64 [columns + 1]: where the values of each column begin; a constant column has none."""
+    """int64 [columns + 1]: start of each column's values; a constant column has none."""
     row: np.ndarray
     """int32 [values]: ascending inside a column."""
     column_value: np.ndarray
     """float64 [values]: the values in the order of ``row``."""
     row_ptr: np.ndarray
-    """int64 [k + 1]: where the values of each row begin."""
+    """int64 [k + 1]: start of each row's values."""
     column: np.ndarray
     """int32 [values]: columns of a row's values, in the order of their slots."""
     row_value: np.ndarray
     """float64 [values]: the values in the order of ``column``."""
 
 
-class _Range(NamedTuple):
-    """What is known of each column while the list is read."""
+class _ColumnState(NamedTuple):
+    """State of each column while the list is read."""
 
     low: np.ndarray
-    """float64 [columns]: its smallest value."""
+    """float64 [columns]: smallest value so far."""
     high: np.ndarray
-    """float64 [columns]: its largest value."""
+    """float64 [columns]: largest value so far."""
     next: np.ndarray
-    """int64 [columns]: where its next value goes."""
+    """int64 [columns]: position of the next value."""
 
 
-def only(kbest: KBest, entries: np.ndarray) -> KBest:
-    """The ``entries`` (int64 [n]) of ``kbest``, in that order, without their words."""
+def select_entries(kbest: KBest, entries: np.ndarray) -> KBest:
+    """The list of these ``entries`` (int64 [n]) of ``kbest``, in that order, without words."""
     first, last = kbest.feature_ptr[entries], kbest.feature_ptr[entries + 1]
     none = np.zeros(0, dtype=np.int64)
     places = np.concatenate([none, *(np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True))])
@@ -62,7 +62,7 @@ def only(kbest: KBest, entries: np.ndarray) -> KBest:
 def columns_of(kbest: KBest, frozen: np.ndarray, place: np.ndarray) -> FeatureColumns:
     """The columns of ``kbest``.
 
-    ``frozen``: bool [D], by slot. ``place``: int32 [D], all -1 before and after: space to look slots up in.
+    ``frozen``: bool [D], by slot. ``place``: int32 [D], all -1 before and after: working space, from slot to column.
     """
     values = len(kbest.feature_value)
     width = min(values, len(place))
@@ -75,14 +75,16 @@ def columns_of(kbest: KBest, frozen: np.ndarray, place: np.ndarray) -> FeatureCo
         np.empty(values, dtype=np.int32),
         np.empty(values),
     )
-    range_ = _Range(np.empty(width), np.empty(width), np.empty(width, dtype=np.int64))
-    count = _read(kbest, frozen, place, range_, columns)
+    state = _ColumnState(np.empty(width), np.empty(width), np.empty(width, dtype=np.int64))
+    count = _fill_columns(kbest, frozen, place, state, columns)
     return columns._replace(slot=columns.slot[:count], column_ptr=columns.column_ptr[: count + 1])
 
 
 @kernel
-def _read(kbest: KBest, frozen: np.ndarray, place: np.ndarray, range_: _Range, columns: FeatureColumns) -> int:
-    """Fill ``columns``; returns how many there are."""
+def _fill_columns(
+    kbest: KBest, frozen: np.ndarray, place: np.ndarray, state: _ColumnState, columns: FeatureColumns
+) -> int:
+    """Fill ``columns``; returns the number of columns."""
     k = len(kbest.score)
     count = 0
     for e in range(kbest.feature_ptr[0], kbest.feature_ptr[k]):
@@ -95,16 +97,16 @@ def _read(kbest: KBest, frozen: np.ndarray, place: np.ndarray, range_: _Range, c
             c = count
             place[slot] = count
             columns.slot[count] = slot
-            range_.low[c] = value
-            range_.high[c] = value
+            state.low[c] = value
+            state.high[c] = value
             count += 1
         else:
-            range_.low[c] = min(range_.low[c], value)
-            range_.high[c] = max(range_.high[c], value)
+            state.low[c] = min(state.low[c], value)
+            state.high[c] = max(state.high[c], value)
         columns.column_ptr[c + 1] += 1
     for c in range(count):
-        constant = columns.column_ptr[c + 1] == k and range_.low[c] == range_.high[c]
-        range_.next[c] = columns.column_ptr[c]
+        constant = columns.column_ptr[c + 1] == k and state.low[c] == state.high[c]
+        state.next[c] = columns.column_ptr[c]
         columns.column_ptr[c + 1] = columns.column_ptr[c] + (0 if constant else columns.column_ptr[c + 1])
     values = 0
     for j in range(k):
@@ -117,9 +119,9 @@ def _read(kbest: KBest, frozen: np.ndarray, place: np.ndarray, range_: _Range, c
             c = place[slot]
             if columns.column_ptr[c] == columns.column_ptr[c + 1]:
                 continue
-            columns.row[range_.next[c]] = j
-            columns.column_value[range_.next[c]] = value
-            range_.next[c] += 1
+            columns.row[state.next[c]] = j
+            columns.column_value[state.next[c]] = value
+            state.next[c] += 1
             columns.column[values] = c
             columns.row_value[values] = value
             values += 1
@@ -131,7 +133,7 @@ def _read(kbest: KBest, frozen: np.ndarray, place: np.ndarray, range_: _Range, c
 
 @kernel
 def same_row(columns: FeatureColumns, a: int, b: int) -> bool:
-    """Whether entries ``a`` and ``b`` have the same free features: their difference d is 0."""
+    """True if entries ``a`` and ``b`` have the same free features, so that their difference d is 0."""
     start, other = columns.row_ptr[a], columns.row_ptr[b]
     length = columns.row_ptr[a + 1] - start
     if columns.row_ptr[b + 1] - other != length:
@@ -146,7 +148,7 @@ def same_row(columns: FeatureColumns, a: int, b: int) -> bool:
 
 @kernel
 def model_scores(kbest: KBest, weights: np.ndarray, scores: np.ndarray) -> None:
-    """Fill ``scores`` (float64 [k]) with w.x over all features, in the order of their slots."""
+    """Fill ``scores`` (float64 [k]) with w.x over all features, summed in slot order. ``weights``: float64 [D]."""
     for j in range(len(scores)):
         score = 0.0
         for e in range(kbest.feature_ptr[j], kbest.feature_ptr[j + 1]):

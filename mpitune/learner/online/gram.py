@@ -1,4 +1,4 @@
-"""Updates in terms of a list's entries: each entry's coefficient is found first, then all weights move at once.
+"""Updates by entries of a list: compute a coefficient for each entry, then change all weights at once.
 
 With G the Gram matrix X X^T of the list and s its model scores, an update w += step * (x_a - x_b) is
 s += step * (G[a] - G[b]): a pass over the pairs never touches a feature. Sums run in a fixed order.
@@ -7,17 +7,29 @@ s += step * (G[a] - G[b]): a pass over the pairs never touches a feature. Sums r
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from mpitune.jit import kernel
 from mpitune.learner.online.columns import FeatureColumns, same_row
-from mpitune.learner.online.rates import NORMALIZED, Rate, move
+from mpitune.learner.online.rates import NORMALIZED, Rate, weight_change
+
+
+class RankedPairs(NamedTuple):
+    """The pairs of one list, in the order in which they are processed."""
+
+    entries: np.ndarray
+    """int32 [pairs, 2]: the preferred entry first."""
+    scale: np.ndarray
+    """float64 [pairs]: factor of each pair's gradient."""
+    margin: np.ndarray
+    """float64 [pairs]: the margin w.d that each pair is required to have, at least 0."""
 
 
 @kernel
 def violates(margin: float, required: float) -> bool:
-    """Whether a pair with this margin w.d calls for an update."""
+    """True if a pair with the margin w.d = ``margin`` needs an update; ``required``: the margin that it must have."""
     return margin < required if required > 0.0 else margin <= 0.0
 
 
@@ -25,7 +37,7 @@ def violates(margin: float, required: float) -> bool:
 def fill_gram(columns: FeatureColumns, gram: np.ndarray) -> None:
     """Fill ``gram`` (float64 [k, k]) with the inner products of all rows.
 
-    Up to the squares of constant columns, which cancel in G[a] - G[b].
+    The squares of constant columns are left out: they cancel in G[a] - G[b].
     """
     k = len(gram)
     for a in range(k):
@@ -33,7 +45,7 @@ def fill_gram(columns: FeatureColumns, gram: np.ndarray) -> None:
             gram[a, b] = 0.0
     for c in range(len(columns.slot)):
         start, end = columns.column_ptr[c], columns.column_ptr[c + 1]
-        if end - start == k:  # all rows, so that the inner loop runs over neighbours
+        if end - start == k:  # all rows: the inner loop reads consecutive elements
             for a in range(k):
                 value = columns.column_value[start + a]
                 for b in range(a + 1):
@@ -53,64 +65,57 @@ def fill_gram(columns: FeatureColumns, gram: np.ndarray) -> None:
 def sequential_update(
     columns: FeatureColumns,
     gram: np.ndarray,
-    pairs: np.ndarray,
-    sizes: np.ndarray,
+    pairs: RankedPairs,
     learning_rate: float,
-    required: np.ndarray,
     scores: np.ndarray,
     coefficients: np.ndarray,
 ) -> int:
-    """Each pair sees the weights that the one before it left; returns how many called for an update.
+    """Process the pairs one by one, each with the scores that the one before it left; returns the number of updates.
 
-    ``pairs``: int32 [pairs, 2]; ``sizes``: float64 [pairs], what each pair's update is scaled by; ``required``:
-    float64 [pairs], the margin that each is to have; ``scores``: float64 [k], the model scores before and after;
-    ``coefficients``: float64 [k], added to: the gradient is their sum with X.
+    ``gram``: float64 [k, k], from `fill_gram`; ``scores``: float64 [k], model scores, updated in place;
+    ``coefficients``: float64 [k], incremented: the list's gradient is X^T ``coefficients``.
     """
     updates = 0
-    for p in range(len(pairs)):
-        a, b = pairs[p, 0], pairs[p, 1]
-        if not violates(scores[a] - scores[b], required[p]) or same_row(columns, a, b):
+    for p in range(len(pairs.entries)):
+        a, b = pairs.entries[p, 0], pairs.entries[p, 1]
+        if not violates(scores[a] - scores[b], pairs.margin[p]) or same_row(columns, a, b):
             continue
         updates += 1
-        coefficients[a] += sizes[p]
-        coefficients[b] -= sizes[p]
-        step = learning_rate * sizes[p]
+        coefficients[a] += pairs.scale[p]
+        coefficients[b] -= pairs.scale[p]
+        step = learning_rate * pairs.scale[p]
         for j in range(len(scores)):
             scores[j] += step * (gram[a, j] - gram[b, j])
     return updates
 
 
 @kernel
-def batch_update(
-    columns: FeatureColumns,
-    pairs: np.ndarray,
-    sizes: np.ndarray,
-    required: np.ndarray,
-    scores: np.ndarray,
-    coefficients: np.ndarray,
-) -> int:
-    """As `sequential_update`, but all pairs see the same ``scores``."""
+def batch_update(columns: FeatureColumns, pairs: RankedPairs, scores: np.ndarray, coefficients: np.ndarray) -> int:
+    """Process all pairs with the same scores; returns the number of updates.
+
+    ``scores``: float64 [k], model scores; ``coefficients``: float64 [k], incremented as by `sequential_update`.
+    """
     updates = 0
-    for p in range(len(pairs)):
-        a, b = pairs[p, 0], pairs[p, 1]
-        if violates(scores[a] - scores[b], required[p]) and not same_row(columns, a, b):
+    for p in range(len(pairs.entries)):
+        a, b = pairs.entries[p, 0], pairs.entries[p, 1]
+        if violates(scores[a] - scores[b], pairs.margin[p]) and not same_row(columns, a, b):
             updates += 1
-            coefficients[a] += sizes[p]
-            coefficients[b] -= sizes[p]
+            coefficients[a] += pairs.scale[p]
+            coefficients[b] -= pairs.scale[p]
     return updates
 
 
-def measure(columns: FeatureColumns, pairs: np.ndarray, rate: Rate) -> None:
-    """Take the differences of all ``pairs`` (int32 [pairs, 2]) into the units of a normalized ``rate``.
+def update_units(columns: FeatureColumns, pairs: np.ndarray, rate: Rate) -> None:
+    """Add the differences of all ``pairs`` (int32 [pairs, 2]) to the feature units of a normalized ``rate``.
 
-    One entry a list and feature: the mean square of the differences that are not 0.
+    Each list counts once per feature, with the mean square of its differences other than 0.
     """
     width = len(columns.slot)
-    _measure(columns, pairs, rate, np.zeros(width), np.zeros(width), np.zeros(width))
+    _update_units(columns, pairs, rate, np.zeros(width), np.zeros(width), np.zeros(width))
 
 
 @kernel
-def _measure(
+def _update_units(
     columns: FeatureColumns,
     pairs: np.ndarray,
     rate: Rate,
@@ -118,7 +123,7 @@ def _measure(
     squares: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """`measure`; the last three are float64 [columns], all 0, to work in."""
+    """`update_units`; ``difference``, ``squares``, ``counts``: float64 [columns], all 0, working space."""
     for p in range(len(pairs)):
         for i in range(columns.row_ptr[pairs[p, 0]], columns.row_ptr[pairs[p, 0] + 1]):
             difference[columns.column[i]] += columns.row_value[i]
@@ -142,8 +147,8 @@ def _measure(
 def _gradient(columns: FeatureColumns, coefficients: np.ndarray, gradient: np.ndarray) -> None:
     """Fill ``gradient`` (float64 [columns], all 0) with X^T ``coefficients`` (float64 [k]).
 
-    The coefficients of the entries that took part sum to 0. Rounding would leave a trace of that sum in every feature
-    which those entries share; the gradient of such features is exactly 0.
+    The coefficients of the entries that took part sum to 0, up to rounding. The gradient of a feature that has the same
+    value in all these entries is set to exactly 0.
     """
     active = 0
     for j in range(len(coefficients)):
@@ -166,18 +171,19 @@ def _gradient(columns: FeatureColumns, coefficients: np.ndarray, gradient: np.nd
             gradient[c] = total
 
 
-def apply(
+def apply_gradient(
     columns: FeatureColumns, coefficients: np.ndarray, rate: Rate, step: int, weights: np.ndarray, divisor: float = 1.0
 ) -> None:
-    """Move ``weights`` (float64 [D]) along the gradient X^T ``coefficients`` (float64 [k]) / ``divisor``.
+    """Change ``weights`` (float64 [D]) along the gradient X^T ``coefficients`` (float64 [k]) / ``divisor``.
 
-    Coefficients that were divided before would be rounded, and so leave traces where counts add up to 0.
+    ``step``: number of this step in the pass, from 1 (see `weight_change`). The gradient is divided, and not the
+    coefficients: these would be rounded, and gradients whose terms cancel would not be exactly 0.
     """
-    _apply(columns, coefficients, rate, step, divisor, np.zeros(len(columns.slot)), weights)
+    _apply_gradient(columns, coefficients, rate, step, divisor, np.zeros(len(columns.slot)), weights)
 
 
 @kernel
-def _apply(
+def _apply_gradient(
     columns: FeatureColumns,
     coefficients: np.ndarray,
     rate: Rate,
@@ -186,19 +192,19 @@ def _apply(
     gradient: np.ndarray,
     weights: np.ndarray,
 ) -> None:
-    """`apply`; ``gradient``: float64 [columns], all 0, to work in."""
+    """`apply_gradient`; ``gradient``: float64 [columns], all 0, working space."""
     _gradient(columns, coefficients, gradient)
     share = _sparse_share(columns, gradient, rate)
     for c in range(len(columns.slot)):
         if gradient[c] != 0.0:
             slot = columns.slot[c]
-            moved = move(rate, slot, gradient[c] / divisor, step)
-            weights[slot] += moved * share if slot >= rate.first_sparse else moved
+            change = weight_change(rate, slot, gradient[c] / divisor, step)
+            weights[slot] += change * share if slot >= rate.first_sparse else change
 
 
 @kernel
 def _sparse_share(columns: FeatureColumns, gradient: np.ndarray, rate: Rate) -> float:
-    """The factor of the steps of sparse features: 1 over the root of their number, where ``rate`` is normalized."""
+    """The factor of the steps of sparse features: with a normalized ``rate``, 1 / sqrt(sparse features that change)."""
     moving = 0
     for c in range(len(columns.slot)):
         if gradient[c] != 0.0 and columns.slot[c] >= rate.first_sparse:

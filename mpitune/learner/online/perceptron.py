@@ -1,7 +1,7 @@
-"""The pairwise ranking perceptron (Simianer, Riezler and Dyer 2012, section 2), with the options that surround it.
+"""The pairwise ranking perceptron (Simianer, Riezler and Dyer, ACL 2012, section 2) and its options.
 
-A pair with difference d = x_preferred - x_other has loss max(0, margin - w.d). Where w.d < margin, or <= 0 without a
-margin, w moves along d. A pair with d = 0 is never an update. Frozen features take part in w.d and in nothing else.
+A pair with difference d = x_preferred - x_other has loss max(0, margin - w.d). If w.d < margin (without a margin, if
+w.d <= 0), w is updated along d. A pair with d = 0 is never an update. Frozen features count in w.d but are not updated.
 """
 
 from __future__ import annotations
@@ -15,65 +15,73 @@ from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
 from mpitune.jit import kernel
 from mpitune.learner.base import Counts
+from mpitune.learner.choices import RateName, UpdateOrder
 from mpitune.learner.online.columns import FeatureColumns, columns_of, model_scores
-from mpitune.learner.online.direct import Space, fixed_scores, learn_in_turn, shrink_all
-from mpitune.learner.online.gram import apply, batch_update, fill_gram, measure, sequential_update
-from mpitune.learner.online.rates import KEPT, NORMALIZED, grown, longer, make_rate, state_of
+from mpitune.learner.online.gram import (
+    RankedPairs,
+    apply_gradient,
+    batch_update,
+    fill_gram,
+    sequential_update,
+    update_units,
+)
+from mpitune.learner.online.rates import (
+    NORMALIZED,
+    PERSISTENT_STATE,
+    grow_rate,
+    grow_to,
+    make_rate,
+    persistent_state,
+)
+from mpitune.learner.online.sparse_update import Workspace, frozen_scores, shrink_all, sparse_sequential_update
 from mpitune.learner.pair_sampling import Sampler
-
-ORDERS = ("sequential", "sentence")
 
 
 @dataclass(frozen=True)
 class PerceptronOptions:
-    """The perceptron's options, named as in a job. Raises UsageError on a value that makes no sense."""
+    """The perceptron's options, named as in a job's ``[learner]``, whose schema checks their ranges.
 
-    learning_rate: float = 0.0001
-    margin: float = 0.0
-    margin_by_gold: bool = False
-    """Whether a pair's margin is multiplied by its difference of gold scores, as in a structured hinge loss with margin
-    rescaling (Tsochantaridis et al. 2005)."""
-    order: str = "sequential"
-    """``sequential``: each pair sees the weights that the one before it left. ``sentence``: all pairs of a list see the
+    Raises UsageError if ``rate`` and ``order`` cannot be combined.
+    """
+
+    learning_rate: float
+    margin: float
+    margin_by_gold: bool
+    """Multiply a pair's margin by its difference of gold scores, as in a structured hinge loss with margin rescaling
+    (Tsochantaridis et al. 2005)."""
+    order: UpdateOrder
+    """``sequential``: each pair uses the weights that the one before it left. ``sentence``: all pairs of a list use the
     weights that it was decoded with, and their gradients are summed into one step."""
-    rate: str = "constant"
-    l1: float = 0.0
-    """Cumulative clipping (Tsuruoka et al. 2009): after each list its features, at a shard's end all."""
-    l2: float = 0.0
-    """After each updating pair w -= 2 l2 learning_rate w / P, P being the pairs of the list."""
-    scale_by_gold: bool = False
-    """Whether a pair's d is multiplied by its difference of gold scores."""
+    rate: RateName
+    l1: float
+    """Strength of cumulative clipping (Tsuruoka et al. 2009): after each list its features, at a shard's end all."""
+    l2: float
+    """After each updating pair w -= 2 l2 learning_rate w / P, P being the number of pairs of the list."""
+    scale_by_gold: bool
+    """Multiply a pair's d by its difference of gold scores."""
 
     def __post_init__(self) -> None:
-        if self.order not in ORDERS:
-            raise UsageError(f"learner.order: found {self.order!r}, expected one of {', '.join(ORDERS)}")
-        make_rate(self.rate, self.learning_rate)
         if self.rate == "normalized" and self.order != "sentence":
             found = f'"normalized" with learner.order = "{self.order}"'
             raise UsageError(f'learner.rate: found {found}, expected learner.order = "sentence" with it')
-        if not self.learning_rate > 0:
-            raise UsageError(f"learner.learning_rate: found {self.learning_rate}, expected a number above 0")
-        for key in ("margin", "l1", "l2"):
-            if not getattr(self, key) >= 0:
-                raise UsageError(f"learner.{key}: found {getattr(self, key)}, expected 0 or more")
 
 
 class Perceptron:
     """An `mpitune.learner.base.OnlineLearner`."""
 
     def __init__(self, sampler: Sampler, options: PerceptronOptions, frozen: np.ndarray, first_sparse: int = 0) -> None:
-        """``frozen``: bool [slots], features whose weights never move; slots past its end may move.
+        """``frozen``: bool [slots], features that are not updated; slots beyond its end are updated.
 
-        ``first_sparse``: slots from here on are those of sparse features.
+        ``first_sparse``: first slot of the sparse features.
         """
         self._sampler = sampler
         self._options = options
         self._frozen = frozen
         self._first_sparse = first_sparse
-        self.state_width = len(KEPT[options.rate])
+        self.state_width = len(PERSISTENT_STATE[options.rate])
 
     def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
-        """Raises ValueError where there are fewer ``weights`` than there were slots before."""
+        """Raises ValueError if there are fewer ``weights`` than slots known before."""
         if len(weights) < len(self._frozen):
             raise ValueError(f"{len(weights)} weights, but {len(self._frozen)} slots")
         self._rate = make_rate(self._options.rate, self._options.learning_rate, state, self._first_sparse)
@@ -81,20 +89,20 @@ class Perceptron:
         self._place = np.zeros(0, dtype=np.int32)
         self._due = 0.0
         self._paid = np.zeros(0)
-        self._make_room(len(weights))
+        self._grow(len(weights))
 
-    def _make_room(self, size: int) -> None:
-        """Make all that is kept by slot as long as the weights; features met late are as those that never fired."""
-        self._frozen = longer(self._frozen, size, False)
-        self._place = longer(self._place, size, -1)
-        self._rate = grown(self._rate, size)
+    def _grow(self, size: int) -> None:
+        """Grow all arrays indexed by slot to ``size``; a new feature has the state of one that has never fired."""
+        self._frozen = grow_to(self._frozen, size, False)
+        self._place = grow_to(self._place, size, -1)
+        self._rate = grow_rate(self._rate, size)
         if self._options.l1 > 0:
-            self._paid = longer(self._paid, size, 0.0)
+            self._paid = grow_to(self._paid, size, 0.0)
 
     def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
-        """Raises ValueError where ``kbest`` has features beyond the end of ``weights``."""
+        """Raises ValueError if ``kbest`` has features beyond the end of ``weights``."""
         if len(weights) > len(self._place):
-            self._make_room(len(weights))
+            self._grow(len(weights))
         if len(kbest.feature_index) and kbest.feature_index.max() >= len(self._place):
             raise ValueError(f"feature slot {kbest.feature_index.max()}, but {len(self._place)} weights")
         pairs = self._sampler(gold, kbest.score, random)
@@ -108,22 +116,23 @@ class Perceptron:
     def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
         if self._options.l1 > 0:
             _clip(np.flatnonzero(~self._frozen).astype(np.int32), self._due, self._paid, weights)
-        return state_of(self._rate, self._options.rate)
+        return persistent_state(self._rate, self._options.rate)
 
     def _learn(
         self, kbest: KBest, columns: FeatureColumns, pairs: np.ndarray, gold: np.ndarray, weights: np.ndarray
     ) -> int:
-        """Returns how many pairs updated the weights."""
+        """Update ``weights`` by ``pairs`` (int32 [pairs, 2]); returns the number of pairs that needed an update."""
         options = self._options
-        better = gold[pairs[:, 0]] - gold[pairs[:, 1]]
-        sizes = better if options.scale_by_gold else np.ones(len(pairs))
-        required = options.margin * (better if options.margin_by_gold else np.ones(len(pairs)))
+        difference = gold[pairs[:, 0]] - gold[pairs[:, 1]]
+        scale = difference if options.scale_by_gold else np.ones(len(pairs))
+        margin = options.margin * (difference if options.margin_by_gold else np.ones(len(pairs)))
+        ranked = RankedPairs(pairs, scale, margin)
         decay = 2 * options.l2 * options.learning_rate / len(pairs)
         if options.order == "sequential" and (options.rate != "constant" or options.l2 > 0):
-            space = Space(np.empty(len(columns.slot)), np.zeros(len(columns.slot)), np.empty(kbest.size))
-            fixed_scores(kbest, self._frozen, weights, space.fixed)
-            updates = learn_in_turn(
-                columns, pairs, sizes, self._rate, self._steps, 1 - decay, required, self._frozen, space, weights
+            workspace = Workspace(np.empty(len(columns.slot)), np.zeros(len(columns.slot)), np.empty(kbest.size))
+            frozen_scores(kbest, self._frozen, weights, workspace.frozen_score)
+            updates = sparse_sequential_update(
+                columns, ranked, self._rate, self._steps, 1 - decay, self._frozen, workspace, weights
             )
             self._steps += updates
             return int(updates)
@@ -132,28 +141,26 @@ class Perceptron:
         if options.order == "sequential":
             gram = np.empty((kbest.size, kbest.size))
             fill_gram(columns, gram)
-            updates = sequential_update(
-                columns, gram, pairs, sizes, options.learning_rate, required, scores, coefficients
-            )
+            updates = sequential_update(columns, gram, ranked, options.learning_rate, scores, coefficients)
         else:
-            updates = batch_update(columns, pairs, sizes, required, scores, coefficients)
+            updates = batch_update(columns, ranked, scores, coefficients)
             if self._rate.kind == NORMALIZED:
-                measure(columns, pairs, self._rate)
+                update_units(columns, pairs, self._rate)
         if updates:
             if decay:
                 shrink_all(weights, self._frozen, 1 - updates * decay)
             self._steps += 1
             divisor = float(updates) if self._rate.kind == NORMALIZED else 1.0
-            apply(columns, coefficients, self._rate, self._steps, weights, divisor)
+            apply_gradient(columns, coefficients, self._rate, self._steps, weights, divisor)
         return int(updates)
 
 
 @kernel
 def _clip(slots: np.ndarray, due: float, paid: np.ndarray, weights: np.ndarray) -> None:
-    """Tsuruoka et al. 2009, figure 2: pull weights towards 0 by what is due, less what they have paid; never past 0.
+    """Apply the outstanding l1 penalty to the weights, not past 0 (Tsuruoka et al. 2009, figure 2).
 
-    ``slots``: int32 [n]; ``due``: the l1 penalty of the shard so far (u); ``paid``: float64 [D], what each weight has
-    received of it, with its sign (q).
+    ``slots``: int32 [n], the weights to clip; ``due``: the penalty that the shard has accumulated so far (u); ``paid``:
+    float64 [D], the signed penalty that each weight has received so far (q); ``weights``: float64 [D].
     """
     for i in range(len(slots)):
         slot = slots[i]

@@ -1,18 +1,18 @@
-"""Learning rates: how far a weight moves for a gradient.
+"""Learning rates: the change of a weight for a gradient.
 
-- ``constant``: the learning rate.
-- ``adagrad``: the learning rate over the root of the sum of squared gradients (Duchi et al. 2011).
+- ``constant``: the learning rate times the gradient.
+- ``adagrad``: divided by the root of the sum of squared gradients (Duchi et al. 2011).
 - ``adadelta``: Zeiler 2012, algorithm 1; it has no learning rate.
 - ``normalized``: AdaGrad in units of each feature (after Ross, Mineiro and Langford 2013, *Normalized Online
-  Learning*, algorithm NAG): multiplying a feature by any number changes model scores by rounding alone. The unit is
+  Learning*, algorithm NAG): multiplying a feature by a constant changes model scores by rounding alone. The unit is
   *(ours)*: the root mean square of the feature's differences over pairs that differ in it; a count that differs by 1
   has unit 1.
-  Sparse features share a step *(ours)*: where n of them move, each moves by 1 / sqrt(n) of what a dense feature moves
-  by, so that steps that have nothing to do with one another change scores together as much as one dense feature does;
-  without that a hundred of them outvote a dozen dense ones after a few lists.
+  Sparse features share a step *(ours)*: if n of them change, each step is multiplied by 1 / sqrt(n), so that n
+  unrelated steps together change scores as much as one dense feature does. Otherwise a hundred sparse features
+  outweigh a dozen dense ones after a few lists.
 
-The state of ``adagrad`` and ``normalized`` is kept from list to list, shard to shard and epoch to epoch, so that steps
-anneal over the whole of training; that of ``adadelta`` is kept for one pass over a shard.
+The state of ``adagrad`` and ``normalized`` continues from list to list, shard to shard and epoch to epoch, so that
+steps anneal over the whole training; the state of ``adadelta`` is reset for each pass over a shard.
 """
 
 from __future__ import annotations
@@ -23,38 +23,43 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.errors import UsageError
 from mpitune.jit import kernel
+from mpitune.learner.choices import RateName
 
 DECAY = 0.95
-"""AdaDelta: the share of its running means that is left after each step (rho)."""
+"""AdaDelta: decay of its running means per step (rho)."""
 EPSILON = 1e-6
-"""AdaDelta: added under both of its roots."""
+"""AdaDelta: added under both roots."""
 _CONSTANT, _ADAGRAD, _ADADELTA, NORMALIZED = range(4)
-RATES = {"constant": _CONSTANT, "adagrad": _ADAGRAD, "adadelta": _ADADELTA, "normalized": NORMALIZED}
-"""The rates by the name that a job gives them."""
-KEPT: dict[str, tuple[str, ...]] = {
+RATES: dict[RateName, int] = {
+    "constant": _CONSTANT,
+    "adagrad": _ADAGRAD,
+    "adadelta": _ADADELTA,
+    "normalized": NORMALIZED,
+}
+"""The kind of a `Rate` by name."""
+PERSISTENT_STATE: dict[RateName, tuple[str, ...]] = {
     "constant": (),
     "adagrad": ("squares",),
     "adadelta": (),
     "normalized": ("squares", "sizes", "lists"),
 }
-"""By rate: the arrays of its `Rate` that go on from shard to shard."""
+"""By rate: the arrays of a `Rate` that continue from shard to shard."""
 
 
 class Rate(NamedTuple):
-    """A rate and its state, by slot; arrays that it has no use for are empty."""
+    """A rate and its state, indexed by slot; arrays that the kind does not use are empty."""
 
     kind: int
     learning_rate: float
     first_sparse: int
-    """Slots from here on are those of sparse features."""
+    """First slot of the sparse features."""
     squares: np.ndarray
     """float64 [D]: AdaGrad, normalized: sum of squared gradients; AdaDelta: their running mean."""
     moves: np.ndarray
-    """float64 [D]: AdaDelta: running mean of squared moves."""
+    """float64 [D]: AdaDelta: running mean of squared weight changes."""
     time: np.ndarray
-    """int64 [D]: AdaDelta: the step that the two means are those of."""
+    """int64 [D]: AdaDelta: the step at which both means were last updated."""
     sizes: np.ndarray
     """float64 [D]: normalized: sum over lists of the mean squared difference, over the pairs that differ."""
     lists: np.ndarray
@@ -70,16 +75,11 @@ _ARRAYS: dict[int, tuple[str, ...]] = {
 """By kind: the arrays of a `Rate` that are not empty."""
 
 
-def make_rate(name: str, learning_rate: float, state: Sequence[np.ndarray] = (), first_sparse: int = 0) -> Rate:
-    """The rate called ``name``, which goes on from ``state`` (`KEPT`, float64 [D] each), or has seen nothing yet.
-
-    Raises UsageError where there is no rate of that name.
-    """
-    if name not in RATES:
-        raise UsageError(f"learner.rate: found {name!r}, expected one of {', '.join(RATES)}")
+def make_rate(name: RateName, learning_rate: float, state: Sequence[np.ndarray] = (), first_sparse: int = 0) -> Rate:
+    """The rate called ``name``, continued from ``state`` (`PERSISTENT_STATE`, float64 [D] each); by default new."""
     none = np.zeros(0)
     rate = Rate(RATES[name], learning_rate, first_sparse, none, none, np.zeros(0, dtype=np.int64), none, none)
-    return _with(rate, {array: kept.copy() for array, kept in zip(KEPT[name], state, strict=False)})
+    return _with(rate, {array: values.copy() for array, values in zip(PERSISTENT_STATE[name], state, strict=False)})
 
 
 def _with(rate: Rate, arrays: dict[str, np.ndarray]) -> Rate:
@@ -87,27 +87,27 @@ def _with(rate: Rate, arrays: dict[str, np.ndarray]) -> Rate:
     return replaced
 
 
-def state_of(rate: Rate, name: str) -> tuple[np.ndarray, ...]:
-    """The state to go on from: `KEPT`, float64 [D] each."""
-    return tuple(getattr(rate, array) for array in KEPT[name])
+def persistent_state(rate: Rate, name: RateName) -> tuple[np.ndarray, ...]:
+    """The state to continue from: `PERSISTENT_STATE`, float64 [D] each."""
+    return tuple(getattr(rate, array) for array in PERSISTENT_STATE[name])
 
 
-def grown(rate: Rate, size: int) -> Rate:
-    """``rate`` for ``size`` slots; new ones have seen nothing yet."""
-    return _with(rate, {array: longer(getattr(rate, array), size, 0) for array in _ARRAYS[rate.kind]})
+def grow_rate(rate: Rate, size: int) -> Rate:
+    """``rate`` for ``size`` slots; the state of new slots is 0."""
+    return _with(rate, {array: grow_to(getattr(rate, array), size, 0) for array in _ARRAYS[rate.kind]})
 
 
-def longer(array: np.ndarray, size: int, value: float) -> np.ndarray:
-    """``array`` with ``value`` added at its end until there are ``size`` of them."""
+def grow_to(array: np.ndarray, size: int, value: float) -> np.ndarray:
+    """``array`` extended to ``size`` elements with ``value``."""
     return np.concatenate([array, np.full(size - len(array), value, dtype=array.dtype)])
 
 
 @kernel
-def move(rate: Rate, slot: int, gradient: float, step: int) -> float:
-    """What to add to the weight of ``slot`` for ``gradient`` (that which raises the objective).
+def weight_change(rate: Rate, slot: int, gradient: float, step: int) -> float:
+    """The change of the weight of ``slot`` for ``gradient``, the direction in which the objective rises.
 
-    ``step`` counts the steps of the pass from 1; AdaDelta's means decay in every step, also where the gradient is 0,
-    and catch up with that here. AdaGrad adds the square first.
+    ``step`` counts the steps of the pass from 1. AdaDelta's means decay in every step, also if the gradient is 0; the
+    missed decay is applied here. AdaGrad adds the square first.
     """
     if rate.kind == _CONSTANT:
         return rate.learning_rate * gradient
@@ -128,8 +128,8 @@ def move(rate: Rate, slot: int, gradient: float, step: int) -> float:
     decay = math.pow(DECAY, float(step - rate.time[slot]))
     rate.time[slot] = step
     rate.squares[slot] = decay * rate.squares[slot] + (1.0 - DECAY) * gradient * gradient
-    # The mean of moves that counts now is that of the step before this one.
+    # The step uses the running mean of changes as of the step before this one.
     before = decay / DECAY * rate.moves[slot]
-    moved = math.sqrt(before + EPSILON) / math.sqrt(rate.squares[slot] + EPSILON) * gradient
-    rate.moves[slot] = DECAY * before + (1.0 - DECAY) * moved * moved
-    return moved
+    change = math.sqrt(before + EPSILON) / math.sqrt(rate.squares[slot] + EPSILON) * gradient
+    rate.moves[slot] = DECAY * before + (1.0 - DECAY) * change * change
+    return change

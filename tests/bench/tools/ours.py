@@ -17,7 +17,7 @@ from mpitune.learner.base import Counts
 from mpitune.learner.online.perceptron import Perceptron, PerceptronOptions
 from mpitune.learner.pair_sampling import make_sampler
 from mpitune.metrics import bleu
-from mpitune.metrics.sentence_bleu import make_gold
+from mpitune.metrics.sentence_bleu import make_sentence_metric
 from mpitune.runtime.progress import Progress
 from mpitune.store.build import prepare
 from mpitune.store.inputs import StoreInputs, Texts
@@ -159,7 +159,17 @@ class Ours:
 def learning(decoder: EmbeddedDecoder, weights: np.ndarray, corpus: Corpus) -> Callable[[int], Counts]:
     """What learns from the sentence of a number, as `mpitune train` does; it changes ``weights``."""
     sampler, frozen = make_sampler("multipartite", SHARE, False), np.zeros(len(weights), dtype=np.bool_)
-    learner, gold = Perceptron(sampler, PerceptronOptions(learning_rate=LEARNING_RATE), frozen), make_gold(GOLD)
+    options = PerceptronOptions(
+        learning_rate=LEARNING_RATE,
+        margin=0.0,
+        margin_by_gold=False,
+        order="sequential",
+        rate="constant",
+        l1=0.0,
+        l2=0.0,
+        scale_by_gold=False,
+    )
+    learner, gold = Perceptron(sampler, options, frozen), make_sentence_metric(GOLD)
     learner.start_shard(weights)
     gold.start_shard()
 

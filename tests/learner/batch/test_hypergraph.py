@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive
 from support.decoder_case import EVERYTHING, Case, by_slot
+from support.learner_options import mert_options
 
 from mpitune.array_files.csr import ends
 from mpitune.decoder.base import PackedForest
 from mpitune.learner.batch import envelope as semiring
 from mpitune.learner.batch.envelope import goal_lines
-from mpitune.learner.batch.hypergraph import HypergraphMert, HypergraphPart
-from mpitune.learner.batch.mert import Envelope, MertOptions, MertPart
+from mpitune.learner.batch.hypergraph import HypergraphMert, HypergraphObjective
+from mpitune.learner.batch.mert import Envelope, MertObjective
 from mpitune.learner.forests import Forests, forests_of
 from mpitune.learner.pool import NBestPool, empty, pool_of
 from mpitune.metrics.bleu import statistics
@@ -167,10 +168,11 @@ def test_lists_and_forests_are_searched_as_one(all_of: list[Graph], seed: int) -
     lists = [[(random.normal(size=FEATURES).tolist(), [1, 2, 3]) for _ in range(3)] for _ in all_of]
     w, d = random.normal(size=(2, FEATURES))
     place = np.arange(FEATURES)
-    part = HypergraphMert(MertOptions()).forest_part(pool(lists), place, forests(all_of), place)
+    part = HypergraphMert(mert_options()).forest_objective(pool(lists), place, forests(all_of), place)
     everything = pool([[*entries, *derivations(graph)] for entries, graph in zip(lists, all_of, strict=True)])
     check_same(
-        Envelope(*part.answer(np.stack([w, d]))), Envelope(*MertPart(everything, place).answer(np.stack([w, d])))
+        Envelope(*part.evaluate(np.stack([w, d]))),
+        Envelope(*MertObjective(everything, place).evaluate(np.stack([w, d]))),
     )
 
 
@@ -211,11 +213,11 @@ def test_the_forest_is_searched_as_the_list_of_all_its_derivations(tmp_path: Pat
     assert set(listed.feature_id.tolist()) == set(found.feature_id.tolist())
     random = np.random.default_rng(seed)
     place = np.arange(len(found.feature_id))
-    none = HypergraphPart(MertPart(empty(2), place[:0]), found, place)
-    every = MertPart(listed, place)
+    none = HypergraphObjective(MertObjective(empty(2), place[:0]), found, place)
+    every = MertObjective(listed, place)
     for _ in range(10):
         question = random.normal(size=(2, len(place)))
-        check_same(Envelope(*none.answer(question)), Envelope(*every.answer(question)))
+        check_same(Envelope(*none.evaluate(question)), Envelope(*every.evaluate(question)))
 
 
 def test_a_sentence_of_no_words_has_one_derivation(tmp_path: Path) -> None:

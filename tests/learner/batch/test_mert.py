@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.batch_lists import IDS, lists_of_entries, optimise, part_of, pool, statistics_of, values
+from support.learner_options import mert_options
 
 from mpitune.learner.base import Reply
 from mpitune.learner.batch import mert
-from mpitune.learner.batch.mert import Mert, MertOptions, search
+from mpitune.learner.batch.mert import Mert, search
 from mpitune.learner.pool import NBestPool, scores
 from mpitune.metrics import ter
 from mpitune.metrics.tuning_metric import SCORES
@@ -63,8 +64,8 @@ def corners(pools: Sequence[NBestPool], w: np.ndarray, d: np.ndarray) -> list[fl
 def test_the_line_search_finds_what_brute_force_finds(lists: Any, w: list[float], d: list[float], metric: str) -> None:
     pools = [pool([[(x, with_metric(row, metric)) for x, row in entries] for entries in shard]) for shard in lists]
     at, along = np.array(w), np.array(d)
-    mert = Mert(MertOptions(metric=metric))
-    t, score = search([part_of(mert, shard).answer(np.stack([at, along])) for shard in pools], SCORES[metric])
+    mert = Mert(mert_options(metric=metric))
+    t, score = search([part_of(mert, shard).evaluate(np.stack([at, along])) for shard in pools], SCORES[metric])
     found = corners(pools, at, along)
     between = [(a + b) / 2 for a, b in zip(found, found[1:], strict=False)]
     tried = [found[0] - 1, *between, found[-1] + 1] if found else [0.0]
@@ -87,7 +88,7 @@ def test_mert_finds_the_weights_that_pick_the_best_of_every_list() -> None:
             order = np.argsort(np.argsort(x[:, [1, 2, 0, 3]] @ planted))
             lists.append([(x[j].tolist(), statistics_of([3 + int(order[j]) - n for n in range(4)])) for j in range(10)])
         pools.append(pool(lists))
-    tuned = optimise(Mert(MertOptions(directions=5, restarts=5)), pools, [0.0, 0.0, 0.0, 0.0])
+    tuned = optimise(Mert(mert_options(directions=5, restarts=5)), pools, [0.0, 0.0, 0.0, 0.0])
     assert tuned.objective == pytest.approx(score_at(pools, tuned.weights)) and tuned.steps > 0
     assert tuned.objective > 0.97 * score_at(pools, planted)
     assert np.abs(tuned.weights).sum() == pytest.approx(1.0)
@@ -99,20 +100,20 @@ def test_mert_warns_where_there_are_many_features(
     pools = [pool([[([1.0, 2.0, 0.0, 1.0], statistics_of([5] * 4))]])]
     for most, warned in ((4, False), (3, True)):
         monkeypatch.setattr(mert, "MANY", most)
-        optimise(Mert(MertOptions(directions=0, restarts=0)), pools, [0.0] * 4)
-        assert ("MERT follows each of 4 features in turn" in caplog.text) == warned
+        optimise(Mert(mert_options(directions=0, restarts=0)), pools, [0.0] * 4)
+        assert ("MERT searches along each of 4 features" in caplog.text) == warned
 
 
 @pytest.mark.parametrize(("options", "starts", "lines"), [((0, 0), 1, 4), ((3, 0), 1, 7), ((0, 2), 3, 4)])
 def test_mert_starts_as_often_and_looks_as_far_as_asked(options: tuple[int, int], starts: int, lines: int) -> None:
     asked = []
-    alike = part_of(Mert(MertOptions()), pool([[([1.0, 2.0], statistics_of([5] * 4))]]))
+    alike = part_of(Mert(mert_options()), pool([[([1.0, 2.0], statistics_of([5] * 4))]]))
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
         asked.append(question)
-        return iter([alike.answer(question)])
+        return iter([alike.evaluate(question)])
 
-    tuned = Mert(MertOptions("bleu", *options)).optimise(
+    tuned = Mert(mert_options("bleu", *options)).optimise(
         np.ones(4), np.ones(4, dtype=bool), ask, np.random.default_rng(1)
     )
     # A second round sees that the first has found all that there is.

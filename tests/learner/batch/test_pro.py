@@ -9,18 +9,19 @@ import sys
 import numpy as np
 import pytest
 from support.batch_lists import optimise, part_of, pool, ranking, statistics_of
+from support.learner_options import mert_options, minrisk_options, pro_options, rampion_options
 from support.mpi import ROOT
 
 from mpitune.learner.base import BatchLearner
-from mpitune.learner.batch.mert import Mert, MertOptions
-from mpitune.learner.batch.minrisk import MinRisk, MinRiskOptions
-from mpitune.learner.batch.pro import Pro, ProOptions
-from mpitune.learner.batch.rampion import Rampion, RampionOptions
+from mpitune.learner.batch.mert import Mert
+from mpitune.learner.batch.minrisk import MinRisk
+from mpitune.learner.batch.pro import Pro
+from mpitune.learner.batch.rampion import Rampion
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 
 @pytest.mark.parametrize(
-    "learner", [Mert(MertOptions()), Pro(ProOptions()), MinRisk(MinRiskOptions()), Rampion(RampionOptions())]
+    "learner", [Mert(mert_options()), Pro(pro_options()), MinRisk(minrisk_options()), Rampion(rampion_options())]
 )
 def test_what_is_frozen_stays(learner: BatchLearner) -> None:
     random = np.random.default_rng(0)
@@ -33,32 +34,32 @@ def test_what_is_frozen_stays(learner: BatchLearner) -> None:
 def test_pro_recovers_planted_weights() -> None:
     planted = np.array([1.0, -2.0, 0.5, 0.0])
     pools = [ranking(seed, planted) for seed in (1, 2)]
-    tuned = optimise(Pro(ProOptions(interpolation=1.0, c=0.01)), pools, [0.0] * 4)
+    tuned = optimise(Pro(pro_options(interpolation=1.0, c=0.01)), pools, [0.0] * 4)
     cosine = tuned.weights @ planted / np.linalg.norm(tuned.weights) / np.linalg.norm(planted)
     assert cosine > 0.99
-    assert sum(part_of(Pro(ProOptions()), each).pairs for each in pools) == 2 * 20 * 50
+    assert sum(part_of(Pro(pro_options()), each).pairs for each in pools) == 2 * 20 * 50
     old = np.array([1.0, 1.0, 1.0, 1.0])
-    third = optimise(Pro(ProOptions(interpolation=0.25, c=0.01)), pools, old.tolist())
+    third = optimise(Pro(pro_options(interpolation=0.25, c=0.01)), pools, old.tolist())
     assert third.weights == pytest.approx(0.25 * tuned.weights + 0.75 * old)
 
 
-@pytest.mark.parametrize("learner", [Pro(ProOptions()), MinRisk(MinRiskOptions())])
+@pytest.mark.parametrize("learner", [Pro(pro_options()), MinRisk(minrisk_options())])
 def test_gradients_are_those_of_the_losses(learner: BatchLearner) -> None:
     part = part_of(learner, ranking(5, np.array([1.0, 1.0, -1.0, 1.0])))
     at = np.array([0.2, -0.1, 0.3, 0.05])
-    _, gradient = part.answer(at)
+    _, gradient = part.evaluate(at)
     for d in range(4):
         step = 1e-6 * np.eye(4)[d]
-        slope = (part.answer(at + step)[0][0] - part.answer(at - step)[0][0]) / 2e-6
+        slope = (part.evaluate(at + step)[0][0] - part.evaluate(at - step)[0][0]) / 2e-6
         assert gradient[d] == pytest.approx(slope, rel=1e-6)
 
 
 def test_losses_of_equal_scores() -> None:
     lists = ranking(5, np.ones(4))
-    part, risk = part_of(Pro(ProOptions()), lists), part_of(MinRisk(MinRiskOptions()), lists)
-    assert part.answer(np.zeros(4))[0][0] == pytest.approx(part.pairs * np.log(2))
+    part, risk = part_of(Pro(pro_options()), lists), part_of(MinRisk(minrisk_options()), lists)
+    assert part.evaluate(np.zeros(4))[0][0] == pytest.approx(part.pairs * np.log(2))
     means = bleu_plus_one(lists.statistics).reshape(20, 30).mean(axis=1)
-    assert risk.answer(np.zeros(4))[0][0] == pytest.approx((1 - means).sum())
+    assert risk.evaluate(np.zeros(4))[0][0] == pytest.approx((1 - means).sum())
 
 
 def test_sums_do_not_depend_on_the_cores() -> None:
@@ -78,5 +79,5 @@ def test_sums_do_not_depend_on_the_cores() -> None:
 
 def test_pro_without_pairs_keeps_the_weights() -> None:
     alike = pool([[([1.0, 2.0], statistics_of([3] * 4)), ([2.0, 1.0], statistics_of([3] * 4))]])
-    tuned = optimise(Pro(ProOptions()), [alike], [0.5, 0.25, 0.0, 1.0])
+    tuned = optimise(Pro(pro_options()), [alike], [0.5, 0.25, 0.0, 1.0])
     assert tuned.weights.tolist() == [0.5, 0.25, 0.0, 1.0] and tuned.steps == 0

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.batch_lists import IDS, lists_of_entries, optimise, part_of, pool, ranking, values
+from support.learner_options import rampion_options
 
 from mpitune.learner.batch.rampion import Rampion, RampionOptions
 from mpitune.learner.pool import NBestPool, empty
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 PLANTED = np.array([1.0, -2.0, 0.5, 0.0])
-FAST = RampionOptions(step=0.002)
+FAST = rampion_options(step=0.002)
 
 shards_of_lists = st.lists(lists_of_entries, min_size=1, max_size=3)
 losses = st.sampled_from([1, 2, 3])
@@ -51,9 +52,9 @@ def by_ids(by_slot: np.ndarray) -> np.ndarray:
 @settings(max_examples=60, deadline=None)
 @given(lists_of_entries, values, values, losses)
 def test_losses_and_subgradients_are_those_of_plain_numpy(lists: Any, hopes: Any, w: Any, loss: int) -> None:
-    options = RampionOptions(loss=loss)
+    options = rampion_options(loss=loss)
     question = np.array([hopes, w])
-    found, gradient = part_of(Rampion(options), pool(lists)).answer(by_ids(question))
+    found, gradient = part_of(Rampion(options), pool(lists)).evaluate(by_ids(question))
     expected, slope = naive_loss(lists, *question, options)
     assert found[0] == pytest.approx(expected)
     assert gradient.tolist() == by_ids(slope).tolist()
@@ -62,10 +63,10 @@ def test_losses_and_subgradients_are_those_of_plain_numpy(lists: Any, hopes: Any
 @settings(max_examples=60, deadline=None)
 @given(lists_of_entries, values, values, values, losses)
 def test_a_subgradient_is_below_the_convex_part(lists: Any, hopes: Any, w: Any, v: Any, loss: int) -> None:
-    part = part_of(Rampion(RampionOptions(loss=loss)), pool(lists))
-    at_w, gradient = part.answer(np.array([hopes, w]))
-    at_v, _ = part.answer(np.array([hopes, v]))
-    own, _ = part.answer(np.array([v, v]))
+    part = part_of(Rampion(rampion_options(loss=loss)), pool(lists))
+    at_w, gradient = part.evaluate(np.array([hopes, w]))
+    at_v, _ = part.evaluate(np.array([hopes, v]))
+    own, _ = part.evaluate(np.array([v, v]))
     assert at_v[0] >= at_w[0] + gradient @ (np.array(v) - np.array(w)) - 1e-9
     assert own[0] <= at_v[0] + 1e-9, "with fixed hopes the loss is never less than with its own"
     assert own[0] >= -1e-9
@@ -74,7 +75,7 @@ def test_a_subgradient_is_below_the_convex_part(lists: Any, hopes: Any, w: Any, 
 @settings(max_examples=30, deadline=None)
 @given(shards_of_lists, values, losses)
 def test_steps_are_those_of_plain_numpy(shards: Any, w: Any, loss: int) -> None:
-    options = RampionOptions(loss=loss, rounds=2, passes=4, step=2.0**-6, c=0.25)
+    options = rampion_options(loss=loss, rounds=2, passes=4, step=2.0**-6, c=0.25)
     lists = [entries for shard in shards for entries in shard]
     start, length, steps = np.array(w), 2.0**-6, 0
 
@@ -103,7 +104,7 @@ def test_steps_are_those_of_plain_numpy(shards: Any, w: Any, loss: int) -> None:
 
 def loss_at(pools: Sequence[NBestPool], weights: np.ndarray, options: RampionOptions) -> float:
     asked = np.stack([weights, weights])
-    return sum(float(part_of(Rampion(options), each).answer(asked)[0][0]) for each in pools)
+    return sum(float(part_of(Rampion(options), each).evaluate(asked)[0][0]) for each in pools)
 
 
 @pytest.mark.parametrize("loss", [1, 2, 3])

@@ -13,8 +13,8 @@ from scipy.optimize import approx_fprime, linprog, minimize
 from support import naive
 
 from mpitune.learner.local import mbuu as mbuu_module
-from mpitune.learner.local.ebuu import SMALLEST, Objective, ebuu
-from mpitune.learner.local.examples import Examples, KeptLists
+from mpitune.learner.local.ebuu import GRADIENT_TOLERANCE, Objective, ebuu
+from mpitune.learner.local.examples import Examples, TrainingLists
 from mpitune.learner.local.mbuu import GAP, mbuu
 from mpitune.learner.pool import pool_of
 from mpitune.metrics.bleu import WIDTH
@@ -38,7 +38,7 @@ class Problem:
     weights: list[float]
     frozen: list[bool]
 
-    def kept(self) -> KeptLists:
+    def kept(self) -> TrainingLists:
         pools = []
         for rows, matches in zip(self.rows, self.matches, strict=True):
             lists = []
@@ -47,7 +47,7 @@ class Problem:
                 lists.append((naive.kbest_of([[1]] * len(entries), sparse), statistics(right)))
             pools.append(pool_of(lists, IDS))
         frozen = IDS[np.array(self.frozen)]
-        return KeptLists(pools, IDS, np.array(self.weights), frozen)
+        return TrainingLists(pools, IDS, np.array(self.weights), frozen)
 
     def lists(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """The feature vectors (float64 [n, 4], by slot) and gold scores of each sentence, as `kept` has them."""
@@ -84,7 +84,7 @@ def oracle_of(x: np.ndarray, gold: np.ndarray, weights: np.ndarray) -> int:
     return max(range(len(gold)), key=lambda j: (gold[j], weights @ x[j], -j))
 
 
-def dense(kept: KeptLists, examples: Examples) -> np.ndarray:
+def dense(kept: TrainingLists, examples: Examples) -> np.ndarray:
     """float64 [entries, 4]: the rows, by slot."""
     result = np.zeros((len(examples.gold), D))
     slots = [IDS.tolist().index(number) for number in kept.feature_id[examples.feature].tolist()]
@@ -95,11 +95,11 @@ def dense(kept: KeptLists, examples: Examples) -> np.ndarray:
     return result
 
 
-def everything(kept: KeptLists, problem: Problem) -> Examples:
+def everything(kept: TrainingLists, problem: Problem) -> Examples:
     return kept.examples(np.arange(sum(len(part) for part in problem.rows)))
 
 
-def by_slot(kept: KeptLists, examples: Examples, change: np.ndarray) -> np.ndarray:
+def by_slot(kept: TrainingLists, examples: Examples, change: np.ndarray) -> np.ndarray:
     result = np.zeros(D)
     for number, value in zip(kept.feature_id[examples.feature].tolist(), change.tolist(), strict=True):
         result[IDS.tolist().index(number)] = value
@@ -234,7 +234,7 @@ def test_ebuu_goes_down_to_where_it_is_flat(problem: Problem, strength: float, a
     assert update.objective == objective.at(update.change) <= start
     assert update.gap is None
     # Where the objective is flat up to rounding, no step makes it smaller any more.
-    assert update.steps == 100 or np.linalg.norm(objective.gradient()) <= 10 * SMALLEST
+    assert update.steps == 100 or np.linalg.norm(objective.gradient()) <= 10 * GRADIENT_TOLERANCE
 
 
 @settings(deadline=None)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support import naive
+from support.learner_options import perceptron_options, sampler
 from support.online_learners import SIZE, mira_learner, perceptron_learner, random_list
 
 from mpitune.learner.base import OnlineLearner
 from mpitune.learner.online.averaging import Averaging
-from mpitune.learner.online.perceptron import Perceptron, PerceptronOptions
-from mpitune.learner.pair_sampling import make_sampler
+from mpitune.learner.online.perceptron import Perceptron
 
 pytestmark = pytest.mark.kernel
 
@@ -31,7 +31,7 @@ OPTIONS: list[dict[str, Any]] = [
 def plain(options: dict[str, Any], size: int) -> Perceptron:
     frozen = np.zeros(size, dtype=bool)
     frozen[[slot for slot in FROZEN if slot < size]] = True
-    return Perceptron(make_sampler("multipartite"), PerceptronOptions(learning_rate=0.05, **options), frozen, 12)
+    return Perceptron(sampler("multipartite"), perceptron_options(learning_rate=0.05, **options), frozen, 12)
 
 
 @pytest.mark.parametrize("passes", [1, 2])

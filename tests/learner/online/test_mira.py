@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from support import naive
+from support.learner_options import mira_options
 from support.online_learners import SIZE, mira_learner, random_list
 
 from mpitune.decoder.base import KBest
-from mpitune.errors import UsageError
-from mpitune.learner.online.margin import VIOLATION
-from mpitune.learner.online.mira import ORACLES, PREDICTIONS, Mira, MiraOptions
+from mpitune.learner.online.mira import ORACLES, PREDICTIONS, Mira
+from mpitune.learner.online.mira_qp import VIOLATION
 
 pytestmark = pytest.mark.kernel
 
@@ -168,7 +168,7 @@ def objective(kbest: KBest, gold: np.ndarray, oracle: int, before: np.ndarray, a
 
 
 def test_cutting_planes_come_as_close_as_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mpitune.learner.online.margin.ROUNDS", 1000)
+    monkeypatch.setattr("mpitune.learner.online.mira_qp.ROUNDS", 1000)
     differs = 0
     for kbest, gold, before in lists_of_40(15):
         reached = []
@@ -190,7 +190,7 @@ def test_planes_are_added_one_by_one_and_ten_at_most(monkeypatch: pytest.MonkeyP
         one, plane = before.copy(), before.copy()
         mira_learner(c=0.1).update(kbest, gold, one, RANDOM)
         with monkeypatch.context() as patch:
-            patch.setattr("mpitune.learner.online.margin.ROUNDS", 1)
+            patch.setattr("mpitune.learner.online.mira_qp.ROUNDS", 1)
             mira_learner(c=0.1, variant="cutting-plane").update(kbest, gold, plane, RANDOM)
         if (one != before).any():  # The prediction may have the oracle's features, which is no plane.
             assert plane == pytest.approx(one, abs=1e-12)
@@ -238,7 +238,7 @@ def test_lists_of_none_and_one(variant: str) -> None:
 @VARIANTS
 def test_features_met_late_learn_as_if_always_known(variant: str) -> None:
     random = np.random.default_rng(26)
-    known, late = mira_learner([1], variant=variant), Mira(MiraOptions(variant=variant), np.array([False, True]))
+    known, late = mira_learner([1], variant=variant), Mira(mira_options(variant=variant), np.array([False, True]))
     all_known, growing = np.zeros(SIZE), np.zeros(10)
     known.start_shard(all_known)
     late.start_shard(growing)
@@ -254,9 +254,3 @@ def test_features_met_late_learn_as_if_always_known(variant: str) -> None:
 def test_lists_beyond_the_weights_are_refused() -> None:
     with pytest.raises(ValueError, match="slot 30"):
         mira_learner().update(naive.kbest_of([[1]], [{SIZE: 1.0}]), np.zeros(1), np.zeros(SIZE), RANDOM)
-
-
-def test_bad_options_are_refused() -> None:
-    for key, value in (("oracle", "PB"), ("prediction", "LU"), ("variant", "2-best"), ("c", 0.0), ("c", float("nan"))):
-        with pytest.raises(UsageError, match=f"learner.mira.{key}"):
-            MiraOptions(**{key: value})

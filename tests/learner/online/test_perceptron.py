@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import naive
+from support.learner_options import perceptron_options, sampler
 from support.online_learners import SIZE, perceptron_learner, random_list
 
 from mpitune.decoder.base import KBest
@@ -15,9 +16,8 @@ from mpitune.learner.online import gram
 from mpitune.learner.online.averaging import Averaging
 from mpitune.learner.online.columns import FeatureColumns, columns_of
 from mpitune.learner.online.gram import fill_gram
-from mpitune.learner.online.perceptron import Perceptron, PerceptronOptions
+from mpitune.learner.online.perceptron import Perceptron
 from mpitune.learner.online.rates import make_rate
-from mpitune.learner.pair_sampling import make_sampler
 
 pytestmark = pytest.mark.kernel
 
@@ -386,7 +386,7 @@ def test_features_met_late_learn_as_if_always_known(options: dict[str, Any]) -> 
     growing = all_known[:10].copy()
     results = []
     known = perceptron_learner(frozen=[1, 4], first_sparse=7, learning_rate=0.05, **options)
-    met_late = Perceptron(make_sampler("multipartite"), PerceptronOptions(learning_rate=0.05, **options), frozen, 7)
+    met_late = Perceptron(sampler("multipartite"), perceptron_options(learning_rate=0.05, **options), frozen, 7)
     states: list[tuple[np.ndarray, ...]] = [(), ()]
     for _ in range(2):  # The second shard begins with all of them.
         known.start_shard(all_known, states[0])
@@ -443,18 +443,8 @@ def test_lists_beyond_the_weights_are_refused() -> None:
         perceptron.update(naive.kbest_of([[1]], [{SIZE: 1.0}]), np.zeros(1), np.zeros(SIZE), np.random.default_rng(0))
 
 
-def test_bad_options_are_refused() -> None:
-    for key, value in (
-        ("order", "random"),
-        ("rate", "adam"),
-        ("learning_rate", 0.0),
-        ("margin", -1.0),
-        ("l1", -1.0),
-        ("l2", float("nan")),
-    ):
-        with pytest.raises(UsageError, match=f"learner.{key}"):
-            PerceptronOptions(**{key: value})
+def test_the_normalized_rate_needs_the_order_of_sentences() -> None:
     with pytest.raises(
         UsageError, match='learner.rate: found "normalized" with learner.order = "sequential", expected'
     ):
-        PerceptronOptions(rate="normalized", order="sequential")
+        perceptron_options(rate="normalized", order="sequential")

@@ -1,0 +1,20 @@
+"""Names that select a metric, a significance test or a tokenizer.
+
+The module imports nothing: the command line and the job schema read it before any work starts.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+SentenceMetricName = Literal["document", "liang", "bleu+1", "nakov", "papineni", "sum", "chiang", "context"]
+"""``learner.gold``, implemented by `mpitune.metrics.sentence_bleu.SENTENCE_METRICS`; the first is the default."""
+
+TuningMetricName = Literal["bleu", "ter", "chrf"]
+"""``learner.mert.metric``, implemented by `mpitune.metrics.tuning_metric.SCORES`; the first is the default."""
+
+SignificanceTest = Literal["ar", "bootstrap"]
+"""Approximate randomisation (Noreen 1989), paired bootstrap resampling (Koehn 2004)."""
+
+Tokenizer = Literal["none", "13a"]
+"""``none`` for text that is tokenised already (the default), ``13a`` (mteval-v13a) for detokenised text."""

@@ -1,0 +1,148 @@
+"""The only module that imports sacreBLEU (Post 2018): corpus BLEU, sentence BLEU and paired significance tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
+
+from mpitune.errors import DataError
+from mpitune.metrics.choices import SignificanceTest, Tokenizer
+
+Text = tuple[str, Sequence[str]]
+"""The name of a text (its file) and its lines, one per sentence."""
+
+_TESTS: dict[SignificanceTest, tuple[str, int]] = {"ar": ("ar", 10_000), "bootstrap": ("bs", 1_000)}
+"""By test: sacreBLEU's name, and the number of trials (``ar``) or resamples (``bootstrap``)."""
+
+_SEED = "12345"  # sacreBLEU's own default
+
+
+class CorpusScore(NamedTuple):
+    """Corpus BLEU of one text."""
+
+    bleu: float
+    """0 to 100."""
+    precisions: list[float]
+    """Of the n-grams of orders 1 to 4, 0 to 100."""
+    brevity_penalty: float
+    length_ratio: float
+    """Words of the translations divided by words of the closest references."""
+    signature: str
+    """sacreBLEU's, without which scores cannot be compared."""
+
+
+class PairedResult(NamedTuple):
+    """A system's result of a paired test against the first system."""
+
+    p_value: float | None
+    """sacreBLEU's p-value; None for the first system."""
+    mean: float | None
+    """Bootstrap: the mean BLEU over the resamples."""
+    interval: float | None
+    """Bootstrap: 95 % of the resamples lie in `mean` +- `interval`."""
+
+
+def corpus_score(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    tokenize: Tokenizer = "none",
+    *,
+    lowercase: bool = False,
+) -> CorpusScore:
+    """Corpus BLEU; ``references`` are whole texts, with None for a sentence that has fewer references than others."""
+    metric = _bleu(tokenize, lowercase)
+    found = metric.corpus_score(hypotheses, references)
+    signature = str(metric.get_signature())
+    return CorpusScore(float(found.score), list(found.precisions), found.bp, float(found.ratio), signature)
+
+
+def paired_test(
+    systems: Sequence[Text],
+    references: Sequence[Sequence[str]],
+    test: SignificanceTest,
+    tokenize: Tokenizer,
+    *,
+    lowercase: bool,
+) -> tuple[str, list[PairedResult]]:
+    """The signature and each system's result of ``test`` against the first system; ``references``: whole texts.
+
+    Sets SACREBLEU_SEED during the call: equal texts always give equal p-values.
+    """
+    name, trials = _TESTS[test]
+    metrics = {"BLEU": _bleu(tokenize, lowercase)}
+    before = os.environ.get("SACREBLEU_SEED")
+    os.environ["SACREBLEU_SEED"] = _SEED  # the only way to set the seed, which the constructor reads
+    try:
+        paired = PairedTest(list(systems), metrics, references, test_type=name, n_samples=trials, n_jobs=1)
+    finally:
+        if before is None:
+            del os.environ["SACREBLEU_SEED"]
+        else:
+            os.environ["SACREBLEU_SEED"] = before
+    signatures, found = paired()
+    results: list[Any] = found["BLEU"]
+    return str(signatures["BLEU"]), [
+        PairedResult(_float(result.p_value), _float(result.mean), _float(result.ci)) for result in results
+    ]
+
+
+def _float(number: Any) -> float | None:
+    """A NumPy float as a Python float."""
+    return None if number is None else float(number)
+
+
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """Corpus BLEU, 0 to 100, of tokenised text; ``references[i]``: one or more references of sentence i.
+
+    Raises DataError if the numbers of sentences differ or are 0.
+    """
+    return _score_by_sentence(hypotheses, references).bleu
+
+
+def bleu_and_length(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, float]:
+    """`corpus_bleu`, and words of the translations divided by words of their closest references."""
+    score = _score_by_sentence(hypotheses, references)
+    return score.bleu, score.length_ratio
+
+
+def signed_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
+    """`corpus_bleu` and its signature."""
+    score = _score_by_sentence(hypotheses, references)
+    return score.bleu, score.signature
+
+
+def _score_by_sentence(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> CorpusScore:
+    check_counts([("the references", references), ("the translations", hypotheses)])
+    return corpus_score(hypotheses, list(zip_longest(*references)))
+
+
+def sentence_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    """Smoothed BLEU, 0 to 100, of each sentence, over the n-gram orders that the sentence has.
+
+    Arguments as for `corpus_bleu`. These scores rank sentences; their mean is not corpus BLEU.
+    """
+    metric = BLEU(tokenize="none", effective_order=True)
+    return [
+        float(metric.sentence_score(hypothesis, list(texts)).score)
+        for hypothesis, texts in zip(hypotheses, references, strict=True)
+    ]
+
+
+def check_counts(texts: Sequence[tuple[str, Sequence[object]]]) -> None:
+    """Raise DataError if a text has no lines, or not as many as the first one; ``texts``: names and lines."""
+    first, expected = texts[0][0], len(texts[0][1])
+    for name, lines in texts:
+        if len(lines) == 0:
+            raise DataError.at(name, None, found="no lines", expected="one translation per line")
+        if len(lines) != expected:
+            raise DataError.at(name, None, found=f"{len(lines)} lines", expected=f"{expected}, as in {first}")
+
+
+def _bleu(tokenize: Tokenizer, lowercase: bool) -> BLEU:
+    # force: suppress the warning that text looks tokenised; the signature names the tokenizer.
+    return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
