@@ -1,5 +1,5 @@
-"""Bad input, from the outside: what mpitune says is what README's table "What can go wrong" has, in one line, with the
-exit code given there; nothing is left half-written, and with mended input the same command ends as if nothing had been.
+"""Bad input, from the outside: messages are those of the table "What can go wrong" in mpitune/README.md, in one line, with
+the exit code given there; nothing is left half-written, and with mended input the same command ends as if nothing had been.
 """
 
 from __future__ import annotations
@@ -58,10 +58,12 @@ CHECKPOINT = "runs/job/checkpoints/epoch-0002.h5"
 WITHOUT_BINS = "weights learned with bins, without their run's `scoring.json`"
 IN_USE = "a run folder that another run is using"
 FULL_DISK = "a full disk"
+ERRORS = ROOT / "mpitune" / "README.md"
+"""The document with the table "What can go wrong"."""
 REMOVED = "a run folder that is removed or moved away while a run uses it"
 
 
-# What README says
+# The document's table
 
 
 class Row(NamedTuple):
@@ -72,7 +74,7 @@ class Row(NamedTuple):
 @cache
 def table() -> dict[str, Row]:
     """The rows of the table by their first column."""
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## What can go wrong\n")[2]
+    section = ERRORS.read_text(encoding="utf-8").partition("\n## What can go wrong\n")[2]
     rows = {}
     for line in section.partition("\n## ")[0].splitlines():
         cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
@@ -435,7 +437,7 @@ def in_a_process(arguments: Sequence[str]) -> tuple[int, str]:
 
 def test_the_table_has_a_row_for_each_case_and_no_other() -> None:
     assert sorted(table()) == sorted([*CASES, WITHOUT_BINS, IN_USE, FULL_DISK, REMOVED]), (
-        'README.md, "What can go wrong"'
+        'mpitune/README.md, "What can go wrong"'
     )
     assert {row.code for row in table().values()} == {0, 2, 3, 4}
 

@@ -1,4 +1,4 @@
-"""Why this translation? Derivations as indented text, hypergraphs as JSON (README, "Why this translation?")."""
+"""Why this translation? Derivations as indented text, hypergraphs as JSON (jobs/README.md, "Why this translation?")."""
 
 from __future__ import annotations
 

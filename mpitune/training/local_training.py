@@ -1,4 +1,4 @@
-"""Local training: what `mpitune local` decodes, keeps, retrieves and learns from (L12; README, "Local training").
+"""Local training: what `mpitune local` decodes, keeps, retrieves and learns from (L12; jobs/methods.md).
 
 Phase 1 decodes the training data once, with the global weights, and keeps the lists. Phase 2 retrieves for each
 sentence the training sentences nearest to it, learns weights from their lists, and translates it with these.

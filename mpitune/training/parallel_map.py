@@ -44,7 +44,7 @@ def check_failed(failed: int, sentences: int) -> None:
     """Raise MachineError where a decoder has ``failed`` on more than 1 % of ``sentences``: it is not their fault."""
     if 100 * failed > sentences:
         found = f"the decoder failed on {failed} of {sentences} sentences, more than 1 %"
-        raise MachineError(f'{found}: its log tells how (README, "With cdec")')
+        raise MachineError(f'{found}: its log tells how (jobs/migrating.md, "With cdec")')
 
 
 def text(numbers: np.ndarray, words: Sequence[str]) -> str:
