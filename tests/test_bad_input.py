@@ -1,5 +1,5 @@
-"""Bad input, from the outside: messages are those of the table "What can go wrong" in mpitune/README.md, in one line, with
-the exit code given there; nothing is left half-written, and with mended input the same command ends as if nothing had been.
+"""Bad input, from the outside: the message is that of the table "What can go wrong" in mpitune/README.md, in one line,
+with the exit code given there. No file is left half-written, and with mended input the same command ends as usual.
 """
 
 from __future__ import annotations
