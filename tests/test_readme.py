@@ -205,11 +205,11 @@ def test_modules_and_names_in_them_are_there() -> None:
     named = re.findall(rf"`((?:{packages})(?:/\w+)+)(?:\.(\w+))?`", EVERYTHING)
     assert len(named) > 60
     for module, name in named:
-        if name == "h5":
+        if name == "h5" or "/test_" in module:
             continue
         path = ROOT / "mpitune" / module
         assert path.is_dir() or path.with_suffix(".py").exists(), module
-        if name:
+        if name and name != "py":
             text = path.with_suffix(".py").read_text(encoding="utf-8")
             assert re.search(rf"^(?:class |def )?{name}\b", text, re.MULTILINE), f"{module}.{name}"
 
