@@ -1,21 +1,39 @@
-"""README says what is so: commands and their options, links, the map, exit codes, messages."""
+"""The documents are true: commands, options, keys, links, files, modules, exit codes and messages in them exist."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import shlex
+import textwrap
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.mpi import ROOT
 
 from mpitune import errors
 from mpitune.cli import parser
+from mpitune.config import schema
+from mpitune.config.load import load
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-PLACES = ("README.md", "jobs/multi30k/README.md", "tests/bench/README.md")
+FOLDERS = ("jobs", "slurm", "mpitune", "tests")
+DOCUMENTS = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.md")))]
+    if "runs" not in path.parts
+}
+README, INSIDE = DOCUMENTS["README.md"], DOCUMENTS["mpitune/README.md"]
+EVERYTHING = "\n\n".join(DOCUMENTS.values())
 SOURCES = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "mpitune").rglob("*.py"))}
+TABLES = ("run", "data", "grammar", "lm", "decoder", "features", "learner", "parallel", "select", "local")
+LEAST = {
+    "data": '[data]\nsource = "a"\nreferences = ["b"]\n',
+    "grammar": '[grammar]\nfile = "g"\n',
+    "lm": '[[lm]]\nfile = "l"\n',
+}
+every_document = pytest.mark.parametrize("document", DOCUMENTS)
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -23,8 +41,8 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     return dict(commands.choices)
 
 
-def section(title: str) -> str:
-    return README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+def section(text: str, title: str) -> str:
+    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def rows(text: str) -> Iterator[list[str]]:
@@ -34,6 +52,17 @@ def rows(text: str) -> Iterator[list[str]]:
         if cells and not set(cells[0]) <= set("-: "):
             yield cells
 
+
+def anchors(document: str) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", DOCUMENTS[document], flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 200
+
+
+# Commands
 
 USAGES = {match[1]: match[2] for match in re.finditer(r"^\| `mpitune ([\w-]+) (.*?)` \| .* \|$", README, re.MULTILINE)}
 
@@ -66,8 +95,8 @@ def test_usage_and_help_agree(command: str) -> None:
 
 
 def commands_shown() -> list[str]:
-    """Command lines in README's examples, without what starts several ranks, and without comments."""
-    examples = re.findall(r"^ {4,}\S.*(?:\n {4,}\S.*)*", README, re.MULTILINE)
+    """Command lines in the examples, without what starts several ranks, and without comments."""
+    examples = re.findall(r"^ {4,}\S.*(?:\n {4,}\S.*)*", EVERYTHING, re.MULTILINE)
     lines = "\n".join(examples).replace("\\\n", " ").splitlines()
     found = [re.search(r"^\s*(?:[\w./-]+/)?(?:mpirun -n \d+ )?mpitune (.*)$", line) for line in lines]
     return [match[1] for match in found if match]
@@ -75,28 +104,78 @@ def commands_shown() -> list[str]:
 
 @pytest.mark.parametrize("line", commands_shown())
 def test_commands_shown_are_ones(line: str) -> None:
-    parser._parser().parse_args(shlex.split(line, comments=True))
+    options = parser._parser().parse_args(shlex.split(line, comments=True))
+    assert {text.partition("=")[0] for text in getattr(options, "set", [])} <= keys() | {"lm.0.file"}
 
 
 def test_there_are_such_commands() -> None:
-    assert len(commands_shown()) > 15
+    assert len(commands_shown()) > 25
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_links_lead_somewhere(place: str) -> None:
-    text = (ROOT / place).read_text(encoding="utf-8")
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        if target.startswith("#"):
-            assert target[1:] in anchors, target
-        else:
-            assert ((ROOT / place).parent / target.partition("#")[0]).exists(), target
+def test_options_named_with_a_command_are_its_own() -> None:
+    for command, rest in re.findall(r"`mpitune ([\w-]+)([^`\n]*)`", EVERYTHING):
+        own = {name for each in parsers()[command]._actions for name in each.option_strings}
+        assert set(re.findall(r"(?<!\w)--[a-z-]+", rest)) <= own, f"mpitune {command}{rest}"
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_files_named_are_there(place: str) -> None:
-    for name in re.findall(r"`((?:jobs|slurm|tests)/[\w./-]+)`", (ROOT / place).read_text(encoding="utf-8")):
+def test_make_targets_named_are_there() -> None:
+    targets = re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.findall(r"(?:`|^ {4}|^)make ([a-z][a-z0-9-]*)(?=`|$| +#)", EVERYTHING, re.MULTILINE)
+    assert len(named) > 5 and set(named) <= set(targets)
+
+
+# Keys
+
+
+def keys() -> set[str]:
+    job = load(ROOT / "jobs" / "example.toml")
+    return {key for key, _, _ in schema.values(job)} | {"select.lambda", "local.lambda", "data.bitext"}
+
+
+def test_keys_named_are_there() -> None:
+    named = set(re.findall(rf"`((?:{'|'.join(TABLES)})\.(?!en`|py`)[\w.]+)(?: = [^`]*)?`", EVERYTHING))
+    tables = {key.rpartition(".")[0] for key in keys()}
+    assert len(named) > 40
+    assert named - keys() - tables == set()
+
+
+def jobs_shown() -> list[str]:
+    blocks = re.findall(r"^( *)```toml\n(.*?)^ *```$", EVERYTHING, re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(block) for _, block in blocks]
+
+
+@pytest.mark.parametrize("shown", jobs_shown())
+def test_jobs_shown_load(tmp_path: Path, shown: str) -> None:
+    given = tomllib.loads(shown)
+    (tmp_path / "job.toml").write_text("".join(text for table, text in LEAST.items() if table not in given) + shown)
+    load(tmp_path / "job.toml")
+
+
+# Links, files, modules
+
+
+@every_document
+def test_links_lead_somewhere(document: str) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", DOCUMENTS[document]):
+        file, _, anchor = target.partition("#")
+        path = ((ROOT / document).parent / file).resolve() if file else ROOT / document
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path.relative_to(ROOT).as_posix()), target
+
+
+def test_every_document_is_linked() -> None:
+    linked = {
+        ((ROOT / document).parent / target).resolve().relative_to(ROOT).as_posix()
+        for document, text in DOCUMENTS.items()
+        for target in re.findall(r"\]\(([^)#]+\.md)", text)
+    }
+    assert DOCUMENTS.keys() - linked <= {"README.md"}
+
+
+@every_document
+def test_files_named_are_there(document: str) -> None:
+    for name in re.findall(r"`((?:jobs|slurm|tests|mpitune)/[\w./-]+)`", DOCUMENTS[document]):
         made = name.startswith("jobs/runs")
         assert made or (ROOT / name).exists() or list((ROOT / name).parent.glob(f"{(ROOT / name).name}.*")), name
 
@@ -104,49 +183,49 @@ def test_files_named_are_there(place: str) -> None:
 def test_sections_that_messages_name_are_there() -> None:
     """In the sources, and in jobs."""
     texts = [*SOURCES.values(), *(path.read_text(encoding="utf-8") for path in (ROOT / "jobs").glob("*.toml"))]
-    titles = [title for text in texts for title in re.findall(r'README, "([^"\\]+)"', text)]
-    assert len(titles) > 3
-    for title in titles:
-        assert re.search(rf"^(?:## |\*\*){re.escape(title)}", README, re.MULTILINE), title
+    titles = [match for text in texts for match in re.findall(r'([\w/]+\.md), "([^"\\]+)"', text)]
+    assert len(titles) > 8 and not any(re.search(r'README, "', text) for text in texts)
+    for document, title in titles:
+        assert re.search(rf"^##? {re.escape(title)}", DOCUMENTS[document], re.MULTILINE), title
 
 
-def test_the_map_has_every_module() -> None:
-    text, missing = section("The map"), []
-    for path in SOURCES:
-        place = path.relative_to(ROOT / "mpitune")
-        if path.name in ("__init__.py", "__main__.py"):
-            continue
-        row = text if len(place.parts) == 1 else re.search(rf"^\| `mpitune/{place.parts[0]}/` .*$", text, re.MULTILINE)
-        where = row if isinstance(row, str) else row[0] if row else ""
-        if not re.search(rf"[`/]{place.stem}`", where):
-            missing.append(str(place))
-    assert missing == []
+def test_the_map_has_every_module_and_nothing_else() -> None:
+    table = rows(section(INSIDE, "The map"))
+    packages = {cells[0].strip("`"): set(re.findall(r"`(\w+)`", cells[1])) for cells in table}
+    own = {"__init__", "__main__"}
+    for folder in {path.parent for path in SOURCES}:
+        modules = {path.stem for path in folder.glob("*.py")} - own
+        named = packages.get(f"{folder.relative_to(ROOT).as_posix()}/", set())
+        assert modules <= named, folder
+        assert named - modules <= {"decode", "local"}, folder
 
 
-def test_the_map_has_nothing_else() -> None:
-    for line in section("The map").splitlines():
-        if match := re.match(r"\| `mpitune/(\w+)/` \| (.*) \|", line):
-            modules = {path.stem for path in (ROOT / "mpitune" / match[1]).glob("*.py")}
-            named = [name for name in re.findall(r"`(\w+)`", match[2]) if name not in ("cdec",)]
-            assert [name for name in named if name not in modules] == [], match[1]
-
-
-def test_modules_named_are_there() -> None:
+def test_modules_and_names_in_them_are_there() -> None:
     packages = "|".join(path.name for path in (ROOT / "mpitune").iterdir() if (path / "__init__.py").exists())
-    named = re.findall(rf"`((?:{packages})/\w+)(?:\.\w+)?`", README)
-    assert len(named) > 20
-    for name in named:
-        assert (ROOT / "mpitune" / f"{name}.py").exists(), name
+    named = re.findall(rf"`((?:{packages})(?:/\w+)+)(?:\.(\w+))?`", EVERYTHING)
+    assert len(named) > 60
+    for module, name in named:
+        if name == "h5" or "/test_" in module:
+            continue
+        path = ROOT / "mpitune" / module
+        assert path.is_dir() or path.with_suffix(".py").exists(), module
+        if name and name != "py":
+            text = path.with_suffix(".py").read_text(encoding="utf-8")
+            assert re.search(rf"^(?:class |def )?{name}\b", text, re.MULTILINE), f"{module}.{name}"
+
+
+# Exit codes and messages
 
 
 def test_exit_codes() -> None:
-    codes = {cells[0] for cells in rows(section("Exit codes"))}
+    codes = {cells[0] for cells in rows(section(README, "Exit codes"))}
     assert {str(kind.exit_code) for kind in errors.MpituneError.__subclasses__()} <= codes
 
 
 def said() -> list[str]:
     """What the tables of "What can go wrong" quote that have no exit codes: those that have are tried one by one."""
-    return [cells[0].strip("`") for cells in rows(section("What can go wrong")) if len(cells) == 2 and "`" in cells[0]]
+    found = rows(section(INSIDE, "What can go wrong"))
+    return [cells[0].strip("`") for cells in found if len(cells) == 2 and "`" in cells[0]]
 
 
 @pytest.mark.parametrize("message", said())

@@ -24,7 +24,7 @@ from mpitune.training import parallel_map
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code (README, "Exit codes")."""
+    """Run one command and return its exit code (README.md, "Exit codes")."""
     options = _parser().parse_args(arguments)
     comm: Comm | None = None
     try:

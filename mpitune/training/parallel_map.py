@@ -44,7 +44,7 @@ def check_failed(failed: int, sentences: int) -> None:
     """Raise MachineError if the decoder ``failed`` on more than 1 % of ``sentences``: then the decoder is at fault."""
     if 100 * failed > sentences:
         found = f"the decoder failed on {failed} of {sentences} sentences, more than 1 %"
-        raise MachineError(f'{found}: its log tells how (README, "With cdec")')
+        raise MachineError(f'{found}: its log tells how (jobs/migrating.md, "With cdec")')
 
 
 def text(numbers: np.ndarray, words: Sequence[str]) -> str:

@@ -1,5 +1,5 @@
-"""Bad input, from the outside: what mpitune says is what README's table "What can go wrong" has, in one line, with the
-exit code given there; nothing is left half-written, and with mended input the same command ends as if nothing had been.
+"""Bad input, from the outside: the message is that of the table "What can go wrong" in mpitune/README.md, in one line,
+with the exit code given there. No file is left half-written, and with mended input the same command ends as usual.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ IN_USE = "a run folder that another run is using"
 FULL_DISK = "a full disk"
 
 
-# What README says
+# The document's table
 
 
 # What is tried
@@ -390,7 +390,7 @@ def in_a_process(arguments: Sequence[str]) -> tuple[int, str]:
 
 def test_the_table_has_a_row_for_each_case_and_no_other() -> None:
     assert sorted(table()) == sorted([*CASES, WITHOUT_BINS, IN_USE, FULL_DISK, REMOVED]), (
-        'README.md, "What can go wrong"'
+        'mpitune/README.md, "What can go wrong"'
     )
     assert {row.code for row in table().values()} == {0, 2, 3, 4}
 

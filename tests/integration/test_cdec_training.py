@@ -279,7 +279,8 @@ def test_too_many_failed_sentences_end_the_run(
     assert main(["train", str(tiny.job_file(tmp_path / "run", **job)), "--quiet"]) == 4
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("mpitune:")]
     assert said == [
-        'mpitune: the decoder failed on 1 of 26 sentences, more than 1 %: its log tells how (README, "With cdec")'
+        "mpitune: the decoder failed on 1 of 26 sentences, more than 1 %: "
+        'its log tells how (jobs/migrating.md, "With cdec")'
     ]
     assert not list((tmp_path / "run").glob("checkpoints/*.h5"))
 

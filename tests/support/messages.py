@@ -20,7 +20,7 @@ class Row(NamedTuple):
 @cache
 def table() -> dict[str, Row]:
     """The rows of the table by their first column."""
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## What can go wrong\n")[2]
+    section = (ROOT / "mpitune" / "README.md").read_text(encoding="utf-8").partition("\n## What can go wrong\n")[2]
     rows = {}
     for line in section.partition("\n## ")[0].splitlines():
         cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
