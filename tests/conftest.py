@@ -24,10 +24,18 @@ settings.load_profile("mpitune")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole runs take seconds."""
+    """Whole runs are slow; tests that wait for other programs start first, so that the last one to end is short."""
+    here = Path(__file__).parent
     for item in items:
-        if {"integration", "system"} & set(item.path.relative_to(Path(__file__).parent).parts):
+        if item.path.relative_to(here).parts[0] in ("integration", "system"):
             item.add_marker(pytest.mark.slow)
+
+    def turn(item: pytest.Item) -> int:
+        if item.path.parent == here / "system":
+            return 0
+        return 1 if item.get_closest_marker("slow") or item.get_closest_marker("mpi") else 2
+
+    items.sort(key=turn)
 
 
 @pytest.fixture(scope="session", autouse=True)

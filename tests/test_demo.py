@@ -52,7 +52,7 @@ def lines(path: Path) -> list[str]:
 
 def test_a_seed_gives_the_same_bytes_and_another_gives_others(tmp_path: Path) -> None:
     for name, seed in {"first": 1, "again": 1, "other": 2}.items():
-        write(tmp_path / name, seed, part=50)
+        write(tmp_path / name, seed, part=15)
     for path in (tmp_path / "first").iterdir():
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
         assert path.read_bytes() != (tmp_path / "other" / path.name).read_bytes(), path.name

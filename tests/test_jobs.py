@@ -13,6 +13,8 @@ from support.mpi import ROOT, mpirun
 from mpitune.cli.parser import main
 from mpitune.training import factory
 
+pytestmark = pytest.mark.slow
+
 JOBS = [
     path for path in sorted((ROOT / "jobs").glob("*.toml")) if "${MPITUNE_DATA}" in path.read_text(encoding="utf-8")
 ]

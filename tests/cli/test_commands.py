@@ -297,6 +297,7 @@ def test_decode_with_a_grammar_for_each_sentence(cli: Cli, tiny: Tiny, trained: 
     assert (process.returncode, output) == (0, done.output), errors
 
 
+@pytest.mark.slow
 def test_decode_from_standard_input(cli: Cli, trained: Trained) -> None:
     expected = cli("decode", trained.job, "--input", trained.source).output
     with python(["decode", trained.job, "--input", "/dev/stdin"]) as process:
@@ -344,6 +345,7 @@ def test_decode_on_two_ranks(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: P
     assert done.stdout == cli(*arguments).output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["decode", "weights"])
 def test_a_reader_that_has_had_enough(trained: Trained, command: str) -> None:
     arguments: Arguments = [trained.job, "--input", trained.source] if command == "decode" else [trained.run]

@@ -124,6 +124,7 @@ def random_task(seed: int) -> Task:
     return Task(matrix, np.sort(ids), str(norm), k, threshold, mixing, state)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 5), st.sampled_from([1, 12, 2**24]))
 def test_both_exchanges_give_the_bits_of_the_plain_twins(seed: int, ranks: int, chunk: int) -> None:

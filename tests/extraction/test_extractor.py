@@ -120,6 +120,7 @@ def test_lines_are_those_of_a_grammar_file(tmp_path: Path) -> None:
     assert rule_lines(corpus.extracted([]), Names.of(corpus.words.words)) == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["val", "train-loo"])
 def test_the_reference_extractors_grammars(shared: Path, name: str) -> None:
     data = shared / "data/multi30k"

@@ -54,6 +54,7 @@ def multi30k(shared: Path) -> list[Pair]:
     return read_pairs(data / "train.de.gz", data / "train.en.gz", data / "train.de-en.align.gz")
 
 
+@pytest.mark.slow
 def test_gives_the_reference_extractors_rules(shared: Path, multi30k: list[Pair]) -> None:
     sentences = {}
     for name in ("val", "train"):

@@ -191,6 +191,7 @@ def test_arrays_have_the_types_that_kernels_expect(tmp_path: Path) -> None:
     assert set(kinds.values()) == {np.dtype(np.int64)}
 
 
+@pytest.mark.slow
 def test_the_news_grammar_is_read(shared: Path) -> None:
     vocabulary = Vocabulary()
     reader = RuleReader(vocabulary)

@@ -179,6 +179,7 @@ def news(shared: Path) -> RuleFeatures:
     return compile_features(PAPER, reader.rules(), reader.categories, vocabulary.words, sources)
 
 
+@pytest.mark.slow
 def test_names_and_counts_are_those_of_the_reference_decoder(shared: Path, news: RuleFeatures) -> None:
     """Each golden derivation tells its rules by their ids; their other features must add up to the golden ones."""
     known = set(news.names.all())

@@ -191,6 +191,7 @@ def test_the_search_finds_the_same(tmp_path: Path, seed: int, binaries: tuple[bo
     assert same(found[0], found[2]) and same(found[1], found[3])
 
 
+@pytest.mark.slow
 @compiled
 def test_the_search_finds_the_same_on_real_data(shared: Path, tmp_path: Path) -> None:
     nc = shared / "data" / "nc"

@@ -270,6 +270,7 @@ def test_a_store_needs_no_sentences(sources: StoreInputs, tmp_path: Path) -> Non
     assert len(store.model.rules.lhs) == 2
 
 
+@pytest.mark.slow
 def test_the_store_of_the_news_data(shared: Path, tmp_path: Path) -> None:
     nc = shared / "data" / "nc"
     templates = ("id", "source-bigram", "shape")

@@ -21,6 +21,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from support.fake import is_alive
 from support.mpi import ROOT, launcher
 
 from mpitune.config.spec import Job
@@ -240,14 +241,19 @@ def ranks_of(process: subprocess.Popen[str]) -> list[int]:
     return found
 
 
-def kill_all(process: subprocess.Popen[str]) -> None:
-    """End ``process`` and all that it started, at once and without a warning, as a power cut would."""
-    for pid in ranks_of(process):
+def kill_all(process: subprocess.Popen[str], seconds: float = 60.0) -> None:
+    """End ``process`` and all that it started, without a warning, as a power cut would; returns when all are gone."""
+    ranks = ranks_of(process)
+    for pid in ranks:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
     process.communicate(timeout=60)
+    end = time.monotonic() + seconds
+    while any(map(is_alive, ranks)):
+        assert time.monotonic() < end, "killed processes are still there"
+        time.sleep(0.005)
 
 
 def wait_for(condition: Callable[[], object], process: subprocess.Popen[str], seconds: float = 120.0) -> None:

@@ -127,6 +127,7 @@ def test_a_copied_state_is_the_same_state(model: Model) -> None:
         assert scorer.rest(j) == scorer.rest(i)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="real models are too large for plain Python")
 @pytest.mark.parametrize(
     ("model_file", "golden"),
