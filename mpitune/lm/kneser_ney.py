@@ -57,8 +57,9 @@ class NgramCounts(NamedTuple):
 def estimate(text: Path, order: int, output: Path, tell: Callable[[str], None]) -> None:
     """Estimate a model of n-grams up to length ``order`` from ``text`` (tokenised, a sentence a line) into ``output``.
 
-    ``text`` is plain or gzipped; ``output`` is gzipped if its name ends in .gz. ``tell`` receives progress messages and,
-    if `FALLBACK_DISCOUNTS` are used, a warning. Memory: about 60 bytes for each word of the text, 40 for each n-gram.
+    ``text`` is plain or gzipped; ``output`` is gzipped if its name ends in .gz. ``tell`` receives progress messages,
+    and a warning if `FALLBACK_DISCOUNTS` are used. Memory: about 60 bytes for each word of the text, 40 for each
+    n-gram.
 
     Raises UsageError for an order below 1; DataError for a text without sentences, and for a line that is not UTF-8 or
     contains a marker or a character that no ARPA file can hold; OSError if ``output`` cannot be written.
