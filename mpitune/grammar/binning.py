@@ -31,7 +31,7 @@ class Bins(NamedTuple):
         """The features that the bins are: ``<feature>_1``, ``<feature>_2``, ..."""
         return [f"{self.feature}_{number}" for number in range(1, len(self.most) + 1)]
 
-    def of(self, values: np.ndarray) -> np.ndarray:
+    def indices(self, values: np.ndarray) -> np.ndarray:
         """int64 [n]: the bins of ``values`` (float64 [n]), from 0: the first whose largest value is not below.
 
         What is larger than all belongs to the last one.
@@ -39,7 +39,7 @@ class Bins(NamedTuple):
         return np.minimum(np.searchsorted(self.most, values), len(self.most) - 1)
 
 
-def binned(feature: str, values: np.ndarray, frequencies: np.ndarray, most: int) -> Bins:
+def make_bins(feature: str, values: np.ndarray, frequencies: np.ndarray, most: int) -> Bins:
     """At most ``most`` bins for the distinct ``values`` (float64 [n], ascending) of ``feature``.
 
     ``frequencies``: int64 [n], how often each occurs: once or more.

@@ -45,7 +45,7 @@ class IniFile:
     intersection_strategy: str | None = None
     pop_limit: int | None = None
 
-    def lacking(self) -> list[str]:
+    def unsupported_by_embedded(self) -> list[str]:
         """What this file asks for and the embedded decoder does not have; empty if it has it all."""
         names = [name for name, _ in self.language_models]
         asked = {
@@ -60,7 +60,7 @@ class IniFile:
             f"feature_function={function}" for function in self.other_features
         ]
 
-    def of_decoder_alone(self) -> list[str]:
+    def decoder_only_settings(self) -> list[str]:
         """What this file says that no key of a job does."""
         said = [f"{key}={value}" for key, value in self.unknown if key not in _REPLACED]
         said += [f"intersection_strategy={self.intersection_strategy}"] if self.intersection_strategy else []
@@ -68,13 +68,13 @@ class IniFile:
         said += ["feature_function=WordPenalty"] if self.word_penalty else []
         return said + [f"feature_function={function}" for function in self.other_features]
 
-    def unfit(self) -> list[str]:
+    def unsupported(self) -> list[str]:
         """What this file asks for and mpitune cannot do with an external decoder either."""
         other = [f"formalism={self.formalism}"] if self.formalism not in (None, "scfg") else []
         return other + [f"{key}={value}" for key, value in self.unknown if key in _REFUSED]
 
 
-def inifile_for(
+def make_inifile(
     ini: IniFile | None,
     *,
     grammars: Sequence[Path],
@@ -93,7 +93,7 @@ def inifile_for(
     functions = [f"KLanguageModel -n {_word(name)} {_word(path.absolute())}" for name, path in language_models]
     functions += [function for function, template in _TEMPLATES.items() if template in templates]
     lines += [f"feature_function={function}" for function in functions]
-    lines += ini.of_decoder_alone() if ini else ["add_pass_through_rules=true", "feature_function=WordPenalty"]
+    lines += ini.decoder_only_settings() if ini else ["add_pass_through_rules=true", "feature_function=WordPenalty"]
     return "".join(f"{line}\n" for line in lines)
 
 

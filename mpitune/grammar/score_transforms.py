@@ -52,7 +52,7 @@ class Scoring(NamedTuple):
             names += bins.names
         return names
 
-    def spread(self, weights: Mapping[str, float]) -> dict[str, float]:
+    def to_bin_weights(self, weights: Mapping[str, float]) -> dict[str, float]:
         """``weights`` by name, where that of a feature that is replaced by bins has become weights of these.
 
         Each bin gets the weight times the middle of its values *(ours)*, divided by the number of bins that a value
@@ -80,6 +80,23 @@ class Scoring(NamedTuple):
         ]
         return {"transforms": dict(self.transforms), "overlap": self.overlap, "keep": self.keep, "bins": bins}
 
+    @classmethod
+    def from_json(cls, json_object: Mapping[str, Any]) -> Scoring:
+        """Build a scoring from `as_json`'s output. Raises KeyError, TypeError or ValueError for anything else."""
+        bins = [
+            Bins(
+                str(of["feature"]),
+                np.array(of["least"], dtype=np.float64),
+                np.array(of["most"], dtype=np.float64),
+                np.array(of["population"], dtype=np.int64),
+            )
+            for of in json_object["bins"]
+        ]
+        if any(not (0 < len(of.most) == len(of.least) == len(of.population)) for of in bins):
+            raise ValueError("bins of different number")
+        transforms = dict(json_object["transforms"])
+        return cls(transforms, tuple(bins), int(json_object["overlap"]), bool(json_object["keep"]))
+
     @property
     def digest(self) -> str:
         """Equal for equal ones."""
@@ -87,24 +104,7 @@ class Scoring(NamedTuple):
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def scoring_of(json_object: Mapping[str, Any]) -> Scoring:
-    """What `Scoring.as_json` has made. Raises KeyError, TypeError or ValueError for anything else."""
-    bins = [
-        Bins(
-            str(of["feature"]),
-            np.array(of["least"], dtype=np.float64),
-            np.array(of["most"], dtype=np.float64),
-            np.array(of["population"], dtype=np.int64),
-        )
-        for of in json_object["bins"]
-    ]
-    if any(not (0 < len(of.most) == len(of.least) == len(of.population)) for of in bins):
-        raise ValueError("bins of different number")
-    transforms = dict(json_object["transforms"])
-    return Scoring(transforms, tuple(bins), int(json_object["overlap"]), bool(json_object["keep"]))
-
-
-class Counted(NamedTuple):
+class ValueCounts(NamedTuple):
     """The distinct values of a score."""
 
     value: np.ndarray
@@ -113,7 +113,7 @@ class Counted(NamedTuple):
     """int64 [n]: how often each occurs."""
 
 
-def count(rules: Rules, first: int, last: int, scores: Sequence[int]) -> list[Counted]:
+def count_values(rules: Rules, first: int, last: int, scores: Sequence[int]) -> list[ValueCounts]:
     """The values of some ``scores`` (places in the list of names) in the rules from ``first`` to ``last``, excluded."""
     of_row = np.zeros(len(rules.score_ptr) - 1, dtype=np.int64)
     for begin in range(first, last, _CHUNK):
@@ -122,20 +122,20 @@ def count(rules: Rules, first: int, last: int, scores: Sequence[int]) -> list[Co
     for score in scores:
         value, named = np.zeros(len(of_row)), np.flatnonzero(rules.score_index == score)
         value[np.searchsorted(rules.score_ptr, named, side="right") - 1] = rules.score_value[named]
-        found.append(merged([Counted(value[of_row > 0], of_row[of_row > 0])]))
+        found.append(merge_counts([ValueCounts(value[of_row > 0], of_row[of_row > 0])]))
     return found
 
 
-def merged(parts: Sequence[Counted]) -> Counted:
+def merge_counts(parts: Sequence[ValueCounts]) -> ValueCounts:
     """Each value once, with the sum of its frequencies. In ``parts`` they may stand in any order, more than once."""
     value, frequency = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(value, kind="stable")
     value, frequency = value[order], frequency[order]
     first = np.flatnonzero(np.concatenate([np.ones(min(len(value), 1), dtype=np.bool_), value[1:] != value[:-1]]))
-    return Counted(value[first], np.add.reduceat(frequency, first) if len(first) else frequency)
+    return ValueCounts(value[first], np.add.reduceat(frequency, first) if len(first) else frequency)
 
 
-def rescored(rules: Rules, names: Sequence[str], scoring: Scoring) -> dict[str, np.ndarray]:
+def transform_scores(rules: Rules, names: Sequence[str], scoring: Scoring) -> dict[str, np.ndarray]:
     """``score_ptr``, ``score_index`` and ``score_value`` of ``rules`` afterwards; see `Rules`.
 
     ``names``: of the scores before; afterwards they are ``scoring.names(names)``.
@@ -143,9 +143,9 @@ def rescored(rules: Rules, names: Sequence[str], scoring: Scoring) -> dict[str, 
     plan = _plan(names, scoring)
     ptr = np.zeros(len(rules.score_ptr), dtype=np.int64)
     index, value = np.zeros(0, dtype=np.int32), np.zeros(0)
-    _rescore(rules.score_ptr, rules.score_index, rules.score_value, plan, ptr, index, value)
+    _transform_scores(rules.score_ptr, rules.score_index, rules.score_value, plan, ptr, index, value)
     index, value = np.empty(ptr[-1], dtype=np.int32), np.empty(ptr[-1])
-    _rescore(rules.score_ptr, rules.score_index, rules.score_value, plan, ptr, index, value)
+    _transform_scores(rules.score_ptr, rules.score_index, rules.score_value, plan, ptr, index, value)
     return {"score_ptr": ptr, "score_index": index, "score_value": value}
 
 
@@ -192,7 +192,7 @@ def _plan(names: Sequence[str], scoring: Scoring) -> _Plan:
 
 
 @kernel
-def _rescore(
+def _transform_scores(
     old_ptr: np.ndarray,
     old_index: np.ndarray,
     old_value: np.ndarray,
@@ -218,7 +218,7 @@ def _rescore(
                 if old_index[e] == plan.special[m]:
                     v = old_value[e]
             if plan.kept[m] >= 0:
-                transformed = _transformed(plan.transform[m], v)
+                transformed = _apply_transform(plan.transform[m], v)
                 if transformed != 0.0:
                     if fill:
                         index[count] = plan.kept[m]
@@ -235,13 +235,13 @@ def _rescore(
     ptr[len(old_ptr) - 1] = count
 
 
-def transformed(transform: str | None, v: float) -> float:
+def apply_transform(transform: str | None, v: float) -> float:
     """What ``transform`` (see `TRANSFORMS`; None: none) makes of ``v``."""
-    return _transformed(TRANSFORMS.index(transform) if transform else -1, v)
+    return _apply_transform(TRANSFORMS.index(transform) if transform else -1, v)
 
 
 @kernel
-def _transformed(transform: int, v: float) -> float:
+def _apply_transform(transform: int, v: float) -> float:
     if transform == 0:
         return float(10.0**-v)
     if transform == 1:

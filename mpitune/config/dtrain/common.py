@@ -150,9 +150,9 @@ def decoder(draft: Draft, name: str) -> IniFile | None:
         draft.remark("decoder", f"{path.name} has paths from the working folder: start `mpitune train` in the same one")
     if not ini.grammars:
         draft.key("grammar.per_sentence", True, because=f"{path.name} names no grammar: the input's <seg> tags do")
-    if unfit := ini.unfit():
+    if unfit := ini.unsupported():
         draft.remark("decoder", f"{path.name} asks for {', '.join(unfit)}: with that, mpitune cannot tune")
-    if lacking := ini.lacking():
+    if lacking := ini.unsupported_by_embedded():
         draft.key("decoder.backend", "cdec", because=f"the embedded decoder does not have {', '.join(lacking)}")
     elif not ini.language_models:
         draft.key("decoder.backend", "cdec", because=f"{path.name} has no language model, which the embedded one needs")
