@@ -33,7 +33,7 @@ def share(rank: int) -> str:
 
 
 def nouns(lines: list[str]) -> Iterator[str]:
-    """Yield noun rules: [NOUN.case.gender.sort]; BARE, MASS: with or without an article; [COUNT...]: countable."""
+    """Yield rules [NOUN.case.gender.sort]; BARE: no English article; MASS: article optional; COUNT: has a plural."""
     ranks: dict[str, int] = {}
     for line in lines:
         german, english, sorts = (part.strip() for part in line.split("|"))
