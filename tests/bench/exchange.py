@@ -91,7 +91,7 @@ def main() -> None:
         print("skipped: requires a Linux kernel that reports memory peaks")
         return
     digests: dict[str, set[str]] = {name: set() for name in options.case}
-    titles = ("case", "ranks", "exchange", "weights", "s", "in MPI", "added peak", "bytes per weight")
+    titles = ("case", "ranks", "exchange", "weights", "s", "in MPI", "added peak", "per weight")
     print_table(titles, tried(options, digests))
     same = all(len(found) <= 1 for found in digests.values())
     print(f"The results of a case are {'the same to the bit' if same else 'NOT THE SAME'}.")
