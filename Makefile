@@ -1,9 +1,9 @@
-# Everything runs in the virtual environment .venv, which `make setup` makes; the other targets see to it themselves.
+# Everything runs in the virtual environment .venv, which `make setup` creates; the other targets depend on it.
 
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 
-# Which MPI: the system's, where mpicc and mpirun are on the PATH (an activated .venv apart), else the package index's.
+# MPI: the system's if mpicc and mpirun are on the PATH (outside .venv), otherwise one from the package index.
 SYSTEM_PATH := $(subst $(BIN):,,$(PATH):)
 SYSTEM_MPICC := $(shell PATH="$(SYSTEM_PATH)" command -v mpicc)
 SYSTEM_MPIRUN := $(shell PATH="$(SYSTEM_PATH)" command -v mpirun)
@@ -11,7 +11,7 @@ MPI := $(if $(and $(SYSTEM_MPICC),$(SYSTEM_MPIRUN)),$(SYSTEM_MPICC),index)
 STAMP := .venv/.setup-$(subst /,-,$(MPI))
 
 export PATH := $(BIN):$(PATH)
-# Open MPI refuses to run as root, with more ranks than cores, and pins concurrent runs to the same cores, unless told.
+# By default, Open MPI refuses to run as root or with more ranks than cores, and pins concurrent runs to the same cores.
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export OMPI_MCA_rmaps_base_oversubscribe := 1
@@ -19,7 +19,7 @@ export OMPI_MCA_hwloc_base_binding_policy := none
 export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
 export PRTE_MCA_hwloc_default_binding_policy := none
 
-# Prints 2 if mpirun and mpi4py fit together; if not, each process is a world of its own, or there is an error.
+# Prints 2 if mpirun and mpi4py use the same MPI; otherwise each process forms a separate world, or there is an error.
 WORLD := mpirun -n 2 $(BIN)/python -c 'from mpi4py.MPI import COMM_WORLD as world; \
     sizes = world.gather(world.size); sizes and print(len(sizes))'
 
@@ -29,10 +29,10 @@ WORLD := mpirun -n 2 $(BIN)/python -c 'from mpi4py.MPI import COMM_WORLD as worl
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
-setup: $(STAMP)  ## make .venv with all dependencies and an MPI; does nothing when it is there already
+setup: $(STAMP)  ## create .venv with all dependencies and an MPI, if it does not exist
 
 $(STAMP): pyproject.toml
-	@# An environment that was set up for another MPI is made anew: the two would get in each other's way.
+	@# An environment for another MPI is deleted and created again, because two MPIs in one environment conflict.
 	@$(if $(filter-out $(STAMP),$(wildcard .venv/.setup-*)),rm -rf .venv)
 	@[ -x $(BIN)/python ] || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	    echo "make: $(PYTHON) cannot make virtual environments; on Debian: apt install python3-venv" >&2; exit 1; }
@@ -43,8 +43,8 @@ ifeq ($(MPI),index)
 else
 	@echo "Using the system's MPI, $(SYSTEM_MPIRUN)"
 	@$(BIN)/pip install --quiet --editable '.[dev]'
-	@# A ready-made mpi4py takes the first MPI library that the loader finds. Where that is none without mpirun's help, or
-	@# not mpirun's, one is built that is tied to mpicc's (no cache: it may hold a build for another MPI).
+	@# A prebuilt mpi4py loads the first MPI library that the loader finds. If it finds none, or not that of mpirun, build
+	@# an mpi4py that is linked with mpicc's library (without cache: it may contain a build for another MPI).
 	@$(BIN)/python -m mpi4py --mpi-lib-version >/dev/null 2>&1 && [ "$$($(WORLD) 2>/dev/null)" = 2 ] || { \
 	    echo "Building mpi4py with $(SYSTEM_MPICC); this takes some minutes"; \
 	    MPICC="$(SYSTEM_MPICC)" $(BIN)/pip install --quiet --force-reinstall --no-deps --no-cache-dir \
@@ -63,7 +63,7 @@ endif
 DEMO := jobs/runs/demo
 DATA := jobs/runs/demo-data
 
-demo: setup  ## the whole way on data made here: learn, translate, evaluate, report; a few minutes
+demo: setup  ## train, translate, evaluate and report on generated data; a few minutes
 	@echo "Writing German and English sentences, rules and a language model to $(DATA)"
 	@$(BIN)/python jobs/demo/generate.py $(DATA)
 	@$(BIN)/mpitune lm --order 3 --input $(DATA)/lm.en --output $(DATA)/lm.arpa.gz
@@ -74,51 +74,51 @@ demo: setup  ## the whole way on data made here: learn, translate, evaluate, rep
 	@$(BIN)/mpitune evaluate --refs $(DATA)/test.en --hyps $(DEMO)/before $(DEMO)/after --test ar
 	@$(BIN)/mpitune report $(DEMO)
 
-multi30k: setup  ## five ways of tuning on Multi30k (MPITUNE_DATA), and the table of their scores; an hour
+multi30k: setup  ## tune five systems on Multi30k (MPITUNE_DATA), print the table of their scores; an hour
 	@$(BIN)/python jobs/multi30k/table.py
 
-methods: setup  ## MIRA, PRO, MERT and others on Multi30k (MPITUNE_DATA): their table, MIRA's curves; two hours
+methods: setup  ## compare MIRA, PRO, MERT and others on Multi30k (MPITUNE_DATA): table and curves; two hours
 	@$(BIN)/python jobs/multi30k/methods.py
 	@$(BIN)/python jobs/multi30k/curves.py
 
-discretised: setup  ## features in bins on Multi30k (MPITUNE_DATA): their table and curves; an hour
+discretised: setup  ## compare binned with linear features on Multi30k (MPITUNE_DATA): table and curves; an hour
 	@$(BIN)/python jobs/multi30k/discretised.py
 
-defaults: setup  ## how good the defaults are, on the demo and the sets of MPITUNE_DATA: tables; days
+defaults: setup  ## measure the quality of the defaults on the demo and the sets of MPITUNE_DATA: tables; days
 	@$(BIN)/python jobs/defaults/measure.py
 
-test: lint types unit uncompiled checked  ## everything that must pass: lint, types, tests, kernels in other ways
+test: lint types unit uncompiled checked  ## run all checks: lint, types, tests, kernels uncompiled and bounds-checked
 
-check: lint types  ## before each commit: lint, types, tests that take no seconds and start no mpirun; a minute
+check: lint types  ## check before a commit: lint, types, tests that take no seconds and start no mpirun; a minute
 	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not mpi"
 
-lint: setup  ## ruff: rules and formatting
+lint: setup  ## check rules and formatting with ruff
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
-types: setup  ## mypy, strict
+types: setup  ## check types with mypy, strict
 	$(BIN)/mypy
 
 # Idle processes take tests from busy ones, and tests of a module, which share kernels and fixtures, stay together.
-unit: setup  ## the tests; those under MPI start mpirun themselves
+unit: setup  ## run the tests; MPI tests start mpirun themselves
 	$(BIN)/pytest -n auto --dist worksteal
 
-uncompiled: setup  ## the kernels' tests once more, as plain Python
+uncompiled: setup  ## run the kernel tests without compilation, as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m kernel
 
-checked: setup  ## the kernels' tests once more, with the bounds of arrays checked
+checked: setup  ## run the kernel tests with array bounds checking
 	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n auto --dist worksteal -m kernel
 
-test-faults: setup  ## kill, fail, remove and fill whatever can be, and show what came of it; some minutes
+test-faults: setup  ## inject faults (kills, errors, missing files, full disks) and show the outcomes; some minutes
 	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m faults
 
 format: setup  ## format the code
 	$(BIN)/ruff check --select I --fix
 	$(BIN)/ruff format
 
-bench: setup  ## run the scripts of tests/bench, which print figures
+bench: setup  ## run the benchmarks of tests/bench
 	@for script in $(sort $(wildcard tests/bench/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-clean:  ## remove caches and build products (not .venv)
+clean:  ## remove caches and build products, but not .venv
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find mpitune tests -name __pycache__ -prune -exec rm -rf {} +

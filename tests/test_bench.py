@@ -154,20 +154,20 @@ def test_exchange() -> None:
 def test_scaling(data: Path) -> None:
     launcher()
     printed = run("scaling.py", "--small", environment={"MPITUNE_DATA": str(data)})
-    assert "skipped: multi30k, for want of its data" in printed
+    assert "skipped: multi30k: no data" in printed
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if "|" in line]
     assert [row[1] for row in cells if row[0] == "nc"] == ["1", "1 and 1, side by side", "2"]
     assert all(float(row[2]) > 0 for row in cells if row[0] == "nc")
-    # What is handed out leaves ranks idle for less time than what is dealt out.
+    # The dynamic schedule leaves ranks idle for less time than the static one.
     idle = [[float(cell.removesuffix(" %")) for cell in row[2:]] for row in cells if "skewed" in row[0]]
-    assert len(idle) == 9 and all(out < dealt for out, dealt in idle)
+    assert len(idle) == 9 and all(dynamic < static for dynamic, static in idle)
     assert len([row for row in cells if row[0].startswith("Europarl")]) == 4
 
 
 def test_extraction(shared: Path) -> None:
     table = rows(run("extraction.py", "--small", environment={"MPITUNE_DATA": str(shared / "data")}))
     assert all(float(table[name][0]) > 0 for name in ("into the store", "as gzipped text"))
-    assert float(table["made up, 1,000 pairs"][0].removesuffix(" s")) > 0
+    assert float(table["synthetic, 1,000 pairs"][0].removesuffix(" s")) > 0
 
 
 def test_stages(tiny: Tiny, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_little_runs_fill_the_tables(
     ]
     measure.main(words)
     told = capsys.readouterr()
-    assert "multi30k is left out: MPITUNE_DATA is not set" in told.err
+    assert "skipped multi30k: MPITUNE_DATA is not set" in told.err
     assert "run 1 of 1: demo:20 defaults seed 1: BLEU" in told.err and " left" in told.err
     results = written(tmp_path / "results.jsonl")
     assert {(one["set"], one["setting"], one["seed"]) for one in results} == {
@@ -101,10 +101,10 @@ def test_little_runs_fill_the_tables(
 def test_without_data_it_says_so(
     scripts: Callable[[str], ModuleType], little: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match="none of the sets is there"):
+    with pytest.raises(SystemExit, match="none of the sets is available"):
         scripts("measure").main(["--sets", "nc", "europarl:300", "--work", str(tmp_path)])
     told = capsys.readouterr().err
-    assert all(f"{name} is left out: MPITUNE_DATA is not set" in told for name in ("nc", "europarl:300"))
+    assert all(f"skipped {name}: MPITUNE_DATA is not set" in told for name in ("nc", "europarl:300"))
 
 
 @pytest.fixture

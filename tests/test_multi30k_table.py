@@ -148,7 +148,7 @@ def test_local_training_is_tabulated_and_drawn(scripts: Callable[[str], ModuleTy
             study.output(setting, text).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             learning = 0.0 if setting == script.GLOBAL else 0.004
             told = [SentenceTimings(learning, decoding, 0.25, None) for decoding in (0.005, 0.011)]
-            study._told_file(setting, text).write_text(summary(told, 0.003) + "\n", encoding="utf-8")
+            study._timings_file(setting, text).write_text(summary(told, 0.003) + "\n", encoding="utf-8")
     bleu = {text: study.scores(script.SETTINGS, text) for text in TESTS}
     rows = cells(script.table(study, bleu, "MERT"))
     assert rows[2] == ["MERT", "0", "", "100.00", "100.00", "0.25", "1.5", "0.0", "8.0", "1.00"]

@@ -1,9 +1,9 @@
-"""Measures whether the learner's defaults are good on any data, without being told how: `make defaults`.
+"""Measure how good the learner's defaults are on several data sets: `make defaults`.
 
     MPITUNE_DATA=... python jobs/defaults/measure.py [--part PART ...] [--sets SET ...] [--seeds N] [--small]
 
-README.md, beside this, says what the parts are. Every result is a line of results.jsonl in the working folder: what is
-there already is not done again. The tables, of the sets and parts asked for, are printed, and written to tables.md.
+README.md in this folder describes the parts. Every result is a line of results.jsonl in the working folder; finished
+runs are not repeated. Prints the tables of the given parts and sets, and writes those of all parts to tables.md.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from mpitune.array_files.atomic import write_text
 
 JOBS = Path(__file__).resolve().parents[1]
 SMALL_SETS, SMALL_SEEDS, SMALL_TEST, SMALL_EPOCHS, SMALL_GRID = ("demo:200",), 2, 200, 2, 15
-"""Of --small: of the grid every so many point."""
+"""Values of --small; ``SMALL_GRID``: the step through the points of the grid."""
 HEAD = ["set", "setting", "seeds", "mean", "sd", "lowest", "highest", "compared with", "difference", "p", "to the best"]
 HEAD += ["length", "epoch", "core hours"]
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is asked for."""
+    """The measurement that the command line asks for."""
 
     runs: Runs
     sets: list[DataSet]
     seeds: int | None = None
     further: tuple[str, ...] = ()
-    """Set in every run."""
+    """Settings of every run, ``table.key=value``."""
     small: bool = False
     known: dict[tuple[str, Setting, int], Task] = field(default_factory=dict)
 
     def settings(self, part: str, data: DataSet) -> list[Setting]:
-        """Those of a part."""
+        """Settings of a part for a set."""
         found = PARTS[part](data)
         return found[::SMALL_GRID] if self.small and part == "grid" else found
 
     def tasks(self, part: str, data: DataSet, setting: Setting) -> list[Task]:
-        """The runs of a setting: one for each seed."""
+        """Runs of a setting, one for each seed."""
         tasks = (Task(data, setting, 1 + n, self.further) for n in range(self.seeds or SEEDS[part]))
-        # They keep their digests, which take a while in all.
+        # Tasks are reused because they cache their digests, which are slow to compute.
         return [self.known.setdefault((data.name, setting, task.seed), task) for task in tasks]
 
     def do(self, part: str) -> None:
-        """Run what a part lacks."""
+        """Do the missing runs of a part."""
         if part != "grid":
             self.runs.do(
                 task for data in self.sets for one in self.settings(part, data) for task in self.tasks(part, data, one)
@@ -64,25 +64,25 @@ class Study:
         )
 
     def best(self, data: DataSet) -> list[Setting]:
-        """The best points of the grid by their first seed, chosen on the test itself."""
+        """Best points of the grid by the test BLEU of their first seed."""
         found = [(one, self.result(self.tasks("grid", data, one)[0])) for one in self.settings("grid", data)]
         return best([(one, result["bleu"]) for one, result in found if result and result["bleu"] is not None])
 
     def result(self, task: Task) -> Result | None:
-        """What came of a run."""
+        """Result of a run; None if it has not been run."""
         return self.runs.result(task)
 
     def begun(self, part: str, data: DataSet) -> bool:
-        """Whether there is a run that the part has and the defaults are not; of the defaults, whether there is one."""
+        """Test if the part has a finished run other than those of the defaults (of `seeds`: any finished run)."""
         defaults = {task.key for task in self.tasks(part, data, DEFAULTS) if part != "seeds"}
         tasks = (task for one in self.settings(part, data) for task in self.tasks(part, data, one))
         return any(self.result(task) and task.key not in defaults for task in tasks)
 
     def rows(self, part: str, data: DataSet) -> Iterator[list[str]]:
-        """The lines of the part's table for a set."""
+        """Yield the lines of the part's table for a set."""
         settings = self.settings(part, data)
         if part == "grid":
-            # The whole grid has one seed; its best are measured again, with as many as the defaults.
+            # The whole grid runs with one seed, its best points with as many seeds as the defaults.
             settings = [DEFAULTS, *self.best(data), *(replace(one, name=f"{one.name}, seed 1") for one in settings)]
         tasks = {one: self.tasks(part, data, one)[: 1 if one.name.endswith(", seed 1") else None] for one in settings}
         found = {one: [task for task in tasks[one] if self.result(task)] for one in settings}
@@ -93,7 +93,13 @@ class Study:
             results = [result for task in found[one] if (result := self.result(task))]
             epochs = sorted({result["epoch"] for result in results})
             seconds = sum(sum(result["core_seconds"].values()) for result in results)
-            about = [data.name, one.name, f"{len(results)}", *self.spread(found[one]), *self.compared(part, found[one])]
+            about = [
+                data.name,
+                one.name,
+                f"{len(results)}",
+                *self.summary(found[one]),
+                *self.compared(part, found[one]),
+            ]
             about.append(f"{means[one] - max(means.values()):+.2f}" if one in means else "")
             ratios = [result["length_ratio"] for result in results if result["length_ratio"] is not None]
             about += [
@@ -103,12 +109,12 @@ class Study:
             yield [*about, f"{seconds / 3600:.3f}"]
 
     def bleus(self, tasks: Sequence[Task]) -> list[float]:
-        """Of runs that are done; those whose weights grew beyond bounds have none."""
+        """Test BLEU of the finished runs, without those that ended with NaN or infinite weights."""
         results = [self.result(task) for task in tasks]
         return [result["bleu"] for result in results if result and result["bleu"] is not None]
 
-    def spread(self, tasks: Sequence[Task]) -> list[str]:
-        """Mean, standard deviation, lowest and highest."""
+    def summary(self, tasks: Sequence[Task]) -> list[str]:
+        """Mean, standard deviation, lowest and highest BLEU."""
         bleus = self.bleus(tasks)
         if len(bleus) < len(tasks):
             return ["no numbers", "", "", ""]
@@ -116,7 +122,7 @@ class Study:
         return [f"{statistics.mean(bleus):.2f}", deviation, f"{min(bleus):.2f}", f"{max(bleus):.2f}"]
 
     def compared(self, part: str, tasks: Sequence[Task]) -> list[str]:
-        """With what a setting is compared, the difference of the means over seeds that both have, and the median p."""
+        """Name of the baseline, difference of the mean BLEU over common seeds, and median p-value."""
         data, setting = tasks[0].data, tasks[0].setting
         base = next((one for one in (DEFAULTS, *self.settings(part, data)) if one.name == setting.base), DEFAULTS)
         pairs = list(zip(tasks, self.tasks(part, data, base), strict=False))
@@ -124,13 +130,13 @@ class Study:
         if not pairs:
             return ["", "", ""]
         difference = statistics.mean(self.bleus([a])[0] - self.bleus([b])[0] for a, b in pairs)
-        # One seed tells nothing about a point of the grid, and there are many.
+        # One seed is not enough to test a point of the grid.
         wanted = not setting.name.endswith(", seed 1")
         p_value = f"{statistics.median(self.runs.p_value(a, b) for a, b in pairs):.3f}" if wanted else ""
         return [setting.base, f"{difference:+.2f}", p_value]
 
     def table(self, part: str) -> str:
-        """The table of a part in Markdown; "" where nothing of its own is done."""
+        """Make the table of a part in Markdown; "" if it has no finished runs besides the defaults."""
         rows = [row for data in self.sets if self.begun(part, data) for row in self.rows(part, data)]
         if not rows:
             return ""
@@ -139,7 +145,7 @@ class Study:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is lacking, and write the tables."""
+    """Do the missing runs and write the tables."""
     options = _options(arguments)
     work = (options.work or JOBS / "runs" / ("defaults-small" if options.small else "defaults")).resolve()
     work.mkdir(parents=True, exist_ok=True)
@@ -148,11 +154,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in options.sets or (SMALL_SETS if options.small else SETS):
         made = asked.make(name)
         if isinstance(made, str):
-            print(f"{name} is left out: {made}", file=sys.stderr, flush=True)
+            print(f"skipped {name}: {made}", file=sys.stderr, flush=True)
         else:
             sets.append(made)
     if not sets:
-        sys.exit("measure.py: none of the sets is there")
+        sys.exit("measure.py: none of the sets is available")
     further = (f"learner.epochs={SMALL_EPOCHS}",) if options.small else ()
     seeds = options.seeds or (SMALL_SEEDS if options.small else None)
     study = Study(Runs(work, options.ranks), sets, seeds, further, options.small)
@@ -168,16 +174,25 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS), metavar="PART")
     parser.add_argument(
-        "--sets", nargs="+", type=_set, metavar="SET", help=f"of {', '.join(SETS)}; demo:300 tunes on 300 sentences"
+        "--sets",
+        nargs="+",
+        type=_set,
+        metavar="SET",
+        help=f"data sets, of {', '.join(SETS)}; demo:300 tunes on 300 sentences",
     )
     counts = ", ".join(f"{count} for {part}" for part, count in SEEDS.items())
     parser.add_argument(
-        "--seeds", type=int, metavar="N", help=f"runs of each setting (default: {counts}; of the grid, the best {BEST})"
+        "--seeds",
+        type=int,
+        metavar="N",
+        help=f"runs of each setting (default: {counts}; in the grid, of its best {BEST} points)",
     )
-    parser.add_argument("--ranks", type=int, default=2, help="how many runs at a time, a process each (default 2)")
-    parser.add_argument("--devtest", action="store_true", help="choose the epoch on a set that is not the test")
-    parser.add_argument("--small", action="store_true", help="a quick look at the demo; scores mean nothing")
-    parser.add_argument("--work", type=Path, metavar="DIR", help="for data, runs, results (default jobs/runs/defaults)")
+    parser.add_argument("--ranks", type=int, default=2, help="number of parallel runs, a process each (default 2)")
+    parser.add_argument("--devtest", action="store_true", help="choose the epoch on a set other than the test set")
+    parser.add_argument("--small", action="store_true", help="test the script on the demo; scores are meaningless")
+    parser.add_argument(
+        "--work", type=Path, metavar="DIR", help="folder for data, runs and results (default jobs/runs/defaults)"
+    )
     return parser.parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""Runs of settings, each a process of `mpitune train` in a folder of its own, and what came of them."""
+"""Run settings, each as a process of `mpitune train` with its own folder, and store the results."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus
 from mpitune.training.factory import load_job
 
 Result = dict[str, Any]
-"""Of one run: a line of results.jsonl."""
+"""Result of one run: a line of results.jsonl."""
 _Made = tuple[Path, str, str]
-"""A store, the command that completes it, and the templates."""
+"""A store, the command that adds to it, and the feature templates."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +42,22 @@ class Task:
     setting: Setting
     seed: int
     further: tuple[str, ...] = ()
-    """Set in every run."""
+    """Settings of every run, ``table.key=value``."""
 
     @cached_property
     def variant(self) -> DataSet:
-        """The data that the setting wants."""
+        """The variant of the data that the setting names."""
         return self.data.variant(self.setting.variant) if self.setting.variant else self.data
 
     @property
     def given(self) -> list[str]:
-        """What is set in the job."""
+        """Settings of the job, ``table.key=value``."""
         size = [f"data.limit={self.setting.size}"] if self.setting.size else []
         return [*self.further, *self.setting.given, *size, f"run.seed={self.seed}"]
 
     @cached_property
     def digest(self) -> str:
-        """Of all that the result depends on but for the files: runs whose digests are equal are the same."""
+        """Hash of all that the result depends on, except files: runs with equal digests have equal results."""
         job = load_job(self.variant.job, self.given)
         text = json.dumps(
             [effective_keys(job), job.learner.epochs, job.learner.patience, self.setting.variant], default=str
@@ -66,23 +66,23 @@ class Task:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What its result is found by."""
+        """Key of its result in `Runs`."""
         return self.data.name, self.digest
 
     @property
     def folder(self) -> Path:
-        """Where it runs."""
+        """Run folder."""
         return self.data.folder / "runs" / f"{self.setting.name}-{self.seed}-{self.digest}"
 
     @property
     def store(self) -> Path:
-        """What is made of the texts, grammars and LMs."""
+        """Folder of the store."""
         size = f"-{self.setting.size}" if self.setting.size else ""
         return self.variant.job.parent / f"store{size}"
 
 
 class Runs:
-    """Does what is lacking, and keeps the results."""
+    """Does the missing runs and stores the results."""
 
     def __init__(self, work: Path, at_once: int) -> None:
         self._file = work / "results.jsonl"
@@ -96,11 +96,11 @@ class Runs:
         self._made: set[_Made] = set()
 
     def result(self, task: Task) -> Result | None:
-        """What came of it; None where it has not been run."""
+        """Result of a run; None if it has not been run."""
         return self._results.get(task.key)
 
     def p_value(self, task: Task, base: Task) -> float:
-        """Of the difference in test BLEU between two runs that are done (approximate randomisation)."""
+        """p-value of the difference in test BLEU of two finished runs (approximate randomisation)."""
         translations = [self._output(one) for one in (base, task)]
         key = tuple(str(file) for file in translations)
         if key not in self._p_values:
@@ -113,22 +113,22 @@ class Runs:
         return self._p_values[key]
 
     def do(self, tasks: Iterable[Task]) -> None:
-        """Run those that have not been run; raises SystemExit where one fails."""
-        lacking = list({task.key: task for task in tasks if task.key not in self._results}.values())
-        if not lacking:
+        """Do the runs that have no result yet; raises SystemExit if one fails."""
+        missing = list({task.key: task for task in tasks if task.key not in self._results}.values())
+        if not missing:
             return
         began = time.monotonic()
         with ThreadPoolExecutor(self._at_once) as pool:
-            running = {pool.submit(self._run, task): task for task in lacking}
+            running = {pool.submit(self._run, task): task for task in missing}
             try:
                 for n, future in enumerate(as_completed(running), start=1):
                     task, result = running[future], future.result()
                     self._results[task.key] = result
                     _append(self._file, result)
-                    left = (time.monotonic() - began) / n * (len(lacking) - n)
+                    left = (time.monotonic() - began) / n * (len(missing) - n)
                     bleu = result["error"] or f"BLEU {result['bleu']:.2f}"
-                    told = f"{task.data.name} {task.setting.name} seed {task.seed}: {bleu}"
-                    print(f"run {n} of {len(lacking)}: {told}; {clock(left)} left", file=sys.stderr, flush=True)
+                    about = f"{task.data.name} {task.setting.name} seed {task.seed}: {bleu}"
+                    print(f"run {n} of {len(missing)}: {about}; {clock(left)} left", file=sys.stderr, flush=True)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -150,13 +150,13 @@ class Runs:
             texts = [("test", _read(task.folder / "test.out"))]
             score = evaluate([("reference", _read(task.data.reference))], texts).scores[0]
             result |= {"bleu": score.bleu, "length_ratio": score.length_ratio}
-        # Each is as large as the sparse weights of all shards.
+        # Each checkpoint is as large as the sparse weights of all shards.
         shutil.rmtree(task.folder / "checkpoints", ignore_errors=True)
         return result | {"core_seconds": spent}
 
     def _decode(self, task: Task) -> float:
-        """Translate the test; returns the seconds of processor time."""
-        # The store of all sizes: grammars extracted for the test are the same.
+        """Translate the test set; returns the CPU seconds."""
+        # All sizes share one store, because the grammars extracted for the test set are the same.
         store, templates = task.variant.job.parent / "store", task.setting.templates
         sets = [f"run.dir={task.folder}", f"run.store={store}", *filter(None, [templates])]
         files = ["--input", str(task.data.source), "--output", str(task.folder / "test.out")]
@@ -167,7 +167,7 @@ class Runs:
         return (self._alone((store, "decode", templates), work) or work())[0]
 
     def _alone(self, made: _Made, work: Callable[[], tuple[float, str]]) -> tuple[float, str] | None:
-        """Do ``work`` where it is the first to make these things in a store, and nothing else there meanwhile."""
+        """Do ``work``, with the store locked, if ``made`` is not in the store yet; else return None."""
         with self._locks[made[0]]:
             if made in self._made:
                 return None
@@ -176,7 +176,7 @@ class Runs:
             return done
 
     def _mpitune(self, task: Task, command: str, sets: Sequence[str], *more: str) -> tuple[float, str]:
-        """Run a command; returns the seconds of processor time, and what is wrong where weights grew beyond bounds."""
+        """Run a command; returns the CPU seconds, and an error message if weights became NaN or infinite, else ""."""
         given = [word for one in sets for word in ("--set", one)]
         words = [sys.executable, "-m", "mpitune", command, str(task.variant.job), *given, *more]
         log = task.folder / f"{command}.log"
@@ -187,11 +187,11 @@ class Runs:
             process.returncode = os.waitstatus_to_exitcode(status)
         said = log.read_text(encoding="utf-8", errors="replace").strip()
         if process.returncode and "NaN or infinite weights" not in said:
-            sys.exit(f"{' '.join(words)}\nhas failed ({process.returncode}):\n{said[-2000:]}")
+            sys.exit(f"{' '.join(words)}\nfailed with exit code {process.returncode}:\n{said[-2000:]}")
         return usage.ru_utime + usage.ru_stime, "NaN or infinite weights" if process.returncode else ""
 
     def _output(self, task: Task) -> Path:
-        """The translation of the test: of a run under this name, or of one that was the same."""
+        """File of the test translation, by this run or by an earlier one with the same digest."""
         result = self._results[task.key]
         name = f"{result['setting']}-{result['seed']}-{task.digest}"
         return task.folder.parent / name / "test.out"
@@ -202,7 +202,7 @@ def _read(file: Path) -> list[str]:
 
 
 def _objects(file: Path) -> list[dict[str, Any]]:
-    """Those of a JSON-lines file, without a last line that was not finished."""
+    """Read the objects of a JSON-lines file; an incomplete last line is ignored."""
     found = []
     for line in file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []:
         if line.endswith("\n"):
@@ -212,5 +212,5 @@ def _objects(file: Path) -> list[dict[str, Any]]:
 
 def _append(file: Path, value: object) -> None:
     text = file.read_text(encoding="utf-8") if file.exists() else ""
-    # Also instead of a line that was not finished.
+    # Replaces an incomplete last line.
     write_text(file, text[: text.rfind("\n") + 1] + json.dumps(value) + "\n")

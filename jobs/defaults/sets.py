@@ -1,6 +1,6 @@
-"""The data sets that the defaults are measured on: each a base job, a test text that nothing tuned sees, a start.
+"""The data sets on which the defaults are measured: each has a base job, a held-out test set and initial weights.
 
-Files are written below the working folder, once: no text enters the repository.
+Files are written once, below the working folder; no text enters the repository.
 """
 
 from __future__ import annotations
@@ -20,45 +20,46 @@ from mpitune.corpus.text import lines
 
 DEMO = Path(__file__).resolve().parents[1] / "demo"
 FIRST_SCORE = "EgivenFCoherent"
-"""The score that is multiplied alone: the first one where scores have no names."""
+"""The score that variants multiply alone; in grammars without score names, the first one."""
 START = {"LanguageModel": 0.4, "WordPenalty": -0.4, "Glue": -0.1, "PassThrough": -1.0}
-"""What batch methods start from, with `START_SCORE`: by weights of 0 their first lists hold nothing to learn from."""
+"""Initial weights of batch methods, with `START_SCORE`: with weights of 0 the first lists contain nothing to learn
+from."""
 START_SCORE = -0.2
-"""Of `FIRST_SCORE`, whatever its name is."""
+"""Initial weight of the first score."""
 FACTORS = {
     "all-x0.01": (0.01, False),
     "all-x100": (100.0, False),
     "one-x1000": (1000.0, True),
 }
-"""Variants of a set: what the scores of its grammar are multiplied by, and whether only the first one is. The LM's
-probabilities go along where all are."""
+"""Variants of a set: the factor for the scores of its grammar, and True to multiply the first score only. If all scores
+are multiplied, so are the LM's log probabilities."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """What is tuned on, and what is scored."""
+    """A tuning job and a test set."""
 
     name: str
     folder: Path
-    """For its files and runs."""
+    """Folder for its files and runs."""
     job: Path
     source: Path
-    """The test."""
+    """Source of the test set."""
     reference: Path
     size: int
-    """How many sentences are tuned on."""
+    """Number of tuning sentences."""
     scalable: bool = False
-    """Whether its grammar and its LM are texts whose scores can be multiplied."""
+    """True if grammar and LM are text files whose scores can be multiplied."""
     first_score: str = FIRST_SCORE
-    """How the grammar's first score is called as a feature."""
+    """Feature name of the grammar's first score."""
 
     @property
     def start(self) -> Path:
-        """The weights that batch methods start from."""
+        """File of the initial weights of batch methods."""
         return self.folder / "start.weights"
 
     def variant(self, name: str) -> DataSet:
-        """The set with other scores, of `FACTORS`; made where it is not there."""
+        """Return the set with multiplied scores, see `FACTORS`; its files are written if missing."""
         factor, one = FACTORS[name]
         folder = self.folder / name
         grammar, lm = folder / "grammar.gz", folder / "lm.arpa.gz"
@@ -75,25 +76,25 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Asked:
-    """What sets are made from."""
+    """Options for making sets."""
 
     work: Path
     devtest: bool = False
-    """Whether the epoch is chosen, on sentences that are neither tuned on nor tested."""
+    """True to choose the epoch on sentences that are neither tuning nor test sentences."""
     tested: int = sys.maxsize
-    """Only so many sentences of the test."""
+    """Largest number of test sentences."""
 
     @property
     def data(self) -> Path | None:
-        """The folder of the sets that are not made here."""
+        """Folder of the sets that are not generated, from MPITUNE_DATA."""
         return Path(os.environ["MPITUNE_DATA"]) if "MPITUNE_DATA" in os.environ else None
 
     def make(self, name: str) -> DataSet | str:
-        """The set ``name``, or ``name:sentences``; or why it is not there."""
+        """Make the set ``name`` or ``name:sentences``; returns an error message if its data are missing."""
         kind, _, number = name.partition(":")
         if kind != "demo":
             if self.data is None:
-                return "MPITUNE_DATA is not set: it names the folder that holds it"
+                return "MPITUNE_DATA is not set: set it to the folder that contains it"
             if not (self.data / kind).is_dir():
                 return f"MPITUNE_DATA: found no folder {self.data / kind}"
         folder = self.work / (name.replace(":", "-") + "-devtest" * self.devtest)
@@ -106,7 +107,7 @@ class Asked:
     def texts(
         self, folder: Path, tuned: Sequence[Path], devtest: Sequence[Path], test: Sequence[Path], ranges: _Ranges
     ) -> DataSet:
-        """A set without a job: its texts, source and reference each, are parts of the files given."""
+        """Write the texts of a set, which are ranges of the given files (source, reference); its job is not written."""
         for part, files in {"tune": tuned, "devtest": devtest, "test": test}.items():
             for file, side in zip(files, ("source", "reference"), strict=True):
                 first, end = getattr(ranges, part)
@@ -117,7 +118,7 @@ class Asked:
         return DataSet("", folder, folder / "job.toml", folder / "test.source", folder / "test.reference", size)
 
     def job(self, folder: Path, grammar: dict[str, Path], lm: Path) -> None:
-        """The base job: data, models, algorithm 1, and else the defaults."""
+        """Write the base job: data, models, algorithm 1, otherwise the defaults."""
         text = ["[data]", f"source = {_quoted(folder / 'tune.source')}"]
         text += [f"references = [{_quoted(folder / 'tune.reference')}]"]
         if self.devtest:
@@ -130,7 +131,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Ranges:
-    """First sentence and end of each part."""
+    """First sentence and end (exclusive) of each part."""
 
     tune: tuple[int, int]
     devtest: tuple[int, int] = (0, sys.maxsize)
@@ -150,7 +151,7 @@ def demo(asked: Asked, folder: Path, size: int) -> DataSet:
 
 
 def multi30k(asked: Asked, folder: Path, size: int) -> DataSet:
-    """Captions: tuned on val, tested on test_2016_flickr; a devtest is test_2017_flickr."""
+    """Captions: tuned on val, tested on test_2016_flickr; devtest: test_2017_flickr."""
     assert asked.data is not None
     data = asked.data / "multi30k"
     tuned, devtest, test = (
@@ -163,9 +164,9 @@ def multi30k(asked: Asked, folder: Path, size: int) -> DataSet:
 
 
 def nc(asked: Asked, folder: Path, size: int) -> DataSet:
-    """News: the first 700 of 999 pairs are tuned on, the last 299 tested; the LM is of the tuned references alone.
+    """News: tuned on the first 700 of 999 pairs, tested on the last 299; the LM is estimated from the tuned references.
 
-    A devtest is the last 100 of the 700; then tuned on, and in the LM, are the other 600.
+    With devtest: the last 100 of the 700; tuning and LM use the first 600.
     """
     assert asked.data is not None
     data, seen = asked.data / "nc", 600 if asked.devtest else 700
@@ -184,7 +185,7 @@ def europarl(asked: Asked, folder: Path, size: int) -> DataSet:
     data = asked.data / "europarl"
     parts = ([data / f"{part}.{language}.gz" for language in ("fr", "en")] for part in ("dev", "devtest", "test"))
     made = asked.texts(folder, *parts, _Ranges((0, size or 600), (0, 600), (0, 600)))
-    # Of all sizes: it takes a while.
+    # One LM for all sizes, because estimating it takes a while.
     lm = asked.work / "europarl-lm.arpa.gz"
     _lm(data / "lm-train.en.gz", 4, lm)
     asked.job(folder, _extracted(data, "fr"), lm)
@@ -200,20 +201,20 @@ SETS: dict[str, Callable[[Asked, Path, int], DataSet]] = {
 
 
 def scaled_grammar(rules: Iterable[str], factor: float, one: bool) -> Iterable[str]:
-    """The rules with their scores, ``name=value`` or just ``value``, multiplied; ``one``: only `FIRST_SCORE`."""
+    """Multiply the scores of rules, ``name=value`` or ``value``; ``one``: only `FIRST_SCORE`."""
     for line in rules:
         fields = line.split(" ||| ")
         scores = []
         for n, score in enumerate(fields[3].split()):
             name, equals, value = score.rpartition("=")
-            # Where scores have no names, it is the first one.
+            # Without names, the first score.
             multiplied = not one or (name == FIRST_SCORE if equals else n == 0)
             scores.append(f"{name}{equals}{float(value) * factor!r}" if multiplied else score)
         yield " ||| ".join([*fields[:3], " ".join(scores), *fields[4:]])
 
 
 def scaled_arpa(text: Iterable[str], factor: float) -> Iterable[str]:
-    """An ARPA file with its log probabilities and back-off weights multiplied."""
+    """Multiply the log probabilities and back-off weights of an ARPA file."""
     order = 0
     for line in text:
         if line.startswith("\\"):
@@ -237,7 +238,7 @@ def _generate(folder: Path) -> None:
 
 
 def _extracted(data: Path, language: str) -> dict[str, Path]:
-    """A grammar extracted from the training bitext."""
+    """Job keys of a grammar extracted from the training bitext."""
     names = {"source": language, "target": "en", "alignment": f"{language}-en.align"}
     return {key: data / f"train.{name}.gz" for key, name in names.items()}
 
@@ -252,7 +253,7 @@ def _lm(text: Path, order: int, output: Path) -> None:
 
 
 def _once(file: Path, text: Callable[[], Iterable[str]]) -> None:
-    """Write the lines into ``file``, whole, where it is not there."""
+    """Write the lines into ``file``, atomically, if it does not exist."""
     if file.exists():
         return
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -270,7 +271,7 @@ def _quoted(path: Path) -> str:
 
 
 def _value(job: str, key: str) -> str:
-    """The value of ``table.key`` in a job of `Asked.job`."""
+    """Read the value of ``table.key`` in a job written by `Asked.job`."""
     table, _, name = key.partition(".")
     after = job[job.index(f"[{table}]") :]
     line = next(line for line in after.splitlines() if line.startswith(f"{name} = "))

@@ -1,4 +1,4 @@
-"""What is varied: for each part of the measurement, the settings that it runs."""
+"""The settings that each part of the measurement runs."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ TEMPLATES = 'features.templates=["id", "source-bigram", "shape"]'
 
 @dataclass(frozen=True)
 class Setting:
-    """What is set beside the base job of a set."""
+    """Changes to the base job of a set."""
 
     name: str
     given: tuple[str, ...] = ()
-    """``table.key=value``."""
+    """Settings, ``table.key=value``."""
     base: str = "defaults"
     """The setting that it is compared with."""
     variant: str = ""
-    """Of the set, see `sets.FACTORS`; the set itself where it is empty."""
+    """Variant of the set, see `sets.FACTORS`; "": the set itself."""
     size: int = 0
-    """Only so many sentences are tuned on."""
+    """Number of tuning sentences; 0: all."""
 
     @property
     def templates(self) -> str:
-        """What sets its sparse templates, or ""."""
+        """Its setting of ``features.templates``, or ""."""
         return next((one for one in self.given if one.startswith("features.templates=")), "")
 
 
@@ -46,18 +46,18 @@ STEPS = {
     "sentence": (("rate=constant", "order=sentence"), 1e-5),
     "sequential": (("rate=constant", "order=sequential"), 1e-5),
 }
-"""Kinds of step, and for each the learning rate in the middle of its four decades."""
+"""Kinds of update, each with the learning rate in the middle of its four decades."""
 MARGINS = {
     "by-gold": ("margin=1.0", "margin_by_gold=true", "averaging=sentence"),
     "plain": ("margin=1.0", "margin_by_gold=false", "averaging=sentence"),
     "plain-epoch": ("margin=1.0", "margin_by_gold=false", "averaging=epoch"),
 }
-"""Margins and averages. A margin of 0 is not among them: it sets no scale (the ablation has it)."""
+"""Margins and averagings. A margin of 0 is left to the ablation, because it sets no scale."""
 DECADES = (0.01, 0.1, 1, 10, 100)
 
 
 def grid(data: DataSet) -> list[Setting]:
-    """60 points; all that they vary is said in each."""
+    """60 points; each names all keys that the grid varies."""
     return [
         Setting(f"{step}-{middle * decade:g}-{margin}", _learner(*keys, f"learning_rate={middle * decade:g}", *margins))
         for step, (keys, middle) in STEPS.items()
@@ -67,7 +67,7 @@ def grid(data: DataSet) -> list[Setting]:
 
 
 def methods(data: DataSet) -> list[Setting]:
-    """Other methods with their own defaults, and MIRA with as long lists as here, in one piece."""
+    """Other methods with their defaults, and MIRA with the perceptron's list length and one shard."""
     start = f"initial_weights={data.start}"
     return [
         DEFAULTS,
@@ -79,7 +79,7 @@ def methods(data: DataSet) -> list[Setting]:
 
 
 def robust(data: DataSet) -> list[Setting]:
-    """The defaults, where lists, data, shards or the scale of the features are others."""
+    """The defaults with other list lengths, data sizes, shards or scales of the features."""
     found = [DEFAULTS]
     found += [Setting(f"k-{k}", (f"decoder.kbest={k}",)) for k in (20, 100, 500)]
     found += [Setting(f"dev-{size}", size=size) for size in (100, 300) if size < data.size]
@@ -95,7 +95,7 @@ def robust(data: DataSet) -> list[Setting]:
 
 
 def sparse(data: DataSet) -> list[Setting]:
-    """All templates of the paper, tuned on what the dense features are."""
+    """All templates of the paper, tuned on the same sentences as the dense features."""
     return [DEFAULTS, Setting("all-templates", (TEMPLATES,))]
 
 
@@ -109,13 +109,13 @@ ABLATED = {
     "gold": ("gold",),
     "dense_start": ("dense_start",),
 }
-"""Keys that are set back together: a learning rate is one of its kind of step."""
+"""Keys that are reset together: a learning rate belongs to its kind of update."""
 
 
 def ablation(data: DataSet) -> list[Setting]:
-    """The defaults with one thing at a time as the paper has it.
+    """The defaults with one choice at a time reset to the paper's (Simianer, Riezler and Dyer, ACL 2012).
 
-    How shards are mixed is seen only where there are several, and features that not all of them have.
+    Mixing is tested with several shards and sparse features, which not all shards have.
     """
     found = [DEFAULTS, *(Setting(f"no-{name}", _printed(*keys)) for name, keys in ABLATED.items())]
     adagrad = PRESETS["green2013"].keys["learner.learning_rate"]
@@ -136,12 +136,12 @@ PARTS: dict[str, Callable[[DataSet], list[Setting]]] = {
     "ablation": ablation,
 }
 SEEDS = {"seeds": 5, "grid": 5, "methods": 5, "robust": 3, "sparse": 5, "ablation": 3}
-"""How many each setting is run with; in the grid, each of the best `BEST`."""
+"""Number of seeds for each setting; in the grid, for each of the best `BEST`."""
 BEST = 3
 
 
 def best(points: Sequence[tuple[Setting, float]]) -> list[Setting]:
-    """The `BEST` settings by their score."""
+    """The `BEST` settings with the highest scores."""
     return [setting for setting, _ in sorted(points, key=lambda point: -point[1])[:BEST]]
 
 
@@ -150,7 +150,7 @@ def _learner(*keys: str) -> tuple[str, ...]:
 
 
 def _printed(*keys: str) -> tuple[str, ...]:
-    """What the preset of the paper has for these keys, those without a table being the learner's."""
+    """Values of the paper's preset for these keys; keys without a table are the learner's."""
     values = PRESETS["simianer2012"].keys
     return tuple(f"{key}={_toml(values[key])}" for key in (k if "." in k else f"learner.{k}" for k in keys))
 

@@ -1,7 +1,8 @@
-"""Hiero rules read off a word-aligned bitext, with the dense features that the field gives them.
+"""Extract Hiero rules with the usual dense features from a word-aligned bitext.
 
-Rules are phrase pairs in which up to two phrase pairs have become gaps (Chiang 2007, section 3). An occurrence of a
-source side is a choice of places for its words; a gap at its edge is the shortest that gives a rule.
+A rule is a phrase pair in which gaps replace up to two phrase pairs (Chiang, "Hierarchical Phrase-Based Translation",
+Computational Linguistics 2007, section 3). An occurrence of a source side is a choice of positions for its words; a gap
+at its edge is the shortest that gives a rule.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 MAX_SPAN = 15
-"""Source words that a rule covers, those in its gaps included."""
+"""Largest number of source words that a rule covers, including those in its gaps."""
 MAX_SYMBOLS = 5
 MAX_GAPS = 2
 SAMPLE = 300
-"""Occurrences of a source side that are looked at."""
+"""Largest number of occurrences of a source side from which rules are extracted."""
 
 GAPS = frozenset({"X1", "X2"})
 
@@ -28,7 +29,7 @@ Sentence = tuple[Sequence[str], Sequence[str], set[tuple[int, int]]]
 
 
 class Rule(NamedTuple):
-    """A rule as it occurs: gaps are X1 and X2, links are places on both sides."""
+    """A rule as it occurs: gaps are X1 and X2, links are pairs of positions on both sides."""
 
     source: Side
     target: Side
@@ -36,16 +37,16 @@ class Rule(NamedTuple):
 
 
 class Phrases:
-    """The phrase pairs of a sentence: tight ones, with which no link leads in or out."""
+    """The tight phrase pairs of a sentence: no link crosses their borders."""
 
     def __init__(self, words: int, links: set[tuple[int, int]]) -> None:
-        """``words``: of the source."""
+        """``words``: number of source words."""
         by_source, by_target = defaultdict(list), defaultdict(list)
         for i, j in links:
             by_source[i].append(j)
             by_target[j].append(i)
         self.target: dict[Span, Span] = {}
-        """Of each source span that is a phrase, its target span."""
+        """Target span of each source span that is a phrase."""
         for start in by_source:
             reached: list[int] = []
             for end in range(start + 1, min(words, start + MAX_SPAN) + 1):
@@ -58,16 +59,16 @@ class Phrases:
         self.words = words
 
     def left(self, end: int) -> list[int]:
-        """Where phrases start that end at ``end``, the shortest first."""
+        """List the starts of the phrases that end at ``end``, shortest phrase first."""
         return [start for start in range(end - 1, -1, -1) if (start, end) in self.target]
 
     def right(self, start: int) -> list[int]:
-        """Where phrases end that start at ``start``, the shortest first."""
+        """List the ends of the phrases that start at ``start``, shortest phrase first."""
         return [end for end in range(start + 1, self.words + 1) if (start, end) in self.target]
 
 
 def word_stretches(phrases: Phrases) -> Iterator[tuple[Span, ...]]:
-    """The one to three stretches of words, gaps between them, that the source side of a rule may be made of."""
+    """Yield the possible words of a rule's source side: one to three contiguous spans, with gaps between them."""
     gaps_from = defaultdict(list)
     for start, end in phrases.target:
         gaps_from[start].append(end)
@@ -86,7 +87,7 @@ def word_stretches(phrases: Phrases) -> Iterator[tuple[Span, ...]]:
 
 
 def rules_at(sentence: Sentence, phrases: Phrases, parts: tuple[Span, ...]) -> Iterator[Rule]:
-    """The rules, at most one for each source side, whose words are those of ``parts``."""
+    """Yield the rules whose source words are those of ``parts``, at most one for each source side."""
     inner = [(a[1], b[0]) for a, b in pairwise(parts)]
     if not any(i in phrases.aligned for a, b in parts for i in range(a, b)):
         return
@@ -112,7 +113,7 @@ def _rule(sentence: Sentence, phrases: Phrases, whole: Span, gaps: list[Span]) -
 
 
 def _side(words: Sequence[str], whole: Span, gaps: list[Span]) -> tuple[Side, dict[int, int]]:
-    """The symbols of one side, and where each word stands among them."""
+    """Return the symbols of one side, and the position of each word among them."""
     number = {place: n for n, (a, b) in enumerate(gaps, 1) for place in range(a, b)}
     symbols: list[str] = []
     places: dict[int, int] = {}
@@ -126,7 +127,7 @@ def _side(words: Sequence[str], whole: Span, gaps: list[Span]) -> tuple[Side, di
 
 
 def lexical(sentences: Sequence[Sentence]) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
-    """p(f|e) by (f, e) and p(e|f) by (e, f): relative frequencies of links, words without one being linked to ""."""
+    """Estimate p(f|e) by (f, e) and p(e|f) by (e, f) as relative frequencies of links; unaligned words link to ""."""
     counts: Counter[tuple[str, str]] = Counter()
     for source, target, links in sentences:
         counts.update((source[i], target[j]) for i, j in links)
@@ -142,14 +143,14 @@ def lexical(sentences: Sequence[Sentence]) -> tuple[dict[tuple[str, str], float]
 
 
 def _cost(words: Side, others: Side, probability: dict[tuple[str, str], float]) -> float:
-    """Sum over words of -log10 of the best probability that one of the others, or none, gives it."""
+    """Sum over words of -log10 of the largest probability given any of the others, or given no word."""
     given = ["", *(other for other in others if other not in GAPS)]
     best = (max(probability.get((word, other), 0.0) for other in given) for word in words if word not in GAPS)
     return sum(-math.log10(max(p, 1e-7)) for p in best)
 
 
 def extract(sentences: Sequence[Sentence]) -> list[str]:
-    """The lines of the grammar: rules that occur twice or more, and the others if they are short and without gaps."""
+    """Extract the lines of the grammar: rules that occur at least twice, and short rules without gaps."""
     found: list[dict[tuple[Span, ...], list[Rule]]] = []
     for sentence in sentences:
         phrases = Phrases(len(sentence[0]), sentence[2])
@@ -181,7 +182,7 @@ def extract(sentences: Sequence[Sentence]) -> list[str]:
 def _count(
     sentences: Sequence[Sentence], found: list[dict[tuple[Span, ...], list[Rule]]], wanted: set[Side]
 ) -> dict[Side, tuple[int, Counter[Rule]]]:
-    """Of each wanted source side its occurrences, the first `SAMPLE` of them, and how many give which rule."""
+    """Count, for each wanted source side, its first `SAMPLE` occurrences, and the rules among them."""
     cores = {_core(source) for source in wanted}
     beginnings = {core[:length] for core in cores for length in range(1, len(core) + 1)}
     seen: Counter[Side] = Counter()
@@ -197,13 +198,13 @@ def _count(
 
 
 def _core(source: Side) -> Side:
-    """A source side without gaps at its edges, which add no occurrences; those that are left have no number."""
+    """Return a source side without gaps at its edges, which add no occurrences; inner gaps lose their number."""
     start, end = source[0] == "X1", len(source) - (source[-1] in GAPS)
     return tuple("X" if symbol in GAPS else symbol for symbol in source[start:end])
 
 
 def _occurrences(words: Sequence[str], beginnings: set[Side]) -> Iterator[tuple[Side, tuple[Span, ...]]]:
-    """All places of all cores that start like this: the core and its stretches of words."""
+    """Yield all cores with a prefix in ``beginnings``, with the spans of their words."""
 
     def grow(core: Side, parts: tuple[Span, ...]) -> Iterator[tuple[Side, tuple[Span, ...]]]:
         if core not in beginnings:

@@ -1,9 +1,9 @@
-"""The data of `make demo`: a German-English corpus, a grammar read off it, and text for a language model.
+"""Generate the data of `make demo`: a German-English corpus, a grammar extracted from it, and text for an LM.
 
     python jobs/demo/generate.py FOLDER [--seed N]
 
-Sentence pairs are random derivations of the grammar in grammar.txt, nouns.txt and verbs.txt. Some ways of combining
-words and structures are kept out of the training part: each sentence of devtest and test has at least one of these.
+Sentence pairs are random derivations of the grammar in grammar.txt, nouns.txt and verbs.txt. Some combinations of words
+and structures are held out of the training part: each sentence of devtest and test has at least one of them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from sentences import Pair, sentence_pair
 from synchronous import Grammar, TooLarge, Tree
 
 SIZES = {"bitext": 3000, "train": 3000, "lm": 4000}
-"""Sentences of the parts without a combination that is held out ..."""
+"""Sentences of the parts without held-out combinations."""
 HELD_OUT_SIZES = {"devtest": 200, "test": 600}
-"""... and with one."""
+"""Sentences of the parts in which each sentence has a held-out combination."""
 LENGTHS = range(5, 26)
 """Words of a source sentence."""
 HELD_OUT = 0.06
-"""How many of all combinations the training part must do without."""
+"""Share of combinations that are held out."""
 CLAUSES = frozenset({"CLAUSE", "INVERTED", "FINAL", "QUESTION", "INFINITIVE", "RELATIVE", "THATRELATIVE"})
 
 
 def read_grammar() -> Grammar:
-    """The grammar with its words, from the files beside this one."""
+    """Read the grammar and its words from the files beside this one."""
     folder = Path(__file__).parent
     texts = {
         name: (folder / f"{name}.txt").read_text(encoding="utf-8").splitlines()
@@ -59,7 +59,7 @@ def read_grammar() -> Grammar:
 
 
 def combinations_in(tree: Tree, governor: str = "") -> Iterator[tuple[str, str]]:
-    """What meets in a derivation: a verb and its construction, a verb and a noun, an adjective and its noun."""
+    """Yield the combinations in a derivation: verb and construction, verb and noun, adjective and noun."""
     rule = tree.rule
     if rule.category in CLAUSES and rule.verb:
         yield str(rule.line), rule.verb
@@ -72,13 +72,13 @@ def combinations_in(tree: Tree, governor: str = "") -> Iterator[tuple[str, str]]
 
 
 def is_nested(tree: Tree, inside: bool = False) -> bool:
-    """Whether a relative clause stands inside another: grammatical, but nothing that one reads with pleasure."""
+    """Test if a relative clause contains another; such sentences are grammatical, but hard to read."""
     relative = tree.rule.category in ("RELATIVE", "THATRELATIVE")
     return (relative and inside) or any(is_nested(child, relative or inside) for child in tree.children)
 
 
 class Sentences:
-    """Draws sentence pairs; none comes twice."""
+    """Draws distinct sentence pairs."""
 
     def __init__(self, grammar: Grammar, seed: int) -> None:
         self._grammar = grammar
@@ -86,10 +86,10 @@ class Sentences:
         self._random = Random(f"sentences {seed}")
         self._known: set[tuple[str, ...]] = set()
         self.held_out: list[Pair] = []
-        """The pairs with a combination that is held out, as met."""
+        """Pairs with a held-out combination, in the order drawn."""
 
     def draw(self, number: int) -> list[Pair]:
-        """New pairs without such a combination."""
+        """Draw new pairs without held-out combinations."""
         pairs: list[Pair] = []
         while len(pairs) < number:
             try:
@@ -111,7 +111,7 @@ class Sentences:
 
 
 def generate(folder: Path, seed: int) -> None:
-    """Write the data of a seed: the same bytes each time."""
+    """Write the data; equal seeds give equal bytes."""
     sentences = Sentences(read_grammar(), seed)
     parts = {name: sentences.draw(number) for name, number in SIZES.items()}
     parts["bitext"] = misaligned(parts["bitext"], Random(f"alignment {seed}"))
@@ -132,15 +132,15 @@ def generate(folder: Path, seed: int) -> None:
 
 def _write(path: Path, lines: Iterator[str] | list[str]) -> None:
     data = "".join(f"{line}\n" for line in lines).encode()
-    # No time stamp: equal data, equal bytes.
+    # Without a time stamp, equal data give equal bytes.
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
 def main() -> None:
     """Read the command line and generate."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder", type=Path, help="where the files go")
-    parser.add_argument("--seed", type=int, default=1, help="other data for each (default: 1)")
+    parser.add_argument("folder", type=Path, help="output folder")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random draws (default: 1)")
     options = parser.parse_args()
     generate(options.folder, options.seed)
 

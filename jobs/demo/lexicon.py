@@ -1,4 +1,4 @@
-"""The demo's words as rules and forms of its grammar: inflection of German and English nouns, adjectives and verbs."""
+"""Inflect the demo's German and English nouns, adjectives and verbs into rules and forms of its grammar."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Iterator
 
 SUBJECTS = {"m": "3", "f": "3", "n": "3", "p": "pl", "w": "pl", "i": "1"}
-"""Genders of subjects (grammar.txt) and the form of the verb that goes with each."""
+"""Gender of the subject (grammar.txt) to form of the verb."""
 PREPOSITIONS = frozenset(
     ["mit", "über", "vor", "für", "gegen", "auf", "an", "in", "nach", "zu", "bei", "von", "um", "unter"]
 )
 
 
 def sections(lines: Iterable[str]) -> dict[str, list[str]]:
-    """The lines of each part, without comments and empty lines."""
+    """Split lines into sections by their headings; comments and empty lines are dropped."""
     parts: dict[str, list[str]] = {}
     name = ""
     for line in lines:
@@ -25,7 +25,7 @@ def sections(lines: Iterable[str]) -> dict[str, list[str]]:
 
 
 def share(rank: int) -> str:
-    """How often the word at place ``rank`` (from 0) of its part is used."""
+    """Return the weight of the word at position ``rank`` (from 0) of its section."""
     return f"{(rank + 1) ** -0.5:.4f}"
 
 
@@ -33,7 +33,7 @@ def share(rank: int) -> str:
 
 
 def nouns(lines: list[str]) -> Iterator[str]:
-    """The rules of nouns: [NOUN.case.gender.sort], with or without an article BARE, MASS; [COUNT...] can be counted."""
+    """Yield rules [NOUN.case.gender.sort]; BARE: no English article; MASS: article optional; COUNT: has a plural."""
     ranks: dict[str, int] = {}
     for line in lines:
         german, english, sorts = (part.strip() for part in line.split("|"))
@@ -66,7 +66,7 @@ def _inflected(word: str, ending: str) -> str:
 
 
 def _singular(word: str, gender: str, genitive: str) -> dict[str, str]:
-    """The cases of a noun; weak ones ("des präsidenten") end alike in all but the nominative."""
+    """Inflect a noun by case; weak nouns ("des präsidenten") have one ending in all cases but the nominative."""
     owner = _inflected(word, genitive)
     other = owner if gender == "m" and genitive in ("-n", "-en") else word
     return {"nom": word, "acc": other, "dat": other, "gen": owner}
@@ -79,7 +79,7 @@ def _plural(word: str) -> str:
 
 
 def adjectives(lines: list[str], endings: dict[str, str]) -> Iterator[str]:
-    """The rules of adjectives: [A.declension.case.gender.sort], and [PRED.sort] after the verb."""
+    """Yield adjective rules: [A.declension.case.gender.sort], and [PRED.sort] for predicative use."""
     for rank, line in enumerate(lines):
         german, english, sorts = (part.strip() for part in line.split("|"))
         stem, _, alone = german.replace(")", "").partition(" (")
@@ -95,7 +95,7 @@ def adjectives(lines: list[str], endings: dict[str, str]) -> Iterator[str]:
 
 
 class Verbs:
-    """The verbs' forms, and rules of what goes with each of their meanings."""
+    """Forms of the verbs, and rules for the arguments of each of their meanings."""
 
     def __init__(self, sorts: list[str], irregular: list[str]) -> None:
         named = dict(line.split(":", 1) for line in sorts)
@@ -109,12 +109,12 @@ class Verbs:
             self.forms |= {f"{key}.{thing}": sort for thing, sort in (pair.split(":") for pair in named[key].split())}
 
     def relative(self, sort: str) -> None:
-        """Note how things of a sort are taken up: by "who" and "him", or "that" and "it"."""
+        """Register the pronouns for nouns of a sort: "who" and "him", or "that" and "it"."""
         person = sort in self._persons
         self.forms |= {f"relative.{sort}": "who" if person else "that", f"pronoun.{sort}": "who" if person else "that"}
 
     def read(self, lines: list[str]) -> None:
-        """Take in the lines of verbs and of their meanings."""
+        """Read the lines of verbs and of their meanings."""
         german: dict[str, str] = {}
         verb = ""
         for line in lines:
@@ -164,7 +164,7 @@ class Verbs:
             self.forms[".".join([first, verb, *rest])] = form
 
     def _passive(self, active: str, german: dict[str, str], subject: str, by: str) -> None:
-        """The passive: "wird gesenkt", "is lowered"."""
+        """Add the passive: "wird gesenkt", "is lowered"."""
         name = active + "/passive"
         self.shares[name] = 0.3 * self.shares[active]
         part = german["part"]
@@ -213,7 +213,7 @@ def _past(verb: str) -> str:
 
 
 def _german(words: list[str]) -> dict[str, str]:
-    """All forms of a verb out of its principal parts."""
+    """Derive all forms of a verb from its principal parts."""
     infinitive, present, preterite, participle = words
     prefix, _, stem = infinitive.rpartition("|")
     reflexive, prefix = prefix == "sich", "" if prefix == "sich" else prefix

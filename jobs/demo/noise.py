@@ -1,4 +1,4 @@
-"""The errors of a word aligner, made on purpose."""
+"""Add typical errors of word aligners to alignments."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from sentences import Pair
 from synchronous import Link
 
 LOST = 0.05
-"""How often a link is lost."""
+"""Probability that a link is lost."""
 FAR = 0.3
-"""How often a link is lost that leads far from its neighbors, as those of verbs at the end of a clause do."""
+"""Probability that a long-distance link is lost, such as that of a verb at the end of a clause."""
 FAR_WORDS = 4
+"""Least distance in words of a long-distance link."""
 SWAPPED = 0.25
-"""How often a word that stands several times in a sentence is linked to the wrong one."""
+"""Probability that a link goes to another occurrence of a repeated word."""
 COLLECTED = 0.4
-"""How often a rare word attracts a frequent one that stands beside it, on the other side."""
+"""Probability that a rare word also links to a frequent neighbour of its translation."""
 RARE = 4
-"""Words that occur at most so often are rare."""
+"""Largest number of occurrences of a rare word."""
 FREQUENT = 60
+"""Least number of occurrences of a frequent word."""
 
 
 def misaligned(pairs: Sequence[Pair], random: Random) -> list[Pair]:
-    """The pairs with errors in their alignments: each word keeps at least the links that no error hits."""
+    """Return the pairs with errors in their alignments."""
     source = Counter(word for pair in pairs for word in pair.source)
     target = Counter(word for pair in pairs for word in pair.target)
     return [pair._replace(links=_misaligned(pair, source, target, random)) for pair in pairs]

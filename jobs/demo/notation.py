@@ -1,4 +1,4 @@
-"""Reading a hand-written synchronous grammar: rules with variables, tables of forms, tenses (see grammar.txt)."""
+"""Read a hand-written synchronous grammar: rules with variables, tables of forms, tenses (see grammar.txt)."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ class Schema(NamedTuple):
     """A rule with variables, written {x} for $x."""
 
     line: int
-    """Where it stands; rules that are the same but for the tense share it."""
+    """Line number in the file; variants of a rule for several tenses share it."""
     lhs: tuple[str, ...]
     """The parts of its category."""
     source: tuple[str, ...]
     target: tuple[str, ...]
     weight: float
     links: tuple[tuple[int, int], ...] | None
-    """The places of symbols whose words are aligned, verbs and punctuation apart; None for the usual ones."""
+    """Positions of aligned symbols, except verbs and punctuation; None for the default alignment."""
     word: str
-    """The word of the lexicon that it is about, or ""."""
+    """The lexicon word of the rule, or ""."""
     free: tuple[str, ...]
-    """The variables that the category gives no value to."""
+    """The variables that the category does not bind."""
 
 
 class Notation:
-    """What is written down of a grammar."""
+    """The parsed files of a grammar."""
 
     def __init__(self) -> None:
         self.forms: dict[str, str] = {}
-        """What <...> stands for."""
+        """Expansion of each <...>."""
         self.values: dict[str, dict[str, float]] = {}
-        """The values of each variable, and how often each is drawn."""
-        # By which parts of the category are fixed, and by these.
+        """The values of each variable, with their weights."""
+        # Indexed by the mask of constant parts of the category, then by these parts.
         self._schemas: dict[tuple[bool, ...], dict[tuple[str, ...], list[Schema]]] = {}
         self._tenses: dict[str, dict[str, str]] = {}
         self._lines = 0
 
     def read(self, lines: Iterable[str]) -> None:
-        """Take in lines of a grammar."""
+        """Read lines of a grammar."""
         table, columns = "", list[str]()
         for line in lines:
             self._lines += 1
@@ -66,7 +66,7 @@ class Notation:
                 self._read_rule(line)
 
     def _read_rule(self, line: str) -> None:
-        """Take in a rule, once for each tense if that is a variable in it."""
+        """Add a rule, once for each tense if the tense is a variable in it."""
         if match := re.search(r"\$([tf])", line):
             for tense in self.values[match[1]]:
                 self._add(line.replace(match[0], tense), tense)
@@ -96,7 +96,7 @@ class Notation:
         self._schemas.setdefault(fixed, {}).setdefault(tuple(compress(parts, fixed)), []).append(schema)
 
     def matching(self, category: str) -> list[tuple[Schema, dict[str, str]]]:
-        """The schemas whose category may be this one, with the values that variables have then."""
+        """Return the schemas whose left-hand side unifies with ``category``, with the bindings of their variables."""
         parts = category.split(".")
         return [
             (schema, bound)
@@ -107,12 +107,12 @@ class Notation:
         ]
 
     def resolved(self, symbols: tuple[str, ...], binding: dict[str, str]) -> tuple[str, ...] | None:
-        """``symbols`` with values for variables and the forms that they look up; None where one does not exist."""
+        """Substitute variables and look up forms in ``symbols``; None if a form does not exist."""
         texts = []
         for symbol in symbols:
             text = symbol.format_map(binding)
             while "<" in text:
-                # The innermost first: a form may look up another.
+                # Innermost first, because forms can be nested.
                 start = text.rindex("<")
                 end = text.index(">", start)
                 form = self.forms.get(text[start + 1 : end])
@@ -124,7 +124,7 @@ class Notation:
 
 
 def _unify(lhs: tuple[str, ...], parts: list[str]) -> dict[str, str] | None:
-    """The values of variables that make ``lhs`` these parts; what it looks up is left for later."""
+    """Bind the variables of ``lhs`` so that it equals ``parts``; forms are not looked up yet. None if impossible."""
     binding: dict[str, str] = {}
     for pattern, part in zip(lhs, parts, strict=True):
         if pattern[0] == "{" and binding.setdefault(pattern[1], part) != part:

@@ -1,4 +1,4 @@
-"""Sentence pairs: what a derivation stands for, as it is spelled."""
+"""Turn derivations into sentence pairs, with contractions and punctuation as in running text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pair(NamedTuple):
     source: list[str]
     target: list[str]
     links: set[Link]
-    """The word alignment: places in ``source`` and ``target``."""
+    """The word alignment: positions in ``source`` and ``target``."""
 
 
 def sentence_pair(tree: Tree) -> Pair:
@@ -52,7 +52,7 @@ def _yield(tree: Tree) -> Pair:
 
 
 def _joined(symbols: Sequence[str | int], parts: list[list[str]]) -> tuple[list[str], list[int]]:
-    """The words of a rule's side, and where each symbol's begin."""
+    """Return the words of a rule's side, and the start of each symbol's words."""
     words: list[str] = []
     starts: list[int] = []
     for symbol in symbols:
@@ -62,7 +62,7 @@ def _joined(symbols: Sequence[str | int], parts: list[list[str]]) -> tuple[list[
 
 
 def _contracted(words: list[str]) -> tuple[list[str], list[int]]:
-    """The words with contractions and without a comma before another mark, and where each has gone."""
+    """Contract words and drop a comma before another mark; returns the words and the new position of each old word."""
     text: list[str] = []
     places: list[int] = []
     for word in words:

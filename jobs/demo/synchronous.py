@@ -1,4 +1,4 @@
-"""Drawing derivations of a synchronous grammar at random."""
+"""Draw random derivations of a synchronous grammar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from notation import Notation, Schema
 
 GAP = re.compile(r"\[(?:([^\[\],]+),)?([0-9]+)\]")
 LARGEST = 120
-"""Rules of a derivation."""
+"""Largest number of rules in a derivation."""
 
 T = TypeVar("T")
 Link = tuple[int, int]
@@ -21,23 +21,23 @@ Binding = dict[str, str]
 
 
 class Rule(NamedTuple):
-    """A rule all of whose variables have a value."""
+    """A rule with values for all variables."""
 
     category: str
     """The first part of its left-hand side."""
     source: tuple[str | int, ...]
-    """Words, and gaps as places in ``children``."""
+    """Words, and gaps as indices of ``children``."""
     target: tuple[str | int, ...]
     links: tuple[Link, ...]
-    """The alignment of its words: places in ``source`` and ``target``."""
+    """The word alignment: positions in ``source`` and ``target``."""
     children: tuple[str, ...]
     """The categories of the gaps."""
     line: int
-    """The line of the grammar that it comes from."""
+    """Its line in the grammar."""
     verb: str
     """The value of $v, or ""."""
     word: str
-    """The word of the lexicon that it is about, or ""."""
+    """The lexicon word of the rule, or ""."""
 
 
 class Tree(NamedTuple):
@@ -48,7 +48,7 @@ class Tree(NamedTuple):
 
 
 class TooLarge(Exception):
-    """The derivation grows out of hand."""
+    """The derivation has more than `LARGEST` rules."""
 
 
 class _Instance(NamedTuple):
@@ -63,7 +63,7 @@ class _Instance(NamedTuple):
 
 
 class _Choice(Generic[T]):
-    """Something to draw from, with weights."""
+    """A discrete distribution given by weights."""
 
     def __init__(self, values: list[T], weights: list[float]) -> None:
         self._values = values
@@ -75,14 +75,14 @@ class _Choice(Generic[T]):
 
 
 class Grammar:
-    """Draws derivations. A rule that nothing can complete is never taken."""
+    """Draws derivations. Rules that cannot be completed are never used."""
 
     def __init__(self, notation: Notation) -> None:
         self._notation = notation
         self._variables = {
             name: _Choice(list(values), list(values.values())) for name, values in notation.values.items()
         }
-        # What was found out before.
+        # Caches.
         self._matching: dict[str, list[tuple[Schema, Binding]]] = {}
         self._choices: dict[str, _Choice[tuple[Schema, Binding]]] = {}
         self._possible: dict[tuple[int, str], bool] = {}
@@ -90,7 +90,7 @@ class Grammar:
         self._rules: dict[int, Rule] = {}
 
     def draw(self, category: str, random: Random) -> Tree:
-        """A random derivation. Raises TooLarge where it would have too many rules."""
+        """Draw a random derivation. Raises TooLarge if it has more than `LARGEST` rules."""
         left = [LARGEST]
 
         def grow(category: str) -> Tree:
@@ -108,7 +108,7 @@ class Grammar:
             self._choices[category] = _Choice(options, [schema.weight for schema, _ in options])
         schema, bound = self._choices[category].draw(random)
         while True:
-            # Values that do not go together are drawn anew.
+            # Incompatible values are drawn again.
             drawn = {variable: self._variables[variable].draw(random) for variable in schema.free}
             if instance := self._instance(schema, bound | drawn, category):
                 return self._rule(instance)
@@ -119,10 +119,10 @@ class Grammar:
         return self._matching[category]
 
     def _is_possible(self, schema: Schema, bound: Binding, category: str) -> bool:
-        """Whether there are values for all variables with which the schema is a rule of ``category``."""
+        """Test if some values of the variables make the schema a rule of ``category``."""
         key = (id(schema), category)
         if key not in self._possible:
-            # What leads back here through itself alone derives nothing.
+            # A recursion that only leads back here derives nothing.
             self._possible[key] = False
             drawn = product(*(self._notation.values[variable] for variable in schema.free))
             bindings = (bound | dict(zip(schema.free, values, strict=True)) for values in drawn)
@@ -130,11 +130,11 @@ class Grammar:
         return self._possible[key]
 
     def _is_productive(self, category: str) -> bool:
-        """Whether anything derives ``category``."""
+        """Test if some derivation has the root ``category``."""
         return any(self._is_possible(*option, category) for option in self._options(category))
 
     def _instance(self, schema: Schema, binding: Binding, category: str) -> _Instance | None:
-        """The schema with these values; None where that is no rule of ``category``."""
+        """Instantiate the schema with these values; None if that is no rule of ``category``."""
         key = (id(schema), category, tuple(binding.values()))
         if key not in self._instances:
             self._instances[key] = self._new_instance(schema, binding, category)
@@ -177,7 +177,7 @@ def _new_rule(instance: _Instance) -> Rule:
 
 
 def _words(symbols: tuple[str, ...], texts: tuple[str, ...]) -> tuple[tuple[str | int, ...], list[str], list[range]]:
-    """The words and gaps of a side, what kind of thing each is, and the places of those that a symbol has become."""
+    """Return the words and gaps of a side, the kind of each, and the range of positions of each original symbol."""
     side: list[str | int] = []
     kinds: list[str] = []
     places: list[range] = []
@@ -202,10 +202,10 @@ def _links(
     target_kinds: list[str],
     explicit: Sequence[Link] | None,
 ) -> tuple[Link, ...]:
-    """The alignment of a rule's symbols, whose kinds are gap, mark, auxiliary, verb and word.
+    """Align a rule's symbols by their kinds: gap, mark, auxiliary, verb and word.
 
-    ``explicit``: that of plain words; where there is none, they are aligned one by one if there are equally many, else
-    all with all.
+    ``explicit``: the links of plain words. If None, plain words are aligned one to one if both sides have equally many,
+    else all with all.
     """
     places = [
         {kind: [i for i, other in enumerate(kinds) if other == kind] for kind in ("mark", "auxiliary", "verb", "word")}
@@ -215,7 +215,7 @@ def _links(
     links = {*product(f["verb"], e["verb"]), *product(f["auxiliary"], e["auxiliary"] or e["verb"])}
     if not f["auxiliary"]:
         links |= set(product(f["verb"], e["auxiliary"]))
-    # Marks from the end, as long as they are the same.
+    # Marks are paired from the end; equal ones are aligned.
     links |= {(i, j) for i, j in zip(f["mark"][::-1], e["mark"][::-1], strict=False) if source[i] == target[j]}
     if explicit is not None:
         links |= set(explicit)

@@ -1,17 +1,17 @@
-"""cdec's MIRA and PRO on Multi30k's validation set beside ours: BLEU and time.
+"""Compare cdec's MIRA and PRO with mpitune's on Multi30k's validation set: BLEU and time.
 
     PATH=...:$PATH MPITUNE_DATA=... python jobs/multi30k/cdec_tuners.py [--passes N] [--small]
 
-Needs of cdec `cdec`, `kbest_cut_mira`, `mr_pro_map` and `mr_pro_reduce` on the PATH, and KenLM's `build_binary`. What
-its scripts mira.py and pro.pl do around these is done here, with their settings, but for what SRD12 says of MIRA (k =
-250, C = 0.01, weights of 0 to start from): as many processes as ours has ranks, each with its part of the sentences;
-after each pass MIRA's weights are averaged. Grammars, LM, features and search are the same; tests are translated by
-mpitune, which finds what cdec finds. Time is that of passes, wall-clock and (for ``busy``) of the CPU; the making of
-grammars is not counted. What is there already is not done again.
+Requires cdec's `cdec`, `kbest_cut_mira`, `mr_pro_map` and `mr_pro_reduce` and KenLM's `build_binary` on the PATH. This
+script does the work of cdec's mira.py and pro.pl, with their settings; only MIRA's are those of Simianer, Riezler and
+Dyer (ACL 2012): k = 250, C = 0.01, initial weights 0. There are as many processes as mpitune has ranks, each with its
+part of the sentences; MIRA's weights are averaged after each pass. Grammars, LM, features and search are the same. The
+test sets are translated by mpitune, whose translations equal cdec's. Times are those of the passes, wall-clock and
+(``busy``) CPU, without grammar extraction. Finished work is not repeated.
 
-cdec's MIRA scores in a pseudo-document whose length in source words it never sets to 0 (`corpus_src_length` of
-kbest_cut_mira.cc, f7c4899): built by some compilers, it begins at 1e31, and costs are all that counts. That is refused
-here; set it to 0 in TrainingObserver's constructor.
+cdec's MIRA scores in a pseudo-document and never initialises its length in source words (`corpus_src_length` of
+kbest_cut_mira.cc, f7c4899). Built by some compilers, the length begins at 1e31, and the costs dominate the model
+scores. This script refuses such a binary; initialise the length to 0 in TrainingObserver's constructor.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ feature_function=WordPenalty
 feature_function=KLanguageModel {lm}
 """
 Step = Callable[["Peer", int], list[str]]
-"""A pass, numbered from 0: what it changes is in the run folder; returns the 1-best translations."""
+"""One pass, numbered from 0: writes its results into the run folder and returns the 1-best translations."""
 
 
 class Peer:
-    """A tuner of cdec at work, in a run folder like ours."""
+    """A run of one of cdec's tuners, in a run folder like mpitune's."""
 
     def __init__(self, folder: Path, texts: Path, references: Sequence[str], step: Step, start: Mapping[str, float]):
-        """``texts``: what `prepare` has made."""
+        """``texts``: the folder written by `prepare`."""
         self.folder, self.texts = folder, texts
         folder.mkdir(parents=True, exist_ok=True)
         self.parts = [part.resolve() for part in sorted(texts.glob("part.*"))]
@@ -64,11 +64,11 @@ class Peer:
         write_weights(self.weights(0), sorted(start.items()))
 
     def weights(self, done: int) -> Path:
-        """Those after so many passes."""
+        """The weights file after ``done`` passes."""
         return (self.folder / f"weights.{done}").resolve()
 
     def train(self, passes: int) -> None:
-        """Go on to so many passes."""
+        """Train until ``passes`` passes are done."""
         metrics = self.folder / "metrics.jsonl"
         done = [json.loads(line) for line in read(metrics)] if metrics.exists() else []
         while len(done) < passes:
@@ -79,11 +79,11 @@ class Peer:
             done.append({"epoch": len(done) + 1, "seconds": seconds, "busy_seconds": used, "best_bleu": bleu})
             print(f"{self.folder.name}: pass {len(done)}: BLEU of the 1-best {bleu:.2f}, {seconds:.1f} s", flush=True)
             write_weights(self.folder / "weights.txt.gz", sorted(read_weights(self.weights(len(done))).items()))
-            # Last of all: what stands there is not done again.
+            # Written last: passes recorded here are not repeated.
             write_text(metrics, "".join(f"{json.dumps(each)}\n" for each in done))
 
     def side_by_side(self, commands: Sequence[Sequence[str | Path]], inputs: Sequence[Path]) -> list[list[str]]:
-        """What the commands, all running at once, print; each reads one of the ``inputs``."""
+        """Run all commands in parallel, each with one of the ``inputs``; returns the lines that each prints."""
         with ExitStack() as stack:
             begun = []
             for n, (command, file) in enumerate(zip(commands, inputs, strict=True)):
@@ -103,13 +103,13 @@ class Peer:
 
 
 def _cpu_seconds() -> float:
-    """Of all programs that have ended."""
+    """CPU time of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def mira(peer: Peer, done: int) -> list[str]:
-    """A pass of MIRA: mira.py's defaults, but for k and C; returns the 1-best translations."""
+    """One pass of MIRA with mira.py's defaults, except k and C; returns the 1-best translations."""
     folders = [peer.folder / f"pass.{done}.{n}" for n in range(len(peer.parts))]
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
@@ -121,23 +121,23 @@ def mira(peer: Peer, done: int) -> list[str]:
     check_length(peer.folder / "errors.0")
     picked = [line.split(" ||| ") for line in _interleaved(printed)]
     best = [one for _, one, _ in picked]
-    # The next pass scores in their context.
+    # The context in which the next pass scores.
     (peer.folder / f"run.raw.{done}.B").write_text("".join(f"{one}\n" for one in best), encoding="utf-8")
     write_weights(peer.weights(done + 1), sorted(_averaged(folders, [len(part) for part in printed]).items()))
     return best
 
 
 def check_length(errors: Path) -> None:
-    """End the script where the pseudo-document begins longer than a sentence; ``errors``: what MIRA said."""
+    """Exit if the pseudo-document begins longer than a sentence; ``errors``: MIRA's standard error."""
     found = re.search(r"^ps corpus size: (\S+) (\S+)$", errors.read_text(encoding="utf-8"), re.MULTILINE)
     if found is None or not 0 <= float(found[1]) <= float(found[2]):
         sys.exit(
-            f"{errors}: kbest_cut_mira begins with a pseudo-document of undefined length: see the top of the script"
+            f"{errors}: kbest_cut_mira begins with a pseudo-document of undefined length: see the script's docstring"
         )
 
 
 def pro(peer: Peer, done: int) -> list[str]:
-    """An iteration of PRO: pro.pl's defaults; returns the 1-best translations."""
+    """One iteration of PRO with pro.pl's defaults; returns the 1-best translations."""
     forests = peer.folder / "forests"
     shutil.rmtree(forests, ignore_errors=True)
     decode: list[str | Path] = ["cdec", "-c", "cdec.ini", "-w", peer.weights(done), "-O", forests.resolve()]
@@ -160,13 +160,13 @@ def pro(peer: Peer, done: int) -> list[str]:
 
 
 def _interleaved(parts: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of all parts in the order of the sentences: part n of N has sentences n, n + N, ..."""
+    """Yield the lines of all parts in sentence order: part n of N has the sentences n, n + N, ..."""
     for i in range(sum(map(len, parts))):
         yield parts[i % len(parts)][i // len(parts)]
 
 
 def _averaged(folders: Sequence[Path], counts: Sequence[int]) -> dict[str, float]:
-    """The last weights of each process, each counting as many times as it has translated sentences."""
+    """Average the final weights of all processes, weighted by the number of sentences that each translated."""
     total: dict[str, float] = {}
     for folder, count in zip(folders, counts, strict=True):
         (file,) = (file for file in folder.iterdir() if re.fullmatch(r"weights\.mira-pass\d+\.\d+\.gz", file.name))
@@ -176,7 +176,7 @@ def _averaged(folders: Sequence[Path], counts: Sequence[int]) -> dict[str, float
 
 
 def prepare(where: Place, folder: Path) -> None:
-    """cdec.ini with a binary LM, references, and the sentences with a grammar each, in a part for each rank."""
+    """Write cdec.ini, a binary LM, references, and the sentences with a grammar each, split into a part per rank."""
     if not (folder / "input.sgm").exists():
         train = (where.data / f"train.{name}.gz" for name in ("de", "en", "de-en.align"))
         files = zip(("--source", "--target", "--alignment"), train, strict=True)
@@ -209,9 +209,9 @@ BESIDE = ("dev", "mira-m-c-mpc", "mira-m-c-mpc-cutting-plane-given", "pro")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is lacking, and print the table."""
+    """Do the missing runs and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--passes", type=int, default=15, help="of cdec's tuners (default 15)")
+    parser.add_argument("--passes", type=int, default=15, help="number of passes of cdec's tuners (default 15)")
     where, options = place(parser, arguments)
     if lacking := [program for program in PROGRAMS if shutil.which(program) is None]:
         print(f"skipped: no {', '.join(lacking)} on the PATH")

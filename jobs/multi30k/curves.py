@@ -1,9 +1,11 @@
-"""MIRA's pairings over 20 epochs on Multi30k's validation set: corpus BLEU of what is picked, as E12's figures have it.
+"""Plot corpus BLEU of MIRA's 1-best, oracles and predictions over 20 epochs on Multi30k's validation set.
 
     MPITUNE_DATA=... python jobs/multi30k/curves.py [--write FOLDER] [--small]
 
-Runs are those of methods.py. Draws mira.svg: for each pairing the 1-best translations, the oracles and the predictions
-of each epoch, all found while the weights move from sentence to sentence; and the 1-best where weights begin at 0.
+The figure follows Eidelman, "Optimization Strategies for Online Large-Margin Learning in Machine Translation" (WMT
+2012). The runs are those of methods.py. Writes mira.svg, a panel for each pairing of oracle and prediction: BLEU of the
+1-best translations, the oracles and the predictions of each epoch, selected while the weights change from sentence to
+sentence; in gray the 1-best of a run with initial weights 0.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from methods import FROM_ZERO, PAIRINGS, Method
 from systems import JOBS, Place, place, show
 
 TRACKED_HYPOTHESES = {"oracle": ("s--", "tab:green"), "best": ("o-", "tab:blue"), "prediction": ("^:", "tab:red")}
-"""How what metrics call ``oracle_bleu`` and so on is drawn."""
+"""Line style and colour of each metric ``<name>_bleu``."""
 COLUMNS = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is lacking, draw it and print it."""
+    """Do the missing runs, draw the figure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="for mira.svg")
+    parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="folder for mira.svg")
     where, options = place(parser, arguments)
     where.train([*PAIRINGS, *FROM_ZERO])
     draw(PAIRINGS, FROM_ZERO, where, options.write / "mira.svg")
@@ -42,7 +44,7 @@ def curves(method: Method, where: Place) -> dict[str, list[float]]:
 
 
 def table(methods: Sequence[Method], where: Place) -> str:
-    """BLEU of the 1-best: the first epoch, the best one, the worst one of the second half, the last."""
+    """Tabulate BLEU of the 1-best: first epoch, highest, lowest of the second half, last epoch."""
     rows = [["pairing", "starts from", "epoch 1", "highest", "lowest of the second half", "last"]]
     for method in methods:
         best = curves(method, where)["best"]
@@ -52,7 +54,7 @@ def table(methods: Sequence[Method], where: Place) -> str:
 
 
 def draw(methods: Sequence[Method], from_zero: Sequence[Method], where: Place, path: Path) -> None:
-    """A panel for each pairing, all with the same axes; those of ``from_zero`` lie below."""
+    """Draw a panel for each pairing, with shared axes; runs of ``from_zero`` are drawn underneath."""
     below = {method.title: curves(method, where)["best"] for method in from_zero}
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "mira", "font.size": 8})
     rows = -(-len(methods) // COLUMNS)

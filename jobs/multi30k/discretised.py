@@ -1,11 +1,13 @@
-"""Linear features with and without logarithms against bins on Multi30k, in the pattern of CDL14: `make discretised`.
+"""Compare linear features, with and without logarithms, with bins on Multi30k: `make discretised`.
 
     MPITUNE_DATA=... python jobs/multi30k/discretised.py [--only NAME ...] [--write FOLDER] [--small]
 
-All are tuned by PRO on the validation set, 20 epochs, from the same first weights as far as features are the same (but
-for the last, which is the perceptron of multi30k-dev.toml with bins). The grammar's phrase probability is left out, but
-for the first; rule counts and lexical probabilities come as logarithms, as such, or in 20 bins each. Writes the table
-to discretised.md and draws the responses that were learned to discretised.svg. What is there already is not done again.
+The experiment follows Clark, Dyer and Lavie, "Locally Non-Linear Learning for Statistical Machine Translation via
+Discretization and Structured Regularization" (TACL 2014). All variants but the last are tuned by PRO on the validation
+set for 20 epochs, from the same initial weights of their common features; the last is the perceptron of
+multi30k-dev.toml with bins. All but the first leave out the grammar's phrase probability. Rule counts and lexical
+probabilities are given as logarithms, without logarithms, or in 20 bins each. Writes the table to discretised.md and
+draws the learned response curves to discretised.svg. Finished work is not repeated.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ HERE = Path(__file__).resolve().parent
 SCORES = dict.fromkeys(("SampleCountF", "CountEF"), "count") | dict.fromkeys(
     ("MaxLexFgivenE", "MaxLexEgivenF"), "probability"
 )
-"""What goes into bins, and what it is without its logarithm."""
+"""Binned features, and the quantity of which each is a logarithm."""
 UNLOGGED = (
     'features.unlog.minus_log10=["MaxLexFgivenE", "MaxLexEgivenF"]',
     'features.unlog.log10_plus_1=["SampleCountF", "CountEF"]',
 )
 DROPPED = 'learner.frozen=["EgivenFCoherent"]'
-"""Its first weight is 0."""
+"""Its initial weight is 0."""
 BINS = f"features.discretize.features={json.dumps(list(SCORES))}"
 PRO = ("learner.method=pro", "learner.epochs=20")
 
@@ -52,12 +54,12 @@ class Variant(System):
 
 
 def variant(name: str, title: str, *settings: str, start: str = "discretised.weights") -> Variant:
-    """One that PRO tunes."""
+    """Make a variant tuned by PRO."""
     return Variant(name, JOB, (*PRO, *settings, f"learner.initial_weights={HERE / start}"), title)
 
 
 def in_bins(name: str, title: str, *settings: str) -> Variant:
-    """One with bins; to undo logarithms changes nothing but the axis of its curves."""
+    """Make a variant with bins; undoing logarithms changes only the axis of its curves."""
     discretize = (f"features.discretize.{setting}" for setting in settings)
     return variant(f"bins{name}", f"bins{title}", DROPPED, *UNLOGGED, BINS, *discretize)
 
@@ -80,16 +82,17 @@ IN_BINS = (
     ),
 )
 FEW = ("no-logs", "bins-monotone", "bins-online")
-"""What the script is tried with."""
+"""Variants of --small."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is lacking, write the table and draw the curves."""
+    """Do the missing runs, write the table and draw the curves."""
     parser = argparse.ArgumentParser(description=__doc__)
     names = [each.name for each in (*LINEAR, *IN_BINS)][1:]
-    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"beside pro, of {', '.join(names)}")
+    help_ = f"variants to run besides pro, of {', '.join(names)} (default: all)"
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=help_)
     parser.add_argument(
-        "--write", type=Path, metavar="FOLDER", help="for the table and the curves (default: the runs')"
+        "--write", type=Path, metavar="FOLDER", help="folder for the table and the curves (default: that of the runs)"
     )
     where, options = place(parser, arguments)
     chosen = options.only or (FEW if options.small else names)
@@ -105,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def table(variants: Sequence[Variant], where: Place) -> str:
-    """The table in Markdown; ``*``: the score differs significantly from that of the first line."""
+    """Make the table in Markdown; ``*``: the score differs significantly from that of the first line."""
     scores = {text: where.scores(variants, text) for text in SETS}
     cells = [["features", "tuned", *SETS, "length", "seconds an epoch"]]
     for n, each in enumerate(variants):
@@ -118,7 +121,7 @@ def table(variants: Sequence[Variant], where: Place) -> str:
 
 
 def draw(variants: Sequence[Variant], where: Place, path: Path) -> None:
-    """A row of panels for each feature: by its values, and by the numbers of its bins, with their populations."""
+    """Draw a row of panels for each feature: responses by value, and by bin number with the bin populations."""
     curves = {each.title: learned(where.run(each)) for each in variants}
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "discretised", "font.size": 8})
     size = {"figsize": (8.5, 2.4 * len(SCORES)), "layout": "constrained", "squeeze": False}
@@ -148,7 +151,7 @@ def draw(variants: Sequence[Variant], where: Place, path: Path) -> None:
 
 
 def learned(run: Path) -> dict[str, Response]:
-    """The curves of a run by feature."""
+    """Read the response curves of a run, by feature."""
     scoring = read_scoring(run)
     assert scoring is not None
     return {curve.feature: curve for curve in responses(scoring, read_model(run))}

@@ -1,12 +1,12 @@
-"""Local training on Multi30k: MBUU and EBUU against the global weights that they start from, on both test sets.
+"""Compare local training, MBUU and EBUU, with the global weights that it starts from, on Multi30k's test sets.
 
     MPITUNE_DATA=... python jobs/multi30k/local.py [--model NAME] [--write FOLDER] [--small]
 
-The global weights are those of methods.py that are called NAME (mert). The 29,000 training sentences are decoded once
-with them, leave-one-out. Prints a table, in the pattern of L12's tables 2, 3 and 7, with milliseconds a sentence; a
-star marks a score that differs from the global weights' (paired bootstrap). Draws local.svg: BLEU by lambda, and by K.
-The first line is the same command with lambda = 0, which gives the global translations. What is there already is not
-done again.
+The global weights are those of the method NAME of methods.py (default: mert). The 29,000 training sentences are decoded
+once with them, with leave-one-out grammars. Prints a table like tables 2, 3 and 7 of Liu, Cao, Watanabe, Zhao, Yu and
+Zhu, "Locally Training the Log-Linear Model for SMT" (EMNLP 2012), with milliseconds per sentence; a star marks a score
+that differs significantly from that of the global weights (paired bootstrap). Draws local.svg: BLEU by lambda and by K.
+The first line is the same command with lambda = 0, which gives the global translations. Finished work is not repeated.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from mpitune.config.spec import LocalKeys
 from mpitune.metrics.significance import Score, evaluate
 
 LAMBDA = {"mbuu": 0.018, "ebuu": 0.06}
-"""L12's."""
+"""Values of the paper."""
 SCALES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-"""What else is tried: so many times that."""
+"""Multiples of `LAMBDA` that are measured."""
 SIZES = (40, 70, 100)
 """K."""
 TIMES = re.compile(r"each: (\S+) ms retrieval, (\S+) ms learning, (\S+) ms decoding; \|\|w - w_b\|\| (\S+)")
 _LIMIT = 300
-"""How many training sentences there are where the script is only tried."""
+"""Training sentences under --small."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """In the names of files."""
+        """Name of the setting in file names."""
         return f"{self.method}-{self.strength:g}-{self.k}"
 
     @property
     def given(self) -> tuple[str, ...]:
-        """What is set in the job."""
+        """Settings of the job, ``table.key=value``."""
         return f"local.method={self.method}", f"local.lambda={self.strength}", f"local.k={self.k}"
 
 
@@ -68,8 +68,8 @@ SETTINGS = list(dict.fromkeys([GLOBAL, *(one for by in (BY_LAMBDA, BY_K) for som
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a run says of itself: milliseconds a sentence, and how far weights move on average."""
+class Timings:
+    """Summary that a run prints: milliseconds per sentence, and the mean distance that weights move."""
 
     retrieval: float
     learning: float
@@ -79,30 +79,30 @@ class Told:
 
 @dataclass(frozen=True)
 class Study:
-    """Where all that is, for one global model."""
+    """All settings for one global model, with the folders of their translations."""
 
     where: Place
     model: System
 
     @property
     def system(self) -> System:
-        """The job whose training data are learned from."""
+        """The job of the training data that local training learns from."""
         limit = (f"data.limit={_LIMIT}",) if self.where.settings else ()
         return System(f"local-{self.model.name}", "multi30k-train.toml", ("features.templates=[]", *limit))
 
     def output(self, setting: Setting, text: str) -> Path:
-        """The translation of ``text``; what was told of it has ``.told`` behind its name."""
+        """File of the translation of ``text``; its timings are in a file with ``.told`` appended to the name."""
         return self.where.run(self.system) / f"{text}.{setting.name}.out"
 
     def translate(self, settings: Sequence[Setting]) -> None:
-        """Translate what was not translated since the global weights were written."""
+        """Translate the test sets, unless a translation is newer than the global weights."""
         self.where.train([self.model])
         weights = self.where.run(self.model) / "weights.txt.gz"
-        # Text by text, as systems.py has it.
+        # Text by text, as in systems.py.
         for text in TESTS:
             for setting in settings:
-                told = self._told_file(setting, text)
-                if not told.exists() or told.stat().st_mtime < weights.stat().st_mtime:
+                timings = self._timings_file(setting, text)
+                if not timings.exists() or timings.stat().st_mtime < weights.stat().st_mtime:
                     self._translate(setting, text, weights)
 
     def _translate(self, setting: Setting, text: str, weights: Path) -> None:
@@ -114,37 +114,38 @@ class Study:
         environment = {**os.environ, "MPITUNE_DATA": str(where.data.parent)}
         with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
-            told = ""
+            timings = ""
             for line in process.stderr:
                 sys.stderr.write(line)
-                told += line if TIMES.search(line) else ""
+                timings += line if TIMES.search(line) else ""
         if process.returncode:
             sys.exit(process.returncode)
-        self._told_file(setting, text).write_text(told, encoding="utf-8")
+        self._timings_file(setting, text).write_text(timings, encoding="utf-8")
 
-    def told(self, setting: Setting) -> Told:
+    def timings(self, setting: Setting) -> Timings:
         """Means over the test sets."""
-        found = [TIMES.search(self._told_file(setting, text).read_text(encoding="utf-8")) for text in TESTS]
+        found = [TIMES.search(self._timings_file(setting, text).read_text(encoding="utf-8")) for text in TESTS]
         rows = [[float(number) for number in match.groups()] for match in found if match]
-        return Told(*(sum(column) / len(rows) for column in zip(*rows, strict=True)))
+        return Timings(*(sum(column) / len(rows) for column in zip(*rows, strict=True)))
 
-    def _told_file(self, setting: Setting, text: str) -> Path:
+    def _timings_file(self, setting: Setting, text: str) -> Path:
         output = self.output(setting, text)
         return output.with_name(f"{output.name}.told")
 
     def scores(self, settings: Sequence[Setting], text: str) -> list[Score]:
-        """Each tested against the first."""
+        """Score the settings on ``text``; each is tested against the first."""
         references = [("reference", read(self.where.data / f"{text}.en.gz"))]
         translations = [(setting.name, read(self.output(setting, text))) for setting in settings]
         return evaluate(references, translations, test="bootstrap").scores
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is lacking, draw it and print it."""
+    """Do the missing translations, draw the figure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     models = {method.name: method for method in METHODS}
-    parser.add_argument("--model", choices=list(models), default="mert", metavar="NAME", help=f"of {', '.join(models)}")
-    parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="for local.svg")
+    help_ = f"global model, one of {', '.join(models)} (default mert)"
+    parser.add_argument("--model", choices=list(models), default="mert", metavar="NAME", help=help_)
+    parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="folder for local.svg")
     where, options = place(parser, arguments)
     study = Study(where, models[options.model])
     study.translate(SETTINGS)
@@ -156,21 +157,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def table(study: Study, bleu: dict[str, list[Score]], title: str) -> str:
-    """All settings; the last column is learning and decoding, as a multiple of plain decoding."""
-    plain = study.told(GLOBAL).decoding
+    """Tabulate all settings; the last column is the time of learning and decoding as a multiple of plain decoding."""
+    plain = study.timings(GLOBAL).decoding
     rows = [["", "lambda", "K", *TESTS, "distance", "retrieval, ms", "learning", "decoding", "to plain decoding"]]
     for n, setting in enumerate(SETTINGS):
-        told = study.told(setting)
+        timings = study.timings(setting)
         scores = [bleu[text][n] for text in TESTS]
         marked = [f"{one.bleu:.2f}{'*' * (one.p_value is not None and one.p_value < LEVEL)}" for one in scores]
         about = [setting.method.upper(), f"{setting.strength:g}", str(setting.k)] if n else [title, "0", ""]
-        times = [f"{time:.1f}" for time in (told.retrieval, told.learning, told.decoding)]
-        rows.append([*about, *marked, f"{told.distance:.3g}", *times, f"{(told.learning + told.decoding) / plain:.2f}"])
+        times = [f"{time:.1f}" for time in (timings.retrieval, timings.learning, timings.decoding)]
+        ratio = (timings.learning + timings.decoding) / plain
+        rows.append([*about, *marked, f"{timings.distance:.3g}", *times, f"{ratio:.2f}"])
     return show(rows)
 
 
 def draw(bleu: dict[str, list[Score]], path: Path) -> None:
-    """BLEU by lambda at K = 100 and by K at L12's lambda: a row for each test set, a line for each method."""
+    """Draw BLEU by lambda at K = 100 and by K at the paper's lambda: a row per test set, a line per method."""
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "local", "font.size": 8})
     size = 3.2 * len(TESTS), 2.6 * 2
     figure, grid = pyplot.subplots(len(TESTS), 2, figsize=size, layout="constrained", sharex="col", sharey="row")

@@ -1,13 +1,13 @@
-"""Tunes 12 dense weights on Multi30k's validation set by each method, and writes their table: `make methods`.
+"""Tune 12 dense weights on Multi30k's validation set with each method, and write the table: `make methods`.
 
     MPITUNE_DATA=... python jobs/multi30k/methods.py [--only NAME ...] [--small]
 
-All see the same k-best decoder, sentences and features. The weights are those of the last epoch (of the perceptron, the
-mean over epochs, as algorithm 1 has it): none is chosen, as the validation set, which could choose, is what is tuned
-on. The perceptron starts from 0, the others from start.weights. Batch methods need some: by weights of 0 all
-translations are equally good, and the first lists hold nothing worth learning from. MIRA is also started from 0: costs
-are larger than model scores then, and where the prediction is the 1-best, nothing makes the weights grow. What is
-there already is not done again.
+All methods use the same k-best decoder, sentences and features. The result is the weights of the last epoch (for the
+perceptron, algorithm 1's mean over epochs): no epoch is chosen, because the validation set is the tuning set. The
+perceptron starts from 0, the others from start.weights. Batch methods need initial weights: with weights of 0 all
+translations score the same, and the first lists contain nothing to learn from. MIRA is also started from 0: costs are
+then larger than model scores, and if the prediction is the 1-best, nothing makes the weights grow. Finished work is not
+repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from systems import LEVEL, TESTS, Place, System, place, show
 JOB = "multi30k-dev.toml"
 SETS = ("val", *TESTS)
 LARGEST = 5000
-"""How many translations the oracle MB is picked from: with E12's 50,000, decoding takes four times as long."""
+"""Length of the list from which the oracle MB is taken. Eidelman, "Optimization Strategies for Online Large-Margin
+Learning in Machine Translation" (WMT 2012), takes 50,000, with which decoding takes four times as long."""
 START = f"learner.initial_weights={Path(__file__).with_name('start.weights')}"
 
 
@@ -36,7 +37,7 @@ class Method(System):
 
 
 def mira(pairing: str, start: str = "given", variant: str = "1-best") -> Method:
-    """MIRA with that pairing, and E12's settings: 20 epochs, 20 shards, 500-best lists, BLEU in context."""
+    """MIRA with a pairing and the settings of Eidelman 2012: 20 epochs, 20 shards, 500-best lists, BLEU in context."""
     oracle, prediction = pairing.split("/")
     picks = f"mira.oracle={oracle}", f"mira.prediction={prediction}", f"mira.variant={variant}"
     settings = _learner("method=mira", "algorithm=itermix", "epochs=20", *picks)
@@ -75,14 +76,15 @@ METHODS = (
     batch("rampion", 20, "RAMPION"),
 )
 FEW = ("mira-m-c-mpc-given", "pro", "mert")
-"""What the script is tried with."""
+"""Methods of --small."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is lacking, and write the table."""
+    """Do the missing runs and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     names = [method.name for method in METHODS[1:]]
-    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"beside dev, of {', '.join(names)}")
+    help_ = f"methods to run besides dev, of {', '.join(names)} (default: all)"
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=help_)
     where, options = place(parser, arguments)
     chosen = options.only or (FEW if options.small else names)
     wanted = [method for method in METHODS if method.name in ("dev", *chosen)]
@@ -94,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def table(methods: Sequence[Method], where: Place) -> str:
-    """The table in Markdown; ``*``: the score on a test set differs significantly from that of the first method."""
+    """Make the table in Markdown; ``*``: the test score differs significantly from that of the first method."""
     scores = {text: where.scores(methods, text) for text in SETS}
     cells = [["method", "starts from", "epochs", *SETS, "length", "seconds an epoch", "of all ranks, busy"]]
     for n, method in enumerate(methods):
@@ -108,7 +110,7 @@ def table(methods: Sequence[Method], where: Place) -> str:
 
 
 def _mean(epochs: Sequence[dict[str, Any]], key: str) -> float:
-    """The mean over epochs of a metric, summed over the ranks where it is one a rank."""
+    """Mean of a metric over epochs; a metric with a value per rank is summed over ranks."""
     values = [sum(epoch[key]) if isinstance(epoch[key], list) else epoch[key] for epoch in epochs]
     return float(sum(values) / len(values))
 

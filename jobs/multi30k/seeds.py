@@ -1,11 +1,12 @@
-"""Runs of MIRA with many seeds on a small development set, beside the perceptron: a box plot as in SRD12, Figure 4.
+"""Run MIRA with many seeds on a small development set, compare with the perceptron, and draw a box plot.
 
     MPITUNE_DATA=... python jobs/multi30k/seeds.py [--runs N] [--write FOLDER] [--small]
 
-The first `SENTENCES` sentences of Multi30k's validation set are tuned on, with 12 dense features, from 0: by MIRA as in
-SRD12 (k = 250, C = 0.01, one shard; 10 passes for its 15) and by the perceptron of multi30k-dev.toml, a fifth as many
-runs; BLEU is that of test_2016_flickr. All that a seed changes is the order of the sentences. Each of ``--ranks``
-processes does one run after the other.
+The plot follows figure 4 of Simianer, Riezler and Dyer, "Joint Feature Selection in Distributed Stochastic Learning for
+Large-Scale Discriminative Training in SMT" (ACL 2012). 12 dense weights are tuned on the first `SENTENCES` sentences of
+Multi30k's validation set, from 0: by MIRA as in the paper (k = 250, C = 0.01, one shard; but 10 passes instead of 15),
+and by the perceptron of multi30k-dev.toml with a fifth as many runs. BLEU is measured on test_2016_flickr. A seed
+changes only the order of the sentences. ``--ranks`` processes share the runs.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ SYSTEMS = {
     "perceptron": System("seeds-perceptron", JOB),
 }
 SHARE = {"MIRA": 1.0, "perceptron": 0.2}
-"""Of the runs that are asked for."""
+"""Runs of each system, as a share of --runs."""
 FIRST = 1
-"""The seed of a job that names none."""
+"""The default seed of a job."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,11 @@ class Task:
 
     @property
     def score(self) -> Path:
-        """The file that holds its BLEU."""
+        """File of its BLEU."""
         return self.where.run(self.system) / f"{self.seed}" / "test.json"
 
     def bleu(self) -> float:
-        """BLEU on the test set (0 to 100); what was found before is read."""
+        """Train, translate and score; returns BLEU on the test set (0 to 100). A finished run's score is read."""
         if not self.score.exists():
             given = [*self.where.given(self.system), f"data.limit={SENTENCES}", f"run.seed={self.seed}"]
             given += [f"run.dir={self.score.parent}", f"run.store={_store(self.where, 'seeds')}"]
@@ -96,7 +97,7 @@ class Test:
         self._decoder: Decoder = factory.decoder(job, store, folder, 1)
 
     def bleu(self, run: Path) -> float:
-        """Corpus BLEU, 0 to 100, of the translations by a run's weights."""
+        """Corpus BLEU, 0 to 100, of the translations with a run's weights."""
         given = read_model(run)
         slots = [self._decoder.features.slot(name) for name in given]
         weights = np.zeros(len(self._decoder.features))
@@ -118,17 +119,17 @@ def _store(where: Place, name: str) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is lacking, draw it and print it."""
+    """Do the missing runs, draw the figure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=100, help="of MIRA (default 100)")
-    parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="for seeds.svg")
+    parser.add_argument("--runs", type=int, default=100, help="number of runs of MIRA (default 100)")
+    parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="folder for seeds.svg")
     where, options = place(parser, arguments)
     runs = 5 if options.small else options.runs
     counts = {name: math.ceil(SHARE[name] * runs) for name in SYSTEMS}
     tasks = [Task(where, SYSTEMS[name], FIRST + n) for name, count in counts.items() for n in range(count)]
-    # The stores, and compiled kernels, are there when others begin.
+    # Makes the stores and compiles the kernels before the processes start.
     tasks[0].bleu()
-    # Not forked: compiled kernels and loggers would come along.
+    # Spawned, because forked processes would inherit compiled kernels and loggers.
     with ProcessPoolExecutor(where.ranks, mp_context=get_context("spawn")) as pool:
         found: Iterator[float] = pool.map(Task.bleu, tasks)
         bleu = {name: list(islice(found, count)) for name, count in counts.items()}
@@ -137,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def table(bleu: dict[str, list[float]]) -> str:
-    """What the box plot shows, in numbers."""
+    """Tabulate the statistics of the box plot."""
     rows = [["", "runs", "median", "mean", "standard deviation", "lowest", "highest", f"seed {FIRST}"]]
     for name, scores in bleu.items():
         values = statistics.median(scores), statistics.mean(scores), statistics.pstdev(scores)
@@ -147,7 +148,7 @@ def table(bleu: dict[str, list[float]]) -> str:
 
 
 def draw(bleu: dict[str, list[float]], path: Path) -> None:
-    """A box for each system: median, quartiles, whiskers to 1.5 times their distance; a dot: the first seed."""
+    """Draw a box for each system (median, quartiles, whiskers up to 1.5 interquartile ranges) and a dot: first seed."""
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "seeds", "font.size": 8})
     figure, axes = pyplot.subplots(figsize=(3.2, 3.2), layout="constrained")
     axes.boxplot(list(bleu.values()), tick_labels=list(bleu), widths=0.5)

@@ -1,6 +1,6 @@
-"""Systems on Multi30k: tuned, and set to translating, by the scripts of this folder.
+"""Tune systems on Multi30k and translate with them, for the scripts of this folder.
 
-What is there already is not done again: a script that is started once more goes on where it was.
+Finished work is not repeated: a script that is started again resumes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ JOBS = Path(__file__).resolve().parents[1]
 TESTS = ("test_2016_flickr", "test_2017_flickr")
 LEVEL = 0.05
 _FEW, _SOME = 20, 2000
-"""How many sentences there are of each set, and how many pairs to extract from, where scripts are only tried."""
+"""Sentences of each set, and pairs of the bitext, under --small."""
 
 
 @dataclass(frozen=True)
 class System:
-    """A job, and what is set in it."""
+    """A job with settings, ``table.key=value``."""
 
     name: str
     job: str
@@ -38,31 +38,31 @@ class System:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the data are, and where systems run."""
+    """Folders of data and runs, and settings common to all systems."""
 
     data: Path
     """The folder multi30k."""
     runs: Path
     ranks: int = 2
     settings: tuple[str, ...] = ()
-    """Set in every job."""
+    """Settings of every job."""
 
     def run(self, system: System) -> Path:
-        """Its run folder."""
+        """Run folder of a system."""
         return self.runs / f"multi30k-{system.name}"
 
     def output(self, system: System, text: str) -> Path:
-        """Its translation of ``text``, `TESTS` or val."""
+        """File of a system's translation of ``text``, one of `TESTS` or val."""
         return self.run(system) / f"{text}.out"
 
     def train(self, systems: Sequence[System]) -> None:
-        """Learn, or go on learning; a finished run is left as it is."""
+        """Train each system, or resume its training; finished runs stay unchanged."""
         for system in systems:
             self._mpitune("train", system)
 
     def translate(self, systems: Sequence[System], texts: Sequence[str]) -> None:
-        """Translate with the runs' weights, unless that was done since they were written."""
-        # Text by text: the grammars of the one that was translated last are kept in the store.
+        """Translate with the runs' weights, unless a translation is newer than its weights."""
+        # Text by text, because the store holds the grammars of the text translated last.
         for text in texts:
             for system in systems:
                 output, weights = self.output(system, text), self.run(system) / "weights.txt.gz"
@@ -71,7 +71,7 @@ class Place:
                     self._mpitune("decode", system, *files, "--weights", str(weights))
 
     def given(self, system: System) -> list[str]:
-        """What is set in the system's job, ``table.key=value``."""
+        """All settings of the system's job, ``table.key=value``."""
         store = self.runs / f"{Path(system.job).stem}-store"
         return [f"run.dir={self.run(system)}", f"run.store={store}", *system.settings, *self.settings]
 
@@ -84,28 +84,30 @@ class Place:
             sys.exit(done.returncode)
 
     def epochs(self, system: System) -> list[dict[str, Any]]:
-        """The metrics of its epochs."""
+        """Metrics of a system's epochs."""
         return [json.loads(line) for _, line in lines(self.run(system) / "metrics.jsonl")]
 
     def scores(self, systems: Sequence[System], text: str) -> list[Score]:
-        """How the systems did on ``text``, each of them but the first tested against the first."""
+        """Score the systems on ``text``; each but the first is tested against the first."""
         references = [("reference", read(self.data / f"{text}.en.gz"))]
         translations = [(system.name, read(self.output(system, text))) for system in systems]
         return evaluate(references, translations, test="ar").scores
 
 
 def read(file: Path) -> list[str]:
-    """The lines of ``file``."""
+    """Read the lines of ``file``."""
     return [line for _, line in lines(file)]
 
 
 def place(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> tuple[Place, argparse.Namespace]:
-    """Where the options say; they are those of ``parser`` and those that all scripts have."""
-    parser.add_argument("--ranks", type=int, default=2, help="for mpirun -n (default 2)")
-    parser.add_argument("--small", action="store_true", help="try the script with a few sentences; scores mean nothing")
+    """Parse the options of ``parser`` and those common to all scripts; returns the place that they choose, and them."""
+    parser.add_argument("--ranks", type=int, default=2, help="number of MPI ranks (default 2)")
+    parser.add_argument(
+        "--small", action="store_true", help="test the script on a few sentences; scores are meaningless"
+    )
     options = parser.parse_args(arguments)
     if "MPITUNE_DATA" not in os.environ:
-        sys.exit(f"{parser.prog}: MPITUNE_DATA is not set: it names the folder that holds multi30k/")
+        sys.exit(f"{parser.prog}: MPITUNE_DATA is not set: set it to the folder that contains multi30k/")
     data, runs = Path(os.environ["MPITUNE_DATA"]) / "multi30k", JOBS / "runs"
     if not options.small:
         return Place(data, runs, options.ranks), options
@@ -115,7 +117,7 @@ def place(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> t
 
 
 def _cut(data: Path, small: Path) -> None:
-    """The beginnings of all texts."""
+    """Write the beginnings of all texts into ``small``."""
     small.mkdir(parents=True, exist_ok=True)
     for file in data.iterdir():
         most = _SOME if file.name.startswith("train") else _FEW
@@ -127,5 +129,5 @@ def _cut(data: Path, small: Path) -> None:
 
 
 def show(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; the first row is its head."""
+    """Format a Markdown table; the first row is its header."""
     return "".join(f"| {' | '.join(row)} |\n" for row in (rows[0], ["---"] * len(rows[0]), *rows[1:]))

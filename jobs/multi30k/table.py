@@ -1,8 +1,9 @@
-"""Runs the systems of the table, translates both test sets with each, and writes the table: `make multi30k`.
+"""Run the systems of the table, translate both test sets with each, and write the table: `make multi30k`.
 
     MPITUNE_DATA=... python jobs/multi30k/table.py
 
-In the pattern of SRD12's table 2. What is there already is not done again, so a second call goes on after the first.
+The table follows table 2 of Simianer, Riezler and Dyer, "Joint Feature Selection in Distributed Stochastic Learning for
+Large-Scale Discriminative Training in SMT" (ACL 2012). Finished work is not repeated; a second call resumes the first.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ROWS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is lacking, and write the table."""
+    """Do the missing runs and write the table."""
     where, _ = place(argparse.ArgumentParser(description=__doc__), arguments)
     where.train(ROWS)
     where.translate(ROWS, TESTS)
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def table(rows: Sequence[Row], where: Place) -> str:
-    """The table in Markdown; behind a BLEU score stand the lines whose score differs from it significantly."""
+    """Make the table in Markdown; each BLEU score is followed by the lines that differ from it significantly."""
     cells = [["", "algorithm", "tuned on", "features", "active", "epoch", *TESTS, "minutes"]]
     bleu = {test: _scores(rows, test, where) for test in TESTS}
     for n, row in enumerate(rows):

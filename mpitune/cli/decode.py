@@ -247,7 +247,7 @@ def _read_model(job: Job, path: Path) -> InitialModel:
     if not path.exists():
         raise UsageError(f"{path}: found no such file or folder, expected --weights, or a run with an epoch done")
     weights, scoring = model_weights.read_model(path), _read_scoring(job, path)
-    return InitialModel(scoring.spread(weights) if scoring else weights, scoring)
+    return InitialModel(scoring.to_bin_weights(weights) if scoring else weights, scoring)
 
 
 def _read_scoring(job: Job, model: Path) -> Scoring | None:

@@ -1,4 +1,4 @@
-"""cdec.ini: the configuration of cdec, what of it the embedded decoder has, and one for an external decoder."""
+"""Read and write cdec.ini, the configuration file of cdec, and check which of its settings are supported."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ _TEMPLATES = {
     "RuleShape": "shape",
 }
 SPAN_LIMIT = 10
-"""What cdec takes where the file says nothing; its pop limit is then 200, as ours."""
+"""cdec's default span limit. Its default pop limit is 200, the same as mpitune's."""
 _REPLACED = {"input", "weights", "k_best", "unique_k_best", "mr_mira_compat"}
-"""Keys of an external decoder that mpitune gives itself."""
+"""Keys that mpitune sets itself when it runs cdec."""
 _REFUSED = {"quiet"} | {f"{key}{n}" for key in ("weights", "feature_function", "intersection_strategy") for n in (2, 3)}
-"""Keys with which an external decoder does not answer as mpitune understands it: silence, scores of a second pass."""
+"""Keys that change cdec's output so that mpitune cannot parse it: no output, or scores of a second pass."""
 _TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
 @dataclass(frozen=True)
 class IniFile:
-    """What a cdec.ini says; None where it says nothing."""
+    """The settings of a cdec.ini; None for a key that the file does not set."""
 
     grammars: tuple[Path, ...]
     language_models: tuple[tuple[str, Path], ...]
     """Feature name and file of each."""
     word_penalty: bool
     templates: tuple[str, ...]
-    """Sparse templates, by the names that a job file gives them."""
+    """Sparse feature templates, by their names in job files."""
     other_features: tuple[str, ...]
-    """Feature functions, with their arguments, that only the external decoder has."""
+    """Feature functions with their arguments that only cdec supports."""
     unknown: tuple[tuple[str, str], ...]
-    """Further keys with their values, as they stand in the file."""
+    """Other keys with their values, unparsed."""
     formalism: str | None = None
     add_pass_through: bool | None = None
     span_limit: int | None = None
     intersection_strategy: str | None = None
     pop_limit: int | None = None
 
-    def lacking(self) -> list[str]:
-        """What this file asks for and the embedded decoder does not have; empty if it has it all."""
+    def unsupported_by_embedded(self) -> list[str]:
+        """List the settings that the embedded decoder does not support; empty if it supports all."""
         names = [name for name, _ in self.language_models]
-        asked = {
+        unsupported = {
             f"formalism={self.formalism}": self.formalism not in (None, "scfg"),
             f"intersection_strategy={self.intersection_strategy}": self.intersection_strategy
             not in (None, "cube_pruning"),
@@ -56,25 +56,25 @@ class IniFile:
             "more than one grammar": len(self.grammars) > 1,
             "language models of the same name": len(set(names)) < len(names),
         }
-        return [what for what, it_is in asked.items() if it_is] + [
+        return [setting for setting, found in unsupported.items() if found] + [
             f"feature_function={function}" for function in self.other_features
         ]
 
-    def of_decoder_alone(self) -> list[str]:
-        """What this file says that no key of a job does."""
-        said = [f"{key}={value}" for key, value in self.unknown if key not in _REPLACED]
-        said += [f"intersection_strategy={self.intersection_strategy}"] if self.intersection_strategy else []
-        said += ["add_pass_through_rules=true"] if self.add_pass_through else []
-        said += ["feature_function=WordPenalty"] if self.word_penalty else []
-        return said + [f"feature_function={function}" for function in self.other_features]
+    def decoder_only_settings(self) -> list[str]:
+        """List the settings for which a job has no key; an external decoder gets them unchanged."""
+        lines = [f"{key}={value}" for key, value in self.unknown if key not in _REPLACED]
+        lines += [f"intersection_strategy={self.intersection_strategy}"] if self.intersection_strategy else []
+        lines += ["add_pass_through_rules=true"] if self.add_pass_through else []
+        lines += ["feature_function=WordPenalty"] if self.word_penalty else []
+        return lines + [f"feature_function={function}" for function in self.other_features]
 
-    def unfit(self) -> list[str]:
-        """What this file asks for and mpitune cannot do with an external decoder either."""
+    def unsupported(self) -> list[str]:
+        """List the settings that mpitune does not support with an external decoder either."""
         other = [f"formalism={self.formalism}"] if self.formalism not in (None, "scfg") else []
         return other + [f"{key}={value}" for key, value in self.unknown if key in _REFUSED]
 
 
-def inifile_for(
+def make_inifile(
     ini: IniFile | None,
     *,
     grammars: Sequence[Path],
@@ -83,22 +83,22 @@ def inifile_for(
     pop_limit: int,
     span_limit: int,
 ) -> str:
-    """A cdec.ini for an external decoder: what ``ini`` says, but for the settings given here.
+    """Compose a cdec.ini for an external decoder: the settings given here, and the other settings of ``ini``.
 
-    Without ``ini``: those, word penalty and pass-through rules, as the embedded decoder has them. Raises UsageError for
-    a path or a name that such a file cannot hold.
+    Without ``ini``, word penalty and pass-through rules are added, as in the embedded decoder. Raises UsageError for a
+    path or a name that such a file cannot hold.
     """
     lines = ["formalism=scfg", f"scfg_max_span_limit={span_limit}", f"cubepruning_pop_limit={pop_limit}"]
     lines += [f"grammar={_word(path.absolute())}" for path in grammars]
     functions = [f"KLanguageModel -n {_word(name)} {_word(path.absolute())}" for name, path in language_models]
     functions += [function for function, template in _TEMPLATES.items() if template in templates]
     lines += [f"feature_function={function}" for function in functions]
-    lines += ini.of_decoder_alone() if ini else ["add_pass_through_rules=true", "feature_function=WordPenalty"]
+    lines += ini.decoder_only_settings() if ini else ["add_pass_through_rules=true", "feature_function=WordPenalty"]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _word(text: str | Path) -> str:
-    """``text`` if it can stand as one word in a cdec.ini."""
+    """Return ``text``; raises UsageError unless it is valid as one word of a cdec.ini."""
     text = str(text)
     if not text or any(mark in text for mark in " \t#"):
         raise UsageError(f"found {text!r}, expected a name without blanks and #: cdec.ini cannot hold others")
@@ -106,7 +106,7 @@ def _word(text: str | Path) -> str:
 
 
 def read_inifile(path: Path) -> IniFile:
-    """Read a cdec.ini; paths in it are relative to its folder or the working folder, whichever has the file.
+    """Read a cdec.ini; relative paths in it are looked up in its folder and in the working folder.
 
     Raises DataError for a line that is not ``key=value``, a value of the wrong kind or a key given twice.
     """
@@ -136,7 +136,7 @@ def read_inifile(path: Path) -> IniFile:
 
 
 def _features(functions: list[str], path: Path) -> dict[str, Any]:
-    """The fields of `IniFile` that feature functions fill."""
+    """Parse the feature functions into the fields of `IniFile` that they fill."""
     models, templates, others = [], [], []
     word_penalty = False
     for function in functions:
@@ -160,7 +160,7 @@ def _features(functions: list[str], path: Path) -> dict[str, Any]:
 
 
 def _file(name: str, path: Path) -> Path:
-    """The file called ``name`` in the ini file ``path``; whether it exists matters only to whoever opens it."""
+    """Resolve the file ``name`` of the ini file ``path``; existence is checked when the file is opened."""
     return resolve(name, beside=path) or path.parent / name
 
 
@@ -177,4 +177,4 @@ _SINGLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "intersection_strategy": ("intersection_strategy", str, "a name"),
     "cubepruning_pop_limit": ("pop_limit", _count, "a number above 0"),
 }
-"""Keys that stand once: the field of `IniFile`, how to read the value, and what it may be."""
+"""Keys that may occur once: the field of `IniFile`, the parser of the value, and the expected value."""

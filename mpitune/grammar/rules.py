@@ -1,4 +1,4 @@
-"""Grammar files to arrays: synchronous rules, their scores and alignments."""
+"""Read grammar files into arrays of synchronous rules, their scores and alignments."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 from mpitune.corpus.text import lines, split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
-from mpitune.grammar.formats import LINK, Refused, Sides, Table, table_for
+from mpitune.grammar.formats import LINK, LineParser, MalformedLine, Sides, parser_for
 
 GOAL = 0
-"""The number of category S."""
+"""Number of category S."""
 PHRASE = 1
-"""The number of category X, which pass-through rules have."""
+"""Number of category X, the left-hand side of pass-through rules."""
 MAX_GAPS = 2
 MAX_SYMBOLS = 32767
-"""The most symbols of a rule's side: alignments are stored as int16."""
+"""Largest number of symbols on a side: alignments are stored as int16."""
 
 _SOURCE_GAP = re.compile(r"\[([^\[\],]+)(?:,([0-9]+))?\]")
 _TARGET_GAP = re.compile(r"\[(?:([^\[\],]+),)?([0-9]+)\]")
@@ -30,7 +30,7 @@ class Rules(NamedTuple):
     """The rules of one or several grammars.
 
     A rule is one line of a grammar; a rule type is a distinct (left-hand side, source, target, alignment), shared by
-    all grammars. Repeated lines are all kept: they compete.
+    all grammars. Repeated lines give separate rules, which compete in decoding.
     """
 
     lhs: np.ndarray
@@ -38,47 +38,48 @@ class Rules(NamedTuple):
     source_ptr: np.ndarray
     """int64 [types + 1]: the source side of type t is ``source[source_ptr[t]:source_ptr[t + 1]]``."""
     source: np.ndarray
-    """int32: a word's number, or -(1 + c) for a gap of category c."""
+    """int32: a word number, or -(1 + c) for a gap of category c."""
     target_ptr: np.ndarray
-    """int64 [types + 1]."""
+    """int64 [types + 1]: the target side of type t is ``target[target_ptr[t]:target_ptr[t + 1]]``."""
     target: np.ndarray
-    """int32: a word's number, or -1 for the source's first gap, -2 for its second."""
+    """int32: a word number, or -1 for the first gap of the source side, -2 for its second."""
     align_ptr: np.ndarray
-    """int64 [types + 1]."""
+    """int64 [types + 1]: the links of type t are ``align[align_ptr[t]:align_ptr[t + 1]]``."""
     align: np.ndarray
     """int16 [links, 2]: source position, target position; gaps count as positions."""
     type: np.ndarray
     """int32 [rules]: the type of each rule."""
     score_row: np.ndarray
-    """int32 [rules]: which row of the grammars' own scores a rule has; rules may share one."""
+    """int32 [rules]: the row of scores of each rule; rules may share a row."""
     score_ptr: np.ndarray
-    """int64 [rows + 1]: those rows (CSR)."""
+    """int64 [rows + 1]: the scores of row r are ``score_ptr[r]`` to ``score_ptr[r + 1]`` (CSR)."""
     score_index: np.ndarray
-    """int32: which score, by its place in the list of score names."""
+    """int32: index in the list of score names."""
     score_value: np.ndarray
-    """float64: its value; zeros are left out."""
+    """float64: the score; zeros are left out."""
     grammar_ptr: np.ndarray
     """int64 [grammars + 1]: the rules of grammar g are ``grammar_ptr[g]`` to ``grammar_ptr[g + 1]``.
 
-    They are sorted by source side (symbol by symbol, as numbers) and left-hand side; equal ones keep the file's order.
+    They are sorted by source side (symbol by symbol, as numbers), then left-hand side, then line in the file.
     """
 
 
 class RuleReader:
-    """Reads grammar files in turn into one `Rules`."""
+    """Reads one or more grammar files into one `Rules`."""
 
     def __init__(self, vocabulary: Vocabulary, table_format: str = "auto") -> None:
-        """``vocabulary``: where the rules' words get their numbers; ``table_format``: see `table_for`, which is shown
-        the first line of all.
+        """``vocabulary``: numbers the words, and gets new ones added; ``table_format``: a value of `parser_for`.
+
+        The first line of the first grammar decides on the format ``auto``.
         """
         self._table_format = table_format
-        self._table: Table | None = None
+        self._parser: LineParser | None = None
         self._categories = Vocabulary(["S", "X"])
         self._score_names = Vocabulary()
         self._vocabulary = vocabulary
         self._types: dict[str, int] = {}
         self._sources: dict[str, tuple[list[int], dict[int, str]]] = {}
-        self._score_rows: dict[tuple[str, ...], list[int]] = {}
+        self._score_indices: dict[tuple[str, ...], list[int]] = {}
         self._unary: dict[int, tuple[int, int]] = {}
         self._derives: dict[int, set[int]] = {GOAL: {PHRASE}}
         self._lhs = array("i")
@@ -91,38 +92,38 @@ class RuleReader:
 
     @property
     def categories(self) -> list[str]:
-        """The names of the categories: S, X, then others as met."""
+        """Names of the categories: S, X, then others in order of first occurrence."""
         return self._categories.words
 
     @property
     def score_names(self) -> list[str]:
-        """The names of the grammars' own scores as met."""
+        """Names of the scores in order of first occurrence."""
         return self._score_names.words
 
     def read(self, path: Path) -> None:
         """Read the next grammar.
 
-        Raises DataError for a bad line, or one that closes a cycle of unary rules (those of all grammars so far: one
-        order of the categories serves all).
+        Raises DataError for a malformed line, and for a unary rule that closes a cycle with the unary rules of all
+        grammars so far (the decoder orders the categories once for all grammars).
         """
         for number, line in lines(path):
-            self._table = self._table or table_for(self._table_format, line)
+            self._parser = self._parser or parser_for(self._table_format, line)
             try:
-                rule_type = self._rule(self._table, line)
+                rule_type = self._add_rule(self._parser, line)
                 if rule_type in self._unary:
-                    _refuse_cycle(self._derives, *self._unary[rule_type], self.categories)
-            except Refused as refused:
-                raise DataError.at(path, number, found=refused.found, expected=refused.expected) from None
+                    _add_unary(self._derives, *self._unary[rule_type], self.categories)
+            except MalformedLine as error:
+                raise DataError.at(path, number, found=error.found, expected=error.expected) from None
         self._grammar_ptr.append(len(self._type))
 
     def rules(self) -> Rules:
-        """All that was read so far."""
+        """Return all rules read so far."""
         lhs, source = _array(self._lhs), _array(self._source)
         rule_type, grammar_ptr = _array(self._type), _array(self._grammar_ptr)
-        rank = _rank(lhs, _array(self._source_ptr), source)
+        rank = _source_rank(lhs, _array(self._source_ptr), source)
         grammar = np.repeat(np.arange(len(grammar_ptr) - 1), np.diff(grammar_ptr))
         order = np.lexsort((rank[rule_type], grammar))
-        score_ptr, score_index, score_value = self._scores()
+        score_ptr, score_index, score_value = self._nonzero_scores()
         return Rules(
             lhs=lhs,
             source_ptr=_array(self._source_ptr),
@@ -139,40 +140,40 @@ class RuleReader:
             grammar_ptr=grammar_ptr,
         )
 
-    def _scores(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The rows of scores, a row a line, without the zeros."""
+    def _nonzero_scores(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the scores as CSR arrays without zeros, a row for each line."""
         value = _array(self._score_value)
-        kept = value != 0
-        kept_before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])
-        return kept_before[_array(self._score_ptr)], _array(self._score_index)[kept], value[kept]
+        nonzero = value != 0
+        nonzero_before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(nonzero)])
+        return nonzero_before[_array(self._score_ptr)], _array(self._score_index)[nonzero], value[nonzero]
 
-    def _rule(self, table: Table, line: str) -> int:
-        """Take in one line; returns its rule type."""
-        fields = table.fields(line)
-        # Raw text tells types apart: a line seen before costs one look-up.
-        text = table.type_text(fields)
-        rule_type = self._types.get(text)
+    def _add_rule(self, parser: LineParser, line: str) -> int:
+        """Add the rule of one line; returns its rule type."""
+        fields = parser.fields(line)
+        # A rule type seen before costs one look-up of its raw text.
+        key = parser.type_key(fields)
+        rule_type = self._types.get(key)
         if rule_type is None:
-            rule_type = self._new_type(table.sides(fields))
-            self._types[text] = rule_type
-        labels, values = table.scores(fields)
-        row = self._score_rows.get(labels)
-        if row is None:
-            row = self._score_rows[labels] = self._new_row(table.score_names(labels))
-        self._score_index.extend(row)
+            rule_type = self._add_type(parser.sides(fields))
+            self._types[key] = rule_type
+        labels, values = parser.scores(fields)
+        indices = self._score_indices.get(labels)
+        if indices is None:
+            indices = self._score_indices[labels] = self._index_scores(parser.score_names(labels))
+        self._score_index.extend(indices)
         self._score_value.extend(values)
         self._type.append(rule_type)
         self._score_ptr.append(len(self._score_index))
         return rule_type
 
-    def _new_type(self, sides: Sides) -> int:
+    def _add_type(self, sides: Sides) -> int:
         lhs, source_text, target_text, alignment = sides
         if source_text not in self._sources:
             self._sources[source_text] = self._source_side(source_text)
         source, gaps = self._sources[source_text]
         target = self._target_side(target_text, gaps)
         if max(len(source), len(target)) > MAX_SYMBOLS:
-            raise Refused(f"a side of {max(len(source), len(target))} symbols", f"at most {MAX_SYMBOLS}")
+            raise MalformedLine(f"a side of {max(len(source), len(target))} symbols", f"at most {MAX_SYMBOLS}")
         align = _alignment(alignment, len(source), len(target))
         rule_type = len(self._lhs)
         self._lhs.append(self._categories.add(lhs))
@@ -187,7 +188,7 @@ class RuleReader:
         return rule_type
 
     def _source_side(self, text: str) -> tuple[list[int], dict[int, str]]:
-        """The symbols, and the category of each gap under its number in the file, in their order on this side."""
+        """Parse a source side: its symbols, and number and category of each gap in the order of this side."""
         symbols: list[int] = []
         gaps: dict[int, str] = {}
         for word in split_words(text):
@@ -197,20 +198,20 @@ class RuleReader:
                 continue
             number = int(gap[2] or len(gaps) + 1)
             if number in gaps:
-                raise Refused(f"gap {number} twice on the source side", "gaps numbered 1, 2")
+                raise MalformedLine(f"gap {number} twice on the source side", "gaps numbered 1, 2")
             gaps[number] = gap[1]
             symbols.append(-1 - self._categories.add(gap[1]))
         if not symbols:
-            raise Refused("an empty source side", "at least one word or gap")
+            raise MalformedLine("an empty source side", "at least one word or gap")
         if len(gaps) > MAX_GAPS:
-            raise Refused(f"{len(gaps)} gaps", f"at most {MAX_GAPS}")
+            raise MalformedLine(f"{len(gaps)} gaps", f"at most {MAX_GAPS}")
         if sorted(gaps) != list(range(1, len(gaps) + 1)):
-            raise Refused(f"source gaps numbered {_listed(gaps)}", f"gaps numbered 1 to {len(gaps)}")
+            raise MalformedLine(f"source gaps numbered {_listed(gaps)}", f"gaps numbered 1 to {len(gaps)}")
         return symbols, gaps
 
     def _target_side(self, text: str, gaps: dict[int, str]) -> list[int]:
         symbols: list[int] = []
-        met: list[int] = []
+        used: list[int] = []
         for word in split_words(text):
             gap = _TARGET_GAP.fullmatch(word) if word[0] == "[" else None
             if gap is None:
@@ -218,57 +219,63 @@ class RuleReader:
                 continue
             number = int(gap[2])
             if number not in gaps:
-                raise Refused(f"target gap {word}", f"one of the source's gaps ({_listed(gaps) or 'it has none'})")
+                raise MalformedLine(
+                    f"target gap {word}", f"one of the source's gaps ({_listed(gaps) or 'it has none'})"
+                )
             if gap[1] is not None and gap[1] != gaps[number]:
-                raise Refused(f"target gap {word}", f"[{gaps[number]},{number}] as on the source side")
-            met.append(number)
+                raise MalformedLine(f"target gap {word}", f"[{gaps[number]},{number}] as on the source side")
+            used.append(number)
             symbols.append(-1 - list(gaps).index(number))
-        if len(met) != len(gaps) or set(met) != set(gaps):
-            raise Refused(f"target gaps {_listed(met) or 'none'}", f"each gap of the source ({_listed(gaps)}) once")
+        if len(used) != len(gaps) or set(used) != set(gaps):
+            raise MalformedLine(
+                f"target gaps {_listed(used) or 'none'}", f"each gap of the source ({_listed(gaps)}) once"
+            )
         return symbols
 
-    def _new_row(self, names: list[str]) -> list[int]:
-        """The numbers of a line's scores."""
-        row: list[int] = []
+    def _index_scores(self, names: list[str]) -> list[int]:
+        """Return the indices of a line's score names; new names are added."""
+        indices: list[int] = []
         for name in names:
-            number = self._score_names.add(name)
-            if number in row:
-                raise Refused(f"score {name} twice", "each score once")
-            row.append(number)
-        return row
+            index = self._score_names.add(name)
+            if index in indices:
+                raise MalformedLine(f"score {name} twice", "each score once")
+            indices.append(index)
+        return indices
 
 
 def _alignment(text: str, sources: int, targets: int) -> list[int]:
-    """Source and target position of each link in turn."""
+    """Parse the links; returns source position, target position of each, flattened."""
     links: list[int] = []
     for word in split_words(text):
         link = LINK.fullmatch(word)
         if link is None or int(link[1]) >= sources or int(link[2]) >= targets:
-            raise Refused(f"alignment {word!r}", f"i-j with i below {sources} and j below {targets}")
+            raise MalformedLine(f"alignment {word!r}", f"i-j with i below {sources} and j below {targets}")
         links += (int(link[1]), int(link[2]))
     return links
 
 
-def _refuse_cycle(derives: dict[int, set[int]], parent: int, child: int, names: list[str]) -> None:
-    """Add a unary rule to ``derives`` (category to the categories that it becomes) unless that closes a cycle."""
+def _add_unary(derives: dict[int, set[int]], parent: int, child: int, names: list[str]) -> None:
+    """Add a unary rule to ``derives`` (parent to child categories); raises MalformedLine if that closes a cycle."""
     reached, new = {child}, {child}
     while new:
         new = {category for one in new for category in derives.get(one, ())} - reached
         reached |= new
     if parent in reached:
         found = f"a unary rule from {names[parent]} to {names[child]} that closes a cycle"
-        raise Refused(found, "no cycle of unary rules, in all grammars together (the glue rule from S to X counts)")
+        raise MalformedLine(
+            found, "no cycle of unary rules, in all grammars together (the glue rule from S to X counts)"
+        )
     derives.setdefault(parent, set()).add(child)
 
 
-def _rank(lhs: np.ndarray, source_ptr: np.ndarray, source: np.ndarray) -> np.ndarray:
-    """int64 [types]: the place of each type in the order of (source symbols, left-hand side); equal ones share one."""
-    # Big-endian and without sign, numbers compare like their bytes.
+def _source_rank(lhs: np.ndarray, source_ptr: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """int64 [types]: rank of each type in the order of (source symbols, left-hand side); equal pairs share a rank."""
+    # Unsigned big-endian numbers sort like their bytes.
     text = (source.astype(np.int64) + 2**31).astype(">u4").tobytes()
     ends = (4 * source_ptr).tolist()
     keys = [(text[a:b], c) for a, b, c in zip(ends[:-1], ends[1:], lhs.tolist(), strict=True)]
-    place = {key: i for i, key in enumerate(sorted(set(keys)))}
-    return np.array([place[key] for key in keys], dtype=np.int64)
+    rank = {key: i for i, key in enumerate(sorted(set(keys)))}
+    return np.array([rank[key] for key in keys], dtype=np.int64)
 
 
 def _array(values: array) -> np.ndarray:  # type: ignore[type-arg]

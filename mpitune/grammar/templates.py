@@ -1,7 +1,9 @@
-"""Sparse features: names read off a rule by templates.
+"""Sparse features of rules: templates turn a rule into feature names.
 
-Simianer, Riezler and Dyer (ACL 2012, section 5); names exactly as cdec writes them, so that weights files interchange.
-Word pairs, insertions and target words are those of Eidelman (WMT 2012, section 3.3), their names ours.
+Simianer, Riezler and Dyer, "Joint Feature Selection in Distributed Stochastic Learning for Large-Scale Discriminative
+Training in SMT" (ACL 2012), section 5; the names are those of cdec, so that weights files are interchangeable.
+Word pairs, insertions and target words: Eidelman, "Optimization Strategies for Online Large-Margin Learning in Machine
+Translation" (WMT 2012), section 3.3; their names are a choice of this implementation.
 """
 
 from __future__ import annotations
@@ -21,25 +23,25 @@ from mpitune.grammar.rules import Rules
 
 
 class Gap(NamedTuple):
-    """A place in a rule that another derivation fills."""
+    """A nonterminal on the right-hand side of a rule."""
 
     label: str
     """Its category."""
     number: int
-    """From 1, in the order of the source side."""
+    """Its number from 1, in the order of the source side."""
 
     def __str__(self) -> str:
         return f"[{self.label},{self.number}]"
 
 
 class Rule(NamedTuple):
-    """A rule as symbols: words and gaps. As a string it is the beginning of a grammar's line."""
+    """A rule as words and gaps. Its string is the beginning of a grammar line in cdec's format."""
 
     lhs: str
     source: Sequence[str | Gap]
     target: Sequence[str | Gap]
     links: Sequence[tuple[int, int]] = ()
-    """The word alignment: places in source and target, gaps counted; none where the grammar gives none."""
+    """The word alignment: positions in source and target, gaps included; empty if the grammar has none."""
 
     def __str__(self) -> str:
         return f"[{self.lhs}] ||| {' '.join(map(str, self.source))} ||| {' '.join(map(str, self.target))}"
@@ -50,22 +52,22 @@ Template = Callable[[Rule], Iterable[str]]
 
 @dataclass(frozen=True)
 class RuleFeatures:
-    """The features of all rule types (CSR)."""
+    """The sparse features of all rule types (CSR)."""
 
     names: Names
     """Every feature that a rule of the grammar, a pass-through rule or a glue rule can fire."""
     ids: np.ndarray
-    """uint64 [names]: their ids."""
+    """uint64 [names]: feature ids of ``names``."""
     ptr: np.ndarray
     """int64 [types + 1]: the features of type t are ``ptr[t]`` to ``ptr[t + 1]``."""
     index: np.ndarray
-    """int32: places in ``names``; inside a row in the order of firing."""
+    """int32: indices of ``names``; each row in the order of firing."""
     value: np.ndarray
-    """float64: how often each fires."""
+    """float64: number of times that each fires."""
 
 
 def pass_through(word: str) -> Rule:
-    """The rule that translates a source word as itself."""
+    """Make the rule that copies a source word to the target."""
     return Rule("X", [word], [word], [(0, 0)])
 
 
@@ -73,7 +75,7 @@ GLUE = (
     Rule("S", [Gap("X", 1)], [Gap("X", 1)]),
     Rule("S", [Gap("S", 1), Gap("X", 2)], [Gap("S", 1), Gap("X", 2)]),
 )
-"""The two rules that put phrases side by side, S -> X and S -> S X."""
+"""The two glue rules, S -> X and S -> S X, which concatenate phrases."""
 
 
 def _identity(rule: Rule) -> Iterable[str]:
@@ -100,15 +102,15 @@ def _shape(rule: Rule) -> Iterable[str]:
 
 
 def _side_shape(side: Sequence[str | Gap]) -> str:
-    """Words before the first gap, that gap, words after it, a second gap, words after that: 1 where there are any."""
+    """Five flags: words before the first gap, first gap, words after it, second gap, words after that."""
     shape = ["0"] * 5
-    place = 0
+    slot = 0
     for symbol in side:
         if isinstance(symbol, Gap):
-            place += 2
-            shape[place - 1] = "1"
+            slot += 2
+            shape[slot - 1] = "1"
         else:
-            shape[place] = "1"
+            shape[slot] = "1"
     return "".join(shape)
 
 
@@ -118,7 +120,7 @@ def _word_pairs(rule: Rule) -> Iterable[str]:
 
 
 def _insertions(rule: Rule) -> Iterable[str]:
-    """Each target word without a link, with every source word. A rule without any link has no alignment to go by."""
+    """Pair each unaligned target word with every source word. A rule without any link counts as not aligned."""
     if not rule.links:
         return []
     linked = {j for _, j in rule.links}
@@ -127,7 +129,7 @@ def _insertions(rule: Rule) -> Iterable[str]:
 
 
 def _target_words(rule: Rule) -> Iterable[str]:
-    """Bigrams of words that are neighbours inside the rule."""
+    """Bigrams of adjacent target words."""
     pairs = zip(rule.target[:-1], rule.target[1:], strict=True)
     return [f"TB:{a}_{b}" for a, b in pairs if isinstance(a, str) and isinstance(b, str)]
 
@@ -141,22 +143,23 @@ TEMPLATES: dict[str, Template] = {
     "insertion": _insertions,
     "target-words": _target_words,
 }
-"""The templates by the names that a job file gives them; each turns a rule into the names that it fires."""
+"""Registry of the templates by their names in job files; a template returns the feature names that a rule fires."""
 
 
 def features(templates: Sequence[str], rule: Rule) -> list[tuple[str, float]]:
-    """The features that ``rule`` fires, with how often. Raises UsageError for an unknown template."""
-    return [(name, float(count)) for name, count in Counter(_fired(_chosen(templates), rule)).items()]
+    """Features that ``rule`` fires, with their counts. Raises UsageError for an unknown template."""
+    return [(name, float(count)) for name, count in Counter(_fired(_look_up(templates), rule)).items()]
 
 
 def compile_features(
     templates: Sequence[str], rules: Rules, categories: Sequence[str], words: Sequence[str], sources: Iterable[str]
 ) -> RuleFeatures:
-    """The features of all types of ``rules``, and the names that glue and the pass-through rules of ``sources`` fire.
+    """Compute the features of all types of ``rules``.
 
+    ``names`` of the result also has the features of the glue rules and of pass-through rules for the words ``sources``.
     ``categories`` and ``words`` name the rules' symbols. Raises UsageError for an unknown template.
     """
-    functions = _chosen(templates)
+    functions = _look_up(templates)
     names = Vocabulary()
     index, value = array("i"), array("d")
     ptr = np.zeros(len(rules.lhs) + 1, dtype=np.int64)
@@ -173,24 +176,24 @@ def compile_features(
 
 
 def as_symbols(rules: Rules, rule_type: int, categories: Sequence[str], words: Sequence[str]) -> Rule:
-    """The rule type ``rule_type`` of ``rules``; ``categories`` and ``words`` name the symbols."""
+    """Spell out rule type ``rule_type`` of ``rules``; ``categories`` and ``words`` name the symbols."""
     source = rules.source[rules.source_ptr[rule_type] : rules.source_ptr[rule_type + 1]].tolist()
     target = rules.target[rules.target_ptr[rule_type] : rules.target_ptr[rule_type + 1]].tolist()
     links = rules.align[rules.align_ptr[rule_type] : rules.align_ptr[rule_type + 1]].ravel().tolist()
-    return _named(int(rules.lhs[rule_type]), source, target, links, categories, words)
+    return _make_rule(int(rules.lhs[rule_type]), source, target, links, categories, words)
 
 
 def _all_as_symbols(rules: Rules, categories: Sequence[str], words: Sequence[str]) -> Iterable[Rule]:
     sources, targets = as_lists(rules.source_ptr, rules.source), as_lists(rules.target_ptr, rules.target)
     links = as_lists(2 * rules.align_ptr, rules.align.ravel())
     for of_type in zip(rules.lhs.tolist(), sources, targets, links, strict=True):
-        yield _named(*of_type, categories, words)
+        yield _make_rule(*of_type, categories, words)
 
 
-def _named(
+def _make_rule(
     lhs: int, source: list[int], target: list[int], links: list[int], categories: Sequence[str], words: Sequence[str]
 ) -> Rule:
-    """``links``: source and target place of each link in turn."""
+    """Spell out a rule; ``links``: source position, target position of each link, flattened."""
     source_side: list[str | Gap] = []
     gaps: list[Gap] = []
     for symbol in source:
@@ -203,7 +206,7 @@ def _named(
     return Rule(categories[lhs], source_side, target_side, list(zip(links[::2], links[1::2], strict=True)))
 
 
-def _chosen(templates: Sequence[str]) -> list[Template]:
+def _look_up(templates: Sequence[str]) -> list[Template]:
     for template in templates:
         if template not in TEMPLATES:
             raise UsageError(f"unknown feature template {template!r}, expected any of {', '.join(TEMPLATES)}")
@@ -211,5 +214,5 @@ def _chosen(templates: Sequence[str]) -> list[Template]:
 
 
 def _fired(templates: Sequence[Template], rule: Rule) -> list[str]:
-    """The names that ``rule`` fires, as often as it does; ``=`` and ``;`` would end a name where it is written down."""
+    """List the names that ``rule`` fires, with repetitions; ``=`` and ``;``, which end a name in files, become _."""
     return [name.replace("=", "_").replace(";", "_") for template in templates for name in template(rule)]

@@ -1,0 +1,8 @@
+"""N-gram language models: ARPA files and KenLM binaries read for the decoder, and models estimated from text.
+
+- `ngram_table`: `LanguageModel` and the lookups `child`, `entry` and `find` that decoder kernels call; `LmVocabulary`;
+  the hash table for models read from ARPA files.
+- `arpa`: `read_arpa` reads an ARPA file into that table; `arpa_lines`: its compiled parser.
+- `kenlm`: `read_kenlm` checks a KenLM binary, `open_kenlm` maps it into memory; `probing`: lookups in its hash tables.
+- `kneser_ney`: `estimate` computes an interpolated modified Kneser-Ney model; `arpa_writer`: `write_arpa`.
+"""

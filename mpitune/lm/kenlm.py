@@ -1,14 +1,13 @@
-"""KenLM's binary language models as ``build_binary`` makes them by default, used where they lie, mapped into memory.
+"""KenLM's binary language models of the default kind (``build_binary``, probing), mapped into memory unchanged.
 
-They answer as the ARPA files do that they were made from, but for one odd case. KenLM marks an n-gram as one that
-matters as a context where it has a backoff or some n-gram starts with it; our own table also marks all that such an
-n-gram ends with. That makes a difference only where an n-gram has a backoff though none starts with it, and what it
-ends with has none: in a model that was pruned and filtered by hand, say. Partial translations are then scored as by
-KenLM itself.
+A binary gives the same scores as the ARPA file it was built from, with one exception. KenLM marks an n-gram as a
+context (`ngram_table.EXTENDS_RIGHT`) if it has a backoff or some n-gram starts with it; `ngram_table` also marks the
+suffixes of such n-grams. The two differ only if an n-gram has a backoff, no n-gram starts with it, and its suffix has
+no backoff, as in models pruned and filtered by hand. Partial translations then get the scores that KenLM gives.
 
-A file holds a header; a hash table of the words' numbers by a hash of the word; the unigrams; a hash table for each
-longer length of n-grams (see `probing`); the words themselves, which may be left out and are not needed. All sizes
-follow from the header. Format version 5, probing models without rest costs; all others are refused by name.
+File layout: a header; a hash table from word hashes to word numbers; the unigrams; a hash table for each longer n-gram
+length (see `probing`); the text of the words, which is optional and not needed here. All sizes follow from the header.
+Supported: format version 5, probing models without rest costs. Others are refused with their name.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ from mpitune.lm.ngram_table import MAX_NODES, NODE, UNKNOWN, LanguageModel
 from mpitune.lm.probing import LONGEST, MIDDLE, UNIGRAM, Probing, layout
 
 MAGIC = b"mmap lm http://kheafield.com/code"
-"""What every KenLM binary begins with."""
+"""First bytes of every KenLM binary."""
 
 WORD = np.dtype([("hash", "<u8"), ("number", "<u4")])
-"""A slot of the table of words; hash 0: it is empty."""
+"""A slot of the word table; hash 0 marks an empty slot."""
 
 _VERSION = b" format version 5\n\0"
 _HEADER = struct.Struct("<56s3f3IQ B3xfI?3xI")
-"""Magic and version; known numbers; order, room in the tables, kind, whether the words are there, version of the kind.
-Behind it stands how many n-grams of each length there are (uint64 each)."""
-_KNOWN_NUMBERS = (0.0, 1.0, -0.5, 1, 2**32 - 1, 0, 1)
+"""Magic and version; test numbers; order, multiplier of the table sizes, kind, flag for the text of the words, version
+of the kind. The number of n-grams of each length follows (uint64 each)."""
+_TEST_NUMBERS = (0.0, 1.0, -0.5, 1, 2**32 - 1, 0, 1)
 _KINDS = ("probing", "probing with rest costs", "trie", "quantised trie", "array trie", "quantised array trie")
 _ARPA = "the ARPA file"
 _PROBING = "a probing one (build_binary's default)"
 _FIRST_WORD = b"<unk>\0"
-_MOST_ROOM = 1e9
+_MAX_MULTIPLIER = 1e9
 _CHUNK = 1 << 20
 
 _MURMUR = uint64(0xC6A4A7935BD1E995)
@@ -51,50 +50,50 @@ _47 = uint64(47)
 
 
 class _File(NamedTuple):
-    """What a file holds; the arrays are views of it."""
+    """The parts of a file; the arrays are views of it."""
 
     counts: list[int]
-    """How many n-grams of each length the ARPA file had."""
+    """Number of n-grams of each length in the ARPA file."""
     word: np.ndarray
-    """WORD: with linear probing."""
+    """WORD: the word table, with linear probing."""
     tables: list[np.ndarray]
     """UNIGRAM [words], MIDDLE ..., LONGEST: the n-grams by length."""
     text: np.ndarray
-    """uint8: the words, a 0 behind each; empty if they were left out."""
+    """uint8: the words, each followed by a 0; empty if the file has no text."""
     probing: Probing
 
 
 def is_kenlm(path: Path) -> bool:
-    """Whether a file is a KenLM binary, of whatever kind. Raises DataError where it cannot be read."""
+    """Test if a file is a KenLM binary of any kind. Raises DataError if it cannot be read."""
     check_readable(path)
     with open(path, "rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 def refuse_other_kinds(path: Path, header: bytes) -> None:
-    """Raise DataError if ``header``, which the KenLM binary ``path`` begins with, tells of one that cannot be used."""
+    """Raise DataError if ``header``, the first bytes of the KenLM binary ``path``, is of an unsupported kind."""
     if not header.startswith(MAGIC + _VERSION):
         text = header[len(MAGIC) : 56].partition(b"\n")[0].decode(errors="replace").strip()
         raise DataError.at(path, None, found=f"a KenLM binary ({text})", expected=f"format version 5, or {_ARPA}")
     if len(header) < _HEADER.size:
         raise DataError.at(path, None, found=f"a KenLM binary of {len(header)} bytes", expected="more: was it cut?")
-    _, *numbers, order, room, kind, _, version = _HEADER.unpack_from(header)
+    _, *numbers, order, multiplier, kind, _, version = _HEADER.unpack_from(header)
     if 0 < kind < len(_KINDS):
         raise DataError.at(path, None, found=f"a KenLM binary ({_KINDS[kind]})", expected=f"{_PROBING}, or {_ARPA}")
-    if tuple(numbers) != _KNOWN_NUMBERS:
+    if tuple(numbers) != _TEST_NUMBERS:
         found, expected = "a KenLM binary of another kind of machine", "one of a 64-bit little-endian machine"
         raise DataError.at(path, None, found=found, expected=f"{expected}, or {_ARPA}")
-    if kind != 0 or version != 0 or order < 2 or not 1.0 <= room <= _MOST_ROOM:
-        found = f"a KenLM binary of kind {kind}, version {version}, order {order}, multiplier {room:g}"
-        expected = f"kind 0, version 0, an order from 2 on, a multiplier from 1 to {_MOST_ROOM:g}"
+    if kind != 0 or version != 0 or order < 2 or not 1.0 <= multiplier <= _MAX_MULTIPLIER:
+        found = f"a KenLM binary of kind {kind}, version {version}, order {order}, multiplier {multiplier:g}"
+        expected = f"kind 0, version 0, an order from 2 on, a multiplier from 1 to {_MAX_MULTIPLIER:g}"
         raise DataError.at(path, None, found=found, expected=f"{expected}, or {_ARPA}")
 
 
 def read_kenlm(path: Path) -> dict[str, np.ndarray]:
-    """Look through a whole KenLM binary once, so that it can be used unseen from then on.
+    """Check a whole KenLM binary, so that `open_kenlm` need not.
 
-    Returns ``kenlm`` (int64 [1]): its size in bytes, which `open_kenlm` asks for. Raises DataError for a file that is
-    damaged, cut or of a kind that cannot be used.
+    Returns ``kenlm`` (int64 [1]): its size in bytes, an argument of `open_kenlm`. Raises DataError for a file that is
+    damaged, truncated or of an unsupported kind.
     """
     file = _open(path)
     words = len(file.tables[0])
@@ -121,9 +120,9 @@ def read_kenlm(path: Path) -> dict[str, np.ndarray]:
 
 
 def open_kenlm(path: Path, size: int) -> tuple[LanguageModel, KenlmWords]:
-    """The model in the KenLM binary that `read_kenlm` found to be sound and of ``size`` bytes; reads next to nothing.
+    """Map the KenLM binary that `read_kenlm` has checked into memory; reads little more than its header.
 
-    Raises DataError where that file is no longer there.
+    Raises DataError if the file is missing or its size is not ``size`` bytes.
     """
     check_readable(path)
     if (found := path.stat().st_size) != size:
@@ -132,8 +131,8 @@ def open_kenlm(path: Path, size: int) -> tuple[LanguageModel, KenlmWords]:
     file = _open(path)
     unigrams = file.tables[0]
     if len(unigrams) > file.counts[0]:
-        # The ARPA file had no <unk>: KenLM has added it, as one that matters as a context, which it does not. What is
-        # written here goes to a copy of the page.
+        # The ARPA file had no <unk>: KenLM added it and marked it as a context. Remove that mark; the write goes to a
+        # private copy of the page.
         unigrams["backoff"][UNKNOWN] = -0.0
     bos, eos = _boundaries(path, file)
     lm = LanguageModel(np.zeros(0, NODE), len(file.counts), len(unigrams), bos, eos, file.probing)
@@ -141,7 +140,7 @@ def open_kenlm(path: Path, size: int) -> tuple[LanguageModel, KenlmWords]:
 
 
 def _boundaries(path: Path, file: _File) -> tuple[int, int]:
-    """The numbers of ``<s>`` and ``</s>``."""
+    """Return the numbers of ``<s>`` and ``</s>``; raises DataError if the model lacks one of them."""
     bos, eos = KenlmWords(file.word, len(file.tables[0])).numbers(["<s>", "</s>"]).tolist()
     for word, number in (("<s>", bos), ("</s>", eos)):
         if number == UNKNOWN:
@@ -154,38 +153,38 @@ def _open(path: Path) -> _File:
     data: np.ndarray = np.asarray(np.memmap(path, dtype=np.uint8, mode="c")).view(np.ndarray)
     header = data[: _HEADER.size].tobytes()
     refuse_other_kinds(path, header)
-    *_, order, room, _, has_text, _ = _HEADER.unpack(header)
+    *_, order, multiplier, _, has_text, _ = _HEADER.unpack(header)
     begin = _HEADER.size + 8 * order
     if begin > len(data):
         raise DataError.at(path, None, found=f"{len(data)} bytes", expected=f"{begin} or more: was the file cut?")
     counts = data[_HEADER.size : begin].view("<u8").tolist()
-    # Multiplied in float32, as KenLM does.
-    sizes = [max(count + 1, int(np.float32(room) * np.float32(count))) for count in counts]
+    # The product is taken in float32, as in KenLM.
+    sizes = [max(count + 1, int(np.float32(multiplier) * np.float32(count))) for count in counts]
     dtypes = [np.dtype("<u8"), WORD, UNIGRAM, *[MIDDLE] * (order - 2), LONGEST]
     parts = [1, sizes[0], counts[0] + 1, *sizes[1:]]
     ends = accumulate((n * dtype.itemsize for n, dtype in zip(parts, dtypes, strict=True)), initial=-(-begin // 8) * 8)
-    places = list(pairwise(ends))
-    end = places[-1][1]
+    ranges = list(pairwise(ends))
+    end = ranges[-1][1]
     if has_text != (end < len(data)) or end > len(data):
         expected = f"{end + 1} or more" if has_text else f"{end}"
         raise DataError.at(path, None, found=f"{len(data)} bytes", expected=f"{expected}: is the file damaged or cut?")
-    bound, word, unigrams, *tables = (data[a:b].view(dtype) for (a, b), dtype in zip(places, dtypes, strict=True))
+    bound, word, unigrams, *tables = (data[a:b].view(dtype) for (a, b), dtype in zip(ranges, dtypes, strict=True))
     version, words = bound.view("<u4").tolist()
     if version != 0 or not 1 <= words <= counts[0] + 1:
         found = f"a table of {words} words, version {version}"
         raise DataError.at(path, None, found=found, expected=f"at most {counts[0] + 1}, version 0")
-    table = layout(places[2][0] // 4, words, [len(unigrams), *sizes[1:]])
-    if table[-1] > MAX_NODES:
-        raise DataError.at(path, None, found=f"{table[-1]} places for n-grams", expected=f"at most {MAX_NODES}")
-    probing = Probing(data[:end].view(np.uint32), table)
+    nodes = layout(ranges[2][0] // 4, words, [len(unigrams), *sizes[1:]])
+    if nodes[-1] > MAX_NODES:
+        raise DataError.at(path, None, found=f"{nodes[-1]} slots for n-grams", expected=f"at most {MAX_NODES}")
+    probing = Probing(data[:end].view(np.uint32), nodes)
     return _File(counts, word, [unigrams[:words], *tables], data[end:], probing)
 
 
 class KenlmWords:
-    """The words of a KenLM binary, which are known by their hashes only."""
+    """`LmVocabulary` of a KenLM binary, which stores hashes of the words."""
 
     def __init__(self, slot: np.ndarray, count: int) -> None:
-        """``slot``: WORD, their table; ``count``: how many words there are."""
+        """``slot``: WORD, the word table; ``count``: the number of words."""
         self._slot = slot
         self._count = count
 
@@ -194,9 +193,9 @@ class KenlmWords:
 
     def numbers(self, words: Sequence[str]) -> np.ndarray:
         """See `LmVocabulary`."""
-        asked = Names.of(words)
+        names = Names.of(words)
         out = np.empty(len(words), dtype=np.int32)
-        _find_words(self._slot, asked.text, asked.ptr, out)
+        _find_words(self._slot, names.text, names.ptr, out)
         return out
 
 
@@ -214,7 +213,7 @@ def _find_words(slot: np.ndarray, text: np.ndarray, ptr: np.ndarray, out: np.nda
 
 @kernel
 def _murmur(text: np.ndarray, begin: int, end: int) -> int:
-    """MurmurHash64A, by Austin Appleby, of ``text[begin:end]`` (uint8), with seed 0."""
+    """MurmurHash64A (Austin Appleby) of ``text[begin:end]`` (uint8), with seed 0."""
     hashed = uint64(end - begin) * _MURMUR
     while begin + 8 <= end:
         block = _little_endian(text, begin, begin + 8) * _MURMUR

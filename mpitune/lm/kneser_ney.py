@@ -1,16 +1,16 @@
-"""Estimating n-gram language models: interpolated modified Kneser-Ney, the same models as lmplz (KenLM) makes.
+"""Estimate n-gram language models with interpolated modified Kneser-Ney smoothing; the models equal those of lmplz.
 
-Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (TR-10-98, 1998), CG98 below;
-Heafield, Pouzyrevsky, Clark and Koehn, "Scalable Modified Kneser-Ney Language Model Estimation" (ACL 2013), H13 below.
-Here it is done in memory, with one sort for each length of n-grams.
+Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (TR-10-98, 1998);
+Heafield, Pouzyrevsky, Clark and Koehn, "Scalable Modified Kneser-Ney Language Model Estimation" (ACL 2013).
+This implementation works in memory, with one sort for each length of n-grams.
 
-Conventions, those of lmplz:
+Conventions of lmplz (KenLM), followed here:
 
 - a sentence is ``<s> w1 .. wn </s>``; an empty line is the sentence ``<s> </s>``; nothing is pruned;
-- the vocabulary over which probabilities sum to 1 is all words, ``</s>`` and ``<unk>``, which stands for every word
-  that the text does not have; the uniform distribution that 1-grams are interpolated with is over these;
-- ``<s>`` is never predicted. Its entry among the 1-grams is there for its backoff; the probability in it, that of a
-  word with count 0 like ``<unk>``, means nothing (lmplz of 2014 writes the same, that of 2015 and later writes 1).
+- probabilities sum to 1 over all words, ``</s>`` and ``<unk>``, which stands for every word that the text lacks;
+  1-grams are interpolated with the uniform distribution over these;
+- ``<s>`` is never predicted. Its 1-gram entry exists for its backoff; the probability in it, that of a word with count
+  0 like ``<unk>``, is meaningless (lmplz of 2014 writes the same value, lmplz of 2015 and later writes 1).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from mpitune.errors import DataError, UsageError
 from mpitune.lm.arpa_writer import Level, write_arpa
 
 MARKERS = ("<unk>", "<s>", "</s>")
-"""Words 0, 1 and 2, which the model brings itself."""
+"""Words 0, 1 and 2, which the model adds."""
 _START, _END = 1, 2
 
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
-"""For n-grams with (adjusted) counts 1, 2, and 3 or more, where the text allows no better: lmplz's."""
+"""Discounts of lmplz for adjusted counts 1, 2, and 3 or more, used if the text is too small to estimate them."""
 
-# Readers of ARPA files, lmplz's included, end a word at these.
+# Readers of ARPA files, including KenLM's, end a word at these characters.
 _BREAKING = re.compile("[\r\0]")
 
 
@@ -51,22 +51,22 @@ class NgramCounts(NamedTuple):
     context: np.ndarray
     """int64 [n-grams]: the number of w1 .. wn-1 among the (n-1)-grams; 0 for n = 1."""
     counts: np.ndarray
-    """int64 [n-grams]: how often it occurs, or its adjusted count."""
+    """int64 [n-grams]: occurrences, or adjusted counts."""
 
 
 def estimate(text: Path, order: int, output: Path, tell: Callable[[str], None]) -> None:
-    """Write to ``output`` the model of n-grams up to length ``order`` of ``text``, tokenised, a sentence a line.
+    """Estimate a model of n-grams up to length ``order`` from ``text`` (tokenised, a sentence a line) into ``output``.
 
-    ``text`` is plain or gzipped, ``output`` gzipped if its name ends in .gz. ``tell`` is given lines about the
-    progress, and a warning where `FALLBACK_DISCOUNTS` had to be used. Memory: about 60 bytes for each word of the text
-    and 40 for each n-gram.
+    ``text`` is plain or gzipped; ``output`` is gzipped if its name ends in .gz. ``tell`` receives progress messages,
+    and a warning if `FALLBACK_DISCOUNTS` are used. Memory: about 60 bytes for each word of the text, 40 for each
+    n-gram.
 
     Raises UsageError for an order below 1; DataError for a text without sentences, and for a line that is not UTF-8 or
-    holds a marker or a character that no ARPA file can hold; OSError where ``output`` cannot be written.
+    contains a marker or a character that no ARPA file can hold; OSError if ``output`` cannot be written.
     """
     if order < 1:
         raise UsageError(f"order {order}: must be 1 or more")
-    # Opened first: that it cannot be written is better known before the work than after it.
+    # Opened first, so that an unwritable output fails before the work.
     with opened(output) as file:
         tell(f"reading {text}")
         words, token = read_tokens(text)
@@ -78,7 +78,7 @@ def estimate(text: Path, order: int, output: Path, tell: Callable[[str], None]) 
 
 
 def read_tokens(text: Path) -> tuple[list[str], np.ndarray]:
-    """The words of a text, `MARKERS` first, and its sentences, markers included, end to end as word numbers (int32).
+    """Read a text; returns its words, `MARKERS` first, and its concatenated sentences with markers as numbers (int32).
 
     Raises DataError as `estimate` does.
     """
@@ -102,20 +102,20 @@ def read_tokens(text: Path) -> tuple[list[str], np.ndarray]:
 
 
 def count(token: np.ndarray, words: int, order: int, tell: Callable[[str], None]) -> list[NgramCounts]:
-    """The n-grams of length 1 .. ``order`` in the sentences ``token``, with how often they occur (H13, section 3.1).
+    """Count the n-grams of length 1 .. ``order`` in the sentences ``token`` (Heafield et al. 2013, section 3.1).
 
-    An n-gram is its suffix and the word before that, so that one number tells it from all others of its length, and
-    sorting these numbers brings the n-grams into suffix order. As 1-gram, ``<s>`` has count 0.
+    An n-gram is coded as one integer, from its first word and the number of its suffix; sorting these integers gives
+    suffix order. The 1-gram ``<s>`` has count 0.
     """
     start = np.flatnonzero(token == _START)
-    place = np.arange(len(token)) - np.repeat(start, np.diff(start, append=len(token)))
-    # The number of the n-gram that ends at each token, for the n at hand.
+    position = np.arange(len(token)) - np.repeat(start, np.diff(start, append=len(token)))
+    # The number of the n-gram that ends at each token, for the current n.
     number = token.astype(np.int64)
     occurrences, empty = np.bincount(token, minlength=words), np.zeros(words, dtype=np.int64)
     occurrences[_START] = 0
     levels = [NgramCounts(np.arange(words), empty, empty, occurrences)]
     for n in range(2, order + 1):
-        end = np.flatnonzero(place >= n - 1)
+        end = np.flatnonzero(position >= n - 1)
         key, which = np.unique(number[end] * words + token[end - (n - 1)], return_inverse=True)
         suffix, first = np.divmod(key, words)
         context = np.empty_like(suffix)
@@ -127,10 +127,10 @@ def count(token: np.ndarray, words: int, order: int, tell: Callable[[str], None]
 
 
 def adjust(levels: Sequence[NgramCounts]) -> list[NgramCounts]:
-    """The n-grams with adjusted counts (H13, section 3.2).
+    """Replace counts by adjusted counts (Heafield et al. 2013, section 3.2).
 
-    a(w1 .. wn) is the number of different words, ``<s>`` among them, that come before w1 .. wn; but it is how often
-    w1 .. wn occurs where nothing can come before it, w1 being ``<s>``, and for the longest n-grams.
+    a(w1 .. wn) is the number of distinct words, including ``<s>``, that precede w1 .. wn. For the longest n-grams, and
+    for those that begin with ``<s>`` and so have no preceding word, it is the number of occurrences.
     """
     adjusted = []
     for ngrams, longer in pairwise(levels):
@@ -140,10 +140,10 @@ def adjust(levels: Sequence[NgramCounts]) -> list[NgramCounts]:
 
 
 def discounts(counts_of_counts: Sequence[int]) -> np.ndarray | None:
-    """What is subtracted from adjusted counts 0, 1, 2, and 3 or more of n-grams of one length (float64 [4]).
+    """Discounts of adjusted counts 0, 1, 2, and 3 or more for n-grams of one length (float64 [4]).
 
-    ``counts_of_counts[k]``: how many of them have count k, n_k below, for k = 0 .. 4. CG98, equation (26):
-    D_k = k - (k + 1) Y n_{k+1} / n_k with Y = n_1 / (n_1 + 2 n_2). None where that is not defined or outside (0, k].
+    ``counts_of_counts[k]``: the number n_k of n-grams with count k, for k = 0 .. 4. Chen and Goodman 1998, equation
+    (26): D_k = k - (k + 1) Y n_{k+1} / n_k with Y = n_1 / (n_1 + 2 n_2). None if that is undefined or outside (0, k].
     """
     n = counts_of_counts
     if 0 in n[1:4]:
@@ -154,38 +154,39 @@ def discounts(counts_of_counts: Sequence[int]) -> np.ndarray | None:
 
 
 def smooth(levels: Sequence[NgramCounts], tell: Callable[[str], None]) -> list[Level]:
-    """Probabilities and backoffs from adjusted counts a (H13, sections 3.3 and 3.4; CG98, page 20).
+    """Compute probabilities and backoffs from adjusted counts a.
 
-    With the sums over all x that follow the context c = w1 .. wn-1,
+    Heafield et al. 2013, sections 3.3 and 3.4; Chen and Goodman 1998, page 20. With sums over all words x that follow
+    the context c = w1 .. wn-1,
 
         u(wn | c) = (a(c wn) - D(a(c wn))) / sum_x a(c x)
         b(c)      = sum_x D(a(c x)) / sum_x a(c x)
         p(wn | c) = u(wn | c) + b(c) p(wn | w2 .. wn-1)
 
-    down to p(w1) = u(w1) + b(empty) / |vocabulary|. D depends on n. What is no context has backoff 1.
+    down to p(w1) = u(w1) + b(empty) / |vocabulary|. D depends on n. An n-gram that is no context has backoff 1.
     """
     smoothed: list[Level] = []
     prob = np.array([1 / (len(levels[0].counts) - 1)])
     for n, (first, suffix, context, a) in enumerate(levels, start=1):
-        discount = _discounts_told(n, a, tell)[np.minimum(a, 3)]
+        discount = _discounts_or_fallback(n, a, tell)[np.minimum(a, 3)]
         total = np.bincount(context, weights=a, minlength=len(prob))
         left_over = np.bincount(context, weights=discount, minlength=len(prob))
         backoff = np.divide(left_over, total, out=np.ones(len(prob)), where=total > 0)
         if smoothed:
             smoothed[-1] = smoothed[-1]._replace(backoff=np.log10(backoff).astype(np.float32))
         prob = (a - discount) / total[context] + backoff[context] * prob[suffix]
-        # Rounding can lift a probability above 1, which readers refuse.
+        # Rounding can raise a probability above 1, which readers refuse.
         smoothed.append(Level(first, suffix, np.log10(np.minimum(prob, 1)).astype(np.float32), None))
     return smoothed
 
 
-def _discounts_told(n: int, adjusted: np.ndarray, tell: Callable[[str], None]) -> np.ndarray:
-    """The `discounts` of n-grams with these adjusted counts, or `FALLBACK_DISCOUNTS`, with a warning."""
+def _discounts_or_fallback(n: int, adjusted: np.ndarray, tell: Callable[[str], None]) -> np.ndarray:
+    """Return the `discounts` for these adjusted counts, or `FALLBACK_DISCOUNTS` with a warning."""
     counts_of_counts = np.bincount(np.minimum(adjusted, 5), minlength=6)[:5].tolist()
     discount = discounts(counts_of_counts)
     if discount is None:
         discount = np.array([0.0, *FALLBACK_DISCOUNTS])
         found = ", ".join(map(str, counts_of_counts[1:]))
-        tell(f"warning: {n}-grams with counts 1, 2, 3, 4 are {found}, too few for own discounts (a small text?)")
+        tell(f"warning: numbers of {n}-grams with counts 1, 2, 3, 4: {found}: too few, using fallback discounts")
     tell(f"{n}-grams: discounts " + " ".join(f"{value:.4g}" for value in discount[1:]))
     return discount

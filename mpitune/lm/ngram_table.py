@@ -1,10 +1,10 @@
-"""N-gram language models: what kernels ask of them, and the flat table that ARPA files are compiled to.
+"""N-gram language models: the lookups that decoder kernels call, and the hash table that ARPA files are compiled to.
 
-The n-grams form a trie over reversed words, kept in hash tables: the node of ``w1 .. wn`` is the child of the node of
-``w2 .. wn`` under ``w1``. A lookup therefore starts at the newest word and walks back through the history, one probe a
-step. Nodes hold log10 values in float32, as KenLM keeps them.
+The n-grams form a trie over reversed words, stored in hash tables: the node of ``w1 .. wn`` is the child of the node of
+``w2 .. wn`` under ``w1``. A lookup starts at the newest word and goes back through the history, one hash probe a step.
+Nodes hold log10 values in float32, as in KenLM.
 
-`child`, `entry` and `find` answer alike for our own table and for those of a KenLM binary (`probing`).
+`child`, `entry` and `find` work on this module's table and on those of a KenLM binary (`probing`).
 """
 
 from __future__ import annotations
@@ -19,68 +19,64 @@ from mpitune.jit import at, kernel
 from mpitune.lm.probing import NO_TABLES, Probing, probing_child, probing_entry
 
 NODE = np.dtype([("key", "<i8"), ("prob", "<f4"), ("backoff", "<f4")])
-"""One n-gram: ``key`` = (parent + 1) << 32 | oldest word << 2 | flags; a slot of the table with key 0 is empty. Of the
-keys of unigrams only the flags count."""
+"""One n-gram: ``key`` = (parent + 1) << 32 | oldest word << 2 | flags; key 0 marks an empty slot. The keys of unigrams
+hold the flags only."""
 
 EXTENDS_LEFT = 1
 """Flag: some longer n-gram ends with this one."""
 EXTENDS_RIGHT = 2
-"""Flag: this one matters as a context: some longer n-gram starts with it, or it has a backoff other than 0, or one that
-ends with it has (so that what matters together with words before it matters alone)."""
+"""Flag: the n-gram is a context that can change the score of following words. Some longer n-gram starts with it, or its
+backoff is not 0, or that of an n-gram that ends with it is not 0: every suffix of a context is a context."""
 FLAGS = 3
+"""Mask of both flags."""
 
 UNKNOWN = 0
 """The word number of ``<unk>``."""
 
 MAX_NODES = 2**31 - 2
-"""Node numbers, plus one, fit an int32."""
+"""Largest number of nodes: node numbers, plus one, must fit an int32."""
 
 
 class LanguageModel(NamedTuple):
-    """What the kernels see of a language model."""
+    """A language model as kernels use it: a hash table of this module, or the tables of a KenLM binary."""
 
     node: np.ndarray
-    """NODE: nodes 0 .. words-1 are the unigrams, the node number being the word number; from `first_slot` on come the
-    slots, a multiple of 4, of an open-addressed table (linear probing, never full) of all longer n-grams. Empty for a
-    KenLM binary."""
+    """NODE: nodes 0 .. words-1 are the unigrams, numbered as the words; from `first_slot` on follows an open-addressed
+    hash table of all longer n-grams (linear probing, never full, size a multiple of 4). Empty for a KenLM binary."""
     order: int
     """Length of the longest n-grams."""
     words: int
-    """Number of words, ``<unk>`` (word 0) included."""
+    """Number of words, including ``<unk>`` (word 0)."""
     bos: int
-    """The word ``<s>``."""
+    """Word number of ``<s>``."""
     eos: int
-    """The word ``</s>``."""
+    """Word number of ``</s>``."""
     probing: Probing = NO_TABLES
-    """The tables of a KenLM binary, whose nodes 0 .. words-1 are the unigrams as well."""
+    """The tables of a KenLM binary; nodes 0 .. words-1 are the unigrams here too."""
 
 
 @kernel
 def child(lm: LanguageModel, parent: int, word: int) -> int:
-    """The node of the n-gram ``word`` + (the n-gram of node ``parent``), or -1 where the model has none (all int64).
+    """Return the node of the n-gram ``word`` + (the n-gram of node ``parent``), or -1 if the model lacks it.
 
-    ``parent`` must be shorter than the model's longest n-grams.
+    All are int64. ``parent`` must be shorter than the model's longest n-grams.
     """
     if len(lm.node) > 0:
-        return _own_child(lm, parent, word)
+        return _table_child(lm, parent, word)
     return probing_child(lm.probing, lm.words, lm.order, parent, word)
 
 
 @kernel
 def entry(lm: LanguageModel, node: int) -> tuple[np.float32, np.float32, bool, bool]:
-    """The n-gram of ``node`` (int64): log10 probability, log10 backoff, whether it extends to the left, to the right.
-
-    It extends to the left where some longer n-gram ends with it, and to the right where it matters as a context, see
-    `EXTENDS_RIGHT`.
-    """
+    """Return log10 probability, log10 backoff, `EXTENDS_LEFT` and `EXTENDS_RIGHT` of the n-gram of ``node`` (int64)."""
     if len(lm.node) > 0:
-        return _own_entry(lm, node)
+        return _table_entry(lm, node)
     return probing_entry(lm.probing, lm.words, lm.order, node)
 
 
 @kernel
 def find(lm: LanguageModel, word: np.ndarray, begin: int, end: int) -> int:
-    """The node of the n-gram ``word[begin:end]`` (int64), or -1 where the model has none."""
+    """Return the node of the n-gram ``word[begin:end]`` (int64), or -1 if the model lacks it."""
     node: int = word[end - 1]
     k = end - 2
     while k >= begin and node >= 0:
@@ -91,33 +87,33 @@ def find(lm: LanguageModel, word: np.ndarray, begin: int, end: int) -> int:
 
 @kernel
 def node_key(parent: int, word: int) -> int:
-    """The key, without flags, of the child of node ``parent`` under ``word``."""
+    """Return the key, without flags, of the child of node ``parent`` under ``word``."""
     return (parent + 1) << 32 | word << 2
 
 
 @kernel
 def first_slot(words: int) -> int:
-    """Where the slots begin: after the unigrams, at a multiple of 4."""
+    """Return the first slot of the hash table: after the unigrams, at a multiple of 4."""
     return (words + 3) & ~3
 
 
 @kernel
-def _home(lm: LanguageModel, parent: int, word: int) -> int:
-    """The slot, a multiple of 4, from which on the child of node ``parent`` under ``word`` is looked for."""
+def _first_probe(lm: LanguageModel, parent: int, word: int) -> int:
+    """Hash a child of node ``parent`` under ``word``; returns the slot, a multiple of 4, at which probing starts."""
     first = first_slot(lm.words)
-    # Factors of 31 bits, and a product instead of a remainder: no overflow, no division, tables of any size.
+    # Factors of 31 bits cannot overflow; a product instead of a remainder needs no division and allows any table size.
     hashed = (parent * 1640531527 + word * 1540483477) & 0xFFFFFFFF
     return first + (hashed * ((len(lm.node) - first) >> 2) >> 32 << 2)
 
 
 @kernel
-def _own_child(lm: LanguageModel, parent: int, word: int) -> int:
+def _table_child(lm: LanguageModel, parent: int, word: int) -> int:
     node = lm.node
     key = node_key(parent, word) | FLAGS
-    i = _home(lm, parent, word)
+    i = _first_probe(lm, parent, word)
     while True:
-        # Four slots (of one cache line) at once: a branch for each could not be predicted. Unsigned indices need no
-        # check for counting from the end.
+        # Compare four slots (one cache line) at once, since a branch for each would be mispredicted. Unsigned indices
+        # skip the test for negative ones.
         last = node[np.uint64(i + 3)]["key"]
         which = (
             int(node[np.uint64(i)]["key"] | FLAGS == key)
@@ -135,7 +131,7 @@ def _own_child(lm: LanguageModel, parent: int, word: int) -> int:
 
 
 @kernel
-def _own_entry(lm: LanguageModel, node: int) -> tuple[np.float32, np.float32, bool, bool]:
+def _table_entry(lm: LanguageModel, node: int) -> tuple[np.float32, np.float32, bool, bool]:
     ngram = lm.node[at(node)]
     key = ngram["key"]
     return ngram["prob"], ngram["backoff"], key & EXTENDS_LEFT != 0, key & EXTENDS_RIGHT != 0
@@ -143,9 +139,9 @@ def _own_entry(lm: LanguageModel, node: int) -> tuple[np.float32, np.float32, bo
 
 @kernel
 def _slot(lm: LanguageModel, parent: int, word: int) -> int:
-    """Where the child of node ``parent`` under ``word`` is in ``lm.node``, or the empty slot where it would go."""
+    """Return the index in ``lm.node`` of the child of node ``parent`` under ``word``, or the empty slot for it."""
     key = node_key(parent, word)
-    i = _home(lm, parent, word)
+    i = _first_probe(lm, parent, word)
     while lm.node[i]["key"] != 0 and lm.node[i]["key"] & ~FLAGS != key:
         i += 1
         if i == len(lm.node):
@@ -155,11 +151,11 @@ def _slot(lm: LanguageModel, parent: int, word: int) -> int:
 
 @kernel
 def add_ngram(lm: LanguageModel, word: np.ndarray, n: int, prob: float, backoff: float) -> int:
-    """Put the n-gram ``word[:n]`` (int64), n > 1, into a table that has all shorter ones of the file.
+    """Add the n-gram ``word[:n]`` (int64), n > 1, to a table that has all shorter n-grams of the file.
 
-    Its suffix ``w2 .. wn`` and its context ``w1 .. wn-1``, which lookups pass through, may be missing in a pruned
-    model: they are put in as blank n-grams, as KenLM does. Returns how many slots were filled, less than n * n; 0 if
-    the table has the n-gram already.
+    A pruned model may lack its suffix ``w2 .. wn`` or its context ``w1 .. wn-1``, through which lookups pass: these are
+    added as blank n-grams, as in KenLM. Returns the number of slots filled, less than n * n; 0 if the table has the
+    n-gram already.
     """
     filled = 0
     suffix, context = find(lm, word, 1, n), find(lm, word, 0, n - 1)
@@ -181,9 +177,9 @@ def add_ngram(lm: LanguageModel, word: np.ndarray, n: int, prob: float, backoff:
 
 @kernel
 def _add_blank(lm: LanguageModel, word: np.ndarray, begin: int, end: int) -> int:
-    """Put in the n-gram ``word[begin:end]`` if it is missing, worth what backing off gives; returns slots filled.
+    """Add the n-gram ``word[begin:end]`` with its backed-off probability if it is missing; returns slots filled.
 
-    All shorter n-grams in ``word`` must be there.
+    The table must have all shorter n-grams of ``word``.
     """
     suffix, context = find(lm, word, begin + 1, end), find(lm, word, begin, end - 1)
     i = _slot(lm, suffix, word[begin])
@@ -203,19 +199,19 @@ def _fill(lm: LanguageModel, i: int, suffix: int, context: int, word: int, prob:
 
 
 class WordTable(NamedTuple):
-    """Words as bytes laid end to end, with a hash table over them."""
+    """Words as concatenated bytes, with a hash table over them."""
 
     text: np.ndarray
     """uint8 [bytes or more]: word w is ``text[ptr[w]:ptr[w + 1]]``."""
     ptr: np.ndarray
     """int64 [words + 1 or more]."""
     slot: np.ndarray
-    """int32 [more than words]: 1 + the word in this slot of an open-addressed table (linear probing), 0 = empty."""
+    """int32 [more than words]: open-addressed hash table (linear probing) of 1 + word number; 0 marks an empty slot."""
 
 
 @kernel
 def word_slot(table: WordTable, text: np.ndarray, begin: int, end: int) -> int:
-    """The slot of the word ``text[begin:end]`` (uint8) in ``table``, or the empty slot where it would go."""
+    """Return the slot of the word ``text[begin:end]`` (uint8) in ``table``, or the empty slot for it."""
     hashed = 2166136261
     for k in range(begin, end):
         hashed = ((hashed ^ int(text[k])) * 16777619) & 0xFFFFFFFF
@@ -244,16 +240,16 @@ def _find_words(table: WordTable, text: np.ndarray, ptr: np.ndarray, out: np.nda
 
 
 class LmVocabulary(Protocol):
-    """The words of a language model; opening one reads nothing."""
+    """The words of a language model; creating one reads nothing from disk."""
 
     def __len__(self) -> int: ...
 
     def numbers(self, words: Sequence[str]) -> np.ndarray:
-        """int32 [n]: the model's numbers of ``words``, 0 (``<unk>``) for those that it does not know."""
+        """int32 [n]: the model's word numbers of ``words``; 0 (``<unk>``) for unknown words."""
 
 
-class ListedWords:
-    """The words of a model in our own table."""
+class TableWords:
+    """`LmVocabulary` over a `WordTable`."""
 
     def __init__(self, table: WordTable) -> None:
         self._table = table
@@ -268,15 +264,15 @@ class ListedWords:
 
     def numbers(self, words: Sequence[str]) -> np.ndarray:
         """See `LmVocabulary`."""
-        asked = Names.of(words)
+        names = Names.of(words)
         out = np.empty(len(words), dtype=np.int32)
-        _find_words(self._table, asked.text, asked.ptr, out)
+        _find_words(self._table, names.text, names.ptr, out)
         return out
 
 
-def language_model(arrays: Mapping[str, np.ndarray]) -> tuple[LanguageModel, ListedWords]:
-    """The model in the arrays that `read_arpa` made, just made or opened from a store; copies nothing."""
+def language_model(arrays: Mapping[str, np.ndarray]) -> tuple[LanguageModel, TableWords]:
+    """Wrap the arrays of `arpa.read_arpa`, fresh or opened from a store, as a model; copies nothing."""
     order, bos, eos = arrays["order_bos_eos"].tolist()
     table = WordTable(arrays["word_text"], arrays["word_ptr"], arrays["word_slot"])
-    vocabulary = ListedWords(table)
+    vocabulary = TableWords(table)
     return LanguageModel(arrays["node"].view(NODE), order, len(vocabulary), bos, eos), vocabulary

@@ -1,9 +1,9 @@
-"""The n-gram tables of a KenLM binary as they lie in the file: one hash table for each length of n-grams.
+"""Lookups in the n-gram tables of a KenLM binary, in the file's layout: one hash table for each length of n-grams.
 
-Heafield 2011, "KenLM: Faster and Smaller Language Model Queries", section 3.1. The key of an n-gram is a hash of its
-words that starts from the newest and takes in one older word at a time, so that it follows from the key of its suffix.
-Flags are kept in signs: a log10 probability is stored without its minus where some longer n-gram ends with this one; a
-backoff is -0.0 where the n-gram does not matter as a context.
+Heafield, "KenLM: Faster and Smaller Language Model Queries" (WMT 2011), section 3.1. The key of an n-gram hashes its
+words from the newest to the oldest, so that it follows from the key of its suffix and one more word. Signs serve as
+flags: a log10 probability is stored without its minus if some longer n-gram ends with this one; a backoff of -0.0
+marks an n-gram that is no context (`ngram_table.EXTENDS_RIGHT`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from mpitune.jit import at, int64, kernel, uint64
 
 UNIGRAM = np.dtype([("prob", "<f4"), ("backoff", "<f4")])
 MIDDLE = np.dtype([("key", "<u8"), ("prob", "<f4"), ("backoff", "<f4")])
-"""A slot for n-grams of length 2 to order - 1; key 0: it is empty."""
+"""A slot for n-grams of length 2 to order - 1; key 0 marks an empty slot."""
 LONGEST = np.dtype([("key", "<u8"), ("prob", "<f4")])
-"""A slot for the longest n-grams, likewise."""
+"""A slot for the longest n-grams; key 0 marks an empty slot."""
 
 FIRST_UNIGRAM, FIRST_MIDDLE, FIRST_LONGEST, NODES = range(4)
-"""Places in `Probing.layout`."""
+"""Indices in `Probing.layout`."""
 
 _EMPTY = uint64(0)
 _SUFFIX_FACTOR = uint64(8978948897894561157)
@@ -31,26 +31,26 @@ _MINUS = np.uint32(1 << 31)
 
 
 class Probing(NamedTuple):
-    """The tables.
+    """The tables of a file.
 
-    All their slots are numbered as nodes: from 0 on the unigrams, then the slots for length 2, and so on.
+    Their slots are numbered consecutively as nodes: the unigrams from 0 on, then the slots for length 2, and so on.
     """
 
     data: np.ndarray
-    """uint32: the file. All that is in it begins at a multiple of four bytes. (Kernels hand on seven words for each
-    array, so that one for all of the tables is much faster than one for each.)"""
+    """uint32: the file, whose parts all begin at multiples of four bytes. One array for all tables is much faster than
+    one for each, because kernels pass seven machine words for each array."""
     layout: np.ndarray
-    """int64 [order + 3]. `FIRST_UNIGRAM`, `FIRST_MIDDLE`, `FIRST_LONGEST`: where node 0 would be in ``data``, if all
-    nodes were of this kind; from `NODES` on: the first node of length 2, ..., order, and the end."""
+    """int64 [order + 3]. `FIRST_UNIGRAM`, `FIRST_MIDDLE`, `FIRST_LONGEST`: the index of node 0 in ``data`` if all nodes
+    were of this kind; from `NODES` on: the first node of length 2, ..., order, and the end."""
 
 
 NO_TABLES = Probing(np.zeros(0, np.uint32), np.zeros(0, np.int64))
 
 
 def layout(begin: int, words: int, sizes: list[int]) -> np.ndarray:
-    """The layout of tables that begin at word ``begin`` of the data.
+    """Compute `Probing.layout` of tables that begin at ``data[begin]``.
 
-    ``words``: how many unigrams are nodes; ``sizes``: of the tables, that of the unigrams with those that are not.
+    ``words``: the number of unigrams that are nodes; ``sizes``: the slots of each table (all of them for the unigrams).
     """
     unigrams, *others = sizes
     nodes = np.cumsum([words, *others]).tolist()
@@ -61,7 +61,7 @@ def layout(begin: int, words: int, sizes: list[int]) -> np.ndarray:
 
 @kernel
 def probing_child(probing: Probing, words: int, order: int, parent: int, word: int) -> int:
-    """What `lm.child` says; ``words``: how many unigrams there are; ``order``: the greatest length."""
+    """`ngram_table.child` for a KenLM binary; ``words``: number of unigrams; ``order``: greatest n-gram length."""
     data, layout = probing.data, probing.layout
     length = 2
     suffix = uint64(parent)
@@ -91,9 +91,9 @@ def probing_child(probing: Probing, words: int, order: int, parent: int, word: i
 
 @kernel
 def probing_entry(probing: Probing, words: int, order: int, node: int) -> tuple[np.float32, np.float32, bool, bool]:
-    """What `lm.entry` says of the n-gram of ``node``.
+    """`ngram_table.entry` for a KenLM binary.
 
-    A word of probability 1 (some write ``<s>`` so) always counts as extending to the left, which costs only time.
+    A word of probability 1 (some tools write ``<s>`` so) always counts as extending to the left, which costs only time.
     """
     data, layout = probing.data, probing.layout
     backoff = _MINUS

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.grammar.score_transforms import Scoring, transformed
+from mpitune.grammar.score_transforms import Scoring, apply_transform
 
 
 class Response(NamedTuple):
@@ -34,7 +34,9 @@ def responses(scoring: Scoring, weights: Mapping[str, float]) -> list[Response]:
     curves = []
     for bins in scoring.bins:
         transform = scoring.transforms.get(bins.feature)
-        least, most = (np.array([transformed(transform, v) for v in side.tolist()]) for side in (bins.least, bins.most))
+        least, most = (
+            np.array([apply_transform(transform, v) for v in side.tolist()]) for side in (bins.least, bins.most)
+        )
         weight = np.array([weights.get(name, 0.0) for name in bins.names])
         contribution = sum(
             (np.eye(len(weight), k=k) @ weight for k in range(-scoring.overlap, scoring.overlap + 1)),

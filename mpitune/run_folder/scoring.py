@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from mpitune.errors import DataError
-from mpitune.grammar.score_transforms import Scoring, scoring_of
+from mpitune.grammar.score_transforms import Scoring
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.run_folder.layout import RunFolder
 
@@ -19,12 +19,12 @@ def read_scoring(path: Path) -> Scoring | None:
     """
     if path.suffix == ".h5" and path.is_file():
         kept = read_checkpoint(path).scoring
-        return scoring_of(kept) if kept else None
+        return Scoring.from_json(kept) if kept else None
     folder = path if path.is_dir() else path.parent
     file = RunFolder(folder.parent if folder.name == RunFolder(folder).weights.name else folder).scoring
     if not file.is_file():
         return None
     try:
-        return scoring_of(json.loads(file.read_text(encoding="utf-8")))
+        return Scoring.from_json(json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError):
         raise DataError.at(file, None, found="a damaged file", expected="what a run has written there") from None

@@ -24,7 +24,7 @@ from mpitune.extraction.extractor import FEATURES
 from mpitune.extraction.rule_arrays import GrammarPart, merged
 from mpitune.extraction.suffix_array import compiled_bitext
 from mpitune.grammar.rules import RuleReader, Rules
-from mpitune.grammar.score_transforms import Scoring, rescored
+from mpitune.grammar.score_transforms import Scoring, transform_scores
 from mpitune.grammar.templates import compile_features
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
@@ -102,7 +102,7 @@ def prepare_scores(folder: Path, scoring: Scoring, tell: Callable[[str], None]) 
     names = Names.stored(data, "score_names").all()
     shape = {"scoring": scoring.digest, "data": content(folder / DATA)}
     with writing_to(folder):
-        made = _make(file, [], shape, lambda: rescored(Rules(**part(data, "rules")), names, scoring), tell)
+        made = _make(file, [], shape, lambda: transform_scores(Rules(**part(data, "rules")), names, scoring), tell)
     return [file.name] if made else []
 
 

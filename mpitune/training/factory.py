@@ -23,7 +23,7 @@ from mpitune.decoder.cdec.process import Timeouts
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import UsageError
 from mpitune.grammar.binning import Bins
-from mpitune.grammar.cdec_ini import SPAN_LIMIT, IniFile, inifile_for, read_inifile
+from mpitune.grammar.cdec_ini import SPAN_LIMIT, IniFile, make_inifile, read_inifile
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.learner import bin_chains
 from mpitune.learner.base import BatchLearner, OnlineLearner
@@ -48,7 +48,7 @@ def load_job(path: Path, overrides: list[str]) -> Job:
         return job
     asked = read_inifile(ini)
     external = job.decoder.backend == "cdec"
-    if lacking := asked.unfit() if external else asked.lacking():
+    if lacking := asked.unsupported() if external else asked.unsupported_by_embedded():
         whose = "mpitune cannot tune" if external else "the embedded decoder does not have"
         raise UsageError(f"{ini}: found {', '.join(lacking)}, which {whose}")
     given: dict[str, Any] = {
@@ -136,7 +136,7 @@ def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence
     return CdecDecoder(
         store.model,
         binary=wanted.binary,
-        inifile=inifile_for(
+        inifile=make_inifile(
             _inifile(job),
             grammars=[*([job.grammar.file] if job.grammar.file else []), *_further_grammars(job)],
             language_models=list(zip(lm_names(job), [lm.file for lm in job.lm], strict=True)),
@@ -177,9 +177,9 @@ def first_weights(
 ) -> FirstWeights:
     """The weights ``given`` and the job's frozen features by slot; unknown names are added to ``features``.
 
-    The weight of a feature that ``scoring`` has replaced by bins is given to its bins, see `Scoring.spread`.
+    The weight of a feature that ``scoring`` has replaced by bins is given to its bins, see `Scoring.to_bin_weights`.
     """
-    given = scoring.spread(given) if scoring else given
+    given = scoring.to_bin_weights(given) if scoring else given
     slots = {features.slot(name): value for name, value in given.items()}
     frozen_slots = [features.slot(name) for name in job.learner.frozen]
     weights, frozen = np.zeros(len(features)), np.zeros(len(features), dtype=np.bool_)
@@ -286,5 +286,5 @@ def identity(job: Job, folder: Path) -> dict[str, Any]:
     given["learner.initial_weights"] = fingerprint(initial).digest if initial else ""
     asked = _inifile(job)
     if asked is not None and job.decoder.backend == "cdec":
-        given["decoder.config"] = asked.of_decoder_alone()
+        given["decoder.config"] = asked.decoder_only_settings()
     return given | contents(sources(job), folder)

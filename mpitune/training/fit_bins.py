@@ -13,8 +13,8 @@ from pathlib import Path
 from mpitune.config.spec import Job
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
-from mpitune.grammar.binning import Bins, binned
-from mpitune.grammar.score_transforms import Scoring, count, merged
+from mpitune.grammar.binning import Bins, make_bins
+from mpitune.grammar.score_transforms import Scoring, count_values, merge_counts
 from mpitune.store import build
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import Store, open_store
@@ -69,12 +69,14 @@ def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[B
     grammars = int(store.train.grammar.max(initial=-1)) + 1
     total = int(rules.grammar_ptr[grammars])
     first, last = total * comm.rank // comm.size, total * (comm.rank + 1) // comm.size
-    parts = comm.gather(count(rules, first, last, [names.index(feature) for feature in features]))
+    parts = comm.gather(count_values(rules, first, last, [names.index(feature) for feature in features]))
 
     def fitted() -> tuple[Bins, ...]:
-        counted = [merged(of_feature) for of_feature in zip(*(parts or []), strict=True)]
+        counted = [merge_counts(of_feature) for of_feature in zip(*(parts or []), strict=True)]
         return tuple(
-            binned(feature, *values, most) for feature, values in zip(features, counted, strict=True) if len(values[0])
+            make_bins(feature, *values, most)
+            for feature, values in zip(features, counted, strict=True)
+            if len(values[0])
         )
 
     return comm.on_root(fitted)

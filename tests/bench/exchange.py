@@ -1,20 +1,22 @@
-"""The end of an epoch alone, with no decoding: shards' weights exchanged and mixed, at the centre and in parts.
+"""Time and memory of the exchange at the end of an epoch, without decoding, by allgather and by alltoall.
 
     python tests/bench/exchange.py --scale 1 [--case NAME ...] [--ranks N ...] [--memory GB]
 
-Weights are made here, from a seed. The r-th most frequent feature has a weight in a shard with probability min(1, c/r),
-with c such that a shard has as many as wanted. The cases (K = 100,000, l2):
+The weights are generated from a seed: the r-th most frequent feature has a weight in a shard with probability
+min(1, c/r), with c chosen to give the number of weights of a shard. The cases (K = 100,000, l2) have the sizes of
+Simianer, Riezler and Dyer, "Joint Feature Selection in Distributed Stochastic Learning for Large-Scale Discriminative
+Training in SMT" (ACL 2012):
 
-- `select`: 141 shards (SRD12's news commentary) with 300,000 weights each, of 4.7 million features;
-- `mix`: 141 shards with weights for all of 4.7 million features, mixed with no selection (algorithm 3 after epoch 1);
-- `large`: 2,290 shards (SRD12's Europarl) with 300,000 weights each, of 30 million features: 4.7 million, growing as
-  the number of sentences to the power of 3/4 (an assumption).
+- `select`: 141 shards (the paper's news commentary) with 300,000 weights each, of 4.7 million features;
+- `mix`: 141 shards with weights for all of 4.7 million features, mixed without selection (algorithm 3 after epoch 1);
+- `large`: 2,290 shards (the paper's Europarl) with 300,000 weights each, of 30 million features: 4.7 million, growing
+  as the number of sentences to the power of 3/4 (an assumption).
 
-Of each case so many shards are taken as fit into ``--memory`` GB (default: half of this machine's) when exchanged in
-parts; where the centre then takes more than that, on several ranks, it is left out. ``--scale`` multiplies features,
-weights and K; without it, it is a twentieth, which takes a minute or two. Times are of the slowest rank (but for those
-in MPI: rank 0's); memory is what the exchange alone adds to a rank at its peak, by which `mpitune.exchange.reduction`
-judges what fits. Needs mpirun, beside this Python or on the PATH, for more than one rank; and Linux.
+Each case is reduced to the number of shards that fit into ``--memory`` GB (default: half of this machine's) with
+alltoall; allgather is skipped if it then needs more on several ranks. ``--scale`` multiplies features, weights and K;
+its default, 0.05, takes a minute or two. Times are those of the slowest rank, except time in MPI: rank 0's. Memory is
+the peak that the exchange adds on a rank, on which `mpitune.exchange.reduction` bases its choice. Requires Linux, and
+mpirun, beside this Python or on the PATH, for more than one rank.
 """
 
 from __future__ import annotations
@@ -43,17 +45,18 @@ from mpitune.runtime.memory import machine_memory
 
 STATUS, PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 HELD = 32
-"""Bytes of a weight before it is exchanged: on the rank that made it, while rows become one array."""
+"""Bytes of a weight before the exchange, on the rank that made it, while rows are concatenated."""
 
 
 class Case(NamedTuple):
-    """How many of what."""
+    """Sizes of a case."""
 
     shards: int
     features: int
     weights: int
-    """Of a shard."""
+    """Weights in each shard."""
     k: int | None
+    """K of the selection; None: mean without selection."""
 
     def scaled(self, factor: float) -> Case:
         k = None if self.k is None else max(round(self.k * factor), 1)
@@ -75,35 +78,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time and memory of the exchange alone.")
     parser.add_argument("--case", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2, 4])
-    parser.add_argument("--memory", type=float, default=machine_memory() / 2e9, metavar="GB", help="for all ranks")
-    parser.add_argument("--scale", type=float, default=0.05, metavar="F", help="of features, weights and K")
+    parser.add_argument(
+        "--memory", type=float, default=machine_memory() / 2e9, metavar="GB", help="memory of all ranks together"
+    )
+    parser.add_argument("--scale", type=float, default=0.05, metavar="F", help="factor for features, weights and K")
     parser.add_argument("--rank", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank:
         be_rank(options.rank)
         return
     if not PEAK.exists():
-        print("skipped: needs a Linux that tells peaks of memory")
+        print("skipped: requires a Linux kernel that reports memory peaks")
         return
     digests: dict[str, set[str]] = {name: set() for name in options.case}
-    titles = ("case", "ranks", "exchange", "weights", "s", "of it in MPI", "peak, added", "for a weight held")
+    titles = ("case", "ranks", "exchange", "weights", "s", "in MPI", "added peak", "per weight")
     print_table(titles, tried(options, digests))
     same = all(len(found) <= 1 for found in digests.values())
     print(f"The results of a case are {'the same to the bit' if same else 'NOT THE SAME'}.")
 
 
 def tried(options: argparse.Namespace, digests: dict[str, set[str]]) -> Iterator[Sequence[str]]:
-    """The rows of the table; the digests of the results are added to those of their case."""
-    room = options.memory * 1e9
+    """Yield the rows of the table; the digests of the results are added to those of their case."""
+    memory = options.memory * 1e9
     for name, ranks, exchange in itertools.product(options.case, options.ranks, EXCHANGES):
         case = CASES[name].scaled(options.scale)
-        shards = min(case.shards, max(int(room / (HELD + BYTES) / case.weights), 1))
+        shards = min(case.shards, max(int(memory / (HELD + BYTES) / case.weights), 1))
         what = (f"{name}, {shards} of {case.shards} shards", str(ranks), exchange)
         copies = ranks if exchange == "allgather" else 1
         launch = mpirun(ranks)
         if launch is None:
-            yield (f"skipped: {name} on {ranks} ranks, for want of mpirun",)
-        elif copies > 1 and shards * case.weights * (HELD + BYTES * copies) > room:
+            yield (f"skipped: {name} on {ranks} ranks: no mpirun",)
+        elif copies > 1 and shards * case.weights * (HELD + BYTES * copies) > memory:
             yield (*what, "", "", "", "does not fit", "")
         else:
             task = json.dumps([case._replace(shards=shards), exchange])
@@ -113,7 +118,7 @@ def tried(options: argparse.Namespace, digests: dict[str, set[str]]) -> Iterator
 
 
 def measured(command: list[str]) -> tuple[tuple[str, ...], str]:
-    """The figures of a run, and a digest of its result."""
+    """Run a command of this script as a rank; returns its figures and a digest of its result."""
     with tempfile.TemporaryDirectory() as folder:
         lines = run(command, Path(folder)).output.splitlines()
     entries, seconds, waited, peak, held, digest = json.loads(lines[-1])
@@ -122,10 +127,10 @@ def measured(command: list[str]) -> tuple[tuple[str, ...], str]:
 
 
 def be_rank(task: str) -> None:
-    """Make this rank's shards, exchange them, and (rank 0) print the figures."""
+    """Make this rank's shards, exchange them, and print the figures on rank 0."""
     numbers, exchange = json.loads(task)
     case, comm = Case(*numbers), connect()
-    for name in EXCHANGES:  # The kernels are loaded, and compiled where they have to be.
+    for name in EXCHANGES:  # Loads the kernels, and compiles them if necessary.
         reduce(comm, made(case._replace(features=100, weights=10), comm), case.mix, exchange=name, memory=0)
     vectors = made(case, comm)
     # A collective: the ranks start together.
@@ -135,16 +140,16 @@ def be_rank(task: str) -> None:
     mixed = reduce(comm, vectors, case.mix, exchange=exchange, memory=0)
     seconds, waited = time.perf_counter() - start, comm.waited - waited
     added = _status("VmHWM") - before
-    told = comm.gather((seconds, waited, added))
-    if told is not None:
-        seconds, added = (max(rank[column] for rank in told) for column in (0, 2))
+    gathered = comm.gather((seconds, waited, added))
+    if gathered is not None:
+        seconds, added = (max(rank[column] for rank in gathered) for column in (0, 2))
         held = entries if exchange == "allgather" else entries / comm.size
         digest = hashlib.blake2b(mixed.index.tobytes() + mixed.value.tobytes(), digest_size=8).hexdigest()
         print(json.dumps([entries, seconds, waited, added, added / held, digest]))
 
 
 def made(case: Case, comm: Comm) -> SparseVectors:
-    """The vectors of this rank's shards."""
+    """Make the weight vectors of this rank's shards."""
     chances = likely(case.features, case.weights)
     ids = mixed_up(np.arange(case.features, dtype=np.uint64))
     mine = range(comm.rank, case.shards, comm.size)
@@ -163,18 +168,18 @@ def made(case: Case, comm: Comm) -> SparseVectors:
 
 
 def likely(features: int, wanted: int) -> np.ndarray:
-    """float32 [features]: the chance of each, falling with its rank, ``wanted`` in sum."""
+    """float32 [features]: probability of each feature, decreasing with its rank; the sum is ``wanted``."""
     rank = np.arange(1.0, features + 1)
     low, high = 0.0, float(features)
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if np.minimum(middle / rank, 1.0).sum() < wanted else (low, middle)
-    # Never 1 as float32 where it is less.
+    # 2 instead of 1, because probabilities just below 1 would round to 1 in float32.
     return np.where(high / rank >= 1.0, 2.0, high / rank).astype(np.float32)
 
 
 def mixed_up(numbers: np.ndarray) -> np.ndarray:
-    """uint64: ids as hashes are, none twice (the finalizer of SplitMix64: Steele, Lea, Flood 2014)."""
+    """uint64: distinct ids that look like hashes (the finalizer of SplitMix64: Steele, Lea and Flood, OOPSLA 2014)."""
     mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed ^= mixed >> np.uint64(31)
@@ -182,7 +187,7 @@ def mixed_up(numbers: np.ndarray) -> np.ndarray:
 
 
 def peak_from_here() -> int:
-    """Begin to watch for a peak of resident memory; the bytes that are resident now."""
+    """Reset the peak of resident memory; returns the bytes resident now."""
     PEAK.write_text("5")
     return _status("VmRSS")
 

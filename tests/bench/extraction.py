@@ -1,9 +1,10 @@
-"""What extraction takes: CPU time of a sentence beside cdec's extractor, and time and memory of compiling a bitext.
+"""Cost of grammar extraction: CPU time of a sentence, compared with cdec's extractor, and of compiling a bitext.
 
     MPITUNE_DATA=... PATH=<cdec's extractor>:$PATH python tests/bench/extraction.py [--small]
 
-The bitext is Multi30k's, the sentences are the first of its validation set. The reference (``sacompile``, ``extract``)
-writes gzipped text with one thread; its start, measured with one sentence, is taken off. Large bitexts are made up.
+The bitext is Multi30k's; the sentences are the first of its validation set. The reference (``sacompile``, ``extract``)
+writes gzipped text with one thread; its start-up time, measured with one sentence, is subtracted. Larger bitexts are
+synthetic.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ PASSES = 3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What extraction takes.")
-    parser.add_argument("--small", action="store_true", help="few sentences and small bitexts")
+    parser = argparse.ArgumentParser(description="Cost of grammar extraction.")
+    parser.add_argument("--small", action="store_true", help="test the script on few sentences and small bitexts")
     parser.add_argument("--compile", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.compile:
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def speed(folder: Path, sentences: int) -> Iterator[Sequence[str]]:
-    """CPU time of a sentence: ours into a store and as text, the reference's."""
+    """CPU time of a sentence: mpitune's into a store and as text, the reference's."""
     if not os.environ.get("MPITUNE_DATA"):
         yield ("the speed is not measured: MPITUNE_DATA is not set",)
         return
@@ -54,7 +55,7 @@ def speed(folder: Path, sentences: int) -> Iterator[Sequence[str]]:
 
     def ours(use: Callable[[Extraction], Callable[[int, list[str]], object]]) -> Callable[[], float]:
         def measure() -> float:
-            # A new one each time: what it keeps from sentence to sentence it has to gather again.
+            # A new extractor each time starts with empty caches.
             extraction = Extraction(file)
             each = use(extraction)
             with CpuTime() as spent:
@@ -112,7 +113,7 @@ def _reference(files: AlignedFiles, folder: Path, wanted: Sequence[str]) -> Call
 
 
 def compiling(folder: Path, small: bool) -> Iterator[Sequence[str]]:
-    """CPU time and memory of compiling: Multi30k, and bitexts made up of 20 words a sentence."""
+    """CPU time and memory of compiling: Multi30k, and synthetic bitexts with 20 words per sentence."""
     if (folder / "train.de").exists():
         yield _compiled("Multi30k, 29,000 pairs", folder)
     for pairs in (1_000,) if small else (29_000, 1_000_000):
@@ -125,13 +126,13 @@ def compiling(folder: Path, small: bool) -> Iterator[Sequence[str]]:
                 words = source(walk[begin : begin + SENTENCE])
                 print(" ".join(words), file=german)
                 print(target(walk[begin : begin + SENTENCE]), file=english)
-        # Neighbours have changed places, see `source`.
+        # `source` swaps neighbours.
         turned = list(range(SENTENCE))
         for i in range(0, SENTENCE - 1, 3):
             turned[i], turned[i + 1] = turned[i + 1], turned[i]
         links = " ".join(f"{i}-{j}" for i, j in enumerate(turned))
         (made / "align").write_text(f"{links}\n" * pairs)
-        yield _compiled(f"made up, {pairs:,} pairs", made)
+        yield _compiled(f"synthetic, {pairs:,} pairs", made)
 
 
 def _compiled(name: str, folder: Path) -> Sequence[str]:
@@ -141,7 +142,7 @@ def _compiled(name: str, folder: Path) -> Sequence[str]:
 
 
 def _compile(folder: Path) -> str:
-    """Compile the bitext in ``folder``; the size of the file, and the most memory that this process had."""
+    """Compile the bitext in ``folder``; returns the size of the file and the peak memory of this process."""
     files = AlignedFiles(folder / "train.de", folder / "train.en", folder / "align")
     size = prepare_bitext(files, folder / "compiled", lambda _: None).stat().st_size
     # Not getrusage: what that says of a new process begins with what its parent had.

@@ -1,12 +1,11 @@
-"""How decoding and learning grow: CPU time and memory against all that they depend on, one at a time.
+"""Growth of decoding and learning: CPU time and memory as functions of each input size.
 
     python tests/bench/growth.py [--write FOLDER] [--passes N] [--small]
 
-All data are made here (`tools.synthetic`). Where nothing else is said: sentences of 25 words, a grammar of 100 rules
-for each word, a 3-gram LM of a million n-grams, pop limit 200, the 1-best translation. Times are CPU milliseconds a
-sentence on one core, medians over passes; memory is the most that numpy is asked for at once by a decoder and its work.
-With ``--write`` the tables become growth.md in a folder, and a picture of them growth.svg. With ``--small`` the script
-is tried, and nothing worth knowing is measured.
+All data are synthetic (`tools.synthetic`). Defaults: sentences of 25 words, a grammar of 100 rules per word, a 3-gram
+LM of a million n-grams, pop limit 200, the 1-best translation. Times are CPU milliseconds per sentence on one core,
+medians over passes; memory is the peak that a decoder and its work allocate through numpy. ``--write`` writes the
+tables to growth.md and their plot to growth.svg in a folder. ``--small`` tests the script; its figures are meaningless.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Corpus, Store
 
 SENTENCES, LENGTH = 3, 25
-"""How many sentences there are of each length, and the length where no other is said."""
+"""Number of sentences of each length, and the default length."""
 RULES = 100
-"""For each word of the longest sentences."""
+"""Rules per word of the longest sentences."""
 WEIGHTS = {"LanguageModel": 1.0, "WordPenalty": -0.3, "Glue": -0.2, "PassThrough": -5.0, "A": -0.3, "B": -0.2}
 SHARDS = 2
 SELECTED = 100_000
 
 
 class Lm(NamedTuple):
-    """A language model as a translation model has it, and how many n-grams its file holds."""
+    """A language model as part of a translation model, and the number of n-grams in its file."""
 
     opened: tuple[LanguageModel, LmVocabulary]
     ngrams: int
 
 
 class Sizes(NamedTuple):
-    """What is tried."""
+    """The sizes that are measured."""
 
     words: Sequence[int] = (10, 15, 25, 40, 60, 80)
     rules: Sequence[int] = (10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -57,9 +56,9 @@ class Sizes(NamedTuple):
     ks: Sequence[int] = (1, 10, 100, 300, 1000)
     orders: Sequence[int] = (2, 3, 4, 5)
     texts: Sequence[int] = (12_000, 120_000, 1_000_000, 7_000_000)
-    """Words that language models are estimated from."""
+    """Words of the texts from which language models are estimated."""
     text: int = 1_000_000
-    """The same where nothing else is said."""
+    """Words of the default text."""
     features: Sequence[int] = (10, 1_000, 100_000, 1_000_000, 5_000_000)
 
 
@@ -67,10 +66,10 @@ SMALL = Sizes((10, LENGTH), (500, 1000), (5, 10), (1, 10), (2, 3), (2000, 4000),
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How time and memory grow.")
-    parser.add_argument("--write", type=Path, metavar="FOLDER", help="for growth.md and growth.svg")
+    parser = argparse.ArgumentParser(description="Growth of time and memory.")
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="folder for growth.md and growth.svg")
     parser.add_argument("--passes", type=int, default=5)
-    parser.add_argument("--small", action="store_true", help="try the script with tiny sizes")
+    parser.add_argument("--small", action="store_true", help="test the script with tiny sizes")
     options = parser.parse_args()
     curves, text = [], ""
     with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +85,7 @@ def main() -> None:
 
 
 class World:
-    """The made-up task at all sizes."""
+    """The synthetic task at all sizes."""
 
     def __init__(self, folder: Path, sizes: Sizes, passes: int) -> None:
         self._folder = folder
@@ -103,7 +102,7 @@ class World:
         self._lm = self._language_model(3, sizes.text)
 
     def curves(self) -> Iterator[Curve]:
-        """All curves, one after the other."""
+        """Yield all curves."""
         sizes = self._sizes
         for title, point, values in (
             ("words", lambda words: self._decoding(words, words=words), sizes.words),
@@ -128,7 +127,7 @@ class World:
         return measured(x, begin, _mapped(model), self._passes)
 
     def _with_rules(self, rules: int) -> Point:
-        """As with a grammar for each sentence: another one comes in between, so that the trie is built each time."""
+        """Decode with per-sentence grammars: a second sentence with another grammar forces the trie to be rebuilt."""
         sentence = synthetic.source(self._walk[:LENGTH])
         large, small = self._folder / f"grammar.{rules}", self._folder / "grammar.small"
         synthetic.write_grammar([sentence], rules, large)
@@ -147,7 +146,7 @@ class World:
         return self._decoding(lm.ngrams, lm=lm)
 
     def _learning(self, features: int) -> Point:
-        """Learning where all of so many features have weights."""
+        """Learn with weights for all ``features`` features."""
         model = self._model_with(features)
 
         def begin() -> Work:
@@ -158,7 +157,7 @@ class World:
         return measured(features, begin, _mapped(model), self._passes)
 
     def _selecting(self, features: int) -> Point:
-        """The end of an epoch: so many features of each shard gathered, selected, and spread out again."""
+        """Do the end of an epoch: gather ``features`` weights of each shard, select, and scatter the result."""
         decoder = EmbeddedDecoder(self._model_with(features))
         weights = _weights(decoder)
 
@@ -176,7 +175,7 @@ class World:
         return measured(features, lambda: Work(select_once), 0, self._passes)
 
     def _of(self, words: int) -> range:
-        """The sentences of that length."""
+        """Range of the sentences of that length."""
         first = SENTENCES * list(self._sizes.words).index(words)
         return range(first, first + SENTENCES)
 
@@ -216,7 +215,7 @@ def _weights(decoder: EmbeddedDecoder) -> np.ndarray:
 
 
 def _mapped(model: TranslationModel) -> int:
-    """Bytes of rules, language models and what the templates fire."""
+    """Bytes of rules, language models and sparse features of rules."""
     fired = model.rule_features
     parts = [*model.rules, fired.ptr, fired.index, fired.value, *(part for lm, _ in model.lms for part in lm)]
     return sum(part.nbytes for part in parts if isinstance(part, np.ndarray))

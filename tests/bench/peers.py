@@ -1,11 +1,11 @@
-"""mpitune beside cdec and its trainer dtrain, where they are on the PATH: CPU time, and model scores of what is found.
+"""Compare mpitune with cdec and its trainer dtrain, if these are on the PATH: CPU time and model scores.
 
     python tests/bench/peers.py [--passes N] [--small]
 
 Data come from the folder MPITUNE_DATA; weights, k-best lists of cdec and per-sentence grammars from the folder golden
-beside it. Times are CPU milliseconds a sentence on one core, medians over passes in turns (A B A B). What a start takes
-counts on neither side: from the reference's time that of a run over the first sentence alone is subtracted, ours is
-taken of the other sentences in a process that has its kernels. What compiling these takes is told below the table.
+beside it. Times are CPU milliseconds per sentence on one core, medians over alternating passes (A B A B), without
+start-up: the time of a run over the first sentence alone is subtracted from the reference's; mpitune's is measured on
+the other sentences in a process that has compiled its kernels. The time of compiling them is given below the table.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from tools.measure import in_turns, print_table, run
 from tools.ours import K, Ours, Task, multi30k, news_commentary
 
 POP_LIMITS = (10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 80, 100, 150, 200, 300, 500)
-"""Tried in turn against the incremental search."""
+"""Pop limits compared with the incremental search, in ascending order."""
 TITLES = ("work", "reference", "ours", "ratio (worst to best pass)", "wanted")
 
 
 class Row(NamedTuple):
-    """One kind of work: milliseconds a sentence of ours, and of the reference's ``program``."""
+    """One kind of work, with functions that measure milliseconds per sentence of mpitune and of the reference."""
 
     name: str
     task: Task
     program: str
+    """The reference's program."""
     wanted: int
-    """Ours is to take at most 1 / wanted of the reference's time."""
+    """Target: mpitune takes at most 1 / wanted of the reference's time."""
     ours: Callable[[Ours], float]
     theirs: Callable[[Reference], float]
 
@@ -47,7 +48,9 @@ class Row(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description="CPU time and model scores beside cdec and dtrain.")
     parser.add_argument("--passes", type=int, default=3)
-    parser.add_argument("--small", action="store_true", help="try the script with a few sentences, compile nothing")
+    parser.add_argument(
+        "--small", action="store_true", help="test the script on a few sentences, without timing compilation"
+    )
     options = parser.parse_args()
     if not os.environ.get("MPITUNE_DATA"):
         print("skipped: MPITUNE_DATA is not set")
@@ -57,24 +60,24 @@ def main() -> None:
     most = 3 if options.small else 50
     for program in ("cdec", "dtrain"):
         if shutil.which(program) is None:
-            print(f"skipped: no {program} on the PATH, ours is measured alone")
+            print(f"skipped: no {program} on the PATH, mpitune is measured alone")
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         nc, captions = (_cut(task(data, golden), most) for task in (news_commentary, multi30k))
         print_table(TITLES, speed(nc, captions, work, options.passes))
         if not options.small:
             warm = run([sys.executable, "-m", "mpitune.cli.warmup"], work, env={**os.environ, "NUMBA_CACHE_DIR": name})
-            print(f"All our kernels are compiled, once, in {warm.cpu:.0f} s of CPU.\n", flush=True)
+            print(f"Compiling all kernels, which is done once, takes {warm.cpu:.0f} s of CPU.\n", flush=True)
         print_table(quality.TITLES, quality.rows(data, golden, work, most))
 
 
 def _cut(task: Task, most: int) -> Task:
-    """The task's first sentences, ``most`` at most."""
+    """Restrict a task to its first ``most`` sentences."""
     return replace(task, sentences=(0, min(task.sentences[1], most)))
 
 
 def speed(nc: Task, captions: Task, work: Path, passes: int) -> Iterator[Sequence[str]]:
-    """The rows under `TITLES`, and notes of one field on what an epoch is made of and what is missing."""
+    """Yield the rows under `TITLES`, and notes of one field about epochs and missing files."""
     sparse = replace(nc, templates=("id", "source-bigram", "shape"))
     rows = (
         Row("nc, dense: 1-best", nc, "cdec", 16, lambda o: o.decoding(1), lambda r: r.decoding(1)),
@@ -89,7 +92,7 @@ def speed(nc: Task, captions: Task, work: Path, passes: int) -> Iterator[Sequenc
 
 
 def _measured(row: Row, folder: Path, passes: int) -> Iterator[Sequence[str]]:
-    """The row of the table; a note on what is missing, or on what each made of the data."""
+    """Yield a row of the table and a note on the epochs, or a note on missing files."""
     if missing := row.task.missing():
         yield (f"{row.name}: skipped: there is no {missing[0]}",)
         return
@@ -97,12 +100,13 @@ def _measured(row: Row, folder: Path, passes: int) -> Iterator[Sequence[str]]:
     theirs = Reference(row.task, folder) if shutil.which(row.program) else None
     row.ours(ours)
     yield _filled(row.name, lambda: row.ours(ours), theirs and (lambda: row.theirs(theirs)), row.wanted, passes)
-    if ours.told:
-        yield (f"{row.name}: {ours.told}" + (f"; {row.program}: {theirs.told}" if theirs else ""),)
+    if ours.epoch_summary:
+        note = f"; {row.program}: {theirs.epoch_summary}" if theirs else ""
+        yield (f"{row.name}: {ours.epoch_summary}{note}",)
 
 
 def incremental(nc: Task, folder: Path, passes: int) -> Sequence[str]:
-    """The row of cdec's incremental search: ours at the smallest pop limit that finds no lower scores on average."""
+    """Measure cdec's incremental search against the smallest pop limit whose mean model score is not lower."""
     nc.write(folder)
     theirs = Reference(nc, folder)
     _, wanted = theirs.incremental()

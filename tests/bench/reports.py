@@ -1,8 +1,8 @@
-"""What a report takes: of runs of many epochs and ranks, how large it is and how long it is written for.
+"""Time and size of the HTML report for runs with many epochs and ranks.
 
     python tests/bench/reports.py [--small]
 
-Run folders are made up: figures, models and translations that look like those of runs.
+The run folders are synthetic: metrics, models and translations of realistic size.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ TEMPLATES = {"id": "R:X:das_w{0}:the_v{0}", "source-bigram": "RBS:w{0}_</r>", "t
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What a report takes.")
-    parser.add_argument("--small", action="store_true", help="small runs; the figures mean nothing")
+    parser = argparse.ArgumentParser(description="Time and size of the report.")
+    parser.add_argument("--small", action="store_true", help="test the script on small runs; figures are meaningless")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         print_table(("epochs", "ranks", "features", "CPU", "wall", "size"), rows(Path(name), options.small))
@@ -51,7 +51,7 @@ def rows(folder: Path, small: bool) -> Iterator[Sequence[str]]:
 
 
 def make_run(path: Path, epochs: int, ranks: int, features: int, sentences: int) -> None:
-    """The folder of a run whose ``sentences`` of devtest become better and better."""
+    """Write a run folder whose ``sentences`` of devtest improve over the epochs."""
     draw, folder = random.Random(1), RunFolder(path)
     path.mkdir()
     folder.write_config(CONFIG.format(epochs))
@@ -68,7 +68,7 @@ def make_run(path: Path, epochs: int, ranks: int, features: int, sentences: int)
 
 
 def _figures(epoch: int, bleu: float, ranks: int, features: int, draw: random.Random) -> dict[str, Any]:
-    """An epoch's line of metrics, as long as a real one."""
+    """Make an epoch's line of metrics, as long as a real one."""
     counts = {"sentences": 29000, "pairs": 5 * 10**7, "updates": 3 * 10**7, "empty_outputs": 0}
     scores = {"gold": 0.3 + epoch / 1000, "devtest_bleu": 30 + bleu / 10, "best_bleu": 30 + draw.random()}
     norms = [[2.0 ** (i / 4 - 14), round(features * (1 - i / 80) ** 4)] for i in range(80)]

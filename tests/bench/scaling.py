@@ -1,18 +1,18 @@
-"""How well ranks share the work, and what an epoch would take on a cluster.
+"""Parallel efficiency of an epoch, and a model of the time of an epoch on a cluster.
 
     MPITUNE_DATA=... python tests/bench/scaling.py
 
-- Measured: an epoch of nc and of Multi30k's validation set (16 shards, no devtest set) on 1 and on 2 ranks, in turns.
-  Efficiency is (busy seconds on 1 rank) / (busy and waiting seconds on 2 ranks), by the run's own metrics. A core may
-  be slower while the other one works too: so two runs on 1 rank each, side by side, are measured as well, and what
-  efficiency is when their busy seconds are taken. Beside what the epoch on 2 ranks took stands what replaying the
-  shards' times of those two runs gives for its learning.
-- Replayed: those shards' times, and times that are more skewed, on more ranks: handed out as ranks come free, longest
-  first by the epoch before, and dealt out beforehand (shard z to rank z mod size).
-- Modelled: an epoch of SRD12's data on many ranks. Assumptions: a sentence takes what one of nc takes here; shards
-  differ as much as here, as sums of independent sentences do; each leaves 300,000 weights other than 0; a weight takes
-  16 bytes, a rank sends and receives 1.25 GB/s, a collective takes 50 us for each doubling of the ranks; a weight is
-  sorted and reduced in the time measured here; 1,000 devtest sentences are shared by all ranks.
+- Measured: an epoch of nc and of Multi30k's validation set (16 shards, no devtest set), alternating on 1 and 2 ranks.
+  Efficiency is (busy seconds on 1 rank) / (busy and waiting seconds on 2 ranks), from the run's metrics. A core may be
+  slower while the other one is busy; therefore two simultaneous runs on 1 rank each are measured too, and a second
+  efficiency is computed from their busy seconds. The last column replays the shard times of these two runs on 2 ranks.
+- Replayed: those shard times, and more skewed ones, on more ranks: with the dynamic schedule (a free rank takes the
+  longest shard left, by the times of the previous epoch) and with a static one (shard z to rank z mod size).
+- Modelled: an epoch on many ranks of the data of Simianer, Riezler and Dyer, "Joint Feature Selection in Distributed
+  Stochastic Learning for Large-Scale Discriminative Training in SMT" (ACL 2012). Assumptions: a sentence takes as long
+  as one of nc here; shard times vary as here, as sums of independent sentences; a shard ends with 300,000 non-zero
+  weights; a weight takes 16 bytes, a rank sends and receives 1.25 GB/s, a collective takes 50 us for each doubling of
+  the ranks; sorting and reducing a weight takes the time measured here; all ranks share 1,000 devtest sentences.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from mpitune.exchange.reduction import reduce
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 TASKS = {"nc": "nc.toml", "multi30k": "multi30k-dev.toml"}
-"""Jobs by the folder of their data."""
+"""Data folder to job file."""
 SHARDS = 16
 SIDE_BY_SIDE = "1 and 1, side by side"
 BYTES, BANDWIDTH, LATENCY = 16, 1.25e9, 50e-6
 WEIGHTS = 300_000
 DEVTEST = 1000
 COLLECTIVES = 30
-"""Of an exchange in parts, about: counts, shards, values, 8 rounds of agreement, the result."""
+"""Approximate number of collectives in an alltoall exchange: counts, shards, values, 8 rounds of agreement, result."""
 
 
 class Corpus(NamedTuple):
-    """How SRD12 cut its data."""
+    """Size of one of the paper's corpora, and its number of shards."""
 
     sentences: int
     shards: int
@@ -60,37 +60,29 @@ CORPORA = {"nc, 132,753 sentences": Corpus(132_753, 141), "Europarl, 1,655,238 s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How well ranks share the work.")
-    parser.add_argument("--small", action="store_true", help="try it in seconds; the figures mean nothing")
+    parser = argparse.ArgumentParser(description="Parallel efficiency of an epoch.")
+    parser.add_argument("--small", action="store_true", help="test the script in seconds; figures are meaningless")
     small = parser.parse_args().small
     if "MPITUNE_DATA" not in os.environ:
-        print("skipped: needs MPITUNE_DATA")
+        print("skipped: MPITUNE_DATA is not set")
         return
     if mpirun(2) is None:
-        print("skipped: needs mpirun")
+        print("skipped: no mpirun")
         return
     shard_seconds: dict[str, list[float]] = {}
     titles = ("epoch of", "ranks", "s", "busy s", "waiting s", "efficiency", "by side by side", "idle", "replayed s")
     print_table(titles, measured(small, shard_seconds))
-    titles = ("shards", "ranks", "idle, handed out", "idle, dealt out")
+    titles = ("shards", "ranks", "idle, dynamic", "idle, static")
     print_table(titles, replayed(shard_seconds))
-    titles = (
-        "data",
-        "ranks",
-        "learning s",
-        "devtest s",
-        "exchange at the centre s",
-        "in parts s",
-        "share of the epoch",
-    )
+    titles = ("data", "ranks", "learning s", "devtest s", "allgather s", "alltoall s", "share of the epoch")
     print_table(titles, modelled(shard_seconds["nc"], 0.01 if small else 1.0))
 
 
 def measured(small: bool, shard_seconds: dict[str, list[float]]) -> Iterator[Sequence[str]]:
-    """The rows of the first table; the median times of the shards, all cores at work, are left in ``shard_seconds``."""
+    """Yield the rows of the first table; stores median shard times with all cores busy in ``shard_seconds``."""
     for name, job in TASKS.items():
         if not (Path(os.environ["MPITUNE_DATA"]) / name).is_dir():
-            yield (f"skipped: {name}, for want of its data",)
+            yield (f"skipped: {name}: no data",)
             continue
         epochs: dict[str, list[dict[str, Any]]] = {"1": [], SIDE_BY_SIDE: [], "2": []}
         with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
@@ -111,13 +103,13 @@ def measured(small: bool, shard_seconds: dict[str, list[float]]) -> Iterator[Seq
             figures = [f"{seconds:.2f}", f"{busy:.2f}", f"{waiting:.2f}", "", "", "", ""]
             if how == "2":
                 figures[3:5] = (f"{alone[base] / (busy + waiting):.3f}" for base in ("1", SIDE_BY_SIDE))
-                replayed = max(handed_out(shard_seconds[name], shard_seconds[name], 2))
+                replayed = max(scheduled(shard_seconds[name], shard_seconds[name], 2))
                 figures[5:] = percent(waiting / (busy + waiting)), f"{replayed:.2f}"
             yield name, how, *figures
 
 
 def last_epoch(folder: Path, name: str, job: str, ranks: int, limit: int) -> dict[str, Any]:
-    """The metrics of the second epoch of a run: the first has no times to go by. The store is made once."""
+    """Metrics of the second epoch of a run; the first has no shard times to schedule by. The store is made once."""
     target = folder / name
     settings = [
         f"run.dir={target}",
@@ -135,30 +127,30 @@ def last_epoch(folder: Path, name: str, job: str, ranks: int, limit: int) -> dic
 
 
 def replayed(shard_seconds: dict[str, list[float]]) -> Iterator[Sequence[str]]:
-    """The rows of the second table. The epoch before took each shard's time, give or take 5 %."""
+    """Yield the rows of the second table. Shard times of the previous epoch differ by 5 % (standard deviation)."""
     generator = np.random.default_rng(1)
     skewed = {f"{SHARDS}, skewed (sigma {sigma})": generator.lognormal(0.0, sigma, SHARDS) for sigma in (0.3, 0.6)}
     skewed["141, skewed (sigma 0.6)"] = generator.lognormal(0.0, 0.6, 141)
     for name, times in ({f"{SHARDS}, {name}": np.array(t) for name, t in shard_seconds.items()} | skewed).items():
         for ranks in (2, 4, 8):
             before = times * generator.normal(1.0, 0.05, len(times))
-            dealt = [times[rank::ranks].sum() for rank in range(ranks)]
-            yield name, str(ranks), percent(idle(handed_out(times, before, ranks))), percent(idle(dealt))
+            static = [times[rank::ranks].sum() for rank in range(ranks)]
+            yield name, str(ranks), percent(idle(scheduled(times, before, ranks))), percent(idle(static))
 
 
 def modelled(nc_seconds: Sequence[float], scale: float) -> Iterator[Sequence[str]]:
-    """The rows of the third table."""
+    """Yield the rows of the third table."""
     sentences = 999
     each, per_weight = sum(nc_seconds) / sentences, seconds_a_weight(scale)
-    spread = float(np.std(nc_seconds) / np.mean(nc_seconds)) * (sentences / SHARDS) ** 0.5
+    deviation = float(np.std(nc_seconds) / np.mean(nc_seconds)) * (sentences / SHARDS) ** 0.5
     for name, corpus in CORPORA.items():
         long = corpus.sentences / corpus.shards
-        times = each * long * np.random.default_rng(2).normal(1.0, spread / long**0.5, corpus.shards)
+        times = each * long * np.random.default_rng(2).normal(1.0, deviation / long**0.5, corpus.shards)
         weights = corpus.shards * WEIGHTS
         for ranks in (30, 141, 300, 3000):
-            learning, devtest = max(handed_out(times, times, ranks)), each * -(-DEVTEST // ranks)
+            learning, devtest = max(scheduled(times, times, ranks)), each * -(-DEVTEST // ranks)
             collective = LATENCY * float(np.log2(ranks))
-            # Every rank receives everything, and rank 0 works on all of it; or a part each.
+            # allgather: every rank receives everything and rank 0 processes it; alltoall: a part on each rank.
             centre = weights * (BYTES / BANDWIDTH + per_weight) + 5 * collective
             parts = weights / ranks * (2 * BYTES / BANDWIDTH + per_weight) + COLLECTIVES * collective
             share = percent(parts / (learning + devtest + parts))
@@ -167,7 +159,7 @@ def modelled(nc_seconds: Sequence[float], scale: float) -> Iterator[Sequence[str
 
 
 def seconds_a_weight(scale: float) -> float:
-    """What sorting and selecting takes for each weight, on one rank."""
+    """Seconds of sorting and selecting per weight, on one rank."""
     case = CASES["select"]._replace(shards=20).scaled(scale)
     vectors = made(case, SERIAL_COMM)
     taken = []
@@ -175,12 +167,12 @@ def seconds_a_weight(scale: float) -> float:
         began = time.perf_counter()
         reduce(SERIAL_COMM, vectors, case.mix, exchange="allgather", memory=0)
         taken.append(time.perf_counter() - began)
-    # The first one compiles.
+    # The first call compiles.
     return median(taken[1:]) / len(vectors.index)
 
 
-def handed_out(times: Sequence[float] | np.ndarray, before: Sequence[float] | np.ndarray, ranks: int) -> list[float]:
-    """When each rank is done, shards of these ``times`` being handed out by their times ``before``, longest first."""
+def scheduled(times: Sequence[float] | np.ndarray, before: Sequence[float] | np.ndarray, ranks: int) -> list[float]:
+    """End time of each rank if free ranks take the shards of these ``times`` in descending order of ``before``."""
     free = [0.0] * ranks
     for z in sorted(range(len(times)), key=lambda z: -before[z]):
         heapq.heapreplace(free, free[0] + float(times[z]))
@@ -188,7 +180,7 @@ def handed_out(times: Sequence[float] | np.ndarray, before: Sequence[float] | np
 
 
 def idle(done: Sequence[float]) -> float:
-    """The share of all ranks' time that is spent on waiting for the last."""
+    """Share of all ranks' time spent waiting for the last rank."""
     return 1.0 - sum(done) / len(done) / max(done)
 
 

@@ -1,10 +1,10 @@
-"""One large language model, two ranks of a machine: what memory each of them takes, and how much of it they share.
+"""Memory of two ranks on one machine that share a large language model.
 
     python tests/bench/sharing.py [--small]
 
-A model of about 5 million n-grams is made here (`tools.synthetic`). Each rank opens the store, decodes, and touches
-every page of the model. RSS counts a page for each process that has it, PSS divides it among them: the ranks' PSS add
-up to what the machine really gives. Needs mpirun, beside this Python or on the PATH, and a Linux that tells PSS.
+The model has about 5 million n-grams (`tools.synthetic`). Each rank opens the store, decodes, and touches every page
+of the model. RSS counts a shared page in each process, PSS divides it among them, so that the ranks' PSS add up to the
+memory used. Requires mpirun, beside this Python or on the PATH, and a Linux kernel that reports PSS.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from mpitune.store.inputs import StoreInputs, Texts
 
 LENGTH = 25
 PAGE = 4096
-"""Bytes; a machine's pages are at least so large."""
+"""Lower bound of the page size in bytes."""
 MAPS = Path("/proc/self/smaps")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Memory of ranks that share a language model.")
-    parser.add_argument("--small", action="store_true", help="try the script with a small model")
+    parser.add_argument("--small", action="store_true", help="test the script with a small model")
     parser.add_argument("--rank", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank:
@@ -39,7 +39,7 @@ def main() -> None:
         return
     together = mpirun(2)
     if together is None or not (MAPS.exists() and "\nPss:" in MAPS.read_text()):
-        print("skipped: needs mpirun, and a Linux that tells PSS")
+        print("skipped: requires mpirun and a Linux kernel that reports PSS")
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def make(folder: Path, words: int) -> None:
-    """Write the data, the model of a text of so many ``words`` among them, and the store of all."""
+    """Write the data, with a model estimated from a text of ``words`` words, and the store."""
     walk = synthetic.text(words)
     synthetic.write_text(walk, folder / "text")
     estimate(folder / "text", 3, folder / "lm", lambda text: None)
@@ -65,7 +65,7 @@ def make(folder: Path, words: int) -> None:
 
 
 def be_rank(folder: Path) -> None:
-    """Decode, and print a line once every rank has all of the model: sizes in kB."""
+    """Decode, and print the sizes in kB once every rank has touched the whole model."""
     from mpi4py.MPI import COMM_WORLD as world
 
     store = stored(_sources(folder), folder / "store")
@@ -87,11 +87,11 @@ def _sources(folder: Path) -> StoreInputs:
 
 
 def _sizes(path: str) -> tuple[int, int]:
-    """RSS and PSS, in kB, of what this process maps from files whose paths contain ``path``; of everything if empty."""
+    """RSS and PSS in kB of this process's mappings of files whose paths contain ``path``; of all mappings if empty."""
     total, counts = {"Rss:": 0, "Pss:": 0}, False
     for line in MAPS.read_text().splitlines():
         name, *rest = line.split()
-        # A line for each mapping, its file last, then its fields.
+        # Each mapping has a line that ends with its file, then a line for each field.
         if not name.endswith(":"):
             counts = path in line
         elif counts and name in total:

@@ -1,9 +1,9 @@
-"""Where an epoch's time goes: the stages of decoding, and learning, on a store given by a job.
+"""CPU time of the stages of decoding, and of learning, for the data of a job.
 
     python tests/bench/stages.py [JOB.toml]
 
-Without a job: jobs/nc.toml, where MPITUNE_DATA is set. Times are CPU milliseconds a sentence, medians over passes;
-kernels are compiled before the first.
+The default job is jobs/nc.toml, which requires MPITUNE_DATA. Times are CPU milliseconds per sentence, medians over
+passes; kernels are compiled before the first pass.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def rows(path: Path) -> Iterator[Sequence[str]]:
-    """The stages of an epoch of the job in ``path``, over its first sentences."""
+    """Yield the stages of an epoch of the job in ``path``, over its first sentences."""
     taken: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         job = factory.load_job(path, [])

@@ -1,10 +1,10 @@
-"""What a start takes: kernels compiled and loaded, a store opened, a process that translates one sentence.
+"""Start-up time: compile and load kernels, open a store, translate one sentence in a new process.
 
     python tests/bench/start.py [--small]
 
-How many kernels a command compiles is counted: ranks that start together are to compile each of them once. (Their CPU
-time would not tell: a rank that waits for another may spend as much as one that works.) The rows on a store want
-MPITUNE_DATA. With ``--small`` nothing is compiled that an earlier process has compiled.
+Counts the kernels that a command compiles: ranks that start together should compile each of them once. (CPU time does
+not show that, because a rank that waits for another may use as much of it.) The rows on a store require MPITUNE_DATA.
+With ``--small``, kernels compiled by earlier processes are reused.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MPITUNE = (sys.executable, "-m", "mpitune")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What a start takes.")
-    parser.add_argument("--small", action="store_true", help="use the kernels that are there already")
+    parser = argparse.ArgumentParser(description="Start-up time.")
+    parser.add_argument("--small", action="store_true", help="reuse compiled kernels")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         rows = chain(starts(Path(name), options.small), on_data(Path(name)))
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def starts(folder: Path, small: bool) -> Iterator[Sequence[str]]:
-    """What commands take where no kernels are compiled yet, and where all are."""
+    """Time commands without compiled kernels, and with all kernels compiled."""
 
     def row(what: str, cache: str, command: Sequence[str | Path]) -> Sequence[str]:
         kernels = {} if small else {"NUMBA_CACHE_DIR": str(folder / cache)}
@@ -55,7 +55,7 @@ def starts(folder: Path, small: bool) -> Iterator[Sequence[str]]:
         for ranks in (1, 2):
             launch = mpirun(ranks)
             if launch is None:
-                yield (f"{command} on {ranks} ranks: skipped: there is no mpirun",)
+                yield (f"{command} on {ranks} ranks: skipped: no mpirun",)
                 continue
             run_folder = f"run.dir={folder / f'{command}-{ranks}'}"
             line = (*launch, *MPITUNE, command, "job", "--set", run_folder, *arguments)
@@ -63,7 +63,7 @@ def starts(folder: Path, small: bool) -> Iterator[Sequence[str]]:
 
 
 def on_data(folder: Path) -> Iterator[Sequence[str]]:
-    """What opening a store takes, and all that comes before the first sentence; kernels are compiled."""
+    """Time opening a store, and a whole process that translates one sentence, with compiled kernels."""
     if not os.environ.get("MPITUNE_DATA"):
         yield ("the rows on a store: skipped: MPITUNE_DATA is not set",)
         return
@@ -87,7 +87,7 @@ def on_data(folder: Path) -> Iterator[Sequence[str]]:
 
 
 def _row(what: str, command: Sequence[str | Path], folder: Path, kernels: dict[str, str]) -> Sequence[str]:
-    # Numba tells of each kernel that it saves.
+    # With this variable, Numba prints a line for each kernel that it saves.
     done = run(command, folder, env={**os.environ, **kernels, "NUMBA_DEBUG_CACHE": "1"})
     return _times(what, done.cpu, done.wall, str(done.output.count("data saved to")))
 

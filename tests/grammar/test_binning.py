@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import naive_binning as naive
 
-from mpitune.grammar.binning import Bins, bin_size, binned, cuts
+from mpitune.grammar.binning import Bins, bin_size, cuts, make_bins
 
 FREQUENCIES = st.lists(st.integers(1, 3), min_size=1, max_size=11) | st.lists(
     st.integers(1, 400), max_size=9, min_size=1
@@ -42,7 +42,7 @@ VALUES = st.lists(
 
 def bins_of(counted: list[tuple[int, int]], most: int) -> tuple[np.ndarray, np.ndarray, Bins]:
     values, frequencies = np.array(sorted(counted)).T
-    return values.astype(float), frequencies, binned("H", values.astype(float), frequencies, most)
+    return values.astype(float), frequencies, make_bins("H", values.astype(float), frequencies, most)
 
 
 @given(VALUES, st.integers(1, 25))
@@ -50,7 +50,7 @@ def test_no_value_is_split_and_no_bin_is_empty(counted: list[tuple[int, int]], m
     values, frequencies, bins = bins_of(counted, most)
     assert len(bins.names) == min(most, len(values))
     assert all(a < b for a, b in pairwise(bins.most)) and (bins.least <= bins.most).all()
-    of = bins.of(values)
+    of = bins.indices(values)
     assert (np.diff(of) >= 0).all()
     # Each value is in one bin, whose ends are values in it, and whose population is that of its values.
     for number in range(len(bins.most)):
@@ -64,8 +64,8 @@ def test_transforms_that_keep_the_order_change_nothing(counted: list[tuple[int, 
     values, frequencies, bins = bins_of(counted, most)
     for transform in (np.exp2, np.arctan, lambda v: v**3 - 7):
         image = transform(values / 16)
-        changed = binned("H", image, frequencies, most)
-        assert (changed.of(image) == bins.of(values)).all()
+        changed = make_bins("H", image, frequencies, most)
+        assert (changed.indices(image) == bins.indices(values)).all()
         assert (changed.population == bins.population).all()
 
 
@@ -84,15 +84,15 @@ def test_populations_are_spread(counted: list[tuple[int, int]], most: int) -> No
 def test_a_very_frequent_value_fills_one_bin() -> None:
     frequencies = as_array([1] * 30 + [1_000_000] + [1] * 30)
     assert bin_size(frequencies, 5) == 15
-    bins = binned("H", np.arange(61.0), frequencies, 5)
+    bins = make_bins("H", np.arange(61.0), frequencies, 5)
     assert bins.least.tolist() == [0, 15, 30, 31, 46] and bins.most.tolist() == [14, 29, 30, 45, 60]
 
 
 def test_values_that_were_never_seen() -> None:
-    bins = binned("H", np.array([1.0, 2.0, 5.0, 8.0]), as_array([5, 5, 5, 5]), 2)
+    bins = make_bins("H", np.array([1.0, 2.0, 5.0, 8.0]), as_array([5, 5, 5, 5]), 2)
     assert bins.most.tolist() == [2.0, 8.0] and bins.names == ["H_1", "H_2"]
     # The first bin whose largest value is not below; beyond all, the last.
-    assert bins.of(np.array([-7.0, 1.5, 2.0, 2.5, 8.0, 99.0])).tolist() == [0, 0, 0, 1, 1, 1]
+    assert bins.indices(np.array([-7.0, 1.5, 2.0, 2.5, 8.0, 99.0])).tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def test_many_values_are_spread_evenly() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mpitune.errors import DataError, UsageError
-from mpitune.grammar.cdec_ini import IniFile, inifile_for, read_inifile
+from mpitune.grammar.cdec_ini import IniFile, make_inifile, read_inifile
 
 
 def write(path: Path, content: str) -> Path:
@@ -48,14 +48,14 @@ density_prune=100
     assert ini.language_models == (("LanguageModel", tmp_path / "lm.arpa"), ("Big", Path("/lm/big.klm")))
     assert ini.templates == ("id", "source-bigram", "target-bigram", "shape")
     assert ini.unknown == (("density_prune", "100"),)
-    assert ini.lacking() == []
+    assert ini.unsupported_by_embedded() == []
 
 
 def test_what_is_not_said_is_none(tmp_path: Path) -> None:
     ini = read_inifile(write(tmp_path / "cdec.ini", ""))
     assert (ini.formalism, ini.add_pass_through, ini.span_limit, ini.pop_limit) == (None, None, None, None)
     assert (ini.grammars, ini.language_models, ini.templates, ini.word_penalty) == ((), (), (), False)
-    assert ini.lacking() == []
+    assert ini.unsupported_by_embedded() == []
 
 
 def test_what_the_embedded_decoder_lacks_is_named(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_what_the_embedded_decoder_lacks_is_named(tmp_path: Path) -> None:
             "feature_function=KLanguageModel -x c.klm\nfeature_function=SpanFeatures  f 3\n",
         )
     )
-    assert ini.lacking() == [
+    assert ini.unsupported_by_embedded() == [
         "formalism=fst",
         "intersection_strategy=full",
         "add_pass_through_rules=false",
@@ -131,7 +131,7 @@ def for_job(ini: IniFile | None, folder: Path, **changed: Any) -> list[str]:
         "pop_limit": 200,
         "span_limit": 15,
     }
-    return inifile_for(ini, **settings | changed).splitlines()
+    return make_inifile(ini, **settings | changed).splitlines()
 
 
 def test_a_job_without_a_file_gives_all_lines(tmp_path: Path) -> None:
@@ -176,8 +176,8 @@ def test_what_no_job_says_is_kept(tmp_path: Path) -> None:
         "feature_function=SpanFeatures  f 3",
         "feature_function=KLanguageModel -x c.klm",
     ]
-    assert ini.unfit() == []
-    assert ini.of_decoder_alone() == alone
+    assert ini.unsupported() == []
+    assert ini.decoder_only_settings() == alone
     assert for_job(ini, tmp_path)[7:] == alone, "grammar, language model, templates and limits are the job's"
     assert for_job(ini, tmp_path)[:7] == for_job(None, tmp_path)[:7]
 
@@ -191,26 +191,26 @@ def test_what_is_made_can_be_read_and_says_the_same(tmp_path: Path) -> None:
         assert made.language_models == (("LanguageModel", tmp_path / "lm.arpa"),)
         assert (made.templates, made.span_limit, made.pop_limit) == (("id", "shape"), 15, 200)
         assert made.word_penalty and made.add_pass_through
-        assert made.unfit() == []
-    assert made.lacking() == [], "what a job alone asks for is what the embedded decoder has"
+        assert made.unsupported() == []
+    assert made.unsupported_by_embedded() == [], "what a job alone asks for is what the embedded decoder has"
 
 
 @pytest.mark.parametrize("line", ["", "add_pass_through_rules=false"])
 def test_what_a_file_does_not_ask_for_is_not_added(tmp_path: Path, line: str) -> None:
     ini = read_inifile(write(tmp_path / "cdec.ini", f"formalism=scfg\n{line}\n"))
-    assert ini.of_decoder_alone() == []
+    assert ini.decoder_only_settings() == []
     assert not [text for text in for_job(ini, tmp_path) if "WordPenalty" in text or "pass_through" in text]
 
 
 def test_keys_that_mpitune_gives_itself_are_dropped(tmp_path: Path) -> None:
     text = "input=text\nweights=w\nk_best=7\nunique_k_best=true\nmr_mira_compat=1\ngoal=S\n"
-    assert read_inifile(write(tmp_path / "cdec.ini", text)).of_decoder_alone() == ["goal=S"]
+    assert read_inifile(write(tmp_path / "cdec.ini", text)).decoder_only_settings() == ["goal=S"]
 
 
 def test_what_mpitune_cannot_tune(tmp_path: Path) -> None:
     text = "formalism=fst\nquiet=true\nfeature_function2=Foo\nweights3=w\nintersection_strategy2=full\ngoal=S\n"
     ini = read_inifile(write(tmp_path / "cdec.ini", text))
-    assert ini.unfit() == [
+    assert ini.unsupported() == [
         "formalism=fst",
         "quiet=true",
         "feature_function2=Foo",
@@ -219,7 +219,7 @@ def test_what_mpitune_cannot_tune(tmp_path: Path) -> None:
     ]
     several = "grammar=a\ngrammar=b\nintersection_strategy=full\nfeature_function=Foo\nadd_pass_through_rules=no\n"
     other = read_inifile(write(tmp_path / "other.ini", several))
-    assert other.unfit() == [] and len(other.lacking()) == 4, "what only our own decoder lacks"
+    assert other.unsupported() == [] and len(other.unsupported_by_embedded()) == 4, "what only our own decoder lacks"
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpitune.errors import UsageError
-from mpitune.grammar.binning import Bins, binned
+from mpitune.grammar.binning import Bins, make_bins
 from mpitune.grammar.rules import Rules
-from mpitune.grammar.score_transforms import TRANSFORMS, Scoring, count, merged, rescored, scoring_of
+from mpitune.grammar.score_transforms import TRANSFORMS, Scoring, count_values, merge_counts, transform_scores
 
 NAMES = ["A", "B", "C", "D"]
 VALUES = st.sampled_from([-1.5, -0.25, 0.0, 0.125, 1.0, 2.75])
@@ -73,7 +73,7 @@ def plainly(row: dict[str, float], scoring: Scoring) -> dict[str, float]:
 @pytest.mark.kernel
 @given(ROWS, scorings())
 def test_rescored_rows_are_those_of_the_plain_twin(rows: list[dict[str, float]], scoring: Scoring) -> None:
-    arrays, names = rescored(rules_of(rows), NAMES, scoring), scoring.names(NAMES)
+    arrays, names = transform_scores(rules_of(rows), NAMES, scoring), scoring.names(NAMES)
     assert len(names) == len(set(names))
     for i, row in enumerate(rows):
         place = slice(arrays["score_ptr"][i], arrays["score_ptr"][i + 1])
@@ -89,18 +89,18 @@ def test_values_are_counted_in_any_parts(rows: list[dict[str, float]], data: st.
     rules = rules_of(rows, score_row)
     scores = [2, 0]
     bounds = list(zip([0, *ends], [*ends, len(score_row)], strict=True))
-    parts = [count(rules, first, last, scores) for first, last in bounds]
+    parts = [count_values(rules, first, last, scores) for first, last in bounds]
     for n, score in enumerate(scores):
-        whole = merged([part[n] for part in parts])
+        whole = merge_counts([part[n] for part in parts])
         expected = Counter(rows[row].get(NAMES[score], 0.0) for row in score_row)
         assert list(zip(*(column.tolist() for column in whole), strict=True)) == sorted(expected.items())
         # All ranks' parts in another order are the same.
-        assert all((a == b).all() for a, b in zip(merged([part[n] for part in parts[::-1]]), whole, strict=True))
+        assert all((a == b).all() for a, b in zip(merge_counts([part[n] for part in parts[::-1]]), whole, strict=True))
 
 
 @given(scorings())
 def test_what_is_written_down_is_read_to_the_bit(scoring: Scoring) -> None:
-    found = scoring_of(json.loads(json.dumps(scoring.as_json())))
+    found = Scoring.from_json(json.loads(json.dumps(scoring.as_json())))
     assert (found.digest, found.overlap, found.keep) == (scoring.digest, scoring.overlap, scoring.keep)
     assert found.names(NAMES) == scoring.names(NAMES)
     if scoring.bins:
@@ -111,7 +111,7 @@ def test_what_is_written_down_is_read_to_the_bit(scoring: Scoring) -> None:
 @pytest.mark.parametrize("damage", [{}, {"bins": 3}, {"bins": [{"feature": "A"}]}])
 def test_what_is_not_a_scoring(damage: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
-        scoring_of(damage)
+        Scoring.from_json(damage)
 
 
 def test_a_bin_called_like_a_score() -> None:
@@ -120,10 +120,12 @@ def test_a_bin_called_like_a_score() -> None:
 
 
 def test_a_weight_given_for_a_feature_is_given_to_its_bins() -> None:
-    bins = binned("A", np.array([0.0, 1.0, 2.0, 4.0]), np.array([2, 1, 1, 2]), 3)
+    bins = make_bins("A", np.array([0.0, 1.0, 2.0, 4.0]), np.array([2, 1, 1, 2]), 3)
     assert bins.most.tolist() == [0.0, 2.0, 4.0]
     weights = {"A": 2.0, "B": 1.0, "A_1": 7.0}
-    assert Scoring(bins=(bins,)).spread(weights) == {"A_1": 7.0, "A_2": 3.0, "A_3": 8.0, "B": 1.0}
-    assert Scoring(bins=(bins,), keep=True).spread(weights) == weights
+    assert Scoring(bins=(bins,)).to_bin_weights(weights) == {"A_1": 7.0, "A_2": 3.0, "A_3": 8.0, "B": 1.0}
+    assert Scoring(bins=(bins,), keep=True).to_bin_weights(weights) == weights
     # Where a value fires three bins, each has a third.
-    assert Scoring(bins=(bins,), overlap=1).spread({"A": 1.0}) == pytest.approx({"A_1": 0, "A_2": 0.5, "A_3": 4 / 3})
+    assert Scoring(bins=(bins,), overlap=1).to_bin_weights({"A": 1.0}) == pytest.approx(
+        {"A_1": 0, "A_2": 0.5, "A_3": 4 / 3}
+    )

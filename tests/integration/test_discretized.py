@@ -23,7 +23,7 @@ from mpitune.config.spec import Job
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import SerialComm
-from mpitune.grammar.binning import binned
+from mpitune.grammar.binning import make_bins
 from mpitune.learner.bin_chains import linear
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.run_folder.scoring import read_scoring
@@ -89,7 +89,7 @@ def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> No
         # A rule that does not name it has 0.
         for score in [next((s for s in line.split("|||")[3].split() if s.startswith("Lex=")), "Lex=0")]
     ]
-    expected = binned("Lex", *np.unique(values, return_counts=True), 4)
+    expected = make_bins("Lex", *np.unique(values, return_counts=True), 4)
     parts: dict[int, Any] = {}
 
     class Rank(SerialComm):
@@ -267,7 +267,9 @@ def test_new_text_takes_the_weights_that_training_began_with_alike(
     scoring = read_scoring(run)
     assert scoring is not None
     (tmp_path / "spread").write_text(
-        "".join(f"{name} {weight}\n" for name, weight in scoring.spread({"Cost": 1, "LanguageModel": 0.5}).items())
+        "".join(
+            f"{name} {weight}\n" for name, weight in scoring.to_bin_weights({"Cost": 1, "LanguageModel": 0.5}).items()
+        )
     )
     found = [decoded(job, "--weights", os.fspath(file)) for file in (start, tmp_path / "spread")]
     assert found[0] == found[1]

@@ -18,7 +18,7 @@ from mpitune.corpus.weights import write_weights
 from mpitune.decoder.base import Sentence, TranslationModel
 from mpitune.decoder.cdec.process import Child
 from mpitune.decoder.cdec.protocol import Entry, entry
-from mpitune.grammar.cdec_ini import inifile_for
+from mpitune.grammar.cdec_ini import make_inifile
 
 pytestmark = pytest.mark.skipif(shutil.which("cdec") is None, reason="needs cdec on the PATH")
 
@@ -47,7 +47,7 @@ def setting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         )
         return Setting(own_session(), text, ["Cost", "Lex", "Order", "Rare"])
     shared: Path = request.getfixturevalue("shared")
-    text = inifile_for(
+    text = make_inifile(
         None,
         grammars=[shared / "data" / "nc" / "grammar.gz"],
         language_models=[("LanguageModel", shared / "data" / "nc" / "lm.3.arpa.gz")],

@@ -175,9 +175,9 @@ def decoder(draft: Draft, name: str) -> IniFile | None:
         draft.remark("decoder", note)
     if not ini.grammars:
         draft.set_key("grammar.per_sentence", True, because=f"{path.name} names no grammar: the input's <seg> tags do")
-    if unfit := ini.unfit():
+    if unfit := ini.unsupported():
         draft.remark("decoder", f"{path.name} asks for {', '.join(unfit)}: with that, mpitune cannot tune")
-    if lacking := ini.lacking():
+    if lacking := ini.unsupported_by_embedded():
         draft.set_key("decoder.backend", "cdec", because=f"the embedded decoder does not have {', '.join(lacking)}")
     elif not ini.language_models:
         because = f"{path.name} has no language model, which the embedded decoder needs"

@@ -1,4 +1,4 @@
-"""The reference, cdec and its trainer dtrain: their configuration files, how they are called, what they print."""
+"""Run the reference, cdec and its trainer dtrain: write their configuration files, parse their output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.measure import run
 from tools.ours import GOLD, LEARNING_RATE, SHARE, K, Task
 
 TEMPLATES = {"id": "RuleIdentityFeatures", "source-bigram": "RuleSourceBigramFeatures", "shape": "RuleShape"}
-"""cdec's names of our sparse templates."""
+"""Template names of mpitune to feature functions of cdec."""
 
 
 class Entry(NamedTuple):
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 
 def read_kbest(printed: Iterable[str]) -> list[list[Entry]]:
-    """The lists that cdec prints, sentence by sentence."""
+    """Parse the k-best lists that cdec prints, one for each sentence."""
     lists: dict[str, list[Entry]] = {}
     for line in printed:
         number, text, _, score = line.rstrip("\n").split(" ||| ")
@@ -36,15 +36,15 @@ def read_kbest(printed: Iterable[str]) -> list[list[Entry]]:
 
 
 class Reference:
-    """The two programs at work on a task, in the folder where it is written (`Task.write`).
+    """cdec and dtrain on a task, in the folder where it is written (`Task.write`).
 
-    Their start (grammar and LM are loaded) is told from their work by a run over the first sentence alone, whose time
-    is subtracted: what is left is that of all other sentences.
+    To exclude start-up (loading of grammar and LM), the time of a run over the first sentence alone is subtracted; the
+    difference is the time of the other sentences.
     """
 
     def __init__(self, task: Task, folder: Path, pop_limit: int = 200) -> None:
-        self.told = ""
-        """What the last epoch was made of."""
+        self.epoch_summary = ""
+        """Updates and list size of the last epoch."""
         self._task = task
         self._folder = folder
         texts = [[line for _, line in lines(folder / name)] for name in ("source", "references")]
@@ -66,17 +66,17 @@ class Reference:
         self._write("cdec.ini", [*self._search, *(f"feature_function={model}" for model in models)])
 
     def decoding(self, k: int) -> float:
-        """cdec's CPU milliseconds a sentence: 1-best translations, or lists of the k best with their features."""
+        """cdec's CPU milliseconds per sentence: 1-best translations, or k-best lists with features."""
         options = ["-k", str(k), "-r"] if k > 1 else []
         return self._per_sentence(lambda which: self._decode("cdec.ini", self._task.weights, which, options)[0])
 
     def kbest(self) -> list[list[Entry]]:
-        """cdec's lists of the `K` best."""
+        """cdec's `K`-best lists."""
         _, printed = self._decode("cdec.ini", self._task.weights, "all", ["-k", str(K), "-r"])
         return read_kbest(printed.splitlines())
 
     def learning(self) -> float:
-        """dtrain's CPU milliseconds a sentence of an epoch; it reads the grammars that sentences name."""
+        """dtrain's CPU milliseconds per sentence of an epoch, including the reading of per-sentence grammars."""
         settings = {
             "decoder_conf": "cdec.ini",
             "input_weights": self._task.weights.resolve(),
@@ -96,15 +96,15 @@ class Reference:
             done = run(["dtrain", "-c", f"dtrain.{which}"], self._folder)
             if which == "all":
                 updates, size = (_number(what, done.errors) for what in ("avg # updates", "avg list sz"))
-                self.told = f"{updates:.0f} updates a sentence, from lists of {size:.0f}"
+                self.epoch_summary = f"{updates:.0f} updates a sentence, from lists of {size:.0f}"
             return done.cpu
 
         return self._per_sentence(seconds)
 
     def incremental(self) -> tuple[float, float]:
-        """cdec's incremental search: CPU milliseconds a sentence, and the mean model score of what it finds.
+        """Run cdec's incremental search; returns CPU milliseconds per sentence and the mean model score.
 
-        It leaves out what the ends of a sentence add to a score; that is added to the scores that it prints.
+        The search omits the LM score of the sentence boundaries, which is added here to the scores that it prints.
         """
         self._write("incremental.ini", [*self._search, f"incremental_search={self._lm}"])
         given = read_weights(self._task.weights)
@@ -125,7 +125,7 @@ class Reference:
         return time, total / len(found)
 
     def _decode(self, ini: str, weights: Path, which: str, options: Sequence[str]) -> tuple[float, str]:
-        """CPU seconds, and what is printed."""
+        """Run cdec; returns CPU seconds and standard output."""
         done = run(["cdec", "-c", ini, "-w", weights.resolve(), "-i", f"input.{which}", *options], self._folder)
         return done.cpu, done.output
 
@@ -137,7 +137,7 @@ class Reference:
 
 
 def _language_model(arpa: Path, folder: Path) -> tuple[Path, Path]:
-    """The model unpacked to ``folder``, and what cdec opens: the binary file of it if build_binary is on the PATH."""
+    """Unpack the model to ``folder``; returns that file and the one for cdec, a binary if build_binary is available."""
     plain, binary = folder / "lm.arpa", folder / "lm.klm"
     with open(plain, "w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for _, line in lines(arpa))
@@ -148,12 +148,12 @@ def _language_model(arpa: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def _ends(lm: NaiveLm, words: Sequence[str]) -> float:
-    """What <s> and </s> add to the log10 probability of ``words``."""
+    """Contribution of <s> and </s> to the log10 probability of ``words``."""
     return lm.score(["<s>", *words, "</s>"], 1) - lm.score(words)
 
 
 def _number(what: str, printed: str) -> float:
     found = re.search(rf"{re.escape(what)}: *([0-9.]+)", printed)
     if found is None:
-        raise RuntimeError(f"dtrain does not tell {what!r}: {printed[-500:]}")
+        raise RuntimeError(f"dtrain's output lacks {what!r}: {printed[-500:]}")
     return float(found[1])

@@ -1,4 +1,4 @@
-"""Curves: points that differ in one thing, each with what a sentence costs there; as tables and as a picture."""
+"""Curves of the cost of a sentence over one varied size, as tables and plots."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from matplotlib.ticker import EngFormatter, LogLocator
 from tools.measure import CpuTime, Stages
 
 COLUMNS = 4
-"""Panels of a picture side by side."""
+"""Columns of panels in a plot."""
 
 
 class Work(NamedTuple):
-    """Something to measure: ``do`` deals with so many ``sentences``."""
+    """Work to measure: ``do`` processes ``sentences`` sentences."""
 
     do: Callable[[], object]
     sentences: int = 1
 
 
 class Point(NamedTuple):
-    """What one sentence costs."""
+    """The cost of one sentence."""
 
     x: float
     milliseconds: float
     stages: dict[str, float]
     """Milliseconds in each stage of decoding."""
     memory: int
-    """The most bytes that numpy is asked for at once."""
+    """Peak of the bytes allocated by numpy."""
     mapped: int
-    """Bytes of the models, which the processes of a machine share."""
+    """Bytes of the models, which all processes of a machine share."""
 
 
 class Curve(NamedTuple):
-    """Points with growing x."""
+    """Points in ascending order of x."""
 
     title: str
     points: list[Point]
 
 
 def measured(x: float, begin: Callable[[], Work], mapped: int, passes: int) -> Point:
-    """The point of the work that ``begin`` makes; the memory of making it counts, its time does not."""
-    # Kernels are compiled, and files read, before anything is counted.
+    """Measure the work that ``begin`` returns; the memory that ``begin`` needs is included, its time is not."""
+    # Compile kernels and read files before measuring.
     work = begin()
     work.do()
     tracemalloc.start()
@@ -68,7 +68,7 @@ def measured(x: float, begin: Callable[[], Work], mapped: int, passes: int) -> P
 
 
 def table(curve: Curve) -> Iterator[str]:
-    """The lines of a Markdown table. ``power``: time grows as this power of x since the point before (1 = linear)."""
+    """Yield the lines of a Markdown table. ``power``: exponent of growth since the previous point (1 = linear)."""
     stages = [name for name in curve.points[0].stages if any(point.stages[name] for point in curve.points)]
     titles = [curve.title, "ms", "power", *stages, *(["rest"] if stages else []), "memory", "models"]
     yield f"| {' | '.join(titles)} |"
@@ -87,7 +87,7 @@ def table(curve: Curve) -> Iterator[str]:
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
-    """A panel for each curve, both axes logarithmic: time, and memory (dashed); dotted: time, were it linear."""
+    """Draw a log-log panel for each curve: time, memory (dashed), and linear growth for comparison (dotted)."""
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "growth", "font.size": 8})
     rows = -(-len(curves) // COLUMNS)
     figure, grid = pyplot.subplots(rows, COLUMNS, figsize=(3.2 * COLUMNS, 2.6 * rows), layout="constrained")
@@ -107,7 +107,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
             wide = max(values) > 30 * min(values)
             axes.yaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
             axes.yaxis.set_major_formatter("{x:g}")
-            # Each minor tick would be drawn by lines of the file.
+            # Minor ticks would make the SVG file large.
             axes.minorticks_off()
         panel.set_xticks(x, [EngFormatter(sep="", places=0)(value) for value in x])
         panel.set_xlabel(curve.title)

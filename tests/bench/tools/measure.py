@@ -1,4 +1,4 @@
-"""CPU time, of this process and of others, and tables of what was measured."""
+"""Measure CPU time of this process and of child programs, and print tables."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class CpuTime(AbstractContextManager["CpuTime"]):
 
 
 class Stages(AbstractContextManager["Stages"]):
-    """The CPU seconds that each stage of decoding takes in the block. Its kernels must have run before.
+    """The CPU seconds that each stage of decoding takes in the block.
 
-    They are what `EmbeddedDecoder` calls: a timer is put around each for as long as the block runs.
+    Wraps a timer around the functions that `EmbeddedDecoder` calls. Kernels must be compiled before.
     """
 
     WHERE: Mapping[str, tuple[ModuleType, str]] = {
@@ -65,7 +65,7 @@ class Stages(AbstractContextManager["Stages"]):
 
 
 class Done(NamedTuple):
-    """What a program took, and what it wrote."""
+    """Times and output of a program."""
 
     cpu: float
     """Seconds, user and system."""
@@ -76,7 +76,7 @@ class Done(NamedTuple):
 
 
 def run(command: Sequence[str | Path], folder: Path, **options: Any) -> Done:
-    """Run ``command`` in ``folder`` to its end. Raises RuntimeError where it fails."""
+    """Run ``command`` in ``folder`` and wait for it. Raises RuntimeError if it fails."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, **options)
     after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - began
@@ -87,9 +87,9 @@ def run(command: Sequence[str | Path], folder: Path, **options: Any) -> Done:
 
 
 def mpirun(ranks: int) -> list[str] | None:
-    """The start of a command line for so many ranks: nothing for one; None where there is no mpirun.
+    """Beginning of a command line for ``ranks`` ranks: empty for one rank; None if there is no mpirun.
 
-    The mpirun beside this Python comes first: it belongs to the MPI that mpi4py loads from the same place.
+    The mpirun beside this Python takes precedence: it belongs to the MPI that mpi4py loads from the same environment.
     """
     if ranks == 1:
         return []
@@ -98,7 +98,7 @@ def mpirun(ranks: int) -> list[str] | None:
 
 
 def in_turns(measures: Mapping[str, Callable[[], float]], passes: int) -> dict[str, list[float]]:
-    """``passes`` values of each measure, taken in turns, A B A B: what slows down one slows down all."""
+    """Take ``passes`` values of each measure, alternating (A B A B), so that disturbances affect all of them."""
     taken: dict[str, list[float]] = {name: [] for name in measures}
     for _ in range(passes):
         for name, measure in measures.items():
@@ -107,7 +107,7 @@ def in_turns(measures: Mapping[str, Callable[[], float]], passes: int) -> dict[s
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a Markdown table as it grows; a row of one field is a note, which stands below the table."""
+    """Print a Markdown table row by row; rows of one field are notes, printed below the table."""
     notes = []
     print(f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}", sep="\n", flush=True)
     for row in rows:

@@ -1,4 +1,4 @@
-"""mpitune in this process: what it is given, sentences decoded, and learned from as `mpitune train` does it."""
+"""Run mpitune in this process on a task: decode sentences, and learn from them as `mpitune train` does."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ K = 100
 GOLD = "nakov"
 LEARNING_RATE = 1e-5
 SHARE = 0.1
-"""Pairs are made of the best and the worst tenth of a list and what lies between."""
+"""Share of a list that counts as its best part, and as its worst part, for pair sampling."""
 LOOPS = 3
-"""A run of ours is so short that it is done so many times to be timed once."""
+"""Repetitions for one timing, because a run is short."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Sentences of a corpus, and what they are translated with."""
+    """Sentences of a corpus, with grammar, LM and weights."""
 
     source: Path
     references: Path
     grammar: Path | None
-    """None where each sentence names its own, relative to the folder of ``source``."""
+    """None if each sentence names its own grammar, relative to the folder of ``source``."""
     lm: Path
     weights: Path
     templates: tuple[str, ...] = ()
     sentences: tuple[int, int] = (0, 50)
-    """The first, and one past the last."""
+    """First sentence and end (exclusive)."""
 
     def missing(self) -> list[Path]:
-        """The files that are not there."""
+        """List the files that do not exist."""
         files = (self.source, self.references, self.grammar, self.lm, self.weights)
         return [file for file in files if file is not None and not file.exists()]
 
     def write(self, folder: Path) -> StoreInputs:
-        """Write the chosen sentences to ``source`` and ``references`` in ``folder``; returns what our store is made of.
+        """Write the sentences to ``source`` and ``references`` in ``folder``; returns the inputs of the store.
 
-        Grammars that they name are named by absolute paths then.
+        Names of per-sentence grammars become absolute paths.
         """
         folder.mkdir(parents=True, exist_ok=True)
         for name, file in (("source", self.source), ("references", self.references)):
@@ -67,25 +67,25 @@ class Task:
 
 
 def news_commentary(data: Path, golden: Path) -> Task:
-    """One grammar for all sentences, 12 dense features."""
+    """Make the task with one grammar for all sentences and 12 dense features."""
     files = (data / "nc" / name for name in ("nc.de.gz", "nc.en.gz", "grammar.gz", "lm.3.arpa.gz"))
     return Task(*files, golden / "nc.weights")
 
 
 def multi30k(data: Path, golden: Path) -> Task:
-    """A grammar for each sentence."""
+    """Make the task with a grammar for each sentence."""
     references, lm = (data / "multi30k" / name for name in ("val.en.gz", "lm.4.arpa.gz"))
     return Task(golden / "multi30k-val40.in", references, None, lm, golden / "multi30k.weights", sentences=(0, 40))
 
 
 def stored(sources: StoreInputs, folder: Path) -> Store:
-    """The store of ``sources``, made in ``folder`` where it is not there yet."""
+    """Open the store of ``sources`` in ``folder``; makes it if necessary."""
     prepare(sources, folder, lambda text: None, lambda what, total: Progress())
     return open_store(sources, folder)
 
 
 def training(store: Store) -> Corpus:
-    """The sentences of a store that has some."""
+    """Training sentences of a store."""
     assert store.train is not None
     return store.train
 
@@ -93,27 +93,27 @@ def training(store: Store) -> Corpus:
 class Ours:
     """A task's models, and decoders over them.
 
-    The first sentence is never timed, and each time begins with a new decoder: what a process has to do once counts as
-    little as with the reference, and nothing that was kept of an earlier time helps.
+    Each timing starts with a new decoder, whose caches are empty, and excludes the first sentence, so that start-up is
+    excluded as for the reference.
     """
 
     def __init__(self, task: Task, folder: Path, pop_limit: int = 200) -> None:
-        """``folder`` is where the task is written, and our store of it."""
+        """``folder``: folder for the task's files and its store."""
         store = stored(task.write(folder), folder / "store")
         self.model = store.model
         self.corpus = training(store)
-        self.told = ""
-        """What the last epoch was made of."""
+        self.epoch_summary = ""
+        """Updates and pairs of the last epoch."""
         self._given = read_weights(task.weights)
         self._pop_limit = pop_limit
 
     def scores(self, k: int) -> list[np.ndarray]:
-        """float64 [at most k]: the scores of the k-best list of each sentence."""
+        """Model scores of the k-best list of each sentence (float64 [at most k] each)."""
         decoder, weights = self._new()
         return [decoder.decode(self.corpus.sentence(i), weights, k).score for i in range(self.corpus.size)]
 
     def decoding(self, k: int) -> float:
-        """CPU milliseconds a sentence of lists of the k best, with their features."""
+        """CPU milliseconds per sentence of k-best decoding with features."""
 
         def begin() -> Callable[[int], KBest]:
             decoder, weights = self._new()
@@ -122,7 +122,7 @@ class Ours:
         return self._timed(begin)
 
     def learning(self) -> float:
-        """CPU milliseconds a sentence of an epoch."""
+        """CPU milliseconds per sentence of an epoch."""
         counts: list[Counts] = []
 
         def begin() -> Callable[[int], None]:
@@ -132,11 +132,11 @@ class Ours:
 
         taken = self._timed(begin)
         pairs, updates, *_ = np.mean(counts, axis=0)
-        self.told = f"{updates:.0f} updates from {pairs:.0f} pairs a sentence"
+        self.epoch_summary = f"{updates:.0f} updates from {pairs:.0f} pairs a sentence"
         return taken
 
     def _new(self) -> tuple[EmbeddedDecoder, np.ndarray]:
-        """A decoder, and the weights that the task starts from."""
+        """Make a decoder and the task's initial weights."""
         decoder = EmbeddedDecoder(self.model, pop_limit=self._pop_limit)
         slots = [decoder.features.slot(name) for name in self._given]
         weights = np.zeros(len(decoder.features))
@@ -144,7 +144,7 @@ class Ours:
         return decoder, weights
 
     def _timed(self, begin: Callable[[], Callable[[int], object]]) -> float:
-        """CPU milliseconds a sentence of what ``begin`` returns, the median of `LOOPS`."""
+        """Median over `LOOPS` of the CPU milliseconds per sentence of the function that ``begin`` returns."""
         taken = []
         for _ in range(LOOPS):
             do = begin()
@@ -157,7 +157,7 @@ class Ours:
 
 
 def learning(decoder: EmbeddedDecoder, weights: np.ndarray, corpus: Corpus) -> Callable[[int], Counts]:
-    """What learns from the sentence of a number, as `mpitune train` does; it changes ``weights``."""
+    """Make a function that learns from the sentence of a given number as `mpitune train` does, changing ``weights``."""
     sampler, frozen = make_sampler("multipartite", SHARE, False), np.zeros(len(weights), dtype=np.bool_)
     options = PerceptronOptions(
         learning_rate=LEARNING_RATE,

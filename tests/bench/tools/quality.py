@@ -1,4 +1,4 @@
-"""How good our search is: model scores beside the reference's, of best translations and of whole k-best lists."""
+"""Search quality: model scores of the best translations and of whole k-best lists, compared with the reference's."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tools.ours import K, Ours, multi30k, news_commentary
 
 TITLES = ("search", "sentences", "ours", "reference", "better", "equal", "worse", "ranks no worse")
 ROUNDING = 6e-6
-"""Scores that the reference prints are rounded by so much of their size."""
+"""Relative rounding error of the scores that the reference prints."""
 
 
 def rows(data: Path, golden: Path, work: Path, most: int) -> Iterator[Sequence[str]]:
-    """The rows under `TITLES`, each a mean over sentences; notes of one field where something is missing.
+    """Yield the rows under `TITLES`, each a mean over sentences, and notes of one field on missing files.
 
-    ``work``: a folder to write to; ``most``: sentences at most.
+    ``work``: a folder for files; ``most``: largest number of sentences.
     """
     nc = news_commentary(data, golden)
     sparse = replace(nc, templates=("id", "source-bigram", "shape"), weights=golden / "nc-sparse.weights")
@@ -65,9 +65,9 @@ def _compared(name: str, ours: Sequence[np.ndarray], theirs: Sequence[Sequence[E
 
 
 def _compare(ours: np.ndarray, theirs: Sequence[float]) -> np.ndarray:
-    """int64: at each rank 1 where ours is better, 0 where both are equal but for rounding, -1 where ours is worse.
+    """int64: at each list rank 1 if mpitune's score is higher, 0 if both are equal up to rounding, -1 if it is lower.
 
-    Where our list is the shorter one, it is worse at the ranks that it lacks.
+    Ranks that mpitune's list lacks count as -1.
     """
     reference = np.array(theirs)
     found = np.full(len(reference), -np.inf)

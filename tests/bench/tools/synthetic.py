@@ -1,7 +1,7 @@
-"""A made-up translation task of any size: text, language models, sentences and grammars for them.
+"""Generate a translation task of any size: text, source sentences and their grammars.
 
-Text is a random walk over words: every other word hangs on the one before it, so that n-grams recur as they do in real
-text. A source sentence is a piece of the text word for word in another language, some neighbours swapped.
+The text is a random walk over words: every other word depends on the previous one, so that n-grams recur as in real
+text. A source sentence is a word-for-word translation of a piece of the text with some neighbours swapped.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from mpitune.grammar.templates import RuleFeatures
 
 VOCABULARY = 50_000
 COMMON = 5_000
-"""Wrong translations are drawn from so many words."""
+"""Number of words from which wrong translations are drawn."""
 GAP = "[X]"
 SPAN = 15
-"""The most source words that a rule's gaps and words cover."""
+"""Largest number of source words that a rule covers, including those in its gaps."""
 SENTENCE = 20
-"""Words of a sentence of the text."""
+"""Words in a sentence of the text."""
 
 
 def text(words: int, seed: int = 1) -> np.ndarray:
-    """int64 [words]: word numbers; a shorter text is the beginning of a longer one."""
+    """int64 [words]: word numbers; a shorter text is a prefix of a longer one."""
     random = np.random.default_rng(seed)
     steps = []
-    # In blocks, so that the beginning does not depend on the length.
+    # Draw in blocks, so that the beginning does not depend on the length.
     for _ in range(0, words, 1 << 14):
         free = np.minimum(random.zipf(1.3, 1 << 14), VOCABULARY) - 1
         steps.append((free, np.minimum(random.zipf(1.5, 1 << 14), VOCABULARY), random.random(1 << 14) < 0.5))
@@ -49,7 +49,7 @@ def write_text(walk: np.ndarray, path: Path) -> None:
 
 
 def source(walk: np.ndarray) -> list[str]:
-    """The source sentence of a piece of the text: every third word changes places with the next."""
+    """Make the source sentence of a piece of the text: every third word is swapped with the next."""
     words = walk.tolist()
     for i in range(0, len(words) - 1, 3):
         words[i], words[i + 1] = words[i + 1], words[i]
@@ -57,15 +57,15 @@ def source(walk: np.ndarray) -> list[str]:
 
 
 def target(walk: np.ndarray) -> str:
-    """The reference translation of `source`."""
+    """Make the reference translation of `source`."""
     return " ".join(f"e{word}" for word in walk.tolist())
 
 
 def write_grammar(sentences: Iterable[Sequence[str]], rules: int, path: Path, seed: int = 2) -> None:
     """Write about ``rules`` rules for ``sentences``: phrases and rules with one and two gaps.
 
-    Some source sides have many translations, most few. The first is word for word, the others have a word replaced, and
-    of rules with two gaps every other one changes their order.
+    Some source sides have many translations, most have few. The first translation is word for word, the others have one
+    word replaced; every other rule with two gaps swaps them.
     """
     random = np.random.default_rng(seed)
     sides = sorted({side for sentence in sentences for side in _source_sides(sentence)})
@@ -105,7 +105,7 @@ def _source_sides(sentence: Sequence[str]) -> Iterable[tuple[str, ...]]:
 
 
 def rule_features(types: int, features: int, seed: int = 3) -> RuleFeatures:
-    """``features`` sparse features, five of which each of ``types`` rule types fires, drawn at random."""
+    """Make ``features`` sparse features; each of ``types`` rule types fires five of them, drawn at random."""
     random = np.random.default_rng(seed)
     width = len(str(features))
     digits = np.char.zfill(np.arange(features).astype(f"S{width}"), width)
