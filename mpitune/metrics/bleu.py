@@ -142,7 +142,11 @@ def _statistics(
     ngrams: ReferenceNgrams,
     result: np.ndarray,
 ) -> None:
-    """`text_statistics`: fill ``result`` (int64 [k, 11]). ``reference_ptr``: int64 [references + 1]; words: int32."""
+    """`text_statistics`: fill ``result`` (int64 [k, 11]).
+
+    ``word_ptr``: int64 [k + 1], ``words``: int32, the translations; ``reference_ptr``: int64 [references + 1],
+    ``reference_words``: int32, the references; ``ngrams``: empty.
+    """
     nodes = read_references(reference_ptr, reference_words, ORDER, ngrams)
     for j in range(len(word_ptr) - 1):
         length = word_ptr[j + 1] - word_ptr[j]

@@ -88,13 +88,14 @@ def _compare(
 
 @kernel
 def _scores(statistics: np.ndarray, scores: np.ndarray) -> None:
+    """`score`; ``statistics``: int64 [n, 18]; ``scores``: float64 [n], filled."""
     for j in range(len(scores)):
         scores[j] = _percent(statistics[j]) / 100
 
 
 @kernel
 def _percent(row: np.ndarray) -> float:
-    """chrF, 0 to 100, from precision and recall averaged over the orders in which both sides have n-grams."""
+    """chrF, 0 to 100, of one ``row`` of statistics (int64 [18]), averaged over the orders that both sides have."""
     precision = 0.0
     recall = 0.0
     orders = 0

@@ -53,7 +53,10 @@ def _bleu(statistics: np.ndarray, document: np.ndarray, add: float, scores: np.n
 
 @kernel
 def _plus_one(statistics: np.ndarray, add_length: float, scores: np.ndarray) -> None:
-    """Fill ``scores`` (float64 [k]) with smoothed BLEU; ``add_length`` is added to the length of the reference."""
+    """Fill ``scores`` (float64 [k]) with smoothed BLEU; ``add_length`` is added to the reference length.
+
+    ``statistics``: int64 [k, 11].
+    """
     for j in range(len(statistics)):
         if statistics[j, MATCHES] == 0:
             scores[j] = 0.0
@@ -68,7 +71,7 @@ def _plus_one(statistics: np.ndarray, add_length: float, scores: np.ndarray) -> 
 
 @kernel
 def _liang(statistics: np.ndarray, scores: np.ndarray) -> None:
-    """`liang`; ``scores``: float64 [k], filled."""
+    """`liang`; ``statistics``: int64 [k, 11]; ``scores``: float64 [k], filled."""
     for j in range(len(statistics)):
         logs = 0.0
         means = 0.0
@@ -83,7 +86,7 @@ def _liang(statistics: np.ndarray, scores: np.ndarray) -> None:
 
 @kernel
 def _sum(statistics: np.ndarray, scores: np.ndarray) -> None:
-    """`sum_of_precisions`; ``scores``: float64 [k], filled."""
+    """`sum_of_precisions`; ``statistics``: int64 [k, 11]; ``scores``: float64 [k], filled."""
     for j in range(len(statistics)):
         precisions = 0.0
         for n in range(ORDER):

@@ -123,6 +123,7 @@ def _scores(forests: Forests, w: np.ndarray, d: np.ndarray) -> _Scores:
 
 @kernel
 def _score_rules(forests: Forests, w: np.ndarray, d: np.ndarray, at: np.ndarray, slope: np.ndarray) -> None:
+    """Fill ``at`` and ``slope`` (float64 [rules]); ``w``, ``d``: float64 [features]."""
     for rule in range(len(at)):
         at[rule] = 0.0
         slope[rule] = 0.0
@@ -160,6 +161,7 @@ def _envelopes(forests: Forests, s: int, scores: _Scores, lines: _Lines, spare: 
 
 @inlined
 def _edge(forests: Forests, s: int, scores: _Scores, node_ptr: np.ndarray, e: int) -> _Edge:
+    """Edge ``e`` of sentence ``s``; ``node_ptr``: int64 [nodes + 1], the nodes' lines."""
     rule = forests.rule_ptr[s] + forests.edge_rule[e]
     at, slope = scores.at[rule], scores.slope[rule]
     for m in range(len(scores.lm_at)):

@@ -129,7 +129,10 @@ def _corners(
 
 @kernel
 def _above(at: np.ndarray, slope: np.ndarray, j: int, other: int) -> bool:
-    """True if line ``j`` is above line ``other`` to the right of their intersection."""
+    """True if line ``j`` is above line ``other`` to the right of their intersection, or if ``other`` is -1.
+
+    ``at``, ``slope``: float64 [entries].
+    """
     return other < 0 or slope[j] > slope[other] or (slope[j] == slope[other] and at[j] > at[other])
 
 

@@ -120,6 +120,7 @@ def _argmax_by_list(sentence_ptr: np.ndarray, numbers: np.ndarray) -> np.ndarray
 
 @kernel
 def _fill_argmax(sentence_ptr: np.ndarray, numbers: np.ndarray, entries: np.ndarray) -> None:
+    """Fill ``entries`` (int64 [sentences]); an empty list gets its start. ``numbers``: float64 [all entries]."""
     for s in range(len(entries)):
         entries[s] = sentence_ptr[s]
         for j in range(sentence_ptr[s] + 1, sentence_ptr[s + 1]):

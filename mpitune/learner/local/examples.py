@@ -131,7 +131,10 @@ def _oracle(gold: np.ndarray, scores: np.ndarray, start: int, end: int) -> int:
 def _append(
     result: Examples, workspace: _Workspace, frozen: np.ndarray, f: int, difference: float, columns: int, values: int
 ) -> tuple[int, int]:
-    """Append ``difference`` in feature ``f`` to the last row; returns the new numbers of columns and values."""
+    """Append ``difference`` in feature ``f`` to the last row; returns the new numbers of columns and values.
+
+    Zeros and ``frozen`` (bool [features]) features are left out.
+    """
     if difference == 0.0 or frozen[f]:
         return columns, values
     if workspace.place[f] < 0:

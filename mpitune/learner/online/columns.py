@@ -84,7 +84,7 @@ def columns_of(kbest: KBest, frozen: np.ndarray, place: np.ndarray) -> FeatureCo
 def _fill_columns(
     kbest: KBest, frozen: np.ndarray, place: np.ndarray, state: _ColumnState, columns: FeatureColumns
 ) -> int:
-    """Fill ``columns``; returns the number of columns."""
+    """`columns_of`, same shapes: fill ``columns``; returns the number of columns."""
     k = len(kbest.score)
     count = 0
     for e in range(kbest.feature_ptr[0], kbest.feature_ptr[k]):

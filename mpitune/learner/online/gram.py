@@ -123,7 +123,7 @@ def _update_units(
     squares: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """`update_units`; ``difference``, ``squares``, ``counts``: float64 [columns], all 0, working space."""
+    """`update_units`, same shapes; ``difference``, ``squares``, ``counts``: float64 [columns], all 0, working space."""
     for p in range(len(pairs)):
         for i in range(columns.row_ptr[pairs[p, 0]], columns.row_ptr[pairs[p, 0] + 1]):
             difference[columns.column[i]] += columns.row_value[i]
@@ -192,7 +192,7 @@ def _apply_gradient(
     gradient: np.ndarray,
     weights: np.ndarray,
 ) -> None:
-    """`apply_gradient`; ``gradient``: float64 [columns], all 0, working space."""
+    """`apply_gradient`, same shapes; ``gradient``: float64 [columns], all 0, working space."""
     _gradient(columns, coefficients, gradient)
     share = _sparse_share(columns, gradient, rate)
     for c in range(len(columns.slot)):
@@ -204,7 +204,10 @@ def _apply_gradient(
 
 @kernel
 def _sparse_share(columns: FeatureColumns, gradient: np.ndarray, rate: Rate) -> float:
-    """The factor of the steps of sparse features: with a normalized ``rate``, 1 / sqrt(sparse features that change)."""
+    """The step factor of sparse features: 1 / sqrt(sparse features that change) for a normalized ``rate``, else 1.
+
+    ``gradient``: float64 [columns].
+    """
     moving = 0
     for c in range(len(columns.slot)):
         if gradient[c] != 0.0 and columns.slot[c] >= rate.first_sparse:

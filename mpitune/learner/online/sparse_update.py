@@ -55,6 +55,7 @@ def shrink_all(weights: np.ndarray, frozen: np.ndarray, factor: float) -> None:
 
 @kernel
 def _row_score(columns: FeatureColumns, weight: np.ndarray, j: int) -> float:
+    """w.x of row ``j`` over the list's columns; ``weight``: float64 [columns]."""
     score = 0.0
     for i in range(columns.row_ptr[j], columns.row_ptr[j + 1]):
         score += weight[columns.column[i]] * columns.row_value[i]
