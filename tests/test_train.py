@@ -604,14 +604,14 @@ def test_a_shard_that_vanishes_while_the_run_goes_on(
 DRIVER = """
 import sys
 import mpitune.training.loop
-from mpitune import assemble
+from mpitune.training import factory
 from mpitune.exchange.comm import connect
 from itertools import combinations
 from pathlib import Path
 
 comm = connect()
 for job in sys.argv[1:]:
-    mpitune.training.loop.train(assemble.load_job(Path(job), []), comm, quiet=True)
+    mpitune.training.loop.train(factory.load_job(Path(job), []), comm, quiet=True)
 """
 
 

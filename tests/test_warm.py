@@ -14,12 +14,13 @@ from tiny import DEVTEST, Tiny
 
 PROGRAM = """
 import sys
-from mpitune import assemble, warm
-from mpitune.decoder import chart, cube, kbest, matched, readout, trie
+from mpitune.cli import warmup
+from mpitune.decoder.embedded import chart, cube, kbest, matched, readout, trie
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import SerialComm
-from mpitune.learner import averaging, columns, gram
-from mpitune.pairs import bleu
+from mpitune.learner.online import averaging, columns, gram
+from mpitune.metrics import bleu
+from mpitune.training import factory
 from mpitune.training.loop import train
 from pathlib import Path
 
@@ -28,12 +29,12 @@ def compiled():
     kernels = {f"{m.__name__}.{name}": f for m in modules for name, f in vars(m).items() if hasattr(f, "signatures")}
     return {name: len(kernel.signatures) for name, kernel in kernels.items()}
 
-warm.main()
+warmup.main()
 before = compiled()
 assert sum(before.values()) > 5, before
-new = ("learner.gram._measure", "learner.averaging._enter", "exchange.mixing._active_means")
+new = ("learner.online.gram._measure", "learner.online.averaging._enter", "exchange.mixing._active_means")
 assert all(before[f"mpitune.{name}"] for name in new), before
-train(assemble.load_job(Path(sys.argv[1]), []), SerialComm(), quiet=True)
+train(factory.load_job(Path(sys.argv[1]), []), SerialComm(), quiet=True)
 print({name for name, count in compiled().items() if count != before[name]})
 """
 
