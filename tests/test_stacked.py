@@ -5,10 +5,10 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
-from mpitune.training.state import State
 
 from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.training.loop import _stacked
+from mpitune.training.state import State
 
 NOTHING = State(start=(np.zeros(0, dtype=np.uint64), np.zeros(0)))
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import h5py
 import numpy as np
@@ -23,6 +23,7 @@ from mpitune.errors import DataError, MachineError, UsageError
 
 Stored = np.ndarray | DiskArray
 """An array to be written."""
+A = TypeVar("A", bound=Stored)
 VERSION = 2
 """Raised whenever the meaning of a stored array changes; files of older versions are made anew, never read."""
 _FRAME = 1 << 16
@@ -141,11 +142,11 @@ def _mapped(file: np.ndarray, offset: int | None, dtype: np.dtype[Any], shape: t
     return array
 
 
-def prefixed(prefix: str, arrays: Mapping[str, Stored]) -> dict[str, Stored]:
+def add_prefix(prefix: str, arrays: Mapping[str, A]) -> dict[str, A]:
     """``arrays``, each under its name with ``prefix`` and a dot before it."""
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
 
 
-def part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """What `prefixed` put under ``prefix``."""
+def with_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays that `add_prefix` put under ``prefix``, by their names without it."""
     return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}

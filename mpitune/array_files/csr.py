@@ -11,15 +11,15 @@ CHUNK = 1 << 14
 """How many rows are lists of Python's numbers at a time: these take ten times the memory."""
 
 
-def ends(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
-    """int64 [n + 1]: ``ptr`` of rows of these lengths."""
+def row_ends(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
+    """int64 [n + 1]: ``ptr`` of rows of these lengths, from 0."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def chosen(ptr: np.ndarray, flat: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """``ptr`` and ``flat`` of the rows of these ``numbers``, in their order."""
     length = np.diff(ptr)[numbers]
-    new = ends(length)
+    new = row_ends(length)
     place = np.arange(new[-1]) + np.repeat(ptr[numbers] - new[:-1], length)
     return new, flat[place]
 

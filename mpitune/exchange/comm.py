@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NoReturn, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
+from mpitune.array_files.csr import row_ends
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange import chunked
-from mpitune.exchange.sparse_rows import SparseVectors, by_part, in_shard_order, row_ends
+from mpitune.exchange.sparse_rows import SparseVectors, by_part, in_shard_order
 from mpitune.exchange.work_queue import OwnTurns, SharedTurns, WorkQueue
 
 if TYPE_CHECKING:

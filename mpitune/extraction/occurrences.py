@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.extraction.phrase_pairs import SPAN
-from mpitune.extraction.suffix_array import Bitext, Suffixes, Texts
+from mpitune.extraction.suffix_array import AlignedTexts, Bitext, Suffixes
 from mpitune.jit import inlined, int64, kernel
 
 SAMPLES = 300
@@ -32,7 +32,7 @@ class Chunk(NamedTuple):
 
 
 @kernel
-def narrowed(texts: Texts, suffixes: Suffixes, low: int, high: int, depth: int, word: int) -> tuple[int, int]:
+def narrowed(texts: AlignedTexts, suffixes: Suffixes, low: int, high: int, depth: int, word: int) -> tuple[int, int]:
     """Those of the suffixes ``low`` to ``high``, which share ``depth`` words, whose next word is ``word``."""
     first, end = low, high
     while first < end:
@@ -52,7 +52,7 @@ def narrowed(texts: Texts, suffixes: Suffixes, low: int, high: int, depth: int, 
 
 
 @inlined
-def _is_there(texts: Texts, words: np.ndarray, chunk: Chunk, c: int, place: int) -> bool:
+def _is_there(texts: AlignedTexts, words: np.ndarray, chunk: Chunk, c: int, place: int) -> bool:
     """Whether chunk ``c`` stands at ``place``."""
     same = texts.source[place]["word"] == words[chunk.word[c]]
     k = 1
@@ -113,7 +113,7 @@ def _evenly(bitext: Bitext, chunk: Chunk, places: np.ndarray) -> int:
 
 @kernel
 def _around(
-    texts: Texts,
+    texts: AlignedTexts,
     words: np.ndarray,
     chunk: Chunk,
     chunks: int,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.extraction.suffix_array import Texts
+from mpitune.extraction.suffix_array import AlignedTexts
 from mpitune.jit import int64, kernel
 
 SPAN = 15
@@ -28,7 +28,7 @@ class Core(NamedTuple):
     """A source side without gaps at its edges, at one place."""
 
     at: np.ndarray
-    """int64 [3]: where its chunks of words begin in ``Texts.source``."""
+    """int64 [3]: where its chunks of words begin in ``AlignedTexts.source``."""
     length: np.ndarray
     """int64 [3]: how many words each has."""
 
@@ -69,7 +69,7 @@ def _reach(words: np.ndarray, begin: int, end: int, a: int, b: int) -> tuple[int
 
 
 @kernel
-def _gap(texts: Texts, pair: int, begin: int, end: int) -> tuple[int, int]:
+def _gap(texts: AlignedTexts, pair: int, begin: int, end: int) -> tuple[int, int]:
     """The target span of a gap; (-1, -1) where the two are no phrase pair."""
     s, t = texts.source_ptr[pair], texts.target_ptr[pair]
     a, b = _reach(texts.source, s + begin, s + end, -1, -1)
@@ -80,7 +80,7 @@ def _gap(texts: Texts, pair: int, begin: int, end: int) -> tuple[int, int]:
 
 
 @kernel
-def _closure(texts: Texts, pair: int, x: int, y: int, edges: int) -> tuple[int, int, int, int]:
+def _closure(texts: AlignedTexts, pair: int, x: int, y: int, edges: int) -> tuple[int, int, int, int]:
     """The smallest phrase pair around the source span ``x`` to ``y`` that grows at ``edges`` only.
 
     Returns source and target span; the last is -1 where there is none.
@@ -104,7 +104,7 @@ def _closure(texts: Texts, pair: int, x: int, y: int, edges: int) -> tuple[int, 
 
 @kernel
 def _base(
-    texts: Texts, pair: int, core: Core, chunks: int, symbols: int, found: OccurrenceRules
+    texts: AlignedTexts, pair: int, core: Core, chunks: int, symbols: int, found: OccurrenceRules
 ) -> tuple[int, int, int, bool]:
     """The smallest phrase pair around a core: fills rule 0 of ``found``.
 
@@ -157,7 +157,7 @@ def _base(
 
 
 @kernel
-def phrase_pairs(texts: Texts, core: Core, chunks: int, symbols: int, found: OccurrenceRules) -> int:
+def phrase_pairs(texts: AlignedTexts, core: Core, chunks: int, symbols: int, found: OccurrenceRules) -> int:
     """Fill ``found`` with the rules of an occurrence of a core of ``chunks`` chunks and ``symbols`` symbols.
 
     Returns how many there are.

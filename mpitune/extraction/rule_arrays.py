@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.arrays import Stored
-from mpitune.array_files.csr import chosen, ends
+from mpitune.array_files.csr import chosen, row_ends
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.array_files.row_table import DistinctRows
 from mpitune.extraction.extractor import FEATURES, Extracted
@@ -108,7 +108,7 @@ class Collector:
         distinct = self._distinct
         none = [np.zeros(0, dtype=np.int32)]
         return GrammarPart(
-            grammar_ptr=ends([len(of_sentence) for of_sentence in self._types]),
+            grammar_ptr=row_ends([len(of_sentence) for of_sentence in self._types]),
             type=np.concatenate([*none, *self._types]),
             score_row=np.concatenate([*none, *self._score_rows]),
             types=distinct.types,
@@ -160,10 +160,10 @@ def merged(parts: Iterable[GrammarPart], folder: Path) -> dict[str, Stored]:
         "align": align[1].view(np.int16).reshape(-1, 2),
         "type": type_,
         "score_row": score_row,
-        "score_ptr": ends(kept.sum(axis=1)),
+        "score_ptr": row_ends(kept.sum(axis=1)),
         "score_index": np.broadcast_to(np.arange(len(FEATURES), dtype=np.int32), kept.shape)[kept],
         "score_value": scores[kept],
-        "grammar_ptr": ends(np.concatenate(lengths)),
+        "grammar_ptr": row_ends(np.concatenate(lengths)),
     }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from mpitune.extraction.lexical import lexical_scores
 from mpitune.extraction.occurrences import SAMPLES
 from mpitune.extraction.phrase_pairs import GAPS, SPAN, SYMBOLS, Core, OccurrenceRules
-from mpitune.extraction.suffix_array import Bitext, Texts
+from mpitune.extraction.suffix_array import AlignedTexts, Bitext
 from mpitune.jit import int64, kernel, uint64
 
 _SLOTS = 1 << 12
@@ -191,7 +191,7 @@ def count(
 
 
 @kernel
-def _rule(texts: Texts, pair: int, r: int, found: OccurrenceRules, yields: RuleCounts) -> int:
+def _rule(texts: AlignedTexts, pair: int, r: int, found: OccurrenceRules, yields: RuleCounts) -> int:
     """The number of a rule of the core that is being counted: the next one, filled, where it is new."""
     t = texts.target_ptr[pair]
     begin = end = yields.size[SYMBOL]
@@ -246,7 +246,7 @@ def _is_alignment(yields: RuleCounts, alignment: int, begin: int, end: int) -> b
 
 @kernel
 def _links(
-    texts: Texts, core: Core, chunks: int, r: int, found: OccurrenceRules, yields: RuleCounts, begin: int
+    texts: AlignedTexts, core: Core, chunks: int, r: int, found: OccurrenceRules, yields: RuleCounts, begin: int
 ) -> int:
     """Write the links between the words of a rule from ``begin`` on, by symbol; returns where they end."""
     pair = texts.source[core.at[0]]["pair"]

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import chosen, ends
+from mpitune.array_files.arrays import add_prefix, with_prefix
+from mpitune.array_files.csr import chosen, row_ends
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
@@ -36,7 +37,7 @@ TARGET = np.dtype([("word", np.int32), ("low", np.int16), ("high", np.int16)])
 """A target word, likewise."""
 
 
-class Texts(NamedTuple):
+class AlignedTexts(NamedTuple):
     """The pairs with their links; words of both languages are numbered together."""
 
     source: np.ndarray
@@ -54,7 +55,7 @@ class Texts(NamedTuple):
 
 
 class Suffixes(NamedTuple):
-    """Where source words and phrases occur, as places in ``Texts.source``."""
+    """Where source words and phrases occur, as places in ``AlignedTexts.source``."""
 
     suffix: np.ndarray
     """int32 [source words]: the suffixes in the order of their first `DEPTH` words."""
@@ -88,7 +89,7 @@ class Bitext(NamedTuple):
 
     place: np.ndarray
     """int32 [pairs]: where each pair of the files lies in ``texts``."""
-    texts: Texts
+    texts: AlignedTexts
     suffixes: Suffixes
     lexicon: Lexicon
 
@@ -115,11 +116,11 @@ def _read(pairs: Iterable[Pair], words: Vocabulary) -> tuple[_Rows, _Rows, _Rows
         for length, part in zip(lengths, pair, strict=True):
             length.append(len(part))
     flat = (np.frombuffer(part, dtype=part.typecode) for part in (source, target, link))
-    source_rows, target_rows, link_rows = ((ends(length), part) for length, part in zip(lengths, flat, strict=True))
+    source_rows, target_rows, link_rows = ((row_ends(length), part) for length, part in zip(lengths, flat, strict=True))
     return source_rows, target_rows, (link_rows[0], link_rows[1].reshape(-1, 2))
 
 
-def _texts(source_rows: _Rows, target_rows: _Rows, link_rows: _Rows) -> Texts:
+def _texts(source_rows: _Rows, target_rows: _Rows, link_rows: _Rows) -> AlignedTexts:
     source_ptr, source_words = source_rows
     target_ptr, target_words = target_rows
     pairs = len(source_ptr) - 1
@@ -128,7 +129,7 @@ def _texts(source_rows: _Rows, target_rows: _Rows, link_rows: _Rows) -> Texts:
     source["pair"] = np.repeat(np.arange(pairs, dtype=np.int32), np.diff(source_ptr) + 1)
     target = np.empty(len(target_words), dtype=TARGET)
     target["word"] = target_words
-    texts = Texts(
+    texts = AlignedTexts(
         source=source,
         source_ptr=source_ptr + np.arange(pairs + 1),
         target=target,
@@ -151,7 +152,7 @@ def _hull(at: np.ndarray, other: np.ndarray, size: int) -> tuple[np.ndarray, np.
     return low, high
 
 
-def _linked_words(texts: Texts) -> tuple[np.ndarray, np.ndarray]:
+def _linked_words(texts: AlignedTexts) -> tuple[np.ndarray, np.ndarray]:
     """int64 [links] each: the places of the source and the target word of each link."""
     pair = np.repeat(np.arange(len(texts.link_ptr) - 1), np.diff(texts.link_ptr))
     return texts.source_ptr[pair] + texts.link[:, 0], texts.target_ptr[pair] + texts.link[:, 1]
@@ -171,7 +172,7 @@ def _suffixes(source: np.ndarray, words: int) -> Suffixes:
     return Suffixes(suffix.astype(np.int32), occurrence.astype(np.int32), word_ptr)
 
 
-def _lexicon(texts: Texts, words: int) -> Lexicon:
+def _lexicon(texts: AlignedTexts, words: int) -> Lexicon:
     source_at, target_at = _linked_words(texts)
     source, target = texts.source["word"], texts.target["word"]
     key, count = np.unique(source[source_at] * np.int64(words) + target[target_at], return_counts=True)
@@ -203,18 +204,18 @@ def compiled_bitext(files: AlignedFiles) -> dict[str, np.ndarray]:
 
 def to_arrays(bitext: Bitext) -> dict[str, np.ndarray]:
     """``bitext`` as plain arrays by name, to be stored."""
-    parts = {part: getattr(bitext, part)._asdict() for part in _PARTS}
-    arrays = {f"{part}.{name}": array for part, fields in parts.items() for name, array in fields.items()}
-    arrays = {name: array.view(np.uint8) if array.dtype.names else array for name, array in arrays.items()}
-    return arrays | {"place": bitext.place}
+    texts = add_prefix("texts", bitext.texts._asdict())
+    texts = {name: array.view(np.uint8) if array.dtype.names else array for name, array in texts.items()}
+    suffixes, lexicon = (add_prefix(name, getattr(bitext, name)._asdict()) for name in ("suffixes", "lexicon"))
+    return texts | suffixes | lexicon | {"place": bitext.place}
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray]) -> Bitext:
-    """What `to_arrays` was given."""
-    parts = {part: {n.split(".")[1]: a for n, a in arrays.items() if n.startswith(f"{part}.")} for part in _PARTS}
-    parts["texts"]["source"] = parts["texts"]["source"].view(SOURCE)
-    parts["texts"]["target"] = parts["texts"]["target"].view(TARGET)
-    return Bitext(arrays["place"], Texts(**parts["texts"]), Suffixes(**parts["suffixes"]), Lexicon(**parts["lexicon"]))
-
-
-_PARTS = ("texts", "suffixes", "lexicon")
+    """The inverse of `to_arrays`."""
+    texts = AlignedTexts(**with_prefix(arrays, "texts"))
+    return Bitext(
+        place=arrays["place"],
+        texts=texts._replace(source=texts.source.view(SOURCE), target=texts.target.view(TARGET)),
+        suffixes=Suffixes(**with_prefix(arrays, "suffixes")),
+        lexicon=Lexicon(**with_prefix(arrays, "lexicon")),
+    )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpitune.array_files.csr import chosen, ends
+from mpitune.array_files.csr import chosen, row_ends
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
 from mpitune.metrics.bleu import ReferenceNgrams, count_matches, read_references, room_for
@@ -36,7 +36,7 @@ class Chrf:
     def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
         """int64 [k, 18]; ``references``: int32 [words] each, at least one."""
         if new := ["".join(word.split()) for word in self._words[len(self._ptr) - 1 :]]:
-            self._ptr = np.append(self._ptr, self._ptr[-1] + ends([len(word) for word in new])[1:])
+            self._ptr = np.append(self._ptr, self._ptr[-1] + row_ends([len(word) for word in new])[1:])
             characters = np.array([ord(character) for word in new for character in word], dtype=np.int32)
             self._characters = np.append(self._characters, characters)
         by_word, text = chosen(self._ptr, self._characters, kbest.word)

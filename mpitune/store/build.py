@@ -15,7 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.array_files.arrays import Stored, open_arrays, part, prefixed, read_attributes, write_arrays, writing_to
+from mpitune.array_files.arrays import (
+    Stored,
+    add_prefix,
+    open_arrays,
+    read_attributes,
+    with_prefix,
+    write_arrays,
+    writing_to,
+)
+from mpitune.array_files.csr import row_ends
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import Fingerprint, SentencePair, check_readable, fingerprint, unchanged
 from mpitune.corpus.vocabulary import Names, Vocabulary
@@ -102,7 +111,7 @@ def prepare_scores(folder: Path, scoring: Scoring, tell: Callable[[str], None]) 
     names = Names.stored(data, "score_names").all()
     shape = {"scoring": scoring.digest, "data": content(folder / DATA)}
     with writing_to(folder):
-        made = _make(file, [], shape, lambda: rescored(Rules(**part(data, "rules")), names, scoring), tell)
+        made = _make(file, [], shape, lambda: rescored(Rules(**with_prefix(data, "rules")), names, scoring), tell)
     return [file.name] if made else []
 
 
@@ -189,7 +198,7 @@ def _compile_data(
         raise DataError.at(sources.grammar, None, found="no rules", expected="a rule a line")
     known = rules["source"]
     assert isinstance(known, np.ndarray)  # what is distinct is in memory
-    arrays = prefixed("rules", rules)
+    arrays = add_prefix("rules", rules)
     number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
     before = 0
     for name, texts in sources.texts.items():
@@ -199,7 +208,7 @@ def _compile_data(
             corpus = corpus._replace(grammar=np.arange(before, before + corpus.size, dtype=np.int32))
             before += corpus.size
         _warn_of_unknown_words(texts.source, corpus, known)
-        arrays |= prefixed(name, corpus._asdict())
+        arrays |= add_prefix(name, corpus._asdict())
     for name, strings in (("words", words.words), ("categories", categories), ("score_names", score_names)):
         arrays |= Names.of(strings).as_arrays(name)
     return arrays
@@ -210,7 +219,7 @@ def _extracted_rules(folder: Path) -> tuple[Vocabulary, dict[str, Stored], list[
     files = sorted(folder.glob("part-*.h5"))
     words = Vocabulary(Names.stored(open_arrays(files[0]), "words").all())
     # They are opened in turn, so that no more than two are mapped at a time.
-    parts = (GrammarPart(**part(open_arrays(file), "rules")) for file in files)
+    parts = (GrammarPart(**with_prefix(open_arrays(file), "rules")) for file in files)
     return words, merged(parts, folder), list(FEATURES)
 
 
@@ -227,12 +236,12 @@ def _corpus(pairs: Sequence[SentencePair], words: Vocabulary, number: Mapping[Pa
     source_ptr, source = _laid_end_to_end([pair.source.words for pair in pairs], words)
     reference_ptr, reference = _laid_end_to_end(references, words)
     grammar = [number.get(pair.source.grammar, 0) if pair.source.grammar else 0 for pair in pairs]
-    first_reference = np.cumsum([0] + [len(pair.references) for pair in pairs], dtype=np.int64)
+    first_reference = row_ends([len(pair.references) for pair in pairs])
     return Corpus(source_ptr, source, np.array(grammar, np.int32), first_reference, reference_ptr, reference)
 
 
 def _laid_end_to_end(sentences: Sequence[list[str]], words: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    ptr = np.cumsum([0] + [len(sentence) for sentence in sentences], dtype=np.int64)
+    ptr = row_ends([len(sentence) for sentence in sentences])
     return ptr, words.encode([word for sentence in sentences for word in sentence])
 
 
@@ -242,7 +251,7 @@ def _compile_features(data: Path, templates: Sequence[str]) -> dict[str, np.ndar
     corpora = [array for name, array in arrays.items() if name in ("train.source", "devtest.source")]
     sources = [words[word] for word in np.unique(np.concatenate([np.zeros(0, np.int32), *corpora])).tolist()]
     categories = Names.stored(arrays, "categories").all()
-    fired = compile_features(templates, Rules(**part(arrays, "rules")), categories, words, sources)
+    fired = compile_features(templates, Rules(**with_prefix(arrays, "rules")), categories, words, sources)
     return {
         **fired.names.as_arrays("names"),
         "ids": fired.ids,

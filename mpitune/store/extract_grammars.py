@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.array_files.arrays import open_arrays, write_arrays, writing_to
+from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays, writing_to
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import lines, split_words
 from mpitune.corpus.vocabulary import Names
@@ -90,7 +90,7 @@ def _extract(
                 told.reach(turns.done().items)
                 stopped = bool(stop)
                 if collector.rules >= PART or number + 1 == blocks[turn].stop or stopped:
-                    part = {f"rules.{name}": array for name, array in collector.part()._asdict().items()}
+                    part = add_prefix("rules", collector.part()._asdict())
                     # The first part of all tells what the numbers of words mean.
                     words = extraction.word_arrays if first == 0 else {}
                     about = made | {"sentences": [first, number + 1]}

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import open_arrays, part, read_attributes
+from mpitune.array_files.arrays import open_arrays, read_attributes, with_prefix
 from mpitune.corpus.text import Fingerprint
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.decoder.base import Sentence, TranslationModel
@@ -120,7 +120,7 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
     data = open_arrays(folder / DATA)
     fired = open_arrays(folder / features_name(sources.templates))
     lm_files = () if sources.external else sources.lms
-    rules, score_names = Rules(**part(data, "rules")), Names.stored(data, "score_names").all()
+    rules, score_names = Rules(**with_prefix(data, "rules")), Names.stored(data, "score_names").all()
     rule_features = fired["ids"], fired["ptr"], fired["index"], fired["value"]
     if scoring is not None:
         rules = rules._replace(**open_arrays(folder / scores_name(scoring)))
@@ -137,8 +137,8 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
     )
     return Store(
         model=model,
-        train=Corpus(**part(data, "train")) if sources.train is not None else None,
-        devtest=Corpus(**part(data, "devtest")) if sources.devtest is not None else None,
+        train=Corpus(**with_prefix(data, "train")) if sources.train is not None else None,
+        devtest=Corpus(**with_prefix(data, "devtest")) if sources.devtest is not None else None,
         scoring=scoring,
     )
 
@@ -150,7 +150,7 @@ def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], m
     """
     data, fired = open_arrays(folder / DATA), open_arrays(folder / features_name(templates))
     words, categories = Names.stored(data, "words").all(), Names.stored(data, "categories").all()
-    rules, by_id = Rules(**part(data, "rules")), {feature_id(name): name for name in names}
+    rules, by_id = Rules(**with_prefix(data, "rules")), {feature_id(name): name for name in names}
     ids, ptr, index = fired["ids"], fired["ptr"], fired["index"]
     places = np.flatnonzero(np.isin(ids, np.array(list(by_id), dtype=np.uint64)))
     found: dict[int, list[int]] = {place: [] for place in places.tolist()}

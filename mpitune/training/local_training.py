@@ -18,7 +18,7 @@ import numpy as np
 
 from mpitune.array_files.arrays import writing_to
 from mpitune.array_files.atomic import write_text
-from mpitune.array_files.csr import ends
+from mpitune.array_files.csr import row_ends
 from mpitune.config.spec import Job, LearnerKeys, ParallelKeys
 from mpitune.corpus.retrieval import IndexedPart, Neighbours, sentences_with
 from mpitune.corpus.text import counted
@@ -167,7 +167,7 @@ class Retrieval:
     def _merged(self, found: Sequence[Neighbours]) -> list[Neighbours]:
         """What all ranks together have found; each merges what is found for some sentences, and tells the others."""
         comm, count = self._comm, len(found)
-        everyones, starts = self._everyones(found), ends(count * self._of_rank)[:-1]
+        everyones, starts = self._everyones(found), row_ends(count * self._of_rank)[:-1]
         mine = []
         for s in range(comm.rank, count, comm.size):
             parts = [np.arange(n) + start + s * n for start, n in zip(starts, self._of_rank, strict=True)]

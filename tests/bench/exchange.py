@@ -34,11 +34,12 @@ from typing import NamedTuple
 import numpy as np
 from support.measure import mpirun, print_table, run
 
+from mpitune.array_files.csr import row_ends
 from mpitune.exchange.comm import Comm, connect
 from mpitune.exchange.mixing import mean
 from mpitune.exchange.reduction import BYTES, EXCHANGES, Mix, reduce
 from mpitune.exchange.selection import select
-from mpitune.exchange.sparse_rows import SparseVectors, row_ends
+from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.runtime.memory import machine_memory
 
 STATUS, PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -156,7 +157,7 @@ def made(case: Case, comm: Comm) -> SparseVectors:
         value.append(generator.normal(0.0, 0.01, len(found)))
     return SparseVectors(
         np.array(mine, dtype=np.int64),
-        row_ends(np.array([len(row) for row in index], dtype=np.int64)),
+        row_ends([len(row) for row in index]),
         np.concatenate([np.zeros(0, np.uint64), *index]),
         np.concatenate([np.zeros(0), *value]),
     )

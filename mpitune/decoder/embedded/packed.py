@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import chosen, ends
+from mpitune.array_files.csr import chosen, row_ends
 from mpitune.decoder.base import PackedForest
 from mpitune.decoder.embedded.forest import NODES, Forest
 from mpitune.decoder.embedded.matched import Matched
@@ -58,7 +58,7 @@ def pack(forest: Forest, matched: Matched, part: Reached, lm_slot: np.ndarray) -
     target_ptr, target = chosen(matched.target_ptr, matched.target, part.rule[1:])
     feature_ptr, feature_index = chosen(matched.features.ptr, matched.features.column, part.rule[1:])
     return PackedForest(
-        edge_ptr=ends(edges_of),
+        edge_ptr=row_ends(edges_of),
         edge_tail=np.where(tail >= 0, number[tail], np.int32(-1)),
         edge_rule=np.searchsorted(part.rule, forest.edge_rule[part.edge]).astype(np.int32),
         edge_lm=forest.edge_lm[part.edge].astype(np.float32),
