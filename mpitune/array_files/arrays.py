@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import h5py
 import numpy as np
 
-from mpitune.array_files.atomic import written_whole
+from mpitune.array_files.atomic import atomic_replace
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.errors import DataError, MachineError, UsageError
 
@@ -39,7 +39,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Stored], attributes: Mapping[s
     """
     text = json.dumps(attributes)
     try:
-        with written_whole(path) as aside:
+        with atomic_replace(path) as aside:
             _try_space(aside, _FRAME + len(text), sum(array.nbytes for array in arrays.values()))
             places = _lay_out(aside, arrays, text)
             with open(aside, "r+b") as file:
@@ -83,7 +83,7 @@ def _lay_out(path: Path, arrays: Mapping[str, Stored], attributes: str) -> dict[
 
 
 @contextmanager
-def writing_to(folder: Path) -> Iterator[None]:
+def write_lock(folder: Path) -> Iterator[None]:
     """Hold the right to write files in ``folder`` (made if need be), waiting for whoever has it: runs may share one.
 
     Raises UsageError where nothing can be written there.

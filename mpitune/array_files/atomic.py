@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def atomic_replace(path: Path) -> Iterator[Path]:
     """A file aside to write to, which takes the place of ``path`` when the block ends, safe from a power cut.
 
     Where the block raises, or the disk is full (OSError), ``path`` stays as it was. Its folder is made where it is not
@@ -33,7 +33,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """What is written here becomes ``path``, whole or not at all; gzipped (to the same bytes) for a name in .gz.
 
     Raises OSError where ``path`` cannot be written, as where its folder is not there.
@@ -42,7 +42,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     path.parent.stat()
     # A pipe or a device is written to as it comes: what is written aside could only take its place.
     special = path.exists() and not path.is_file()
-    with nullcontext(path) if special else written_whole(path) as target, open(target, "wb") as raw:
+    with nullcontext(path) if special else atomic_replace(path) as target, open(target, "wb") as raw:
         if not path.name.endswith(".gz"):
             yield raw
             return
@@ -52,9 +52,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` as `opened` does, but in a folder that is made as by `written_whole`."""
+    """Write ``text`` to ``path`` as `open_atomic` does, but in a folder that is made as by `atomic_replace`."""
     path.parent.mkdir(exist_ok=True)
-    with opened(path) as file:
+    with open_atomic(path) as file:
         file.write(text.encode())
 
 

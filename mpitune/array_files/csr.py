@@ -16,7 +16,7 @@ def row_ends(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-def chosen(ptr: np.ndarray, flat: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def select_rows(ptr: np.ndarray, flat: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """``ptr`` and ``flat`` of the rows of these ``numbers``, in their order."""
     length = np.diff(ptr)[numbers]
     new = row_ends(length)
@@ -24,7 +24,7 @@ def chosen(ptr: np.ndarray, flat: np.ndarray, numbers: np.ndarray) -> tuple[np.n
     return new, flat[place]
 
 
-def as_lists(ptr: np.ndarray, flat: np.ndarray) -> Iterator[list[int]]:
+def iter_rows(ptr: np.ndarray, flat: np.ndarray) -> Iterator[list[int]]:
     """The rows in turn."""
     for first in range(0, len(ptr) - 1, CHUNK):
         bounds = ptr[first : first + CHUNK + 1]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from mpitune.array_files.atomic import opened
+from mpitune.array_files.atomic import open_atomic
 from mpitune.config.spec import Job
 from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
@@ -30,7 +30,7 @@ def write(output: Path | None, text: str) -> None:
 @contextmanager
 def written(path: Path) -> Iterator[BinaryIO]:
     """What is written here becomes ``path``; `writing` tells what goes wrong."""
-    with writing(path), opened(path) as file:
+    with writing(path), open_atomic(path) as file:
         yield file
 
 

@@ -18,7 +18,7 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 from scipy.sparse import csr_array
 
-from mpitune.array_files.csr import chosen
+from mpitune.array_files.csr import select_rows
 
 
 class Neighbours(NamedTuple):
@@ -101,7 +101,7 @@ class IndexedPart:
         distinct, codes = np.unique(words, return_inverse=True)
         known = distinct[distinct < len(self._code)]
         self._code[known] = np.arange(1, len(known) + 1)
-        ptr, flat = chosen(self._ptr, self._words, candidates)
+        ptr, flat = select_rows(self._ptr, self._words, candidates)
         text = _characters(self._code[flat])
         self._code[known] = 0
         bounds = ptr.tolist()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.arrays import Stored
-from mpitune.array_files.csr import chosen, row_ends
+from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.array_files.row_table import DistinctRows
 from mpitune.extraction.extractor import FEATURES, Extracted
@@ -146,7 +146,7 @@ def merged(parts: Iterable[GrammarPart], folder: Path) -> dict[str, Stored]:
         lengths.append(np.diff(part.grammar_ptr))
     types, scores = distinct.types, distinct.scores
     source, target, align = (
-        chosen(side.ptr, side.flat, types[:, n])
+        select_rows(side.ptr, side.flat, types[:, n])
         for n, side in enumerate((distinct.source, distinct.target, distinct.align))
     )
     kept = scores != 0.0

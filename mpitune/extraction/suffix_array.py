@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.arrays import add_prefix, with_prefix
-from mpitune.array_files.csr import chosen, row_ends
+from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
@@ -100,7 +100,7 @@ def compile_bitext(pairs: Iterable[Pair], words: Vocabulary) -> Bitext:
     order = np.random.default_rng(_SEED).permutation(len(source[0]) - 1)
     place = np.empty(len(order), dtype=np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
-    texts = _texts(*(chosen(*rows, order) for rows in (source, target, link)))
+    texts = _texts(*(select_rows(*rows, order) for rows in (source, target, link)))
     return Bitext(place, texts, _suffixes(texts.source["word"], len(words)), _lexicon(texts, len(words)))
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import chosen, row_ends
+from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
 from mpitune.metrics.bleu import WIDTH
@@ -98,14 +98,14 @@ def merged(old: NBestPool, new: NBestPool) -> NBestPool:
     kept = np.delete(order, np.flatnonzero(again) + 1)
     kept = kept[np.lexsort((kept, sentence[kept]))]
     ptr = row_ends(np.concatenate([np.diff(old.feature_ptr), np.diff(new.feature_ptr)]))
-    feature_ptr, features = chosen(ptr, np.concatenate(feature).astype(np.int32), kept)
+    feature_ptr, features = select_rows(ptr, np.concatenate(feature).astype(np.int32), kept)
     return NBestPool(
         row_ends(np.bincount(sentence[kept], minlength=old.sentences)),
         np.concatenate([old.statistics, new.statistics])[kept],
         fingerprint[kept],
         feature_ptr,
         features,
-        chosen(ptr, np.concatenate([old.value, new.value]), kept)[1],
+        select_rows(ptr, np.concatenate([old.value, new.value]), kept)[1],
         feature_id,
     )
 

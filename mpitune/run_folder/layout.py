@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from mpitune.array_files.atomic import write_text, written_whole
+from mpitune.array_files.atomic import atomic_replace, write_text
 from mpitune.corpus.weights import write_weights
 from mpitune.errors import MachineError
 
@@ -108,7 +108,7 @@ class RunFolder:
         """Make the weights of ``epoch``, where they are kept, the result; nothing is written where they are that."""
         weights = self.epoch_weights(epoch)
         if weights.is_file() and not (self.result.is_file() and filecmp.cmp(weights, self.result, shallow=False)):
-            with _telling(self.result), written_whole(self.result) as aside:
+            with _telling(self.result), atomic_replace(self.result) as aside:
                 shutil.copyfile(weights, aside)
 
     def write_watched(self, source: Sequence[str], references: Sequence[Sequence[str]]) -> None:

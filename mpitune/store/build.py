@@ -22,7 +22,7 @@ from mpitune.array_files.arrays import (
     read_attributes,
     with_prefix,
     write_arrays,
-    writing_to,
+    write_lock,
 )
 from mpitune.array_files.csr import row_ends
 from mpitune.corpus.bitext import AlignedFiles
@@ -69,14 +69,14 @@ def prepare(
     grammars = grammar_files(sources)
     files, shape = _data_inputs(sources, grammars)
     made = []
-    with writing_to(folder):
+    with write_lock(folder):
         if _make(data, files, shape, lambda: _compile_data(sources, grammars, parts, watch), tell):
             made.append(data.name)
         shape = {"templates": list(sources.templates), "data": content(data)}
         if _make(rule_features, [], shape, lambda: _compile_features(data, sources.templates), tell):
             made.append(rule_features.name)
     lms = lms or folder
-    with writing_to(lms):
+    with write_lock(lms):
         for n, file in enumerate(sources.lms):
             name = lm_name(n, sources.external)
             if _make(lms / name, [file], {}, dict if sources.external else partial(_compile_lm, file), tell):
@@ -110,7 +110,7 @@ def prepare_scores(folder: Path, scoring: Scoring, tell: Callable[[str], None]) 
     file, data = folder / scores_name(scoring), open_arrays(folder / DATA)
     names = Names.stored(data, "score_names").all()
     shape = {"scoring": scoring.digest, "data": content(folder / DATA)}
-    with writing_to(folder):
+    with write_lock(folder):
         made = _make(file, [], shape, lambda: rescored(Rules(**with_prefix(data, "rules")), names, scoring), tell)
     return [file.name] if made else []
 
@@ -135,7 +135,7 @@ def kept_part(file: Path, made: Mapping[str, Any]) -> range | None:
 
 def prepare_bitext(files: AlignedFiles, folder: Path, tell: Callable[[str], None]) -> Path:
     """Make the compiled bitext in ``folder`` if it is missing or stale; returns its file."""
-    with writing_to(folder):
+    with write_lock(folder):
         _make(folder / BITEXT, files.files, {"files": len(files.files)}, lambda: compiled_bitext(files), tell)
     return folder / BITEXT
 

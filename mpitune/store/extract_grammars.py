@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays, writing_to
+from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays, write_lock
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import lines, split_words
 from mpitune.corpus.vocabulary import Names
@@ -53,7 +53,7 @@ def make_store(
     parts = folder / "parts"
     with ExitStack() as stack:
         # Runs may share a store: one after the other.
-        comm.on_root(stack.enter_context, writing_to(parts))
+        comm.on_root(stack.enter_context, write_lock(parts))
         if comm.on_root(build.wants_extraction, sources, folder):
             file = comm.on_root(_begin, aligned, sources, shared, tell)
             _extract(comm, file, sources, parts, watch, stop)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import writing_to
+from mpitune.array_files.arrays import write_lock
 from mpitune.array_files.atomic import write_text
 from mpitune.array_files.csr import row_ends
 from mpitune.config.spec import Job, LearnerKeys, ParallelKeys
@@ -76,7 +76,7 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
     folder = RunFolder(job.run.dir).local
     with ExitStack() as held:
         # Whoever else wants them waits until they are made.
-        comm.on_root(held.enter_context, writing_to(folder))
+        comm.on_root(held.enter_context, write_lock(folder))
         with StopFlag() as stop:
             run = open_run(job, comm, stop, quiet=False, given=given)
             made_from = _made_from(run, given.weights)

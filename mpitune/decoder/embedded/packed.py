@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import chosen, row_ends
+from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.decoder.base import PackedForest
 from mpitune.decoder.embedded.forest import NODES, Forest
 from mpitune.decoder.embedded.matched import Matched
@@ -55,8 +55,8 @@ def pack(forest: Forest, matched: Matched, part: Reached, lm_slot: np.ndarray) -
     # No node is without edges.
     edges_of = np.diff(forest.edge_ptr[: nodes + 1])[part.node]
     # The goal's rule is no matched one: its target is its gap, and it has no features.
-    target_ptr, target = chosen(matched.target_ptr, matched.target, part.rule[1:])
-    feature_ptr, feature_index = chosen(matched.features.ptr, matched.features.column, part.rule[1:])
+    target_ptr, target = select_rows(matched.target_ptr, matched.target, part.rule[1:])
+    feature_ptr, feature_index = select_rows(matched.features.ptr, matched.features.column, part.rule[1:])
     return PackedForest(
         edge_ptr=row_ends(edges_of),
         edge_tail=np.where(tail >= 0, number[tail], np.int32(-1)),
@@ -67,7 +67,7 @@ def pack(forest: Forest, matched: Matched, part: Reached, lm_slot: np.ndarray) -
         target=np.concatenate([np.full(1, -1, dtype=np.int32), target]),
         feature_ptr=np.concatenate([np.zeros(1, dtype=np.int64), feature_ptr]),
         feature_index=feature_index,
-        feature_value=chosen(matched.features.ptr, matched.features.value, part.rule[1:])[1],
+        feature_value=select_rows(matched.features.ptr, matched.features.value, part.rule[1:])[1],
     )
 
 
