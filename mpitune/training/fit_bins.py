@@ -52,7 +52,7 @@ def open_scored(
     ``lms``: the folder of the language models, where it is not ``folder``.
     """
     if scoring is not None:
-        comm.on_root(build.prepare_scores, folder, scoring, tell)
+        comm.on_root(build.build_scores, folder, scoring, tell)
     return open_store(sources, folder, scoring, lms)
 
 
