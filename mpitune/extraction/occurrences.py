@@ -32,7 +32,7 @@ class Chunk(NamedTuple):
 
 
 @kernel
-def narrowed(texts: AlignedTexts, suffixes: Suffixes, low: int, high: int, depth: int, word: int) -> tuple[int, int]:
+def narrow(texts: AlignedTexts, suffixes: Suffixes, low: int, high: int, depth: int, word: int) -> tuple[int, int]:
     """Those of the suffixes ``low`` to ``high``, which share ``depth`` words, whose next word is ``word``."""
     first, end = low, high
     while first < end:

@@ -46,7 +46,7 @@ class OccurrenceRules(NamedTuple):
     """int64 [4, 2, 2]: the gaps' spans on the target side, in the order of the source side."""
 
 
-def new_found() -> OccurrenceRules:
+def new_occurrence_rules() -> OccurrenceRules:
     """Space for the rules of an occurrence."""
     return OccurrenceRules(
         np.zeros(4, dtype=np.int64),
