@@ -120,7 +120,9 @@ def entries(case: Case, decoder: EmbeddedDecoder, kbest: KBest) -> list[tuple[Tr
         row = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])
         slots = kbest.feature_index[row].tolist()
         features = decoder.features
-        assert slots == sorted(set(slots), key=lambda slot: (min(slot, features.fixed), features.ids[slot]))
+        assert slots == sorted(
+            set(slots), key=lambda slot: (min(slot, features.first_dynamic_slot), features.ids[slot])
+        )
         fired = dict(zip(map(decoder.features.name, slots), kbest.feature_value[row].tolist(), strict=True))
         listed.append((tuple(case.vocabulary.decode(kbest.translation(j))), float(kbest.score[j]), fired))
     return listed
@@ -353,7 +355,7 @@ def test_what_was_decoded_before_does_not_show(tmp_path: Path) -> None:
     for name in reversed(weights):
         other.features.slot(name)
     first, second = (decoder.decode(case.sentence(words), by_slot(decoder, weights), 50) for decoder in (one, other))
-    assert max(first.feature_index) >= one.features.fixed
+    assert max(first.feature_index) >= one.features.first_dynamic_slot
     assert first.feature_index.tolist() != second.feature_index.tolist()
     names = [
         [decoder.features.name(slot) for slot in listed.feature_index.tolist()]

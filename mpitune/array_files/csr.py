@@ -1,4 +1,4 @@
-"""Rows of different lengths, laid end to end: row i is ``flat[ptr[i]:ptr[i + 1]]``."""
+"""Rows of different lengths in one array (CSR layout): row i is ``flat[ptr[i]:ptr[i + 1]]``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 CHUNK = 1 << 14
-"""How many rows are lists of Python's numbers at a time: these take ten times the memory."""
+"""Number of rows that `iter_rows` converts to lists at a time: lists take ten times the memory."""
 
 
 def row_ends(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
@@ -17,7 +17,7 @@ def row_ends(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
 
 
 def select_rows(ptr: np.ndarray, flat: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``ptr`` and ``flat`` of the rows of these ``numbers``, in their order."""
+    """``ptr`` and ``flat`` of the rows with these ``numbers``, in this order."""
     length = np.diff(ptr)[numbers]
     new = row_ends(length)
     place = np.arange(new[-1]) + np.repeat(ptr[numbers] - new[:-1], length)
@@ -25,7 +25,7 @@ def select_rows(ptr: np.ndarray, flat: np.ndarray, numbers: np.ndarray) -> tuple
 
 
 def iter_rows(ptr: np.ndarray, flat: np.ndarray) -> Iterator[list[int]]:
-    """The rows in turn."""
+    """The rows as lists, one after the other."""
     for first in range(0, len(ptr) - 1, CHUNK):
         bounds = ptr[first : first + CHUNK + 1]
         numbers = flat[bounds[0] : bounds[-1]].tolist()

@@ -128,7 +128,7 @@ class CdecDecoder:
         for found, end, score in zip(entries, np.cumsum(length).tolist(), scores, strict=True):
             if not _is_near(score, found.score):
                 value[end - 1] = _completed(found, score, wanted[slot[end - 1]])
-        order = np.lexsort((self._late_ids(slot), np.minimum(slot, self.features.fixed), row))
+        order = np.lexsort((self._late_ids(slot), np.minimum(slot, self.features.first_dynamic_slot), row))
         slot, value = slot[order], value[order]
         return KBest(
             word_ptr=np.cumsum([0] + [len(text) for text in words], dtype=np.int64),
@@ -151,9 +151,9 @@ class CdecDecoder:
 
     def _late_ids(self, slots: np.ndarray) -> np.ndarray:
         """uint64 [n]: the ids of those ``slots`` that are of features met late, 0 for others."""
-        late = slots >= self.features.fixed
+        late = slots >= self.features.first_dynamic_slot
         ids = np.zeros(len(slots), dtype=np.uint64)
-        ids[late] = self.features.dynamic_ids[slots[late] - self.features.fixed]
+        ids[late] = self.features.dynamic_ids[slots[late] - self.features.first_dynamic_slot]
         return ids
 
 
