@@ -150,9 +150,9 @@ def _run(program: str, texts: list[BinaryIO], links: list[BinaryIO], count: int)
 
 
 def _read_links(file: BinaryIO, count: int) -> Iterator[list[Link]]:
-    """The links of one direction, sentence by sentence. Raises MachineError unless ``file`` has ``count`` lines of links.
+    """The links of one direction, sentence by sentence.
 
-    eflomal does not report a full disk.
+    Raises MachineError unless ``file`` has ``count`` lines of links: eflomal does not report a full disk.
     """
     file.seek(0)
     for number in range(1, count + 1):

@@ -1,6 +1,6 @@
-"""A word-aligned bitext as arrays that rules are extracted from: texts, links, a suffix array, lexical counts.
+"""A compiled word-aligned bitext, the input of rule extraction: texts, links, a suffix array, lexical counts.
 
-The pairs lie in a random order, always the same: the first occurrences of anything are then a random sample of it.
+The pairs are shuffled with a fixed seed, so that the first occurrences of a word are a random sample of all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
 
 DEPTH = 5
-"""Suffixes are sorted by so many words: source sides are no longer."""
+"""Number of words by which suffixes are sorted: the maximum length of a source side."""
 _SEED = 1
 
 Pair = tuple[Sequence[str], Sequence[str], Sequence[tuple[int, int]]]
@@ -29,16 +29,16 @@ _Rows = tuple[np.ndarray, np.ndarray]
 
 
 SOURCE = np.dtype([("word", np.int32), ("pair", np.int32), ("low", np.int16), ("high", np.int16)])
-"""A source word: which it is, which pair it is of, the first target position that it is linked to, one past the last.
+"""A source word: its number, its pair, the first target position that it is linked to, and the last one + 1.
 
-A word without links has -1 for both. After each sentence stands one with word -1.
+An unlinked word has -1 for both positions. A word -1 follows each sentence.
 """
 TARGET = np.dtype([("word", np.int32), ("low", np.int16), ("high", np.int16)])
 """A target word, likewise."""
 
 
 class AlignedTexts(NamedTuple):
-    """The pairs with their links; words of both languages are numbered together."""
+    """The sentence pairs with their links; both languages share a vocabulary."""
 
     source: np.ndarray
     """`SOURCE` [source words + pairs]"""
@@ -55,40 +55,40 @@ class AlignedTexts(NamedTuple):
 
 
 class Suffixes(NamedTuple):
-    """Where source words and phrases occur, as places in ``AlignedTexts.source``."""
+    """Occurrences of source words and phrases, as places in ``AlignedTexts.source``."""
 
     suffix: np.ndarray
-    """int32 [source words]: the suffixes in the order of their first `DEPTH` words."""
+    """int32 [source words]: the suffixes, sorted by their first `DEPTH` words."""
     occurrence: np.ndarray
     """int32 [source words]: the occurrences of each word, sorted by word and then by place."""
     word_ptr: np.ndarray
-    """int64 [words + 1]: the suffixes that begin with each word, and its occurrences."""
+    """int64 [words + 1]: row pointer of ``suffix`` and of ``occurrence`` by word."""
 
 
 class Lexicon(NamedTuple):
-    """How often words are linked; an unlinked word counts as linked to NULL."""
+    """Counts of links between words; an unlinked word counts as linked to NULL."""
 
     ptr: np.ndarray
-    """int64 [words + 1]: the words that each source word is linked to."""
+    """int64 [words + 1]: row pointer of ``word`` and ``times`` by source word."""
     word: np.ndarray
-    """int32: those words, ascending for a source word ..."""
+    """int32: the target words that each source word is linked to, ascending."""
     times: np.ndarray
-    """int32: ... and how often."""
+    """int32: the number of links with each."""
     source_count: np.ndarray
     """int64 [words + 1]: links of each source word; last those of NULL."""
     target_count: np.ndarray
     """int64 [words + 1]: links of each target word; last those of NULL."""
     source_null: np.ndarray
-    """int64 [words]: how often a source word is unlinked."""
+    """int64 [words]: unlinked occurrences of each source word."""
     target_null: np.ndarray
-    """int64 [words]: how often a target word is unlinked."""
+    """int64 [words]: unlinked occurrences of each target word."""
 
 
 class Bitext(NamedTuple):
-    """All that rules are extracted from."""
+    """A compiled bitext."""
 
     place: np.ndarray
-    """int32 [pairs]: where each pair of the files lies in ``texts``."""
+    """int32 [pairs]: the place of each pair of the files among the pairs of ``texts``."""
     texts: AlignedTexts
     suffixes: Suffixes
     lexicon: Lexicon
@@ -105,7 +105,7 @@ def compile_bitext(pairs: Iterable[Pair], words: Vocabulary) -> Bitext:
 
 
 def _read(pairs: Iterable[Pair], words: Vocabulary) -> tuple[_Rows, _Rows, _Rows]:
-    """Words and links of the pairs in turn. Only numbers are kept of them: a large bitext's words fill the memory."""
+    """Words and links of the pairs as arrays of numbers: a large bitext as strings would fill the memory."""
     lengths = array("q"), array("q"), array("q")
     source, target, link = array("i"), array("i"), array("h")
     for pair in pairs:
@@ -144,7 +144,7 @@ def _texts(source_rows: _Rows, target_rows: _Rows, link_rows: _Rows) -> AlignedT
 
 
 def _hull(at: np.ndarray, other: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """int16 [size] each: the smallest of ``other`` at each place and one past the largest, or -1."""
+    """int16 [size] each: minimum and maximum + 1 of ``other`` at each place, or -1."""
     low, high = np.full(size, np.iinfo(np.int16).max, dtype=np.int16), np.full(size, -1, dtype=np.int16)
     np.minimum.at(low, at, other)
     np.maximum.at(high, at, other + np.int16(1))
@@ -159,7 +159,7 @@ def _linked_words(texts: AlignedTexts) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _suffixes(source: np.ndarray, words: int) -> Suffixes:
-    """The suffix array of ``source`` (int32), ties in the order of place; -1 begins no suffix, and ends one."""
+    """The suffix array of ``source`` (int32), ties in the order of place; -1 ends a suffix and does not begin one."""
     keys = [source]
     for _ in range(1, DEPTH):
         following = np.append(keys[-1][1:], np.int32(-1))
@@ -192,7 +192,7 @@ def _lexicon(texts: AlignedTexts, words: int) -> Lexicon:
 
 
 def compiled_bitext(files: AlignedFiles) -> dict[str, np.ndarray]:
-    """The arrays of a bitext and its words, to be stored. Raises DataError for bad files, and for one of no pairs."""
+    """The arrays of a bitext and its words, for storage. Raises DataError for bad files or an empty bitext."""
     words, pairs = Vocabulary(), files.read()
     first = next(pairs, None)
     if first is None:
@@ -203,7 +203,7 @@ def compiled_bitext(files: AlignedFiles) -> dict[str, np.ndarray]:
 
 
 def to_arrays(bitext: Bitext) -> dict[str, np.ndarray]:
-    """``bitext`` as plain arrays by name, to be stored."""
+    """``bitext`` as plain arrays by name, for storage."""
     texts = add_prefix("texts", bitext.texts._asdict())
     texts = {name: array.view(np.uint8) if array.dtype.names else array for name, array in texts.items()}
     suffixes, lexicon = (add_prefix(name, getattr(bitext, name)._asdict()) for name in ("suffixes", "lexicon"))
