@@ -153,6 +153,7 @@ def test_unknown_features_are_told_of_once(fake: FakeCdec, caplog: pytest.LogCap
         decode(decoder, "ein haus", {})
     told = [r.message for r in caplog.records if "not known beforehand" in r.message]
     assert len(told) == 1 and "such as R:X:ä=b" in told[0] and "learner.initial_weights" in told[0]
+    first = decoder.features.first_dynamic_slot
     assert {decoder.features.name(slot) for slot in range(first, len(decoder.features))} == {
         "R:X:ä=b",
         *("Late:a", "Late:b", "Late:c"),
