@@ -63,14 +63,14 @@ def test_an_opened_file_may_be_replaced(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.h5"]
 
 
-@pytest.mark.parametrize("step", ["arrays._try_space", "arrays._lay_out", "files._fsync"])
+@pytest.mark.parametrize("step", ["arrays._try_space", "arrays._lay_out", "atomic._fsync"])
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     write_arrays(tmp_path / "a.h5", {"a": np.zeros(5)}, {})
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(f"mpitune.corpus.{step}", full)
+    monkeypatch.setattr(f"mpitune.array_files.{step}", full)
     with pytest.raises(MachineError, match=r"a\.h5: cannot be written: No space left on device"):
         write_arrays(tmp_path / "a.h5", {"a": np.zeros(5)}, {})
     assert os.listdir(tmp_path) == ["a.h5"]
