@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from mpitune.array_files.atomic import written_whole
+from mpitune.array_files.atomic import atomic_replace
 from mpitune.corpus.text import lines
 
 DEMO = Path(__file__).resolve().parents[1] / "demo"
@@ -258,7 +258,7 @@ def _once(file: Path, text: Callable[[], Iterable[str]]) -> None:
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     zipped = file.suffix == ".gz"
-    with written_whole(file) as part, gzip.open(part, "wb") if zipped else open(part, "wb") as out:
+    with atomic_replace(file) as part, gzip.open(part, "wb") if zipped else open(part, "wb") as out:
         out.writelines(f"{line}\n".encode() for line in text())
 
 

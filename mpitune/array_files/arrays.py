@@ -1,6 +1,6 @@
-"""Arrays on disk: HDF5 files that are written once, aside, and opened memory-mapped.
+"""Arrays on disk: HDF5 files that are written once, atomically, and opened memory-mapped.
 
-Every dataset is stored contiguously, so that an opened array is a view of the mapped file: opening costs nothing and
+Every dataset is stored contiguously, so that an opened array is a view of the mapped file: opening reads no data, and
 the processes of one machine share the pages.
 """
 
@@ -12,33 +12,34 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import h5py
 import numpy as np
 
-from mpitune.array_files.atomic import written_whole
+from mpitune.array_files.atomic import atomic_replace
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.errors import DataError, MachineError, UsageError
 
 Stored = np.ndarray | DiskArray
 """An array to be written."""
+A = TypeVar("A", bound=Stored)
 VERSION = 2
-"""Raised whenever the meaning of a stored array changes; files of older versions are made anew, never read."""
+"""Format version, incremented whenever the meaning of an array changes; files of older versions are rebuilt."""
 _FRAME = 1 << 16
-"""More bytes than HDF5 needs for all but the arrays and the attributes."""
+"""Upper bound of the bytes that HDF5 needs besides the arrays and the attributes."""
 _DAMAGE = (OSError, KeyError, ValueError, TypeError, RuntimeError)
-"""What h5py raises for files that are missing, damaged or not such files at all."""
+"""Exceptions of h5py for files that are missing, damaged or not HDF5."""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Stored], attributes: Mapping[str, Any]) -> None:
-    """Write ``arrays`` and ``attributes`` (anything JSON can hold) to ``path``, whole or not at all.
+    """Write ``arrays`` and ``attributes`` (JSON values) to ``path`` atomically.
 
-    Raises MachineError where it cannot be written (disk full).
+    Raises MachineError if the file cannot be written (disk full).
     """
     text = json.dumps(attributes)
     try:
-        with written_whole(path) as aside:
+        with atomic_replace(path) as aside:
             _try_space(aside, _FRAME + len(text), sum(array.nbytes for array in arrays.values()))
             places = _lay_out(aside, arrays, text)
             with open(aside, "r+b") as file:
@@ -54,10 +55,10 @@ def write_arrays(path: Path, arrays: Mapping[str, Stored], attributes: Mapping[s
 
 
 def _try_space(path: Path, frame: int, data: int) -> None:
-    """Raise OSError unless a file of ``frame`` + ``data`` bytes may be made and the first ``frame`` fit on the disk.
+    """Raise OSError unless a file of ``frame`` + ``data`` bytes is allowed and the first ``frame`` fit on the disk.
 
-    On a full disk the HDF5 library does not fail, it crashes. So it writes the frame only, which was seen to fit; the
-    arrays are written by hand.
+    On a full disk the HDF5 library crashes. It therefore writes only the frame, which fits after this check; the arrays
+    are written by `write_arrays` itself.
     """
     with open(path, "wb") as file:
         file.write(bytes(frame))
@@ -67,7 +68,7 @@ def _try_space(path: Path, frame: int, data: int) -> None:
 
 
 def _lay_out(path: Path, arrays: Mapping[str, Stored], attributes: str) -> dict[str, int]:
-    """Make an HDF5 file with room for ``arrays``; returns where in the file each belongs, those of no size excepted."""
+    """Create an HDF5 file with space for ``arrays``; returns the offset in bytes of each that is not empty."""
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -82,10 +83,10 @@ def _lay_out(path: Path, arrays: Mapping[str, Stored], attributes: str) -> dict[
 
 
 @contextmanager
-def writing_to(folder: Path) -> Iterator[None]:
-    """Hold the right to write files in ``folder`` (made if need be), waiting for whoever has it: runs may share one.
+def write_lock(folder: Path) -> Iterator[None]:
+    """Lock ``folder`` for writing, after waiting for other holders: runs may share a store. Creates the folder.
 
-    Raises UsageError where nothing can be written there.
+    Raises UsageError if the folder is not writable.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,16 +94,16 @@ def writing_to(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UsageError(f"{folder}: cannot write to the store: {error.strerror}") from None
     with lock:
-        # Some network file systems have no locks: runs that share a store there must not make it at the same time.
+        # Some network file systems have no locks: runs that share a store there must not build it at the same time.
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def read_attributes(path: Path) -> dict[str, Any] | None:
-    """The attributes of ``path``; None where there is no such file, or one that is damaged or of an older version.
+    """The attributes of ``path``; None if the file is missing, damaged or of an older version.
 
-    Raises UsageError for a file of a newer version: those who can read it are to find it again.
+    Raises UsageError for a file of a newer version, which must not be overwritten.
     """
     try:
         with h5py.File(path, "r") as file:
@@ -117,9 +118,9 @@ def read_attributes(path: Path) -> dict[str, Any] | None:
 
 
 def open_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of ``path``, memory-mapped (a process that writes to one gets its own copy of the page).
+    """The arrays of ``path``, memory-mapped copy-on-write: a process that writes to a page gets a private copy of it.
 
-    Raises DataError where the file is missing or damaged.
+    Raises DataError if the file is missing or damaged.
     """
     try:
         with h5py.File(path, "r") as file:
@@ -128,7 +129,7 @@ def open_arrays(path: Path) -> dict[str, np.ndarray]:
         mapped = np.memmap(path, dtype=np.uint8, mode="c")
         return {name: _mapped(mapped, *place) for name, place in places.items()}
     except _DAMAGE as error:
-        expected = "expected one made by prepare: remove it to have it made anew"
+        expected = "expected one made by prepare: remove it to have it built again"
         raise DataError(f"{path}: found a damaged or missing store ({error}), {expected}") from None
 
 
@@ -141,11 +142,11 @@ def _mapped(file: np.ndarray, offset: int | None, dtype: np.dtype[Any], shape: t
     return array
 
 
-def prefixed(prefix: str, arrays: Mapping[str, Stored]) -> dict[str, Stored]:
+def add_prefix(prefix: str, arrays: Mapping[str, A]) -> dict[str, A]:
     """``arrays``, each under its name with ``prefix`` and a dot before it."""
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
 
 
-def part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """What `prefixed` put under ``prefix``."""
+def with_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays that `add_prefix` put under ``prefix``, by their names without it."""
     return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}

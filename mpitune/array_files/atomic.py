@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, whatever happens while they are written."""
+"""Atomic writing: a file is replaced by its complete new content or stays as it was."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import BinaryIO, cast
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A file aside to write to, which takes the place of ``path`` when the block ends, safe from a power cut.
+def atomic_replace(path: Path) -> Iterator[Path]:
+    """A temporary file to write to, which replaces ``path`` durably (fsync) when the block ends.
 
-    Where the block raises, or the disk is full (OSError), ``path`` stays as it was. Its folder is made where it is not
-    there, but not the one above that: where that has been removed, this is no time to bring it back.
+    If the block raises, or the disk is full (OSError), ``path`` stays as it was. A missing folder of ``path`` is
+    created, but not its parent: if somebody has removed that, it is not created again.
     """
     path.parent.mkdir(exist_ok=True)
-    # One name for all attempts: what a killed one leaves behind is overwritten, not piled up.
+    # All attempts use the same name, so that the next one overwrites the file that a killed one left.
     aside = path.with_name(f".{path.name}.part")
     try:
         yield aside
         _fsync(aside)
         os.replace(aside, path)
-        # Which files a folder holds is written to disk apart from what they hold.
+        # The entry in the folder needs an fsync of its own.
         _fsync(path.parent)
     except BaseException:
         with suppress(OSError):
@@ -33,16 +33,16 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """What is written here becomes ``path``, whole or not at all; gzipped (to the same bytes) for a name in .gz.
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """Open ``path`` for atomic writing; gzipped (reproducibly, without a time) if its name ends in .gz.
 
-    Raises OSError where ``path`` cannot be written, as where its folder is not there.
+    Raises OSError if ``path`` cannot be written or its folder does not exist.
     """
-    # A folder that is not there is a slip of the pen: it is not made.
+    # A missing folder is probably a misspelt name: it is not created.
     path.parent.stat()
-    # A pipe or a device is written to as it comes: what is written aside could only take its place.
+    # A pipe or a device is written to directly: replacing it would remove it.
     special = path.exists() and not path.is_file()
-    with nullcontext(path) if special else written_whole(path) as target, open(target, "wb") as raw:
+    with nullcontext(path) if special else atomic_replace(path) as target, open(target, "wb") as raw:
         if not path.name.endswith(".gz"):
             yield raw
             return
@@ -52,9 +52,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` as `opened` does, but in a folder that is made as by `written_whole`."""
+    """Write ``text`` to ``path`` as `open_atomic` does; creates the folder of ``path``, but not its parent."""
     path.parent.mkdir(exist_ok=True)
-    with opened(path) as file:
+    with open_atomic(path) as file:
         file.write(text.encode())
 
 

@@ -1,4 +1,4 @@
-"""An array that is made piece by piece and may be larger than the memory: until it is stored, it waits on disk."""
+"""An array that grows on disk, so that it may be larger than the memory, until it is stored."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from mpitune.errors import MachineError
 
 
 class DiskArray:
-    """int32 numbers in a file without a name, which goes with the process, however that ends."""
+    """int32 numbers in a file without a name, which the system deletes when the process ends."""
 
     dtype = np.dtype(np.int32)
 
     def __init__(self, folder: Path) -> None:
-        """``folder``: on whose disk they wait. Raises MachineError where nothing can be written there."""
+        """``folder``: the folder of the file. Raises MachineError if it is not writable."""
         self.size = 0
         self._folder = folder
         with self._writing():
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed below)
 
     def __del__(self) -> None:
-        # On a full disk, what is still to be written cannot be.
+        # On a full disk, flushing the buffer fails.
         with suppress(OSError, AttributeError):
             self._file.close()
 
     def append(self, numbers: np.ndarray) -> None:
-        """Add int32 ``numbers`` at the end. Raises MachineError where the disk is full."""
+        """Append int32 ``numbers``. Raises MachineError if the disk is full."""
         with self._writing():
             self._file.write(np.ascontiguousarray(numbers, dtype=self.dtype).data)
             self._file.flush()
@@ -54,6 +54,6 @@ class DiskArray:
         return self.size * self.dtype.itemsize
 
     def copy_to(self, file: BinaryIO) -> None:
-        """Write all numbers to ``file``, a bounded number of them at a time."""
+        """Write all numbers to ``file``, in pieces of bounded size."""
         self._file.seek(0)
         shutil.copyfileobj(self._file, file)

@@ -33,7 +33,13 @@ from mpitune.run_folder.status import follow
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
 from mpitune.store import build
-from mpitune.store.extract_grammars import Extraction, check_same, make_store, read_inputs, warm_up
+from mpitune.store.extract_grammars import (
+    GrammarExtractor,
+    check_same_sentences,
+    extract_and_build,
+    read_inputs,
+    warm_up,
+)
 from mpitune.store.store import rules_firing
 from mpitune.training import factory, parallel_map
 from mpitune.training.fit_bins import open_fitted
@@ -66,7 +72,7 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
     job = load_job(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
     store, sources = job.run.store, factory.sources(job)
-    made = make_store(comm, sources, store, store, print_message, partial(progress, rank=comm.rank))
+    made = extract_and_build(comm, sources, store, store, print_message, partial(progress, rank=comm.rank))
     if sources.train is not None:
         open_fitted(comm, job, sources, store, print_message)
     comm.on_root(print, f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True)
@@ -97,20 +103,20 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     output = options.output
     read = comm.on_root(read_inputs, options.input)
     if options.leave_one_out:
-        comm.on_root(check_same, files, [words for words, _ in read], options.input)
+        comm.on_root(check_same_sentences, files, [words for words, _ in read], options.input)
 
     def compile_bitext() -> Path:
         with report_write_errors(output):
             output.mkdir(parents=True, exist_ok=True)
         try:
-            stored = build.prepare_bitext(files, output / STORED_BITEXT, print_message)
+            stored = build.build_bitext(files, output / STORED_BITEXT, print_message)
         except MpituneError:
             shutil.rmtree(output / STORED_BITEXT)
             raise
         warm_up(stored, print_message)
         return stored
 
-    extraction = Extraction(comm.on_root(compile_bitext))
+    extraction = GrammarExtractor(comm.on_root(compile_bitext))
 
     def extract(i: int) -> int:
         rules = extraction.rules(read[i][0], i if options.leave_one_out else None)

@@ -39,7 +39,7 @@ from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.scoring import read_scoring
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
-from mpitune.store.extract_grammars import make_store
+from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import Texts
 from mpitune.training import factory, local_training, parallel_map
 from mpitune.training.fit_bins import open_scored
@@ -281,7 +281,7 @@ def open_decoder(
         folder /= "decode"
         texts = Texts(comm.on_root(_regular_file, file, folder))
         sources = replace(sources, train=texts, devtest=None, leave_one_out=False)
-    make_store(comm, sources, folder, job.run.store, print_message, partial(progress, rank=comm.rank))
+    extract_and_build(comm, sources, folder, job.run.store, print_message, partial(progress, rank=comm.rank))
     if scoring is not None and sources.external:
         error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")
         raise raised_on_all_ranks(error)

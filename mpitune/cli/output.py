@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from mpitune.array_files.atomic import opened
+from mpitune.array_files.atomic import open_atomic
 from mpitune.config.spec import Job
 from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
@@ -30,7 +30,7 @@ def write_output(output: Path | None, text: str) -> None:
 @contextmanager
 def open_output(path: Path) -> Iterator[BinaryIO]:
     """Open a file that replaces ``path`` when it is closed; errors as in `report_write_errors`."""
-    with report_write_errors(path), opened(path) as file:
+    with report_write_errors(path), open_atomic(path) as file:
         yield file
 
 

@@ -14,8 +14,8 @@ from mpitune.corpus.bitext import AlignedFiles
 from mpitune.exchange.comm import SerialComm
 from mpitune.lm.kenlm import WORD, KenlmWords
 from mpitune.lm.kneser_ney import estimate
-from mpitune.store.build import prepare_bitext
-from mpitune.store.extract_grammars import Extraction
+from mpitune.store.build import build_bitext
+from mpitune.store.extract_grammars import GrammarExtractor
 from mpitune.training import factory
 from mpitune.training.loop import train
 
@@ -56,7 +56,7 @@ def main() -> None:
             (folder / file).write_text(text, encoding="utf-8")
         estimate(folder / "references", 2, folder / "lm", lambda _: None)
         files = AlignedFiles(folder / "source", folder / "references", folder / "links")
-        extraction = Extraction(prepare_bitext(files, folder, lambda _: None))
+        extraction = GrammarExtractor(build_bitext(files, folder, lambda _: None))
         extraction.lines(extraction.rules(SOURCE.split()))
         for preset in PRESETS:
             settings = [f"run.dir={folder / preset}", f"run.store={folder / 'store'}", f"learner.preset={preset}"]

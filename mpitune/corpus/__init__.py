@@ -1,0 +1,10 @@
+"""Texts, words and weights: readers of plain files, and algorithms on texts alone.
+
+text         `read_sentences`, `read_bitext`, `read_parallel`, `Fingerprint`: lines, sentences, changes of files
+vocabulary   `Vocabulary`, `Names`, `FeatureTable`: words and feature names as numbers
+weights      `read_weights`, `write_weights`: weights files
+bitext       `AlignedFiles`: word-aligned bitexts
+eflomal      `align`: word alignment by the program eflomal
+symmetrise   `grow_diag_final_and`: one alignment from two directed ones
+retrieval    `IndexedPart`: search for similar sentences
+"""

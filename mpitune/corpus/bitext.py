@@ -1,4 +1,7 @@
-"""Word-aligned bitexts, as files: two texts, or one of both, and their links in Pharaoh's format (``0-0 1-2``)."""
+"""Reader of word-aligned bitexts: two files or one of sentence pairs, and a file of links in Pharaoh's format.
+
+A line of links: ``0-0 1-2``.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ AlignedPair = tuple[list[str], list[str], list[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class AlignedFiles:
-    """Where a word-aligned bitext is."""
+    """The files of a word-aligned bitext."""
 
     source: Path
-    """Source sentences, or pairs ``source ||| target`` where there is no ``target``."""
+    """Source sentences, or pairs ``source ||| target`` if ``target`` is None."""
     target: Path | None
     alignment: Path
 
@@ -31,7 +34,7 @@ class AlignedFiles:
         return [self.source, *([self.target] if self.target else []), self.alignment]
 
     def read(self) -> Iterator[AlignedPair]:
-        """The pairs. Raises DataError for a bad line, and where the files have not as many lines each."""
+        """The pairs. Raises DataError for a bad line, or if the files differ in their numbers of lines."""
         texts = _bitext(self.source) if self.target is None else _parallel(self.source, self.target)
         number = 0
         links = lines(self.alignment)

@@ -1,8 +1,8 @@
-"""Word alignment of a bitext: the program eflomal, run in both directions, and one alignment made of the two.
+"""Word alignment of a bitext: runs the program eflomal in both directions and symmetrises the result.
 
-eflomal (Östling and Tiedemann, "Efficient Word Alignment with Markov Chain Monte Carlo", 2016) is run as a program
-rather than through its Python interface: that one splits words at all Unicode spaces, so that its links would count
-other words than ours, and leaves copies of the text behind when it is killed.
+eflomal (Östling and Tiedemann, "Efficient Word Alignment with Markov Chain Monte Carlo", 2016) is run as a program. Its
+Python interface splits words at all Unicode spaces, so that its positions would differ from those of `split_words`, and
+it leaves copies of the text behind when it is killed.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from mpitune.corpus.text import counted, lines, split_words
 from mpitune.errors import DataError, MachineError, UsageError
 
 MAX_WORDS = 1023
-"""eflomal's limit for the words of a sentence."""
+"""Maximum number of words of a sentence in eflomal."""
 
 _LAUNCHER = Path(__file__).parents[1] / "child_launcher.py"
 _HEADER = "{:<20} {:<20}\n"
 
 
-def align(source: Path, target: Path, tell: Callable[[str], None]) -> Iterator[str]:
+def align(source: Path, target: Path, log: Callable[[str], None]) -> Iterator[str]:
     """The alignment of each sentence pair, as ``0-0 1-2``: source and target positions from 0, in order.
 
-    ``source`` and ``target`` hold tokenised sentences, a line each. Where one of a pair has no words, or more than
-    `MAX_WORDS`, the alignment is empty. eflomal draws at random from a seed that cannot be set: another run gives
-    somewhat different links. ``tell`` is given a line of what happens.
+    ``source`` and ``target`` are files of tokenised sentences, one per line. If a sentence of a pair has no words, or
+    more than `MAX_WORDS`, the alignment is empty. eflomal has no option for its random seed: another run gives slightly
+    different links. ``log`` receives a line about the work.
 
-    Raises UsageError where eflomal is not installed, DataError where a file cannot be read or the two have not as many
-    lines, MachineError where eflomal fails.
+    Raises UsageError if eflomal is not installed, DataError if a file cannot be read or the files differ in their
+    numbers of lines, MachineError if eflomal fails.
     """
     program = _find()
     with _temporary_files(4) as files:
         texts, links = files[:2], files[2:]
-        alignable = _write_texts(source, target, texts, tell)
+        alignable = _write_texts(source, target, texts, log)
         count = sum(alignable)
-        tell(f"{source}, {target}: eflomal aligns {count} of {counted(len(alignable), 'sentence pair')}")
+        log(f"{source}, {target}: eflomal aligns {count} of {counted(len(alignable), 'sentence pair')}")
         if count:
             _run(program, texts, links, count)
         directed = [_read_links(file, count) for file in links]
@@ -57,7 +57,7 @@ def align(source: Path, target: Path, tell: Callable[[str], None]) -> Iterator[s
 
 
 def _find() -> str:
-    """eflomal's program: that of its Python package, else the one on the PATH."""
+    """The program eflomal: that of its Python package, else the one on the PATH."""
     package = find_spec("eflomal")
     for folder in (package and package.submodule_search_locations) or ():
         program = Path(folder) / "bin" / "eflomal"
@@ -71,7 +71,7 @@ def _find() -> str:
 
 @contextmanager
 def _temporary_files(count: int) -> Iterator[list[BinaryIO]]:
-    """Files without names: nothing of them is left, however this process ends."""
+    """Files without names, which the system deletes when this process ends."""
     try:
         with ExitStack() as stack:
             yield [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
@@ -79,17 +79,17 @@ def _temporary_files(count: int) -> Iterator[list[BinaryIO]]:
         raise MachineError(f"{tempfile.gettempdir()}: cannot be written: {error.strerror}") from None
 
 
-def _write_texts(source: Path, target: Path, texts: list[BinaryIO], tell: Callable[[str], None]) -> bytearray:
-    """Write the sentence pairs that can be aligned to ``texts``; returns for each pair whether it can be.
+def _write_texts(source: Path, target: Path, texts: list[BinaryIO], log: Callable[[str], None]) -> bytearray:
+    """Write the sentence pairs that can be aligned to ``texts``; returns 1 for each such pair, 0 for the others.
 
-    The form is eflomal's: the numbers of sentences and of distinct words, then for each sentence its length and its
-    words as numbers. As by eflomal's own tools, words are taken for the same regardless of case.
+    Format of eflomal: the numbers of sentences and of distinct words, then for each sentence its length and its words
+    as numbers. Case is ignored, as in eflomal's own tools.
     """
     vocabularies: list[dict[str, int]] = [{}, {}]
     alignable = bytearray()
     long: list[int] = []
     for file in texts:
-        # The numbers are not known yet: their place is kept.
+        # A placeholder of the same length: the numbers are not known yet.
         file.write(_HEADER.format(0, 0).encode())
     for number, sentences in enumerate(_pairs(source, target), start=1):
         lengths = [len(words) for words in sentences]
@@ -107,7 +107,7 @@ def _write_texts(source: Path, target: Path, texts: list[BinaryIO], tell: Callab
         file.flush()
     if long:
         which = f"{counted(len(long), 'sentence pair')} of more than {MAX_WORDS} words"
-        tell(f"warning: {source}:{long[0]}: {which}, which eflomal does not align: left without links")
+        log(f"warning: {source}:{long[0]}: {which}, which eflomal does not align: left without links")
     return alignable
 
 
@@ -116,7 +116,7 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
     sources, targets = lines(source), lines(target)
     for number, (one, other) in enumerate(zip_longest(sources, targets), start=1):
         if one is None or other is None:
-            # One of the two is through already.
+            # One of the two iterators is exhausted.
             longer = number + sum(1 for _ in chain(sources, targets))
             counts = (longer, number - 1) if other is None else (number - 1, longer)
             expected = f"{counts[0]}, as many as {source} has"
@@ -125,9 +125,9 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def _run(program: str, texts: list[BinaryIO], links: list[BinaryIO], count: int) -> None:
-    """Have eflomal align ``texts``, of ``count`` sentences, and write ``links``: forward, then backward.
+    """Run eflomal on ``texts``, of ``count`` sentences; it writes ``links``, forward and backward.
 
-    Models, samplers and numbers of iterations are those that eflomal's own tools choose. Raises MachineError.
+    Models, samplers and numbers of iterations are the defaults of eflomal's own tools. Raises MachineError.
     """
     iterations = max(2, round(5000 / math.sqrt(count)))
     fewer = max(1, iterations // 4)
@@ -150,9 +150,9 @@ def _run(program: str, texts: list[BinaryIO], links: list[BinaryIO], count: int)
 
 
 def _read_links(file: BinaryIO, count: int) -> Iterator[list[Link]]:
-    """The links of one direction, sentence by sentence. Raises MachineError unless ``count`` lines of links are there.
+    """The links of one direction, sentence by sentence.
 
-    eflomal does not notice a full disk.
+    Raises MachineError unless ``file`` has ``count`` lines of links: eflomal does not report a full disk.
     """
     file.seek(0)
     for number in range(1, count + 1):

@@ -1,12 +1,13 @@
-"""Sentences of a corpus that are most like another one, by TF-IDF and word edit distance (Watanabe & Sumita 2003).
+"""Search for the sentences of a corpus most similar to a sentence, by TF-IDF and word edit distance.
 
     dist(f1, f2) = theta edit(f1, f2) + (1 - theta) tfidf(f1, f2)
 
-as L12 (Liu et al. 2012) retrieves training examples. The parts are ours, both from 0 to 1: edit is the Levenshtein
-distance in words divided by the length of the longer sentence (0 for two empty ones), tfidf is 1 - the cosine of the
-vectors of counts times ln((S + 1) / (df + 1)), for S sentences of which df have the word (cosine 0 for a zero vector).
+After Watanabe and Sumita 2003; Liu et al. 2012 retrieve training examples with it. The exact definitions of edit and
+tfidf, both from 0 to 1, are a choice of this implementation: edit is the Levenshtein distance in words divided by the
+length of the longer sentence (0 for two empty ones); tfidf is 1 - the cosine of the vectors of counts times
+ln((S + 1) / (df + 1)), for S sentences of which df contain the word (cosine 0 for a zero vector).
 
-A corpus may be searched in parts, each by another process: distances do not depend on the cut, nor on who finds them.
+A corpus may be searched in parts by different processes: distances do not depend on the division.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 from scipy.sparse import csr_array
 
-from mpitune.array_files.csr import chosen
+from mpitune.array_files.csr import select_rows
 
 
 class Neighbours(NamedTuple):
-    """Sentences by their distance, those of equal distance by their numbers."""
+    """Sentences in the order of distance; ties in the order of their numbers."""
 
     number: np.ndarray
     """int64 [found]"""
@@ -30,39 +31,39 @@ class Neighbours(NamedTuple):
     """float64 [found]"""
 
     def nearest(self, k: int) -> Neighbours:
-        """The first ``k``, whatever order they are in."""
+        """The nearest ``k``, sorted; the fields of ``self`` may be in any order."""
         order = np.lexsort((self.number, self.distance))[:k]
         return Neighbours(self.number[order], self.distance[order])
 
 
 def sentences_with(ptr: np.ndarray, words: np.ndarray, size: int) -> np.ndarray:
-    """int64 [size]: in how many sentences each word occurs; ``ptr`` and ``words`` as in `IndexedPart`."""
+    """int64 [size]: the number of sentences that contain each word; ``ptr`` and ``words`` as in `IndexedPart`."""
     sentence = np.repeat(np.arange(len(ptr) - 1, dtype=np.int64), np.diff(ptr))
     return np.bincount(np.unique(sentence * size + words) % max(size, 1), minlength=size)
 
 
 class IndexedPart:
-    """A part of a corpus, to be searched."""
+    """A part of a corpus with an index for search."""
 
     def __init__(
         self, ptr: np.ndarray, words: np.ndarray, first: int, frequency: np.ndarray, sentences: int, theta: float
     ) -> None:
         """``ptr``: int64 [n + 1], sentence i is ``words[ptr[i]:ptr[i + 1]]`` (int32), number ``first`` + i of all.
 
-        Of the whole corpus are ``frequency``, int64 [vocabulary], in how many sentences each word is, and their number
-        ``sentences``. ``theta``: from 0 to 1.
+        ``frequency``: int64 [vocabulary], the number of sentences of the whole corpus that contain each word;
+        ``sentences``: the number of sentences of the whole corpus; ``theta``: from 0 to 1.
         """
         self._ptr, self._words, self._first, self._theta = ptr - ptr[0], words[ptr[0] : ptr[-1]], first, theta
         self._length = np.diff(ptr)
         self._idf = np.log((sentences + 1) / (frequency + 1))
         self._unknown = float(np.log(sentences + 1))
         shape = (len(self._length), len(frequency))
-        # Copied: what is a row's in disorder, or twice, is put right in place.
+        # Copied, because sum_duplicates sorts and merges in place.
         counts = csr_array((np.ones(len(self._words)), self._words, self._ptr), shape=shape, copy=True)
         counts.sum_duplicates()
         self._norm = np.sqrt(counts.power(2) @ np.square(self._idf))
         self._postings = counts.T.tocsr()
-        """By word: in which sentences it is, and how often."""
+        """Inverted index [vocabulary, sentences]: counts of each word."""
         self._code = np.zeros(len(frequency), dtype=np.uint32)
 
     def search(self, words: np.ndarray, k: int) -> Neighbours:
@@ -71,10 +72,10 @@ class IndexedPart:
             return Neighbours(np.zeros(0, dtype=np.int64), np.zeros(0))
         longer = np.maximum(self._length, len(words))
         angle, shared = self._compare(words)
-        # As many words as are not shared must be put in, taken out or replaced: edit distances are no smaller.
+        # Lower bound: each word of the longer sentence that is not shared costs an edit at least.
         least = self._distance(longer - shared, longer, angle)
         if k < len(least):
-            # No other sentence can be nearer than the farthest of any k.
+            # A sentence with a lower bound above the largest distance of any k others is not among the nearest k.
             some = np.argpartition(least, k - 1)[:k]
             farthest = self._exactly(some, words, longer, angle).max()
             candidates = np.flatnonzero(least <= farthest)
@@ -83,12 +84,12 @@ class IndexedPart:
         return Neighbours(self._first + candidates, self._exactly(candidates, words, longer, angle)).nearest(k)
 
     def _compare(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """1 - the cosine with each sentence (float64 [n]), and how many words each shares (float64 [n])."""
+        """1 - the cosine with each sentence (float64 [n]), and the number of words shared with it (float64 [n])."""
         known, count = np.unique(words[words < len(self._idf)], return_counts=True)
         unknown = np.unique(words[words >= len(self._idf)], return_counts=True)[1]
         squared = np.square(count * self._idf[known]).sum() + np.square(unknown * self._unknown).sum()
         found = self._postings[known]
-        # Added up word by word: in the same order for each sentence, whichever part it is in.
+        # Summed word by word: the order, and so the rounding, does not depend on the division into parts.
         product = found.T @ (count * np.square(self._idf[known]))
         norms = self._norm * np.sqrt(squared)
         cosine = np.divide(product, norms, out=np.zeros(len(norms)), where=norms > 0)
@@ -97,11 +98,11 @@ class IndexedPart:
 
     def _exactly(self, candidates: np.ndarray, words: np.ndarray, longer: np.ndarray, angle: np.ndarray) -> np.ndarray:
         """float64: the distances of the sentences ``candidates`` (int64)."""
-        # A character for each word: 1, 2, ... for those of ``words``, 0 for all others, which equal none of them.
+        # Words become characters: 1, 2, ... for those of ``words``, 0 for all others, which equal none of them.
         distinct, codes = np.unique(words, return_inverse=True)
         known = distinct[distinct < len(self._code)]
         self._code[known] = np.arange(1, len(known) + 1)
-        ptr, flat = chosen(self._ptr, self._words, candidates)
+        ptr, flat = select_rows(self._ptr, self._words, candidates)
         text = _characters(self._code[flat])
         self._code[known] = 0
         bounds = ptr.tolist()
@@ -110,11 +111,11 @@ class IndexedPart:
         return self._distance(edits[0], longer[candidates], angle[candidates])
 
     def _distance(self, edits: np.ndarray, longer: np.ndarray, angle: np.ndarray) -> np.ndarray:
-        """Rounding included, no smaller for more ``edits``."""
+        """float64: the distances; monotonic in ``edits``, even with rounding."""
         result: np.ndarray = self._theta * (edits / np.maximum(longer, 1)) + (1.0 - self._theta) * angle
         return result
 
 
 def _characters(codes: np.ndarray) -> str:
-    """Text with a character for each number (uint32); it is to be compared only."""
+    """A string with a character for each number (uint32), for comparison only."""
     return codes.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")

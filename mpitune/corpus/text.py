@@ -1,7 +1,7 @@
-"""Text files: lines, sentences with their grammars, references; and whether a file is still what it was.
+"""Text files: lines, sentences with their grammars, references; detection of changed files.
 
-Files are plain or gzipped, told apart by content. Words are separated by blanks and tabs only: other Unicode spaces
-belong to words, as they do for the decoders that share these files.
+Files are plain or gzipped, detected from the content. Words are separated by blanks and tabs only: other Unicode spaces
+are parts of words, as in the decoders that read the same files.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _TAG = re.compile(r"<seg(?=[ \t>]|$)|</seg>")
 
 
 class SourceSentence(NamedTuple):
-    """One input as a file has it."""
+    """One input sentence."""
 
     words: list[str]
     grammar: Path | None
-    """The grammar file that its ``<seg>`` tag names."""
+    """The grammar file named by its ``<seg>`` tag, if any."""
 
 
 class SentencePair(NamedTuple):
-    """One input and its reference translations."""
+    """One input sentence and its reference translations."""
 
     source: SourceSentence
     references: list[list[str]]
 
 
 class Fingerprint(NamedTuple):
-    """What a file was when it was read."""
+    """The state of a file at the time when it was read."""
 
     path: str
     size: int
@@ -52,17 +52,17 @@ class Fingerprint(NamedTuple):
 
 
 MAX_WORDS = 5000
-"""The most words of a source sentence: decoding takes memory as the square of their number, 1 GB for this one."""
+"""Maximum number of words of a source sentence; decoding takes memory quadratic in it, 1 GB at the maximum."""
 
 BYTE_ORDER_MARK = "\ufeff".encode()
-"""What some editors put before UTF-8; it is no part of the text."""
+"""Byte order mark, which some editors write at the beginning of UTF-8 files; not a part of the text."""
 
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
-"""What Python raises for gzip data that are damaged or cut."""
+"""Exceptions of Python for damaged or truncated gzip data."""
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file, plain or gzipped, without their ends, numbered from 1.
+    """The lines of a file, plain or gzipped, without line ends, with their numbers from 1.
 
     Raises DataError for a missing file, damaged gzip data or a line that is not UTF-8.
     """
@@ -83,7 +83,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
-    """The bytes of a file, gunzipped if they are gzip data. Raises DataError where it cannot be opened.
+    """Open a file, plain or gzipped, for reading its uncompressed bytes. Raises DataError if it cannot be opened.
 
     Reading damaged gzip data raises one of `GZIP_ERRORS`.
     """
@@ -95,7 +95,7 @@ def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def check_readable(path: Path) -> None:
-    """Raise DataError where a file cannot be opened."""
+    """Raise DataError if a file cannot be opened."""
     with _open(path):
         pass
 
@@ -116,24 +116,24 @@ def split_words(text: str) -> list[str]:
 
 
 def split_fields(line: str) -> list[str]:
-    """The fields of ``line``, separated by ``|||`` where that stands as a word of its own."""
+    """The fields of ``line``, separated by ``|||`` between blanks, tabs or line ends."""
     return _SEPARATOR.split(line)
 
 
 def clock(seconds: float) -> str:
-    """``minutes:seconds``, from an hour on ``hours:minutes:seconds``."""
+    """Format a duration: ``minutes:seconds``, or ``hours:minutes:seconds`` from an hour on."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
 def counted(number: int, what: str) -> str:
-    """``1 field``, ``2 fields``."""
+    """Number and noun: ``1 field``, ``2 fields``."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
 def parse_number(text: str) -> float:
-    """The finite number that ``text`` writes out. Raises ValueError for anything else."""
+    """The finite number in ``text``. Raises ValueError for anything else."""
     value = float(text)
     if "_" in text or not math.isfinite(value):
         raise ValueError(text)
@@ -141,24 +141,27 @@ def parse_number(text: str) -> float:
 
 
 def resolve(name: str, beside: Path) -> Path | None:
-    """The file ``name`` in the folder of the file ``beside`` or else in the working folder; None if in neither."""
+    """The file ``name`` in the folder of the file ``beside``, else in the working folder; None if in neither."""
     return next((path for path in (beside.parent / name, Path(name)) if path.is_file()), None)
 
 
 def read_sentences(path: Path, limit: int = 0) -> list[SourceSentence]:
-    """The sentences of a source file, the first ``limit`` where that is not 0. Raises DataError for a bad line."""
+    """The sentences of a source file, at most ``limit`` (0: all). Raises DataError for a bad line."""
     return [_plain_source(path, number, line) for number, line in islice(lines(path), limit or None)]
 
 
 def read_bitext(path: Path, limit: int = 0) -> list[SentencePair]:
-    """The pairs of ``source ||| reference [||| reference ...]`` lines. Raises DataError for a bad line."""
+    """The pairs of lines ``source ||| reference [||| reference ...]``, at most ``limit`` (0: all).
+
+    Raises DataError for a bad line.
+    """
     return [_pair(path, number, line) for number, line in islice(lines(path), limit or None)]
 
 
 def read_parallel(source: Path, references: Sequence[Path], limit: int = 0) -> list[SentencePair]:
     """The sentences of ``source`` with their translations from each of ``references``, line by line.
 
-    Raises DataError for a bad line, and where a file has more or fewer lines than the source.
+    Raises DataError for a bad line, or if a file has more or fewer lines than the source.
     """
     inputs: list[SourceSentence] = []
     count = 0
@@ -190,7 +193,7 @@ def _plain_source(path: Path, number: int, line: str) -> SourceSentence:
 
 
 def _source(path: Path, number: int, text: str) -> SourceSentence:
-    """A sentence, plain or inside ``<seg ...> </seg>``, of at most `MAX_WORDS` words."""
+    """A sentence of at most `MAX_WORDS` words, plain or inside ``<seg ...> </seg>``."""
     sentence = _segment(path, number, text.strip(" \t"))
     if len(sentence.words) > MAX_WORDS:
         expected = f"a sentence of at most {MAX_WORDS}: is a line end missing?"
@@ -217,7 +220,7 @@ def _segment(path: Path, number: int, text: str) -> SourceSentence:
 
 
 def fingerprint(path: Path) -> Fingerprint:
-    """The size, time and content digest of a file. Raises DataError where it cannot be read."""
+    """The path, size, time and content digest of a file. Raises DataError if it cannot be read."""
     with _open(path) as file:
         status = os.fstat(file.fileno())
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
@@ -225,7 +228,7 @@ def fingerprint(path: Path) -> Fingerprint:
 
 
 def unchanged(known: Fingerprint, path: Path) -> bool:
-    """Whether ``path`` still holds what ``known`` was taken of: by size and time, or else by content."""
+    """True if ``path`` has the content of fingerprint ``known``: by path, size and time, or else by the digest."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Words and feature names to numbers, and back."""
+"""Mappings between strings (words, feature names) and numbers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mpitune.errors import DataError
 
 
 def feature_id(name: str) -> int:
-    """The 64-bit id of a feature: the same on every rank and in every run, with no dictionary to agree on."""
+    """The 64-bit id of a feature, a hash of its name: equal on all ranks and in all runs without communication."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 class Vocabulary:
-    """Words and their numbers 0, 1, 2 ... in order of first appearance; grows as words are added."""
+    """Words and their numbers 0, 1, 2 ... in the order in which they are first added."""
 
     def __init__(self, words: Iterable[str] = ()) -> None:
         self.words: list[str] = []
@@ -29,7 +29,7 @@ class Vocabulary:
         return len(self.words)
 
     def add(self, word: str) -> int:
-        """The number of ``word``, given to it now if it has none."""
+        """The number of ``word``, which is added if it is new."""
         number = self._number.get(word)
         if number is None:
             number = self._number[word] = len(self.words)
@@ -37,7 +37,7 @@ class Vocabulary:
         return number
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
-        """int32 [n]: the numbers of ``words``, new ones added."""
+        """int32 [n]: the numbers of ``words``; new words are added."""
         return np.array([self.add(word) for word in words], dtype=np.int32)
 
     def decode(self, numbers: np.ndarray) -> list[str]:
@@ -45,7 +45,7 @@ class Vocabulary:
 
 
 class Names:
-    """Strings laid end to end: UTF-8 bytes and where each ends; read from disk without making a list of them."""
+    """An array of strings in CSR layout (UTF-8 bytes), which can be memory-mapped."""
 
     def __init__(self, text: np.ndarray, ptr: np.ndarray) -> None:
         """``text``: uint8 [bytes]; ``ptr``: int64 [n + 1]."""
@@ -62,11 +62,11 @@ class Names:
 
     @classmethod
     def stored(cls, arrays: Mapping[str, np.ndarray], name: str) -> Names:
-        """What `as_arrays` put under ``name``."""
+        """The strings stored by `as_arrays` under ``name``."""
         return cls(arrays[f"{name}.text"], arrays[f"{name}.ptr"])
 
     def as_arrays(self, name: str) -> dict[str, np.ndarray]:
-        """The arrays to store them as, under ``name``."""
+        """The arrays for storage, with the prefix ``name``."""
         return {f"{name}.text": self.text, f"{name}.ptr": self.ptr}
 
     def __len__(self) -> int:
@@ -83,32 +83,32 @@ class Names:
 class FeatureTable:
     """Feature names, their 64-bit ids and their slots.
 
-    A slot is a feature's place in the weight vector of this process; slots are given in the order of the blocks that
-    the table is made of, then to names in the order of their arrival. The id is what ranks and files agree on.
+    A slot is a feature's index in the weight vector of this process. Slots are assigned in the order of ``blocks``,
+    then to new names in the order in which they are added. Ids, unlike slots, are the same on all ranks and in files.
     """
 
     def __init__(self, blocks: Sequence[tuple[Names, np.ndarray]] = ()) -> None:
-        """``blocks``: names with their ids (uint64 [n]), the ids computed beforehand by `feature_id`.
+        """``blocks``: names with their ids (uint64 [n]), precomputed by `feature_id`.
 
-        Raises DataError where two different names share an id.
+        Raises DataError if two names have the same id.
         """
         self._blocks = [names for names, _ in blocks]
         self._starts = np.cumsum([0] + [len(names) for names in self._blocks])
         self._ids = np.concatenate([ids for _, ids in blocks] or [np.zeros(0, dtype=np.uint64)]).astype(np.uint64)
-        self.fixed = len(self._ids)
-        """Slots from here on are those of features met later, in the order in which this process met them."""
+        self.first_dynamic_slot = len(self._ids)
+        """First slot of features discovered while decoding; their order is specific to this process."""
         self._order = np.argsort(self._ids, kind="stable")
         self._sorted = self._ids[self._order]
-        self._late_names: list[str] = []
-        self._late_ids = np.empty(64, dtype=np.uint64)
-        self._late: dict[int, int] = {}
-        twins = np.flatnonzero(self._sorted[1:] == self._sorted[:-1])
-        if len(twins):
-            first, second = (self.name(int(self._order[twins[0] + k])) for k in (0, 1))
+        self._dynamic_names: list[str] = []
+        self._dynamic_ids = np.empty(64, dtype=np.uint64)
+        self._dynamic_slots: dict[int, int] = {}
+        duplicates = np.flatnonzero(self._sorted[1:] == self._sorted[:-1])
+        if len(duplicates):
+            first, second = (self.name(int(self._order[duplicates[0] + k])) for k in (0, 1))
             raise DataError(f"features {first!r} and {second!r} have the same 64-bit id: rename one of them")
 
     def __len__(self) -> int:
-        return self.fixed + len(self._late_names)
+        return self.first_dynamic_slot + len(self._dynamic_names)
 
     def __contains__(self, name: str) -> bool:
         return bool(self.find(np.array([feature_id(name)], dtype=np.uint64))[0] >= 0)
@@ -117,42 +117,42 @@ class FeatureTable:
     def ids(self) -> np.ndarray:
         """uint64 [slots]: the id of each slot."""
         if len(self._ids) < len(self):
-            self._ids = np.concatenate([self._ids[: self.fixed], self.dynamic_ids])
+            self._ids = np.concatenate([self._ids[: self.first_dynamic_slot], self.dynamic_ids])
         return self._ids
 
     @property
     def dynamic_ids(self) -> np.ndarray:
-        """uint64: the ids of the slots from `fixed` on."""
-        return self._late_ids[: len(self._late_names)]
+        """uint64: the ids of the slots from `first_dynamic_slot` on."""
+        return self._dynamic_ids[: len(self._dynamic_names)]
 
     def name(self, slot: int) -> str:
-        if slot >= self.fixed:
-            return self._late_names[slot - self.fixed]
+        if slot >= self.first_dynamic_slot:
+            return self._dynamic_names[slot - self.first_dynamic_slot]
         block = int(np.searchsorted(self._starts, slot, side="right")) - 1
         return self._blocks[block][slot - int(self._starts[block])]
 
     def find(self, ids: np.ndarray) -> np.ndarray:
         """int64 [n]: the slots of ``ids`` (uint64 [n]), -1 where a feature is unknown."""
-        if self.fixed == 0:
+        if self.first_dynamic_slot == 0:
             slots = np.full(len(ids), -1, dtype=np.int64)
         else:
-            place = np.minimum(np.searchsorted(self._sorted, ids), self.fixed - 1)
+            place = np.minimum(np.searchsorted(self._sorted, ids), self.first_dynamic_slot - 1)
             slots = np.where(self._sorted[place] == ids, self._order[place], -1).astype(np.int64)
-        if self._late:
+        if self._dynamic_slots:
             for i in np.flatnonzero(slots < 0):
-                slots[i] = self._late.get(int(ids[i]), -1)
+                slots[i] = self._dynamic_slots.get(int(ids[i]), -1)
         return slots
 
     def slot(self, name: str) -> int:
-        """The slot of ``name``, given to it now if it has none. Raises DataError on a collision of ids."""
+        """The slot of ``name``, which is added if it is new. Raises DataError on a collision of ids."""
         number = feature_id(name)
         slot = int(self.find(np.array([number], dtype=np.uint64))[0])
         if slot < 0:
-            slot = self._late[number] = len(self)
-            if slot - self.fixed == len(self._late_ids):
-                self._late_ids = np.concatenate([self._late_ids, np.empty_like(self._late_ids)])
-            self._late_ids[slot - self.fixed] = number
-            self._late_names.append(name)
+            slot = self._dynamic_slots[number] = len(self)
+            if slot - self.first_dynamic_slot == len(self._dynamic_ids):
+                self._dynamic_ids = np.concatenate([self._dynamic_ids, np.empty_like(self._dynamic_ids)])
+            self._dynamic_ids[slot - self.first_dynamic_slot] = number
+            self._dynamic_names.append(name)
         elif self.name(slot) != name:
             raise DataError(f"features {self.name(slot)!r} and {name!r} have the same 64-bit id: rename one of them")
         return slot

@@ -1,4 +1,4 @@
-"""Weights files, as cdec reads and writes them: one ``name value`` per line, ``#`` first on a comment's line."""
+"""Weights files in cdec's format: one ``name value`` per line; lines that begin with ``#`` are comments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpitune.errors import DataError
 
 
 def read_weights(path: Path) -> dict[str, float]:
-    """The weights of a file, plain or gzipped, in its order. Raises DataError for a bad line or a name given twice."""
+    """The weights of a file, plain or gzipped, in its order. Raises DataError for a bad line or a repeated name."""
     weights: dict[str, float] = {}
     for number, line in lines(path):
         fields = split_words(line)
@@ -31,5 +31,5 @@ def read_weights(path: Path) -> dict[str, float]:
 
 
 def write_weights(path: Path, weights: Iterable[tuple[str, float]]) -> None:
-    """Write ``weights`` in their order, whole or not at all; gzipped (to the same bytes) for a name in .gz."""
+    """Write ``weights`` in their order, atomically; gzipped (reproducibly) if the name ends in .gz."""
     write_text(path, "".join(f"{name} {float(value)!r}\n" for name, value in weights))

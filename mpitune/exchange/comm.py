@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NoReturn, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
+from mpitune.array_files.csr import row_ends
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange import chunked
-from mpitune.exchange.sparse_rows import SparseVectors, partition_columns, row_ends, sort_by_shard
+from mpitune.exchange.sparse_rows import SparseVectors, partition_columns, sort_by_shard
 from mpitune.exchange.work_queue import SerialWorkQueue, SharedWorkQueue, WorkQueue
 
 if TYPE_CHECKING:

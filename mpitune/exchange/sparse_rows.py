@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.array_files.csr import row_ends
+
 
 class SparseVectors(NamedTuple):
     """The weight vectors of some shards as sparse rows, in ascending order of shard number."""
@@ -45,11 +47,6 @@ def look_up(wanted: np.ndarray, index: np.ndarray, value: np.ndarray) -> np.ndar
     order = np.argsort(index)
     place = order[np.minimum(np.searchsorted(index, wanted, sorter=order), len(index) - 1)]
     return np.where(index[place] == wanted, value[place], 0.0)
-
-
-def row_ends(lengths: np.ndarray) -> np.ndarray:
-    """int64 [n + 1]: the row pointer (CSR) of rows of these lengths."""
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def partition_columns(vectors: SparseVectors, parts: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,11 @@
-"""Hiero rules from a word-aligned bitext, for one sentence at a time (Chiang 2007; Lopez 2007).
+"""Extraction of Hiero rules from a word-aligned bitext for one sentence at a time (Chiang 2007; Lopez 2007).
 
-The source sides are those of the sentence: up to `SYMBOLS` symbols, up to two gaps. Of each core (a side without gaps
-at its edges) at most `SAMPLES` occurrences are looked at; what they yield is counted, and becomes seven features.
+Source sides are taken from the sentence: up to `SYMBOLS` symbols, up to two gaps. A core is a source side without gaps
+at its edges; its chunks are the word sequences between its gaps. For each core of the sentence, at most `SAMPLES`
+occurrences in the bitext are sampled. The rules of these occurrences are counted, and the counts become seven features.
+
+Chiang 2007 = "Hierarchical Phrase-Based Translation", Computational Linguistics 33; Lopez 2007 = "Hierarchical
+Phrase-Based Translation with Suffix Arrays", EMNLP-CoNLL.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.extraction.occurrences import SAMPLES, Chunk, narrowed, occurrences
+from mpitune.extraction.occurrences import SAMPLES, Chunk, narrow, occurrences
 from mpitune.extraction.phrase_pairs import (
     GAPS,
     LEFT,
@@ -19,20 +23,20 @@ from mpitune.extraction.phrase_pairs import (
     SYMBOLS,
     Core,
     OccurrenceRules,
-    new_found,
+    new_occurrence_rules,
     phrase_pairs,
 )
 from mpitune.extraction.rule_counts import (
     RuleCounts,
-    begin,
-    count,
-    end,
-    forget_last,
+    begin_core,
+    clear_if_full,
+    count_rule,
+    drop_last_core,
+    end_core,
+    find_slot,
     is_before,
-    make_room,
-    meet,
-    new_yields,
-    slot_of,
+    log_occurrence,
+    new_rule_counts,
 )
 from mpitune.extraction.suffix_array import Bitext
 from mpitune.jit import int64, kernel
@@ -47,21 +51,21 @@ FEATURES = (
     "IsSingletonFE",
 )
 """The features of a rule, in the order of its scores."""
-_CHUNK = SYMBOLS - 2
-"""The most words of a chunk that has a gap beside it."""
-KEPT = 20
-"""Cores with so many occurrences are kept for the next sentence."""
+_GAPPED_WORDS = SYMBOLS - 2
+"""Maximum length of the first chunk of a core with a gap."""
+CACHED_OCCURRENCES = 20
+"""Rule counts of cores with at least this many sampled occurrences are cached for later sentences."""
 CACHE = 1 << 16
-"""About how many cores are kept."""
+"""Approximate number of cached cores."""
 RULES, SOURCES, TARGETS, LINKS = range(4)
-"""What is counted in ``Extracted.size``."""
+"""Indices of the counters in ``Extracted.size``."""
 
 
 class Extracted(NamedTuple):
-    """The rules of one sentence, and the space that they have; all have the left-hand side X."""
+    """The rules of one sentence; the left-hand side of all is X. During extraction, arrays may be longer than used."""
 
     size: np.ndarray
-    """int64 [4]: rules, source symbols, target symbols, links."""
+    """int64 [4]: numbers of rules, source symbols, target symbols, links."""
     source_ptr: np.ndarray
     """int64 [rules + 1]"""
     source: np.ndarray
@@ -69,7 +73,7 @@ class Extracted(NamedTuple):
     target_ptr: np.ndarray
     """int64 [rules + 1]"""
     target: np.ndarray
-    """int32"""
+    """int32, likewise"""
     align_ptr: np.ndarray
     """int64 [rules + 1]"""
     align: np.ndarray
@@ -77,28 +81,39 @@ class Extracted(NamedTuple):
     score: np.ndarray
     """float64 [rules, 7]: `FEATURES`."""
     rule: np.ndarray
-    """int32 [rules]: numbers of no meaning outside."""
+    """int32 [rules]: numbers in `RuleCounts`, used during extraction only."""
 
 
-class _Space(NamedTuple):
-    """Space to work in."""
+class _Sentence(NamedTuple):
+    """The sentence for which rules are extracted."""
+
+    words: np.ndarray
+    """int32 [words]: as the bitext numbers them; -1: unknown."""
+    without: int
+    """The pair to leave out, as a place among the pairs of the bitext; -1: none."""
+    slots: int
+    """Used length of ``_Workspace.done``, a power of 2."""
+
+
+class _Workspace(NamedTuple):
+    """Arrays that the kernels work in."""
 
     low: np.ndarray
     """int64 [words, SYMBOLS]: the suffixes that begin with 1, 2, ... words from each word of the sentence on ..."""
     high: np.ndarray
     """int64 [words, SYMBOLS]: ... up to here, excluded."""
-    seen: np.ndarray
-    """int64 [a power of 2, 3]: the cores that are done, by hash."""
+    done: np.ndarray
+    """int64 [a power of 2, 3]: hash table of the sentence's cores that are done."""
     places: np.ndarray
-    """int32 [SAMPLES, 3]"""
+    """int32 [SAMPLES, 3]: see `occurrences`."""
     chunk: Chunk
     core: Core
     found: OccurrenceRules
     source: np.ndarray
     """int32 [SYMBOLS]: the words of the core."""
-    together: np.ndarray
-    """int64 [4]: how often rules were extracted, by the edges that have a gap."""
-    yields: RuleCounts
+    edge_counts: np.ndarray
+    """int64 [4]: extractions of rules of the core, by the edges that have a gap."""
+    counts: RuleCounts
 
 
 class Extractor:
@@ -106,44 +121,46 @@ class Extractor:
 
     def __init__(self, bitext: Bitext) -> None:
         self._bitext = bitext
-        self._space = _new_space(64, new_yields(CACHE))
-        self._rules = 1 << 13
+        self._space = _new_workspace(64, new_rule_counts(CACHE))
+        self._capacity = 1 << 13
+        """Number of rules for which `grammar` allocates arrays."""
 
     def grammar(self, words: np.ndarray, without: int = -1) -> Extracted:
-        """The rules for a sentence of ``words`` (int32, as the bitext numbers them; -1: a word that it does not have).
+        """The rules for a sentence of ``words`` (int32, as the bitext numbers them; -1: not a word of the bitext).
 
-        ``without``: a pair of the bitext, by its number there, whose occurrences do not count (leave-one-out); lexical
-        probabilities count it all the same.
+        ``without``: the number of a pair in the bitext's files whose occurrences do not count (leave-one-out); lexical
+        probabilities include it.
         """
         words = np.asarray(words, dtype=np.int32)
         if len(words) > len(self._space.low):
-            self._space = _new_space(2 * len(words), self._space.yields)
+            self._space = _new_workspace(2 * len(words), self._space.counts)
         place = int(self._bitext.place[without]) if without >= 0 else -1
+        sentence = _Sentence(words, place, _hash_slots(len(words)))
         while True:
-            extracted = _new_extracted(self._rules)
-            if _extract(self._bitext, words, place, self._space, extracted):
-                return _cut(extracted)
-            self._rules *= 2
+            extracted = _new_extracted(self._capacity)
+            if _extract(self._bitext, sentence, self._space, extracted):
+                return _trimmed(extracted)
+            self._capacity *= 2
 
 
-def _new_space(words: int, yields: RuleCounts) -> _Space:
-    chunk = Chunk(*(np.zeros(3, dtype=np.int64) for _ in Chunk._fields))
-    core = Core(*(np.zeros(3, dtype=np.int64) for _ in Core._fields))
-    return _Space(
+def _new_workspace(words: int, counts: RuleCounts) -> _Workspace:
+    """A workspace for sentences of at most ``words`` words."""
+    return _Workspace(
         low=np.zeros((words, SYMBOLS), dtype=np.int64),
         high=np.zeros((words, SYMBOLS), dtype=np.int64),
-        seen=np.empty((_seen(words), 3), dtype=np.int64),
+        done=np.empty((_hash_slots(words), 3), dtype=np.int64),
         places=np.empty((SAMPLES, 3), dtype=np.int32),
-        chunk=chunk,
-        core=core,
-        found=new_found(),
+        chunk=Chunk(*(np.zeros(3, dtype=np.int64) for _ in Chunk._fields)),
+        core=Core(*(np.zeros(3, dtype=np.int64) for _ in Core._fields)),
+        found=new_occurrence_rules(),
         source=np.empty(SYMBOLS, dtype=np.int32),
-        together=np.empty(4, dtype=np.int64),
-        yields=yields,
+        edge_counts=np.empty(4, dtype=np.int64),
+        counts=counts,
     )
 
 
 def _new_extracted(rules: int) -> Extracted:
+    """Arrays for at most ``rules`` rules."""
     return Extracted(
         size=np.zeros(4, dtype=np.int64),
         source_ptr=np.zeros(rules + 1, dtype=np.int64),
@@ -157,61 +174,25 @@ def _new_extracted(rules: int) -> Extracted:
     )
 
 
-def _cut(found: Extracted) -> Extracted:
-    rules, sources, targets, links = found.size.tolist()
+def _trimmed(extracted: Extracted) -> Extracted:
+    """A copy of the used part of each array; ``rule`` is empty."""
+    rules, sources, targets, links = extracted.size.tolist()
     return Extracted(
-        size=found.size,
-        source_ptr=found.source_ptr[: rules + 1].copy(),
-        source=found.source[:sources].copy(),
-        target_ptr=found.target_ptr[: rules + 1].copy(),
-        target=found.target[:targets].copy(),
-        align_ptr=found.align_ptr[: rules + 1].copy(),
-        align=found.align[:links].copy(),
-        score=found.score[:rules].copy(),
-        rule=found.rule[:0],
+        size=extracted.size,
+        source_ptr=extracted.source_ptr[: rules + 1].copy(),
+        source=extracted.source[:sources].copy(),
+        target_ptr=extracted.target_ptr[: rules + 1].copy(),
+        target=extracted.target[:targets].copy(),
+        align_ptr=extracted.align_ptr[: rules + 1].copy(),
+        align=extracted.align[:links].copy(),
+        score=extracted.score[:rules].copy(),
+        rule=extracted.rule[:0],
     )
 
 
 @kernel
-def _extract(bitext: Bitext, words: np.ndarray, without: int, space: _Space, extracted: Extracted) -> bool:
-    """Fill ``extracted``; False where it has too little space. ``without``: a place among the pairs, or -1."""
-    chunk, n = space.chunk, int64(len(words))
-    _look_up(bitext, words, space)
-    cores = _seen(n)
-    for k in range(cores):
-        space.seen[k, 0] = 0
-    for i in range(n):
-        for a in range(1, min(SYMBOLS, n - i) + 1):
-            if not _set_chunk(space, 0, i, a):
-                break
-            if not _core(bitext, words, without, 1, a, cores, space, extracted):
-                return False
-    # The last word of a core is at most SPAN words after its first: one word more than a rule covers, as the reference
-    # has it; what its gaps stand for may be shorter.
-    for i in range(n):
-        for a in range(1, min(_CHUNK, n - i) + 1):
-            if not _set_chunk(space, 0, i, a):
-                break
-            for j in range(i + a + 1, min(n, i + SPAN + 1)):
-                for b in range(1, min(SYMBOLS - 1 - a, n - j, i + SPAN + 1 - j) + 1):
-                    if not _set_chunk(space, 1, j, b):
-                        break
-                    if not _core(bitext, words, without, 2, a + b + 1, cores, space, extracted):
-                        return False
-                    if a + b + GAPS + 1 > SYMBOLS:
-                        continue
-                    for k in range(j + b + 1, min(n, i + SPAN + 1)):
-                        if _set_chunk(space, 2, k, 1) and not _core(
-                            bitext, words, without, 3, a + b + GAPS + 1, cores, space, extracted
-                        ):
-                            return False
-                        chunk.length[2] = 0
-    return True
-
-
-@kernel
-def _seen(words: int) -> int:
-    """Slots enough, a power of 2, for the cores of a sentence: fewer than 200 begin with each of its ``words``."""
+def _hash_slots(words: int) -> int:
+    """Slots of a hash table, a power of 2, for the cores of a sentence: fewer than 200 begin with each of its words."""
     slots = int64(1)
     while slots < 400 * words:
         slots *= 2
@@ -219,8 +200,19 @@ def _seen(words: int) -> int:
 
 
 @kernel
-def _look_up(bitext: Bitext, words: np.ndarray, space: _Space) -> None:
-    """Find the suffixes that begin with each part of the sentence."""
+def _extract(bitext: Bitext, sentence: _Sentence, space: _Workspace, extracted: Extracted) -> bool:
+    """Fill ``extracted`` (empty); False if it is too small."""
+    _find_phrases(bitext, sentence.words, space)
+    for slot in range(sentence.slots):
+        space.done[slot, 0] = 0
+    return _cores_without_gap(bitext, sentence, space, extracted) and _cores_with_gap(
+        bitext, sentence, space, extracted
+    )
+
+
+@kernel
+def _find_phrases(bitext: Bitext, words: np.ndarray, space: _Workspace) -> None:
+    """Fill ``space.low`` and ``space.high``: the suffixes that begin with each phrase of the sentence."""
     n = len(words)
     for i in range(n):
         low, high = int64(0), int64(0)
@@ -228,125 +220,172 @@ def _look_up(bitext: Bitext, words: np.ndarray, space: _Space) -> None:
             if d == 0 and words[i] >= 0:
                 low, high = bitext.suffixes.word_ptr[words[i]], bitext.suffixes.word_ptr[words[i] + 1]
             elif high > low and i + d < n and words[i + d] >= 0:
-                low, high = narrowed(bitext.texts, bitext.suffixes, low, high, d, int64(words[i + d]))
+                low, high = narrow(bitext.texts, bitext.suffixes, low, high, d, int64(words[i + d]))
             else:
                 low = high = int64(0)
             space.low[i, d], space.high[i, d] = low, high
 
 
 @kernel
-def _set_chunk(space: _Space, c: int, word: int, length: int) -> bool:
-    """Make ``length`` words from ``word`` on the chunk ``c``; False where the bitext does not have them."""
-    space.chunk.word[c], space.chunk.length[c] = word, length
-    space.chunk.low[c], space.chunk.high[c] = space.low[word, length - 1], space.high[word, length - 1]
-    return bool(space.chunk.high[c] > space.chunk.low[c])
-
-
-@kernel
-def _core(
-    bitext: Bitext,
-    words: np.ndarray,
-    without: int,
-    chunks: int,
-    symbols: int,
-    cores: int,
-    space: _Space,
-    extracted: Extracted,
-) -> bool:
-    """Add the rules of the core that is set; False where ``extracted`` has too little space for them."""
-    chunk, yields = space.chunk, space.yields
-    # The suffixes that begin with a chunk, and its length, tell chunks apart.
-    a = chunk.low[0] * 8 + chunk.length[0]
-    b = chunk.low[1] * 8 + chunk.length[1] if chunks > 1 else int64(0)
-    c = chunk.low[2] * 8 + chunk.length[2] if chunks > 2 else int64(0)
-    slot = slot_of(space.seen, cores, a, b, c)
-    if space.seen[slot, 0] != 0:
-        return True
-    space.seen[slot, 0], space.seen[slot, 1], space.seen[slot, 2] = a, b, c
-    slot = slot_of(yields.key, len(yields.key), a, b, c)
-    if yields.key[slot, 0] != 0:
-        return _write(words, without, int64(yields.core[slot]), chunks, space, extracted)
-    make_room(yields)
-    found = occurrences(bitext, words, chunk, chunks, space.places)
-    core = _counted(bitext, chunks, symbols, found, space)
-    complete = _write(words, without, core, chunks, space, extracted)
-    if found < KEPT:
-        forget_last(yields)
-    else:
-        slot = slot_of(yields.key, len(yields.key), a, b, c)
-        yields.key[slot, 0], yields.key[slot, 1], yields.key[slot, 2] = a, b, c
-        yields.core[slot] = core
-    return complete
-
-
-@kernel
-def _counted(bitext: Bitext, chunks: int, symbols: int, found: int, space: _Space) -> int:
-    """Count what the ``found`` occurrences of a core yield; returns the core's number in the yields."""
-    core, yields = space.core, space.yields
-    for c in range(chunks):
-        core.length[c] = space.chunk.length[c]
-    terminals = 0
-    for c in range(chunks):
-        for k in range(core.length[c] if found > 0 else 0):
-            space.source[terminals] = bitext.texts.source[space.places[0, c] + k]["word"]
-            terminals += 1
-    source = space.source[:terminals]
-    begin(yields)
-    for o in range(found):
-        for c in range(chunks):
-            core.at[c] = space.places[o, c]
-        meet(yields, int64(bitext.texts.source[core.at[0]]["pair"]), -1)
-        for r in range(phrase_pairs(bitext.texts, core, chunks, symbols, space.found)):
-            count(bitext, source, core, chunks, r, space.found, yields)
-    return end(yields)
-
-
-@kernel
-def _write(words: np.ndarray, without: int, core: int, chunks: int, space: _Space, extracted: Extracted) -> bool:
-    """Write the rules of a core that was counted; False where there is too little space."""
-    yields, size = space.yields, extracted.size
-    first, last = yields.rules[core], yields.rules[core + 1]
-    if size[RULES] + last - first > len(extracted.score):
-        return False
-    sample = _leave_out(yields, core, without, -1)
-    together = space.together
-    for edges in range(4):
-        together[edges] = 0
-    begin_row = size[RULES]
-    for rule in range(first, last):
-        times, best, chosen = 0, 0, int64(-1)
-        alignment = int64(yields.first[rule])
-        while alignment >= 0:
-            met = yields.times[alignment]
-            times += met
-            if met > best or (met == best and met > 0 and is_before(yields, alignment, chosen)):
-                best, chosen = met, alignment
-            alignment = int64(yields.next[alignment])
-        if times > 0:
-            together[yields.edges[rule]] += times
-            _write_rule(words, chunks, rule, chosen, times, sample, space, extracted)
-    row = begin_row
-    for rule in range(first, last):
-        if row < size[RULES] and extracted.rule[row] == rule:
-            extracted.score[row, 5] = 1.0 if together[yields.edges[rule]] == 1 else 0.0
-            row += 1
-    if without >= 0:
-        _leave_out(yields, core, without, 1)
+def _cores_without_gap(bitext: Bitext, sentence: _Sentence, space: _Workspace, extracted: Extracted) -> bool:
+    """Add the rules of the cores of one chunk; False if ``extracted`` is too small."""
+    n = len(sentence.words)
+    for i in range(n):
+        for length in range(1, min(SYMBOLS, n - i) + 1):
+            if not _set_chunk(space, 0, i, length):
+                break
+            if not _add_core(bitext, sentence, 1, space, extracted):
+                return False
     return True
 
 
 @kernel
-def _leave_out(yields: RuleCounts, core: int, without: int, sign: int) -> int:
-    """Take what comes of the pair ``without`` out of the counts (-1), or put it back (1).
+def _cores_with_gap(bitext: Bitext, sentence: _Sentence, space: _Workspace, extracted: Extracted) -> bool:
+    """Add the rules of the cores of two or three chunks; False if ``extracted`` is too small.
 
-    Returns how many occurrences were looked at in other pairs.
+    The last word of a core is at most SPAN words after its first: one word more than a rule covers, as in cdec's
+    extractor. Its gaps may be shorter in the bitext than in the sentence.
+    """
+    n = len(sentence.words)
+    for i in range(n):
+        for length in range(1, min(_GAPPED_WORDS, n - i) + 1):
+            if not _set_chunk(space, 0, i, length):
+                break
+            for j in range(i + length + 1, min(n, i + SPAN + 1)):
+                if not _second_chunk(bitext, sentence, j, space, extracted):
+                    return False
+    return True
+
+
+@kernel
+def _second_chunk(bitext: Bitext, sentence: _Sentence, j: int, space: _Workspace, extracted: Extracted) -> bool:
+    """Add the rules of the cores with the first chunk that is set and a second one from word ``j`` on."""
+    chunk, n = space.chunk, len(sentence.words)
+    for length in range(1, min(SYMBOLS - 1 - chunk.length[0], n - j, chunk.word[0] + SPAN + 1 - j) + 1):
+        if not _set_chunk(space, 1, j, length):
+            break
+        if not _add_core(bitext, sentence, 2, space, extracted):
+            return False
+        if chunk.length[0] + length + 1 + GAPS <= SYMBOLS and not _third_chunk(bitext, sentence, space, extracted):
+            return False
+    return True
+
+
+@kernel
+def _third_chunk(bitext: Bitext, sentence: _Sentence, space: _Workspace, extracted: Extracted) -> bool:
+    """Add the rules of the cores with the two chunks that are set, of one word each, and one word as the third."""
+    chunk = space.chunk
+    first, last = chunk.word[1] + chunk.length[1] + 1, chunk.word[0] + SPAN
+    for k in range(first, min(len(sentence.words), last + 1)):
+        if _set_chunk(space, 2, k, 1) and not _add_core(bitext, sentence, 3, space, extracted):
+            return False
+    return True
+
+
+@kernel
+def _set_chunk(space: _Workspace, c: int, word: int, length: int) -> bool:
+    """Set chunk ``c`` to ``length`` words of the sentence from ``word`` on; False if the bitext does not have them."""
+    chunk = space.chunk
+    chunk.word[c], chunk.length[c] = word, length
+    chunk.low[c], chunk.high[c] = space.low[word, length - 1], space.high[word, length - 1]
+    return bool(chunk.high[c] > chunk.low[c])
+
+
+@kernel
+def _add_core(bitext: Bitext, sentence: _Sentence, chunks: int, space: _Workspace, extracted: Extracted) -> bool:
+    """Add the rules of the core of the ``chunks`` chunks that are set; False if ``extracted`` is too small."""
+    chunk, counts = space.chunk, space.counts
+    # The range of suffixes and the length identify a chunk.
+    a = chunk.low[0] * 8 + chunk.length[0]
+    b = chunk.low[1] * 8 + chunk.length[1] if chunks > 1 else int64(0)
+    c = chunk.low[2] * 8 + chunk.length[2] if chunks > 2 else int64(0)
+    slot = find_slot(space.done, sentence.slots, a, b, c)
+    if space.done[slot, 0] != 0:
+        return True
+    space.done[slot, 0], space.done[slot, 1], space.done[slot, 2] = a, b, c
+    slot = find_slot(counts.key, len(counts.key), a, b, c)
+    if counts.key[slot, 0] != 0:
+        return _write_rules(sentence, int64(counts.core[slot]), chunks, space, extracted)
+    clear_if_full(counts)
+    sampled = occurrences(bitext, sentence.words, chunk, chunks, space.places)
+    core = _count_rules(bitext, chunks, sampled, space)
+    complete = _write_rules(sentence, core, chunks, space, extracted)
+    if sampled < CACHED_OCCURRENCES:
+        drop_last_core(counts)
+    else:
+        slot = find_slot(counts.key, len(counts.key), a, b, c)
+        counts.key[slot, 0], counts.key[slot, 1], counts.key[slot, 2] = a, b, c
+        counts.core[slot] = core
+    return complete
+
+
+@kernel
+def _count_rules(bitext: Bitext, chunks: int, sampled: int, space: _Workspace) -> int:
+    """Count the rules of the ``sampled`` occurrences of a core; returns the core's number in the counts."""
+    core, counts = space.core, space.counts
+    symbols = int64(chunks - 1)
+    for c in range(chunks):
+        core.length[c] = space.chunk.length[c]
+        symbols += core.length[c]
+    words = 0
+    for c in range(chunks):
+        for k in range(core.length[c] if sampled > 0 else 0):
+            space.source[words] = bitext.texts.source[space.places[0, c] + k]["word"]
+            words += 1
+    source = space.source[:words]
+    begin_core(counts)
+    for o in range(sampled):
+        for c in range(chunks):
+            core.at[c] = space.places[o, c]
+        log_occurrence(counts, int64(bitext.texts.source[core.at[0]]["pair"]), -1)
+        for r in range(phrase_pairs(bitext.texts, core, chunks, symbols, space.found)):
+            count_rule(bitext, source, core, chunks, r, space.found, counts)
+    return end_core(counts)
+
+
+@kernel
+def _write_rules(sentence: _Sentence, core: int, chunks: int, space: _Workspace, extracted: Extracted) -> bool:
+    """Write the rules of a core that was counted; False if ``extracted`` is too small."""
+    counts, size = space.counts, extracted.size
+    first, last = counts.rule_ptr[core], counts.rule_ptr[core + 1]
+    if size[RULES] + last - first > len(extracted.score):
+        return False
+    sample = _add_pair(counts, core, sentence.without, -1)
+    edge_counts = space.edge_counts
+    for edges in range(4):
+        edge_counts[edges] = 0
+    first_row = size[RULES]
+    for rule in range(first, last):
+        rule_count, best_count, best = 0, 0, int64(-1)
+        alignment = int64(counts.first_alignment[rule])
+        while alignment >= 0:
+            count = counts.alignment_count[alignment]
+            rule_count += count
+            if count > best_count or (count == best_count and count > 0 and is_before(counts, alignment, best)):
+                best_count, best = count, alignment
+            alignment = int64(counts.next_alignment[alignment])
+        if rule_count > 0:
+            edge_counts[counts.edges[rule]] += rule_count
+            _write_rule(sentence.words, chunks, rule, best, rule_count, sample, space, extracted)
+    for row in range(first_row, size[RULES]):
+        extracted.score[row, 5] = 1.0 if edge_counts[counts.edges[extracted.rule[row]]] == 1 else 0.0
+    if sentence.without >= 0:
+        _add_pair(counts, core, sentence.without, 1)
+    return True
+
+
+@kernel
+def _add_pair(counts: RuleCounts, core: int, pair: int, sign: int) -> int:
+    """Subtract the occurrences of a core in ``pair`` from its counts (``sign`` -1), or add them again (1).
+
+    Returns the number of sampled occurrences in other pairs.
     """
     sample = 0
-    for k in range(yields.occurrence_log[core], yields.occurrence_log[core + 1]):
-        alignment = yields.alignment[k]
-        if yields.pair[k] == without:
+    for k in range(counts.log_ptr[core], counts.log_ptr[core + 1]):
+        alignment = counts.log_alignment[k]
+        if counts.log_pair[k] == pair:
             if alignment >= 0:
-                yields.times[alignment] += sign
+                counts.alignment_count[alignment] += sign
         elif alignment < 0:
             sample += 1
     return sample
@@ -358,39 +397,39 @@ def _write_rule(
     chunks: int,
     rule: int,
     alignment: int,
-    times: int,
+    count: int,
     sample: int,
-    space: _Space,
+    space: _Workspace,
     extracted: Extracted,
 ) -> None:
-    """Write a rule that was extracted ``times`` from ``sample`` occurrences."""
-    yields, chunk, size = space.yields, space.chunk, extracted.size
+    """Write a rule that was extracted from ``count`` of ``sample`` occurrences; all scores but IsSingletonF."""
+    counts, chunk, size = space.counts, space.chunk, extracted.size
     row = size[RULES]
     sources, targets, links = size[SOURCES], size[TARGETS], size[LINKS]
     gap = 0
     for c in range(chunks):
-        if c > 0 or yields.edges[rule] & LEFT:
+        if c > 0 or counts.edges[rule] & LEFT:
             gap -= 1
             extracted.source[sources] = gap
             sources += 1
         for k in range(chunk.length[c]):
             extracted.source[sources] = words[chunk.word[c] + k]
             sources += 1
-    if yields.edges[rule] & RIGHT:
+    if counts.edges[rule] & RIGHT:
         extracted.source[sources] = gap - 1
         sources += 1
-    for k in range(yields.target[rule, 0], yields.target[rule, 1]):
-        extracted.target[targets] = yields.symbol[k]
+    for k in range(counts.target[rule, 0], counts.target[rule, 1]):
+        extracted.target[targets] = counts.symbol[k]
         targets += 1
-    for k in range(yields.links[alignment, 0], yields.links[alignment, 1]):
-        extracted.align[links, 0], extracted.align[links, 1] = yields.link[k, 0], yields.link[k, 1]
+    for k in range(counts.links[alignment, 0], counts.links[alignment, 1]):
+        extracted.align[links, 0], extracted.align[links, 1] = counts.link[k, 0], counts.link[k, 1]
         links += 1
     extracted.rule[row] = rule
-    extracted.score[row, 0] = -np.log10(times / sample)
+    extracted.score[row, 0] = -np.log10(count / sample)
     extracted.score[row, 1] = np.log10(1.0 + sample)
-    extracted.score[row, 2] = np.log10(1.0 + times)
-    extracted.score[row, 3], extracted.score[row, 4] = yields.lexical[rule, 0], yields.lexical[rule, 1]
-    extracted.score[row, 6] = 1.0 if times == 1 else 0.0
+    extracted.score[row, 2] = np.log10(1.0 + count)
+    extracted.score[row, 3], extracted.score[row, 4] = counts.lexical[rule, 0], counts.lexical[rule, 1]
+    extracted.score[row, 6] = 1.0 if count == 1 else 0.0
     size[RULES], size[SOURCES], size[TARGETS], size[LINKS] = row + 1, sources, targets, links
     extracted.source_ptr[row + 1] = sources
     extracted.target_ptr[row + 1] = targets

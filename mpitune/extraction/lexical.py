@@ -1,4 +1,4 @@
-"""How likely the words of a rule are translations of each other: MaxLexFgivenE and MaxLexEgivenF."""
+"""Lexical scores of a rule: MaxLexFgivenE and MaxLexEgivenF."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mpitune.extraction.suffix_array import Lexicon
 from mpitune.jit import kernel
 
 NEVER = 99.0
-"""What counts as -log10 of a probability that is 0."""
+"""Score of a word with probability 0, in place of -log10 of it."""
 
 
 @kernel
@@ -47,7 +47,7 @@ def lexical_scores(
 
 @kernel
 def _linked(lexicon: Lexicon, f: int, e: int) -> int:
-    """How often source word ``f`` is linked to target word ``e``."""
+    """Number of links between source word ``f`` and target word ``e``."""
     low, high = lexicon.ptr[f], lexicon.ptr[f + 1]
     end = high
     while low < high:

@@ -1,7 +1,8 @@
-"""Where source sides without gaps at their edges (cores) occur in a bitext.
+"""Search for occurrences of cores (source sides without gaps at their edges) in a bitext.
 
-One without gaps is a range of the suffix array (Lopez 2007). One with gaps is looked for around the occurrences of its
-rarest chunk; of many, the first are as good a sample as any, because the pairs of the bitext lie in random order.
+A core without gaps is a range of the suffix array (Lopez, "Hierarchical Phrase-Based Translation with Suffix Arrays",
+EMNLP-CoNLL 2007). A core with gaps is searched for around the occurrences of its rarest chunk. The first `SAMPLES`
+occurrences found are a random sample, because the pairs of the bitext are in random order.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.extraction.phrase_pairs import SPAN
-from mpitune.extraction.suffix_array import Bitext, Suffixes, Texts
+from mpitune.extraction.suffix_array import AlignedTexts, Bitext, Suffixes
 from mpitune.jit import inlined, int64, kernel
 
 SAMPLES = 300
-"""The most occurrences of a core that are looked at (Lopez 2007)."""
+"""Maximum number of sampled occurrences of a core (Lopez 2007)."""
 
 
 class Chunk(NamedTuple):
-    """The chunks of a core, as words of the sentence that rules are extracted for."""
+    """The chunks of a core, as phrases of the sentence for which rules are extracted."""
 
     word: np.ndarray
-    """int64 [3]: place of the first word in the sentence."""
+    """int64 [3]: position of the first word in the sentence."""
     length: np.ndarray
-    """int64 [3]"""
+    """int64 [3]: number of words."""
     low: np.ndarray
     """int64 [3]: the suffixes that begin with the chunk ..."""
     high: np.ndarray
@@ -32,8 +33,11 @@ class Chunk(NamedTuple):
 
 
 @kernel
-def narrowed(texts: Texts, suffixes: Suffixes, low: int, high: int, depth: int, word: int) -> tuple[int, int]:
-    """Those of the suffixes ``low`` to ``high``, which share ``depth`` words, whose next word is ``word``."""
+def narrow(texts: AlignedTexts, suffixes: Suffixes, low: int, high: int, depth: int, word: int) -> tuple[int, int]:
+    """The range of suffixes, within ``low`` to ``high``, whose word number ``depth`` is ``word``.
+
+    The suffixes ``low`` to ``high`` (excluded) must begin with the same ``depth`` words. Binary search.
+    """
     first, end = low, high
     while first < end:
         middle = (first + end) >> 1
@@ -52,8 +56,8 @@ def narrowed(texts: Texts, suffixes: Suffixes, low: int, high: int, depth: int, 
 
 
 @inlined
-def _is_there(texts: Texts, words: np.ndarray, chunk: Chunk, c: int, place: int) -> bool:
-    """Whether chunk ``c`` stands at ``place``."""
+def _is_there(texts: AlignedTexts, words: np.ndarray, chunk: Chunk, c: int, place: int) -> bool:
+    """True if chunk ``c`` occurs at ``place`` of ``texts.source``."""
     same = texts.source[place]["word"] == words[chunk.word[c]]
     k = 1
     while same and k < chunk.length[c]:
@@ -64,9 +68,10 @@ def _is_there(texts: Texts, words: np.ndarray, chunk: Chunk, c: int, place: int)
 
 @kernel
 def occurrences(bitext: Bitext, words: np.ndarray, chunk: Chunk, chunks: int, places: np.ndarray) -> int:
-    """Fill ``places`` (int32 [SAMPLES, 3]: of each chunk) with occurrences of a core; returns how many.
+    """Sample occurrences of a core; returns their number, at most `SAMPLES`.
 
-    ``words``: int32, the sentence's.
+    ``words``: int32, the sentence; ``chunk``: the core, with ``chunks`` chunks, each of which the bitext has;
+    ``places``: int32 [SAMPLES, 3], receives the place of each chunk in ``bitext.texts.source``.
     """
     if chunks == 1:
         return _evenly(bitext, chunk, places)
@@ -75,8 +80,9 @@ def occurrences(bitext: Bitext, words: np.ndarray, chunk: Chunk, chunks: int, pl
         if chunk.high[c] - chunk.low[c] < chunk.high[rarest] - chunk.low[rarest]:
             rarest = c
     low, size = chunk.low[rarest], chunk.high[rarest] - chunk.low[rarest]
-    # Those of a single word lie in the order of the text. Those of several lie in the order of what follows, which is
-    # not random: they are visited in steps about the golden section of their number, which lead to each of them once.
+    # Occurrences of a word are in the order of the text, which is random. Suffixes that begin with several words are in
+    # the order of the words that follow: they are visited in steps of about the golden section of their number, which
+    # reach each of them once.
     step = 1 if chunk.length[rarest] == 1 else _step(size)
     count, k = 0, 0
     for _ in range(size):
@@ -90,7 +96,7 @@ def occurrences(bitext: Bitext, words: np.ndarray, chunk: Chunk, chunks: int, pl
 
 @kernel
 def _step(size: int) -> int:
-    """A number near the golden section of ``size`` that has no divisor in common with it."""
+    """A number near the golden section of ``size`` and coprime to it."""
     step = max(int64(0.618 * size), 1)
     while True:
         a, b = size, step
@@ -103,7 +109,7 @@ def _step(size: int) -> int:
 
 @kernel
 def _evenly(bitext: Bitext, chunk: Chunk, places: np.ndarray) -> int:
-    """At most `SAMPLES` of a chunk's occurrences, at even distances in the suffix array."""
+    """Sample occurrences of chunk 0, evenly spaced in the suffix array; returns their number, at most `SAMPLES`."""
     size = chunk.high[0] - chunk.low[0]
     count = int64(min(size, SAMPLES))
     for k in range(count):
@@ -113,7 +119,7 @@ def _evenly(bitext: Bitext, chunk: Chunk, places: np.ndarray) -> int:
 
 @kernel
 def _around(
-    texts: Texts,
+    texts: AlignedTexts,
     words: np.ndarray,
     chunk: Chunk,
     chunks: int,
@@ -122,43 +128,38 @@ def _around(
     places: np.ndarray,
     count: int,
 ) -> int:
-    """Add the occurrences whose chunk ``rarest`` stands at ``place``; returns how many there are now."""
+    """Add the occurrences whose chunk ``rarest`` is at ``place``, in the order of their places.
+
+    Depth-first search: row ``count`` of ``places`` holds the places of the chunks before chunk ``c``. ``count`` is the
+    number of occurrences so far; returns the new one, at most `SAMPLES`.
+    """
     pair = texts.source[place]["pair"]
     begin, end = texts.source_ptr[pair], texts.source_ptr[pair + 1] - 1
-    if rarest == 0:
-        first, last = place, place
-    else:
-        first = max(begin, place + chunk.length[rarest] - SPAN)
-        last = place - chunk.length[0] - 1
-        for c in range(1, rarest):
-            last -= chunk.length[c] + 1
-    for a in range(first, last + 1):
-        if a != place and not _is_there(texts, words, chunk, 0, a):
+    c, at = 0, int64(place if rarest == 0 else max(begin, place + chunk.length[rarest] - SPAN))
+    while True:
+        # The last place of chunk c that leaves space for the chunks up to the rarest one, or up to the end of the span.
+        if c <= rarest:
+            last, following = int64(place), rarest
+        else:
+            last, following = min(end, places[count, 0] + SPAN) + 1, chunks
+        for k in range(c, following):
+            last -= chunk.length[k] + 1
+        while at <= last and c != rarest and not _is_there(texts, words, chunk, c, at):
+            at += 1
+        if at > last:
+            if c == 0:
+                return count
+            c -= 1
+            at = places[count, c] + 1
             continue
-        stop = min(end, a + SPAN)
-        b_first, b_last = a + chunk.length[0] + 1, stop - chunk.length[1]
-        if rarest == 1:
-            b_first = b_last = place
-        elif rarest == 2:
-            b_last = place - chunk.length[1] - 1
-        elif chunks == 3:
-            b_last -= chunk.length[2] + 1
-        for b in range(b_first, b_last + 1):
-            if b != place and not _is_there(texts, words, chunk, 1, b):
-                continue
-            if chunks == 2:
-                places[count, 0], places[count, 1] = a, b
-                count += 1
-                if count == SAMPLES:
-                    return count
-                continue
-            c_first, c_last = b + chunk.length[1] + 1, stop - chunk.length[2]
-            if rarest == 2:
-                c_first = c_last = place
-            for c in range(c_first, c_last + 1):
-                if c == place or _is_there(texts, words, chunk, 2, c):
-                    places[count, 0], places[count, 1], places[count, 2] = a, b, c
-                    count += 1
-                    if count == SAMPLES:
-                        return count
-    return count
+        places[count, c] = at
+        if c + 1 < chunks:
+            at = place if c + 1 == rarest else at + chunk.length[c] + 1
+            c += 1
+            continue
+        count += 1
+        if count == SAMPLES:
+            return count
+        for k in range(c):
+            places[count, k] = places[count - 1, k]
+        at += 1

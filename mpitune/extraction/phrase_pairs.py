@@ -1,9 +1,10 @@
-"""What one occurrence of a source side yields: the targets that are consistent with the word alignment.
+"""The rules of one occurrence of a core: target sides that are consistent with the word alignment.
 
-A source side without gaps at its edges, a core, occurs in a pair of sentences as a span with holes. Its rule is the
-smallest phrase pair around it; links that lead out of the span force a gap at an edge. Three more rules come of letting
-a gap follow, precede, or do both (Chiang 2007, section 3.2; Lopez 2007; tight phrases: no unlinked word at an edge of a
-phrase or of a gap).
+A core, a source side without gaps at its edges, occurs in a pair of sentences as a span with holes. Its base rule is
+the smallest phrase pair around it; links that lead out of the span force a gap at an edge. Up to three more rules have
+a further gap after the core, before it, or on both sides (Chiang, "Hierarchical Phrase-Based Translation",
+Computational Linguistics 2007, section 3.2; Lopez, EMNLP-CoNLL 2007). Phrases are tight: no word at an edge of a phrase
+or of a gap is unlinked.
 """
 
 from __future__ import annotations
@@ -12,42 +13,43 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.extraction.suffix_array import Texts
+from mpitune.extraction.suffix_array import AlignedTexts
 from mpitune.jit import int64, kernel
 
 SPAN = 15
-"""The most words that a rule covers, on either side."""
+"""Maximum number of words that a rule covers, on either side."""
 SYMBOLS = 5
-"""The most symbols of a source side, gaps among them."""
+"""Maximum number of symbols of a source side, gaps included."""
 GAPS = 2
+"""Maximum number of gaps."""
 LEFT, RIGHT = 2, 1
-"""Bits of the edges that have a gap."""
+"""Bit flags of the edges that have a gap."""
 
 
 class Core(NamedTuple):
-    """A source side without gaps at its edges, at one place."""
+    """An occurrence of a core."""
 
     at: np.ndarray
-    """int64 [3]: where its chunks of words begin in ``Texts.source``."""
+    """int64 [3]: the places of its chunks in ``AlignedTexts.source``."""
     length: np.ndarray
-    """int64 [3]: how many words each has."""
+    """int64 [3]: the numbers of words of its chunks."""
 
 
 class OccurrenceRules(NamedTuple):
-    """The rules of one occurrence; spans are of positions in their sentences."""
+    """The rules of one occurrence, at most four; spans are positions in the sentence, the end excluded."""
 
     edges: np.ndarray
-    """int64 [4]: which edges have a gap."""
+    """int64 [4]: the edges that have a gap, `LEFT` | `RIGHT`."""
     span: np.ndarray
-    """int64 [4, 2]: on the target side."""
+    """int64 [4, 2]: the span on the target side."""
     gaps: np.ndarray
-    """int64 [4]"""
+    """int64 [4]: the number of gaps."""
     gap: np.ndarray
     """int64 [4, 2, 2]: the gaps' spans on the target side, in the order of the source side."""
 
 
-def new_found() -> OccurrenceRules:
-    """Space for the rules of an occurrence."""
+def new_occurrence_rules() -> OccurrenceRules:
+    """Arrays for the rules of an occurrence."""
     return OccurrenceRules(
         np.zeros(4, dtype=np.int64),
         np.zeros((4, 2), dtype=np.int64),
@@ -58,7 +60,10 @@ def new_found() -> OccurrenceRules:
 
 @kernel
 def _reach(words: np.ndarray, begin: int, end: int, a: int, b: int) -> tuple[int, int]:
-    """The span from ``a`` to ``b`` (-1: none yet) and all that words from ``begin`` to ``end`` are linked to."""
+    """The smallest span of the other language with ``a`` to ``b`` and all links of the words ``begin`` to ``end``.
+
+    ``a`` = ``b`` = -1: the empty span. ``words``: `SOURCE` or `TARGET`.
+    """
     for k in range(begin, end):
         word = words[k]
         if word["low"] >= 0:
@@ -69,8 +74,8 @@ def _reach(words: np.ndarray, begin: int, end: int, a: int, b: int) -> tuple[int
 
 
 @kernel
-def _gap(texts: Texts, pair: int, begin: int, end: int) -> tuple[int, int]:
-    """The target span of a gap; (-1, -1) where the two are no phrase pair."""
+def _gap(texts: AlignedTexts, pair: int, begin: int, end: int) -> tuple[int, int]:
+    """The target span of the source gap ``begin`` to ``end``; (-1, -1) if they are not a phrase pair."""
     s, t = texts.source_ptr[pair], texts.target_ptr[pair]
     a, b = _reach(texts.source, s + begin, s + end, -1, -1)
     if a < 0 or b - a > SPAN:
@@ -80,10 +85,10 @@ def _gap(texts: Texts, pair: int, begin: int, end: int) -> tuple[int, int]:
 
 
 @kernel
-def _closure(texts: Texts, pair: int, x: int, y: int, edges: int) -> tuple[int, int, int, int]:
-    """The smallest phrase pair around the source span ``x`` to ``y`` that grows at ``edges`` only.
+def _closure(texts: AlignedTexts, pair: int, x: int, y: int, edges: int) -> tuple[int, int, int, int]:
+    """The smallest phrase pair around the source span ``x`` to ``y``, which may be extended at ``edges`` only.
 
-    Returns source and target span; the last is -1 where there is none.
+    Returns source and target span; the end of the target span is -1 if there is no such pair.
     """
     s, t = texts.source_ptr[pair], texts.target_ptr[pair]
     a, b = _reach(texts.source, s + x, s + y, -1, -1)
@@ -104,12 +109,12 @@ def _closure(texts: Texts, pair: int, x: int, y: int, edges: int) -> tuple[int, 
 
 @kernel
 def _base(
-    texts: Texts, pair: int, core: Core, chunks: int, symbols: int, found: OccurrenceRules
+    texts: AlignedTexts, pair: int, core: Core, chunks: int, symbols: int, found: OccurrenceRules
 ) -> tuple[int, int, int, bool]:
-    """The smallest phrase pair around a core: fills rule 0 of ``found``.
+    """The smallest phrase pair around a core, written as rule 0 of ``found``.
 
-    Returns its source span (the end is -1 where there is none), the edges that have a gap, and whether it is a rule
-    itself: where an edge word is unlinked it is not, but a gap may follow.
+    Returns its source span (the end is -1 if there is no such pair), the edges that have a gap, and whether it is a
+    rule: with an unlinked word at an edge it is not, but it can be extended to a rule by a gap.
     """
     s, t = texts.source_ptr[pair], texts.target_ptr[pair]
     begin, end = core.at[0] - s, core.at[chunks - 1] + core.length[chunks - 1] - s
@@ -157,10 +162,10 @@ def _base(
 
 
 @kernel
-def phrase_pairs(texts: Texts, core: Core, chunks: int, symbols: int, found: OccurrenceRules) -> int:
+def phrase_pairs(texts: AlignedTexts, core: Core, chunks: int, symbols: int, found: OccurrenceRules) -> int:
     """Fill ``found`` with the rules of an occurrence of a core of ``chunks`` chunks and ``symbols`` symbols.
 
-    Returns how many there are.
+    Returns their number.
     """
     pair = int64(texts.source[core.at[0]]["pair"])
     x, y, edges, is_rule = _base(texts, pair, core, chunks, symbols, found)
@@ -204,7 +209,7 @@ def phrase_pairs(texts: Texts, core: Core, chunks: int, symbols: int, found: Occ
         count += 1
     if is_rule:
         return count
-    # The base was only a step on the way: the last takes its place.
+    # The base pair is not a rule: the last rule takes its place.
     count -= 1
     found.edges[0], found.gaps[0] = found.edges[count], found.gaps[count]
     for k in range(2):

@@ -1,7 +1,7 @@
-"""Extracted grammars of many sentences as the arrays of a store: each rule type and each row of scores once.
+"""Extracted grammars of many sentences as the arrays of a store, with distinct rule types and rows of scores.
 
-Grammars of neighbouring sentences are collected to a part; parts are merged in the order of the sentences, one at a
-time, so that nothing in the result tells how many there were, and memory is taken by what is distinct alone.
+Grammars of consecutive sentences are collected in a part. Parts are merged one after the other, in the order of the
+sentences: the result does not depend on the division into parts, and memory holds distinct rows only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.arrays import Stored
-from mpitune.array_files.csr import chosen, ends
+from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.array_files.row_table import DistinctRows
 from mpitune.extraction.extractor import FEATURES, Extracted
@@ -25,7 +25,7 @@ _GAP = -1 - PHRASE
 
 
 class GrammarPart(NamedTuple):
-    """The grammars of some sentences, types and rows of scores numbered as they come up."""
+    """The grammars of some sentences; types and rows of scores are numbered in the order of first occurrence."""
 
     grammar_ptr: np.ndarray
     """int64 [sentences + 1]"""
@@ -60,11 +60,11 @@ class _Distinct:
         self._scores = DistinctRows()
 
     def add_types(self, sides: Iterable[np.ndarray]) -> np.ndarray:
-        """Numbers of types, given by those of their ``sides``: `source`, `target` and `align`."""
+        """int32: numbers of types, from the numbers of their rows in `source`, `target` and `align`."""
         return self._types.add_matrix(np.stack(list(sides), axis=1))
 
     def add_scores(self, scores: np.ndarray) -> np.ndarray:
-        """Numbers of rows, float64 [n, 7]."""
+        """int32 [n]: numbers of the rows of ``scores`` (float64 [n, 7])."""
         return self._scores.add_matrix(np.ascontiguousarray(scores).view(np.int32))
 
     @property
@@ -86,7 +86,7 @@ class Collector:
         self._types: list[np.ndarray] = []
         self._score_rows: list[np.ndarray] = []
         self.rules = 0
-        """How many there are by now."""
+        """Number of rules collected."""
 
     def add(self, found: Extracted) -> None:
         """Add the grammar of the next sentence."""
@@ -104,11 +104,11 @@ class Collector:
         self.rules += len(order)
 
     def part(self) -> GrammarPart:
-        """All that was collected."""
+        """The grammars collected so far."""
         distinct = self._distinct
         none = [np.zeros(0, dtype=np.int32)]
         return GrammarPart(
-            grammar_ptr=ends([len(of_sentence) for of_sentence in self._types]),
+            grammar_ptr=row_ends([len(of_sentence) for of_sentence in self._types]),
             type=np.concatenate([*none, *self._types]),
             score_row=np.concatenate([*none, *self._score_rows]),
             types=distinct.types,
@@ -125,8 +125,8 @@ class Collector:
 def merged(parts: Iterable[GrammarPart], folder: Path) -> dict[str, Stored]:
     """The arrays of `Rules` with the grammars of all ``parts``, in their order.
 
-    Types and rows of scores are numbered as they come up. ``folder``: on whose disk waits what grows with the sentences
-    and not with what is distinct in them.
+    Types and rows of scores are numbered in the order of first occurrence. ``folder``: the folder of temporary files
+    for the arrays with an element for each rule of each sentence.
     """
     distinct, type_, score_row, lengths = (
         _Distinct(),
@@ -146,7 +146,7 @@ def merged(parts: Iterable[GrammarPart], folder: Path) -> dict[str, Stored]:
         lengths.append(np.diff(part.grammar_ptr))
     types, scores = distinct.types, distinct.scores
     source, target, align = (
-        chosen(side.ptr, side.flat, types[:, n])
+        select_rows(side.ptr, side.flat, types[:, n])
         for n, side in enumerate((distinct.source, distinct.target, distinct.align))
     )
     kept = scores != 0.0
@@ -160,15 +160,15 @@ def merged(parts: Iterable[GrammarPart], folder: Path) -> dict[str, Stored]:
         "align": align[1].view(np.int16).reshape(-1, 2),
         "type": type_,
         "score_row": score_row,
-        "score_ptr": ends(kept.sum(axis=1)),
+        "score_ptr": row_ends(kept.sum(axis=1)),
         "score_index": np.broadcast_to(np.arange(len(FEATURES), dtype=np.int32), kept.shape)[kept],
         "score_value": scores[kept],
-        "grammar_ptr": ends(np.concatenate(lengths)),
+        "grammar_ptr": row_ends(np.concatenate(lengths)),
     }
 
 
 def _by_source(source: np.ndarray, ptr: np.ndarray) -> np.ndarray:
-    """The order of `Rules`: by source side, symbol by symbol, shorter ones first; equal ones as they were."""
+    """The order of `Rules`: lexicographic by source side, prefixes first; stable."""
     length = np.diff(ptr)
     symbols = np.full((len(length), SYMBOLS), np.iinfo(np.int32).min, dtype=np.int32)
     row = np.repeat(np.arange(len(length)), length)

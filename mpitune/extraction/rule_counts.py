@@ -1,7 +1,7 @@
-"""What the occurrences of source sides have yielded: rules, and under each its alignments, counted.
+"""Counts of the rules extracted from the sampled occurrences of cores, and below each rule of its alignments.
 
-Cores of frequent words come up in sentence after sentence, so what they yield is kept: with the pairs that it comes
-from, that a pair may be left out again.
+Cores of frequent words occur in many sentences, so their counts are cached. A log of the occurrences keeps the pair of
+each, so that leave-one-out can subtract the occurrences in one pair.
 """
 
 from __future__ import annotations
@@ -10,136 +10,140 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.array_files.row_table import add_to_hash
 from mpitune.extraction.lexical import lexical_scores
 from mpitune.extraction.occurrences import SAMPLES
 from mpitune.extraction.phrase_pairs import GAPS, SPAN, SYMBOLS, Core, OccurrenceRules
-from mpitune.extraction.suffix_array import Bitext, Texts
+from mpitune.extraction.suffix_array import AlignedTexts, Bitext
 from mpitune.jit import int64, kernel, uint64
 
 _SLOTS = 1 << 12
-"""Slots to find a core's rules by: more than three times as many as one core can have."""
+"""Slots of the hash table of a core's rules: more than three times `MOST_RULES`."""
 MOST_RULES = 4 * SAMPLES
-"""The most rules that a core can have."""
-CORES, RULES, ALIGNMENTS, SYMBOL, LINK, MEETINGS = range(6)
-"""What is counted in ``RuleCounts.size``."""
+"""Maximum number of rules of a core."""
+CORES, RULES, ALIGNMENTS, SYMBOL, LINK, LOG_ENTRIES = range(6)
+"""Indices of the counters in ``RuleCounts.size``."""
 
 
 class RuleCounts(NamedTuple):
-    """The yields of many cores, one after the other, and the space that they have."""
+    """The counts of many cores, one after the other; the arrays are longer than used."""
 
     size: np.ndarray
-    """int64 [6]"""
+    """int64 [6]: numbers of cores, rules, alignments, symbols, links, log entries."""
     key: np.ndarray
-    """int64 [a power of 2, 3]: the cores that are kept, by hash; the first is 0 where there is none."""
+    """int64 [a power of 2, 3]: hash table of the cached cores; the first number is 0 in an empty slot."""
     core: np.ndarray
-    """int32 [the same]: their numbers."""
-    rules: np.ndarray
-    """int32 [cores + 1]: where the rules of each core begin."""
-    occurrence_log: np.ndarray
-    """int32 [cores + 1]: where its meetings begin."""
-    slot: np.ndarray
-    """int32 [_SLOTS]: rules of the core that is being counted, by hash, or -1."""
+    """int32 [slots of ``key``]: the number of the core in each slot."""
+    rule_ptr: np.ndarray
+    """int32 [cores + 1]: the rules of core i are ``rule_ptr[i]`` to ``rule_ptr[i + 1]``."""
+    log_ptr: np.ndarray
+    """int32 [cores + 1]: the log entries of core i are ``log_ptr[i]`` to ``log_ptr[i + 1]``."""
+    rule_slot: np.ndarray
+    """int32 [_SLOTS]: hash table of the rules of the core that is being counted; -1 in an empty slot."""
     edges: np.ndarray
-    """int8 [rules]"""
+    """int8 [rules]: the edges that have a gap, `LEFT` | `RIGHT`."""
     target: np.ndarray
-    """int32 [rules, 2]: where the target side begins and ends in ``symbol``."""
+    """int32 [rules, 2]: begin and end of the target side in ``symbol``."""
     lexical: np.ndarray
     """float64 [rules, 2]: MaxLexFgivenE, MaxLexEgivenF."""
-    first: np.ndarray
-    """int32 [rules]: the alignment met first."""
+    first_alignment: np.ndarray
+    """int32 [rules]: the first alignment found for the rule."""
     symbol: np.ndarray
     """int32: words, first gap -1, second gap -2."""
-    next: np.ndarray
+    next_alignment: np.ndarray
     """int32 [alignments]: the next alignment of the same rule, or -1."""
-    times: np.ndarray
-    """int32 [alignments]: how often it was met."""
+    alignment_count: np.ndarray
+    """int32 [alignments]: number of occurrences that give the rule with this alignment."""
     links: np.ndarray
-    """int32 [alignments, 2]: where it begins and ends in ``link``."""
+    """int32 [alignments, 2]: begin and end of the alignment in ``link``."""
     link: np.ndarray
     """int16 [links, 2]: source symbol, target symbol."""
-    pair: np.ndarray
-    """int32 [meetings]: the pair of each occurrence, and once more with each alignment that it yields."""
-    alignment: np.ndarray
-    """int32 [meetings]: that alignment; -1 for the occurrence itself."""
+    log_pair: np.ndarray
+    """int32 [log entries]: the pair of each occurrence, and again for each alignment that the occurrence gives."""
+    log_alignment: np.ndarray
+    """int32 [log entries]: this alignment; -1 in the entry of the occurrence itself."""
 
 
-def new_yields(scale: int) -> RuleCounts:
-    """Space for about ``scale`` cores; not for fewer than one of the largest."""
-    rules, slots = 16 * scale + MOST_RULES, 1 << (2 * scale).bit_length()
+def new_rule_counts(cores: int) -> RuleCounts:
+    """Empty counts for about ``cores`` cores, and for at least one of maximum size."""
+    rules, slots = 16 * cores + MOST_RULES, 1 << (2 * cores).bit_length()
     return RuleCounts(
         size=np.zeros(6, dtype=np.int64),
         key=np.zeros((slots, 3), dtype=np.int64),
         core=np.empty(slots, dtype=np.int32),
-        rules=np.zeros(scale + 1, dtype=np.int32),
-        occurrence_log=np.zeros(scale + 1, dtype=np.int32),
-        slot=np.empty(_SLOTS, dtype=np.int32),
+        rule_ptr=np.zeros(cores + 1, dtype=np.int32),
+        log_ptr=np.zeros(cores + 1, dtype=np.int32),
+        rule_slot=np.empty(_SLOTS, dtype=np.int32),
         edges=np.empty(rules, dtype=np.int8),
         target=np.empty((rules, 2), dtype=np.int32),
         lexical=np.empty((rules, 2), dtype=np.float64),
-        first=np.empty(rules, dtype=np.int32),
+        first_alignment=np.empty(rules, dtype=np.int32),
         symbol=np.empty(6 * rules + MOST_RULES * SPAN, dtype=np.int32),
-        next=np.empty(2 * rules, dtype=np.int32),
-        times=np.empty(2 * rules, dtype=np.int32),
+        next_alignment=np.empty(2 * rules, dtype=np.int32),
+        alignment_count=np.empty(2 * rules, dtype=np.int32),
         links=np.empty((2 * rules, 2), dtype=np.int32),
         link=np.empty((8 * rules + MOST_RULES * SPAN * SYMBOLS, 2), dtype=np.int16),
-        pair=np.empty(8 * rules, dtype=np.int32),
-        alignment=np.empty(8 * rules, dtype=np.int32),
+        log_pair=np.empty(8 * rules, dtype=np.int32),
+        log_alignment=np.empty(8 * rules, dtype=np.int32),
     )
 
 
 @kernel
-def make_room(yields: RuleCounts) -> None:
-    """See to it that there is space for the yield of one more core: forget all where there is not."""
-    size = yields.size
+def clear_if_full(counts: RuleCounts) -> None:
+    """Delete all counts if the arrays have no space for one more core of maximum size."""
+    size = counts.size
     if (
-        size[CORES] + 1 < len(yields.rules)
-        and size[RULES] + MOST_RULES <= len(yields.edges)
-        and size[ALIGNMENTS] + MOST_RULES <= len(yields.times)
-        and size[SYMBOL] + MOST_RULES * SPAN <= len(yields.symbol)
-        and size[LINK] + MOST_RULES * SPAN * SYMBOLS <= len(yields.link)
-        and size[MEETINGS] + SAMPLES + MOST_RULES <= len(yields.pair)
+        size[CORES] + 1 < len(counts.rule_ptr)
+        and size[RULES] + MOST_RULES <= len(counts.edges)
+        and size[ALIGNMENTS] + MOST_RULES <= len(counts.alignment_count)
+        and size[SYMBOL] + MOST_RULES * SPAN <= len(counts.symbol)
+        and size[LINK] + MOST_RULES * SPAN * SYMBOLS <= len(counts.link)
+        and size[LOG_ENTRIES] + SAMPLES + MOST_RULES <= len(counts.log_pair)
     ):
         return
     for k in range(6):
         size[k] = 0
-    for k in range(len(yields.key)):
-        yields.key[k, 0] = 0
+    for k in range(len(counts.key)):
+        counts.key[k, 0] = 0
 
 
 @kernel
-def begin(yields: RuleCounts) -> None:
-    """Begin to count a core, which gets the next number."""
+def begin_core(counts: RuleCounts) -> None:
+    """Start a core, which gets the next number."""
     for k in range(_SLOTS):
-        yields.slot[k] = -1
-    core = yields.size[CORES]
-    yields.rules[core], yields.occurrence_log[core] = yields.size[RULES], yields.size[MEETINGS]
+        counts.rule_slot[k] = -1
+    core = counts.size[CORES]
+    counts.rule_ptr[core], counts.log_ptr[core] = counts.size[RULES], counts.size[LOG_ENTRIES]
 
 
 @kernel
-def end(yields: RuleCounts) -> int:
-    """The core's number, now that all is counted."""
-    core = int64(yields.size[CORES])
-    yields.size[CORES] = core + 1
-    yields.rules[core + 1], yields.occurrence_log[core + 1] = yields.size[RULES], yields.size[MEETINGS]
+def end_core(counts: RuleCounts) -> int:
+    """Finish the core; returns its number."""
+    core = int64(counts.size[CORES])
+    counts.size[CORES] = core + 1
+    counts.rule_ptr[core + 1], counts.log_ptr[core + 1] = counts.size[RULES], counts.size[LOG_ENTRIES]
     return core
 
 
 @kernel
-def forget_last(yields: RuleCounts) -> None:
-    """Undo what was counted for the last core; it must not be kept by a key."""
-    size = yields.size
+def drop_last_core(counts: RuleCounts) -> None:
+    """Delete the counts of the last core, which must not be in ``key``."""
+    size = counts.size
     core = size[CORES] - 1
-    rule = yields.rules[core]
+    rule = counts.rule_ptr[core]
     if size[RULES] > rule:
-        size[SYMBOL] = yields.target[rule, 0]
-        alignment = yields.first[rule]
-        size[ALIGNMENTS], size[LINK] = alignment, yields.links[alignment, 0]
-    size[CORES], size[RULES], size[MEETINGS] = core, rule, yields.occurrence_log[core]
+        size[SYMBOL] = counts.target[rule, 0]
+        alignment = counts.first_alignment[rule]
+        size[ALIGNMENTS], size[LINK] = alignment, counts.links[alignment, 0]
+    size[CORES], size[RULES], size[LOG_ENTRIES] = core, rule, counts.log_ptr[core]
 
 
 @kernel
-def slot_of(keys: np.ndarray, slots: int, a: int, b: int, c: int) -> int:
-    """The slot of the key (a, b, c), a > 0, among the first ``slots`` of ``keys`` (int64 [.., 3]), or its place."""
+def find_slot(keys: np.ndarray, slots: int, a: int, b: int, c: int) -> int:
+    """The slot of the key (a, b, c), a > 0, in a hash table; the empty slot for it if it is not there.
+
+    The table is the first ``slots`` (a power of 2) rows of ``keys`` (int64 [.., 3]); empty slots begin with 0.
+    """
     hash_ = uint64(a) * uint64(0x9E3779B97F4A7C15) + uint64(b) * uint64(0xC2B2AE3D27D4EB4F)
     hash_ += uint64(c) * uint64(0x165667B19E3779F9)
     slot = int64((hash_ >> uint64(32)) & uint64(slots - 1))
@@ -149,53 +153,54 @@ def slot_of(keys: np.ndarray, slots: int, a: int, b: int, c: int) -> int:
 
 
 @kernel
-def meet(yields: RuleCounts, pair: int, alignment: int) -> None:
-    """Note that an occurrence in ``pair`` was looked at (-1), or has yielded ``alignment``."""
-    place = yields.size[MEETINGS]
-    yields.pair[place], yields.alignment[place] = pair, alignment
-    yields.size[MEETINGS] = place + 1
+def log_occurrence(counts: RuleCounts, pair: int, alignment: int) -> None:
+    """Add an occurrence in ``pair`` to the log (``alignment`` -1), or an alignment that it gives."""
+    entry = counts.size[LOG_ENTRIES]
+    counts.log_pair[entry], counts.log_alignment[entry] = pair, alignment
+    counts.size[LOG_ENTRIES] = entry + 1
 
 
 @kernel
-def count(
-    bitext: Bitext, source: np.ndarray, core: Core, chunks: int, r: int, found: OccurrenceRules, yields: RuleCounts
+def count_rule(
+    bitext: Bitext, source: np.ndarray, core: Core, chunks: int, r: int, found: OccurrenceRules, counts: RuleCounts
 ) -> None:
-    """Count rule ``r`` of ``found``, the yield of an occurrence of ``core``, whose words are ``source`` (int32)."""
+    """Count rule ``r`` of ``found``, the rules of an occurrence of ``core``; ``source``: the core's words (int32)."""
     texts = bitext.texts
     pair = int64(texts.source[core.at[0]]["pair"])
-    rule = _rule(texts, pair, r, found, yields)
-    if rule == yields.size[RULES]:
-        yields.size[RULES] += 1
-        yields.size[SYMBOL] = yields.target[rule, 1]
-        first, last = yields.target[rule, 0], yields.target[rule, 1]
-        yields.lexical[rule, 0], yields.lexical[rule, 1] = lexical_scores(
-            bitext.lexicon, source, yields.symbol, first, last
+    rule = _rule(texts, pair, r, found, counts)
+    if rule == counts.size[RULES]:
+        counts.size[RULES] += 1
+        counts.size[SYMBOL] = counts.target[rule, 1]
+        first, last = counts.target[rule, 0], counts.target[rule, 1]
+        counts.lexical[rule, 0], counts.lexical[rule, 1] = lexical_scores(
+            bitext.lexicon, source, counts.symbol, first, last
         )
-    alignments, links = yields.size[ALIGNMENTS], yields.size[LINK]
-    last = _links(texts, core, chunks, r, found, yields, links)
-    before, alignment = int64(-1), int64(yields.first[rule])
-    while alignment >= 0 and not _is_alignment(yields, alignment, links, last):
-        before, alignment = alignment, int64(yields.next[alignment])
+    begin = counts.size[LINK]
+    end = _write_links(texts, core, chunks, r, found, counts, begin)
+    before, alignment = int64(-1), int64(counts.first_alignment[rule])
+    while alignment >= 0 and not _is_alignment(counts, alignment, begin, end):
+        before, alignment = alignment, int64(counts.next_alignment[alignment])
     if alignment < 0:
-        alignment = alignments
-        yields.links[alignment, 0], yields.links[alignment, 1] = links, last
-        yields.times[alignment], yields.next[alignment] = 0, -1
+        alignment = counts.size[ALIGNMENTS]
+        counts.links[alignment, 0], counts.links[alignment, 1] = begin, end
+        counts.alignment_count[alignment], counts.next_alignment[alignment] = 0, -1
         if before < 0:
-            yields.first[rule] = alignment
+            counts.first_alignment[rule] = alignment
         else:
-            yields.next[before] = alignment
-        yields.size[ALIGNMENTS] += 1
-        yields.size[LINK] = last
-    yields.times[alignment] += 1
-    meet(yields, pair, alignment)
+            counts.next_alignment[before] = alignment
+        counts.size[ALIGNMENTS] += 1
+        counts.size[LINK] = end
+    counts.alignment_count[alignment] += 1
+    log_occurrence(counts, pair, alignment)
 
 
 @kernel
-def _rule(texts: Texts, pair: int, r: int, found: OccurrenceRules, yields: RuleCounts) -> int:
-    """The number of a rule of the core that is being counted: the next one, filled, where it is new."""
+def _rule(texts: AlignedTexts, pair: int, r: int, found: OccurrenceRules, counts: RuleCounts) -> int:
+    """The number of rule ``r`` of ``found`` among those of the current core; a new rule is written as the next one."""
     t = texts.target_ptr[pair]
-    begin = end = yields.size[SYMBOL]
-    hash_ = uint64(found.edges[r])
+    begin = end = counts.size[SYMBOL]
+    edges = int64(found.edges[r])
+    hash_ = uint64(edges)
     k = found.span[r, 0]
     while k < found.span[r, 1]:
         symbol = int64(texts.target[t + k]["word"])
@@ -203,52 +208,58 @@ def _rule(texts: Texts, pair: int, r: int, found: OccurrenceRules, yields: RuleC
         for g in range(found.gaps[r]):
             if found.gap[r, g, 0] == k - 1:
                 symbol, k = -1 - g, found.gap[r, g, 1]
-        yields.symbol[end] = symbol
-        hash_ = (hash_ ^ uint64(symbol + GAPS)) * uint64(0x9E3779B97F4A7C15)
-        hash_ ^= hash_ >> uint64(29)
+        counts.symbol[end] = symbol
+        hash_ = add_to_hash(hash_, symbol + GAPS)
         end += 1
     slot = int64(hash_ & uint64(_SLOTS - 1))
-    while yields.slot[slot] >= 0 and not _is_rule(yields, int64(yields.slot[slot]), int64(found.edges[r]), begin, end):
+    while counts.rule_slot[slot] >= 0 and not _is_rule(
+        counts, int64(counts.rule_slot[slot]), int64(found.edges[r]), begin, end
+    ):
         slot = (slot + 1) & (_SLOTS - 1)
-    if yields.slot[slot] < 0:
-        rule = yields.size[RULES]
-        yields.slot[slot] = rule
-        yields.edges[rule] = found.edges[r]
-        yields.target[rule, 0], yields.target[rule, 1] = begin, end
-        yields.first[rule] = -1
-    return int64(yields.slot[slot])
+    if counts.rule_slot[slot] < 0:
+        rule = counts.size[RULES]
+        counts.rule_slot[slot] = rule
+        counts.edges[rule] = edges
+        counts.target[rule, 0], counts.target[rule, 1] = begin, end
+        counts.first_alignment[rule] = -1
+    return int64(counts.rule_slot[slot])
 
 
 @kernel
-def _is_rule(yields: RuleCounts, rule: int, edges: int, begin: int, end: int) -> bool:
-    if yields.edges[rule] != edges or yields.target[rule, 1] - yields.target[rule, 0] != end - begin:
+def _is_rule(counts: RuleCounts, rule: int, edges: int, begin: int, end: int) -> bool:
+    """True if ``rule`` has these edges and the target side ``counts.symbol[begin:end]``."""
+    if counts.edges[rule] != edges or counts.target[rule, 1] - counts.target[rule, 0] != end - begin:
         return False
-    other = yields.target[rule, 0]
+    other = counts.target[rule, 0]
     same, k = True, 0
     while same and k < end - begin:
-        same = yields.symbol[begin + k] == yields.symbol[other + k]
+        same = counts.symbol[begin + k] == counts.symbol[other + k]
         k += 1
     return bool(same)
 
 
 @kernel
-def _is_alignment(yields: RuleCounts, alignment: int, begin: int, end: int) -> bool:
-    if yields.links[alignment, 1] - yields.links[alignment, 0] != end - begin:
+def _is_alignment(counts: RuleCounts, alignment: int, begin: int, end: int) -> bool:
+    """True if ``alignment`` has the links ``counts.link[begin:end]``."""
+    if counts.links[alignment, 1] - counts.links[alignment, 0] != end - begin:
         return False
-    other = yields.links[alignment, 0]
+    other = counts.links[alignment, 0]
     for k in range(end - begin):
-        if yields.link[begin + k, 0] != yields.link[other + k, 0]:
+        if counts.link[begin + k, 0] != counts.link[other + k, 0]:
             return False
-        if yields.link[begin + k, 1] != yields.link[other + k, 1]:
+        if counts.link[begin + k, 1] != counts.link[other + k, 1]:
             return False
     return True
 
 
 @kernel
-def _links(
-    texts: Texts, core: Core, chunks: int, r: int, found: OccurrenceRules, yields: RuleCounts, begin: int
+def _write_links(
+    texts: AlignedTexts, core: Core, chunks: int, r: int, found: OccurrenceRules, counts: RuleCounts, begin: int
 ) -> int:
-    """Write the links between the words of a rule from ``begin`` on, by symbol; returns where they end."""
+    """Write the links between the words of a rule, as pairs of symbols, to ``counts.link`` from ``begin`` on.
+
+    Returns their end.
+    """
     pair = texts.source[core.at[0]]["pair"]
     s = texts.source_ptr[pair]
     end = begin
@@ -271,19 +282,19 @@ def _links(
                 source += i - first
                 break
             source += core.length[c] + 1
-        yields.link[end, 0], yields.link[end, 1] = source, target
+        counts.link[end, 0], counts.link[end, 1] = source, target
         end += 1
     return end
 
 
 @kernel
-def is_before(yields: RuleCounts, one: int, other: int) -> bool:
-    """The order of alignments: that of their lists of links."""
-    a, b = yields.links[one, 0], yields.links[other, 0]
-    while a < yields.links[one, 1] and b < yields.links[other, 1]:
+def is_before(counts: RuleCounts, one: int, other: int) -> bool:
+    """True if alignment ``one`` precedes ``other`` in the lexicographic order of their links."""
+    a, b = counts.links[one, 0], counts.links[other, 0]
+    while a < counts.links[one, 1] and b < counts.links[other, 1]:
         for k in range(2):
-            if yields.link[a, k] != yields.link[b, k]:
-                return bool(yields.link[a, k] < yields.link[b, k])
+            if counts.link[a, k] != counts.link[b, k]:
+                return bool(counts.link[a, k] < counts.link[b, k])
         a += 1
         b += 1
-    return bool(yields.links[one, 1] - a < yields.links[other, 1] - b)
+    return bool(counts.links[one, 1] - a < counts.links[other, 1] - b)

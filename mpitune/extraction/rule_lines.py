@@ -1,4 +1,4 @@
-"""Extracted rules as the lines of a grammar file."""
+"""Formatting of extracted rules as the lines of a grammar file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GAPS = Names.of(["[X,1]", "[X,2]"])
 
 
 class _Pieces(NamedTuple):
-    """What lines are put together from: UTF-8 and where each piece of it begins."""
+    """The strings that lines consist of, as UTF-8 (uint8); string i of ``x`` is ``x[x_ptr[i]:x_ptr[i + 1]]``."""
 
     word: np.ndarray
     """uint8"""
@@ -36,7 +36,7 @@ def rule_lines(extracted: Extracted, words: Names) -> bytes:
     texts: list[str] = []
     which = np.empty(extracted.score.shape, dtype=np.int32)
     for k, name in enumerate(FEATURES):
-        # Few values are different: each is written out once.
+        # There are few distinct values: each is formatted once.
         values, inverse = np.unique(extracted.score[:, k], return_inverse=True)
         which[:, k] = inverse + len(texts)
         texts += [f"{name}={value:.12g}" for value in values.tolist()]
@@ -49,7 +49,10 @@ def rule_lines(extracted: Extracted, words: Names) -> bytes:
 
 @kernel
 def _lines(extracted: Extracted, which: np.ndarray, pieces: _Pieces, lines: np.ndarray) -> int:
-    """Write all lines to ``lines`` (uint8), or nothing where that is empty; returns how many bytes they have."""
+    """Write all lines to ``lines`` (uint8), or nothing if it is empty; returns their length in bytes.
+
+    ``which``: int32 [rules, features], the string in ``pieces.score`` of each score.
+    """
     end = 0
     for r in range(len(which)):
         end = _put(pieces.start, 0, len(pieces.start), lines, end)
@@ -103,7 +106,7 @@ def _byte(lines: np.ndarray, end: int, byte: int) -> int:
 
 @kernel
 def _number(number: int, lines: np.ndarray, end: int) -> int:
-    """A position, of one or two digits."""
+    """Write a position of one or two digits."""
     if number >= 10:
         end = _byte(lines, end, 48 + number // 10)
     return _byte(lines, end, 48 + number % 10)

@@ -1,6 +1,6 @@
-"""A word-aligned bitext as arrays that rules are extracted from: texts, links, a suffix array, lexical counts.
+"""A compiled word-aligned bitext, the input of rule extraction: texts, links, a suffix array, lexical counts.
 
-The pairs lie in a random order, always the same: the first occurrences of anything are then a random sample of it.
+The pairs are shuffled with a fixed seed, so that the first occurrences of a word are a random sample of all.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import chosen, ends
+from mpitune.array_files.arrays import add_prefix, with_prefix
+from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
 
 DEPTH = 5
-"""Suffixes are sorted by so many words: source sides are no longer."""
+"""Number of words by which suffixes are sorted: the maximum length of a source side."""
 _SEED = 1
 
 Pair = tuple[Sequence[str], Sequence[str], Sequence[tuple[int, int]]]
@@ -28,16 +29,16 @@ _Rows = tuple[np.ndarray, np.ndarray]
 
 
 SOURCE = np.dtype([("word", np.int32), ("pair", np.int32), ("low", np.int16), ("high", np.int16)])
-"""A source word: which it is, which pair it is of, the first target position that it is linked to, one past the last.
+"""A source word: its number, its pair, the first target position that it is linked to, and the last one + 1.
 
-A word without links has -1 for both. After each sentence stands one with word -1.
+An unlinked word has -1 for both positions. A word -1 follows each sentence.
 """
 TARGET = np.dtype([("word", np.int32), ("low", np.int16), ("high", np.int16)])
 """A target word, likewise."""
 
 
-class Texts(NamedTuple):
-    """The pairs with their links; words of both languages are numbered together."""
+class AlignedTexts(NamedTuple):
+    """The sentence pairs with their links; both languages share a vocabulary."""
 
     source: np.ndarray
     """`SOURCE` [source words + pairs]"""
@@ -54,41 +55,41 @@ class Texts(NamedTuple):
 
 
 class Suffixes(NamedTuple):
-    """Where source words and phrases occur, as places in ``Texts.source``."""
+    """Occurrences of source words and phrases, as places in ``AlignedTexts.source``."""
 
     suffix: np.ndarray
-    """int32 [source words]: the suffixes in the order of their first `DEPTH` words."""
+    """int32 [source words]: the suffixes, sorted by their first `DEPTH` words."""
     occurrence: np.ndarray
     """int32 [source words]: the occurrences of each word, sorted by word and then by place."""
     word_ptr: np.ndarray
-    """int64 [words + 1]: the suffixes that begin with each word, and its occurrences."""
+    """int64 [words + 1]: row pointer of ``suffix`` and of ``occurrence`` by word."""
 
 
 class Lexicon(NamedTuple):
-    """How often words are linked; an unlinked word counts as linked to NULL."""
+    """Counts of links between words; an unlinked word counts as linked to NULL."""
 
     ptr: np.ndarray
-    """int64 [words + 1]: the words that each source word is linked to."""
+    """int64 [words + 1]: row pointer of ``word`` and ``times`` by source word."""
     word: np.ndarray
-    """int32: those words, ascending for a source word ..."""
+    """int32: the target words that each source word is linked to, ascending."""
     times: np.ndarray
-    """int32: ... and how often."""
+    """int32: the number of links with each."""
     source_count: np.ndarray
     """int64 [words + 1]: links of each source word; last those of NULL."""
     target_count: np.ndarray
     """int64 [words + 1]: links of each target word; last those of NULL."""
     source_null: np.ndarray
-    """int64 [words]: how often a source word is unlinked."""
+    """int64 [words]: unlinked occurrences of each source word."""
     target_null: np.ndarray
-    """int64 [words]: how often a target word is unlinked."""
+    """int64 [words]: unlinked occurrences of each target word."""
 
 
 class Bitext(NamedTuple):
-    """All that rules are extracted from."""
+    """A compiled bitext."""
 
     place: np.ndarray
-    """int32 [pairs]: where each pair of the files lies in ``texts``."""
-    texts: Texts
+    """int32 [pairs]: the place of each pair of the files among the pairs of ``texts``."""
+    texts: AlignedTexts
     suffixes: Suffixes
     lexicon: Lexicon
 
@@ -99,12 +100,12 @@ def compile_bitext(pairs: Iterable[Pair], words: Vocabulary) -> Bitext:
     order = np.random.default_rng(_SEED).permutation(len(source[0]) - 1)
     place = np.empty(len(order), dtype=np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
-    texts = _texts(*(chosen(*rows, order) for rows in (source, target, link)))
+    texts = _texts(*(select_rows(*rows, order) for rows in (source, target, link)))
     return Bitext(place, texts, _suffixes(texts.source["word"], len(words)), _lexicon(texts, len(words)))
 
 
 def _read(pairs: Iterable[Pair], words: Vocabulary) -> tuple[_Rows, _Rows, _Rows]:
-    """Words and links of the pairs in turn. Only numbers are kept of them: a large bitext's words fill the memory."""
+    """Words and links of the pairs as arrays of numbers: a large bitext as strings would fill the memory."""
     lengths = array("q"), array("q"), array("q")
     source, target, link = array("i"), array("i"), array("h")
     for pair in pairs:
@@ -115,11 +116,11 @@ def _read(pairs: Iterable[Pair], words: Vocabulary) -> tuple[_Rows, _Rows, _Rows
         for length, part in zip(lengths, pair, strict=True):
             length.append(len(part))
     flat = (np.frombuffer(part, dtype=part.typecode) for part in (source, target, link))
-    source_rows, target_rows, link_rows = ((ends(length), part) for length, part in zip(lengths, flat, strict=True))
+    source_rows, target_rows, link_rows = ((row_ends(length), part) for length, part in zip(lengths, flat, strict=True))
     return source_rows, target_rows, (link_rows[0], link_rows[1].reshape(-1, 2))
 
 
-def _texts(source_rows: _Rows, target_rows: _Rows, link_rows: _Rows) -> Texts:
+def _texts(source_rows: _Rows, target_rows: _Rows, link_rows: _Rows) -> AlignedTexts:
     source_ptr, source_words = source_rows
     target_ptr, target_words = target_rows
     pairs = len(source_ptr) - 1
@@ -128,7 +129,7 @@ def _texts(source_rows: _Rows, target_rows: _Rows, link_rows: _Rows) -> Texts:
     source["pair"] = np.repeat(np.arange(pairs, dtype=np.int32), np.diff(source_ptr) + 1)
     target = np.empty(len(target_words), dtype=TARGET)
     target["word"] = target_words
-    texts = Texts(
+    texts = AlignedTexts(
         source=source,
         source_ptr=source_ptr + np.arange(pairs + 1),
         target=target,
@@ -143,7 +144,7 @@ def _texts(source_rows: _Rows, target_rows: _Rows, link_rows: _Rows) -> Texts:
 
 
 def _hull(at: np.ndarray, other: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """int16 [size] each: the smallest of ``other`` at each place and one past the largest, or -1."""
+    """int16 [size] each: minimum and maximum + 1 of ``other`` at each place, or -1."""
     low, high = np.full(size, np.iinfo(np.int16).max, dtype=np.int16), np.full(size, -1, dtype=np.int16)
     np.minimum.at(low, at, other)
     np.maximum.at(high, at, other + np.int16(1))
@@ -151,14 +152,14 @@ def _hull(at: np.ndarray, other: np.ndarray, size: int) -> tuple[np.ndarray, np.
     return low, high
 
 
-def _linked_words(texts: Texts) -> tuple[np.ndarray, np.ndarray]:
+def _linked_words(texts: AlignedTexts) -> tuple[np.ndarray, np.ndarray]:
     """int64 [links] each: the places of the source and the target word of each link."""
     pair = np.repeat(np.arange(len(texts.link_ptr) - 1), np.diff(texts.link_ptr))
     return texts.source_ptr[pair] + texts.link[:, 0], texts.target_ptr[pair] + texts.link[:, 1]
 
 
 def _suffixes(source: np.ndarray, words: int) -> Suffixes:
-    """The suffix array of ``source`` (int32), ties in the order of place; -1 begins no suffix, and ends one."""
+    """The suffix array of ``source`` (int32), ties in the order of place; -1 ends a suffix and does not begin one."""
     keys = [source]
     for _ in range(1, DEPTH):
         following = np.append(keys[-1][1:], np.int32(-1))
@@ -171,7 +172,7 @@ def _suffixes(source: np.ndarray, words: int) -> Suffixes:
     return Suffixes(suffix.astype(np.int32), occurrence.astype(np.int32), word_ptr)
 
 
-def _lexicon(texts: Texts, words: int) -> Lexicon:
+def _lexicon(texts: AlignedTexts, words: int) -> Lexicon:
     source_at, target_at = _linked_words(texts)
     source, target = texts.source["word"], texts.target["word"]
     key, count = np.unique(source[source_at] * np.int64(words) + target[target_at], return_counts=True)
@@ -191,7 +192,7 @@ def _lexicon(texts: Texts, words: int) -> Lexicon:
 
 
 def compiled_bitext(files: AlignedFiles) -> dict[str, np.ndarray]:
-    """The arrays of a bitext and its words, to be stored. Raises DataError for bad files, and for one of no pairs."""
+    """The arrays of a bitext and its words, for storage. Raises DataError for bad files or an empty bitext."""
     words, pairs = Vocabulary(), files.read()
     first = next(pairs, None)
     if first is None:
@@ -202,19 +203,19 @@ def compiled_bitext(files: AlignedFiles) -> dict[str, np.ndarray]:
 
 
 def to_arrays(bitext: Bitext) -> dict[str, np.ndarray]:
-    """``bitext`` as plain arrays by name, to be stored."""
-    parts = {part: getattr(bitext, part)._asdict() for part in _PARTS}
-    arrays = {f"{part}.{name}": array for part, fields in parts.items() for name, array in fields.items()}
-    arrays = {name: array.view(np.uint8) if array.dtype.names else array for name, array in arrays.items()}
-    return arrays | {"place": bitext.place}
+    """``bitext`` as plain arrays by name, for storage."""
+    texts = add_prefix("texts", bitext.texts._asdict())
+    texts = {name: array.view(np.uint8) if array.dtype.names else array for name, array in texts.items()}
+    suffixes, lexicon = (add_prefix(name, getattr(bitext, name)._asdict()) for name in ("suffixes", "lexicon"))
+    return texts | suffixes | lexicon | {"place": bitext.place}
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray]) -> Bitext:
-    """What `to_arrays` was given."""
-    parts = {part: {n.split(".")[1]: a for n, a in arrays.items() if n.startswith(f"{part}.")} for part in _PARTS}
-    parts["texts"]["source"] = parts["texts"]["source"].view(SOURCE)
-    parts["texts"]["target"] = parts["texts"]["target"].view(TARGET)
-    return Bitext(arrays["place"], Texts(**parts["texts"]), Suffixes(**parts["suffixes"]), Lexicon(**parts["lexicon"]))
-
-
-_PARTS = ("texts", "suffixes", "lexicon")
+    """The inverse of `to_arrays`."""
+    texts = AlignedTexts(**with_prefix(arrays, "texts"))
+    return Bitext(
+        place=arrays["place"],
+        texts=texts._replace(source=texts.source.view(SOURCE), target=texts.target.view(TARGET)),
+        suffixes=Suffixes(**with_prefix(arrays, "suffixes")),
+        lexicon=Lexicon(**with_prefix(arrays, "lexicon")),
+    )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import as_lists
+from mpitune.array_files.csr import iter_rows
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.errors import UsageError
 from mpitune.grammar.rules import Rules
@@ -184,8 +184,8 @@ def as_symbols(rules: Rules, rule_type: int, categories: Sequence[str], words: S
 
 
 def _all_as_symbols(rules: Rules, categories: Sequence[str], words: Sequence[str]) -> Iterable[Rule]:
-    sources, targets = as_lists(rules.source_ptr, rules.source), as_lists(rules.target_ptr, rules.target)
-    links = as_lists(2 * rules.align_ptr, rules.align.ravel())
+    sources, targets = iter_rows(rules.source_ptr, rules.source), iter_rows(rules.target_ptr, rules.target)
+    links = iter_rows(2 * rules.align_ptr, rules.align.ravel())
     for of_type in zip(rules.lhs.tolist(), sources, targets, links, strict=True):
         yield _make_rule(*of_type, categories, words)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import ends
+from mpitune.array_files.csr import row_ends
 from mpitune.decoder.base import PackedForest
 
 
@@ -71,8 +71,8 @@ def forests_of(forests: Sequence[PackedForest], references: Sequence[Sequence[np
     edge_lm = [forest.edge_lm for forest in forests]
     texts = [reference for each in references for reference in each]
     return Forests(
-        node_ptr=ends([len(forest.edge_ptr) - 1 for forest in forests]),
-        rule_ptr=ends([len(forest.target_ptr) - 1 for forest in forests]),
+        node_ptr=row_ends([len(forest.edge_ptr) - 1 for forest in forests]),
+        rule_ptr=row_ends([len(forest.target_ptr) - 1 for forest in forests]),
         edge_ptr=_ends_of_all([forest.edge_ptr for forest in forests]),
         edge_tail=np.concatenate([np.zeros((0, 2), dtype=np.int32), *(forest.edge_tail for forest in forests)]),
         edge_rule=_joined([forest.edge_rule for forest in forests]),
@@ -84,15 +84,15 @@ def forests_of(forests: Sequence[PackedForest], references: Sequence[Sequence[np
         value=np.concatenate([np.zeros(0), *(forest.feature_value for forest in forests)]),
         lm_feature=feature[: len(lm_slot)],
         feature_id=feature_id,
-        reference_ptr=ends([len(each) for each in references]),
-        word_ptr=ends([len(text) for text in texts]),
+        reference_ptr=row_ends([len(each) for each in references]),
+        word_ptr=row_ends([len(text) for text in texts]),
         word=_joined(texts),
     )
 
 
 def _ends_of_all(ptrs: Sequence[np.ndarray]) -> np.ndarray:
     """int64: the row pointers of concatenated CSR arrays, from the row pointers of each."""
-    return ends(np.concatenate([np.zeros(0, dtype=np.int64), *(np.diff(ptr) for ptr in ptrs)]))
+    return row_ends(np.concatenate([np.zeros(0, dtype=np.int64), *(np.diff(ptr) for ptr in ptrs)]))
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:

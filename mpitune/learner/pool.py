@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import chosen, ends
+from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
 from mpitune.metrics.bleu import WIDTH
@@ -66,10 +66,10 @@ def pool_of(lists: Sequence[tuple[KBest, np.ndarray]], ids: np.ndarray, width: i
     )
     fingerprints = [entry for kbest, statistics in lists for entry in _fingerprints(kbest, statistics, ids)]
     return NBestPool(
-        ends([kbest.size for kbest, _ in lists]),
+        row_ends([kbest.size for kbest, _ in lists]),
         np.concatenate([statistics for _, statistics in lists]),
         np.array(fingerprints, dtype=np.uint64),
-        ends(np.concatenate([np.diff(kbest.feature_ptr) for kbest, _ in lists])),
+        row_ends(np.concatenate([np.diff(kbest.feature_ptr) for kbest, _ in lists])),
         feature.astype(np.int32),
         np.concatenate([kbest.feature_value for kbest, _ in lists]),
         feature_id,
@@ -97,15 +97,15 @@ def merged(old: NBestPool, new: NBestPool) -> NBestPool:
     duplicate = (np.diff(fingerprint[order]) == 0) & (np.diff(sentence[order]) == 0)
     kept = np.delete(order, np.flatnonzero(duplicate) + 1)
     kept = kept[np.lexsort((kept, sentence[kept]))]
-    ptr = ends(np.concatenate([np.diff(old.feature_ptr), np.diff(new.feature_ptr)]))
-    feature_ptr, features = chosen(ptr, np.concatenate(feature).astype(np.int32), kept)
+    ptr = row_ends(np.concatenate([np.diff(old.feature_ptr), np.diff(new.feature_ptr)]))
+    feature_ptr, features = select_rows(ptr, np.concatenate(feature).astype(np.int32), kept)
     return NBestPool(
-        ends(np.bincount(sentence[kept], minlength=old.sentences)),
+        row_ends(np.bincount(sentence[kept], minlength=old.sentences)),
         np.concatenate([old.statistics, new.statistics])[kept],
         fingerprint[kept],
         feature_ptr,
         features,
-        chosen(ptr, np.concatenate([old.value, new.value]), kept)[1],
+        select_rows(ptr, np.concatenate([old.value, new.value]), kept)[1],
         feature_id,
     )
 

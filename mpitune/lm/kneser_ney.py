@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.atomic import opened
+from mpitune.array_files.atomic import open_atomic
 from mpitune.corpus.text import counted, lines, split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError, UsageError
@@ -67,7 +67,7 @@ def estimate(text: Path, order: int, output: Path, tell: Callable[[str], None]) 
     if order < 1:
         raise UsageError(f"order {order}: must be 1 or more")
     # Opened first, so that an unwritable output fails before the work.
-    with opened(output) as file:
+    with open_atomic(output) as file:
         tell(f"reading {text}")
         words, token = read_tokens(text)
         sentences = int(np.count_nonzero(token == _START))

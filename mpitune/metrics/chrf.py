@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpitune.array_files.csr import chosen, ends
+from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
 from mpitune.metrics.bleu import ReferenceNgrams, count_matches, empty_ngrams, read_references
@@ -35,14 +35,14 @@ class Chrf:
     def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
         """int64 [k, 18]: the statistics of each translation; ``references``: int32 [words] each, at least one."""
         if new := ["".join(word.split()) for word in self._words[len(self._ptr) - 1 :]]:
-            self._ptr = np.append(self._ptr, self._ptr[-1] + ends([len(word) for word in new])[1:])
+            self._ptr = np.append(self._ptr, self._ptr[-1] + row_ends([len(word) for word in new])[1:])
             characters = np.array([ord(character) for word in new for character in word], dtype=np.int32)
             self._characters = np.append(self._characters, characters)
-        by_word, text = chosen(self._ptr, self._characters, kbest.word)
+        by_word, text = select_rows(self._ptr, self._characters, kbest.word)
         result = np.empty((kbest.size, WIDTH), dtype=np.int64)
         best, row = np.full(kbest.size, -1.0), np.empty(WIDTH, dtype=np.int64)
         for words in references:
-            _, reference = chosen(self._ptr, self._characters, words)
+            _, reference = select_rows(self._ptr, self._characters, words)
             ngrams, whole = empty_ngrams(len(reference), ORDER), np.array([0, len(reference)])
             _compare(by_word[kbest.word_ptr], text, whole, reference, ngrams, row, best, result)
         return result

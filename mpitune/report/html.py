@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import jinja2
 
-from mpitune.array_files.atomic import opened, write_text
+from mpitune.array_files.atomic import open_atomic, write_text
 from mpitune.corpus.text import clock, split_words
 from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.report import diff
@@ -102,7 +102,7 @@ def write_report(folders: Sequence[Path], examples: Examples = lambda names: {})
     for name, picture in pictures.items():
         file = folders[0] / "plots" / f"{name}.png"
         file.parent.mkdir(exist_ok=True)
-        with opened(file) as written:
+        with open_atomic(file) as written:
             written.write(picture)
     write_text(path, page)
     return path

@@ -20,7 +20,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mpitune.array_files.atomic import written_whole
+from mpitune.array_files.atomic import atomic_replace
 from mpitune.errors import DataError, MachineError, UsageError
 
 VERSION = 3
@@ -271,7 +271,7 @@ def _write(path: Path, attributes: Mapping[str, Any], datasets: Mapping[str, np.
         file.flush()
         image = file.id.get_file_image()
     try:
-        with written_whole(path) as aside, open(aside, "wb") as written:
+        with atomic_replace(path) as aside, open(aside, "wb") as written:
             written.write(_user_block(hashlib.blake2b(image)))
             written.write(image)
     except OSError as error:

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from mpitune.array_files.atomic import opened, write_text, written_whole
+from mpitune.array_files.atomic import atomic_replace, open_atomic, write_text
 from mpitune.corpus.weights import write_weights
 from mpitune.errors import MachineError
 
@@ -94,7 +94,7 @@ class RunFolder:
 
     def write_status(self, text: str) -> None:
         """Write `status`, in a folder that must exist: a removed run folder is not made again."""
-        with _write_errors(self.status), opened(self.status) as file:
+        with _write_errors(self.status), open_atomic(self.status) as file:
             file.write(text.encode())
 
     def write_scoring(self, scoring: Mapping[str, Any] | None) -> None:
@@ -122,7 +122,7 @@ class RunFolder:
         """Copy the weights of ``epoch``, if they exist, to `result`, unless it has the same content."""
         weights = self.epoch_weights(epoch)
         if weights.is_file() and not (self.result.is_file() and filecmp.cmp(weights, self.result, shallow=False)):
-            with _write_errors(self.result), written_whole(self.result) as aside:
+            with _write_errors(self.result), atomic_replace(self.result) as aside:
                 shutil.copyfile(weights, aside)
 
     def write_watched(self, source: Sequence[str], references: Sequence[Sequence[str]]) -> None:

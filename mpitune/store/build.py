@@ -1,7 +1,7 @@
-"""Makes the shard store (`mpitune.store.store`), once, so that training parses no text.
+"""Compilation of the shard store (`mpitune.store.store`): texts, grammars and language models become arrays once.
 
-Each file remembers what it was made from; it is made anew only where that changed or the file is damaged or of an older
-version.
+Each file stores fingerprints of its inputs. It is rebuilt only if an input changed, if the file is damaged or if an
+older version wrote it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import Stored, open_arrays, part, prefixed, read_attributes, write_arrays, writing_to
+from mpitune.array_files.arrays import (
+    Stored,
+    add_prefix,
+    open_arrays,
+    read_attributes,
+    with_prefix,
+    write_arrays,
+    write_lock,
+)
+from mpitune.array_files.csr import row_ends
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import Fingerprint, SentencePair, check_readable, fingerprint, unchanged
 from mpitune.corpus.vocabulary import Names, Vocabulary
@@ -29,210 +38,234 @@ from mpitune.grammar.templates import compile_features
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
 from mpitune.store.inputs import StoreInputs, grammar_files
-from mpitune.store.store import BITEXT, DATA, Corpus, content, digest, features_name, lm_name, scores_name
+from mpitune.store.store import BITEXT, DATA, Corpus, content_digest, features_name, inputs_digest, lm_name, scores_name
 
 LOG = logging.getLogger(__name__)
 
-Watch = Callable[[str, int], AbstractContextManager[Any]]
-"""Watches work of so many items, by a name: gives what has ``advance()`` called for each item done, or ``reach()``."""
+StartProgress = Callable[[str, int], AbstractContextManager[Any]]
+"""Starts a progress display from a label and a number of items; its context has ``advance()`` and ``reach(done)``."""
 
 
-def prepare(
+def build_store(
     sources: StoreInputs,
     folder: Path,
-    tell: Callable[[str], None],
-    watch: Watch,
+    log: Callable[[str], None],
+    start_progress: StartProgress,
     parts: Path | None = None,
     lms: Path | None = None,
 ) -> list[str]:
-    """Make those parts of the store in ``folder`` that are missing, damaged or stale; returns the names of their files.
+    """Build the files of the store in ``folder`` that are missing, damaged or stale; returns their names.
 
-    ``tell`` is told what is made, ``watch`` how the reading of many grammars gets on; ``parts`` is the folder of
-    extracted grammars, where there are any (see `wants_extraction`), ``lms`` that of the language models, where it is
-    not ``folder``. Raises DataError for bad data, UsageError for an unknown template or a store that a newer version
-    made.
+    ``log`` receives a line for each file built, ``start_progress`` displays the reading of the grammars. ``parts`` is
+    the folder of extracted grammars, needed if `needs_extraction`; ``lms`` is the folder of the language models, by
+    default ``folder``. Raises DataError for bad data, UsageError for an unknown template or for a store that a newer
+    version built.
     """
     data, rule_features = folder / DATA, folder / features_name(sources.templates)
-    # To read a grammar may take minutes: a misspelt name is told before that.
+    # Reading a grammar may take minutes: missing files are reported first.
     texts = [file for texts in sources.texts.values() for file in texts.files]
     for file in [*texts, *([sources.grammar] if sources.grammar else []), *sources.further_grammars, *sources.lms]:
         check_readable(file)
     grammars = grammar_files(sources)
-    files, shape = _data_inputs(sources, grammars)
-    made = []
-    with writing_to(folder):
-        if _make(data, files, shape, lambda: _compile_data(sources, grammars, parts, watch), tell):
-            made.append(data.name)
-        shape = {"templates": list(sources.templates), "data": content(data)}
-        if _make(rule_features, [], shape, lambda: _compile_features(data, sources.templates), tell):
-            made.append(rule_features.name)
+    files, settings = _data_inputs(sources, grammars)
+    built = []
+    with write_lock(folder):
+        if _build_if_stale(data, files, settings, lambda: _compile_data(sources, grammars, parts, start_progress), log):
+            built.append(data.name)
+        settings = {"templates": list(sources.templates), "data": content_digest(data)}
+        if _build_if_stale(rule_features, [], settings, lambda: _compile_features(data, sources.templates), log):
+            built.append(rule_features.name)
     lms = lms or folder
-    with writing_to(lms):
+    with write_lock(lms):
         for n, file in enumerate(sources.lms):
             name = lm_name(n, sources.external)
-            if _make(lms / name, [file], {}, dict if sources.external else partial(_compile_lm, file), tell):
-                made.append(name)
-    return made
+            if _build_if_stale(lms / name, [file], {}, dict if sources.external else partial(_compile_lm, file), log):
+                built.append(name)
+    return built
 
 
 def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[Path], dict[str, Any]]:
-    """The files that `DATA` is made from, and what else it depends on."""
-    shape: dict[str, Any] = {
+    """The input files of `DATA`, and the settings that it depends on."""
+    settings: dict[str, Any] = {
         name: {"references": len(texts.references), "bitext": texts.bitext, "limit": texts.limit}
         for name, texts in sources.texts.items()
     }
-    shape["per_sentence"] = sources.grammar is None
+    settings["per_sentence"] = sources.grammar is None
     if sources.further_grammars:
-        shape["further_grammars"] = len(sources.further_grammars)
+        settings["further_grammars"] = len(sources.further_grammars)
     if sources.table_format not in ("auto", "cdec"):
-        shape["table_format"] = sources.table_format
+        settings["table_format"] = sources.table_format
     files = [file for texts in sources.texts.values() for file in texts.files]
     if sources.aligned is not None:
-        shape["extracted"] = {"files": len(sources.aligned.files), "leave_one_out": sources.leave_one_out}
-        return [*files, *sources.aligned.files], shape
-    return [*files, *grammars], shape
+        settings["extracted"] = {"files": len(sources.aligned.files), "leave_one_out": sources.leave_one_out}
+        return [*files, *sources.aligned.files], settings
+    return [*files, *grammars], settings
 
 
-def prepare_scores(folder: Path, scoring: Scoring, tell: Callable[[str], None]) -> list[str]:
-    """Make the scores of the store in ``folder`` as ``scoring`` has them, unless they are there; the file's name if so.
+def build_scores(folder: Path, scoring: Scoring, log: Callable[[str], None]) -> list[str]:
+    """Build the transformed scores of the store in ``folder`` unless they are up to date; returns the files built.
 
-    The rest of the store must be there. Raises UsageError where bins are called like other scores.
+    The rest of the store must exist. Raises UsageError if the name of a bin is that of another score.
     """
     file, data = folder / scores_name(scoring), open_arrays(folder / DATA)
     names = Names.stored(data, "score_names").all()
-    shape = {"scoring": scoring.digest, "data": content(folder / DATA)}
-    with writing_to(folder):
-        made = _make(file, [], shape, lambda: transform_scores(Rules(**part(data, "rules")), names, scoring), tell)
-    return [file.name] if made else []
+    settings = {"scoring": scoring.digest, "data": content_digest(folder / DATA)}
+    with write_lock(folder):
+        rules = Rules(**with_prefix(data, "rules"))
+        built = _build_if_stale(file, [], settings, lambda: transform_scores(rules, names, scoring), log)
+    return [file.name] if built else []
 
 
-def wants_extraction(sources: StoreInputs, folder: Path) -> bool:
-    """Whether `prepare` will ask for grammars extracted from ``sources.aligned``, as parts."""
+def needs_extraction(sources: StoreInputs, folder: Path) -> bool:
+    """True if `build_store` needs grammars extracted from ``sources.aligned``, as parts."""
     return sources.aligned is not None and not _is_fresh(folder / DATA, *_data_inputs(sources, []))
 
 
-def made_from(sources: StoreInputs) -> dict[str, Any]:
-    """What grammars are extracted from, as `kept_part` wants it beside them."""
-    return _taken(*_data_inputs(sources, []))
+def inputs_of_grammars(sources: StoreInputs) -> dict[str, Any]:
+    """The attributes of a file of extracted grammars that identify its inputs, see `valid_part`."""
+    return _input_attributes(*_data_inputs(sources, []))
 
 
-def kept_part(file: Path, made: Mapping[str, Any]) -> range | None:
-    """The sentences whose grammars wait in ``file``; None where it is damaged, or not from what is now ``made``."""
-    known = read_attributes(file) or {}
-    if "inputs" not in known or digest(known["inputs"]) != digest(made["inputs"]):
+def valid_part(file: Path, current: Mapping[str, Any]) -> range | None:
+    """The sentences whose grammars ``file`` holds; None if it is damaged or its inputs are not the ``current`` ones."""
+    attributes = read_attributes(file) or {}
+    if "inputs" not in attributes or inputs_digest(attributes["inputs"]) != inputs_digest(current["inputs"]):
         return None
-    return range(*known["sentences"])
+    return range(*attributes["sentences"])
 
 
-def prepare_bitext(files: AlignedFiles, folder: Path, tell: Callable[[str], None]) -> Path:
-    """Make the compiled bitext in ``folder`` if it is missing or stale; returns its file."""
-    with writing_to(folder):
-        _make(folder / BITEXT, files.files, {"files": len(files.files)}, lambda: compiled_bitext(files), tell)
+def build_bitext(files: AlignedFiles, folder: Path, log: Callable[[str], None]) -> Path:
+    """Compile a bitext into ``folder`` unless it is up to date; returns the compiled file."""
+    with write_lock(folder):
+        _build_if_stale(folder / BITEXT, files.files, {"files": len(files.files)}, lambda: compiled_bitext(files), log)
     return folder / BITEXT
 
 
 def part_file(folder: Path, first: int) -> Path:
-    """Where extracted grammars, those of sentence ``first`` and the ones after it, wait for `prepare`."""
+    """The file for extracted grammars of consecutive sentences, beginning with sentence ``first``."""
     return folder / f"part-{first:012d}.h5"
 
 
-def _make(
+def _build_if_stale(
     file: Path,
     inputs: Sequence[Path],
-    shape: Mapping[str, Any],
-    compiled: Callable[[], Mapping[str, Stored]],
-    tell: Callable[[str], None],
+    settings: Mapping[str, Any],
+    compile_arrays: Callable[[], Mapping[str, Stored]],
+    log: Callable[[str], None],
 ) -> bool:
-    """Make one file of the store from ``inputs``, ``shape`` being what else it depends on; False if it is fresh."""
-    if _is_fresh(file, inputs, shape):
+    """Build one file of the store unless it is fresh; returns True if it was built.
+
+    ``inputs``: the files that it depends on; ``settings``: the settings of the job that it depends on.
+    """
+    if _is_fresh(file, inputs, settings):
         return False
-    attributes = read_attributes(file)
-    before = "damaged or of an older version" if attributes is None else "stale"
-    tell(f"{file}: {f'{before}: making it anew' if file.exists() else 'making it'}")
-    # Taken before the files are read: what changes in between is noticed the next time.
-    taken = _taken(inputs, shape)
-    write_arrays(file, compiled(), taken)
+    if not file.exists():
+        log(f"{file}: building it")
+    else:
+        reason = "stale" if read_attributes(file) is not None else "damaged or of an older version"
+        log(f"{file}: {reason}: rebuilding it")
+    # Fingerprints are taken before the files are read: the next build notices a change in between.
+    attributes = _input_attributes(inputs, settings)
+    write_arrays(file, compile_arrays(), attributes)
     return True
 
 
-def _taken(inputs: Sequence[Path], shape: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that `_is_fresh` looks at."""
-    return {"inputs": {"files": [fingerprint(path) for path in inputs], "shape": shape}}
+def _input_attributes(inputs: Sequence[Path], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that `_is_fresh` compares."""
+    return {"inputs": {"files": [fingerprint(path) for path in inputs], "shape": settings}}
 
 
-def _is_fresh(file: Path, inputs: Sequence[Path], shape: Mapping[str, Any]) -> bool:
+def _is_fresh(file: Path, inputs: Sequence[Path], settings: Mapping[str, Any]) -> bool:
     known = (read_attributes(file) or {}).get("inputs")
     return (
         known is not None
-        and known["shape"] == shape
+        and known["shape"] == settings
         and len(known["files"]) == len(inputs)
         and all(unchanged(Fingerprint(*old), path) for old, path in zip(known["files"], inputs, strict=True))
     )
 
 
-def _compile_data(
-    sources: StoreInputs, grammars: Sequence[Path], parts: Path | None, watch: Watch
-) -> dict[str, Stored]:
+class _CompiledRules(NamedTuple):
+    """Rules as arrays, and the names that their numbers refer to."""
+
+    words: Vocabulary
     rules: Mapping[str, Stored]
+    """The fields of `Rules`."""
+    score_names: list[str]
+    categories: list[str]
+
+
+def _compile_data(
+    sources: StoreInputs, grammars: Sequence[Path], parts: Path | None, start_progress: StartProgress
+) -> dict[str, Stored]:
+    """The arrays of `DATA`: rules read from ``grammars``, or from the folder ``parts``; then the texts."""
     if parts is not None:
-        words, rules, score_names = _extracted_rules(parts)
-        categories = ["S", "X"]
+        words, rules, score_names, categories = _extracted_rules(parts)
     else:
-        words = Vocabulary()
-        reader = RuleReader(words, sources.table_format)
-        with watch("grammars read", len(grammars)) as told:
-            for grammar in grammars:
-                reader.read(grammar)
-                told.advance()
-        rules, score_names, categories = reader.rules()._asdict(), reader.score_names, reader.categories
+        words, rules, score_names, categories = _read_grammars(grammars, sources.table_format, start_progress)
     if sources.grammar is not None and rules["type"].size == 0:
         raise DataError.at(sources.grammar, None, found="no rules", expected="a rule a line")
-    known = rules["source"]
-    assert isinstance(known, np.ndarray)  # what is distinct is in memory
-    arrays = prefixed("rules", rules)
-    number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
-    before = 0
+    source_sides = rules["source"]
+    assert isinstance(source_sides, np.ndarray)  # a DiskArray is used only for arrays with an element per sentence rule
+    arrays = add_prefix("rules", rules)
+    grammar_number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
+    first = 0
     for name, texts in sources.texts.items():
-        corpus = _corpus(texts.read(), words, number)
+        corpus = _corpus(texts.read(), words, grammar_number)
         if parts is not None:
-            # Each sentence has the grammar of its number, counted through all texts.
-            corpus = corpus._replace(grammar=np.arange(before, before + corpus.size, dtype=np.int32))
-            before += corpus.size
-        _warn_of_unknown_words(texts.source, corpus, known)
-        arrays |= prefixed(name, corpus._asdict())
+            # Extracted grammars are numbered like the sentences, counted over all texts.
+            corpus = corpus._replace(grammar=np.arange(first, first + corpus.size, dtype=np.int32))
+            first += corpus.size
+        _warn_of_unknown_words(texts.source, corpus, source_sides)
+        arrays |= add_prefix(name, corpus._asdict())
     for name, strings in (("words", words.words), ("categories", categories), ("score_names", score_names)):
         arrays |= Names.of(strings).as_arrays(name)
     return arrays
 
 
-def _extracted_rules(folder: Path) -> tuple[Vocabulary, dict[str, Stored], list[str]]:
-    """The words of the bitext, the rules of the parts in ``folder``, and the names of their scores."""
+def _read_grammars(grammars: Sequence[Path], table_format: str, start_progress: StartProgress) -> _CompiledRules:
+    """The rules of grammar files."""
+    words = Vocabulary()
+    reader = RuleReader(words, table_format)
+    with start_progress("grammars read", len(grammars)) as progress:
+        for grammar in grammars:
+            reader.read(grammar)
+            progress.advance()
+    return _CompiledRules(words, reader.rules()._asdict(), reader.score_names, reader.categories)
+
+
+def _extracted_rules(folder: Path) -> _CompiledRules:
+    """The extracted rules of the parts in ``folder``; their words are those of the bitext."""
     files = sorted(folder.glob("part-*.h5"))
     words = Vocabulary(Names.stored(open_arrays(files[0]), "words").all())
-    # They are opened in turn, so that no more than two are mapped at a time.
-    parts = (GrammarPart(**part(open_arrays(file), "rules")) for file in files)
-    return words, merged(parts, folder), list(FEATURES)
+    # Parts are opened one after the other, so that at most two are mapped at a time.
+    parts = (GrammarPart(**with_prefix(open_arrays(file), "rules")) for file in files)
+    return _CompiledRules(words, merged(parts, folder), list(FEATURES), ["S", "X"])
 
 
-def _warn_of_unknown_words(source: Path, corpus: Corpus, known: np.ndarray) -> None:
-    """Texts that were swapped, or tokenised otherwise than the grammar's, are decoded all the same: to themselves."""
-    unknown, total = int((~np.isin(corpus.source, known)).sum()), len(corpus.source)
+def _warn_of_unknown_words(source: Path, corpus: Corpus, source_sides: np.ndarray) -> None:
+    """Warn if most words of a text are in no rule: the decoder would copy them without an error.
+
+    Usual causes: source and target are swapped, or the tokenisation differs from that of the grammar.
+    """
+    unknown, total = int((~np.isin(corpus.source, source_sides)).sum()), len(corpus.source)
     if 2 * unknown > total:
         LOG.warning("%s: %d of %d words are in no rule's source side: is this the right text?", source, unknown, total)
 
 
-def _corpus(pairs: Sequence[SentencePair], words: Vocabulary, number: Mapping[Path, int]) -> Corpus:
-    """``number``: of each grammar; a sentence whose grammar is not among them gets number 0."""
+def _corpus(pairs: Sequence[SentencePair], words: Vocabulary, grammar_number: Mapping[Path, int]) -> Corpus:
+    """The arrays of ``pairs``; a sentence without a grammar in ``grammar_number`` gets grammar 0."""
     references = [reference for pair in pairs for reference in pair.references]
-    source_ptr, source = _laid_end_to_end([pair.source.words for pair in pairs], words)
-    reference_ptr, reference = _laid_end_to_end(references, words)
-    grammar = [number.get(pair.source.grammar, 0) if pair.source.grammar else 0 for pair in pairs]
-    first_reference = np.cumsum([0] + [len(pair.references) for pair in pairs], dtype=np.int64)
+    source_ptr, source = _encoded_rows([pair.source.words for pair in pairs], words)
+    reference_ptr, reference = _encoded_rows(references, words)
+    grammar = [grammar_number.get(pair.source.grammar, 0) if pair.source.grammar else 0 for pair in pairs]
+    first_reference = row_ends([len(pair.references) for pair in pairs])
     return Corpus(source_ptr, source, np.array(grammar, np.int32), first_reference, reference_ptr, reference)
 
 
-def _laid_end_to_end(sentences: Sequence[list[str]], words: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    ptr = np.cumsum([0] + [len(sentence) for sentence in sentences], dtype=np.int64)
+def _encoded_rows(sentences: Sequence[list[str]], words: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
+    """``ptr`` (int64) and ``flat`` (int32) of the sentences as numbers of words."""
+    ptr = row_ends([len(sentence) for sentence in sentences])
     return ptr, words.encode([word for sentence in sentences for word in sentence])
 
 
@@ -242,7 +275,7 @@ def _compile_features(data: Path, templates: Sequence[str]) -> dict[str, np.ndar
     corpora = [array for name, array in arrays.items() if name in ("train.source", "devtest.source")]
     sources = [words[word] for word in np.unique(np.concatenate([np.zeros(0, np.int32), *corpora])).tolist()]
     categories = Names.stored(arrays, "categories").all()
-    fired = compile_features(templates, Rules(**part(arrays, "rules")), categories, words, sources)
+    fired = compile_features(templates, Rules(**with_prefix(arrays, "rules")), categories, words, sources)
     return {
         **fired.names.as_arrays("names"),
         "ids": fired.ids,

@@ -1,6 +1,7 @@
-"""Grammars from a word-aligned bitext: the bitext compiled once, then extraction spread over the ranks.
+"""Extraction of grammars from a word-aligned bitext on all ranks, after rank 0 has compiled the bitext.
 
-What an interrupted extraction has written down is kept, and gone on from by any number of ranks.
+Ranks write the extracted grammars to files (parts). An interrupted extraction continues from these, on any number of
+ranks.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.array_files.arrays import open_arrays, write_arrays, writing_to
+from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays, write_lock
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import lines, split_words
 from mpitune.corpus.vocabulary import Names
@@ -27,103 +28,109 @@ from mpitune.store import build
 from mpitune.store.inputs import StoreInputs
 
 PART = 1 << 22
-"""A rank writes down what it has collected once that is so many rules: 0.2 GB in its memory."""
+"""Number of collected rules at which a rank writes a part: 0.2 GB of memory."""
 BLOCK = 8
-"""The fewest sentences that are handed out at a time, but for the last ones."""
+"""Minimum number of sentences of a block; the last block of a run of sentences may be smaller."""
 
 
-def make_store(
+def extract_and_build(
     comm: Comm,
     sources: StoreInputs,
     folder: Path,
     shared: Path,
-    tell: Callable[[str], None],
-    watch: build.Watch,
+    log: Callable[[str], None],
+    start_progress: build.StartProgress,
     stop: StopFlag | None = None,
 ) -> list[str]:
-    """`prepare.prepare` on rank 0, before which all ranks extract grammars where they are wanted from a bitext.
+    """Build the store on rank 0; before that, all ranks extract the grammars if the store needs them from a bitext.
 
-    ``shared``: where what does not depend on the texts is kept, language models and the compiled bitext. ``tell`` and
-    ``watch`` are those of rank 0. Raises StopRequested on every rank where ``stop`` of one was asked for while grammars
-    were extracted.
+    ``shared``: the folder of the files that do not depend on the texts, language models and the compiled bitext.
+    ``log`` and ``start_progress`` are called on rank 0, ``start_progress`` on the other ranks too during extraction.
+    Returns the names of the files built. Raises StopRequested on every rank if ``stop`` is set on any rank during
+    extraction.
     """
     aligned = sources.aligned
     if aligned is None:
-        return comm.on_root(build.prepare, sources, folder, tell, watch, lms=shared)
+        return comm.on_root(build.build_store, sources, folder, log, start_progress, lms=shared)
     parts = folder / "parts"
     with ExitStack() as stack:
-        # Runs may share a store: one after the other.
-        comm.on_root(stack.enter_context, writing_to(parts))
-        if comm.on_root(build.wants_extraction, sources, folder):
-            file = comm.on_root(_begin, aligned, sources, shared, tell)
-            _extract(comm, file, sources, parts, watch, stop)
-        made = comm.on_root(build.prepare, sources, folder, tell, watch, parts, lms=shared)
+        # Runs that share a store wait for each other here.
+        comm.on_root(stack.enter_context, write_lock(parts))
+        if comm.on_root(build.needs_extraction, sources, folder):
+            file = comm.on_root(_prepare_bitext, aligned, sources, shared, log)
+            _extract(comm, file, sources, parts, start_progress, stop)
+        built = comm.on_root(build.build_store, sources, folder, log, start_progress, parts, lms=shared)
         comm.on_root(_remove, parts)
-    return made
+    return built
 
 
-def _begin(aligned: AlignedFiles, sources: StoreInputs, shared: Path, tell: Callable[[str], None]) -> Path:
-    """Compile the bitext, and check that leaving one out will leave out the right ones."""
-    # All ranks read the texts later: what is wrong with them is told here, once, and before anything takes long.
+def _prepare_bitext(aligned: AlignedFiles, sources: StoreInputs, shared: Path, log: Callable[[str], None]) -> Path:
+    """Check the texts, compile the bitext and the kernels; returns the file of the compiled bitext."""
+    # All ranks read the texts later. Reading them here first reports errors once, and before the long work.
     for texts in sources.texts.values():
         texts.read()
-    file = build.prepare_bitext(aligned, shared, tell)
+    file = build.build_bitext(aligned, shared, log)
     if sources.leave_one_out and sources.train is not None:
-        check_same(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
-    warm_up(file, tell)
+        check_same_sentences(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
+    warm_up(file, log)
     return file
 
 
 def _extract(
-    comm: Comm, file: Path, sources: StoreInputs, parts: Path, watch: build.Watch, stop: StopFlag | None
+    comm: Comm,
+    file: Path,
+    sources: StoreInputs,
+    parts: Path,
+    start_progress: build.StartProgress,
+    stop: StopFlag | None,
 ) -> None:
-    """Extract the grammars that are wanted and not there yet, over the ranks, into files in ``parts``."""
-    extraction, wanted = Extraction(file), _wanted(sources)
-    made = comm.on_root(build.made_from, sources)
-    left = comm.on_root(_left, made, parts, len(wanted))
-    blocks = handed_out(left, comm.size)
-    with watch("grammars extracted", sum(map(len, blocks))) as told, comm.work_queue() as queue:
+    """Extract the grammars that are not in ``parts`` yet, on all ranks, into files in ``parts``."""
+    extractor, sentences = GrammarExtractor(file), _sentences(sources)
+    inputs = comm.on_root(build.inputs_of_grammars, sources)
+    blocks = balanced_blocks(comm.on_root(_missing, inputs, parts, len(sentences)), comm.size)
+    with start_progress("grammars extracted", sum(map(len, blocks))) as progress, comm.work_queue() as queue:
         while not stop and (turn := queue.next()) < len(blocks):
             first, collector = blocks[turn].start, Collector()
             for number in blocks[turn]:
-                collector.add(extraction.rules(*wanted[number]))
-                told.reach(queue.done().items)
+                collector.add(extractor.rules(*sentences[number]))
+                progress.reach(queue.done().items)
                 stopped = bool(stop)
                 if collector.rules >= PART or number + 1 == blocks[turn].stop or stopped:
-                    part = {f"rules.{name}": array for name, array in collector.part()._asdict().items()}
-                    # The first part of all tells what the numbers of words mean.
-                    words = extraction.word_arrays if first == 0 else {}
-                    about = made | {"sentences": [first, number + 1]}
-                    write_arrays(build.part_file(parts, first), part | words, about)
+                    part = add_prefix("rules", collector.part()._asdict())
+                    # The part of the first sentence holds the words of the bitext.
+                    words = extractor.word_arrays if first == 0 else {}
+                    attributes = inputs | {"sentences": [first, number + 1]}
+                    write_arrays(build.part_file(parts, first), part | words, attributes)
                     first, collector = number + 1, Collector()
                 if stopped:
                     break
-    # All ranks meet here: what follows needs the files of all.
+    # A barrier too: building the store needs the files of all ranks.
     if comm.any(bool(stop)):
         assert stop is not None
         raise stop.stop_error("the extraction of grammars")
 
 
-def _left(made: Mapping[str, Any], parts: Path, sentences: int) -> list[range]:
-    """Runs of sentences whose grammars are not in ``parts`` yet; parts from anything else than ``made`` are removed."""
-    left, first = list[range](), 0
+def _missing(inputs: Mapping[str, Any], parts: Path, sentences: int) -> list[range]:
+    """Runs of sentences whose grammars are not in ``parts`` yet; removes parts extracted from other ``inputs``."""
+    missing, first = list[range](), 0
     for part in sorted(parts.glob("part-*.h5")):
-        kept = build.kept_part(part, made)
-        if kept is None:
+        extracted = build.valid_part(part, inputs)
+        if extracted is None:
             part.unlink()
         else:
-            left.append(range(first, kept.start))
-            first = kept.stop
-    return [run for run in (*left, range(first, sentences)) if run]
+            missing.append(range(first, extracted.start))
+            first = extracted.stop
+    return [run for run in (*missing, range(first, sentences)) if run]
 
 
-def handed_out(left: Sequence[range], ranks: int) -> list[range]:
-    """The sentences that are handed out at a time: neighbours, whose grammars are merged at once, and fewer and fewer.
+def balanced_blocks(runs: Sequence[range], ranks: int) -> list[range]:
+    """Blocks of consecutive sentences for the work queue, which cover ``runs``.
 
-    So no rank waits long for the last ones of another. ``left``: runs of sentences.
+    Blocks become smaller towards the end, so that all ranks finish at about the same time. A rank merges the grammars
+    of a block in memory.
     """
-    blocks, sentences = list[range](), sum(map(len, left))
-    for run in left:
+    blocks, sentences = list[range](), sum(map(len, runs))
+    for run in runs:
         while run:
             size = max(sentences // (4 * ranks), BLOCK)
             blocks.append(run[:size])
@@ -137,8 +144,8 @@ def _remove(parts: Path) -> None:
         part.unlink()
 
 
-def _wanted(sources: StoreInputs) -> list[tuple[list[str], int | None]]:
-    """The sentences that want a grammar, and the pair of the bitext that it is to do without."""
+def _sentences(sources: StoreInputs) -> list[tuple[list[str], int | None]]:
+    """The words of each sentence of all texts, and the pair of the bitext to leave out in extraction, or None."""
     return [
         (pair.source.words, i if sources.leave_one_out and name == "train" else None)
         for name, texts in sources.texts.items()
@@ -146,22 +153,22 @@ def _wanted(sources: StoreInputs) -> list[tuple[list[str], int | None]]:
     ]
 
 
-class Extraction:
-    """Extracts from a stored bitext, by words."""
+class GrammarExtractor:
+    """Extracts rules from a compiled bitext for sentences given as words."""
 
     def __init__(self, file: Path) -> None:
-        """``file``: what `prepare.prepare_bitext` made. Raises DataError where it is damaged or missing."""
+        """``file``: a bitext compiled by `build.build_bitext`. Raises DataError if it is damaged or missing."""
         arrays = open_arrays(file)
         self._names = Names.stored(arrays, "words")
         self.word_arrays = self._names.as_arrays("words")
-        """The words, as they are stored."""
+        """The words of the bitext in the form in which they are stored."""
         self._number = {word: number for number, word in enumerate(self._names.all())}
         self._extractor = Extractor(from_arrays(arrays))
 
     def rules(self, words: Sequence[str], without: int | None = None) -> Extracted:
-        """The rules for ``words``; pair ``without`` of the bitext left out (leave-one-out)."""
-        known = np.array([self._number.get(word, -1) for word in words], dtype=np.int32)
-        return self._extractor.grammar(known, -1 if without is None else without)
+        """The rules for a sentence; ``without``: a pair of the bitext to leave out (leave-one-out)."""
+        numbers = np.array([self._number.get(word, -1) for word in words], dtype=np.int32)
+        return self._extractor.grammar(numbers, -1 if without is None else without)
 
     def some_words(self) -> list[str]:
         """A few words of the bitext."""
@@ -172,19 +179,19 @@ class Extraction:
         return rule_lines(extracted, self._names)
 
 
-def warm_up(file: Path, tell: Callable[[str], None]) -> None:
-    """Have all kernels compiled, on one rank: the others load them then."""
-    tell("loading the extractor's kernels (compiled once, which takes half a minute)")
-    extraction = Extraction(file)
-    rules = extraction.rules(extraction.some_words())
-    extraction.lines(rules)
+def warm_up(file: Path, log: Callable[[str], None]) -> None:
+    """Compile all kernels of extraction into the cache on disk; ranks that start later load them from there."""
+    log("loading the extractor's kernels (compiled once, which takes half a minute)")
+    extractor = GrammarExtractor(file)
+    rules = extractor.rules(extractor.some_words())
+    extractor.lines(rules)
     Collector().add(rules)
 
 
 def read_inputs(file: Path) -> list[tuple[list[str], str]]:
-    """The words of each line, and what stands after them from ``|||`` on (references).
+    """The words of each line, and the rest of the line from ``|||`` on (references).
 
-    Raises DataError for a bad line, and where a sentence has a grammar already.
+    Raises DataError for a bad line, or for a sentence that names a grammar.
     """
     found = []
     for number, line in lines(file):
@@ -197,7 +204,7 @@ def read_inputs(file: Path) -> list[tuple[list[str], str]]:
     return found
 
 
-def check_same(files: AlignedFiles, sentences: Sequence[Sequence[str]], file: Path) -> None:
+def check_same_sentences(files: AlignedFiles, sentences: Sequence[Sequence[str]], file: Path) -> None:
     """Raise DataError unless the ``sentences`` of ``file`` are the first ones of the bitext."""
     pairs = files.read()
     for number, words in enumerate(sentences, start=1):

@@ -1,4 +1,4 @@
-"""What a store is made from: texts, grammars, language models, as files."""
+"""The input files of a store: texts, grammars, language models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Texts:
     references: tuple[Path, ...] = ()
     bitext: bool = False
     limit: int = 0
-    """Only so many sentences from the start; 0 = all."""
+    """Number of sentences used, from the start of the files; 0 = all."""
 
     @property
     def files(self) -> list[Path]:
@@ -33,28 +33,28 @@ class Texts:
 
 @dataclass(frozen=True)
 class StoreInputs:
-    """All files that a store is made from, and what else shapes it."""
+    """The input files of a store, and the settings that it depends on."""
 
     train: Texts | None = None
     devtest: Texts | None = None
     grammar: Path | None = None
-    """One grammar for all; None where each sentence names its own."""
+    """One grammar for all sentences; None if each sentence names its grammar."""
     templates: tuple[str, ...] = ()
-    """Sparse templates, see `mpitune.grammar.templates.TEMPLATES`."""
+    """Sparse feature templates, see `mpitune.grammar.templates.TEMPLATES`."""
     lms: tuple[Path, ...] = ()
     """Language models: ARPA files or KenLM binaries."""
     lm_names: tuple[str, ...] = ("LanguageModel",)
-    """The features that hold their probabilities."""
+    """The dense features of the language models' log probabilities."""
     external: bool = False
-    """Whether an external decoder reads grammars and language models itself: these may then be of any kind."""
+    """True if an external decoder reads grammars and language models: these may then be of any format."""
     further_grammars: tuple[Path, ...] = ()
-    """Grammars that an external decoder uses besides; here they only name features."""
+    """Further grammars of an external decoder; the store takes only the feature names from them."""
     aligned: AlignedFiles | None = None
-    """The bitext that the grammars of all sentences are extracted from."""
+    """Bitext from which a grammar is extracted for each sentence."""
     leave_one_out: bool = False
-    """Whether the sentences of ``train`` are those of the bitext, each to do without its own pair."""
+    """True if the sentences of ``train`` are those of the bitext; extraction for one leaves out its own pair."""
     table_format: str = "auto"
-    """The format of the grammars, see `mpitune.grammar.formats.FORMATS`; ``auto``: as a file's first line shows."""
+    """The format of the grammars, see `mpitune.grammar.formats.FORMATS`; ``auto``: detected from the first line."""
 
     @property
     def texts(self) -> dict[str, Texts]:
@@ -63,7 +63,7 @@ class StoreInputs:
 
 
 def grammar_files(sources: StoreInputs) -> list[Path]:
-    """The grammar files in the order of their numbers. Raises DataError where a sentence has none."""
+    """The grammar files in the order of their numbers. Raises DataError for a sentence without a grammar."""
     if sources.aligned is not None:
         return []
     if sources.grammar is not None:
@@ -74,6 +74,6 @@ def grammar_files(sources: StoreInputs) -> list[Path]:
             if pair.source.grammar is not None:
                 named[pair.source.grammar] = None
             elif pair.source.words:
-                expected = "a grammar for each: this job has none for all"
+                expected = "a grammar for each sentence, as the job has none for all"
                 raise DataError.at(texts.source, line, found="a sentence that names no grammar", expected=expected)
     return [*named, *sources.further_grammars]

@@ -1,11 +1,11 @@
-"""The shard store: a job's data, grammars and language models as arrays, opened where `mpitune.store.build` made them.
+"""The shard store: data, grammars and language models of a job as memory-mapped arrays, built by `mpitune.store.build`.
 
 data.h5                   words, rules, corpora
-bitext.h5                 a word-aligned bitext that grammars are extracted from
-features-<templates>.h5   what the sparse templates fire on the rules
-scores-<digest>.h5        the rules' scores as a model wants them: transformed, in bins
-lm-<n>.h5                 one language model each; of a KenLM binary, which is used where it lies, only its size
-lm-<n>-external.h5        of one that an external decoder reads, only what its content was
+bitext.h5                 a compiled word-aligned bitext, the input of grammar extraction
+features-<templates>.h5   the sparse features that the templates fire on the rules
+scores-<digest>.h5        the rules' scores after a model's transformations and binning
+lm-<n>.h5                 a language model; for a KenLM binary, which is mapped in place, its size only
+lm-<n>-external.h5        the fingerprint of a language model that an external decoder reads
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import open_arrays, part, read_attributes
+from mpitune.array_files.arrays import open_arrays, read_attributes, with_prefix
 from mpitune.corpus.text import Fingerprint
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.decoder.base import Sentence, TranslationModel
@@ -32,8 +32,8 @@ from mpitune.store.inputs import StoreInputs
 
 DATA = "data.h5"
 BITEXT = "bitext.h5"
-_AT_ONCE = 1 << 20
-"""How many places are searched at a time."""
+_PIECE = 1 << 20
+"""Entries searched at a time."""
 
 
 class Corpus(NamedTuple):
@@ -44,7 +44,7 @@ class Corpus(NamedTuple):
     source: np.ndarray
     """int32."""
     grammar: np.ndarray
-    """int32 [n]: which grammar translates it."""
+    """int32 [n]: the number of each sentence's grammar."""
     first_reference: np.ndarray
     """int64 [n + 1]: the references of sentence i are ``first_reference[i]`` to ``first_reference[i + 1]``."""
     reference_ptr: np.ndarray
@@ -54,11 +54,11 @@ class Corpus(NamedTuple):
 
     @property
     def size(self) -> int:
-        """n: how many sentences there are."""
+        """n: the number of sentences."""
         return len(self.grammar)
 
     def sentence(self, i: int) -> Sentence:
-        """Sentence ``i`` as a decoder takes it."""
+        """Sentence ``i`` as the input of a decoder."""
         return Sentence(i, self.source[self.source_ptr[i] : self.source_ptr[i + 1]], int(self.grammar[i]))
 
     def references(self, i: int) -> list[np.ndarray]:
@@ -75,52 +75,52 @@ class Store:
     train: Corpus | None
     devtest: Corpus | None
     scoring: Scoring | None = None
-    """What has become of the grammars' own scores; None: nothing."""
+    """The transformation of the grammars' scores; None: unchanged."""
 
 
 def features_name(templates: Sequence[str]) -> str:
-    """The file of what these templates fire."""
+    """The name of the file of the features that ``templates`` fire."""
     return f"features-{'+'.join(templates) or 'none'}.h5"
 
 
 def scores_name(scoring: Scoring) -> str:
-    """The file of the scores as these."""
+    """The name of the file of the scores transformed by ``scoring``."""
     return f"scores-{scoring.digest[:16]}.h5"
 
 
 def lm_name(n: int, external: bool = False) -> str:
-    """The file of language model ``n``; ``external``: of an external decoder."""
+    """The name of the file of language model ``n``; ``external``: an external decoder reads the model."""
     return f"lm-{n}-external.h5" if external else f"lm-{n}.h5"
 
 
-def contents(sources: StoreInputs, folder: Path) -> dict[str, str]:
-    """A digest of the content of the files that `prepare` made the store from, under a name for each part."""
-    digests = {"files of [data] and [grammar]": content(folder / DATA)}
+def content_digests(sources: StoreInputs, folder: Path) -> dict[str, str]:
+    """Digests of the contents of the files that `build_store` read, by the job's part that names them."""
+    digests = {"files of [data] and [grammar]": content_digest(folder / DATA)}
     lms = {f"lm.{n}.file": folder / lm_name(n, sources.external) for n in range(len(sources.lms))}
-    return digests | {name: content(file) for name, file in lms.items()}
+    return digests | {name: content_digest(file) for name, file in lms.items()}
 
 
-def content(file: Path) -> str:
-    """A digest of what a file of the store was made from, wherever that lay and whenever it was written."""
-    return digest((read_attributes(file) or {})["inputs"])
+def content_digest(file: Path) -> str:
+    """A digest of the contents of a store file's inputs; it does not depend on their paths and times."""
+    return inputs_digest((read_attributes(file) or {})["inputs"])
 
 
-def digest(inputs: Mapping[str, Any]) -> str:
-    """The same of the attribute ``inputs`` itself: fingerprints of ``files``, and the ``shape`` of what is made."""
-    contents = [Fingerprint(*old).digest for old in inputs["files"]]
-    return hashlib.blake2b(json.dumps([contents, inputs["shape"]]).encode(), digest_size=16).hexdigest()
+def inputs_digest(inputs: Mapping[str, Any]) -> str:
+    """The digest of the attribute ``inputs`` of a store file: fingerprints of ``files``, and settings (``shape``)."""
+    content_digests = [Fingerprint(*old).digest for old in inputs["files"]]
+    return hashlib.blake2b(json.dumps([content_digests, inputs["shape"]]).encode(), digest_size=16).hexdigest()
 
 
 def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = None, lms: Path | None = None) -> Store:
-    """Open what `prepare` made of ``sources``, without a look at their files but for KenLM binaries.
+    """Open the store that `build_store` built from ``sources``; of their files, it opens KenLM binaries only.
 
-    ``scoring``: what `prepare_scores` made of the scores; ``lms``: the folder of the language models, where it is not
-    ``folder``. Raises DataError for a damaged store, or where a KenLM binary is no longer there.
+    ``scoring``: use the scores built by `build_scores`; ``lms``: the folder of the language models, by default
+    ``folder``. Raises DataError for a damaged store or a missing KenLM binary.
     """
     data = open_arrays(folder / DATA)
     fired = open_arrays(folder / features_name(sources.templates))
     lm_files = () if sources.external else sources.lms
-    rules, score_names = Rules(**part(data, "rules")), Names.stored(data, "score_names").all()
+    rules, score_names = Rules(**with_prefix(data, "rules")), Names.stored(data, "score_names").all()
     rule_features = fired["ids"], fired["ptr"], fired["index"], fired["value"]
     if scoring is not None:
         rules = rules._replace(**open_arrays(folder / scores_name(scoring)))
@@ -137,29 +137,29 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
     )
     return Store(
         model=model,
-        train=Corpus(**part(data, "train")) if sources.train is not None else None,
-        devtest=Corpus(**part(data, "devtest")) if sources.devtest is not None else None,
+        train=Corpus(**with_prefix(data, "train")) if sources.train is not None else None,
+        devtest=Corpus(**with_prefix(data, "devtest")) if sources.devtest is not None else None,
         scoring=scoring,
     )
 
 
 def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], most: int) -> dict[str, list[Rule]]:
-    """Some ``most`` rules of the store in ``folder`` that fire each of the features ``names``, of those with any.
+    """At most ``most`` rules of the store in ``folder`` for each of the features ``names`` that fires on any.
 
-    Raises DataError where there is no such store.
+    Raises DataError for a missing or damaged store.
     """
     data, fired = open_arrays(folder / DATA), open_arrays(folder / features_name(templates))
     words, categories = Names.stored(data, "words").all(), Names.stored(data, "categories").all()
-    rules, by_id = Rules(**part(data, "rules")), {feature_id(name): name for name in names}
+    rules, by_id = Rules(**with_prefix(data, "rules")), {feature_id(name): name for name in names}
     ids, ptr, index = fired["ids"], fired["ptr"], fired["index"]
     places = np.flatnonzero(np.isin(ids, np.array(list(by_id), dtype=np.uint64)))
     found: dict[int, list[int]] = {place: [] for place in places.tolist()}
-    # In parts: what most rules fire is soon found, and what few fire is in few.
-    for first in range(0, len(index), _AT_ONCE):
-        hits = first + np.flatnonzero(np.isin(index[first : first + _AT_ONCE], places))
+    # Search in pieces: frequent features are complete after a few pieces, and drop out of the search.
+    for first in range(0, len(index), _PIECE):
+        hits = first + np.flatnonzero(np.isin(index[first : first + _PIECE], places))
         hits = hits[np.argsort(index[hits], kind="stable")]
         for place, start, count in zip(*np.unique(index[hits], return_index=True, return_counts=True), strict=True):
-            # Not the first ones: in the order of the sources, these are much alike.
+            # Evenly spaced: rules are sorted by source side, so that the first ones resemble each other.
             taken = np.unique(np.linspace(start, start + count - 1, most - len(found[int(place)])).astype(np.int64))
             found[int(place)] += hits[taken].tolist()
         places = np.array([place for place in places.tolist() if len(found[place]) < most], dtype=np.int64)

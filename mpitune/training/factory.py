@@ -37,7 +37,7 @@ from mpitune.learner.pair_sampling import Sampler, make_sampler
 from mpitune.metrics.sentence_bleu import SentenceMetric, make_sentence_metric
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.store.inputs import StoreInputs, Texts, grammar_files
-from mpitune.store.store import Store, contents
+from mpitune.store.store import Store, content_digests
 
 
 def load_job(path: Path, overrides: list[str]) -> Job:
@@ -287,4 +287,4 @@ def identity(job: Job, folder: Path) -> dict[str, Any]:
     asked = _inifile(job)
     if asked is not None and job.decoder.backend == "cdec":
         given["decoder.config"] = asked.decoder_only_settings()
-    return given | contents(sources(job), folder)
+    return given | content_digests(sources(job), folder)

@@ -54,7 +54,7 @@ def open_scored(
     ``lms``: the folder of the language models if it is not ``folder``.
     """
     if scoring is not None:
-        comm.on_root(build.prepare_scores, folder, scoring, tell)
+        comm.on_root(build.build_scores, folder, scoring, tell)
     return open_store(sources, folder, scoring, lms)
 
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import writing_to
+from mpitune.array_files.arrays import write_lock
 from mpitune.array_files.atomic import write_text
-from mpitune.array_files.csr import ends
+from mpitune.array_files.csr import row_ends
 from mpitune.config.spec import Job, LearnerKeys, ParallelKeys
 from mpitune.corpus.retrieval import IndexedPart, Neighbours, sentences_with
 from mpitune.corpus.text import counted
@@ -76,7 +76,7 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
     folder = RunFolder(job.run.dir).local
     with ExitStack() as held:
         # Other processes wait for the lock until the lists are complete.
-        comm.on_root(held.enter_context, writing_to(folder))
+        comm.on_root(held.enter_context, write_lock(folder))
         with StopFlag() as stop:
             run = open_run(job, comm, stop, quiet=False, given=given)
             made_from = _made_from(run, given.weights)
@@ -167,7 +167,7 @@ class Retrieval:
     def _merged(self, found: Sequence[Neighbours]) -> list[Neighbours]:
         """Merge the neighbours found by all ranks; each rank merges those of some sentences, then all are exchanged."""
         comm, count = self._comm, len(found)
-        found_by_all, starts = self._of_all_ranks(found), ends(count * self._of_rank)[:-1]
+        found_by_all, starts = self._of_all_ranks(found), row_ends(count * self._of_rank)[:-1]
         mine = []
         for s in range(comm.rank, count, comm.size):
             parts = [np.arange(n) + start + s * n for start, n in zip(starts, self._of_rank, strict=True)]

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from mpitune.array_files.csr import row_ends
 from mpitune.config import load
 from mpitune.config.spec import Job
 from mpitune.corpus.vocabulary import feature_id
@@ -23,7 +24,7 @@ from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.reduction import Mix, reduce
-from mpitune.exchange.sparse_rows import SparseVectors, look_up, row_ends
+from mpitune.exchange.sparse_rows import SparseVectors, look_up
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus, early_end_reason
@@ -268,7 +269,7 @@ def _stacked(state: State, results: list[ShardResult], width: int) -> SparseVect
 
     ``width``: number of the learner's state arrays; the epoch's additions to them are part of the rows.
     """
-    ptr = row_ends(np.array([len(result.index) for result in results], dtype=np.int64))
+    ptr = row_ends([len(result.index) for result in results])
     index, value = np.empty(ptr[-1], dtype=np.uint64), np.empty(ptr[-1])
     added = tuple(np.empty(ptr[-1]) for _ in range(width))
     for row, (result, first, last) in enumerate(zip(results, ptr[:-1], ptr[1:], strict=True)):

@@ -25,7 +25,7 @@ from mpitune.run_folder.checkpoint import Vector
 from mpitune.run_folder.layout import RunFolder
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
-from mpitune.store.extract_grammars import make_store
+from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.store import Corpus, Store
 from mpitune.training import factory
 from mpitune.training.fit_bins import open_fitted, open_scored
@@ -161,7 +161,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     ``given`` replaces the job's initial weights and score transforms.
     """
     folder, sources = job.run.store, factory.sources(job)
-    make_store(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet), stop)
+    extract_and_build(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet), stop)
     if given is None:
         store = open_fitted(comm, job, sources, folder, LOG.info)
     else:

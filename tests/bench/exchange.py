@@ -36,11 +36,12 @@ from typing import NamedTuple
 import numpy as np
 from tools.measure import mpirun, print_table, run
 
+from mpitune.array_files.csr import row_ends
 from mpitune.exchange.comm import Comm, connect
 from mpitune.exchange.mixing import mean
-from mpitune.exchange.reduction import BYTES, EXCHANGES, Mix, reduce
+from mpitune.exchange.reduction import BYTES_PER_WEIGHT, EXCHANGES, Mix, reduce
 from mpitune.exchange.selection import select
-from mpitune.exchange.sparse_rows import SparseVectors, row_ends
+from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.runtime.memory import machine_memory
 
 STATUS, PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -102,13 +103,13 @@ def tried(options: argparse.Namespace, digests: dict[str, set[str]]) -> Iterator
     memory = options.memory * 1e9
     for name, ranks, exchange in itertools.product(options.case, options.ranks, EXCHANGES):
         case = CASES[name].scaled(options.scale)
-        shards = min(case.shards, max(int(memory / (HELD + BYTES) / case.weights), 1))
+        shards = min(case.shards, max(int(memory / (HELD + BYTES_PER_WEIGHT) / case.weights), 1))
         what = (f"{name}, {shards} of {case.shards} shards", str(ranks), exchange)
         copies = ranks if exchange == "allgather" else 1
         launch = mpirun(ranks)
         if launch is None:
             yield (f"skipped: {name} on {ranks} ranks: no mpirun",)
-        elif copies > 1 and shards * case.weights * (HELD + BYTES * copies) > memory:
+        elif copies > 1 and shards * case.weights * (HELD + BYTES_PER_WEIGHT * copies) > memory:
             yield (*what, "", "", "", "does not fit", "")
         else:
             task = json.dumps([case._replace(shards=shards), exchange])
@@ -161,7 +162,7 @@ def made(case: Case, comm: Comm) -> SparseVectors:
         value.append(generator.normal(0.0, 0.01, len(found)))
     return SparseVectors(
         np.array(mine, dtype=np.int64),
-        row_ends(np.array([len(row) for row in index], dtype=np.int64)),
+        row_ends([len(row) for row in index]),
         np.concatenate([np.zeros(0, np.uint64), *index]),
         np.concatenate([np.zeros(0), *value]),
     )

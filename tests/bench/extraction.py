@@ -25,8 +25,8 @@ from tools.synthetic import SENTENCE, source, target, text
 
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.extraction.rule_arrays import Collector
-from mpitune.store.build import prepare_bitext
-from mpitune.store.extract_grammars import Extraction
+from mpitune.store.build import build_bitext
+from mpitune.store.extract_grammars import GrammarExtractor
 
 PASSES = 3
 
@@ -51,12 +51,12 @@ def speed(folder: Path, sentences: int) -> Iterator[Sequence[str]]:
         return
     files = _unpacked(Path(os.environ["MPITUNE_DATA"]) / "multi30k", folder)
     wanted = (folder / "val.de").read_text(encoding="utf-8").splitlines()[:sentences]
-    file = prepare_bitext(files, folder, lambda _: None)
+    file = build_bitext(files, folder, lambda _: None)
 
-    def ours(use: Callable[[Extraction], Callable[[int, list[str]], object]]) -> Callable[[], float]:
+    def ours(use: Callable[[GrammarExtractor], Callable[[int, list[str]], object]]) -> Callable[[], float]:
         def measure() -> float:
             # A new extractor each time starts with empty caches.
-            extraction = Extraction(file)
+            extraction = GrammarExtractor(file)
             each = use(extraction)
             with CpuTime() as spent:
                 for i, line in enumerate(wanted):
@@ -65,11 +65,11 @@ def speed(folder: Path, sentences: int) -> Iterator[Sequence[str]]:
 
         return measure
 
-    def to_store(extraction: Extraction) -> Callable[[int, list[str]], object]:
+    def to_store(extraction: GrammarExtractor) -> Callable[[int, list[str]], object]:
         collector = Collector()
         return lambda _, words: collector.add(extraction.rules(words))
 
-    def to_text(extraction: Extraction) -> Callable[[int, list[str]], object]:
+    def to_text(extraction: GrammarExtractor) -> Callable[[int, list[str]], object]:
         return lambda i, words: gzip.compress(extraction.lines(extraction.rules(words)), 6)
 
     measures = {"into the store": ours(to_store), "as gzipped text": ours(to_text)}
@@ -144,7 +144,7 @@ def _compiled(name: str, folder: Path) -> Sequence[str]:
 def _compile(folder: Path) -> str:
     """Compile the bitext in ``folder``; returns the size of the file and the peak memory of this process."""
     files = AlignedFiles(folder / "train.de", folder / "train.en", folder / "align")
-    size = prepare_bitext(files, folder / "compiled", lambda _: None).stat().st_size
+    size = build_bitext(files, folder / "compiled", lambda _: None).stat().st_size
     # Not getrusage: what that says of a new process begins with what its parent had.
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert peak is not None

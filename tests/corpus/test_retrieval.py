@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpitune.array_files.csr import ends
+from mpitune.array_files.csr import row_ends
 from mpitune.corpus.retrieval import IndexedPart, Neighbours, sentences_with
 
 VOCABULARY = 8
@@ -41,7 +41,7 @@ def distance(a: Sequence[int], b: Sequence[int], corpus: Sequence[Sequence[int]]
 
 
 def in_parts(corpus: Sequence[Sequence[int]], parts: int, theta: float) -> list[IndexedPart]:
-    ptr = ends([len(words) for words in corpus])
+    ptr = row_ends([len(words) for words in corpus])
     words = np.array([word for words in corpus for word in words], dtype=np.int32)
     cuts = [len(corpus) * n // parts for n in range(parts + 1)]
     bounds = list(pairwise(cuts))

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from support.mpi import ROOT, mpirun
 
+from mpitune.array_files.csr import row_ends
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange import chunked
 from mpitune.exchange import comm as comm_module
 from mpitune.exchange.comm import Comm, SerialComm, connect
-from mpitune.exchange.sparse_rows import SparseVectors, partition_columns, row_ends
+from mpitune.exchange.sparse_rows import SparseVectors, partition_columns
 
 SHARDS = 7
 
@@ -101,7 +102,7 @@ def part_of(vectors: SparseVectors, part: int, parts: int) -> SparseVectors:
     rows = [range(begin, end) for begin, end in zip(vectors.ptr[:-1], vectors.ptr[1:], strict=True)]
     kept = [[i for i in row if (int(vectors.index[i]) >> 32) * parts >> 32 == part] for row in rows]
     picked = np.array([i for row in kept for i in row], dtype=np.int64)
-    ptr = row_ends(np.array([len(row) for row in kept], dtype=np.int64))
+    ptr = row_ends([len(row) for row in kept])
     state = tuple(kept[picked] for kept in vectors.state)
     return SparseVectors(vectors.shard, ptr, vectors.index[picked], vectors.value[picked], state)
 

@@ -74,13 +74,13 @@ def test_what_is_kept_for_the_next_sentence_changes_nothing() -> None:
     pairs = [pair for seed in range(12) for pair in random_pairs(seed)]
     fresh, kept = Corpus(pairs), Corpus(pairs)
     # The first forgets after each core.
-    fresh.extractor._space = extractor._new_space(64, rule_counts.new_yields(1))
+    fresh.extractor._space = extractor._new_workspace(64, rule_counts.new_rule_counts(1))
     for i in [*range(8), *range(8)]:
         words = pairs[i][0]
         for without in (None, i, 0):
             one, other = fresh.extracted(words, without), kept.extracted(words, without)
             assert all(map(np.array_equal, one, other))
-    sizes = [corpus.extractor._space.yields.size[rule_counts.CORES] for corpus in (kept, fresh)]
+    sizes = [corpus.extractor._space.counts.size[rule_counts.CORES] for corpus in (kept, fresh)]
     assert sizes[0] > 50 > 1 >= sizes[1]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
-from mpitune.array_files.csr import ends
+from mpitune.array_files.csr import row_ends
 from mpitune.extraction.extractor import FEATURES, Extracted
 from mpitune.extraction.rule_arrays import Collector, GrammarPart, merged
 from mpitune.grammar.rules import PHRASE
@@ -24,7 +24,7 @@ Row = tuple[int, ...]
 def random_grammar(random: np.random.Generator, rules: int) -> Extracted:
     """Few symbols, links and scores, so that sides, types and rows of scores meet again, in other rules as well."""
     lengths = [random.integers(1, high, size=rules) for high in (4, 3, 2)]
-    (sources, targets, links), ptr = [lengths_.sum() for lengths_ in lengths], [ends(each) for each in lengths]
+    (sources, targets, links), ptr = [lengths_.sum() for lengths_ in lengths], [row_ends(each) for each in lengths]
     return Extracted(
         size=np.array([rules, sources, targets, links]),
         source_ptr=ptr[0],

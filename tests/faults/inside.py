@@ -20,8 +20,8 @@ from typing import Any
 START = "process started"
 STEPS = {
     "connected": "mpitune.exchange.comm:MpiComm.__init__",
-    "bitext compiled": "mpitune.store.extract_grammars:_begin",
-    "grammar extracted": "mpitune.store.extract_grammars:Extraction.rules",
+    "bitext compiled": "mpitune.store.extract_grammars:_prepare_bitext",
+    "grammar extracted": "mpitune.store.extract_grammars:GrammarExtractor.rules",
     "data compiled": "mpitune.store.build:_compile_data",
     "language model read": "mpitune.store.build:_compile_lm",
     "kernels loaded": "mpitune.training.session:_warm_up",

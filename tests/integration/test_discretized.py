@@ -80,7 +80,7 @@ def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> No
     }
     job = tiny.job(tmp_path / "run", **tables)
     sources = factory.sources(job)
-    build.prepare(sources, job.run.store, lambda _: None, _no_watch)
+    build.build_store(sources, job.run.store, lambda _: None, _no_watch)
     store = open_store(sources, job.run.store)
     values = [
         float(score.partition("=")[2])

@@ -21,7 +21,7 @@ from mpitune.errors import MachineError
 from mpitune.extraction.extractor import Extracted
 from mpitune.store import extract_grammars
 from mpitune.store.build import part_file
-from mpitune.store.extract_grammars import Extraction
+from mpitune.store.extract_grammars import GrammarExtractor
 from mpitune.store.store import open_store
 from mpitune.training import factory
 
@@ -140,16 +140,16 @@ def test_the_store_does_not_tell_how_much_a_rank_held_in_memory(folder: Path, mo
 @pytest.fixture
 def extracted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The number of sentences that were extracted for; where it comes to 0, SIGUSR1 comes while that one is at work."""
-    rules, asked = Extraction.rules, [0]
+    rules, asked = GrammarExtractor.rules, [0]
 
-    def count(self: Extraction, words: Sequence[str], without: int | None = None) -> Extracted:
+    def count(self: GrammarExtractor, words: Sequence[str], without: int | None = None) -> Extracted:
         if words != self.some_words():  # the kernels are warmed up by these
             asked[0] += 1
             if asked[0] == 0:
                 os.kill(os.getpid(), signal.SIGUSR1)
         return rules(self, words, without)
 
-    monkeypatch.setattr(Extraction, "rules", count)
+    monkeypatch.setattr(GrammarExtractor, "rules", count)
     yield asked
 
 
@@ -221,14 +221,14 @@ def test_all_ranks_go_on_with_a_stopped_extraction(folder: Path, extracted: list
 @pytest.mark.parametrize("ranks", [1, 2, 7, 1000])
 def test_what_is_left_is_handed_out(ranks: int) -> None:
     left = [range(3, 5), range(100, 4000), range(4001, 4009)]
-    blocks = extract_grammars.handed_out(left, ranks)
+    blocks = extract_grammars.balanced_blocks(left, ranks)
     assert [number for block in blocks for number in block] == [number for run in left for number in run]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 7, 1000])
 def test_each_sentence_is_handed_out_once_and_the_last_ones_in_small_blocks(ranks: int) -> None:
     for sentences in (0, 1, extract_grammars.BLOCK, 29000):
-        blocks = extract_grammars.handed_out([range(sentences)], ranks)
+        blocks = extract_grammars.balanced_blocks([range(sentences)], ranks)
         assert [number for block in blocks for number in block] == list(range(sentences))
         sizes = [len(block) for block in blocks]
         assert sizes == sorted(sizes, reverse=True) and all(sizes)

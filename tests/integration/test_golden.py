@@ -12,7 +12,7 @@ import pytest
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.runtime.progress import Progress
-from mpitune.store.build import prepare
+from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Store, open_store
 
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(sources: StoreInputs, folder: Path) -> Store:
-    prepare(sources, folder, print, lambda what, total: Progress())
+    build_store(sources, folder, print, lambda what, total: Progress())
     return open_store(sources, folder)
 
 

@@ -29,9 +29,9 @@ from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, open_kenlm, read_kenlm
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, child, entry, find, language_model
 from mpitune.runtime.progress import Progress
-from mpitune.store.build import prepare
+from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
-from mpitune.store.store import contents, open_store
+from mpitune.store.store import content_digests, open_store
 from mpitune.training import factory
 from mpitune.training.loop import train
 
@@ -199,7 +199,7 @@ def test_the_search_finds_the_same_on_real_data(shared: Path, tmp_path: Path) ->
     lists = []
     for lm in (nc / "lm.3.arpa.gz", tmp_path / "lm.klm"):
         sources = StoreInputs(train=Texts(nc / "nc.de.gz", limit=5), grammar=nc / "grammar.gz", lms=(lm,))
-        prepare(sources, tmp_path / "store", print, lambda what, total: Progress())
+        build_store(sources, tmp_path / "store", print, lambda what, total: Progress())
         store = open_store(sources, tmp_path / "store")
         assert store.train is not None
         decoder = EmbeddedDecoder(store.model)
@@ -239,12 +239,12 @@ def test_the_store_takes_them_as_it_takes_arpa_files(tmp_path: Path) -> None:
     folder = tmp_path / "store"
 
     def made() -> list[str]:
-        return prepare(sources, folder, print, lambda what, total: Progress())
+        return build_store(sources, folder, print, lambda what, total: Progress())
 
     assert made() == WRITTEN
     assert made() == []
     assert (folder / "lm-0.h5").stat().st_size < 20_000, "the model stays where it is"
-    known = contents(sources, folder)
+    known = content_digests(sources, folder)
     [(lm, vocabulary)] = open_store(sources, folder).model.lms
     assert lm.order == 3 and vocabulary.numbers(["house"]).tolist() == [3]
     os.utime(file, ns=(1, 1))
@@ -252,7 +252,7 @@ def test_the_store_takes_them_as_it_takes_arpa_files(tmp_path: Path) -> None:
     (tmp_path / "lm.arpa").write_text(SMALL.replace("-0.0625", "-0.5"))
     write_kenlm(tmp_path / "lm.arpa", file)
     assert made() == ["lm-0.h5"]
-    assert contents(sources, folder) != known
+    assert content_digests(sources, folder) != known
     write_kenlm(tmp_path / "lm.arpa", file, room=4.0)
     expected = r"any name: found \d+ bytes, expected the KenLM binary of \d+ bytes that was there when the store was"
     with pytest.raises(DataError, match=expected):
@@ -287,7 +287,7 @@ def test_training_is_the_same(tiny: Tiny, tmp_path: Path) -> None:
     job_file = tmp_path / "job.toml"
     job_file.write_text(f'[decoder]\nconfig = "cdec.ini"\n[grammar]\nfile = "{tiny.folder / "grammar"}"\n')
     job = factory.load_job(job_file, [])
-    prepare(factory.sources(job), tmp_path / "another", print, lambda what, total: Progress())
+    build_store(factory.sources(job), tmp_path / "another", print, lambda what, total: Progress())
     [(lm, _)] = open_store(factory.sources(job), tmp_path / "another").model.lms
     assert lm.order == 3 and len(lm.node) == 0
 

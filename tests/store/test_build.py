@@ -14,7 +14,7 @@ from mpitune.errors import DataError, UsageError
 from mpitune.grammar.templates import GLUE, features, pass_through
 from mpitune.lm.arpa import read_arpa
 from mpitune.runtime.progress import Progress
-from mpitune.store.build import prepare
+from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Store, open_store
 
@@ -60,7 +60,7 @@ def sources(tmp_path: Path) -> StoreInputs:
 
 def made(sources: StoreInputs, folder: Path) -> list[str]:
     told: list[str] = []
-    names = prepare(sources, folder, told.append, lambda what, total: Progress())
+    names = build_store(sources, folder, told.append, lambda what, total: Progress())
     assert len(told) == len(names)
     return names
 
@@ -310,5 +310,5 @@ def test_the_reading_of_many_grammars_is_watched(tmp_path: Path) -> None:
     for i in range(3):
         (tmp_path / f"g{i}").write_text("[X] ||| haus ||| house\n")
     sources = StoreInputs(train=Texts(tmp_path / "in"))
-    prepare(sources, tmp_path / "store", print, lambda what, total: watched.setdefault((what, total), Counted()))
+    build_store(sources, tmp_path / "store", print, lambda what, total: watched.setdefault((what, total), Counted()))
     assert [(key, count.done) for key, count in watched.items()] == [(("grammars read", 3), 3)]

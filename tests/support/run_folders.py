@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mpitune.metrics.significance import corpus_bleu
+from mpitune.metrics.sacrebleu import corpus_bleu
 from mpitune.run_folder.layout import RunFolder
 
 CONFIG = """\

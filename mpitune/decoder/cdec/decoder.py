@@ -128,7 +128,7 @@ class CdecDecoder:
         for found, end, score in zip(entries, np.cumsum(length).tolist(), scores, strict=True):
             if not _is_near(score, found.score):
                 value[end - 1] = _completed(found, score, child_weights[slot[end - 1]])
-        order = np.lexsort((self._dynamic_ids(slot), np.minimum(slot, self.features.fixed), row))
+        order = np.lexsort((self._dynamic_ids(slot), np.minimum(slot, self.features.first_dynamic_slot), row))
         slot, value = slot[order], value[order]
         return KBest(
             word_ptr=np.cumsum([0] + [len(text) for text in words], dtype=np.int64),
@@ -152,9 +152,9 @@ class CdecDecoder:
 
     def _dynamic_ids(self, slots: np.ndarray) -> np.ndarray:
         """uint64 [n]: ids of those ``slots`` whose features were discovered while decoding, 0 for others."""
-        dynamic = slots >= self.features.fixed
+        dynamic = slots >= self.features.first_dynamic_slot
         ids = np.zeros(len(slots), dtype=np.uint64)
-        ids[dynamic] = self.features.dynamic_ids[slots[dynamic] - self.features.fixed]
+        ids[dynamic] = self.features.dynamic_ids[slots[dynamic] - self.features.first_dynamic_slot]
         return ids
 
 

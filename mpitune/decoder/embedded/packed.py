@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import chosen, ends
+from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.decoder.base import PackedForest
 from mpitune.decoder.embedded.forest import NODES, Forest
 from mpitune.decoder.embedded.matched import MatchedRules
@@ -55,10 +55,10 @@ def pack(forest: Forest, matched: MatchedRules, part: Reachable, lm_slot: np.nda
     # All edges of a reachable node are reachable.
     edges_of = np.diff(forest.edge_ptr[: nodes + 1])[part.node]
     # The goal's rule is not among the matched ones: its target is one gap, and it has no features.
-    target_ptr, target = chosen(matched.target_ptr, matched.target, part.rule[1:])
-    feature_ptr, feature_index = chosen(matched.features.ptr, matched.features.column, part.rule[1:])
+    target_ptr, target = select_rows(matched.target_ptr, matched.target, part.rule[1:])
+    feature_ptr, feature_index = select_rows(matched.features.ptr, matched.features.column, part.rule[1:])
     return PackedForest(
-        edge_ptr=ends(edges_of),
+        edge_ptr=row_ends(edges_of),
         edge_tail=np.where(tail >= 0, number[tail], np.int32(-1)),
         edge_rule=np.searchsorted(part.rule, forest.edge_rule[part.edge]).astype(np.int32),
         edge_lm=forest.edge_lm[part.edge].astype(np.float32),
@@ -67,7 +67,7 @@ def pack(forest: Forest, matched: MatchedRules, part: Reachable, lm_slot: np.nda
         target=np.concatenate([np.full(1, -1, dtype=np.int32), target]),
         feature_ptr=np.concatenate([np.zeros(1, dtype=np.int64), feature_ptr]),
         feature_index=feature_index,
-        feature_value=chosen(matched.features.ptr, matched.features.value, part.rule[1:])[1],
+        feature_value=select_rows(matched.features.ptr, matched.features.value, part.rule[1:])[1],
     )
 
 

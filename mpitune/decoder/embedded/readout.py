@@ -35,7 +35,7 @@ def new_scratch(features: FeatureTable, depth: int) -> Scratch:
         total=np.zeros(len(features)),
         touched=np.zeros(len(features), dtype=np.uint8),
         stack=np.empty((depth + 2, 2), dtype=np.int32),
-        first_dynamic_slot=features.fixed,
+        first_dynamic_slot=features.first_dynamic_slot,
         dynamic_ids=features.dynamic_ids,
     )
 

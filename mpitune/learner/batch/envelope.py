@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import ends
+from mpitune.array_files.csr import row_ends
 from mpitune.jit import inlined, int64, kernel
 from mpitune.learner.forests import Forests
 
@@ -99,7 +99,11 @@ def goal_lines(forests: Forests, w: np.ndarray, d: np.ndarray) -> GoalLines:
         length.append(word_count)
         words.append(word[:total].copy())
     return GoalLines(
-        ends(counts), np.concatenate(at), np.concatenate(slope), ends(np.concatenate(length)), np.concatenate(words)
+        row_ends(counts),
+        np.concatenate(at),
+        np.concatenate(slope),
+        row_ends(np.concatenate(length)),
+        np.concatenate(words),
     )
 
 

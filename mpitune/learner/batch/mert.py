@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import ends
+from mpitune.array_files.csr import row_ends
 from mpitune.jit import kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.pool import NBestPool, scores
@@ -76,9 +76,9 @@ def envelope(lines: Lines) -> Envelope:
     count = np.empty(len(sentence_ptr) - 1, dtype=np.int64)
     _corners(sentence_ptr, at, slope, corner, entry, count)
     # Each sentence's first entry is the best at t = -infinity; the others begin at a corner.
-    place = np.arange(count.sum()) + np.repeat(sentence_ptr[:-1] - ends(count)[:-1], count)
+    place = np.arange(count.sum()) + np.repeat(sentence_ptr[:-1] - row_ends(count)[:-1], count)
     begins = np.zeros(len(place), dtype=np.bool_)
-    begins[ends(count)[:-1][count > 0]] = True
+    begins[row_ends(count)[:-1][count > 0]] = True
     best = statistics[entry[place]]
     change = best[1:] - best[:-1]
     return Envelope(corner[place][~begins], change[~begins[1:]], best[begins].sum(axis=0))

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from mpitune.array_files.csr import chosen
+from mpitune.array_files.csr import select_rows
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.batch.smooth import minimize_lbfgs
 from mpitune.learner.bin_chains import Smoothness
@@ -110,5 +110,7 @@ class Pro:
 
 def _rows(pool: NBestPool, place: np.ndarray, width: int, entries: np.ndarray) -> csr_array:
     """float64 [entries, width]: feature vectors of ``entries`` (int64) over all ``width`` features."""
-    ptr, feature = chosen(pool.feature_ptr, pool.feature, entries)
-    return csr_array((chosen(pool.feature_ptr, pool.value, entries)[1], place[feature], ptr), (len(entries), width))
+    ptr, feature = select_rows(pool.feature_ptr, pool.feature, entries)
+    return csr_array(
+        (select_rows(pool.feature_ptr, pool.value, entries)[1], place[feature], ptr), (len(entries), width)
+    )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import ends
+from mpitune.array_files.csr import row_ends
 from mpitune.jit import at, inlined, kernel
 from mpitune.learner.pool import NBestPool
 from mpitune.metrics.sentence_bleu import bleu_plus_one
@@ -61,7 +61,7 @@ class TrainingLists:
         ``frozen``: uint64, ids of the features that are not updated.
         """
         self._pools = pools
-        self._first = ends([pool.sentences for pool in pools])
+        self._first = row_ends([pool.sentences for pool in pools])
         ids = [np.zeros(0, dtype=np.uint64), *(pool.feature_id for pool in pools)]
         self.feature_id = np.unique(np.concatenate(ids))
         """uint64 [features], ascending: all features that occur in any list."""
@@ -90,8 +90,8 @@ class TrainingLists:
             feature.append(self._number[part].take(pool.feature[row]))
             value.append(pool.value[row])
         gold = bleu_plus_one(np.concatenate(statistics))
-        rows = ends(np.concatenate(widths))
-        return self._differences(ends(lengths), gold, rows, np.concatenate(feature), np.concatenate(value))
+        rows = row_ends(np.concatenate(widths))
+        return self._differences(row_ends(lengths), gold, rows, np.concatenate(feature), np.concatenate(value))
 
     def _differences(
         self, list_ptr: np.ndarray, gold: np.ndarray, rows: np.ndarray, feature: np.ndarray, value: np.ndarray

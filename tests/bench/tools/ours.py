@@ -19,7 +19,7 @@ from mpitune.learner.pair_sampling import make_sampler
 from mpitune.metrics import bleu
 from mpitune.metrics.sentence_bleu import make_sentence_metric
 from mpitune.runtime.progress import Progress
-from mpitune.store.build import prepare
+from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Corpus, Store, open_store
 from tools.measure import CpuTime
@@ -80,7 +80,7 @@ def multi30k(data: Path, golden: Path) -> Task:
 
 def stored(sources: StoreInputs, folder: Path) -> Store:
     """Open the store of ``sources`` in ``folder``; makes it if necessary."""
-    prepare(sources, folder, lambda text: None, lambda what, total: Progress())
+    build_store(sources, folder, lambda text: None, lambda what, total: Progress())
     return open_store(sources, folder)
 
 

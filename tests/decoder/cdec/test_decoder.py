@@ -137,7 +137,7 @@ def test_features_are_in_one_order(fake: FakeCdec) -> None:
     """Known ones by slot, those met late by id: not in the order in which this decoder happened to meet them."""
     for first in ("ein haus", "zwei häuser"):
         decoder = decoder_of(fake)
-        assert len(decoder.features) == decoder.features.fixed
+        assert len(decoder.features) == decoder.features.first_dynamic_slot
         decode(decoder, first, {})
         kbest = decode(decoder, "ein haus", {"Late:a": 1.0})
         assert kbest.translation(0).tolist() == decoder._words.encode(["a", "home"]).tolist()
@@ -153,7 +153,8 @@ def test_unknown_features_are_told_of_once(fake: FakeCdec, caplog: pytest.LogCap
         decode(decoder, "ein haus", {})
     told = [r.message for r in caplog.records if "not known before decoding" in r.message]
     assert len(told) == 1 and "such as R:X:ä=b" in told[0] and "learner.initial_weights" in told[0]
-    assert {decoder.features.name(slot) for slot in range(decoder.features.fixed, len(decoder.features))} == {
+    first = decoder.features.first_dynamic_slot
+    assert {decoder.features.name(slot) for slot in range(first, len(decoder.features))} == {
         "R:X:ä=b",
         *("Late:a", "Late:b", "Late:c"),
     }

@@ -241,7 +241,7 @@ def test_what_was_decoded_before_does_not_show(tmp_path: Path) -> None:
     for name in reversed(weights):
         other.features.slot(name)
     first, second = (decoder.decode(case.sentence(words), by_slot(decoder, weights), 50) for decoder in (one, other))
-    assert max(first.feature_index) >= one.features.fixed
+    assert max(first.feature_index) >= one.features.first_dynamic_slot
     assert first.feature_index.tolist() != second.feature_index.tolist()
     names = [
         [decoder.features.name(slot) for slot in listed.feature_index.tolist()]

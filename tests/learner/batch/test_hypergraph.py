@@ -15,7 +15,7 @@ from support import naive
 from support.decoder_case import EVERYTHING, Case, by_slot
 from support.learner_options import mert_options
 
-from mpitune.array_files.csr import ends
+from mpitune.array_files.csr import row_ends
 from mpitune.decoder.base import PackedForest
 from mpitune.learner.batch import envelope as semiring
 from mpitune.learner.batch.envelope import goal_lines
@@ -87,14 +87,14 @@ def derivations(graph: Graph) -> list[Derivation]:
 def packed(graph: Graph) -> PackedForest:
     every = [edge for node in graph for edge in node]
     return PackedForest(
-        edge_ptr=ends([len(node) for node in graph]),
+        edge_ptr=row_ends([len(node) for node in graph]),
         edge_tail=np.array([(edge.tails + [-1, -1])[:2] for edge in every], dtype=np.int32),
         edge_rule=np.arange(len(every), dtype=np.int32),
         edge_lm=np.array([edge.features[-1:] for edge in every], dtype=np.float32),
         lm_slot=np.array([FEATURES - 1], dtype=np.int32),
-        target_ptr=ends([len(edge.target) for edge in every]),
+        target_ptr=row_ends([len(edge.target) for edge in every]),
         target=np.array([symbol for edge in every for symbol in edge.target], dtype=np.int32),
-        feature_ptr=ends([FEATURES - 1] * len(every)),
+        feature_ptr=row_ends([FEATURES - 1] * len(every)),
         feature_index=np.tile(np.arange(FEATURES - 1, dtype=np.int32), len(every)),
         feature_value=np.array([value for edge in every for value in edge.features[:-1]]),
     )
