@@ -51,6 +51,7 @@ def cells(text: str) -> list[dict[str, str]]:
     return [dict(zip(rows[0], row, strict=True)) for row in rows[2:]]
 
 
+@pytest.mark.slow
 def test_little_runs_fill_the_tables(
     scripts: Callable[[str], ModuleType],
     little: None,

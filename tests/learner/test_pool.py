@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.batch_lists import IDS, pool, statistics_of
 
 from mpitune.learner.pool import NBestPool, empty, merged, pool_of
@@ -16,6 +17,7 @@ def contents(pool: NBestPool) -> list[list[tuple[dict[int, float], list[int]]]]:
     return [entries[a:b] for a, b in zip(pool.sentence_ptr[:-1], pool.sentence_ptr[1:], strict=True)]
 
 
+@pytest.mark.kernel
 def test_a_pool_has_each_entry_once_and_the_first_first() -> None:
     a, b, c = (
         ([1.0, 2.0], statistics_of([1] * 4)),

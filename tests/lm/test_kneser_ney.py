@@ -205,6 +205,7 @@ def test_output_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
     assert sorted(os.listdir(tmp_path)) == ["lm.arpa.gz", "text"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "order", "model"),
     [("nc/nc.en.gz", 3, "nc/lm.3.arpa.gz"), ("multi30k/lm-train.en.gz", 4, "multi30k/lm.4.arpa.gz")],

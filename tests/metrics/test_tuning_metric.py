@@ -76,6 +76,7 @@ def test_statistics_of_random_sentences_are_sacrebleus(sentences: Sentences) -> 
     check(sentences)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [4, 200])
 def test_long_sentences_reach_the_limits_of_the_search(words: int) -> None:
     """Blocks of more than 10 words, moved by more than 50; more than 1,000 shifts; far from the diagonal."""
@@ -87,6 +88,7 @@ def test_long_sentences_reach_the_limits_of_the_search(words: int) -> None:
     check([(" ".join(text), references) for text in (moved, jumbled, reference[:3])])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["multi30k/val", "nc/nc"])
 def test_statistics_of_real_lists_are_sacrebleus(shared: Path, data: str) -> None:
     kbest = "multi30k" if "multi30k" in data else "nc"

@@ -20,6 +20,7 @@ from mpitune.learner.batch.rampion import Rampion
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 
+@pytest.mark.kernel
 @pytest.mark.parametrize(
     "learner", [Mert(mert_options()), Pro(pro_options()), MinRisk(minrisk_options()), Rampion(rampion_options())]
 )
@@ -43,6 +44,7 @@ def test_pro_recovers_planted_weights() -> None:
     assert third.weights == pytest.approx(0.25 * tuned.weights + 0.75 * old)
 
 
+@pytest.mark.kernel
 @pytest.mark.parametrize("learner", [Pro(pro_options()), MinRisk(minrisk_options())])
 def test_gradients_are_those_of_the_losses(learner: BatchLearner) -> None:
     part = part_of(learner, ranking(5, np.array([1.0, 1.0, -1.0, 1.0])))
@@ -54,6 +56,7 @@ def test_gradients_are_those_of_the_losses(learner: BatchLearner) -> None:
         assert gradient[d] == pytest.approx(slope, rel=1e-6)
 
 
+@pytest.mark.kernel
 def test_losses_of_equal_scores() -> None:
     lists = ranking(5, np.ones(4))
     part, risk = part_of(Pro(pro_options()), lists), part_of(MinRisk(minrisk_options()), lists)
