@@ -52,8 +52,8 @@ RANK_ROOMS = {"exchange", "training", "runtime"}
 
 OF_THE_JOB = {"config", "runtime", "exchange"}
 """Packages of a job and its processes: all other packages get plain values and callbacks."""
-KNOW_THE_JOB = {"cli", "training", "store/extract_grammars"}
-"""Packages and modules that may import those nevertheless."""
+KNOW_THE_JOB = {"cli", "training", "store/extract_grammars", "run_folder/reader"}
+"""Packages and modules that may import those nevertheless; the reader reads config.toml, and tomllib has one door."""
 
 FOR_USERS = [
     path.relative_to(ROOT).as_posix()

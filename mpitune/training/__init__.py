@@ -1,11 +1,12 @@
 """Training: the epoch loop and the parts of an epoch.
 
-- `loop`: `train`, the epoch loop of algorithms 1 to 4; `batch_epoch`: an epoch of PRO, MERT, minimum risk or RAMPION.
+- `loop`: `train`, the epoch loop; `online_epoch`: an epoch of algorithms 1 to 4; `batch_epoch`: an epoch of PRO, MERT,
+  minimum risk or RAMPION.
 - `session`: a run's parts, opened once; `state`: what changes from epoch to epoch, with resume.
 - `factory`: constructs store inputs, decoder, learner and metric from a job.
 - `scheduler`: shards and their distribution over the ranks; `shard_pass`: one pass over a shard; `parallel_map`.
 - `dense_start`, `initial_size`: initial weights; `fit_bins`: bins of the grammar's scores.
-- `epoch_statistics`: sums and metrics; `devtest`: translation of the devtest set; `sanity_checks`: warnings;
-  `early_stopping`: the end of training.
+- `epoch_statistics`: sums and metrics; `epoch_clock`: time and memory; `devtest`: translation of the devtest set;
+  `sanity_checks`: warnings; `early_stopping`: the end of training.
 - `local_training`: weights for each sentence.
 """

@@ -30,7 +30,7 @@ from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import Vector, checkpoint_path, digest, read_checkpoint
 from mpitune.run_folder.nbest_store import ShardLists, read_lists, remove_forests, remove_lists, write_lists
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, StatisticsAccumulator
-from mpitune.training.scheduler import check_stop, process_shards
+from mpitune.training.scheduler import check_stop, draw_shards, process_shards
 from mpitune.training.session import TrainingRun
 from mpitune.training.state import State
 
@@ -61,13 +61,14 @@ class _Space:
         return self.ids[learned], weights[learned]
 
 
-def tune_epoch(run: TrainingRun, tuner: BatchLearner, state: State, shards: Sequence[np.ndarray]) -> EpochResult:
-    """Decode all sentences with the weights of ``state``, then optimise them.
+def batch_epoch(run: TrainingRun, tuner: BatchLearner, state: State) -> EpochResult:
+    """Decode all sentences with the weights of ``state``, then optimise them. Collective.
 
-    ``shards``: int64, sentence numbers, the same in every epoch. Raises StopRequested on every rank if one was asked to
-    stop.
+    Raises StopRequested on every rank if one was asked to stop.
     """
     epoch = state.epoch + 1
+    # Lists are kept by shard, so each sentence stays in its shard in all epochs.
+    shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0)
     lists = _collect(run, state, shards)
     run.comm.on_root(_forget, run, epoch)
     _register(run, lists)

@@ -25,9 +25,6 @@ references; ``change``: norms of the weight changes by single lists; ``changing`
 TRACKED_HYPOTHESES = ("best", "oracle", "prediction")
 """Translations whose corpus BLEU is reported: the 1-best, and the oracle and prediction that the method selects."""
 
-SLOTS = 40
-"""Number of intervals in the timeline of an epoch."""
-
 
 class ShardStatistics(NamedTuple):
     """Statistics of one shard."""
@@ -106,20 +103,6 @@ def norm(values: np.ndarray) -> float:
     most = float(sizes[-1]) if len(sizes) else 0.0
     # Scaled first: squares of large values overflow.
     return most * math.sqrt(float(((sizes / most) ** 2).sum())) if most else 0.0
-
-
-def timeline(began: float, ended: float, waits: Sequence[tuple[float, float]]) -> str:
-    """Busy time of a rank from ``began`` to ``ended`` as `SLOTS` digits, one for each interval of equal length.
-
-    ``waits``: begin and end of each wait, ascending. Digit d: busy for d/10 to (d + 1)/10 of the interval.
-    """
-    edges = np.linspace(began, ended, SLOTS + 1)
-    lengths = np.cumsum([end - start for start, end in waits])
-    # Cumulative waiting time is piecewise linear: it rises while the rank waits.
-    moments = np.array([began, *(moment for wait in waits for moment in wait)])
-    waited = np.interp(edges, moments, np.concatenate([[0.0, 0.0], np.repeat(lengths, 2)[:-1]]) if waits else [0.0])
-    busy = 1.0 - np.diff(waited) / max((ended - began) / SLOTS, 1e-9)
-    return "".join(str(digit) for digit in np.clip(10 * busy, 0, 9).astype(int).tolist())
 
 
 def summary(shards: Sequence[ShardStatistics]) -> dict[str, Any]:

@@ -217,7 +217,7 @@ def _warn_of_unknown(job: Job, given: Mapping[str, float], features: FeatureTabl
         LOG.warning("learner.frozen: nothing in this job fires %s", ", ".join(unknown))
     if given and not any(name in features for name in given):
         where = job.learner.initial_weights or "the given weights"
-        LOG.warning("%s: nothing in this job fires any of its features", where)
+        LOG.warning("%s: none of its features occurs in this job", where)
 
 
 def _warm_up(run: TrainingRun) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from tools.measure import print_table, run
 
 from mpitune.run_folder.layout import RunFolder
-from mpitune.training.epoch_statistics import SLOTS
+from mpitune.training.epoch_clock import SLOTS
 
 CONFIG = '[learner]\nalgorithm = "itersel"\nmethod = "perceptron"\nepochs = {}\n'
 TEMPLATES = {"id": "R:X:das_w{0}:the_v{0}", "source-bigram": "RBS:w{0}_</r>", "target-bigram": "RBT:<r>_v{0}"}

@@ -117,7 +117,7 @@ def test_a_bug_keeps_its_traceback(cli: Cli, tiny: Tiny, tmp_path: Path, monkeyp
     def fail(*_: object) -> None:
         raise KeyError("what went wrong")
 
-    monkeypatch.setattr("mpitune.training.loop.learn_shard", fail)
+    monkeypatch.setattr("mpitune.training.online_epoch.learn_shard", fail)
     line = cli.refused(1, "train", tiny.job_file(tmp_path / "run"), "--quiet")
     kept = tmp_path / "run" / "traceback-0.txt"
     assert line == f"a bug: KeyError: 'what went wrong'; its traceback is in {kept}"

@@ -587,7 +587,7 @@ def test_a_run_goes_on_with_the_other_exchange(tiny: Tiny, tmp_path: Path) -> No
 
 FAULTY = """
 import sys
-import mpitune.training.session, mpitune.training.state, mpitune.training.loop
+import mpitune.training.session, mpitune.training.state, mpitune.training.online_epoch
 from mpitune.cli.parser import main
 from mpitune.errors import DataError, MachineError
 from mpitune.exchange.comm import connect
@@ -608,8 +608,8 @@ sys.exit(main(sys.argv[3:]))
     ("where", "error", "code"),
     [
         ("mpitune.training.fit_bins:open_store", "data", 3),
-        ("mpitune.training.loop:write_shard", "machine", 4),
-        ("mpitune.training.loop:learn_shard", "bug", 1),
+        ("mpitune.training.online_epoch:write_shard", "machine", 4),
+        ("mpitune.training.online_epoch:learn_shard", "bug", 1),
     ],
 )
 def test_what_fails_on_one_rank_ends_all(tiny: Tiny, tmp_path: Path, where: str, error: str, code: int) -> None:
@@ -633,7 +633,9 @@ def test_a_rank_that_exits_leaves_nobody_waiting(tiny: Tiny, tmp_path: Path) -> 
     (tmp_path / "faulty.py").write_text(FAULTY)
     job = tiny.job_file(tmp_path / "run")
     done = mpirun(
-        2, [tmp_path / "faulty.py", "mpitune.training.loop:learn_shard", "exit", "train", job, "--quiet"], timeout=60
+        2,
+        [tmp_path / "faulty.py", "mpitune.training.online_epoch:learn_shard", "exit", "train", job, "--quiet"],
+        timeout=60,
     )
     assert done.returncode == 1
 

@@ -10,7 +10,7 @@ from support.tiny import Tiny
 
 from mpitune.exchange.comm import SerialComm
 from mpitune.run_folder.checkpoint import read_checkpoint
-from mpitune.training import loop as module
+from mpitune.training import online_epoch as module
 from mpitune.training.initial_size import best_factor
 from mpitune.training.loop import train
 

@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 
 from mpitune.run_folder.checkpoint import ShardResult
-from mpitune.training.loop import _stacked
+from mpitune.training.online_epoch import _stacked
 from mpitune.training.state import State
 
 NOTHING = State(shared_weights=(np.zeros(0, dtype=np.uint64), np.zeros(0)))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpitune.training.epoch_statistics import SLOTS, timeline
+from mpitune.training.epoch_clock import SLOTS, timeline
 
 
 @pytest.mark.parametrize(

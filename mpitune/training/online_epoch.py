@@ -1,0 +1,164 @@
+"""An epoch of an online learner: a pass over each shard, then the exchange and mixing of the shards' weights.
+
+Algorithms 1 to 4 of Simianer, Riezler and Dyer, ACL 2012, differ in the weights that a shard starts from and in how the
+results are mixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mpitune.array_files.csr import row_ends
+from mpitune.corpus.vocabulary import feature_id
+from mpitune.errors import DataError
+from mpitune.exchange import mixing, selection
+from mpitune.exchange.reduction import Mix, reduce
+from mpitune.exchange.sparse_rows import SparseVectors, look_up
+from mpitune.learner.base import OnlineLearner
+from mpitune.metrics.bleu import WIDTH
+from mpitune.run_folder.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
+from mpitune.runtime.memory import machine_memory
+from mpitune.training.epoch_statistics import EpochResult, ShardStatistics
+from mpitune.training.scheduler import draw_shards, process_shards, reordered
+from mpitune.training.session import TrainingRun
+from mpitune.training.shard_pass import check_finite, learn_shard
+from mpitune.training.state import State
+
+
+def online_epoch(run: TrainingRun, learner: OnlineLearner, state: State) -> EpochResult:
+    """Learn all shards from the weights of ``state``, exchange the results and mix them. Collective.
+
+    Raises StopRequested on every rank if one was asked to stop.
+    """
+    epoch = state.epoch + 1
+    parallel, seed = run.job.parallel, run.job.run.seed
+    if parallel.reshuffle and run.mixes_each_epoch:
+        shards = draw_shards(run.corpus.size, parallel.shards, seed, epoch)
+    else:
+        shards = draw_shards(run.corpus.size, parallel.shards, seed, 0)
+        if parallel.reshuffle:
+            shards = reordered(shards, seed, epoch)
+    run.gold.start_epoch(state.previous_1best)
+    results = _learn_shards(run, learner, state, shards)
+    kept, weights, norms = _mix(run, learner, state, results)
+    _register(run, results, weights)
+    if run.gold.needs_previous_epoch:
+        state.previous_1best = _best_of_all(run, shards, results)
+    statistics = [ShardStatistics(result.shard, result.statistics, result.bleu) for result in results]
+    return EpochResult(weights, kept, statistics, norms)
+
+
+def _learn_shards(
+    run: TrainingRun, learner: OnlineLearner, state: State, shards: list[np.ndarray]
+) -> list[ShardResult]:
+    """Results of the shards that this rank takes from the work queue."""
+    epoch, job_digest = state.epoch + 1, digest(run.identity)
+
+    def learn(z: int, advance: Callable[[float], None]) -> ShardResult | None:
+        start, kept = _shard_start(run, state, z)
+        by_slot = [run.by_slot((start[0], array)) for array in kept]
+        result = learn_shard(run, learner, epoch, z, shards[z], run.dense(start), by_slot, advance)
+        if result is not None:
+            write_shard(run.folder.checkpoints, epoch, job_digest, result)
+        return result
+
+    what = f"epoch {epoch} of {run.job.learner.epochs}"
+    return process_shards(
+        run, state, what, shards, lambda z: read_shard(run.folder.checkpoints, epoch, job_digest, z), learn
+    )
+
+
+def _shard_start(run: TrainingRun, state: State, z: int) -> tuple[Vector, tuple[np.ndarray, ...]]:
+    """Weights and learner state that shard ``z`` starts from.
+
+    They are the shared ones (algorithms 3 and 4), or those at the shard's end in the epoch before (1 and 2).
+    """
+    if run.mixes_each_epoch or state.epoch == 0:
+        return state.shared_weights, state.learner
+    kept = read_shard(run.folder.checkpoints, state.epoch, digest(run.identity), z)
+    if kept is None:
+        found, expected = f"no valid result of shard {z} beside it", "the weights that the shard continues from"
+        raise DataError.at(checkpoint_path(run.folder.checkpoints, state.epoch), None, found=found, expected=expected)
+    return (kept.index, kept.value), kept.learner
+
+
+def _mix(
+    run: TrainingRun, learner: OnlineLearner, state: State, results: list[ShardResult]
+) -> tuple[dict[str, Any], Vector, Vector]:
+    """Metrics, mixed weights, and column norms (on rank 0) of the epoch.
+
+    Mixed weights are the mean over shards (algorithm 3), the mean in selected columns (4), or the mean over shards and
+    epochs (1 and 2), which rank 0 keeps.
+    """
+    job = run.job
+    mix: Mix = partial(mixing.mean, mixing=job.parallel.mixing)
+    if job.learner.algorithm == "itersel":
+        select = job.select
+        mix = partial(
+            selection.select, norm=select.norm, k=select.k, threshold=select.lambda_, mixing=job.parallel.mixing
+        )
+    vectors = _stacked(state, results, learner.state_width)
+    mixed = reduce(run.comm, vectors, mix, exchange=job.parallel.exchange, memory=machine_memory())
+    weights: Vector = mixed.index, mixed.value
+    if run.mixes_each_epoch:
+        before = _kept_before(state, mixed.index, len(mixed.state))
+        state.learner = tuple(array + added for array, added in zip(before, mixed.state, strict=True))
+    else:
+        if run.comm.root:
+            state.mean.add(*weights)
+        index, value = run.comm.bcast_sparse(state.mean.index, state.mean.value)
+        weights = index, value
+    run.comm.on_root(check_finite, run, state.epoch + 1, weights[1])
+    kept = {
+        "active_features": mixed.active,
+        "lambda": mixed.threshold,
+        "selected_features": len(weights[0]),
+        "column_norms": mixed.profile,
+    }
+    return kept, weights, (mixed.index, mixed.norm) if len(mixed.norm) else EpochResult.norms
+
+
+def _register(run: TrainingRun, results: Sequence[ShardResult], weights: Vector) -> None:
+    """Register the discovered features that have ``weights`` on all ranks."""
+    names = [name for result in results for name in result.names]
+    ids = np.array([feature_id(name) for name in names], dtype=np.uint64)
+    # Ids of weights ascend.
+    first, end = (np.searchsorted(weights[0], ids, side=side) for side in ("left", "right"))
+    run.register_features(run.comm.union(names[i] for i in np.flatnonzero(first < end)))
+
+
+def _best_of_all(run: TrainingRun, shards: list[np.ndarray], results: Sequence[ShardResult]) -> np.ndarray:
+    """int32 [sentences, 11]: statistics of the epoch's 1-best translations, by sentence."""
+    best = np.zeros((run.corpus.size, WIDTH), dtype=np.int32)
+    for result in results:
+        best[shards[result.shard]] = result.best
+    return run.comm.sum(best)
+
+
+def _stacked(state: State, results: list[ShardResult], width: int) -> SparseVectors:
+    """Move the vectors of ``results`` into sparse rows, without a second copy: they are the largest data of an epoch.
+
+    ``width``: number of the learner's state arrays; the epoch's additions to them are part of the rows.
+    """
+    ptr = row_ends([len(result.index) for result in results])
+    index, value = np.empty(ptr[-1], dtype=np.uint64), np.empty(ptr[-1])
+    added = tuple(np.empty(ptr[-1]) for _ in range(width))
+    for row, (result, first, last) in enumerate(zip(results, ptr[:-1], ptr[1:], strict=True)):
+        index[first:last], value[first:last] = result.index, result.value
+        before = _kept_before(state, result.index, width)
+        for array, now, then in zip(added, result.learner, before, strict=True):
+            array[first:last] = now - then
+        results[row] = replace(result, index=np.zeros(0, np.uint64), value=np.zeros(0), learner=())
+    return SparseVectors(np.array([result.shard for result in results], dtype=np.int64), ptr, index, value, added)
+
+
+def _kept_before(state: State, index: np.ndarray, width: int) -> list[np.ndarray]:
+    """Learner state of the features ``index`` at the start of the epoch (algorithms 1 and 2: of training)."""
+    if not state.learner:
+        return [np.zeros(len(index))] * width
+    return [look_up(index, state.shared_weights[0], array) for array in state.learner]
