@@ -106,8 +106,9 @@ unit: setup  ## the tests; those under MPI start mpirun themselves
 uncompiled: setup  ## the kernels' tests once more, as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m kernel
 
+# Its kernels are not compiled yet: tests of a file share a process, so that few are compiled twice.
 checked: setup  ## the kernels' tests once more, with the bounds of arrays checked
-	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n auto --dist worksteal -m kernel
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n auto --dist loadfile -m kernel
 
 test-faults: setup  ## kill, fail, remove and fill whatever can be, and show what came of it; some minutes
 	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m faults
