@@ -106,8 +106,9 @@ unit: setup  ## run the tests; MPI tests start mpirun themselves
 uncompiled: setup  ## run the kernel tests without compilation, as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m kernel
 
+# Its kernels are not compiled yet: tests of a file share a process, so that few are compiled twice.
 checked: setup  ## run the kernel tests with array bounds checking
-	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n auto --dist worksteal -m kernel
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n auto --dist loadfile -m kernel
 
 test-faults: setup  ## inject faults (kills, errors, missing files, full disks) and show the outcomes; some minutes
 	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m faults

@@ -130,8 +130,8 @@ def draw(variants: Sequence[Variant], where: Place, path: Path) -> None:
         populated = by_number.twinx()
         for title, of_features in curves.items():
             curve = of_features[feature]
-            numbers = range(1, len(curve.worth) + 1)
-            worth = curve.worth - curve.worth.mean()
+            numbers = range(1, len(curve.contribution) + 1)
+            worth = curve.contribution - curve.contribution.mean()
             [drawn] = by_number.plot(numbers, worth, "o-", markersize=3, linewidth=1, label=title)
             by_value.plot(
                 (curve.least + curve.most) / 2, worth, "o-", markersize=3, linewidth=1, color=drawn.get_color()

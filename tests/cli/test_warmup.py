@@ -34,7 +34,7 @@ def compiled():
 warmup.main()
 before = compiled()
 assert sum(before.values()) > 5, before
-new = ("learner.online.gram._measure", "learner.online.averaging._enter", "exchange.mixing._active_means")
+new = ("learner.online.gram._update_units", "learner.online.averaging._add_changes", "exchange.mixing._active_means")
 assert all(before[f"mpitune.{name}"] for name in new), before
 train(factory.load_job(Path(sys.argv[1]), []), SerialComm(), quiet=True)
 print({name for name, count in compiled().items() if count != before[name]})

@@ -118,7 +118,11 @@ def contents(run: Path) -> dict[str, bytes]:
     found = {}
     for path in run.rglob("*"):
         name = path.relative_to(run).as_posix()
-        if not path.is_file() or name in ("log.txt", "lock") or re.search(r"\.shards/|\.part$|parts/part-", name):
+        if (
+            not path.is_file()
+            or name in ("log.txt", "status.json", "lock")
+            or re.search(r"\.shards/|\.part$|parts/part-", name)
+        ):
             continue
         found[name] = b"" if name.startswith("store/") else _content(path, run)
     return found

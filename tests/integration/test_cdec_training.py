@@ -24,7 +24,7 @@ from mpitune.corpus.weights import read_weights
 from mpitune.errors import MachineError
 from mpitune.exchange.comm import SerialComm
 from mpitune.run_folder.checkpoint import read_checkpoint
-from mpitune.training import loop
+from mpitune.training import loop, online_epoch
 from mpitune.training.parallel_map import check_failed
 
 Unbroken = Callable[..., dict[str, bytes]]
@@ -326,7 +326,7 @@ def test_a_few_failed_sentences_are_counted(
 ) -> None:
     """Wherever they were decoded, and among the few that are watched too."""
     kept: list[Any] = []
-    monkeypatch.setattr(loop, "write_shard", lambda *found: kept.append(found[-1]))
+    monkeypatch.setattr(online_epoch, "write_shard", lambda *found: kept.append(found[-1]))
     job = tables(fake, epochs=2) | one_too_hard(tiny)
     for ranks in (1, 3):
         run = tmp_path / f"run-{ranks}"

@@ -256,7 +256,7 @@ def test_a_merge_that_breaks_off_leaves_nothing(
 def test_what_is_fresh_is_not_made_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = str(folder / "job.toml")
     assert main(["prepare", job]) == 0
-    assert "bitext.h5: making it" in capsys.readouterr().err
+    assert "bitext.h5: building it" in capsys.readouterr().err
     assert main(["prepare", job]) == 0
     assert "making" not in capsys.readouterr().err
     assert main(["prepare", job, "--set", "grammar.leave_one_out=false"]) == 0
@@ -308,4 +308,4 @@ def test_bad_jobs_are_refused(
 def test_bad_text_is_told_once_and_first(folder: Path) -> None:
     run = mpirun(2, ["-m", "mpitune", "train", folder / "job.toml", "--set", "data.devtest.source=nope"])
     assert run.returncode == 3
-    assert run.stderr.count("nope: found no such file") == 1 and "making it" not in run.stderr
+    assert run.stderr.count("nope: found no such file") == 1 and "building it" not in run.stderr

@@ -116,7 +116,9 @@ def entries(case: Case, decoder: EmbeddedDecoder, kbest: KBest) -> list[tuple[Tr
         row = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])
         slots = kbest.feature_index[row].tolist()
         features = decoder.features
-        assert slots == sorted(set(slots), key=lambda slot: (min(slot, features.fixed), features.ids[slot]))
+        assert slots == sorted(
+            set(slots), key=lambda slot: (min(slot, features.first_dynamic_slot), features.ids[slot])
+        )
         fired = dict(zip(map(decoder.features.name, slots), kbest.feature_value[row].tolist(), strict=True))
         listed.append((tuple(case.vocabulary.decode(kbest.translation(j))), float(kbest.score[j]), fired))
     return listed
