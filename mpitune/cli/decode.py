@@ -1,4 +1,4 @@
-"""Commands `mpitune decode` and `mpitune local`."""
+"""The command `mpitune decode`, and what it shares with `mpitune local`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from mpitune.cli.output import (
     report_write_errors,
     write_output,
 )
-from mpitune.config import load
 from mpitune.config.spec import Job
-from mpitune.corpus.text import SourceSentence, counted, read_sentences
+from mpitune.corpus.text import SourceSentence, read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import Decoder, Sentence, TranslationModel
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
@@ -41,7 +40,7 @@ from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import Texts
-from mpitune.training import factory, local_training, parallel_map
+from mpitune.training import factory, parallel_map
 from mpitune.training.fit_bins import open_scored
 from mpitune.training.session import InitialModel
 
@@ -58,7 +57,7 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size, quiet=True)
     _check_decode_options(options, job)
     path = options.weights or job.run.dir
-    initial = comm.on_root(_read_model, job, path)
+    initial = comm.on_root(read_model, job, path)
     kbest = options.explain or options.nbest
     decoder, model, sentences = open_decoder(job, comm, options.input, kbest, initial.scoring)
     if initial.weights and not any(name in decoder.features for name in initial.weights):
@@ -66,34 +65,10 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     weights = _weight_vector(initial.weights, decoder)
     decode = _decode_function(options, decoder, sentences, weights, model.words.words)
     if isinstance(decoder, EmbeddedDecoder):
-        _compile_kernels(comm, decode, sentences)
+        compile_kernels(comm, decode, sentences)
     lines = _decode_all(options, comm, len(sentences), decode)
-    _write_translations(options, comm, decoder, len(sentences), lines)
-    _remove_decoder_folder(job)
-
-
-def run_local(options: argparse.Namespace, comm: Comm) -> None:
-    """Translate each sentence with its own weights, learned from similar training data; alone, or under mpirun."""
-    job = load_job(options, comm)
-    start_logging(None, rank=comm.rank, size=comm.size)
-    comm.on_root(load.require_data, job)
-    initial = comm.on_root(_read_model, job, options.weights)
-    # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
-    decoder, model, sentences = open_decoder(job, comm, options.input, 1, initial.scoring)
-    if options.explain is not None and options.explain >= len(sentences):
-        count = counted(len(sentences), "sentence")
-        error = UsageError(f"--explain {options.explain}: {options.input} has {count}, the first is number 0")
-        raise raised_on_all_ranks(error)
-    training = local_training.training_data(job, comm, initial)
-    retrieval = local_training.Retrieval(comm, training, job.local.k, job.local.theta)
-    translator = local_training.Translator(training, factory.local_update(job), decoder, initial.weights)
-    if options.explain is not None:
-        _explain_sentence(options, comm, retrieval, translator, sentences[options.explain], model.words)
-    else:
-        lines, timings = _translate_locally(options, comm, retrieval, translator, sentences, model.words)
-        _write_translations(options, comm, decoder, len(sentences), lines)
-        _print_summary(comm, timings, retrieval.seconds)
-    _remove_decoder_folder(job)
+    write_translations(options, comm, decoder, len(sentences), lines)
+    remove_decoder_folder(job)
 
 
 def _check_decode_options(options: argparse.Namespace, job: Job) -> None:
@@ -164,65 +139,14 @@ def _decode_all(options: argparse.Namespace, comm: Comm, count: int, decode: Dec
     return lines
 
 
-def _explain_sentence(
-    options: argparse.Namespace,
-    comm: Comm,
-    retrieval: local_training.Retrieval,
-    translator: local_training.Translator,
-    sentence: Sentence,
-    words: Vocabulary,
-) -> None:
-    """Write the training sentences, the change of the weights and the translations of one sentence."""
-    nearest = retrieval.nearest([words.decode(sentence.words)], quiet=True)[0]
-
-    def explain() -> None:
-        write_output(options.output, translator.explain(sentence, nearest, words))
-
-    comm.on_root(explain)
-
-
-def _translate_locally(
-    options: argparse.Namespace,
-    comm: Comm,
-    retrieval: local_training.Retrieval,
-    translator: local_training.Translator,
-    sentences: Sequence[Sentence],
-    words: Vocabulary,
-) -> tuple[list[str], list[local_training.SentenceTimings]]:
-    """Retrieve, learn and translate on all ranks; returns translations and timings on rank 0, none on the others."""
-    quiet = options.output is None
-    nearest = retrieval.nearest([words.decode(sentence.words) for sentence in sentences], quiet=quiet)
-
-    def translate(i: int) -> tuple[str, local_training.SentenceTimings]:
-        done = translator.translate(sentences[i], nearest[i])
-        return parallel_map.text(done.best, words.words), done.timings()
-
-    _compile_kernels(comm, translate, sentences)
-    lines, timings = [], []
-    for line, timing in parallel_map.parallel_map(comm, len(sentences), translate, "local", quiet=quiet):
-        lines.append(line)
-        timings.append(timing)
-    return lines, timings
-
-
-def _print_summary(comm: Comm, timings: Sequence[local_training.SentenceTimings], search_seconds: float) -> None:
-    """Print times and distances of all sentences; ``search_seconds``: time that this rank has spent on retrieval."""
-    seconds = comm.gather(search_seconds)
-
-    def print_summary() -> None:
-        print_message(local_training.summary(timings, sum(seconds or [])))
-
-    comm.on_root(print_summary)
-
-
-def _compile_kernels(comm: Comm, work: Callable[[int], object], sentences: Sequence[Sentence]) -> None:
+def compile_kernels(comm: Comm, work: Callable[[int], object], sentences: Sequence[Sentence]) -> None:
     """Run ``work`` on the shortest sentence on rank 0: it compiles the kernels, which the other ranks then load."""
     if sentences:
         shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
         comm.on_root(work, shortest)
 
 
-def _write_translations(
+def write_translations(
     options: argparse.Namespace, comm: Comm, decoder: Decoder, sentences: int, lines: Sequence[str]
 ) -> None:
     """Write the output unless the decoder has failed on too many ``sentences``, which raises MachineError."""
@@ -235,11 +159,12 @@ def _decoder_folder(job: Job) -> Path:
     return RunFolder(job.run.dir).decoder_folder(f"decode-{socket.gethostname()}-{os.getpid()}")
 
 
-def _remove_decoder_folder(job: Job) -> None:
+def remove_decoder_folder(job: Job) -> None:
+    """Remove the files of this process's external decoder."""
     shutil.rmtree(_decoder_folder(job), ignore_errors=True)
 
 
-def _read_model(job: Job, path: Path) -> InitialModel:
+def read_model(job: Job, path: Path) -> InitialModel:
     """Read the weights in ``path``, a file or a run folder, and the transforms of the grammar's scores.
 
     Weights of features that are replaced by bins are assigned to the bins, as for initial weights of training.

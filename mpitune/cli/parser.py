@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn, get_args
 
 from mpitune import __version__
-from mpitune.cli import commands, decode
+from mpitune.cli import commands, decode, local
 from mpitune.errors import MachineError, MpituneError
 from mpitune.exchange.comm import Comm, connect
 from mpitune.metrics.choices import SignificanceTest, Tokenizer
@@ -144,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
         help="also write the hypergraphs, a line of JSON each (gzipped for .gz)",
     )
 
-    sub = job_command("local", decode.run_local)
+    sub = job_command("local", local.run_local)
     sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each")
     sub.add_argument(
         "--weights", type=Path, required=True, help="the global weights: a weights file, checkpoint or run folder"

@@ -1,0 +1,97 @@
+"""The command `mpitune local`: translation of each sentence with weights learned for it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from mpitune.cli.decode import compile_kernels, open_decoder, read_model, remove_decoder_folder, write_translations
+from mpitune.cli.output import (
+    load_job,
+    print_message,
+    raised_on_all_ranks,
+    write_output,
+)
+from mpitune.config import load
+from mpitune.corpus.text import counted
+from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.decoder.base import Sentence
+from mpitune.errors import UsageError
+from mpitune.exchange.comm import Comm
+from mpitune.runtime.log import start_logging
+from mpitune.training import factory, local_training, parallel_map
+
+
+def run_local(options: argparse.Namespace, comm: Comm) -> None:
+    """Translate each sentence with its own weights, learned from similar training data; alone, or under mpirun."""
+    job = load_job(options, comm)
+    start_logging(None, rank=comm.rank, size=comm.size)
+    comm.on_root(load.require_data, job)
+    initial = comm.on_root(read_model, job, options.weights)
+    # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
+    decoder, model, sentences = open_decoder(job, comm, options.input, 1, initial.scoring)
+    if options.explain is not None and options.explain >= len(sentences):
+        count = counted(len(sentences), "sentence")
+        error = UsageError(f"--explain {options.explain}: {options.input} has {count}, the first is number 0")
+        raise raised_on_all_ranks(error)
+    training = local_training.training_data(job, comm, initial)
+    retrieval = local_training.Retrieval(comm, training, job.local.k, job.local.theta)
+    translator = local_training.Translator(training, factory.local_update(job), decoder, initial.weights)
+    if options.explain is not None:
+        _explain_sentence(options, comm, retrieval, translator, sentences[options.explain], model.words)
+    else:
+        lines, timings = _translate_locally(options, comm, retrieval, translator, sentences, model.words)
+        write_translations(options, comm, decoder, len(sentences), lines)
+        _print_summary(comm, timings, retrieval.seconds)
+    remove_decoder_folder(job)
+
+
+def _explain_sentence(
+    options: argparse.Namespace,
+    comm: Comm,
+    retrieval: local_training.Retrieval,
+    translator: local_training.Translator,
+    sentence: Sentence,
+    words: Vocabulary,
+) -> None:
+    """Write the training sentences, the change of the weights and the translations of one sentence."""
+    nearest = retrieval.nearest([words.decode(sentence.words)], quiet=True)[0]
+
+    def explain() -> None:
+        write_output(options.output, translator.explain(sentence, nearest, words))
+
+    comm.on_root(explain)
+
+
+def _translate_locally(
+    options: argparse.Namespace,
+    comm: Comm,
+    retrieval: local_training.Retrieval,
+    translator: local_training.Translator,
+    sentences: Sequence[Sentence],
+    words: Vocabulary,
+) -> tuple[list[str], list[local_training.SentenceTimings]]:
+    """Retrieve, learn and translate on all ranks; returns translations and timings on rank 0, none on the others."""
+    quiet = options.output is None
+    nearest = retrieval.nearest([words.decode(sentence.words) for sentence in sentences], quiet=quiet)
+
+    def translate(i: int) -> tuple[str, local_training.SentenceTimings]:
+        done = translator.translate(sentences[i], nearest[i])
+        return parallel_map.text(done.best, words.words), done.timings()
+
+    compile_kernels(comm, translate, sentences)
+    lines, timings = [], []
+    for line, timing in parallel_map.parallel_map(comm, len(sentences), translate, "local", quiet=quiet):
+        lines.append(line)
+        timings.append(timing)
+    return lines, timings
+
+
+def _print_summary(comm: Comm, timings: Sequence[local_training.SentenceTimings], search_seconds: float) -> None:
+    """Print times and distances of all sentences; ``search_seconds``: time that this rank has spent on retrieval."""
+    seconds = comm.gather(search_seconds)
+
+    def print_summary() -> None:
+        print_message(local_training.summary(timings, sum(seconds or [])))
+
+    comm.on_root(print_summary)
