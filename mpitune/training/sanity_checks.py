@@ -20,6 +20,9 @@ FIRST_LENGTH_RATIO = (0.5, 2.0)
 """The same for the 1-best translations of a first epoch from zero weights, whose first translations are arbitrary."""
 BLEU_BELOW_BEST = 1.0
 """Tolerated loss of devtest BLEU against the best epoch so far."""
+TUNED_TO_DEVTEST = 2.0
+"""Tolerated ratio of the BLEU of the tuned sentences while learning to devtest BLEU. A language model that has seen the
+tuned references gives 4 (700 sentences of news commentary), one that has not about 1, sparse features up to 1.5."""
 GOLD_FALL = 0.01
 """Tolerated loss of the mean gold score against the epoch before, and against the first. The weights change while
 it is measured: in sound runs over a few hundred sentences it varies by up to 0.005."""
@@ -93,6 +96,15 @@ def _bleu(course: Course) -> Iterator[str]:
         yield f"devtest BLEU {now:.2f}, {expected}: {course.remedy}"
 
 
+def _memorised(course: Course) -> Iterator[str]:
+    metrics = course.history[-1]
+    tuned, devtest = metrics.get("best_bleu"), metrics["devtest_bleu"]
+    if tuned and devtest is not None and tuned > TUNED_TO_DEVTEST * devtest:
+        expected = f"expected at most {TUNED_TO_DEVTEST:g} times devtest BLEU, {devtest:.2f}"
+        remedy = "keep the references of [data] out of the language model and the grammar, or take another devtest set"
+        yield f"BLEU {tuned:.2f} of the tuned sentences while learning, {expected}: {remedy}"
+
+
 def _gold(course: Course) -> Iterator[str]:
     golds = [round(metrics["gold"], 4) for metrics in course.history]
     if len(golds) > 1 and golds[-1] < golds[-2] - GOLD_FALL:
@@ -127,4 +139,13 @@ def _templates(course: Course) -> Iterator[str]:
         yield f"no weights other than 0 of {', '.join(lacking)}, expected some of every template: {remedy}"
 
 
-_SIGNS: list[Callable[[Course], Iterator[str]]] = [_exploding, _empty, _length, _bleu, _gold, _norm, _templates]
+_SIGNS: list[Callable[[Course], Iterator[str]]] = [
+    _exploding,
+    _empty,
+    _length,
+    _bleu,
+    _memorised,
+    _gold,
+    _norm,
+    _templates,
+]

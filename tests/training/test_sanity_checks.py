@@ -69,6 +69,17 @@ def test_a_falling_devtest_score_is_warned_of(
 
 
 @pytest.mark.parametrize(
+    ("tuned", "devtest", "fires"), [(51.3, 12.57, True), (47.5, 32.7, False), (None, 12.57, False), (51.3, None, False)]
+)
+def test_a_language_model_that_has_seen_the_references_is_warned_of(
+    tuned: float | None, devtest: float | None, fires: bool
+) -> None:
+    line = "BLEU 51.30 of the tuned sentences while learning, expected at most 2 times devtest BLEU, 12.57: keep"
+    found = warnings(course({"best_bleu": tuned, "devtest_bleu": devtest}))
+    assert [text.startswith(line) for text in found] == [True] * fires
+
+
+@pytest.mark.parametrize(
     ("ratios", "from_zero", "expected"),
     [
         ([1.11], False, "1.110 of the 1-best translations, expected 0.9 to 1.1"),
