@@ -54,15 +54,29 @@ MARGINS = {
 }
 """Margins and averagings. A margin of 0 is left to the ablation, because it sets no scale."""
 DECADES = (0.01, 0.1, 1, 10, 100)
+HAND = ("preset=simianer2012", "margin=1.0")
+"""Keys that were set by hand before there were defaults that learn."""
 
 
 def grid(data: DataSet) -> list[Setting]:
-    """60 points; each names all keys that the grid varies."""
+    """34 points: every rate with one margin, every margin with the middle rate, and keys set by hand before.
+
+    The latter are those of the preset of the paper with a margin and three rates, for both orders.
+    """
     return [
-        Setting(f"{step}-{middle * decade:g}-{margin}", _learner(*keys, f"learning_rate={middle * decade:g}", *margins))
-        for step, (keys, middle) in STEPS.items()
-        for margin, margins in MARGINS.items()
-        for decade in DECADES
+        *(
+            Setting(
+                f"{step}-{middle * decade:g}-{margin}", _learner(*keys, f"learning_rate={middle * decade:g}", *rest)
+            )
+            for step, (keys, middle) in STEPS.items()
+            for margin, rest in MARGINS.items()
+            for decade in (DECADES if margin == "plain-epoch" else (1,))
+        ),
+        *(
+            Setting(f"hand-{order}-{rate:g}", _learner(*HAND, f"order={order}", f"learning_rate={rate:g}"))
+            for order in ("sentence", "sequential")
+            for rate in (1e-6, 1e-5, 1e-4)
+        ),
     ]
 
 
