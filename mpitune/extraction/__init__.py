@@ -5,7 +5,8 @@ occurrences    `occurrences`: sampled occurrences of a core, a source side witho
 phrase_pairs   `phrase_pairs`: the rules of one occurrence
 lexical        `lexical_scores`: lexical scores of a rule
 rule_counts    `RuleCounts`: counts of rules and alignments, cached between sentences
-extractor      `Extractor`: the rules of a sentence with their features, as `Extracted`
+extractor      `Extractor`: the cores of a sentence and the rules of their occurrences
+extracted      `Extracted`: the rules of a sentence as arrays, with their seven features
 rule_arrays    `Collector`, `merged`: grammars of many sentences as the arrays of a store
 rule_lines     `rule_lines`: rules as the lines of a grammar file
 """

@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.extraction.extracted import CoreSource, Extracted, new_extracted, trimmed, write_rules
 from mpitune.extraction.occurrences import SAMPLES, Chunk, narrow, occurrences
 from mpitune.extraction.phrase_pairs import (
     GAPS,
-    LEFT,
-    RIGHT,
     SPAN,
     SYMBOLS,
     Core,
@@ -34,54 +33,18 @@ from mpitune.extraction.rule_counts import (
     drop_last_core,
     end_core,
     find_slot,
-    is_before,
     log_occurrence,
     new_rule_counts,
 )
 from mpitune.extraction.suffix_array import Bitext
 from mpitune.jit import int64, kernel
 
-FEATURES = (
-    "EgivenFCoherent",
-    "SampleCountF",
-    "CountEF",
-    "MaxLexFgivenE",
-    "MaxLexEgivenF",
-    "IsSingletonF",
-    "IsSingletonFE",
-)
-"""The features of a rule, in the order of its scores."""
 _GAPPED_WORDS = SYMBOLS - 2
 """Maximum length of the first chunk of a core with a gap."""
 CACHED_OCCURRENCES = 20
 """Rule counts of cores with at least this many sampled occurrences are cached for later sentences."""
 CACHE = 1 << 16
 """Approximate number of cached cores."""
-RULES, SOURCES, TARGETS, LINKS = range(4)
-"""Indices of the counters in ``Extracted.size``."""
-
-
-class Extracted(NamedTuple):
-    """The rules of one sentence; the left-hand side of all is X. During extraction, arrays may be longer than used."""
-
-    size: np.ndarray
-    """int64 [4]: numbers of rules, source symbols, target symbols, links."""
-    source_ptr: np.ndarray
-    """int64 [rules + 1]"""
-    source: np.ndarray
-    """int32: words (as the bitext numbers them), first gap -1, second gap -2."""
-    target_ptr: np.ndarray
-    """int64 [rules + 1]"""
-    target: np.ndarray
-    """int32, likewise"""
-    align_ptr: np.ndarray
-    """int64 [rules + 1]"""
-    align: np.ndarray
-    """int16 [links, 2]: source symbol, target symbol."""
-    score: np.ndarray
-    """float64 [rules, 7]: `FEATURES`."""
-    rule: np.ndarray
-    """int32 [rules]: numbers in `RuleCounts`, used during extraction only."""
 
 
 class _Sentence(NamedTuple):
@@ -137,9 +100,9 @@ class Extractor:
         place = int(self._bitext.place[without]) if without >= 0 else -1
         sentence = _Sentence(words, place, _hash_slots(len(words)))
         while True:
-            extracted = _new_extracted(self._capacity)
+            extracted = new_extracted(self._capacity)
             if _extract(self._bitext, sentence, self._space, extracted):
-                return _trimmed(extracted)
+                return trimmed(extracted)
             self._capacity *= 2
 
 
@@ -156,37 +119,6 @@ def _new_workspace(words: int, counts: RuleCounts) -> _Workspace:
         source=np.empty(SYMBOLS, dtype=np.int32),
         edge_counts=np.empty(4, dtype=np.int64),
         counts=counts,
-    )
-
-
-def _new_extracted(rules: int) -> Extracted:
-    """Arrays for at most ``rules`` rules."""
-    return Extracted(
-        size=np.zeros(4, dtype=np.int64),
-        source_ptr=np.zeros(rules + 1, dtype=np.int64),
-        source=np.empty(rules * SYMBOLS, dtype=np.int32),
-        target_ptr=np.zeros(rules + 1, dtype=np.int64),
-        target=np.empty(rules * SPAN, dtype=np.int32),
-        align_ptr=np.zeros(rules + 1, dtype=np.int64),
-        align=np.empty((rules * SPAN, 2), dtype=np.int16),
-        score=np.empty((rules, len(FEATURES)), dtype=np.float64),
-        rule=np.empty(rules, dtype=np.int32),
-    )
-
-
-def _trimmed(extracted: Extracted) -> Extracted:
-    """A copy of the used part of each array; ``rule`` is empty."""
-    rules, sources, targets, links = extracted.size.tolist()
-    return Extracted(
-        size=extracted.size,
-        source_ptr=extracted.source_ptr[: rules + 1].copy(),
-        source=extracted.source[:sources].copy(),
-        target_ptr=extracted.target_ptr[: rules + 1].copy(),
-        target=extracted.target[:targets].copy(),
-        align_ptr=extracted.align_ptr[: rules + 1].copy(),
-        align=extracted.align[:links].copy(),
-        score=extracted.score[:rules].copy(),
-        rule=extracted.rule[:0],
     )
 
 
@@ -304,12 +236,14 @@ def _add_core(bitext: Bitext, sentence: _Sentence, chunks: int, space: _Workspac
         return True
     space.done[slot, 0], space.done[slot, 1], space.done[slot, 2] = a, b, c
     slot = find_slot(counts.key, len(counts.key), a, b, c)
+    source = CoreSource(sentence.words, chunk, chunks)
     if counts.key[slot, 0] != 0:
-        return _write_rules(sentence, int64(counts.core[slot]), chunks, space, extracted)
+        core = int64(counts.core[slot])
+        return write_rules(source, core, sentence.without, counts, space.edge_counts, extracted)
     clear_if_full(counts)
     sampled = occurrences(bitext, sentence.words, chunk, chunks, space.places)
     core = _count_rules(bitext, chunks, sampled, space)
-    complete = _write_rules(sentence, core, chunks, space, extracted)
+    complete = write_rules(source, core, sentence.without, counts, space.edge_counts, extracted)
     if sampled < CACHED_OCCURRENCES:
         drop_last_core(counts)
     else:
@@ -341,96 +275,3 @@ def _count_rules(bitext: Bitext, chunks: int, sampled: int, space: _Workspace) -
         for r in range(phrase_pairs(bitext.texts, core, chunks, symbols, space.found)):
             count_rule(bitext, source, core, chunks, r, space.found, counts)
     return end_core(counts)
-
-
-@kernel
-def _write_rules(sentence: _Sentence, core: int, chunks: int, space: _Workspace, extracted: Extracted) -> bool:
-    """Write the rules of a core that was counted; False if ``extracted`` is too small."""
-    counts, size = space.counts, extracted.size
-    first, last = counts.rule_ptr[core], counts.rule_ptr[core + 1]
-    if size[RULES] + last - first > len(extracted.score):
-        return False
-    sample = _add_pair(counts, core, sentence.without, -1)
-    edge_counts = space.edge_counts
-    for edges in range(4):
-        edge_counts[edges] = 0
-    first_row = size[RULES]
-    for rule in range(first, last):
-        rule_count, best_count, best = 0, 0, int64(-1)
-        alignment = int64(counts.first_alignment[rule])
-        while alignment >= 0:
-            count = counts.alignment_count[alignment]
-            rule_count += count
-            if count > best_count or (count == best_count and count > 0 and is_before(counts, alignment, best)):
-                best_count, best = count, alignment
-            alignment = int64(counts.next_alignment[alignment])
-        if rule_count > 0:
-            edge_counts[counts.edges[rule]] += rule_count
-            _write_rule(sentence.words, chunks, rule, best, rule_count, sample, space, extracted)
-    for row in range(first_row, size[RULES]):
-        extracted.score[row, 5] = 1.0 if edge_counts[counts.edges[extracted.rule[row]]] == 1 else 0.0
-    if sentence.without >= 0:
-        _add_pair(counts, core, sentence.without, 1)
-    return True
-
-
-@kernel
-def _add_pair(counts: RuleCounts, core: int, pair: int, sign: int) -> int:
-    """Subtract the occurrences of a core in ``pair`` from its counts (``sign`` -1), or add them again (1).
-
-    Returns the number of sampled occurrences in other pairs.
-    """
-    sample = 0
-    for k in range(counts.log_ptr[core], counts.log_ptr[core + 1]):
-        alignment = counts.log_alignment[k]
-        if counts.log_pair[k] == pair:
-            if alignment >= 0:
-                counts.alignment_count[alignment] += sign
-        elif alignment < 0:
-            sample += 1
-    return sample
-
-
-@kernel
-def _write_rule(
-    words: np.ndarray,
-    chunks: int,
-    rule: int,
-    alignment: int,
-    count: int,
-    sample: int,
-    space: _Workspace,
-    extracted: Extracted,
-) -> None:
-    """Write a rule that was extracted from ``count`` of ``sample`` occurrences; all scores but IsSingletonF."""
-    counts, chunk, size = space.counts, space.chunk, extracted.size
-    row = size[RULES]
-    sources, targets, links = size[SOURCES], size[TARGETS], size[LINKS]
-    gap = 0
-    for c in range(chunks):
-        if c > 0 or counts.edges[rule] & LEFT:
-            gap -= 1
-            extracted.source[sources] = gap
-            sources += 1
-        for k in range(chunk.length[c]):
-            extracted.source[sources] = words[chunk.word[c] + k]
-            sources += 1
-    if counts.edges[rule] & RIGHT:
-        extracted.source[sources] = gap - 1
-        sources += 1
-    for k in range(counts.target[rule, 0], counts.target[rule, 1]):
-        extracted.target[targets] = counts.symbol[k]
-        targets += 1
-    for k in range(counts.links[alignment, 0], counts.links[alignment, 1]):
-        extracted.align[links, 0], extracted.align[links, 1] = counts.link[k, 0], counts.link[k, 1]
-        links += 1
-    extracted.rule[row] = rule
-    extracted.score[row, 0] = -np.log10(count / sample)
-    extracted.score[row, 1] = np.log10(1.0 + sample)
-    extracted.score[row, 2] = np.log10(1.0 + count)
-    extracted.score[row, 3], extracted.score[row, 4] = counts.lexical[rule, 0], counts.lexical[rule, 1]
-    extracted.score[row, 6] = 1.0 if count == 1 else 0.0
-    size[RULES], size[SOURCES], size[TARGETS], size[LINKS] = row + 1, sources, targets, links
-    extracted.source_ptr[row + 1] = sources
-    extracted.target_ptr[row + 1] = targets
-    extracted.align_ptr[row + 1] = links

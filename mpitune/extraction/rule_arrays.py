@@ -16,7 +16,7 @@ from mpitune.array_files.arrays import Stored
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.array_files.row_table import DistinctRows
-from mpitune.extraction.extractor import FEATURES, Extracted
+from mpitune.extraction.extracted import FEATURES, Extracted
 from mpitune.extraction.phrase_pairs import SYMBOLS
 from mpitune.grammar.rules import PHRASE
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.corpus.vocabulary import Names
-from mpitune.extraction.extractor import FEATURES, Extracted
+from mpitune.extraction.extracted import FEATURES, Extracted
 from mpitune.jit import kernel
 
 _START = np.frombuffer(b"[X] ||| ", dtype=np.uint8)

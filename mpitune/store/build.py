@@ -29,7 +29,7 @@ from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import Fingerprint, SentencePair, check_readable, fingerprint, unchanged
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
-from mpitune.extraction.extractor import FEATURES
+from mpitune.extraction.extracted import FEATURES
 from mpitune.extraction.rule_arrays import GrammarPart, merged
 from mpitune.extraction.suffix_array import compiled_bitext
 from mpitune.grammar.rules import RuleReader, Rules

@@ -19,7 +19,8 @@ from mpitune.corpus.text import lines, split_words
 from mpitune.corpus.vocabulary import Names
 from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
-from mpitune.extraction.extractor import Extracted, Extractor
+from mpitune.extraction.extracted import Extracted
+from mpitune.extraction.extractor import Extractor
 from mpitune.extraction.rule_arrays import Collector
 from mpitune.extraction.rule_lines import rule_lines
 from mpitune.extraction.suffix_array import from_arrays

@@ -14,7 +14,8 @@ from support.naive_extract import Grammar, Pair, naive_grammar, random_pairs, re
 
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.extraction import extractor, rule_counts
-from mpitune.extraction.extractor import FEATURES, Extracted, Extractor
+from mpitune.extraction.extracted import FEATURES, Extracted
+from mpitune.extraction.extractor import Extractor
 from mpitune.extraction.occurrences import SAMPLES
 from mpitune.extraction.rule_lines import rule_lines
 from mpitune.extraction.suffix_array import compile_bitext

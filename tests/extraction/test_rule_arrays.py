@@ -13,7 +13,7 @@ import pytest
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.csr import row_ends
-from mpitune.extraction.extractor import FEATURES, Extracted
+from mpitune.extraction.extracted import FEATURES, Extracted
 from mpitune.extraction.rule_arrays import Collector, GrammarPart, merged
 from mpitune.grammar.rules import PHRASE
 
