@@ -23,15 +23,15 @@ class Level(NamedTuple):
     """float32 [n-grams]: log10 backoffs; None for the longest n-grams."""
 
 
-def write_arpa(file: BinaryIO, words: Sequence[str], levels: Sequence[Level], tell: Callable[[str], None]) -> None:
+def write_arpa(file: BinaryIO, words: Sequence[str], levels: Sequence[Level], log: Callable[[str], None]) -> None:
     """Write a model: ``levels`` are the 1-grams, 2-grams and so on, ``words`` the text of each word.
 
-    ``tell`` receives a progress message for each level.
+    ``log`` receives a progress message for each level.
     """
     counts = (f"ngram {n}={len(level.prob)}\n" for n, level in enumerate(levels, start=1))
     file.write(("\\data\\\n" + "".join(counts)).encode())
     for n, level in enumerate(levels, start=1):
-        tell(f"writing {len(level.prob)} {n}-grams")
+        log(f"writing {len(level.prob)} {n}-grams")
         file.write(f"\n\\{n}-grams:\n".encode())
         for begin in range(0, len(level.prob), _BLOCK):
             block = slice(begin, begin + _BLOCK)

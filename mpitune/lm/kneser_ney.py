@@ -54,10 +54,10 @@ class NgramCounts(NamedTuple):
     """int64 [n-grams]: occurrences, or adjusted counts."""
 
 
-def estimate(text: Path, order: int, output: Path, tell: Callable[[str], None]) -> None:
+def estimate(text: Path, order: int, output: Path, log: Callable[[str], None]) -> None:
     """Estimate a model of n-grams up to length ``order`` from ``text`` (tokenised, a sentence a line) into ``output``.
 
-    ``text`` is plain or gzipped; ``output`` is gzipped if its name ends in .gz. ``tell`` receives progress messages,
+    ``text`` is plain or gzipped; ``output`` is gzipped if its name ends in .gz. ``log`` receives progress messages,
     and a warning if `FALLBACK_DISCOUNTS` are used. Memory: about 60 bytes for each word of the text, 40 for each
     n-gram.
 
@@ -68,13 +68,13 @@ def estimate(text: Path, order: int, output: Path, tell: Callable[[str], None]) 
         raise UsageError(f"order {order}: must be 1 or more")
     # Opened first, so that an unwritable output fails before the work.
     with open_atomic(output) as file:
-        tell(f"reading {text}")
+        log(f"reading {text}")
         words, token = read_tokens(text)
         sentences = int(np.count_nonzero(token == _START))
         size = f"{counted(sentences, 'sentence')}, {counted(len(token) - 2 * sentences, 'word')}"
-        tell(f"{size} ({len(words) - len(MARKERS)} distinct)")
-        levels = smooth(adjust(count(token, len(words), order, tell)), tell)
-        write_arpa(file, words, levels, tell)
+        log(f"{size} ({len(words) - len(MARKERS)} distinct)")
+        levels = smooth(adjust(count(token, len(words), order, log)), log)
+        write_arpa(file, words, levels, log)
 
 
 def read_tokens(text: Path) -> tuple[list[str], np.ndarray]:
@@ -101,7 +101,7 @@ def read_tokens(text: Path) -> tuple[list[str], np.ndarray]:
     return vocabulary.words, np.frombuffer(tokens, dtype=np.intc)
 
 
-def count(token: np.ndarray, words: int, order: int, tell: Callable[[str], None]) -> list[NgramCounts]:
+def count(token: np.ndarray, words: int, order: int, log: Callable[[str], None]) -> list[NgramCounts]:
     """Count the n-grams of length 1 .. ``order`` in the sentences ``token`` (Heafield et al. 2013, section 3.1).
 
     An n-gram is coded as one integer, from its first word and the number of its suffix; sorting these integers gives
@@ -122,7 +122,7 @@ def count(token: np.ndarray, words: int, order: int, tell: Callable[[str], None]
         context[which] = number[end - 1]
         number[end] = which
         levels.append(NgramCounts(first, suffix, context, np.bincount(which, minlength=len(key))))
-        tell(f"{n}-grams: {len(key)}")
+        log(f"{n}-grams: {len(key)}")
     return levels
 
 
@@ -153,7 +153,7 @@ def discounts(counts_of_counts: Sequence[int]) -> np.ndarray | None:
     return discount if (discount[1:] > 0).all() else None
 
 
-def smooth(levels: Sequence[NgramCounts], tell: Callable[[str], None]) -> list[Level]:
+def smooth(levels: Sequence[NgramCounts], log: Callable[[str], None]) -> list[Level]:
     """Compute probabilities and backoffs from adjusted counts a.
 
     Heafield et al. 2013, sections 3.3 and 3.4; Chen and Goodman 1998, page 20. With sums over all words x that follow
@@ -168,7 +168,7 @@ def smooth(levels: Sequence[NgramCounts], tell: Callable[[str], None]) -> list[L
     smoothed: list[Level] = []
     prob = np.array([1 / (len(levels[0].counts) - 1)])
     for n, (first, suffix, context, a) in enumerate(levels, start=1):
-        discount = _discounts_or_fallback(n, a, tell)[np.minimum(a, 3)]
+        discount = _discounts_or_fallback(n, a, log)[np.minimum(a, 3)]
         total = np.bincount(context, weights=a, minlength=len(prob))
         left_over = np.bincount(context, weights=discount, minlength=len(prob))
         backoff = np.divide(left_over, total, out=np.ones(len(prob)), where=total > 0)
@@ -180,13 +180,13 @@ def smooth(levels: Sequence[NgramCounts], tell: Callable[[str], None]) -> list[L
     return smoothed
 
 
-def _discounts_or_fallback(n: int, adjusted: np.ndarray, tell: Callable[[str], None]) -> np.ndarray:
+def _discounts_or_fallback(n: int, adjusted: np.ndarray, log: Callable[[str], None]) -> np.ndarray:
     """Return the `discounts` for these adjusted counts, or `FALLBACK_DISCOUNTS` with a warning."""
     counts_of_counts = np.bincount(np.minimum(adjusted, 5), minlength=6)[:5].tolist()
     discount = discounts(counts_of_counts)
     if discount is None:
         discount = np.array([0.0, *FALLBACK_DISCOUNTS])
         found = ", ".join(map(str, counts_of_counts[1:]))
-        tell(f"warning: numbers of {n}-grams with counts 1, 2, 3, 4: {found}: too few, using fallback discounts")
-    tell(f"{n}-grams: discounts " + " ".join(f"{value:.4g}" for value in discount[1:]))
+        log(f"warning: numbers of {n}-grams with counts 1, 2, 3, 4: {found}: too few, using fallback discounts")
+    log(f"{n}-grams: discounts " + " ".join(f"{value:.4g}" for value in discount[1:]))
     return discount

@@ -90,13 +90,13 @@ def _extract(
     inputs = comm.on_root(build.inputs_of_grammars, sources)
     blocks = balanced_blocks(comm.on_root(_missing, inputs, parts, len(sentences)), comm.size)
     with start_progress("grammars extracted", sum(map(len, blocks))) as progress, comm.work_queue() as queue:
-        while not stop and (turn := queue.next()) < len(blocks):
-            first, collector = blocks[turn].start, Collector()
-            for number in blocks[turn]:
+        while not stop and (n := queue.next()) < len(blocks):
+            first, collector = blocks[n].start, Collector()
+            for number in blocks[n]:
                 collector.add(extractor.rules(*sentences[number]))
                 progress.reach(queue.done().items)
                 stopped = bool(stop)
-                if collector.rules >= PART or number + 1 == blocks[turn].stop or stopped:
+                if collector.rules >= PART or number + 1 == blocks[n].stop or stopped:
                     part = add_prefix("rules", collector.part()._asdict())
                     # The part of the first sentence holds the words of the bitext.
                     words = extractor.word_arrays if first == 0 else {}

@@ -23,10 +23,10 @@ from mpitune.training import factory
 LOG = logging.getLogger(__name__)
 
 
-def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, tell: Callable[[str], None]) -> Store:
+def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, log: Callable[[str], None]) -> Store:
     """Open the store in ``folder`` with the job's score transforms and bins fitted to the grammars of ``[data]``.
 
-    All ranks call this; ``tell`` logs on rank 0. Raises UsageError if the job names scores that no rule has.
+    All ranks call this; ``log`` is called on rank 0. Raises UsageError if the job names scores that no rule has.
     """
     store, wanted = open_store(sources, folder), job.features
     named = [*wanted.unlog.features, *wanted.discretize.features]
@@ -37,8 +37,8 @@ def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, tell: 
     lines = [
         f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins
     ]
-    comm.on_root(list, map(tell, lines))
-    return open_scored(comm, sources, folder, factory.scoring(job, bins), tell)
+    comm.on_root(list, map(log, lines))
+    return open_scored(comm, sources, folder, factory.scoring(job, bins), log)
 
 
 def open_scored(
@@ -46,7 +46,7 @@ def open_scored(
     sources: StoreInputs,
     folder: Path,
     scoring: Scoring | None,
-    tell: Callable[[str], None],
+    log: Callable[[str], None],
     lms: Path | None = None,
 ) -> Store:
     """Open the store in ``folder`` with scores transformed by ``scoring``. All ranks call this.
@@ -54,7 +54,7 @@ def open_scored(
     ``lms``: the folder of the language models if it is not ``folder``.
     """
     if scoring is not None:
-        comm.on_root(build.build_scores, folder, scoring, tell)
+        comm.on_root(build.build_scores, folder, scoring, log)
     return open_store(sources, folder, scoring, lms)
 
 
