@@ -62,10 +62,7 @@ def build_store(
     version built.
     """
     data, rule_features = folder / DATA, folder / features_name(sources.templates)
-    # Reading a grammar may take minutes: missing files are reported first.
-    texts = [file for texts in sources.texts.values() for file in texts.files]
-    for file in [*texts, *([sources.grammar] if sources.grammar else []), *sources.further_grammars, *sources.lms]:
-        check_readable(file)
+    check_files(sources)
     grammars = grammar_files(sources)
     files, settings = _data_inputs(sources, grammars)
     built = []
@@ -82,6 +79,12 @@ def build_store(
             if _build_if_stale(lms / name, [file], {}, dict if sources.external else partial(_compile_lm, file), log):
                 built.append(name)
     return built
+
+
+def check_files(sources: StoreInputs) -> None:
+    """Raise DataError for a file that cannot be read: reported before the work of minutes that other files cause."""
+    for file in sources.files:
+        check_readable(file)
 
 
 def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[Path], dict[str, Any]]:

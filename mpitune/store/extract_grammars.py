@@ -53,6 +53,7 @@ def extract_and_build(
     aligned = sources.aligned
     if aligned is None:
         return comm.on_root(build.build_store, sources, folder, log, start_progress, lms=shared)
+    comm.on_root(build.check_files, sources)
     parts = folder / "parts"
     with ExitStack() as stack:
         # Runs that share a store wait for each other here.

@@ -21,6 +21,7 @@ from mpitune.cli.parser import main
 from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights
 
+BITEXT = "grammar={source='dev.de', target='dev.en', alignment='dev.en'}"
 COMMANDS = ["train", "prepare", "decode", "local", "evaluate", "import-dtrain", "weights"]
 
 
@@ -104,6 +105,33 @@ def test_a_missing_file(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     assert cli.refused(3, "train", job, "--quiet") == expected
     job = tiny.job_file(tmp_path / "run", learner={"initial_weights": "nowhere"})
     assert cli.refused(3, "train", job, "--quiet") == expected
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "job", "--set", "data.references=['pipe']"],
+        ["train", "job", "--set", "grammar.file=pipe"],
+        ["train", "job", "--set", "lm.0.file=pipe"],
+        ["train", "job", "--set", "learner.initial_weights=pipe"],
+        ["train", "job", "--set", "decoder.config=pipe"],
+        ["train", "job", "--set", BITEXT.replace("dev.en", "pipe", 1)],
+        ["train", "job", "--set", BITEXT, "--set", "data.source=pipe"],
+        ["extract", "--source", "dev.de", "--target", "pipe", "--alignment", "dev.en", "--input", "dev.de"],
+    ],
+)
+def test_a_pipe_where_a_file_is_read_twice(
+    cli: Cli, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    """Nobody writes to it: whoever opened it would wait."""
+    monkeypatch.chdir(tiny.folder)
+    if not (tiny.folder / "pipe").exists():
+        os.mkfifo(tiny.folder / "pipe")
+    job = tiny.job_file(tmp_path / "run")
+    rest = ["--quiet"] if arguments[0] == "train" else ["--leave-one-out", "--output", tmp_path / "out"]
+    line = cli.refused(3, *[job if argument == "job" else argument for argument in arguments], *rest)
+    assert line.endswith("pipe: found a pipe or a device, expected a regular file, as it is read more than once")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_bad_line_of_a_grammar(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
