@@ -116,7 +116,8 @@ def _open(path: Path) -> io.BufferedReader:
         raise DataError.at(path, None, found="a folder", expected="a readable file") from None
     except OSError as error:
         found = (error.strerror or str(error)).lower()
-        raise DataError.at(path, None, found=found, expected="a readable file") from None
+        hint = " (an environment variable is written ${NAME})" if "$" in str(path) else ""
+        raise DataError.at(path, None, found=found, expected=f"a readable file{hint}") from None
 
 
 def split_words(text: str) -> list[str]:

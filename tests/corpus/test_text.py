@@ -67,6 +67,8 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
         list(text.lines(tmp_path))
     with pytest.raises(DataError, match=r"nowhere: found no such file"):
         text.check_readable(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"expected a readable file \(an environment variable is written \${NAME}\)"):
+        text.check_readable(tmp_path / "$DATA" / "train.de")
     text.check_readable(write(tmp_path / "here", ""))
 
 
