@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -12,6 +13,7 @@ import pytest
 
 from mpitune.array_files import arrays
 from mpitune.array_files.arrays import open_arrays, read_attributes, write_arrays
+from mpitune.array_files.digest import USER_BLOCK, write_user_block
 from mpitune.errors import DataError, MachineError, UsageError
 
 RECORD = np.dtype([("key", "<i8"), ("prob", "<f4"), ("backoff", "<f4")])
@@ -97,6 +99,68 @@ def test_missing_and_damaged_files(tmp_path: Path) -> None:
             open_arrays(tmp_path / f"{name}.h5")
 
 
+def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "a.h5", ARRAYS, {"made from": 1})
+    content = (tmp_path / "a.h5").read_bytes()
+    for bit in np.random.default_rng(1).integers(8 * len(content), size=300).tolist():
+        (tmp_path / "b.h5").write_bytes(flipped(content, bit))
+        with pytest.raises(DataError, match=r"b\.h5: found a damaged or missing store"):
+            open_arrays(tmp_path / "b.h5")
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def external(file: h5py.File, secret: Path) -> None:
+    file.create_dataset("a", (6,), np.uint8, external=[(str(secret), 0, 6)])
+
+
+def linked(file: h5py.File, secret: Path) -> None:
+    file["a"] = h5py.ExternalLink(str(secret.with_name("other.h5")), "a")
+
+
+def soft(file: h5py.File, secret: Path) -> None:
+    file["a"] = h5py.SoftLink("/b")
+
+
+def virtual(file: h5py.File, secret: Path) -> None:
+    layout = h5py.VirtualLayout((6,), np.uint8)
+    layout[:] = h5py.VirtualSource(str(secret.with_name("other.h5")), "a", (6,))
+    file.create_virtual_dataset("a", layout)
+
+
+def filtered(file: h5py.File, secret: Path) -> None:
+    file.create_dataset("a", data=np.zeros(6, np.uint8), chunks=(6,), compression="gzip")
+
+
+def chunked(file: h5py.File, secret: Path) -> None:
+    file.create_dataset("a", data=np.zeros(6, np.uint8), chunks=(6,))
+
+
+def without_storage(file: h5py.File, secret: Path) -> None:
+    file.create_dataset("a", (1 << 50,), np.uint8)
+
+
+def strings(file: h5py.File, secret: Path) -> None:
+    file.create_dataset("a", data=["text"], dtype=h5py.string_dtype())
+
+
+@pytest.mark.parametrize("make", [external, linked, soft, virtual, filtered, chunked, without_storage, strings])
+def test_only_bytes_of_the_file_itself_are_read(tmp_path: Path, make: Callable[[h5py.File, Path], None]) -> None:
+    (tmp_path / "secret").write_text("secret")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["a"] = np.zeros(6, np.uint8)
+    with h5py.File(tmp_path / "evil.h5", "w", userblock_size=USER_BLOCK) as file:
+        file.attrs["version"], file.attrs["attributes"], file["b"] = arrays.VERSION, "{}", np.zeros(6)
+        make(file, tmp_path / "secret")
+    write_user_block(tmp_path / "evil.h5")
+    with pytest.raises(DataError, match="is a link|stored in|numbers in one piece"):
+        open_arrays(tmp_path / "evil.h5")
+
+
 def test_files_of_other_versions(tmp_path: Path) -> None:
     write_arrays(tmp_path / "a.h5", ARRAYS, {"made from": 1})
     with h5py.File(tmp_path / "a.h5", "r+") as file:
@@ -104,5 +168,5 @@ def test_files_of_other_versions(tmp_path: Path) -> None:
     assert read_attributes(tmp_path / "a.h5") is None
     with h5py.File(tmp_path / "a.h5", "r+") as file:
         file.attrs["version"] = arrays.VERSION + 1
-    with pytest.raises(UsageError, match=r"a\.h5: made by a newer mpitune \(version 3, this one reads 2\): update"):
+    with pytest.raises(UsageError, match=r"a\.h5: made by a newer mpitune \(version 4, this one reads 3\): update"):
         read_attributes(tmp_path / "a.h5")
