@@ -32,9 +32,9 @@ def check_data(arrays: Arrays) -> None:
     _check_rules(rules, words, categories)
     check_scores(arrays, "rules.", scores)
     grammars = max(len(rules.grammar_ptr) - 1, 1)
-    for corpus in ("train", "devtest"):
-        if f"{corpus}.grammar" in arrays:
-            _check_corpus(arrays, corpus, words, grammars)
+    for name in ("train", "devtest"):
+        if corpus := with_prefix(arrays, name):
+            _check_corpus(corpus, words, grammars)
 
 
 def check_features(arrays: Arrays) -> None:
@@ -62,8 +62,10 @@ def check_lm(arrays: Arrays) -> None:
     if "kenlm" in arrays:
         _check_type(arrays["kenlm"], np.int64, 1)
         return
-    node, slot = arrays["node"].view(NODE), arrays["word_slot"]
-    _check_rows(arrays["word_ptr"], arrays["word_text"])
+    node, text, slot = arrays["node"], arrays["word_text"], arrays["word_slot"]
+    _check_type(node, NODE, len(node))
+    _check_type(text, np.uint8, len(text))
+    _check_rows(arrays["word_ptr"], text)
     words = len(arrays["word_ptr"]) - 1
     # Searches end at an empty slot.
     _check_range(slot, np.int32, 0, words + 1)
@@ -134,8 +136,7 @@ def _gaps(ptr: np.ndarray, symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return np.diff(number[ends]), np.diff(total[ends])
 
 
-def _check_corpus(arrays: Arrays, name: str, words: int, grammars: int) -> None:
-    corpus = with_prefix(arrays, name)
+def _check_corpus(corpus: Arrays, words: int, grammars: int) -> None:
     sentences, references = len(corpus["grammar"]), len(corpus["reference_ptr"]) - 1
     _check_range(corpus["grammar"], np.int32, 0, grammars)
     for text, rows in (("source", sentences), ("reference", references)):

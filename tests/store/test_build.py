@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,6 +156,42 @@ def test_damaged_parts_are_made_anew(sources: StoreInputs, tmp_path: Path, name:
     (folder / name).write_bytes(whole[:size])
     assert made(sources, folder) == [name]
     assert (folder / name).read_bytes() == whole
+
+
+def test_a_flipped_bit_is_found_and_mended(sources: StoreInputs, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    made(sources, folder)
+    whole = {name: (folder / name).read_bytes() for name in ALL}
+    drawn = np.random.default_rng(1)
+    for n in range(30):
+        name = ALL[n % len(ALL)]
+        content = bytearray(whole[name])
+        bit = int(drawn.integers(8 * len(content)))
+        content[bit // 8] ^= 1 << bit % 8
+        (folder / name).write_bytes(content)
+        with pytest.raises(DataError, match=f"{re.escape(name)}: found a damaged or missing store"):
+            open_store(sources, folder)
+        assert made(sources, folder) == [name]
+        assert (folder / name).read_bytes() == whole[name]
+
+
+def test_a_store_that_is_up_to_date_is_only_read(
+    sources: StoreInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "store"
+    made(sources, folder)
+
+    def refuse(folder: Path) -> None:
+        raise UsageError(f"{folder}: cannot write to the store: Permission denied")
+
+    monkeypatch.setattr("mpitune.store.build.write_lock", refuse)
+    assert made(sources, folder) == []
+    (tmp_path / "lm").write_text(ARPA.replace("-9", "-8"))
+    with pytest.raises(UsageError, match=r"lm-0\.h5: stale, and cannot be built: .*store: cannot write to the store"):
+        made(sources, folder)
+    (folder / "data.h5").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"data\.h5: damaged or of an older version, and cannot be built"):
+        made(sources, folder)
 
 
 def test_parts_of_an_older_version_are_made_anew_and_newer_ones_kept(
