@@ -18,7 +18,7 @@ from support.mpi import launcher
 from faults.inside import FAULT
 from faults.task import EPOCHS, RANKS, Outcome, Task, finished
 from faults.world import WHOLE, World
-from mpitune.errors import MachineError, UsageError
+from mpitune.errors import MachineError, StopRequested, UsageError
 
 Fault = Callable[[Task, list[str]], Iterator[Outcome]]
 """Does a fault to runs of a task in a folder, by a launcher's command line."""
@@ -67,6 +67,29 @@ def interrupted_at_start(task: Task, start: list[str]) -> Iterator[Outcome]:
         outcomes.append(Outcome("a rank is interrupted at its start", 0, True, left, seconds))
     same = task.ends_the_same(run, start)
     yield from (outcome._replace(same=same) for outcome in outcomes)
+
+
+STOPS = (
+    "0/shard kept/2/SIGTERM",
+    "1/sentence decoded/9/SIGUSR1",
+    "2/devtest decoded/3/SIGTERM",
+    "0/exchange/2/SIGINT",
+    "1/kernels loaded/1/SIGTERM",
+)
+"""Ranks that alone are asked to stop, and where."""
+
+
+def one_rank_asked(task: Task, start: list[str], stops: Sequence[str] = STOPS) -> Iterator[Outcome]:
+    """One rank alone is asked to stop: all stop by the end of the epoch, and say so once."""
+    for stop in stops:
+        folder = task.new()
+        run = folder / "run"
+        with World(RANKS, task.train(run), folder, start=start, fault=stop) as world:
+            left, seconds = world.end()
+            assert world.code == StopRequested.exit_code or start != launcher(), world.said
+            assert len(told(world.said)) == 1 and "finished work is kept" in world.said, world.said
+        assert finished(run) < EPOCHS, f"{stop}: went on"
+        yield Outcome("one rank is asked to stop", 0, task.ends_the_same(run, start), left, seconds)
 
 
 def folder_removed(task: Task, start: list[str]) -> Iterator[Outcome]:
@@ -177,6 +200,6 @@ def _check_times(run: Path) -> None:
         assert all(0 <= seconds < 3600 for seconds in times), epoch
 
 
-BY_ITSELF: list[Fault] = [*(partial(rank_fails, kind) for kind in FAILURES), interrupted_at_start]
+BY_ITSELF: list[Fault] = [*(partial(rank_fails, kind) for kind in FAILURES), interrupted_at_start, one_rank_asked]
 """What launchers have a part in."""
 OUTSIDE: list[Fault] = [folder_removed, folder_replaced, two_runs, stale_lock, clock_set_back]

@@ -51,6 +51,10 @@ def test_a_rank_that_is_interrupted_at_its_start(task: Task) -> None:
         assert world.end()[0] == 0 and world.code
 
 
+def test_a_rank_that_alone_is_asked_to_stop(task: Task) -> None:
+    check(others.one_rank_asked(task, launcher(), others.STOPS[:1]), 1)
+
+
 def test_a_run_folder_that_is_removed(task: Task) -> None:
     folder = task.new()
     run = folder / "runs" / "job"
