@@ -74,7 +74,9 @@ def _lay_out(path: Path, arrays: Mapping[str, Stored], attributes: str) -> dict[
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    with h5py.File(path, "w", userblock_size=USER_BLOCK, alignment_threshold=1, alignment_interval=64) as file:
+    # `atomic_replace` has locked the file.
+    options = {"userblock_size": USER_BLOCK, "alignment_threshold": 1, "alignment_interval": 64, "locking": False}
+    with h5py.File(path, "w", **options) as file:
         file.attrs["version"] = VERSION
         file.attrs["attributes"] = attributes
         datasets = {
