@@ -183,8 +183,10 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
         return
 
     def make() -> None:
-        with report_write_errors(folders[0]):
-            print(f"the report: {write_report(folders, lambda names: _examples(folders[0], names))}", flush=True)
+        output = options.output or folders[0]
+        with report_write_errors(output):
+            path = write_report(folders, lambda names: _examples(folders[0], names), output)
+        print(f"the report: {path}", flush=True)
 
     comm.on_root(make)
 
