@@ -212,6 +212,9 @@ def open_decoder(
         folder = comm.on_root(_input_folder, job)
         texts = Texts(comm.on_root(_regular_file, file, folder))
         sources = replace(sources, train=texts, devtest=None, leave_one_out=False)
+        if texts.source != file and sources.grammar_folder is None:
+            # A pipe is in no folder: its grammars are below the working folder.
+            sources = replace(sources, grammar_folder=Path.cwd())
     extract_and_build(comm, sources, folder, job.run.store, print_message, partial(progress, rank=comm.rank))
     if scoring is not None and sources.external:
         error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")

@@ -288,6 +288,18 @@ def test_sentences_with_grammars_of_their_own(sources: StoreInputs, tmp_path: Pa
         made(own, tmp_path / "store")
 
 
+def test_grammars_of_sentences_lie_in_the_folders_for_them(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text2").mkdir()
+    (tmp_path / "text2" / "g").write_text("[X] ||| haus ||| home\n")
+    for name in ("../text2/g", str(tmp_path / "text2" / "g")):
+        (tmp_path / "text" / "in").write_text(f'\n<seg grammar="{name}">haus</seg>\n')
+        own = StoreInputs(train=Texts(tmp_path / "text" / "in"))
+        with pytest.raises(DataError, match=r"text/in:2: found the grammar .*text2/g, expected one below .*text, or a"):
+            made(own, tmp_path / "store")
+        made(replace(own, grammar_folder=tmp_path), tmp_path / "store")
+
+
 def test_the_same_texts_with_other_grammars_beside_them(sources: StoreInputs, tmp_path: Path) -> None:
     for folder, word in (("a", "home"), ("b", "house")):
         (tmp_path / folder).mkdir()
