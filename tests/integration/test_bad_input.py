@@ -25,6 +25,7 @@ from support.naive_kenlm import write_kenlm
 from support.small_disk import on_a_small_disk
 from support.tiny import write_data
 
+from mpitune.array_files.digest import write_user_block
 from mpitune.cli.parser import main
 from mpitune.run_folder import checkpoint
 from mpitune.runtime.run_lock import RunLock
@@ -154,6 +155,7 @@ def newer_checkpoint(folder: Path) -> None:
 def newer_store(folder: Path) -> None:
     with h5py.File(folder / "runs/job" / STORE[0], "r+") as file:
         file.attrs["version"] = file.attrs["version"] + 1
+    write_user_block(folder / "runs/job" / STORE[0])
 
 
 def cdec(binary: object = "cdec", more: str = "") -> Spoil:
@@ -192,6 +194,13 @@ CASES = {
     "a sentence of more than 5000 words": Case(line("train.de", 3, "das haus " * 50_000)),
     "a sentence whose grammar is missing": Case(
         all_of(write("train.de", OWN), edit("job.toml", 'file = "grammar"', "per_sentence = true"))
+    ),
+    "a sentence whose grammar is elsewhere": Case(
+        all_of(
+            write("text/train.de", '<seg grammar="../grammar">haus</seg>\n' * 26),
+            edit("job.toml", "train.de", "text/train.de"),
+            edit("job.toml", 'file = "grammar"', "per_sentence = true"),
+        )
     ),
     "source and references swapped": Case(
         all_of(edit("job.toml", "train.de", "train.en"), edit("job.toml", r'\["train.en"\]', '["train.de"]')),
@@ -340,7 +349,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 def contents(folder: Path) -> dict[str, bytes]:
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     return {
-        name: path.read_bytes() for name, path in found.items() if path.name not in ("lock", "log.txt", "status.json")
+        name: path.read_bytes()
+        for name, path in found.items()
+        if path.name not in ("lock", "log.txt", "status.json") and path.suffix != ".checked"
     }
 
 
