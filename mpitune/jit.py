@@ -54,17 +54,21 @@ def _cache_folder() -> str | None:
     temporary = Path(tempfile.gettempdir()) / f"mpitune-{os.getuid()}"
     with suppress(OSError):
         temporary.mkdir(mode=0o700, exist_ok=True)
-    if _is_private(temporary):
+    if _make_private(temporary):
         return str(temporary / digest.hexdigest())
-    LOG.warning("%s: found no folder that only this user may use: kernels are compiled anew in each process", temporary)
+    LOG.warning(
+        "%s: found no folder that only this user may write to: kernels are compiled anew in each process", temporary
+    )
     return None
 
 
-def _is_private(folder: Path) -> bool:
-    """True if only this user can have put files into ``folder``: Numba runs what it finds in its cache."""
+def _make_private(folder: Path) -> bool:
+    """Close ``folder`` to other users; False if others can have put files into it: Numba runs what its cache holds."""
     with suppress(OSError):
         status = folder.lstat()
-        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
+            folder.chmod(0o700)
+            return True
     return False
 
 

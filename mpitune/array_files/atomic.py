@@ -74,7 +74,8 @@ def _remove_left_behind(part: Path) -> None:
         if part.is_symlink():
             part.unlink()
             return
-        descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        # On NFS, only a file that is open for writing can be locked.
+        descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             if _lock(descriptor):
                 part.unlink()

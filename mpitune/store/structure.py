@@ -14,7 +14,7 @@ import numpy as np
 
 from mpitune.array_files.arrays import with_prefix
 from mpitune.extraction.suffix_array import DEPTH, Bitext, from_arrays
-from mpitune.grammar.rules import MAX_GAPS, MAX_SYMBOLS, Rules
+from mpitune.grammar.rules import GOAL, MAX_GAPS, MAX_SYMBOLS, PHRASE, Rules
 from mpitune.lm.ngram_table import NODE, first_slot
 
 Arrays = Mapping[str, np.ndarray]
@@ -123,6 +123,20 @@ def _check_rules(rules: Rules, words: int, categories: int) -> None:
         link = rules.align[align_ptr[0] : align_ptr[-1]]
         ends = np.repeat(np.stack([sizes, target_sizes], axis=1), np.diff(align_ptr), axis=0)
         _expect(bool((link < ends).all()), "links between symbols of a rule")
+    _check_unary(rules)
+
+
+def _check_unary(rules: Rules) -> None:
+    """Check that unary rules, with the glue rule from S to X, form no cycle: no order of categories would exist."""
+    unary = np.flatnonzero(np.diff(rules.source_ptr) == 1)
+    symbol = rules.source[rules.source_ptr[unary]]
+    gaps = np.stack([rules.lhs[unary], -1 - symbol], axis=1)[symbol < 0]
+    edges = {(GOAL, PHRASE), *map(tuple, np.unique(gaps, axis=0).tolist())}
+    while edges:
+        parents = {parent for parent, _ in edges}
+        left = {(parent, child) for parent, child in edges if child in parents}
+        _expect(len(left) < len(edges), "no cycle of unary rules")
+        edges = left
 
 
 def _gaps(ptr: np.ndarray, symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

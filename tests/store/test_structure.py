@@ -15,6 +15,7 @@ from mpitune.array_files.arrays import open_arrays, read_attributes, write_array
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.errors import DataError
 from mpitune.grammar.binning import Bins
+from mpitune.grammar.rules import PHRASE
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.runtime.progress import Progress
 from mpitune.store.build import build_bitext, build_scores, build_store
@@ -182,6 +183,17 @@ def test_suffixes_that_are_not_sorted_are_refused(store: Path) -> None:
     suffix[rows] = suffix[rows][::-1].copy()
     with pytest.raises(ValueError, match="sorted suffixes"):
         check_bitext(arrays)
+
+
+def test_a_cycle_of_unary_rules_is_refused(store: Path) -> None:
+    arrays = open_arrays(store / "data.h5")
+    first = int(arrays["rules.source_ptr"][np.flatnonzero(np.diff(arrays["rules.source_ptr"]) == 1)[0]])
+    arrays["rules.source"][first] = -1 - PHRASE
+    row = int(np.searchsorted(arrays["rules.source_ptr"], first))
+    target = arrays["rules.target_ptr"][row]
+    arrays["rules.target"][target] = -1
+    with pytest.raises(ValueError, match="no cycle of unary rules"):
+        check_data(arrays)
 
 
 def test_a_forged_file_is_named_and_built_anew(sources: StoreInputs, tmp_path: Path) -> None:
