@@ -203,13 +203,15 @@ def _fault(file: _StoreFile) -> str | None:
         open_checked(file.path, file.check)
     except DataError:
         return "damaged or of an older version"
-    known = (read_attributes(file.path) or {}).get("inputs")
-    fresh = (
-        known is not None
-        and known["shape"] == file.settings
-        and len(known["files"]) == len(file.inputs)
-        and all(unchanged(Fingerprint(*old), path) for old, path in zip(known["files"], file.inputs, strict=True))
-    )
+    try:
+        known = (read_attributes(file.path) or {})["inputs"]
+        fresh = (
+            known["shape"] == file.settings
+            and len(known["files"]) == len(file.inputs)
+            and all(unchanged(Fingerprint(*old), path) for old, path in zip(known["files"], file.inputs, strict=True))
+        )
+    except (KeyError, TypeError):
+        fresh = False  # attributes that mpitune does not write
     return None if fresh else "stale"
 
 

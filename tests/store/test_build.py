@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.corpus.text import read_parallel
 from mpitune.errors import DataError, UsageError
 from mpitune.grammar.templates import GLUE, features, pass_through
@@ -173,6 +174,18 @@ def test_a_flipped_bit_is_found_and_mended(sources: StoreInputs, tmp_path: Path)
             open_store(sources, folder)
         assert made(sources, folder) == [name]
         assert (folder / name).read_bytes() == whole[name]
+
+
+@pytest.mark.parametrize("attributes", [{}, {"inputs": None}, {"inputs": {"shape": 1}}, {"inputs": {"files": [[1]]}}])
+def test_attributes_of_another_kind_are_stale(
+    sources: StoreInputs, tmp_path: Path, attributes: dict[str, object]
+) -> None:
+    folder = tmp_path / "store"
+    made(sources, folder)
+    whole = (folder / ALL[2]).read_bytes()
+    write_arrays(folder / ALL[2], open_arrays(folder / ALL[2]), attributes)
+    assert made(sources, folder) == [ALL[2]]
+    assert (folder / ALL[2]).read_bytes() == whole
 
 
 def test_a_store_that_is_up_to_date_is_only_read(

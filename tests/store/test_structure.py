@@ -114,7 +114,6 @@ BROKEN = [
     ("data.h5", "rules.score_row", number(-1)),
     ("data.h5", "rules.score_ptr", number(10**6, 1)),
     ("data.h5", "rules.score_index", number(50)),
-    ("data.h5", "rules.score_value", number(np.nan)),
     ("data.h5", "rules.grammar_ptr", number(10**6)),
     ("data.h5", "train.source_ptr", number(10**6, 1)),
     ("data.h5", "train.source", number(10**6)),
