@@ -13,7 +13,9 @@ kernel that this function calls, and a change of the bounds check.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import stat
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,13 +28,16 @@ os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 import numba
 from numba.core.errors import NumbaError
 
+LOG = logging.getLogger(__name__)
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _cache_folder() -> str:
+def _cache_folder() -> str | None:
     """Folder for compiled kernels: NUMBA_CACHE_DIR if set, else one folder for each version of the kernels' sources.
 
-    It is in the temporary directory if the home directory is not writable, as on the nodes of some clusters.
+    It is in the temporary directory if the home directory is not writable, as on the nodes of some clusters. None if
+    neither can be written and trusted.
     """
     if os.environ.get("NUMBA_CACHE_DIR"):
         return os.environ["NUMBA_CACHE_DIR"]
@@ -42,12 +47,29 @@ def _cache_folder() -> str:
         if b"mpitune.jit" in content or source.samefile(__file__):
             digest.update(content)
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpitune"
-    for folder in (home, Path(tempfile.gettempdir()) / f"mpitune-{os.getuid()}"):
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK):
-                return str(folder / digest.hexdigest())
-    return str(home / digest.hexdigest())
+    with suppress(OSError):
+        home.mkdir(parents=True, exist_ok=True)
+        if os.access(home, os.W_OK):
+            return str(home / digest.hexdigest())
+    temporary = Path(tempfile.gettempdir()) / f"mpitune-{os.getuid()}"
+    with suppress(OSError):
+        temporary.mkdir(mode=0o700, exist_ok=True)
+    if _make_private(temporary):
+        return str(temporary / digest.hexdigest())
+    LOG.warning(
+        "%s: found no folder that only this user may write to: kernels are compiled anew in each process", temporary
+    )
+    return None
+
+
+def _make_private(folder: Path) -> bool:
+    """Close ``folder`` to other users; False if others can have put files into it: Numba runs what its cache holds."""
+    with suppress(OSError):
+        status = folder.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
+            folder.chmod(0o700)
+            return True
+    return False
 
 
 def _without_counting_works() -> bool:
@@ -59,9 +81,10 @@ def _without_counting_works() -> bool:
     return True
 
 
-vars(numba.config)["CACHE_DIR"] = _cache_folder()
+_CACHE_FOLDER = _cache_folder()
+vars(numba.config)["CACHE_DIR"] = _CACHE_FOLDER or ""
 _WITHOUT_COUNTING: dict[str, Any] = {"_nrt": False}
-_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"cache": _CACHE_FOLDER is not None, "error_model": "numpy"}
 if _without_counting_works():
     _OPTIONS |= _WITHOUT_COUNTING
 

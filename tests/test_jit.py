@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,13 +60,62 @@ def test_what_numba_does_not_tell_apart_is_kept_apart(monkeypatch: pytest.Monkey
     assert door._cache_folder() == "/elsewhere"
 
 
-def test_where_nothing_can_be_written_at_home_the_cache_lies_with_temporary_files(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of the cache where nothing can be written at home; it is not there yet."""
     (tmp_path / "file").write_text("")
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    assert Path(door._cache_folder()).parent == tmp_path / "temporary" / f"mpitune-{os.getuid()}"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    assert Path(door._cache_folder()).parent == tmp_path / "home" / "mpitune"
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path / f"mpitune-{os.getuid()}"
+
+
+def test_where_nothing_can_be_written_at_home_the_cache_lies_with_temporary_files(
+    monkeypatch: pytest.MonkeyPatch, temporary: Path
+) -> None:
+    for _ in range(2):
+        assert Path(door._cache_folder() or "").parent == temporary
+        assert temporary.stat().st_mode & 0o777 == 0o700
+        temporary.chmod(0o755)  # as earlier versions made it
+    monkeypatch.setenv("XDG_CACHE_HOME", str(temporary.parent / "home"))
+    assert Path(door._cache_folder() or "").parent == temporary.parent / "home" / "mpitune"
+
+
+def check_refused(temporary: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.clear()
+    assert door._cache_folder() is None
+    assert f"{temporary}: found no folder that only this user may write to" in caplog.text
+
+
+def test_a_cache_folder_that_others_can_write_to_is_not_used(temporary: Path, caplog: pytest.LogCaptureFixture) -> None:
+    temporary.mkdir()
+    temporary.chmod(0o770)
+    check_refused(temporary, caplog)
+    temporary.rmdir()
+    (temporary.parent / "planted").mkdir(mode=0o700)
+    temporary.symlink_to(temporary.parent / "planted")
+    check_refused(temporary, caplog)
+    temporary.unlink()
+    temporary.write_text("")
+    check_refused(temporary, caplog)
+
+
+def test_a_cache_folder_of_another_user_is_not_used(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    temporary.mkdir(mode=0o700)
+    uid = os.getuid()
+    planted = temporary.rename(temporary.with_name(f"mpitune-{uid + 1}"))
+    monkeypatch.setattr("os.getuid", lambda: uid + 1)
+    check_refused(planted, caplog)
+
+
+def test_without_a_cache_folder_kernels_are_compiled_all_the_same(temporary: Path) -> None:
+    temporary.mkdir()
+    temporary.chmod(0o777)
+    program = "from mpitune.jit import kernel; print(kernel(lambda a: 2 * a)(21))"
+    environment = {**os.environ, "TMPDIR": str(temporary.parent)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "42\n"
+    assert done.stderr.count("found no folder that only this user may write to") == 1
+    assert list(temporary.iterdir()) == []

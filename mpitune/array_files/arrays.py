@@ -1,7 +1,7 @@
 """Arrays on disk: HDF5 files that are written once, atomically, and opened memory-mapped.
 
-Every dataset is stored contiguously, so that an opened array is a view of the mapped file: opening reads no data, and
-the processes of one machine share the pages.
+Every dataset is stored contiguously, so that an opened array is a view of the mapped file, and the processes of one
+machine share the pages. A digest of the file is checked before HDF5 reads it; see `checked` for opening it without.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import h5py
 import numpy as np
 
 from mpitune.array_files.atomic import atomic_replace
+from mpitune.array_files.digest import USER_BLOCK, matches_digest, write_user_block
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.errors import DataError, MachineError, UsageError
 
 Stored = np.ndarray | DiskArray
 """An array to be written."""
 A = TypeVar("A", bound=Stored)
-VERSION = 2
+VERSION = 3
 """Format version, incremented whenever the meaning of an array changes; files of older versions are rebuilt."""
 _FRAME = 1 << 16
 """Upper bound of the bytes that HDF5 needs besides the arrays and the attributes."""
@@ -50,6 +51,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Stored], attributes: Mapping[s
                         array.copy_to(file)
                     else:
                         file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            write_user_block(aside)
     except OSError as error:
         raise MachineError(f"{path}: cannot be written: {error.strerror or error}") from error
 
@@ -72,7 +74,9 @@ def _lay_out(path: Path, arrays: Mapping[str, Stored], attributes: str) -> dict[
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    with h5py.File(path, "w", alignment_threshold=1, alignment_interval=64) as file:
+    # `atomic_replace` has locked the file.
+    options = {"userblock_size": USER_BLOCK, "alignment_threshold": 1, "alignment_interval": 64, "locking": False}
+    with h5py.File(path, "w", **options) as file:
         file.attrs["version"] = VERSION
         file.attrs["attributes"] = attributes
         datasets = {
@@ -103,16 +107,13 @@ def write_lock(folder: Path) -> Iterator[None]:
 def read_attributes(path: Path) -> dict[str, Any] | None:
     """The attributes of ``path``; None if the file is missing, damaged or of an older version.
 
-    Raises UsageError for a file of a newer version, which must not be overwritten.
+    The digest is not checked. Raises UsageError for a file of a newer version, which must not be overwritten.
     """
     try:
-        with h5py.File(path, "r") as file:
-            version = int(file.attrs["version"])
-            if version > VERSION:
-                found = f"made by a newer mpitune (version {version}, this one reads {VERSION})"
-                raise UsageError(f"{path}: {found}: update mpitune or name another run.store")
+        # Files are never changed once written: HDF5's file locks, which some network file systems lack, are not needed.
+        with h5py.File(path, "r", locking=False) as file:
             attributes: dict[str, Any] = json.loads(file.attrs["attributes"])
-            return attributes if version == VERSION else None
+            return attributes if _version(path, file) == VERSION else None
     except _DAMAGE:
         return None
 
@@ -120,25 +121,76 @@ def read_attributes(path: Path) -> dict[str, Any] | None:
 def open_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of ``path``, memory-mapped copy-on-write: a process that writes to a page gets a private copy of it.
 
-    Raises DataError if the file is missing or damaged.
+    Raises DataError if the file is missing, damaged (its digest is checked) or of an older version, UsageError if it is
+    of a newer one.
     """
+    return map_arrays(path, check_digest=True)
+
+
+def map_arrays(path: Path, *, check_digest: bool) -> dict[str, np.ndarray]:
+    """`open_arrays`, with or without the check of the digest."""
     try:
-        with h5py.File(path, "r") as file:
-            found = {name: file[name] for name in file}
-            places = {name: (data.id.get_offset(), data.dtype, data.shape) for name, data in found.items()}
-        mapped = np.memmap(path, dtype=np.uint8, mode="c")
-        return {name: _mapped(mapped, *place) for name, place in places.items()}
+        with open(path, "rb") as raw:
+            mapped = np.memmap(raw, dtype=np.uint8, mode="c")
+            matches = matches_digest(mapped) if check_digest else True
+            if matches is False:
+                raise ValueError("its bytes do not match its digest")
+            with h5py.File(raw, "r") as file:
+                if _version(path, file) != VERSION:
+                    raise ValueError("made by an older mpitune")
+                if matches is None:
+                    raise ValueError("it has no digest")
+                return {name: _mapped(mapped, dataset) for name, dataset in local_datasets(file).items()}
     except _DAMAGE as error:
-        expected = "expected one made by prepare: remove it to have it built again"
-        raise DataError(f"{path}: found a damaged or missing store ({error}), {expected}") from None
+        raise damaged(path, error) from None
 
 
-def _mapped(file: np.ndarray, offset: int | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
-    if offset is None:
+def damaged(path: Path, error: Exception) -> DataError:
+    """The error for an array file that is missing or damaged."""
+    expected = "expected one made by prepare: remove it to have it built again"
+    return DataError(f"{path}: found a damaged or missing store ({error}), {expected}")
+
+
+def _version(path: Path, file: h5py.File) -> int:
+    version = int(file.attrs["version"])
+    if version > VERSION:
+        found = f"made by a newer mpitune (version {version}, this one reads {VERSION})"
+        raise UsageError(f"{path}: {found}: update mpitune or name another run.store")
+    return version
+
+
+def local_datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
+    """The datasets of an HDF5 ``file`` by path.
+
+    Raises ValueError for links, and for datasets whose bytes are not in the file as they are: external storage, which
+    may name any file of the reader, virtual and compressed datasets, and datasets without storage.
+    """
+    links: list[tuple[str, Any]] = []
+    file.visititems_links(lambda name, link: links.append((name, link)))
+    if others := [name for name, link in links if not isinstance(link, h5py.HardLink)]:
+        raise ValueError(f"{others[0]} is a link")
+    found = {name: node for name, _ in links if isinstance(node := file[name], h5py.Dataset)}
+    for dataset in found.values():
+        _check_storage(dataset)
+    return found
+
+
+def _check_storage(dataset: h5py.Dataset) -> None:
+    plan = dataset.id.get_create_plist()
+    if plan.get_layout() == h5py.h5d.VIRTUAL or plan.get_external_count() > 0:
+        raise ValueError(f"{dataset.name} is stored in other files")
+    if plan.get_nfilters() > 0 or dataset.id.get_storage_size() < dataset.nbytes:
+        raise ValueError(f"{dataset.name} is not stored in full")
+
+
+def _mapped(file: np.ndarray, dataset: h5py.Dataset) -> np.ndarray:
+    dtype, shape, offset = dataset.dtype, dataset.shape, dataset.id.get_offset()
+    if dataset.size == 0:
         return np.zeros(shape, dtype)
-    size = int(np.prod(shape)) * dtype.itemsize
+    if offset is None or dtype.hasobject:
+        raise ValueError(f"{dataset.name} is not an array of numbers in one piece")
     # A plain ndarray over the mapped pages: kernels are compiled once for mapped and built arrays alike.
-    array: np.ndarray = np.asarray(file[offset : offset + size]).view(np.ndarray).view(dtype).reshape(shape)
+    array: np.ndarray = np.asarray(file[offset : offset + dataset.nbytes]).view(np.ndarray).view(dtype).reshape(shape)
     return array
 
 

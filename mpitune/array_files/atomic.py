@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import gzip
 import os
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -14,15 +18,19 @@ from typing import BinaryIO, cast
 def atomic_replace(path: Path) -> Iterator[Path]:
     """A temporary file to write to, which replaces ``path`` durably (fsync) when the block ends.
 
-    If the block raises, or the disk is full (OSError), ``path`` stays as it was. A missing folder of ``path`` is
-    created, but not its parent: if somebody has removed that, it is not created again.
+    The new file has the permissions of the old one; a symbolic link stays, and the file that it names is replaced. If
+    the block raises, or the disk is full (OSError), ``path`` stays as it was. A missing folder of ``path`` is created,
+    but not its parent: if somebody has removed that, it is not created again.
     """
+    path = _resolved(path)
     path.parent.mkdir(exist_ok=True)
-    # All attempts use the same name, so that the next one overwrites the file that a killed one left.
-    aside = path.with_name(f".{path.name}.part")
+    mode = stat.S_IMODE(path.stat().st_mode) & 0o777 if path.exists() else None
+    aside, descriptor = _create_part(path, 0o666 if mode is None else 0o600)
     try:
         yield aside
         _fsync(aside)
+        if mode is not None:
+            aside.chmod(mode)
         os.replace(aside, path)
         # The entry in the folder needs an fsync of its own.
         _fsync(path.parent)
@@ -30,6 +38,60 @@ def atomic_replace(path: Path) -> Iterator[Path]:
         with suppress(OSError):
             aside.unlink()
         raise
+    finally:
+        os.close(descriptor)
+
+
+def _resolved(path: Path) -> Path:
+    """The file that ``path`` names. Raises PermissionError for a link that another user has placed."""
+    if path.is_symlink() and path.lstat().st_uid not in (os.geteuid(), 0):
+        raise PermissionError(errno.EACCES, "a symbolic link of another user")
+    return Path(os.path.realpath(path))
+
+
+def _create_part(path: Path, mode: int) -> tuple[Path, int]:
+    """Create the temporary file for ``path``, with permissions ``mode``; returns it, and a descriptor that locks it.
+
+    Its name is the same in all attempts, so that none leaves more than one file. A file of that name that another
+    process is writing or that cannot be removed is left alone: the name is then a random one.
+    """
+    usual = path.with_name(f".{path.name}.part")
+    _remove_left_behind(usual)
+    for aside in (usual, path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")):
+        # A link or a file that somebody else has placed under the name is never written to.
+        with suppress(FileExistsError):
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+            # Between the two calls, another process may have taken it for one that was left behind.
+            if _lock(descriptor) and aside.exists() and os.path.samestat(os.fstat(descriptor), aside.lstat()):
+                return aside, descriptor
+            os.close(descriptor)
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+
+def _remove_left_behind(part: Path) -> None:
+    """Remove ``part``, which a killed process may have left, unless a process is writing it."""
+    with suppress(OSError):
+        if part.is_symlink():
+            part.unlink()
+            return
+        # On NFS, only a file that is open for writing can be locked.
+        descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            if _lock(descriptor):
+                part.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file; False if another process has locked it. Some network file systems have no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 @contextmanager

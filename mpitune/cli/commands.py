@@ -19,10 +19,12 @@ from mpitune.cli.output import (
 )
 from mpitune.config.dtrain import import_job
 from mpitune.config.load import load
+from mpitune.config.spec import Job
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.eflomal import align
 from mpitune.corpus.text import counted, lines
 from mpitune.corpus.weights import write_weights
+from mpitune.decoder.cdec.process import resolve_program
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.lm.kneser_ney import estimate
@@ -62,9 +64,16 @@ def run_train(options: argparse.Namespace, comm: Comm) -> None:
     """Learn the weights, continuing from checkpoints; alone, or under mpirun or srun."""
     job = load_job(options, comm)
     if options.dry_run:
-        comm.on_root(print, job.to_toml(), end="", flush=True)
+        comm.on_root(print, job.to_toml() + _program_note(job), end="", flush=True)
     else:
         train(job, comm, resume=options.resume, quiet=options.quiet)
+
+
+def _program_note(job: Job) -> str:
+    """A comment on the program that the job runs; empty if it runs none."""
+    if job.decoder.backend == "embedded":
+        return ""
+    return f"# This job runs {resolve_program(job.decoder.binary) or f'{job.decoder.binary}, which is not there'}\n"
 
 
 def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
@@ -184,8 +193,10 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
         return
 
     def make() -> None:
-        with report_write_errors(folders[0]):
-            print(f"the report: {write_report(folders, lambda names: _examples(folders[0], names))}", flush=True)
+        output = options.output or folders[0]
+        with report_write_errors(output):
+            path = write_report(folders, lambda names: _examples(folders[0], names), output)
+        print(f"the report: {path}", flush=True)
 
     comm.on_root(make)
 

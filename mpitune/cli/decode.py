@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import shutil
 import socket
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -155,8 +157,12 @@ def write_translations(
 
 
 def _decoder_folder(job: Job) -> Path:
-    """Folder for the files of this process's external decoder; its error output remains there if decoding fails."""
-    return RunFolder(job.run.dir).decoder_folder(f"decode-{socket.gethostname()}-{os.getpid()}")
+    """Folder for the files of this process's external decoder; its error output remains there if decoding fails.
+
+    It is in the run folder, or in the temporary folder if the run folder is read-only.
+    """
+    name = f"decode-{socket.gethostname()}-{os.getpid()}"
+    return RunFolder(job.run.dir if _is_writable(job.run.dir) else _temporary_folder()).decoder_folder(name)
 
 
 def remove_decoder_folder(job: Job) -> None:
@@ -202,10 +208,13 @@ def open_decoder(
         # Read before the store is built, which may take minutes.
         lines = comm.on_root(read_sentences, file)
     else:
-        # The input names its own grammars: they are compiled next to the job's store.
-        folder /= "decode"
+        # The input names its own grammars.
+        folder = comm.on_root(_input_folder, job)
         texts = Texts(comm.on_root(_regular_file, file, folder))
         sources = replace(sources, train=texts, devtest=None, leave_one_out=False)
+        if texts.source != file and sources.grammar_folder is None:
+            # A pipe is in no folder: its grammars are below the working folder.
+            sources = replace(sources, grammar_folder=Path.cwd())
     extract_and_build(comm, sources, folder, job.run.store, print_message, partial(progress, rank=comm.rank))
     if scoring is not None and sources.external:
         error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")
@@ -235,6 +244,24 @@ def _register_pass_through(
     for word in vocabulary.decode(np.array(list(numbers), dtype=np.int32)):
         for name, _ in features(templates, pass_through(word)):
             decoder.features.slot(name)
+
+
+def _input_folder(job: Job) -> Path:
+    """Folder for the compiled grammars of the input: in the store, or in the temporary folder if that is read-only."""
+    return job.run.store / "decode" if _is_writable(job.run.store) else _temporary_folder() / "store"
+
+
+def _is_writable(folder: Path) -> bool:
+    """True if this user may write to ``folder``, or create it."""
+    return os.access(next(path for path in (folder, *folder.parents) if path.exists()), os.W_OK)
+
+
+@cache
+def _temporary_folder() -> Path:
+    """A folder of this process, which is removed when it ends."""
+    folder = Path(tempfile.mkdtemp(prefix="mpitune-decode-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _regular_file(file: Path, folder: Path) -> Path:

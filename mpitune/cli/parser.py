@@ -193,8 +193,9 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = command("report", commands.run_report)
     sub.add_argument(
-        "run_folders", type=Path, nargs="+", metavar="RUN", help="run folders; the report is written into the first"
+        "run_folders", type=Path, nargs="+", metavar="RUN", help="run folders; the report is about the first"
     )
+    sub.add_argument("--output", type=Path, metavar="DIR", help="folder for the report; default: the first run folder")
     sub.add_argument("--watch", action="store_true", help="show the progress of running jobs in the terminal instead")
 
     sub = command("extract", commands.run_extract)

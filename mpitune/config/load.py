@@ -164,6 +164,8 @@ def _check_inputs(job: Job) -> None:
     grammar = job.grammar
     if grammar.source is not None and None in (grammar.target, grammar.alignment):
         raise UsageError(f"{job.file}: grammar.source: expected grammar.target and grammar.alignment beside it")
+    if grammar.folder is not None and not grammar.per_sentence:
+        raise UsageError(f"{job.file}: grammar.folder: expected grammar.per_sentence = true beside it")
     if grammar.source is None and (grammar.target or grammar.alignment or grammar.leave_one_out):
         raise UsageError(
             f"{job.file}: [grammar]: found target, alignment or leave_one_out, expected source beside them"

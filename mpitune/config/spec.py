@@ -68,6 +68,8 @@ class GrammarKeys:
 
     file: Path | None = None
     per_sentence: bool = False
+    folder: Path | None = None
+    """Folder, besides that of each text, that the grammars which texts name may lie in."""
     format: str = choice("auto", "cdec", "joshua", "moses")
     source: Path | None = None
     target: Path | None = None

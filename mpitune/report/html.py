@@ -88,24 +88,23 @@ class Translations(NamedTuple):
     kinds: dict[str, list[Comparison]]
 
 
-def write_report(folders: Sequence[Path], examples: Examples = lambda names: {}) -> Path:
-    """Write ``report.html`` and its pictures ``plots/*.png`` into the first run folder; returns the path of the page.
+def write_report(folders: Sequence[Path], examples: Examples = lambda names: {}, output: Path | None = None) -> Path:
+    """Write ``report.html`` and its pictures ``plots/*.png`` into ``output``; returns the path of the page.
 
-    The report describes the first run, from the files in its folder; its plots show the curves of all runs. The same
-    folders give the same bytes. ``examples`` are shown beside features that are not rules themselves. Raises UsageError
-    if a folder is no run folder or has no finished epoch, DataError for a damaged file, OSError if the report cannot be
-    written.
+    ``output`` is created; its default is the first run folder. The report describes the first run, from the files in
+    its folder; its plots show the curves of all runs. The same folders give the same bytes. ``examples`` are shown
+    beside features that are not rules themselves. Raises UsageError if a folder is no run folder or has no finished
+    epoch, DataError for a damaged file, OSError if the report cannot be written.
     """
     records = [read_record(folder) for folder in folders]
-    path = folders[0] / "report.html"
     page, pictures = _render(records, examples)
+    folder = output or folders[0]
+    (folder / "plots").mkdir(parents=True, exist_ok=True)
     for name, picture in pictures.items():
-        file = folders[0] / "plots" / f"{name}.png"
-        file.parent.mkdir(exist_ok=True)
-        with open_atomic(file) as written:
+        with open_atomic(folder / "plots" / f"{name}.png") as written:
             written.write(picture)
-    write_text(path, page)
-    return path
+    write_text(folder / "report.html", page)
+    return folder / "report.html"
 
 
 def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[str, bytes]]:

@@ -21,6 +21,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from mpitune.array_files.arrays import local_datasets
 from mpitune.array_files.atomic import atomic_replace
 from mpitune.errors import DataError, MachineError, UsageError
 
@@ -293,12 +294,6 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise MachineError(f"{path}: cannot be read: {error.strerror}") from error
     if not valid:
         raise DataError.at(path, None, found="a damaged or cut file", expected="a checkpoint that matches its digest")
-    datasets: dict[str, np.ndarray] = {}
-
-    def collect(name: str, node: h5py.Group | h5py.Dataset) -> None:
-        if isinstance(node, h5py.Dataset):
-            datasets[name] = node[:]
-
     # Files are never changed once written: HDF5's file locks, which some network file systems lack, are not needed.
     with h5py.File(path, "r", locking=False) as file:
         version = int(file.attrs["version"])
@@ -306,9 +301,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             age, remedy = ("a newer", "update mpitune") if version > VERSION else ("an older", "go on with that one")
             found = f"made by {age} mpitune (version {version}, this one reads {VERSION})"
             raise UsageError(f"{path}: {found}: {remedy}, or start over with --resume never")
-        attributes = dict(file.attrs)
-        file.visititems(collect)
-    return attributes, datasets
+        try:
+            return dict(file.attrs), {name: dataset[:] for name, dataset in local_datasets(file).items()}
+        except ValueError as error:
+            raise DataError.at(path, None, found=str(error), expected="arrays in the file itself") from None
 
 
 @contextmanager

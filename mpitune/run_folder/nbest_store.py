@@ -6,8 +6,6 @@ that the operating system decides how much of them stays in memory.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mpitune.array_files.arrays import open_arrays, read_attributes, write_arrays
+from mpitune.array_files.arrays import map_arrays, open_arrays, read_attributes, write_arrays
 from mpitune.errors import DataError, UsageError
 from mpitune.learner.forests import Forests
 from mpitune.learner.pool import NBestPool
@@ -77,7 +75,7 @@ def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests
 
 def open_lists(folder: Path, epoch: int, shard: int) -> NBestPool:
     """Map the lists that `read_lists` has found valid, without checking their digest again."""
-    return NBestPool(**open_arrays(_path(folder, "lists", epoch, shard)))
+    return NBestPool(**map_arrays(_path(folder, "lists", epoch, shard), check_digest=False))
 
 
 def remove_lists(folder: Path, epoch: int) -> None:
@@ -96,34 +94,22 @@ def _remove(folder: Path, kind: str, epoch: int) -> None:
 
 
 def _write(path: Path, arrays: NBestPool | Forests, attributes: dict[str, Any]) -> None:
-    write_arrays(path, arrays._asdict(), {**attributes, "digest": _digest(attributes, arrays)})
+    write_arrays(path, arrays._asdict(), attributes)
 
 
 def _read(path: Path, known: dict[str, Any], kind: Callable[..., _Kept]) -> tuple[dict[str, Any], _Kept] | None:
     """Attributes and arrays of a valid file with the attributes ``known``; else None."""
-    attributes = read_attributes(path)
-    if attributes is None:
-        return None
     try:
         arrays = kind(**open_arrays(path))
     except (DataError, TypeError):
         return None
-    digest = attributes.pop("digest", None)
-    if digest != _digest(attributes, arrays):
-        return None
+    attributes = read_attributes(path) or {}
     if (version := attributes.get("version", 1)) > VERSION:
         found = f"made by a newer mpitune (version {version}, this one reads {VERSION})"
         raise UsageError(f"{path}: {found}: update mpitune or name another run.dir")
     if {key: attributes.get(key) for key in known} != known:
         return None
     return attributes, arrays
-
-
-def _digest(attributes: dict[str, Any], arrays: NBestPool | Forests) -> str:
-    digest = hashlib.blake2b(json.dumps(attributes, sort_keys=True).encode(), digest_size=16)
-    for array in arrays:
-        digest.update(array.data)
-    return digest.hexdigest()
 
 
 def _folder(folder: Path, kind: str, epoch: int) -> Path:

@@ -5,4 +5,5 @@ input_checks       `check_files` and others: checks that need several input file
 build              `build_store`, `build_bitext`, `build_scores`: builds the files that are missing or stale
 extract_grammars   `extract_and_build`: extracts grammars on all ranks before the store is built
 store              `open_store`, `Store`, `Corpus`: the opened store
+structure          `check_data` and others: checks of the arrays before kernels index them
 """

@@ -1,13 +1,13 @@
 """Compilation of the shard store (`mpitune.store.store`): texts, grammars and language models become arrays once.
 
 Each file stores fingerprints of its inputs. It is rebuilt only if an input changed, if the file is damaged or if an
-older version wrote it.
+older version wrote it. A store whose files are up to date is only read: no access for writing is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,11 +23,12 @@ from mpitune.array_files.arrays import (
     write_arrays,
     write_lock,
 )
+from mpitune.array_files.checked import Check, open_checked
 from mpitune.array_files.csr import row_ends
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import Fingerprint, SentencePair, fingerprint, unchanged
 from mpitune.corpus.vocabulary import Names, Vocabulary
-from mpitune.errors import DataError
+from mpitune.errors import DataError, UsageError
 from mpitune.extraction.extracted import FEATURES
 from mpitune.extraction.rule_arrays import GrammarPart, merged
 from mpitune.extraction.suffix_array import compiled_bitext
@@ -39,6 +40,9 @@ from mpitune.lm.kenlm import is_kenlm, read_kenlm
 from mpitune.store.input_checks import check_files, check_score_names, warn_of_built_in_names, warn_of_unknown_words
 from mpitune.store.inputs import StoreInputs, grammar_files
 from mpitune.store.store import BITEXT, DATA, Corpus, content_digest, features_name, inputs_digest, lm_name, scores_name
+from mpitune.store.structure import check_bitext, check_data, check_features, check_lm, check_scores
+
+_MISSING = "missing"
 
 StartProgress = Callable[[str, int], AbstractContextManager[Any]]
 """Starts a progress display from a label and a number of items; its context has ``advance()`` and ``reach(done)``."""
@@ -63,20 +67,20 @@ def build_store(
     check_files(sources)
     grammars = grammar_files(sources)
     files, settings = _data_inputs(sources, grammars)
-    built = []
-    with write_lock(folder):
-        if _build_if_stale(data, files, settings, lambda: _compile_data(sources, grammars, parts, start_progress), log):
-            built.append(data.name)
-        settings = {"templates": list(sources.templates), "data": content_digest(data)}
-        compiled = partial(_compile_features, data, sources.templates, grammars)
-        if _build_if_stale(rule_features, [], settings, compiled, log):
-            built.append(rule_features.name)
-    lms = lms or folder
-    with write_lock(lms):
-        for n, file in enumerate(sources.lms):
-            name = lm_name(n, sources.external)
-            if _build_if_stale(lms / name, [file], {}, dict if sources.external else partial(_compile_lm, file), log):
-                built.append(name)
+    built = _build_if_stale(
+        _StoreFile(data, files, settings, check_data),
+        lambda: _compile_data(sources, grammars, parts, start_progress),
+        log,
+    )
+    settings = {"templates": list(sources.templates), "data": content_digest(data)}
+    built += _build_if_stale(
+        _StoreFile(rule_features, [], settings, check_features),
+        lambda: _compile_features(data, sources.templates, grammars),
+        log,
+    )
+    for n, file in enumerate(sources.lms):
+        lm = _StoreFile((lms or folder) / lm_name(n, sources.external), [file], {}, check_lm)
+        built += _build_if_stale(lm, dict if sources.external else partial(_compile_lm, file), log)
     return built
 
 
@@ -103,18 +107,17 @@ def build_scores(folder: Path, scoring: Scoring, log: Callable[[str], None]) -> 
 
     The rest of the store must exist. Raises UsageError if the name of a bin is that of another score.
     """
-    file, data = folder / scores_name(scoring), open_arrays(folder / DATA)
-    names = Names.stored(data, "score_names").all()
+    data = open_checked(folder / DATA, check_data)
+    rules, names = Rules(**with_prefix(data, "rules")), Names.stored(data, "score_names").all()
     settings = {"scoring": scoring.digest, "data": content_digest(folder / DATA)}
-    with write_lock(folder):
-        rules = Rules(**with_prefix(data, "rules"))
-        built = _build_if_stale(file, [], settings, lambda: transform_scores(rules, names, scoring), log)
-    return [file.name] if built else []
+    file = _StoreFile(folder / scores_name(scoring), [], settings, check_scores)
+    return _build_if_stale(file, lambda: transform_scores(rules, names, scoring), log)
 
 
 def needs_extraction(sources: StoreInputs, folder: Path) -> bool:
     """True if `build_store` needs grammars extracted from ``sources.aligned``, as parts."""
-    return sources.aligned is not None and not _is_fresh(folder / DATA, *_data_inputs(sources, []))
+    data = _StoreFile(folder / DATA, *_data_inputs(sources, []), check_data)
+    return sources.aligned is not None and _fault(data) is not None
 
 
 def inputs_of_grammars(sources: StoreInputs) -> dict[str, Any]:
@@ -132,9 +135,9 @@ def valid_part(file: Path, current: Mapping[str, Any]) -> range | None:
 
 def build_bitext(files: AlignedFiles, folder: Path, log: Callable[[str], None]) -> Path:
     """Compile a bitext into ``folder`` unless it is up to date; returns the compiled file."""
-    with write_lock(folder):
-        _build_if_stale(folder / BITEXT, files.files, {"files": len(files.files)}, lambda: compiled_bitext(files), log)
-    return folder / BITEXT
+    file = _StoreFile(folder / BITEXT, files.files, {"files": len(files.files)}, check_bitext)
+    _build_if_stale(file, lambda: compiled_bitext(files), log)
+    return file.path
 
 
 def part_file(folder: Path, first: int) -> Path:
@@ -142,43 +145,69 @@ def part_file(folder: Path, first: int) -> Path:
     return folder / f"part-{first:012d}.h5"
 
 
-def _build_if_stale(
-    file: Path,
-    inputs: Sequence[Path],
-    settings: Mapping[str, Any],
-    compile_arrays: Callable[[], Mapping[str, Stored]],
-    log: Callable[[str], None],
-) -> bool:
-    """Build one file of the store unless it is fresh; returns True if it was built.
+class _StoreFile(NamedTuple):
+    """A file of the store, and what it depends on."""
 
-    ``inputs``: the files that it depends on; ``settings``: the settings of the job that it depends on.
+    path: Path
+    inputs: Sequence[Path]
+    """The input files."""
+    settings: Mapping[str, Any]
+    """The settings of the job."""
+    check: Check
+    """The check of its arrays, of `mpitune.store.structure`."""
+
+
+def _build_if_stale(
+    file: _StoreFile, compile_arrays: Callable[[], Mapping[str, Stored]], log: Callable[[str], None]
+) -> list[str]:
+    """Build one file of the store unless it is sound and up to date; returns its name if it was built.
+
+    Raises UsageError if it cannot be written.
     """
-    if _is_fresh(file, inputs, settings):
-        return False
-    if not file.exists():
-        log(f"{file}: building it")
-    else:
-        reason = "stale" if read_attributes(file) is not None else "damaged or of an older version"
-        log(f"{file}: {reason}: rebuilding it")
-    # Fingerprints are taken before the files are read: the next build notices a change in between.
-    attributes = _input_attributes(inputs, settings)
-    write_arrays(file, compile_arrays(), attributes)
-    return True
+    fault = _fault(file)
+    if fault is None:
+        return []
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(write_lock(file.path.parent))
+        except UsageError as error:
+            raise UsageError(f"{file.path}: {fault}, and cannot be built: {error}") from None
+        # Another run may have built it in the meantime.
+        fault = _fault(file)
+        if fault is None:
+            return []
+        log(f"{file.path}: building it" if fault == _MISSING else f"{file.path}: {fault}: rebuilding it")
+        # Fingerprints are taken before the files are read: the next build notices a change in between.
+        attributes = _input_attributes(file.inputs, file.settings)
+        write_arrays(file.path, compile_arrays(), attributes)
+    # Checked once here, so that all ranks need not do it.
+    open_checked(file.path, file.check)
+    return [file.path.name]
 
 
 def _input_attributes(inputs: Sequence[Path], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that `_is_fresh` compares."""
+    """The attributes that `_fault` compares."""
     return {"inputs": {"files": [fingerprint(path) for path in inputs], "shape": settings}}
 
 
-def _is_fresh(file: Path, inputs: Sequence[Path], settings: Mapping[str, Any]) -> bool:
-    known = (read_attributes(file) or {}).get("inputs")
-    return (
-        known is not None
-        and known["shape"] == settings
-        and len(known["files"]) == len(inputs)
-        and all(unchanged(Fingerprint(*old), path) for old, path in zip(known["files"], inputs, strict=True))
-    )
+def _fault(file: _StoreFile) -> str | None:
+    """The reason why a file must be built; None if it is sound and up to date."""
+    if not file.path.exists():
+        return _MISSING
+    try:
+        open_checked(file.path, file.check)
+    except DataError:
+        return "damaged or of an older version"
+    try:
+        known = (read_attributes(file.path) or {})["inputs"]
+        fresh = (
+            known["shape"] == file.settings
+            and len(known["files"]) == len(file.inputs)
+            and all(unchanged(Fingerprint(*old), path) for old, path in zip(known["files"], file.inputs, strict=True))
+        )
+    except (KeyError, TypeError):
+        fresh = False  # attributes that mpitune does not write
+    return None if fresh else "stale"
 
 
 class _CompiledRules(NamedTuple):
@@ -257,7 +286,7 @@ def _encoded_rows(sentences: Sequence[list[str]], words: Vocabulary) -> tuple[np
 
 
 def _compile_features(data: Path, templates: Sequence[str], grammars: Sequence[Path]) -> dict[str, np.ndarray]:
-    arrays = open_arrays(data)
+    arrays = open_checked(data, check_data)
     words = Names.stored(arrays, "words").all()
     corpora = [array for name, array in arrays.items() if name in ("train.source", "devtest.source")]
     sources = [words[word] for word in np.unique(np.concatenate([np.zeros(0, np.int32), *corpora])).tolist()]

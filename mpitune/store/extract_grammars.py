@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays, write_lock
+from mpitune.array_files.arrays import add_prefix, write_arrays, write_lock
+from mpitune.array_files.checked import open_checked
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import lines, split_words
 from mpitune.corpus.vocabulary import Names
@@ -28,6 +29,7 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.input_checks import check_files
 from mpitune.store.inputs import StoreInputs
+from mpitune.store.structure import check_bitext
 
 PART = 1 << 22
 """Number of collected rules at which a rank writes a part: 0.2 GB of memory."""
@@ -56,6 +58,8 @@ def extract_and_build(
         return comm.on_root(build.build_store, sources, folder, log, start_progress, lms=shared)
     comm.on_root(check_files, sources)
     parts = folder / "parts"
+    if not comm.on_root(build.needs_extraction, sources, folder):
+        return comm.on_root(build.build_store, sources, folder, log, start_progress, parts, lms=shared)
     with ExitStack() as stack:
         # Runs that share a store wait for each other here.
         comm.on_root(stack.enter_context, write_lock(parts))
@@ -161,7 +165,7 @@ class GrammarExtractor:
 
     def __init__(self, file: Path) -> None:
         """``file``: a bitext compiled by `build.build_bitext`. Raises DataError if it is damaged or missing."""
-        arrays = open_arrays(file)
+        arrays = open_checked(file, check_bitext)
         self._names = Names.stored(arrays, "words")
         self.word_arrays = self._names.as_arrays("words")
         """The words of the bitext in the form in which they are stored."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +48,8 @@ class StoreInputs:
     """The dense features of the language models' log probabilities."""
     external: bool = False
     """True if an external decoder reads grammars and language models: these may then be of any format."""
+    grammar_folder: Path | None = None
+    """Folder, besides that of each text, that the grammars which its sentences name may lie in."""
     further_grammars: tuple[Path, ...] = ()
     """Further grammars of an external decoder; the store takes only the feature names from them."""
     aligned: AlignedFiles | None = None
@@ -70,7 +73,10 @@ class StoreInputs:
 
 
 def grammar_files(sources: StoreInputs) -> list[Path]:
-    """The grammar files in the order of their numbers. Raises DataError for a sentence without a grammar."""
+    """The grammar files in the order of their numbers.
+
+    Raises DataError for a sentence without a grammar, or with one outside the folders for grammars.
+    """
     if sources.aligned is not None:
         return []
     if sources.grammar is not None:
@@ -79,8 +85,17 @@ def grammar_files(sources: StoreInputs) -> list[Path]:
     for texts in sources.texts.values():
         for line, pair in enumerate(texts.read(), start=1):
             if pair.source.grammar is not None:
+                _check_place(texts.source, line, pair.source.grammar, sources.grammar_folder)
                 named[pair.source.grammar] = None
             elif pair.source.words:
                 expected = "a grammar for each sentence, as the job has none for all"
                 raise DataError.at(texts.source, line, found="a sentence that names no grammar", expected=expected)
     return [*named, *sources.further_grammars]
+
+
+def _check_place(source: Path, line: int, grammar: Path, folder: Path | None) -> None:
+    """Raise DataError unless ``grammar`` lies below the folder of ``source``, the text that names it, or ``folder``."""
+    places = [source.parent, *([folder] if folder is not None else [])]
+    if not any(Path(os.path.abspath(grammar)).is_relative_to(os.path.abspath(place)) for place in places):
+        expected = f"one below {' or '.join(map(str, places))}, or a wider grammar.folder"
+        raise DataError.at(source, line, found=f"the grammar {grammar}", expected=expected)

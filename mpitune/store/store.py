@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import open_arrays, read_attributes, with_prefix
+from mpitune.array_files.arrays import damaged, read_attributes, with_prefix
+from mpitune.array_files.checked import open_checked
 from mpitune.corpus.text import Fingerprint
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.decoder.base import Sentence, TranslationModel
@@ -29,6 +30,7 @@ from mpitune.grammar.templates import Rule, RuleFeatures, as_symbols
 from mpitune.lm.kenlm import open_kenlm
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, language_model
 from mpitune.store.inputs import StoreInputs
+from mpitune.store.structure import check_data, check_features, check_lm, check_scores
 
 DATA = "data.h5"
 BITEXT = "bitext.h5"
@@ -117,14 +119,14 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
     ``scoring``: use the scores built by `build_scores`; ``lms``: the folder of the language models, by default
     ``folder``. Raises DataError for a damaged store or a missing KenLM binary.
     """
-    data = open_arrays(folder / DATA)
-    fired = open_arrays(folder / features_name(sources.templates))
+    data = open_checked(folder / DATA, check_data)
+    fired = _open_features(folder, sources.templates, data)
     lm_files = () if sources.external else sources.lms
     rules, score_names = Rules(**with_prefix(data, "rules")), Names.stored(data, "score_names").all()
     rule_features = fired["ids"], fired["ptr"], fired["index"], fired["value"]
     if scoring is not None:
-        rules = rules._replace(**open_arrays(folder / scores_name(scoring)))
         score_names = scoring.names(score_names)
+        rules = rules._replace(**_open_scores(folder / scores_name(scoring), data, len(score_names)))
     model = TranslationModel(
         words=Vocabulary(Names.stored(data, "words").all()),
         categories=Names.stored(data, "categories").all(),
@@ -132,7 +134,7 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
         score_names=score_names,
         templates=sources.templates,
         rule_features=RuleFeatures(Names.stored(fired, "names"), *rule_features),
-        lms=[_open_lm(file, open_arrays((lms or folder) / lm_name(n))) for n, file in enumerate(lm_files)],
+        lms=[_open_lm(file, (lms or folder) / lm_name(n)) for n, file in enumerate(lm_files)],
         lm_names=sources.lm_names[: len(sources.lms)],
     )
     return Store(
@@ -148,7 +150,8 @@ def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], m
 
     Raises DataError for a missing or damaged store.
     """
-    data, fired = open_arrays(folder / DATA), open_arrays(folder / features_name(templates))
+    data = open_checked(folder / DATA, check_data)
+    fired = _open_features(folder, templates, data)
     words, categories = Names.stored(data, "words").all(), Names.stored(data, "categories").all()
     rules, by_id = Rules(**with_prefix(data, "rules")), {feature_id(name): name for name in names}
     ids, ptr, index = fired["ids"], fired["ptr"], fired["index"]
@@ -170,5 +173,24 @@ def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], m
     return {by_id[int(ids[place])]: [rule(hit) for hit in hits] for place, hits in found.items() if hits}
 
 
-def _open_lm(file: Path, arrays: Mapping[str, np.ndarray]) -> tuple[LanguageModel, LmVocabulary]:
+def _open_features(folder: Path, templates: Sequence[str], data: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of the features that ``templates`` fire on the rules of ``data``."""
+    path = folder / features_name(templates)
+    fired = open_checked(path, check_features)
+    if len(fired["ptr"]) != len(data["rules.lhs"]) + 1:
+        raise damaged(path, ValueError(f"its rules are not those of {DATA}"))
+    return fired
+
+
+def _open_scores(path: Path, data: Mapping[str, np.ndarray], names: int) -> dict[str, np.ndarray]:
+    """The arrays of the transformed scores of the rules of ``data``; ``names``: number of the scores."""
+    scores = open_checked(path, check_scores)
+    if len(scores["score_ptr"]) != len(data["rules.score_ptr"]) or (scores["score_index"] >= names).any():
+        raise damaged(path, ValueError(f"its rules are not those of {DATA}"))
+    return scores
+
+
+def _open_lm(file: Path, stored: Path) -> tuple[LanguageModel, LmVocabulary]:
+    """The language model of ``file``, which is mapped if it is a KenLM binary; else ``stored``, its compiled form."""
+    arrays = open_checked(stored, check_lm)
     return open_kenlm(file, int(arrays["kenlm"][0])) if "kenlm" in arrays else language_model(arrays)

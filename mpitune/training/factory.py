@@ -73,6 +73,7 @@ def sources(job: Job) -> StoreInputs:
         train=train,
         devtest=devtest,
         grammar=job.grammar.file,
+        grammar_folder=job.grammar.folder,
         table_format="cdec" if job.decoder.backend == "cdec" else job.grammar.format,
         templates=job.features.templates,
         lms=tuple(lm.file for lm in job.lm),

@@ -37,7 +37,7 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.store.store import Corpus
 from mpitune.training.batch_epoch import decode_shard
 from mpitune.training.parallel_map import text
-from mpitune.training.scheduler import process_shards
+from mpitune.training.scheduler import check_stop, process_shards
 from mpitune.training.session import InitialModel, TrainingRun, open_run
 from mpitune.training.state import State
 
@@ -130,6 +130,7 @@ def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np
         return ShardLists(z, open_lists(folder, _EPOCH, z), statistics.sums, names, statistics.bleu)
 
     done = process_shards(run, State(shared_weights=run.sparse(run.first.weights)), _WHAT, shards, kept, make)
+    check_stop(run, _WHAT, bool(run.stop))
     return run.comm.union(name for lists in done for name in lists.names)
 
 

@@ -32,6 +32,7 @@ from mpitune.training.epoch_clock import EpochClock, RankUsage
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, log_epoch, norm, summary
 from mpitune.training.online_epoch import online_epoch
 from mpitune.training.parallel_map import check_failed
+from mpitune.training.scheduler import check_stop
 from mpitune.training.session import NamedWeights, TrainingRun, open_run
 from mpitune.training.state import State, begin, write_epoch
 
@@ -71,8 +72,11 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
                 state.before = watch_start(run, state.shared_weights).bleu
                 if state.before is not None:
                     LOG.info("before training: devtest BLEU %.2f", state.before)
+                check_stop(run, "the translation before training", bool(stop))
                 dense_start(run, state)
             while early_stopping.goes_on(job, state.history):
+                # A signal may reach one rank only: the others do its shards, and all agree here.
+                check_stop(run, f"epoch {state.epoch + 1}", bool(stop))
                 _learn_epoch(run, state, lock)
                 comm.on_root(write_state, folder, "running", job.learner.epochs, state.epoch)
             LOG.info("done: %s holds the weights of %s", folder.result, early_stopping.ending(job, state.history))

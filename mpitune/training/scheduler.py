@@ -54,7 +54,7 @@ def process_shards(
     ``what`` names the work in progress lines. ``kept(z)`` returns the result of shard z that an interrupted run left,
     or None; then ``make(z, advance)`` computes it, calls ``advance`` with the gold score of each sentence, and returns
     None if a stop was requested. Returns this rank's results, by shard. Raises StopRequested on every rank if one was
-    asked to stop before all shards were done.
+    asked to stop and shards are left; the caller calls `check_stop` once the work of all shards is saved.
     """
     done: list[_Done] = []
     order = _longest_first(run, state, shards)

@@ -14,6 +14,7 @@ from mpitune.config.effective_keys import ignored_keys
 from mpitune.config.spec import Job
 from mpitune.corpus.vocabulary import FeatureTable
 from mpitune.decoder.base import Decoder
+from mpitune.decoder.cdec.process import resolve_program
 from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.score_transforms import Scoring
@@ -248,5 +249,6 @@ def _warm_up(run: TrainingRun) -> None:
         run.learner.update(kbest, run.gold.score(counted, len(sentence.words)), changed, np.random.default_rng(0))
 
     if run.job.decoder.backend != "embedded":
+        LOG.info("starting %s on all ranks", resolve_program(run.job.decoder.binary))
         run.decoder.decode(sentence, weights, 1)
     run.comm.on_root(learn)

@@ -9,9 +9,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from support.crafted import CRAFTED, Craft, write_secret
 
 from mpitune.array_files import arrays
 from mpitune.array_files.arrays import open_arrays, read_attributes, write_arrays
+from mpitune.array_files.digest import USER_BLOCK, write_user_block
 from mpitune.errors import DataError, MachineError, UsageError
 
 RECORD = np.dtype([("key", "<i8"), ("prob", "<f4"), ("backoff", "<f4")])
@@ -97,6 +99,39 @@ def test_missing_and_damaged_files(tmp_path: Path) -> None:
             open_arrays(tmp_path / f"{name}.h5")
 
 
+def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "a.h5", ARRAYS, {"made from": 1})
+    content = (tmp_path / "a.h5").read_bytes()
+    for bit in np.random.default_rng(1).integers(8 * len(content), size=300).tolist():
+        (tmp_path / "b.h5").write_bytes(flipped(content, bit))
+        with pytest.raises(DataError, match=r"b\.h5: found a damaged or missing store"):
+            open_arrays(tmp_path / "b.h5")
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def chunked(file: h5py.File, name: str, secret: Path) -> None:
+    file.create_dataset(name, data=np.zeros(6, np.uint8), chunks=(6,))
+
+
+def strings(file: h5py.File, name: str, secret: Path) -> None:
+    file.create_dataset(name, data=["text"], dtype=h5py.string_dtype())
+
+
+@pytest.mark.parametrize("craft", [*CRAFTED, chunked, strings])
+def test_only_bytes_of_the_file_itself_are_read(tmp_path: Path, craft: Craft) -> None:
+    with h5py.File(tmp_path / "evil.h5", "w", userblock_size=USER_BLOCK) as file:
+        file.attrs["version"], file.attrs["attributes"], file["b"] = arrays.VERSION, "{}", np.zeros(6)
+        craft(file, "a", write_secret(tmp_path))
+    write_user_block(tmp_path / "evil.h5")
+    with pytest.raises(DataError, match="is a link|is stored in|is not stored in|numbers in one piece"):
+        open_arrays(tmp_path / "evil.h5")
+
+
 def test_files_of_other_versions(tmp_path: Path) -> None:
     write_arrays(tmp_path / "a.h5", ARRAYS, {"made from": 1})
     with h5py.File(tmp_path / "a.h5", "r+") as file:
@@ -104,5 +139,5 @@ def test_files_of_other_versions(tmp_path: Path) -> None:
     assert read_attributes(tmp_path / "a.h5") is None
     with h5py.File(tmp_path / "a.h5", "r+") as file:
         file.attrs["version"] = arrays.VERSION + 1
-    with pytest.raises(UsageError, match=r"a\.h5: made by a newer mpitune \(version 3, this one reads 2\): update"):
+    with pytest.raises(UsageError, match=r"a\.h5: made by a newer mpitune \(version 4, this one reads 3\): update"):
         read_attributes(tmp_path / "a.h5")

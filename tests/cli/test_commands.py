@@ -170,6 +170,17 @@ def test_dry_run_prints_a_job_that_reads_back(cli: Cli, tiny: Tiny, tmp_path: Pa
     assert read.run.dir == tmp_path / "run" and not (tmp_path / "run").exists()
 
 
+def test_dry_run_names_the_program_that_the_job_runs(
+    cli: Cli, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = tiny.job_file(tmp_path / "run", decoder={"backend": "cdec", "binary": "a-program"})
+    assert cli("train", job, "--dry-run").output.endswith("# This job runs a-program, which is not there\n")
+    program = tmp_path / "a-program"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cli("train", job, "--dry-run").output.endswith(f"# This job runs {program}\n")
+
+
 def test_train_and_resume(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     job = tiny.job_file(tmp_path / "run")
     assert "--resume must asks for one" in cli.refused(2, "train", job, "--resume", "must", "--quiet")

@@ -335,6 +335,8 @@ def test_a_value_where_a_table_belongs(tmp_path: Path) -> None:
 
 
 def test_one_grammar_and_an_lm_are_needed(tmp_path: Path) -> None:
+    told = "grammar.folder: expected grammar.per_sentence = true beside it"
+    assert refused(tmp_path, "", "grammar.folder=grammars") == told
     assert refused(tmp_path, "", "grammar.file=").startswith("found no grammar, expected one of grammar.file, ")
     assert refused(tmp_path, "", "grammar.per_sentence=true").startswith(
         "found grammar.file and grammar.per_sentence, expected one of "

@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 START = "process started"
@@ -62,7 +63,7 @@ ACTIONS: dict[str, Callable[[], object]] = {
     "sys.exit(5)": lambda: sys.exit(5),
     "os._exit(0)": lambda: os._exit(0),
     "os._exit(5)": lambda: os._exit(5),
-    "SIGINT": lambda: os.kill(os.getpid(), signal.SIGINT),
+    **{name: partial(os.kill, os.getpid(), signal.Signals[name]) for name in ("SIGINT", "SIGTERM", "SIGUSR1")},
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "clock": _set_clock_back,
 }

@@ -14,11 +14,13 @@ from itertools import cycle
 from pathlib import Path
 
 from support.mpi import launcher
+from support.sharing import read_only
 
 from faults.inside import FAULT
-from faults.task import EPOCHS, RANKS, Outcome, Task, finished
+from faults.stores import flipped_bits
+from faults.task import EPOCHS, RANKS, Outcome, Task, contents, finished
 from faults.world import WHOLE, World
-from mpitune.errors import MachineError, UsageError
+from mpitune.errors import MachineError, StopRequested, UsageError
 
 Fault = Callable[[Task, list[str]], Iterator[Outcome]]
 """Does a fault to runs of a task in a folder, by a launcher's command line."""
@@ -67,6 +69,29 @@ def interrupted_at_start(task: Task, start: list[str]) -> Iterator[Outcome]:
         outcomes.append(Outcome("a rank is interrupted at its start", 0, True, left, seconds))
     same = task.ends_the_same(run, start)
     yield from (outcome._replace(same=same) for outcome in outcomes)
+
+
+STOPS = (
+    "0/shard kept/2/SIGTERM",
+    "1/sentence decoded/9/SIGUSR1",
+    "2/devtest decoded/3/SIGTERM",
+    "0/exchange/2/SIGINT",
+    "1/kernels loaded/1/SIGTERM",
+)
+"""Ranks that alone are asked to stop, and where."""
+
+
+def one_rank_asked(task: Task, start: list[str], stops: Sequence[str] = STOPS) -> Iterator[Outcome]:
+    """One rank alone is asked to stop: all stop by the end of the epoch, and say so once."""
+    for stop in stops:
+        folder = task.new()
+        run = folder / "run"
+        with World(RANKS, task.train(run), folder, start=start, fault=stop) as world:
+            left, seconds = world.end()
+            assert world.code == StopRequested.exit_code or start != launcher(), world.said
+            assert len(told(world.said)) == 1 and "finished work is kept" in world.said, world.said
+        assert finished(run) < EPOCHS, f"{stop}: went on"
+        yield Outcome("one rank is asked to stop", 0, task.ends_the_same(run, start), left, seconds)
 
 
 def folder_removed(task: Task, start: list[str]) -> Iterator[Outcome]:
@@ -177,6 +202,37 @@ def _check_times(run: Path) -> None:
         assert all(0 <= seconds < 3600 for seconds in times), epoch
 
 
-BY_ITSELF: list[Fault] = [*(partial(rank_fails, kind) for kind in FAILURES), interrupted_at_start]
+def read_only_run(task: Task, start: list[str]) -> Iterator[Outcome]:
+    """A finished run becomes somebody else's: ranks decode with it as before, and training in it is refused."""
+    folder = task.new()
+    run, own = folder / "run", folder / "own"
+    shutil.copytree(task.folder / "whole", run)
+    own.mkdir()
+    options = ["--set", f"run.dir={run}", "--input", str(task.folder / "dev.de")]
+    decode = ["decode", str(task.folder / "job.toml"), *options, "--output"]
+    with World(RANKS, [*decode, own / "before"], folder, start=start) as world:
+        assert world.end(WHOLE)[0] == 0 and world.code == 0, world.said
+    shutil.rmtree(run / "store" / "decode")
+    before = contents(run)
+    with read_only(run) as rights:
+        with World(RANKS, [*decode, own / "after"], folder, start=[*rights, *start]) as world:
+            left, seconds = world.end(WHOLE)
+            assert world.code == 0, world.said
+        with World(RANKS, task.train(run), folder, start=[*rights, *start]) as world:
+            left += world.end()[0]
+            assert told(world.said) and "Permission denied" in world.said, world.said
+    same = contents(run) == before and (own / "before").read_bytes() == (own / "after").read_bytes()
+    yield Outcome("a run in a read-only folder", 0, same and task.ends_the_same(run, start), left, seconds)
+
+
+BY_ITSELF: list[Fault] = [*(partial(rank_fails, kind) for kind in FAILURES), interrupted_at_start, one_rank_asked]
 """What launchers have a part in."""
-OUTSIDE: list[Fault] = [folder_removed, folder_replaced, two_runs, stale_lock, clock_set_back]
+OUTSIDE: list[Fault] = [
+    folder_removed,
+    folder_replaced,
+    two_runs,
+    stale_lock,
+    clock_set_back,
+    read_only_run,
+    flipped_bits,
+]

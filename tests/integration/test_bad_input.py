@@ -26,6 +26,7 @@ from support.naive_kenlm import write_kenlm
 from support.small_disk import on_a_small_disk
 from support.tiny import write_data
 
+from mpitune.array_files.digest import write_user_block
 from mpitune.cli.parser import main
 from mpitune.run_folder import checkpoint
 from mpitune.runtime.run_lock import RunLock
@@ -160,6 +161,7 @@ def foreign_checkpoint(folder: Path) -> None:
 def newer_store(folder: Path) -> None:
     with h5py.File(folder / "runs/job" / STORE[0], "r+") as file:
         file.attrs["version"] = file.attrs["version"] + 1
+    write_user_block(folder / "runs/job" / STORE[0])
 
 
 def cdec(binary: object = "cdec", more: str = "") -> Spoil:
@@ -205,6 +207,13 @@ CASES = {
     "a word of more than 10000 characters": Case(line("train.en", 3, f"the {'x' * 10_001}")),
     "a sentence whose grammar is missing": Case(
         all_of(write("train.de", OWN), edit("job.toml", 'file = "grammar"', "per_sentence = true"))
+    ),
+    "a sentence whose grammar is elsewhere": Case(
+        all_of(
+            write("text/train.de", '<seg grammar="../grammar">haus</seg>\n' * 26),
+            edit("job.toml", "train.de", "text/train.de"),
+            edit("job.toml", 'file = "grammar"', "per_sentence = true"),
+        )
     ),
     "source and references swapped": Case(
         all_of(edit("job.toml", "train.de", "train.en"), edit("job.toml", r'\["train.en"\]', '["train.de"]')),
@@ -352,7 +361,7 @@ OTHERS = {
     ),
     "a file where the store is to be": (
         Case(write("runs/job/store", "a file")),
-        Row("runs/job/store: cannot write to the store: File exists", 2),
+        Row("runs/job/store/data.h5: missing, and cannot be built: ...: cannot write to the store: File exists", 2),
     ),
 }
 """What is told as well, and would make the table too long."""
@@ -385,7 +394,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 def contents(folder: Path) -> dict[str, bytes]:
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     return {
-        name: path.read_bytes() for name, path in found.items() if path.name not in ("lock", "log.txt", "status.json")
+        name: path.read_bytes()
+        for name, path in found.items()
+        if path.name not in ("lock", "log.txt", "status.json") and path.suffix != ".checked"
     }
 
 

@@ -121,6 +121,7 @@ def test_sentences_with_grammars_of_their_own(tiny: Tiny, tmp_path: Path, fake: 
     texts = (tiny.folder / "train.de").read_text().splitlines()
     asked = {re.sub(' (id|delta)="[^"]*"', "", segment) for segment, _ in fake.turns()}
     assert asked == {f'<seg grammar="{tiny.folder}/own.{n % 3}">{texts[n]}</seg>' for n in range(5)}, "5 is empty"
+    assert f"starting {fake.binary} on all ranks" in (tmp_path / "run" / "log.txt").read_text()
     assert "grammar=" not in (tmp_path / "run" / "cdec" / "rank-0" / "cdec.ini").read_text()
 
 

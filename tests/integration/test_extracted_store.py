@@ -103,6 +103,13 @@ def test_the_rules_are_those_of_the_grammar_files(folder: Path) -> None:
     assert len(extracted) == len(PAIRS) + 2 and sum(map(len, extracted)) > 300
 
 
+def test_a_store_that_is_up_to_date_is_only_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["prepare", f"{folder}/job.toml"]) == 0
+    for module in ("build", "extract_grammars"):
+        monkeypatch.setattr(f"mpitune.store.{module}.write_lock", lambda folder: pytest.fail("locked to be written"))
+    assert main(["prepare", f"{folder}/job.toml"]) == 0
+
+
 @pytest.mark.mpi
 def test_the_store_does_not_tell_how_many_ranks_there_were(folder: Path) -> None:
     command = ["-m", "mpitune", "train", folder / "job.toml", "--set"]
@@ -112,7 +119,7 @@ def test_the_store_does_not_tell_how_many_ranks_there_were(folder: Path) -> None
     one, three = (open_arrays(folder / f"run{n}/store/data.h5") for n in (1, 3))
     assert one.keys() == three.keys() and all((one[name] == three[name]).all() for name in one)
     assert (folder / "run1/weights.txt.gz").read_bytes() == (folder / "run3/weights.txt.gz").read_bytes()
-    assert sorted(path.name for path in (folder / "run3/store").iterdir()) == sorted(
+    assert sorted(path.name for path in (folder / "run3/store").glob("[!.]*")) == sorted(
         ["bitext.h5", "data.h5", "features-none.h5", "lm-0.h5", "lock", "parts"]
     )
     assert len((folder / "run3/metrics.jsonl").read_text().splitlines()) == 1
@@ -247,7 +254,7 @@ def test_a_merge_that_breaks_off_leaves_nothing(
         patch.setattr(DiskArray, "append", full)
         assert main(["prepare", job]) == 4
     assert "the disk is full" in capsys.readouterr().err
-    assert {path.name for path in store.iterdir()} == {"bitext.h5", "lock", "parts"}
+    assert {path.name for path in store.glob("[!.]*")} == {"bitext.h5", "lock", "parts"}
     assert main(["prepare", job]) == 0
     assert [path.name for path in (store / "parts").iterdir()] == ["lock"]
     assert sum(map(len, grammars(folder / "job.toml"))) > 300

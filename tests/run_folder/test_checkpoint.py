@@ -17,6 +17,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from support.crafted import CRAFTED, Craft, write_secret
 
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.run_folder import checkpoint as module
@@ -352,3 +353,17 @@ def test_a_checkpoint_that_fails_keeps_the_shards(tmp_path: Path) -> None:
     with pytest.raises(MachineError), largest_file(100):
         write_checkpoint(tmp_path, PLAIN)
     assert read_shard(tmp_path, 2, "job", 5) is not None
+
+
+@pytest.mark.parametrize("craft", CRAFTED)
+def test_only_bytes_of_the_checkpoint_itself_are_read(tmp_path: Path, craft: Craft) -> None:
+    write_checkpoint(tmp_path, PLAIN)
+    path = checkpoint_path(tmp_path, PLAIN.epoch)
+    with h5py.File(path, "r+") as file:
+        del file["weights/name"]
+        craft(file, "weights/name", write_secret(tmp_path))
+    content = path.read_bytes()[module._USER_BLOCK :]
+    path.write_bytes(module._user_block(hashlib.blake2b(content)) + content)
+    expected = "weights/name.* is (a link|stored in other files|not stored in full), expected arrays in the file itself"
+    with pytest.raises(DataError, match=expected):
+        read_checkpoint(path)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.corpus.text import read_parallel
 from mpitune.errors import DataError, UsageError
 from mpitune.grammar.templates import GLUE, features, pass_through
@@ -157,6 +159,54 @@ def test_damaged_parts_are_made_anew(sources: StoreInputs, tmp_path: Path, name:
     assert (folder / name).read_bytes() == whole
 
 
+def test_a_flipped_bit_is_found_and_mended(sources: StoreInputs, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    made(sources, folder)
+    whole = {name: (folder / name).read_bytes() for name in ALL}
+    drawn = np.random.default_rng(1)
+    for n in range(30):
+        name = ALL[n % len(ALL)]
+        content = bytearray(whole[name])
+        bit = int(drawn.integers(8 * len(content)))
+        content[bit // 8] ^= 1 << bit % 8
+        (folder / name).write_bytes(content)
+        with pytest.raises(DataError, match=f"{re.escape(name)}: found a damaged or missing store"):
+            open_store(sources, folder)
+        assert made(sources, folder) == [name]
+        assert (folder / name).read_bytes() == whole[name]
+
+
+@pytest.mark.parametrize("attributes", [{}, {"inputs": None}, {"inputs": {"shape": 1}}, {"inputs": {"files": [[1]]}}])
+def test_attributes_of_another_kind_are_stale(
+    sources: StoreInputs, tmp_path: Path, attributes: dict[str, object]
+) -> None:
+    folder = tmp_path / "store"
+    made(sources, folder)
+    whole = (folder / ALL[2]).read_bytes()
+    write_arrays(folder / ALL[2], open_arrays(folder / ALL[2]), attributes)
+    assert made(sources, folder) == [ALL[2]]
+    assert (folder / ALL[2]).read_bytes() == whole
+
+
+def test_a_store_that_is_up_to_date_is_only_read(
+    sources: StoreInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "store"
+    made(sources, folder)
+
+    def refuse(folder: Path) -> None:
+        raise UsageError(f"{folder}: cannot write to the store: Permission denied")
+
+    monkeypatch.setattr("mpitune.store.build.write_lock", refuse)
+    assert made(sources, folder) == []
+    (tmp_path / "lm").write_text(ARPA.replace("-9", "-8"))
+    with pytest.raises(UsageError, match=r"lm-0\.h5: stale, and cannot be built: .*store: cannot write to the store"):
+        made(sources, folder)
+    (folder / "data.h5").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"data\.h5: damaged or of an older version, and cannot be built"):
+        made(sources, folder)
+
+
 def test_parts_of_an_older_version_are_made_anew_and_newer_ones_kept(
     sources: StoreInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +321,18 @@ def test_sentences_with_grammars_of_their_own(sources: StoreInputs, tmp_path: Pa
     (tmp_path / "dev").write_text("\ndas\n")
     with pytest.raises(DataError, match="dev:2: found a sentence that names no grammar"):
         made(own, tmp_path / "store")
+
+
+def test_grammars_of_sentences_lie_in_the_folders_for_them(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text2").mkdir()
+    (tmp_path / "text2" / "g").write_text("[X] ||| haus ||| home\n")
+    for name in ("../text2/g", str(tmp_path / "text2" / "g")):
+        (tmp_path / "text" / "in").write_text(f'\n<seg grammar="{name}">haus</seg>\n')
+        own = StoreInputs(train=Texts(tmp_path / "text" / "in"))
+        with pytest.raises(DataError, match=r"text/in:2: found the grammar .*text2/g, expected one below .*text, or a"):
+            made(own, tmp_path / "store")
+        made(replace(own, grammar_folder=tmp_path), tmp_path / "store")
 
 
 def test_the_same_texts_with_other_grammars_beside_them(sources: StoreInputs, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from faults import inside, kills, others
+from faults import inside, kills, others, stores
 from faults.task import RANKS, Outcome, Task
 from faults.world import World
 from support.messages import REMOVED, check_told, table
@@ -49,6 +49,18 @@ def test_ranks_that_end_without_a_word(task: Task) -> None:
 def test_a_rank_that_is_interrupted_at_its_start(task: Task) -> None:
     with World(RANKS, task.train(task.new()), task.folder, fault="1/connected/1/SIGINT") as world:
         assert world.end()[0] == 0 and world.code
+
+
+def test_a_rank_that_alone_is_asked_to_stop(task: Task) -> None:
+    check(others.one_rank_asked(task, launcher(), others.STOPS[:1]), 1)
+
+
+def test_bits_that_flip_in_a_store(task: Task) -> None:
+    check(stores.flipped_bits(task, launcher(), count=8, whole=1), 9)
+
+
+def test_a_run_in_a_read_only_folder(task: Task) -> None:
+    check(others.read_only_run(task, launcher()), 1)
 
 
 def test_a_run_folder_that_is_removed(task: Task) -> None:

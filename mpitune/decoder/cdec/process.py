@@ -48,6 +48,12 @@ class NotStarted(ChildError):
     """The child ended or timed out before it read its first line."""
 
 
+def resolve_program(name: str) -> str | None:
+    """The file that is run for the program ``name``; None if there is none."""
+    program = shutil.which(name)
+    return os.path.abspath(program) if program is not None else None
+
+
 class Child:
     """One running decoder process."""
 
@@ -58,7 +64,7 @@ class Child:
         self._first_line_read = self._answered = False
         self._lines: deque[bytes] = deque()
         self._partial_line = b""
-        program = shutil.which(command[0])
+        program = resolve_program(command[0])
         if program is None:
             raise NotStarted("is neither a program on the PATH nor an executable file")
         with open(log, "ab") as errors:

@@ -1,0 +1,220 @@
+"""Files of a store whose digests match but whose arrays do not: nothing of them reaches a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.tiny import write_data
+
+from mpitune.array_files.arrays import open_arrays, read_attributes, write_arrays
+from mpitune.corpus.bitext import AlignedFiles
+from mpitune.errors import DataError
+from mpitune.grammar.binning import Bins
+from mpitune.grammar.rules import PHRASE
+from mpitune.grammar.score_transforms import Scoring
+from mpitune.runtime.progress import Progress
+from mpitune.store.build import build_bitext, build_scores, build_store
+from mpitune.store.inputs import StoreInputs, Texts
+from mpitune.store.store import open_store, scores_name
+from mpitune.store.structure import check_bitext, check_data, check_features, check_lm, check_scores
+
+SCORING = Scoring(bins=(Bins("Cost", np.zeros(1), np.full(1, 9.0), np.ones(1, np.int64)),))
+CHECKS = {
+    "data.h5": check_data,
+    "features-id+shape.h5": check_features,
+    "lm-0.h5": check_lm,
+    "bitext.h5": check_bitext,
+    scores_name(SCORING): check_scores,
+}
+SCORES, FEATURES = scores_name(SCORING), "features-id+shape.h5"
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> StoreInputs:
+    folder = tmp_path_factory.mktemp("data")
+    write_data(folder)
+    sides = ((folder / f"train.{end}").read_text().splitlines() for end in ("de", "en"))
+    links = [" ".join("0-0" for _ in source.split()[:1] if target) for source, target in zip(*sides, strict=True)]
+    (folder / "links").write_text("".join(f"{line}\n" for line in links))
+    return StoreInputs(
+        train=Texts(folder / "train.de", (folder / "train.en", folder / "train.en2")),
+        devtest=Texts(folder / "dev.de", (folder / "dev.en",)),
+        grammar=folder / "grammar",
+        templates=("id", "shape"),
+        lms=(folder / "lm.arpa",),
+    )
+
+
+def build(sources: StoreInputs, folder: Path) -> list[str]:
+    return build_store(sources, folder, lambda line: None, lambda what, total: Progress())
+
+
+@pytest.fixture(scope="module")
+def store(sources: StoreInputs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    assert sources.train is not None
+    data = sources.train.source.parent
+    build(sources, folder)
+    build_bitext(AlignedFiles(data / "train.de", data / "train.en", data / "links"), folder, lambda line: None)
+    build_scores(folder, SCORING, lambda line: None)
+    return folder
+
+
+@pytest.mark.parametrize("name", list(CHECKS))
+def test_files_as_they_are_built_pass(store: Path, name: str) -> None:
+    CHECKS[name](open_arrays(store / name))
+
+
+def number(value: float, at: Any = -1) -> Callable[[np.ndarray], None]:
+    """Sets one element."""
+
+    def change(array: np.ndarray) -> None:
+        array[at] = value
+
+    return change
+
+
+def swapped(array: np.ndarray) -> None:
+    array[[1, 2]] = array[[2, 1]]
+
+
+def word_of_pair(field: str, value: int) -> Callable[[np.ndarray], None]:
+    def change(array: np.ndarray) -> None:
+        kind = np.dtype([("word", "<i4"), ("pair", "<i4"), ("low", "<i2"), ("high", "<i2")])
+        array.view(kind)[field][0] = value
+
+    return change
+
+
+def full(array: np.ndarray) -> None:
+    """No slot of a hash table is empty: a search for what is not there does not end."""
+    keys = array["key"] if array.dtype.names else array
+    keys[keys == 0] = 1
+
+
+BROKEN = [
+    ("data.h5", "rules.source_ptr", number(10**6)),
+    ("data.h5", "rules.source_ptr", number(-1, 0)),
+    ("data.h5", "rules.source_ptr", swapped),
+    ("data.h5", "rules.target_ptr", number(10**6, 1)),
+    ("data.h5", "rules.align_ptr", number(0)),
+    ("data.h5", "rules.lhs", number(99)),
+    ("data.h5", "rules.source", number(-100)),
+    ("data.h5", "rules.source", number(10**6)),
+    ("data.h5", "rules.target", number(-3)),
+    ("data.h5", "rules.target", number(-2, 0)),
+    ("data.h5", "rules.align", number(20, (0, 0))),
+    ("data.h5", "rules.align", number(-1, (0, 1))),
+    ("data.h5", "rules.type", number(10**6)),
+    ("data.h5", "rules.score_row", number(-1)),
+    ("data.h5", "rules.score_ptr", number(10**6, 1)),
+    ("data.h5", "rules.score_index", number(50)),
+    ("data.h5", "rules.grammar_ptr", number(10**6)),
+    ("data.h5", "train.source_ptr", number(10**6, 1)),
+    ("data.h5", "train.source", number(10**6)),
+    ("data.h5", "train.grammar", number(1)),
+    ("data.h5", "train.first_reference", number(10**6)),
+    ("data.h5", "devtest.reference_ptr", swapped),
+    ("data.h5", "devtest.reference", number(-1)),
+    ("data.h5", "words.ptr", number(10**6)),
+    ("data.h5", "words.text", number(0xFF)),
+    ("data.h5", "categories.ptr", number(-5, 1)),
+    (FEATURES, "ptr", number(10**6)),
+    (FEATURES, "index", number(10**6)),
+    (FEATURES, "names.ptr", number(10**6, 1)),
+    ("lm-0.h5", "word_ptr", number(10**6)),
+    ("lm-0.h5", "word_slot", number(10**6)),
+    ("lm-0.h5", "word_slot", full),
+    ("lm-0.h5", "node", full),
+    ("lm-0.h5", "order_bos_eos", number(10**6, 0)),
+    ("lm-0.h5", "order_bos_eos", number(900, 1)),
+    (SCORES, "score_ptr", number(10**6)),
+    (SCORES, "score_index", number(-1)),
+    ("bitext.h5", "texts.source_ptr", number(1, 1)),
+    ("bitext.h5", "texts.source", word_of_pair("word", 10**6)),
+    ("bitext.h5", "texts.source", word_of_pair("word", -1)),
+    ("bitext.h5", "texts.source", word_of_pair("pair", 3)),
+    ("bitext.h5", "texts.source", word_of_pair("high", 100)),
+    ("bitext.h5", "texts.target_ptr", number(10**6)),
+    ("bitext.h5", "texts.link", number(90, (0, 0))),
+    ("bitext.h5", "suffixes.suffix", number(10**6)),
+    ("bitext.h5", "suffixes.occurrence", number(0)),
+    ("bitext.h5", "suffixes.word_ptr", number(10**6, 1)),
+    ("bitext.h5", "lexicon.ptr", number(10**6)),
+    ("bitext.h5", "lexicon.word", number(-1)),
+    ("bitext.h5", "place", number(10**6)),
+]
+
+
+@pytest.mark.parametrize(("name", "array", "change"), BROKEN, ids=[f"{n}-{row[1]}" for n, row in enumerate(BROKEN)])
+def test_numbers_that_point_outside_are_refused(
+    store: Path, name: str, array: str, change: Callable[[np.ndarray], None]
+) -> None:
+    arrays = open_arrays(store / name)
+    change(arrays[array])
+    with pytest.raises(ValueError):
+        CHECKS[name](arrays)
+
+
+@pytest.mark.parametrize("name", list(CHECKS))
+def test_arrays_of_other_types_and_sizes_are_refused(store: Path, name: str) -> None:
+    arrays = open_arrays(store / name)
+    for array in arrays:
+        without = {other: values for other, values in arrays.items() if other != array}
+        shorter = arrays | {array: arrays[array][:-1]}
+        wider = arrays | {array: np.zeros(len(arrays[array]), np.complex128)}
+        # A hash table of words may have any number of slots.
+        for changed in (without, wider) if array == "word_slot" else (without, shorter, wider):
+            with pytest.raises((ValueError, KeyError, TypeError)):
+                CHECKS[name](changed)
+
+
+def test_suffixes_that_are_not_sorted_are_refused(store: Path) -> None:
+    arrays = open_arrays(store / "bitext.h5")
+    ptr, suffix = arrays["suffixes.word_ptr"], arrays["suffixes.suffix"]
+    frequent = int(np.argmax(np.diff(ptr)))
+    rows = slice(ptr[frequent], ptr[frequent + 1])
+    suffix[rows] = suffix[rows][::-1].copy()
+    with pytest.raises(ValueError, match="sorted suffixes"):
+        check_bitext(arrays)
+
+
+def test_a_cycle_of_unary_rules_is_refused(store: Path) -> None:
+    arrays = open_arrays(store / "data.h5")
+    first = int(arrays["rules.source_ptr"][np.flatnonzero(np.diff(arrays["rules.source_ptr"]) == 1)[0]])
+    arrays["rules.source"][first] = -1 - PHRASE
+    row = int(np.searchsorted(arrays["rules.source_ptr"], first))
+    target = arrays["rules.target_ptr"][row]
+    arrays["rules.target"][target] = -1
+    with pytest.raises(ValueError, match="no cycle of unary rules"):
+        check_data(arrays)
+
+
+def test_a_forged_file_is_named_and_built_anew(sources: StoreInputs, tmp_path: Path) -> None:
+    build(sources, tmp_path)
+    path = tmp_path / "data.h5"
+    whole = path.read_bytes()
+    arrays = open_arrays(path)
+    arrays["rules.type"][0] = 10**6
+    write_arrays(path, arrays, read_attributes(path) or {})
+    with pytest.raises(DataError, match=r"data\.h5: found a damaged or missing store \(expected numbers from 0"):
+        open_store(sources, tmp_path)
+    assert build(sources, tmp_path) == ["data.h5"]
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", [FEATURES, SCORES])
+def test_features_and_scores_of_other_rules_are_refused(sources: StoreInputs, tmp_path: Path, name: str) -> None:
+    assert sources.train is not None
+    shorter = replace(sources, grammar=sources.train.source.parent / "own.1")
+    for folder, inputs in (("a", sources), ("b", shorter)):
+        build(inputs, tmp_path / folder)
+        build_scores(tmp_path / folder, SCORING, lambda line: None)
+    (tmp_path / "b" / name).replace(tmp_path / "a" / name)
+    with pytest.raises(DataError, match=r"its rules are not those of data\.h5"):
+        open_store(sources, tmp_path / "a", SCORING)
