@@ -166,12 +166,8 @@ def merged(parts: Iterable[GrammarPart], folder: Path) -> dict[str, Stored]:
         "score_index": np.broadcast_to(np.arange(len(FEATURES), dtype=np.int32), kept.shape)[kept],
         "score_value": scores[kept],
     }
-    grammar_ptr = row_ends(np.concatenate(lengths))
-    return {
-        **add_prefix("types", rule_types._asdict()),
-        **add_prefix("rules", rules),
-        "grammar_ptr": grammar_ptr,
-    }
+    arrays = add_prefix("types", rule_types._asdict()) | add_prefix("rules", rules)
+    return {**arrays, "grammar_ptr": row_ends(np.concatenate(lengths))}
 
 
 def _by_source(source: np.ndarray, ptr: np.ndarray) -> np.ndarray:

@@ -31,7 +31,7 @@ _TARGET_GAP = re.compile(r"\[(?:([^\[\],]+),)?([0-9]+)\]")
 class RuleTypes(NamedTuple):
     """The rule types of all grammars: each distinct (left-hand side, source side, target side, alignment) once.
 
-    Types share alignments and sides; a side is a left-hand side with a source side.
+    Types share sides and alignments, which are distinct as well; a side is a left-hand side with a source side.
     """
 
     side: np.ndarray

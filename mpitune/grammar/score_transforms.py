@@ -26,8 +26,8 @@ from mpitune.jit import kernel
 
 TRANSFORMS = ("10**-v", "10**v-1", "exp(-v)", "exp(v)")
 """Transforms of a score v, by their names in job files: -log10(p) to p, log10(1 + c) to c, -ln(p) to p, ln(p) to p."""
-_MOST_WAITING = 1 << 22
-"""Rules whose values are counted at a time, to bound memory."""
+_COUNTED_AT_ONCE = 1 << 22
+"""Rules after which equal values are merged, to bound memory."""
 
 
 class Scoring(NamedTuple):
@@ -123,7 +123,7 @@ def count_values(grammars: Iterable[Rules], scores: Sequence[int]) -> list[Value
             _fill_values(rules, score, value)
             parts.append(ValueCounts(value, np.ones(len(value), dtype=np.int64)))
         waiting += len(rules.type)
-        if waiting > _MOST_WAITING:
+        if waiting > _COUNTED_AT_ONCE:
             counts = [[merge_counts(parts)] for parts in counts]
             waiting = 0
     return [merge_counts(parts) for parts in counts]

@@ -96,6 +96,7 @@ def test_rescored_rows_are_those_of_the_plain_twin(
     assert rules.score_ptr[-1] == len(rules.score_index) == len(rules.score_value)
 
 
+@pytest.mark.kernel
 @given(ROWS, st.data())
 def test_values_are_counted_in_any_parts(rows: list[dict[str, float]], data: st.DataObject) -> None:
     score_row = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=30))
@@ -104,7 +105,7 @@ def test_values_are_counted_in_any_parts(rows: list[dict[str, float]], data: st.
     # Each part is the share of a rank: any number of grammars.
     bounds = list(zip([0, *ends], [*ends, len(score_row)], strict=True))
     shares = [[score_row[n : min(n + 3, last)] for n in range(first, last, 3)] for first, last in bounds]
-    with patch("mpitune.grammar.score_transforms._MOST_WAITING", data.draw(st.integers(0, 20))):
+    with patch("mpitune.grammar.score_transforms._COUNTED_AT_ONCE", data.draw(st.integers(0, 20))):
         parts = [count_values((rules_of(rows, grammar) for grammar in share), scores) for share in shares]
     for n, score in enumerate(scores):
         whole = merge_counts([part[n] for part in parts])
