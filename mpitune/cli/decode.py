@@ -42,8 +42,8 @@ from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import Texts
+from mpitune.store.store import open_store
 from mpitune.training import factory, parallel_map
-from mpitune.training.fit_bins import open_scored
 from mpitune.training.session import InitialModel
 
 DecodeFunction = Callable[[int], tuple[list[str], bytes]]
@@ -219,7 +219,7 @@ def open_decoder(
     if scoring is not None and sources.external:
         error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")
         raise raised_on_all_ranks(error)
-    store = open_scored(comm, sources, folder, scoring, print_message, lms=job.run.store)
+    store = open_store(sources, folder, scoring, lms=job.run.store)
     if sources.grammar is None:
         corpus = store.train
         assert corpus is not None

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from mpitune.corpus.vocabulary import FeatureTable, Names, Vocabulary, feature_id
-from mpitune.grammar.rules import Rules
+from mpitune.grammar.grammars import Grammars
 from mpitune.grammar.templates import Gap, Rule, RuleFeatures
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary
 
@@ -20,13 +20,13 @@ def built_in_features(lm_names: Sequence[str]) -> list[str]:
 
 
 class TranslationModel(NamedTuple):
-    """A grammar and language models, with the names of their features."""
+    """Grammars and language models, with the names of their features."""
 
     words: Vocabulary
     categories: Sequence[str]
-    rules: Rules
+    grammars: Grammars
     score_names: Sequence[str]
-    """Names of the scores that grammar files contain."""
+    """Names of the scores of an opened grammar."""
     templates: Sequence[str]
     rule_features: RuleFeatures
     """The features that those templates fire on each rule type."""

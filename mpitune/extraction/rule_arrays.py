@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import Stored
+from mpitune.array_files.arrays import Stored, add_prefix
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.array_files.row_table import DistinctRows
 from mpitune.extraction.extracted import FEATURES, Extracted
 from mpitune.extraction.phrase_pairs import SYMBOLS
-from mpitune.grammar.rules import PHRASE
+from mpitune.grammar.rules import PHRASE, RuleTypes
 
 _GAP = -1 - PHRASE
 """A gap of category X on the source side of a stored rule."""
@@ -38,11 +38,11 @@ class GrammarPart(NamedTuple):
     source_ptr: np.ndarray
     """int64 [source sides + 1]"""
     source: np.ndarray
-    """int32, as in `Rules`"""
+    """int32, as in `RuleTypes`"""
     target_ptr: np.ndarray
     """int64 [target sides + 1]"""
     target: np.ndarray
-    """int32, as in `Rules`"""
+    """int32, as in `RuleTypes`"""
     align_ptr: np.ndarray
     """int64 [alignments + 1]"""
     align: np.ndarray
@@ -123,7 +123,7 @@ class Collector:
 
 
 def merged(parts: Iterable[GrammarPart], folder: Path) -> dict[str, Stored]:
-    """The arrays of `Rules` with the grammars of all ``parts``, in their order.
+    """The arrays of `ListedGrammars` for storage, with the grammars of all ``parts``, in their order.
 
     Types and rows of scores are numbered in the order of first occurrence. ``folder``: the folder of temporary files
     for the arrays with an element for each rule of each sentence.
@@ -145,26 +145,29 @@ def merged(parts: Iterable[GrammarPart], folder: Path) -> dict[str, Stored]:
         score_row.append(distinct.add_scores(part.scores)[part.score_row])
         lengths.append(np.diff(part.grammar_ptr))
     types, scores = distinct.types, distinct.scores
-    source, target, align = (
-        select_rows(side.ptr, side.flat, types[:, n])
-        for n, side in enumerate((distinct.source, distinct.target, distinct.align))
+    side, target_side, alignment = np.ascontiguousarray(types.T)
+    target_ptr, target = select_rows(distinct.target.ptr, distinct.target.flat, target_side)
+    rule_types = RuleTypes(
+        side=side,
+        lhs=np.full(len(distinct.source), PHRASE, dtype=np.int32),
+        source_ptr=distinct.source.ptr,
+        source=distinct.source.flat,
+        target_ptr=target_ptr,
+        target=target,
+        alignment=alignment,
+        align_ptr=distinct.align.ptr,
+        align=distinct.align.flat.view(np.int16).reshape(-1, 2),
     )
     kept = scores != 0.0
-    return {
-        "lhs": np.full(len(types), PHRASE, dtype=np.int32),
-        "source_ptr": source[0],
-        "source": source[1],
-        "target_ptr": target[0],
-        "target": target[1],
-        "align_ptr": align[0],
-        "align": align[1].view(np.int16).reshape(-1, 2),
+    rules: dict[str, Stored] = {
         "type": type_,
         "score_row": score_row,
         "score_ptr": row_ends(kept.sum(axis=1)),
         "score_index": np.broadcast_to(np.arange(len(FEATURES), dtype=np.int32), kept.shape)[kept],
         "score_value": scores[kept],
-        "grammar_ptr": row_ends(np.concatenate(lengths)),
     }
+    arrays = add_prefix("types", rule_types._asdict()) | add_prefix("rules", rules)
+    return {**arrays, "grammar_ptr": row_ends(np.concatenate(lengths))}
 
 
 def _by_source(source: np.ndarray, ptr: np.ndarray) -> np.ndarray:

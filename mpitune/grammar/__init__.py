@@ -1,6 +1,7 @@
 """Synchronous grammars (SCFG rules) and the features of rules.
 
-- `rules`: `RuleReader` reads grammar files into `Rules`, arrays of rules, alignments and scores.
+- `rules`: `RuleReader` reads grammar files into `Rules` and `RuleTypes`, arrays of rules, alignments and scores.
+- `grammars`: `Grammars` opens a grammar by its number; `ListedGrammars` are stored as lists of rules.
 - `formats`: line parsers for the rule tables of cdec, Joshua and Moses; `FORMATS` registers them.
 - `templates`: sparse features of rules; `TEMPLATES` registers the templates, `compile_features` applies them.
 - `score_transforms`: `Scoring` transforms the scores of a grammar or replaces them by bins.

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.array_files.csr import select_rows
+from mpitune.array_files.row_table import DistinctRows
 from mpitune.corpus.text import lines, split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
@@ -26,27 +28,41 @@ _SOURCE_GAP = re.compile(r"\[([^\[\],]+)(?:,([0-9]+))?\]")
 _TARGET_GAP = re.compile(r"\[(?:([^\[\],]+),)?([0-9]+)\]")
 
 
-class Rules(NamedTuple):
-    """The rules of one or several grammars.
+class RuleTypes(NamedTuple):
+    """The rule types of all grammars: each distinct (left-hand side, source side, target side, alignment) once.
 
-    A rule is one line of a grammar; a rule type is a distinct (left-hand side, source, target, alignment), shared by
-    all grammars. Repeated lines give separate rules, which compete in decoding.
+    Types share sides and alignments, which are distinct as well; a side is a left-hand side with a source side.
     """
 
+    side: np.ndarray
+    """int32 [types]: the side of each type."""
     lhs: np.ndarray
-    """int32 [types]: the category of each type."""
+    """int32 [sides]: the left-hand side, a category."""
     source_ptr: np.ndarray
-    """int64 [types + 1]: the source side of type t is ``source[source_ptr[t]:source_ptr[t + 1]]``."""
+    """int64 [sides + 1]: the source side of side s is ``source[source_ptr[s]:source_ptr[s + 1]]``."""
     source: np.ndarray
     """int32: a word number, or -(1 + c) for a gap of category c."""
     target_ptr: np.ndarray
     """int64 [types + 1]: the target side of type t is ``target[target_ptr[t]:target_ptr[t + 1]]``."""
     target: np.ndarray
     """int32: a word number, or -1 for the first gap of the source side, -2 for its second."""
+    alignment: np.ndarray
+    """int32 [types]: the alignment of each type."""
     align_ptr: np.ndarray
-    """int64 [types + 1]: the links of type t are ``align[align_ptr[t]:align_ptr[t + 1]]``."""
+    """int64 [alignments + 1]: the links of alignment a are ``align[align_ptr[a]:align_ptr[a + 1]]``."""
     align: np.ndarray
     """int16 [links, 2]: source position, target position; gaps count as positions."""
+
+
+class Rules(NamedTuple):
+    """The rules of a grammar, or of several grammars, one grammar after the other.
+
+    A rule is one line of a grammar. Repeated lines give separate rules, which compete in decoding. The rules of a
+    grammar are sorted by source side (symbol by symbol, as numbers), then left-hand side, then line in the file.
+    """
+
+    types: RuleTypes
+    """Types of these rules and of others."""
     type: np.ndarray
     """int32 [rules]: the type of each rule."""
     score_row: np.ndarray
@@ -57,15 +73,10 @@ class Rules(NamedTuple):
     """int32: index in the list of score names."""
     score_value: np.ndarray
     """float64: the score; zeros are left out."""
-    grammar_ptr: np.ndarray
-    """int64 [grammars + 1]: the rules of grammar g are ``grammar_ptr[g]`` to ``grammar_ptr[g + 1]``.
-
-    They are sorted by source side (symbol by symbol, as numbers), then left-hand side, then line in the file.
-    """
 
 
 class RuleReader:
-    """Reads one or more grammar files into one `Rules`."""
+    """Reads one or more grammar files."""
 
     def __init__(self, vocabulary: Vocabulary, table_format: str = "auto") -> None:
         """``vocabulary``: numbers the words, and gets new ones added; ``table_format``: a value of `parser_for`.
@@ -100,6 +111,11 @@ class RuleReader:
         """Names of the scores in order of first occurrence."""
         return self._score_names.words
 
+    @property
+    def grammar_ptr(self) -> np.ndarray:
+        """int64 [grammars + 1]: the rules of grammar g are ``grammar_ptr[g]`` to ``grammar_ptr[g + 1]`` of `rules`."""
+        return _array(self._grammar_ptr)
+
     def read(self, path: Path) -> None:
         """Read the next grammar.
 
@@ -117,27 +133,38 @@ class RuleReader:
         self._grammar_ptr.append(len(self._type))
 
     def rules(self) -> Rules:
-        """Return all rules read so far."""
-        lhs, source = _array(self._lhs), _array(self._source)
-        rule_type, grammar_ptr = _array(self._type), _array(self._grammar_ptr)
-        rank = _source_rank(lhs, _array(self._source_ptr), source)
-        grammar = np.repeat(np.arange(len(grammar_ptr) - 1), np.diff(grammar_ptr))
-        order = np.lexsort((rank[rule_type], grammar))
+        """Return the rules of all grammars read so far."""
+        types, rule_type = self._rule_types(), _array(self._type)
+        grammar = np.repeat(np.arange(len(self._grammar_ptr) - 1), np.diff(self.grammar_ptr))
+        order = np.lexsort((types.side[rule_type], grammar))
         score_ptr, score_index, score_value = self._nonzero_scores()
         return Rules(
-            lhs=lhs,
-            source_ptr=_array(self._source_ptr),
-            source=source,
-            target_ptr=_array(self._target_ptr),
-            target=_array(self._target),
-            align_ptr=_array(self._align_ptr),
-            align=_array(self._align).reshape(-1, 2),
+            types=types,
             type=rule_type[order],
             score_row=order.astype(np.int32),
             score_ptr=score_ptr,
             score_index=score_index,
             score_value=score_value,
-            grammar_ptr=grammar_ptr,
+        )
+
+    def _rule_types(self) -> RuleTypes:
+        """Return all rule types, with sides numbered in the order of (source symbols, left-hand side)."""
+        lhs, source_ptr, source = _array(self._lhs), _array(self._source_ptr), _array(self._source)
+        side = _source_rank(lhs, source_ptr, source)
+        _, some_type = np.unique(side, return_index=True)
+        source_ptr, source = select_rows(source_ptr, source, some_type)
+        alignments = DistinctRows()
+        alignment = alignments.add(_array(self._align_ptr), _array(self._align).view(np.int32))
+        return RuleTypes(
+            side=side,
+            lhs=lhs[some_type],
+            source_ptr=source_ptr,
+            source=source,
+            target_ptr=_array(self._target_ptr),
+            target=_array(self._target),
+            alignment=alignment,
+            align_ptr=alignments.ptr,
+            align=alignments.flat.view(np.int16).reshape(-1, 2),
         )
 
     def _nonzero_scores(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -269,13 +296,13 @@ def _add_unary(derives: dict[int, set[int]], parent: int, child: int, names: lis
 
 
 def _source_rank(lhs: np.ndarray, source_ptr: np.ndarray, source: np.ndarray) -> np.ndarray:
-    """int64 [types]: rank of each type in the order of (source symbols, left-hand side); equal pairs share a rank."""
+    """int32 [types]: rank of each type in the order of (source symbols, left-hand side); equal pairs share a rank."""
     # Unsigned big-endian numbers sort like their bytes.
     text = (source.astype(np.int64) + 2**31).astype(">u4").tobytes()
     ends = (4 * source_ptr).tolist()
     keys = [(text[a:b], c) for a, b, c in zip(ends[:-1], ends[1:], lhs.tolist(), strict=True)]
     rank = {key: i for i, key in enumerate(sorted(set(keys)))}
-    return np.array([rank[key] for key in keys], dtype=np.int64)
+    return np.array([rank[key] for key in keys], dtype=np.int32)
 
 
 def _array(values: array) -> np.ndarray:  # type: ignore[type-arg]

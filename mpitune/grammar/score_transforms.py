@@ -1,4 +1,4 @@
-"""Transform the scores of a grammar before decoding: undo logarithms, or replace scores by indicator features of bins.
+"""Transform the scores of an opened grammar: undo logarithms, or replace scores by indicator features of bins.
 
 Bins: Clark, Dyer and Lavie, "Locally Non-Linear Learning for Statistical Machine Translation via Discretization and
 Structured Regularization" (TACL 2014), section 3. A score that a rule does not name is 0. Each rule fires one indicator
@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +26,8 @@ from mpitune.jit import kernel
 
 TRANSFORMS = ("10**-v", "10**v-1", "exp(-v)", "exp(v)")
 """Transforms of a score v, by their names in job files: -log10(p) to p, log10(1 + c) to c, -ln(p) to p, ln(p) to p."""
-_CHUNK = 1 << 22
-"""Rules counted at a time, to bound memory: numpy converts their int32 to int64."""
+_COUNTED_AT_ONCE = 1 << 22
+"""Rules after which equal values are merged, to bound memory."""
 
 
 class Scoring(NamedTuple):
@@ -113,17 +113,30 @@ class ValueCounts(NamedTuple):
     """int64 [n]: number of occurrences of each."""
 
 
-def count_values(rules: Rules, first: int, last: int, scores: Sequence[int]) -> list[ValueCounts]:
-    """Count the values of ``scores`` (indices in the list of score names) in rules ``first`` to ``last`` - 1."""
-    frequency = np.zeros(len(rules.score_ptr) - 1, dtype=np.int64)
-    for begin in range(first, last, _CHUNK):
-        frequency += np.bincount(rules.score_row[begin : min(begin + _CHUNK, last)], minlength=len(frequency))
-    counts = []
-    for score in scores:
-        value, entries = np.zeros(len(frequency)), np.flatnonzero(rules.score_index == score)
-        value[np.searchsorted(rules.score_ptr, entries, side="right") - 1] = rules.score_value[entries]
-        counts.append(merge_counts([ValueCounts(value[frequency > 0], frequency[frequency > 0])]))
-    return counts
+def count_values(grammars: Iterable[Rules], scores: Sequence[int]) -> list[ValueCounts]:
+    """Count the values of ``scores`` (indices in the list of score names) in the rules of all ``grammars``."""
+    counts = [[ValueCounts(np.zeros(0), np.zeros(0, dtype=np.int64))] for _ in scores]
+    waiting = 0
+    for rules in grammars:
+        for score, parts in zip(scores, counts, strict=True):
+            value = np.zeros(len(rules.type))
+            _fill_values(rules, score, value)
+            parts.append(ValueCounts(value, np.ones(len(value), dtype=np.int64)))
+        waiting += len(rules.type)
+        if waiting > _COUNTED_AT_ONCE:
+            counts = [[merge_counts(parts)] for parts in counts]
+            waiting = 0
+    return [merge_counts(parts) for parts in counts]
+
+
+@kernel
+def _fill_values(rules: Rules, score: int, value: np.ndarray) -> None:
+    """Fill ``value`` (float64 [rules], zeros) with the values of ``score``."""
+    for rule in range(len(rules.type)):
+        row = rules.score_row[rule]
+        for e in range(rules.score_ptr[row], rules.score_ptr[row + 1]):
+            if rules.score_index[e] == score:
+                value[rule] = rules.score_value[e]
 
 
 def merge_counts(parts: Sequence[ValueCounts]) -> ValueCounts:
@@ -135,21 +148,18 @@ def merge_counts(parts: Sequence[ValueCounts]) -> ValueCounts:
     return ValueCounts(value[first], np.add.reduceat(frequency, first) if len(first) else frequency)
 
 
-def transform_scores(rules: Rules, names: Sequence[str], scoring: Scoring) -> dict[str, np.ndarray]:
-    """Apply ``scoring`` to ``rules``; returns new ``score_ptr``, ``score_index`` and ``score_value`` (see `Rules`).
-
-    ``names``: the score names of ``rules``; those of the result are ``scoring.names(names)``.
-    """
-    plan = _plan(names, scoring)
-    ptr = np.zeros(len(rules.score_ptr), dtype=np.int64)
+def transform_scores(rules: Rules, plan: TransformPlan) -> Rules:
+    """``rules`` with their scores transformed by ``plan``; each rule has a row of scores of its own."""
+    ptr = np.zeros(len(rules.type) + 1, dtype=np.int64)
     index, value = np.zeros(0, dtype=np.int32), np.zeros(0)
-    _transform_scores(rules.score_ptr, rules.score_index, rules.score_value, plan, ptr, index, value)
+    _transform_scores(rules, plan, ptr, index, value)
     index, value = np.empty(ptr[-1], dtype=np.int32), np.empty(ptr[-1])
-    _transform_scores(rules.score_ptr, rules.score_index, rules.score_value, plan, ptr, index, value)
-    return {"score_ptr": ptr, "score_index": index, "score_value": value}
+    _transform_scores(rules, plan, ptr, index, value)
+    rows = np.arange(len(rules.type), dtype=np.int32)
+    return rules._replace(score_row=rows, score_ptr=ptr, score_index=index, score_value=value)
 
 
-class _Plan(NamedTuple):
+class TransformPlan(NamedTuple):
     """A `Scoring` as arrays for the kernel; m scores change, the others are copied."""
 
     copied: np.ndarray
@@ -169,14 +179,18 @@ class _Plan(NamedTuple):
     overlap: int
 
 
-def _plan(names: Sequence[str], scoring: Scoring) -> _Plan:
+def make_plan(scoring: Scoring, names: Sequence[str]) -> TransformPlan:
+    """Prepare ``scoring`` for scores named ``names``; the names of the transformed ones are ``scoring.names(names)``.
+
+    Raises UsageError as `Scoring.names` does.
+    """
     old = {name: n for n, name in enumerate(names)}
     new = {name: n for n, name in enumerate(scoring.names(names))}
     bins = {of.feature: of for of in scoring.bins}
     # A score that no rule names is 0: it may be binned, but is not transformed.
     changed = [name for name in dict.fromkeys([*scoring.transforms, *bins]) if name in old or name in bins]
     most = [bins[name].most if name in bins else np.zeros(0) for name in changed]
-    return _Plan(
+    return TransformPlan(
         copied=np.array([-1 if name in changed else new[name] for name in names], dtype=np.int32),
         changed=np.array([old.get(name, -1) for name in changed], dtype=np.int32),
         transform=np.array(
@@ -192,31 +206,24 @@ def _plan(names: Sequence[str], scoring: Scoring) -> _Plan:
 
 
 @kernel
-def _transform_scores(
-    old_ptr: np.ndarray,
-    old_index: np.ndarray,
-    old_value: np.ndarray,
-    plan: _Plan,
-    ptr: np.ndarray,
-    index: np.ndarray,
-    value: np.ndarray,
-) -> None:
+def _transform_scores(rules: Rules, plan: TransformPlan, ptr: np.ndarray, index: np.ndarray, value: np.ndarray) -> None:
     """Fill ``ptr``, and also ``index`` and ``value`` unless these are of length 0."""
     count, fill = 0, len(index) > 0
-    for row in range(len(old_ptr) - 1):
-        ptr[row] = count
-        for e in range(old_ptr[row], old_ptr[row + 1]):
-            new = plan.copied[old_index[e]]
+    for rule in range(len(rules.type)):
+        ptr[rule] = count
+        first_entry, last_entry = rules.score_ptr[rules.score_row[rule]], rules.score_ptr[rules.score_row[rule] + 1]
+        for e in range(first_entry, last_entry):
+            new = plan.copied[rules.score_index[e]]
             if new >= 0:
                 if fill:
                     index[count] = new
-                    value[count] = old_value[e]
+                    value[count] = rules.score_value[e]
                 count += 1
         for m in range(len(plan.changed)):
             v = 0.0
-            for e in range(old_ptr[row], old_ptr[row + 1]):
-                if old_index[e] == plan.changed[m]:
-                    v = old_value[e]
+            for e in range(first_entry, last_entry):
+                if rules.score_index[e] == plan.changed[m]:
+                    v = rules.score_value[e]
             if plan.kept[m] >= 0:
                 transformed = _apply_transform(plan.transform[m], v)
                 if transformed != 0.0:
@@ -232,7 +239,7 @@ def _transform_scores(
                         index[count] = plan.first_bin[m] + neighbour - first
                         value[count] = 1.0
                     count += 1
-    ptr[len(old_ptr) - 1] = count
+    ptr[len(rules.type)] = count
 
 
 def apply_transform(transform: str | None, v: float) -> float:

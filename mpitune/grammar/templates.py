@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import iter_rows
+from mpitune.array_files.csr import iter_rows, select_rows
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.errors import UsageError
-from mpitune.grammar.rules import Rules
+from mpitune.grammar.rules import RuleTypes
 
 
 class Gap(NamedTuple):
@@ -152,9 +152,9 @@ def features(templates: Sequence[str], rule: Rule) -> list[tuple[str, float]]:
 
 
 def compile_features(
-    templates: Sequence[str], rules: Rules, categories: Sequence[str], words: Sequence[str], sources: Iterable[str]
+    templates: Sequence[str], types: RuleTypes, categories: Sequence[str], words: Sequence[str], sources: Iterable[str]
 ) -> RuleFeatures:
-    """Compute the features of all types of ``rules``.
+    """Compute the features of all ``types``.
 
     ``names`` of the result also has the features of the glue rules and of pass-through rules for the words ``sources``.
     ``categories`` and ``words`` name the rules' symbols. Raises UsageError for an unknown template.
@@ -162,8 +162,8 @@ def compile_features(
     functions = _look_up(templates)
     names = Vocabulary()
     index, value = array("i"), array("d")
-    ptr = np.zeros(len(rules.lhs) + 1, dtype=np.int64)
-    for number, rule in enumerate(_all_as_symbols(rules, categories, words), start=1):
+    ptr = np.zeros(len(types.side) + 1, dtype=np.int64)
+    for number, rule in enumerate(_all_as_symbols(types, categories, words), start=1):
         fired = Counter([names.add(name) for name in _fired(functions, rule)])
         index.extend(fired.keys())
         value.extend(fired.values())
@@ -175,18 +175,20 @@ def compile_features(
     return RuleFeatures(Names.of(names.words), ids, ptr, np.asarray(index), np.asarray(value))
 
 
-def as_symbols(rules: Rules, rule_type: int, categories: Sequence[str], words: Sequence[str]) -> Rule:
-    """Spell out rule type ``rule_type`` of ``rules``; ``categories`` and ``words`` name the symbols."""
-    source = rules.source[rules.source_ptr[rule_type] : rules.source_ptr[rule_type + 1]].tolist()
-    target = rules.target[rules.target_ptr[rule_type] : rules.target_ptr[rule_type + 1]].tolist()
-    links = rules.align[rules.align_ptr[rule_type] : rules.align_ptr[rule_type + 1]].ravel().tolist()
-    return _make_rule(int(rules.lhs[rule_type]), source, target, links, categories, words)
+def as_symbols(types: RuleTypes, rule_type: int, categories: Sequence[str], words: Sequence[str]) -> Rule:
+    """Spell out ``rule_type``, a number in ``types``; ``categories`` and ``words`` name the symbols."""
+    side, alignment = types.side[rule_type], types.alignment[rule_type]
+    source = types.source[types.source_ptr[side] : types.source_ptr[side + 1]].tolist()
+    target = types.target[types.target_ptr[rule_type] : types.target_ptr[rule_type + 1]].tolist()
+    links = types.align[types.align_ptr[alignment] : types.align_ptr[alignment + 1]].ravel().tolist()
+    return _make_rule(int(types.lhs[side]), source, target, links, categories, words)
 
 
-def _all_as_symbols(rules: Rules, categories: Sequence[str], words: Sequence[str]) -> Iterable[Rule]:
-    sources, targets = iter_rows(rules.source_ptr, rules.source), iter_rows(rules.target_ptr, rules.target)
-    links = iter_rows(2 * rules.align_ptr, rules.align.ravel())
-    for of_type in zip(rules.lhs.tolist(), sources, targets, links, strict=True):
+def _all_as_symbols(types: RuleTypes, categories: Sequence[str], words: Sequence[str]) -> Iterable[Rule]:
+    sources = iter_rows(*select_rows(types.source_ptr, types.source, types.side))
+    targets = iter_rows(types.target_ptr, types.target)
+    links = iter_rows(*select_rows(2 * types.align_ptr, types.align.ravel(), types.alignment))
+    for of_type in zip(types.lhs[types.side].tolist(), sources, targets, links, strict=True):
         yield _make_rule(*of_type, categories, words)
 
 

@@ -32,15 +32,15 @@ from mpitune.errors import DataError, UsageError
 from mpitune.extraction.extracted import FEATURES
 from mpitune.extraction.rule_arrays import GrammarPart, merged
 from mpitune.extraction.suffix_array import compiled_bitext
-from mpitune.grammar.rules import RuleReader, Rules
-from mpitune.grammar.score_transforms import Scoring, transform_scores
+from mpitune.grammar.grammars import ListedGrammars
+from mpitune.grammar.rules import RuleReader, RuleTypes
 from mpitune.grammar.templates import compile_features
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
 from mpitune.store.input_checks import check_files, check_score_names, warn_of_built_in_names, warn_of_unknown_words
 from mpitune.store.inputs import StoreInputs, grammar_files
-from mpitune.store.store import BITEXT, DATA, Corpus, content_digest, features_name, inputs_digest, lm_name, scores_name
-from mpitune.store.structure import check_bitext, check_data, check_features, check_lm, check_scores
+from mpitune.store.store import BITEXT, DATA, Corpus, content_digest, features_name, inputs_digest, lm_name
+from mpitune.store.structure import check_bitext, check_data, check_features, check_lm
 
 _MISSING = "missing"
 
@@ -100,18 +100,6 @@ def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[P
         settings["extracted"] = {"files": len(sources.aligned.files), "leave_one_out": sources.leave_one_out}
         return [*files, *sources.aligned.files], settings
     return [*files, *grammars], settings
-
-
-def build_scores(folder: Path, scoring: Scoring, log: Callable[[str], None]) -> list[str]:
-    """Build the transformed scores of the store in ``folder`` unless they are up to date; returns the files built.
-
-    The rest of the store must exist. Raises UsageError if the name of a bin is that of another score.
-    """
-    data = open_checked(folder / DATA, check_data)
-    rules, names = Rules(**with_prefix(data, "rules")), Names.stored(data, "score_names").all()
-    settings = {"scoring": scoring.digest, "data": content_digest(folder / DATA)}
-    file = _StoreFile(folder / scores_name(scoring), [], settings, check_scores)
-    return _build_if_stale(file, lambda: transform_scores(rules, names, scoring), log)
 
 
 def needs_extraction(sources: StoreInputs, folder: Path) -> bool:
@@ -210,12 +198,12 @@ def _fault(file: _StoreFile) -> str | None:
     return None if fresh else "stale"
 
 
-class _CompiledRules(NamedTuple):
-    """Rules as arrays, and the names that their numbers refer to."""
+class _CompiledGrammars(NamedTuple):
+    """Grammars as arrays, and the names that their numbers refer to."""
 
     words: Vocabulary
-    rules: Mapping[str, Stored]
-    """The fields of `Rules`."""
+    arrays: Mapping[str, Stored]
+    """The arrays of `ListedGrammars` for storage."""
     score_names: list[str]
     categories: list[str]
 
@@ -225,15 +213,15 @@ def _compile_data(
 ) -> dict[str, Stored]:
     """The arrays of `DATA`: rules read from ``grammars``, or from the folder ``parts``; then the texts."""
     if parts is not None:
-        words, rules, score_names, categories = _extracted_rules(parts)
+        words, of_grammars, score_names, categories = _extracted_rules(parts)
     else:
-        words, rules, score_names, categories = _read_grammars(grammars, sources.table_format, start_progress)
+        words, of_grammars, score_names, categories = _read_grammars(grammars, sources.table_format, start_progress)
         warn_of_built_in_names(grammars, score_names, sources.lm_names)
-    if sources.grammar is not None and rules["type"].size == 0:
+    if sources.grammar is not None and of_grammars["rules.type"].size == 0:
         raise DataError.at(sources.grammar, None, found="no rules", expected="a rule a line")
-    source_sides = rules["source"]
+    source_sides = of_grammars["types.source"]
     assert isinstance(source_sides, np.ndarray)  # a DiskArray is used only for arrays with an element per sentence rule
-    arrays = add_prefix("rules", rules)
+    arrays = dict(of_grammars)
     grammar_number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
     first = 0
     for name, texts in sources.texts.items():
@@ -249,7 +237,7 @@ def _compile_data(
     return arrays
 
 
-def _read_grammars(grammars: Sequence[Path], table_format: str, start_progress: StartProgress) -> _CompiledRules:
+def _read_grammars(grammars: Sequence[Path], table_format: str, start_progress: StartProgress) -> _CompiledGrammars:
     """The rules of grammar files."""
     words = Vocabulary()
     reader = RuleReader(words, table_format)
@@ -257,16 +245,17 @@ def _read_grammars(grammars: Sequence[Path], table_format: str, start_progress: 
         for grammar in grammars:
             reader.read(grammar)
             progress.advance()
-    return _CompiledRules(words, reader.rules()._asdict(), reader.score_names, reader.categories)
+    grammars_read = ListedGrammars(reader.rules(), reader.grammar_ptr)
+    return _CompiledGrammars(words, grammars_read.as_arrays(), reader.score_names, reader.categories)
 
 
-def _extracted_rules(folder: Path) -> _CompiledRules:
+def _extracted_rules(folder: Path) -> _CompiledGrammars:
     """The extracted rules of the parts in ``folder``; their words are those of the bitext."""
     files = sorted(folder.glob("part-*.h5"))
     words = Vocabulary(Names.stored(open_arrays(files[0]), "words").all())
     # Parts are opened one after the other, so that at most two are mapped at a time.
     parts = (GrammarPart(**with_prefix(open_arrays(file), "rules")) for file in files)
-    return _CompiledRules(words, merged(parts, folder), list(FEATURES), ["S", "X"])
+    return _CompiledGrammars(words, merged(parts, folder), list(FEATURES), ["S", "X"])
 
 
 def _corpus(pairs: Sequence[SentencePair], words: Vocabulary, grammar_number: Mapping[Path, int]) -> Corpus:
@@ -291,7 +280,7 @@ def _compile_features(data: Path, templates: Sequence[str], grammars: Sequence[P
     corpora = [array for name, array in arrays.items() if name in ("train.source", "devtest.source")]
     sources = [words[word] for word in np.unique(np.concatenate([np.zeros(0, np.int32), *corpora])).tolist()]
     categories = Names.stored(arrays, "categories").all()
-    fired = compile_features(templates, Rules(**with_prefix(arrays, "rules")), categories, words, sources)
+    fired = compile_features(templates, RuleTypes(**with_prefix(arrays, "types")), categories, words, sources)
     check_score_names(grammars, Names.stored(arrays, "score_names").all(), fired.ids)
     return {
         **fired.names.as_arrays("names"),

@@ -3,7 +3,6 @@
 data.h5                   words, rules, corpora
 bitext.h5                 a compiled word-aligned bitext, the input of grammar extraction
 features-<templates>.h5   the sparse features that the templates fire on the rules
-scores-<digest>.h5        the rules' scores after a model's transformations and binning
 lm-<n>.h5                 a language model; for a KenLM binary, which is mapped in place, its size only
 lm-<n>-external.h5        the fingerprint of a language model that an external decoder reads
 """
@@ -24,8 +23,9 @@ from mpitune.array_files.checked import open_checked
 from mpitune.corpus.text import Fingerprint
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.decoder.base import Sentence, TranslationModel
-from mpitune.grammar.rules import Rules
-from mpitune.grammar.score_transforms import Scoring
+from mpitune.grammar.grammars import ListedGrammars
+from mpitune.grammar.rules import RuleTypes
+from mpitune.grammar.score_transforms import Scoring, make_plan
 from mpitune.grammar.templates import Rule, RuleFeatures, as_symbols
 from mpitune.lm.kenlm import open_kenlm
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, language_model
@@ -85,11 +85,6 @@ def features_name(templates: Sequence[str]) -> str:
     return f"features-{'+'.join(templates) or 'none'}.h5"
 
 
-def scores_name(scoring: Scoring) -> str:
-    """The name of the file of the scores transformed by ``scoring``."""
-    return f"scores-{scoring.digest[:16]}.h5"
-
-
 def lm_name(n: int, external: bool = False) -> str:
     """The name of the file of language model ``n``; ``external``: an external decoder reads the model."""
     return f"lm-{n}-external.h5" if external else f"lm-{n}.h5"
@@ -116,22 +111,20 @@ def inputs_digest(inputs: Mapping[str, Any]) -> str:
 def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = None, lms: Path | None = None) -> Store:
     """Open the store that `build_store` built from ``sources``; of their files, it opens KenLM binaries only.
 
-    ``scoring``: use the scores built by `build_scores`; ``lms``: the folder of the language models, by default
-    ``folder``. Raises DataError for a damaged store or a missing KenLM binary.
+    ``scoring``: transforms the scores of each grammar that is opened; ``lms``: the folder of the language models, by
+    default ``folder``. Raises DataError for a damaged store or a missing KenLM binary, UsageError if the name of a bin
+    is that of another score.
     """
     data = open_checked(folder / DATA, check_data)
     fired = _open_features(folder, sources.templates, data)
     lm_files = () if sources.external else sources.lms
-    rules, score_names = Rules(**with_prefix(data, "rules")), Names.stored(data, "score_names").all()
+    score_names = Names.stored(data, "score_names").all()
     rule_features = fired["ids"], fired["ptr"], fired["index"], fired["value"]
-    if scoring is not None:
-        score_names = scoring.names(score_names)
-        rules = rules._replace(**_open_scores(folder / scores_name(scoring), data, len(score_names)))
     model = TranslationModel(
         words=Vocabulary(Names.stored(data, "words").all()),
         categories=Names.stored(data, "categories").all(),
-        rules=rules,
-        score_names=score_names,
+        grammars=ListedGrammars.stored(data, make_plan(scoring, score_names) if scoring else None),
+        score_names=scoring.names(score_names) if scoring else score_names,
         templates=sources.templates,
         rule_features=RuleFeatures(Names.stored(fired, "names"), *rule_features),
         lms=[_open_lm(file, (lms or folder) / lm_name(n)) for n, file in enumerate(lm_files)],
@@ -153,7 +146,7 @@ def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], m
     data = open_checked(folder / DATA, check_data)
     fired = _open_features(folder, templates, data)
     words, categories = Names.stored(data, "words").all(), Names.stored(data, "categories").all()
-    rules, by_id = Rules(**with_prefix(data, "rules")), {feature_id(name): name for name in names}
+    types, by_id = RuleTypes(**with_prefix(data, "types")), {feature_id(name): name for name in names}
     ids, ptr, index = fired["ids"], fired["ptr"], fired["index"]
     places = np.flatnonzero(np.isin(ids, np.array(list(by_id), dtype=np.uint64)))
     found: dict[int, list[int]] = {place: [] for place in places.tolist()}
@@ -168,7 +161,7 @@ def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], m
         places = np.array([place for place in places.tolist() if len(found[place]) < most], dtype=np.int64)
 
     def rule(hit: int) -> Rule:
-        return as_symbols(rules, int(np.searchsorted(ptr, hit, side="right")) - 1, categories, words)
+        return as_symbols(types, int(np.searchsorted(ptr, hit, side="right")) - 1, categories, words)
 
     return {by_id[int(ids[place])]: [rule(hit) for hit in hits] for place, hits in found.items() if hits}
 

@@ -1,7 +1,7 @@
 """Bins of the grammar's scores, fitted to the grammars of the tuned sentences.
 
-All ranks count values, each in its part of the rules. Counts are whole numbers, so their sums are exact and the bins do
-not depend on the number of ranks.
+All ranks count values, each in its share of the grammars. Counts are whole numbers, so their sums are exact and the
+bins do not depend on the number of ranks.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from mpitune.config.spec import Job
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.binning import Bins, make_bins
-from mpitune.grammar.score_transforms import Scoring, count_values, merge_counts
-from mpitune.store import build
+from mpitune.grammar.score_transforms import count_values, merge_counts
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import Store, open_store
 from mpitune.training import factory
@@ -38,24 +37,9 @@ def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, log: C
         f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins
     ]
     comm.on_root(list, map(log, lines))
-    return open_scored(comm, sources, folder, factory.scoring(job, bins), log)
-
-
-def open_scored(
-    comm: Comm,
-    sources: StoreInputs,
-    folder: Path,
-    scoring: Scoring | None,
-    log: Callable[[str], None],
-    lms: Path | None = None,
-) -> Store:
-    """Open the store in ``folder`` with scores transformed by ``scoring``. All ranks call this.
-
-    ``lms``: the folder of the language models if it is not ``folder``.
-    """
-    if scoring is not None:
-        comm.on_root(build.build_scores, folder, scoring, log)
-    return open_store(sources, folder, scoring, lms)
+    scoring = factory.scoring(job, bins)
+    comm.on_root(scoring.names, store.model.score_names)  # names of bins that clash are reported once
+    return open_store(sources, folder, scoring)
 
 
 def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[Bins, ...]:
@@ -64,12 +48,12 @@ def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[B
     A rule counts once for each grammar that has it. All ranks call this and get the bins.
     """
     assert store.train is not None  # jobs without training data have no bins to fit
-    rules, names = store.model.rules, list(store.model.score_names)
+    names = list(store.model.score_names)
     # Grammars are numbered in the order in which sentences name them, and those of [data] come first.
-    grammars = int(store.train.grammar.max(initial=-1)) + 1
-    total = int(rules.grammar_ptr[grammars])
-    first, last = total * comm.rank // comm.size, total * (comm.rank + 1) // comm.size
-    parts = comm.gather(count_values(rules, first, last, [names.index(feature) for feature in features]))
+    total = int(store.train.grammar.max(initial=-1)) + 1
+    share = range(total * comm.rank // comm.size, total * (comm.rank + 1) // comm.size)
+    counts = count_values(map(store.model.grammars.open, share), [names.index(feature) for feature in features])
+    parts = comm.gather(counts)
 
     def fitted() -> tuple[Bins, ...]:
         counted = [merge_counts(of_feature) for of_feature in zip(*(parts or []), strict=True)]

@@ -27,9 +27,9 @@ from mpitune.run_folder.layout import RunFolder
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
-from mpitune.store.store import Corpus, Store
+from mpitune.store.store import Corpus, Store, open_store
 from mpitune.training import factory
-from mpitune.training.fit_bins import open_fitted, open_scored
+from mpitune.training.fit_bins import open_fitted
 
 LOG = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     if given is None:
         store = open_fitted(comm, job, sources, folder, LOG.info)
     else:
-        store = open_scored(comm, sources, folder, given.scoring, LOG.info)
+        store = open_store(sources, folder, given.scoring)
     comm.on_root(_check_store, job, store)
     assert store.train is not None  # checked by config.load.require_data
     grammars = comm.on_root(factory.sentence_grammars, job, sources)

@@ -181,7 +181,7 @@ class World:
 
     def _model_with(self, features: int) -> TranslationModel:
         model = self._store.model
-        fired = synthetic.rule_features(len(model.rules.lhs), features)
+        fired = synthetic.rule_features(len(model.grammars.types.side), features)
         return model._replace(lms=[self._lm.opened], lm_names=["LanguageModel"], rule_features=fired)
 
     def _language_model(self, order: int, words: int) -> Lm:
@@ -217,7 +217,8 @@ def _weights(decoder: EmbeddedDecoder) -> np.ndarray:
 def _mapped(model: TranslationModel) -> int:
     """Bytes of rules, language models and sparse features of rules."""
     fired = model.rule_features
-    parts = [*model.rules, fired.ptr, fired.index, fired.value, *(part for lm, _ in model.lms for part in lm)]
+    rules = model.grammars.open(0)
+    parts = [*rules.types, *rules, fired.ptr, fired.index, fired.value, *(part for lm, _ in model.lms for part in lm)]
     return sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
 
 

@@ -15,6 +15,7 @@ from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.csr import row_ends
 from mpitune.extraction.extracted import FEATURES, Extracted
 from mpitune.extraction.rule_arrays import Collector, GrammarPart, merged
+from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import PHRASE
 
 pytestmark = pytest.mark.kernel
@@ -82,19 +83,27 @@ def test_however_the_sentences_are_cut_into_parts(cuts: list[int], tmp_path: Pat
     found = stored(parts(grammars, cuts), tmp_path)
     types, scores, of_sentences = expected(grammars)
     assert 50 < len(types) < 220 and 50 < len(scores) < 220
-    assert found["lhs"].tolist() == [PHRASE] * len(types)
-    sides = [rows(found[f"{side}_ptr"], found[side]) for side in ("source", "target", "align")]
+    grammars_found = ListedGrammars.stored(found, None)
+    of_types, rules = grammars_found.types, grammars_found.rules
+    sources, aligns = rows(of_types.source_ptr, of_types.source), rows(of_types.align_ptr, of_types.align)
+    assert of_types.lhs.tolist() == [PHRASE] * len(sources)
+    assert len(set(sources)) == len(sources) and len(set(aligns)) == len(aligns)
+    sides = (
+        [sources[side] for side in of_types.side.tolist()],
+        rows(of_types.target_ptr, of_types.target),
+        [aligns[alignment] for alignment in of_types.alignment.tolist()],
+    )
     assert list(zip(*sides, strict=True)) == list(types)
-    index, value = (rows(found["score_ptr"], found[name]) for name in ("score_index", "score_value"))
+    index, value = (rows(rules.score_ptr, entries) for entries in (rules.score_index, rules.score_value))
     kept = [[(place, score) for place, score in enumerate(row) if score] for row in scores]
     assert [list(zip(*row, strict=True)) for row in zip(index, value, strict=True)] == kept
-    numbers = list(zip(found["type"].tolist(), found["score_row"].tolist(), strict=True))
-    assert [numbers[a:b] for a, b in pairwise(found["grammar_ptr"].tolist())] == of_sentences
+    opened = map(grammars_found.open, range(len(grammars_found)))
+    assert [list(zip(one.type.tolist(), one.score_row.tolist(), strict=True)) for one in opened] == of_sentences
 
 
 def test_no_parts_give_no_rules(tmp_path: Path) -> None:
     found = stored([], tmp_path)
-    assert found["grammar_ptr"].tolist() == [0] and found["type"].size == found["lhs"].size == 0
+    assert found["grammar_ptr"].tolist() == [0] and found["rules.type"].size == found["types.side"].size == 0
 
 
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="takes too long in plain Python")
@@ -106,7 +115,7 @@ def test_memory_is_taken_by_what_is_distinct_and_by_one_part(tmp_path: Path) -> 
         # Each a copy of its own, as if read from its own file.
         copies = (GrammarPart(*(array.copy() for array in part)) for _ in range(times))
         tracemalloc.start()
-        rules = stored(copies, tmp_path)["type"]
+        rules = stored(copies, tmp_path)["rules.type"]
         memory = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert len(rules) == times * len(part.type)

@@ -26,18 +26,20 @@ class Grammar:
             path.write_text(content)
             reader.read(path)
         self.rules: Rules = reader.rules()
+        self.grammar_ptr = reader.grammar_ptr.tolist()
         self.categories = reader.categories
         self.score_names = reader.score_names
 
     def type(self, t: int) -> tuple[str, str, str, list[list[int]]]:
-        r = self.rules
-        source = r.source[r.source_ptr[t] : r.source_ptr[t + 1]].tolist()
+        r = self.rules.types
+        side, alignment = r.side[t], r.alignment[t]
+        source = r.source[r.source_ptr[side] : r.source_ptr[side + 1]].tolist()
         target = r.target[r.target_ptr[t] : r.target_ptr[t + 1]].tolist()
         return (
-            self.categories[r.lhs[t]],
+            self.categories[r.lhs[side]],
             " ".join(self.vocabulary.words[s] if s >= 0 else f"[{self.categories[-1 - s]}]" for s in source),
             " ".join(self.vocabulary.words[s] if s >= 0 else f"[{-s}]" for s in target),
-            r.align[r.align_ptr[t] : r.align_ptr[t + 1]].tolist(),
+            r.align[r.align_ptr[alignment] : r.align_ptr[alignment + 1]].tolist(),
         )
 
     def scores(self, rule: int) -> dict[str, float]:
@@ -132,7 +134,7 @@ def test_bad_lines_are_refused(tmp_path: Path, line: str, told: str) -> None:
 
 def test_cycles_of_unary_rules(tmp_path: Path) -> None:
     chain = "[X] ||| [Y,1] ||| [1]\n[S] ||| [Y,1] ||| [1]\n[X] ||| [Y,1] ||| a [1]\n[Y] ||| [Z,1] ||| [1]\n"
-    assert len(Grammar(tmp_path, chain, chain).rules.lhs) == 4
+    assert len(Grammar(tmp_path, chain, chain).rules.types.side) == 4
     closing = "[Z] ||| [X,1] ||| [1]\n"
     with pytest.raises(DataError, match=r"g1:5: found a unary rule from Z to X that closes a cycle"):
         Grammar(tmp_path, "[Z] ||| a ||| a\n", chain + closing)
@@ -145,17 +147,17 @@ def test_grammars_share_types_and_keep_all_lines(tmp_path: Path) -> None:
     first = "[X] ||| b ||| u ||| 1 ||| 0-0\n[X] ||| a ||| v ||| 2\n[X] ||| b ||| u ||| 3 ||| 0-0\n"
     second = "[X] ||| b ||| u ||| 4\n[X] ||| b ||| u ||| 5 ||| 0-0\n"
     grammar = Grammar(tmp_path, first, "", second)
-    assert grammar.rules.grammar_ptr.tolist() == [0, 3, 3, 5]
+    assert grammar.grammar_ptr == [0, 3, 3, 5]
     assert [grammar.type(t) for t in range(3)] == [("X", "b", "u", [[0, 0]]), ("X", "a", "v", []), ("X", "b", "u", [])]
     assert grammar.rules.type.tolist() == [0, 0, 1, 2, 0]
     assert [grammar.scores(i)["PhraseModel_0"] for i in range(5)] == [1, 3, 2, 4, 5]
 
 
 def test_an_empty_grammar_has_all_its_arrays(tmp_path: Path) -> None:
-    rules = Grammar(tmp_path, "").rules
-    assert rules.grammar_ptr.tolist() == [0, 0]
-    assert rules.score_ptr.tolist() == rules.source_ptr.tolist() == [0]
-    assert rules.align.shape == (0, 2)
+    grammar = Grammar(tmp_path, "")
+    assert grammar.grammar_ptr == [0, 0]
+    assert grammar.rules.score_ptr.tolist() == grammar.rules.types.source_ptr.tolist() == [0]
+    assert grammar.rules.types.align.shape == (0, 2)
 
 
 SYMBOL = st.sampled_from(["a", "b", "c", "[X,1]", "[NP,2]"])
@@ -177,18 +179,19 @@ def test_rules_are_sorted_by_source_then_category_then_line(
         target = " ".join(symbol for symbol in source if symbol[0] == "[")
         lines.append(f"[{lhs}] ||| w {' '.join(source)} ||| {target} ||| Line={i + 1}\n")
     grammar = Grammar(tmp_path_factory.mktemp("g"), "".join(lines))
-    rules = grammar.rules
-    keys = []
-    for rule, t in enumerate(rules.type.tolist()):
-        source_side = rules.source[rules.source_ptr[t] : rules.source_ptr[t + 1]].tolist()
-        keys.append((source_side, int(rules.lhs[t]), grammar.scores(rule)["Line"]))
+    types, keys = grammar.rules.types, []
+    for rule, side in enumerate(types.side[grammar.rules.type].tolist()):
+        source_side = types.source[types.source_ptr[side] : types.source_ptr[side + 1]].tolist()
+        keys.append((source_side, int(types.lhs[side]), grammar.scores(rule)["Line"]))
     assert len(keys) == len(lines)
     assert keys == sorted(keys)
 
 
 def test_arrays_have_the_types_that_kernels_expect(tmp_path: Path) -> None:
-    kinds = {name: array.dtype for name, array in Grammar(tmp_path, "[X] ||| a ||| b ||| 1\n").rules._asdict().items()}
-    for name in ("lhs", "source", "target", "type", "score_row", "score_index"):
+    rules = Grammar(tmp_path, "[X] ||| a ||| b ||| 1\n").rules
+    arrays = rules.types._asdict() | rules._asdict()
+    kinds = {name: array.dtype for name, array in arrays.items() if name != "types"}
+    for name in ("side", "lhs", "source", "target", "alignment", "type", "score_row", "score_index"):
         assert kinds.pop(name) == np.int32
     assert kinds.pop("align") == np.int16
     assert kinds.pop("score_value") == np.float64
@@ -203,9 +206,9 @@ def test_the_news_grammar_is_read(shared: Path) -> None:
     rules = reader.rules()
     assert len(rules.type) == 72_745
     assert reader.score_names == [f"PhraseModel_{i}" for i in range(7)]
-    source = [tuple(side.tolist()) for side in np.split(rules.source, rules.source_ptr[1:-1])]
-    target = [tuple(side.tolist()) for side in np.split(rules.target, rules.target_ptr[1:-1])]
-    assert len(set(zip(rules.lhs.tolist(), source, target, strict=True))) == 58_333
+    types = rules.types
+    target = [tuple(side.tolist()) for side in np.split(types.target, types.target_ptr[1:-1])]
+    assert len(set(zip(types.side.tolist(), target, strict=True))) == 58_333
     with gzip.open(shared / "data" / "nc" / "grammar.gz", "rt") as file:
         scores = [float(score) for line in file for score in line.split(" ||| ")[3].split()]
     assert sorted(rules.score_value) == sorted(score for score in scores if score)

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,25 +15,32 @@ from hypothesis import strategies as st
 
 from mpitune.errors import UsageError
 from mpitune.grammar.binning import Bins, make_bins
-from mpitune.grammar.rules import Rules
-from mpitune.grammar.score_transforms import TRANSFORMS, Scoring, count_values, merge_counts, transform_scores
+from mpitune.grammar.rules import Rules, RuleTypes
+from mpitune.grammar.score_transforms import (
+    TRANSFORMS,
+    Scoring,
+    count_values,
+    make_plan,
+    merge_counts,
+    transform_scores,
+)
 
 NAMES = ["A", "B", "C", "D"]
 VALUES = st.sampled_from([-1.5, -0.25, 0.0, 0.125, 1.0, 2.75])
 ROWS = st.lists(st.dictionaries(st.sampled_from(NAMES), VALUES), min_size=1, max_size=8)
 
 
-def rules_of(rows: Sequence[dict[str, float]], score_row: Sequence[int] = ()) -> Rules:
+def rules_of(rows: Sequence[dict[str, float]], score_row: Sequence[int]) -> Rules:
     """Rules with these rows of scores; zeros are left out, as readers do it."""
     kept = [{NAMES.index(name): value for name, value in row.items() if value} for row in rows]
-    arrays = {name: np.zeros(0) for name in Rules._fields}
-    arrays |= {
-        "score_row": np.array(score_row, dtype=np.int32),
-        "score_ptr": np.cumsum([0] + [len(row) for row in kept]),
-        "score_index": np.array([index for row in kept for index in row], dtype=np.int32),
-        "score_value": np.array([value for row in kept for value in row.values()], dtype=np.float64),
-    }
-    return Rules(**arrays)
+    return Rules(
+        types=RuleTypes(*[np.zeros(0)] * len(RuleTypes._fields)),
+        type=np.zeros(len(score_row), dtype=np.int32),
+        score_row=np.array(score_row, dtype=np.int32),
+        score_ptr=np.cumsum([0] + [len(row) for row in kept]),
+        score_index=np.array([index for row in kept for index in row], dtype=np.int32),
+        score_value=np.array([value for row in kept for value in row.values()], dtype=np.float64),
+    )
 
 
 def bins_of(feature: str, most: Sequence[float]) -> Bins:
@@ -71,25 +79,34 @@ def plainly(row: dict[str, float], scoring: Scoring) -> dict[str, float]:
 
 
 @pytest.mark.kernel
-@given(ROWS, scorings())
-def test_rescored_rows_are_those_of_the_plain_twin(rows: list[dict[str, float]], scoring: Scoring) -> None:
-    arrays, names = transform_scores(rules_of(rows), NAMES, scoring), scoring.names(NAMES)
+@given(ROWS, scorings(), st.data())
+def test_rescored_rows_are_those_of_the_plain_twin(
+    rows: list[dict[str, float]], scoring: Scoring, data: st.DataObject
+) -> None:
+    # Rules share rows, and other grammars have rows of their own.
+    given_rows = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=12))
+    names = scoring.names(NAMES)
     assert len(names) == len(set(names))
-    for i, row in enumerate(rows):
-        place = slice(arrays["score_ptr"][i], arrays["score_ptr"][i + 1])
-        found = [(names[n], v) for n, v in zip(arrays["score_index"][place], arrays["score_value"][place], strict=True)]
-        assert dict(found) == pytest.approx(plainly(row, scoring), rel=1e-12) and len(dict(found)) == len(found)
-    assert arrays["score_ptr"][-1] == len(arrays["score_index"]) == len(arrays["score_value"])
+    rules = transform_scores(rules_of(rows, given_rows), make_plan(scoring, NAMES))
+    for given_row, found_row in zip(given_rows, rules.score_row.tolist(), strict=True):
+        place = slice(rules.score_ptr[found_row], rules.score_ptr[found_row + 1])
+        found = [(names[n], v) for n, v in zip(rules.score_index[place], rules.score_value[place], strict=True)]
+        expected = plainly(rows[given_row], scoring)
+        assert dict(found) == pytest.approx(expected, rel=1e-12) and len(dict(found)) == len(found)
+    assert rules.score_ptr[-1] == len(rules.score_index) == len(rules.score_value)
 
 
+@pytest.mark.kernel
 @given(ROWS, st.data())
 def test_values_are_counted_in_any_parts(rows: list[dict[str, float]], data: st.DataObject) -> None:
     score_row = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=30))
     ends = sorted(data.draw(st.lists(st.integers(0, len(score_row)), max_size=3)))
-    rules = rules_of(rows, score_row)
     scores = [2, 0]
+    # Each part is the share of a rank: any number of grammars.
     bounds = list(zip([0, *ends], [*ends, len(score_row)], strict=True))
-    parts = [count_values(rules, first, last, scores) for first, last in bounds]
+    shares = [[score_row[n : min(n + 3, last)] for n in range(first, last, 3)] for first, last in bounds]
+    with patch("mpitune.grammar.score_transforms._COUNTED_AT_ONCE", data.draw(st.integers(0, 20))):
+        parts = [count_values((rules_of(rows, grammar) for grammar in share), scores) for share in shares]
     for n, score in enumerate(scores):
         whole = merge_counts([part[n] for part in parts])
         expected = Counter(rows[row].get(NAMES[score], 0.0) for row in score_row)

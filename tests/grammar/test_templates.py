@@ -147,7 +147,7 @@ def test_compiled_features_are_those_of_each_rule(tmp_path: Path) -> None:
     vocabulary = Vocabulary()
     reader = RuleReader(vocabulary)
     reader.read(tmp_path / "g")
-    arguments = (reader.rules(), reader.categories, vocabulary.words)
+    arguments = (reader.rules().types, reader.categories, vocabulary.words)
     compiled = compile_features(list(TEMPLATES), *arguments, ["new", "a"])
     expected = [
         Rule("X", ["a", Gap("NP", 1), "a", Gap("X", 2)], ["b", "=", Gap("X", 2), Gap("NP", 1)]),
@@ -176,7 +176,7 @@ def news(shared: Path) -> RuleFeatures:
     reader = RuleReader(vocabulary)
     reader.read(shared / "data" / "nc" / "grammar.gz")
     sources = [word for sentence in read_sentences(shared / "data" / "nc" / "nc.de.gz", 50) for word in sentence.words]
-    return compile_features(PAPER, reader.rules(), reader.categories, vocabulary.words, sources)
+    return compile_features(PAPER, reader.rules().types, reader.categories, vocabulary.words, sources)
 
 
 @pytest.mark.slow

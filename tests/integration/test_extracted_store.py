@@ -19,6 +19,7 @@ from mpitune.array_files.disk_array import DiskArray
 from mpitune.cli.parser import main
 from mpitune.errors import MachineError
 from mpitune.extraction.extracted import Extracted
+from mpitune.grammar.templates import as_symbols
 from mpitune.store import extract_grammars
 from mpitune.store.build import part_file
 from mpitune.store.extract_grammars import GrammarExtractor
@@ -66,25 +67,19 @@ def grammars(job_file: Path, *overrides: str) -> list[set[tuple[object, ...]]]:
     """The rules of each sentence of the job's store, devtest last, with all that a decoder sees of them."""
     job = factory.load_job(job_file, list(overrides))
     store = open_store(factory.sources(job), job.run.store)
-    rules, words, found = store.model.rules, store.model.words.words, []
+    types, words, found = store.model.grammars.types, store.model.words.words, []
     assert store.train is not None and store.devtest is not None
     for corpus in (store.train, store.devtest):
         for i in range(corpus.size):
-            first, last = rules.grammar_ptr[corpus.sentence(i).grammar : corpus.sentence(i).grammar + 2].tolist()
+            rules = store.model.grammars.open(corpus.sentence(i).grammar)
             of_sentence: set[tuple[object, ...]] = set()
-            for r in range(first, last):
-                t = rules.type[r]
-                source, target = (
-                    tuple(words[s] if s >= 0 else s for s in side[ptr[t] : ptr[t + 1]].tolist())
-                    for side, ptr in ((rules.source, rules.source_ptr), (rules.target, rules.target_ptr))
-                )
-                links = tuple(map(tuple, rules.align[rules.align_ptr[t] : rules.align_ptr[t + 1]].tolist()))
-                number = rules.score_row[r]
+            for t, number in zip(rules.type.tolist(), rules.score_row.tolist(), strict=True):
+                rule = as_symbols(types, t, store.model.categories, words)
                 row = slice(rules.score_ptr[number], rules.score_ptr[number + 1])
                 names = [store.model.score_names[k] for k in rules.score_index[row].tolist()]
                 values = [f"{value:.9g}" for value in rules.score_value[row].tolist()]
-                of_sentence.add((int(rules.lhs[t]), source, target, links, *sorted(zip(names, values, strict=True))))
-            assert len(of_sentence) == last - first
+                of_sentence.add((str(rule), *rule.links, *sorted(zip(names, values, strict=True))))
+            assert len(of_sentence) == len(rules.type)
             found.append(of_sentence)
     return found
 

@@ -71,6 +71,11 @@ def words(store: Store, numbers: np.ndarray) -> str:
     return " ".join(store.model.words.decode(numbers))
 
 
+def rules_of_grammars(store: Store) -> list[int]:
+    grammars = store.model.grammars
+    return [len(grammars.open(number).type) for number in range(len(grammars))]
+
+
 def test_a_store_holds_all_that_training_needs(sources: StoreInputs, tmp_path: Path) -> None:
     assert made(sources, tmp_path / "store") == ALL
     for name in FILES:
@@ -85,8 +90,8 @@ def test_a_store_holds_all_that_training_needs(sources: StoreInputs, tmp_path: P
     assert words(store, store.devtest.references(0)[0]) == "new"
     assert store.model.categories == ["S", "X"]
     assert store.model.score_names == ["A", "B"]
-    assert store.model.rules.grammar_ptr.tolist() == [0, 2]
-    assert words(store, store.model.rules.target[:1]) == "house"
+    assert rules_of_grammars(store) == [2]
+    assert words(store, store.model.grammars.types.target[:1]) == "house"
     [(lm, vocabulary)] = store.model.lms
     assert (lm.order, vocabulary.numbers(["house", "das"]).tolist()) == (2, [3, 0])
     fired = store.model.rule_features
@@ -312,7 +317,7 @@ def test_sentences_with_grammars_of_their_own(sources: StoreInputs, tmp_path: Pa
     assert store.train is not None and store.devtest is not None
     assert store.train.grammar.tolist() == [0, 0, 1, 0]
     assert store.devtest.sentence(0).grammar == 2
-    assert store.model.rules.grammar_ptr.tolist() == [0, 1, 3, 4]
+    assert rules_of_grammars(store) == [1, 2, 1]
     assert [len(store.train.references(i)) for i in range(4)] == [1, 1, 2, 1]
     assert store.devtest.references(0) == []
     (tmp_path / "g2").write_text("[X] ||| haus ||| house ||| A=4\n")
@@ -351,7 +356,7 @@ def test_a_store_needs_no_sentences(sources: StoreInputs, tmp_path: Path) -> Non
     assert made(bare, tmp_path / "store") == ALL
     store = open_store(bare, tmp_path / "store")
     assert (store.train, store.devtest) == (None, None)
-    assert len(store.model.rules.lhs) == 2
+    assert len(store.model.grammars.types.side) == 2
 
 
 @pytest.mark.slow
@@ -362,8 +367,8 @@ def test_the_store_of_the_news_data(shared: Path, tmp_path: Path) -> None:
     made(sources, tmp_path / "store")
     assert made(sources, tmp_path / "store") == []
     store = open_store(sources, tmp_path / "store")
-    assert len(store.model.rules.type) == 72_745
-    assert len(store.model.rule_features.ptr) == len(store.model.rules.lhs) + 1
+    assert rules_of_grammars(store) == [72_745]
+    assert len(store.model.rule_features.ptr) == len(store.model.grammars.types.side) + 1
     assert store.train is not None and store.train.size == 200
     pairs = read_parallel(nc / "nc.de.gz", [nc / "nc.en.gz"], 200)
     for i in (0, 99, 199):
@@ -379,7 +384,7 @@ def test_the_news_data_with_grammars_per_sentence(shared: Path, tmp_path: Path) 
     store = open_store(sources, tmp_path / "store")
     assert store.train is not None
     assert store.train.grammar.tolist() == [0, 1]
-    assert len(store.model.rules.grammar_ptr) == 3
+    assert len(store.model.grammars) == 2
 
 
 def test_the_reading_of_many_grammars_is_watched(tmp_path: Path) -> None:

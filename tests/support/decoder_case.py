@@ -14,6 +14,7 @@ from support.naive_lm import NaiveLm, random_arpa
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import KBest, Sentence, TranslationModel
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
+from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleReader
 from mpitune.grammar.templates import compile_features
 from mpitune.lm.arpa import read_arpa
@@ -58,10 +59,10 @@ class Case:
         self.model = TranslationModel(
             words=self.vocabulary,
             categories=reader.categories,
-            rules=rules,
+            grammars=ListedGrammars(rules, reader.grammar_ptr),
             score_names=reader.score_names,
             templates=templates,
-            rule_features=compile_features(templates, rules, reader.categories, self.vocabulary.words, []),
+            rule_features=compile_features(templates, rules.types, reader.categories, self.vocabulary.words, []),
             lms=[language_model(read_arpa(arpa)) for arpa in arpas],
             lm_names=["LanguageModel", "LanguageModel_1"][: len(arpas)],
         )

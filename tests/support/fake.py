@@ -19,7 +19,8 @@ from mpitune.corpus.weights import read_weights, write_weights
 from mpitune.decoder.base import Sentence, TranslationModel
 from mpitune.decoder.cdec.decoder import CdecDecoder
 from mpitune.decoder.cdec.process import Timeouts
-from mpitune.grammar.rules import Rules
+from mpitune.grammar.grammars import ListedGrammars
+from mpitune.grammar.rules import Rules, RuleTypes
 from mpitune.grammar.templates import RuleFeatures
 
 Table = Mapping[str, Sequence[tuple[str, Mapping[str, float]]]]
@@ -122,8 +123,9 @@ def bare_model(names: Sequence[str], lm_names: Sequence[str] = ()) -> Translatio
     """A model of no rules: all that an external decoder needs is the names of the features."""
     none = np.zeros(0, dtype=np.int32)
     nothing = RuleFeatures(Names.of([]), np.zeros(0, np.uint64), np.zeros(1, np.int64), none, np.zeros(0))
-    rules = Rules(*[none] * len(Rules._fields))
-    return TranslationModel(Vocabulary(), [], rules, list(names), (), nothing, (), list(lm_names))
+    types = RuleTypes(*[none] * len(RuleTypes._fields))
+    grammars = ListedGrammars(Rules(types, *[none] * (len(Rules._fields) - 1)), np.zeros(1, np.int64))
+    return TranslationModel(Vocabulary(), [], grammars, list(names), (), nothing, (), list(lm_names))
 
 
 SHORT = Timeouts(start=20.0, first=20.0, sentence=20.0)

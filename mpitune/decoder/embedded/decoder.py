@@ -8,7 +8,7 @@ from mpitune.decoder.base import Hypergraph, KBest, PackedForest, Sentence, Tran
 from mpitune.decoder.embedded import automaton, chart, cube, explain, kbest, matched, packed, readout, trie
 from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.forest import Forest
-from mpitune.grammar.rules import GOAL, PHRASE, Rules
+from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes
 from mpitune.grammar.templates import GLUE, Rule, features, pass_through
 
 LM_STATES = 1 << 16
@@ -47,8 +47,9 @@ class EmbeddedDecoder:
         self._glue = [self._fixed_row(GLUE[0], None), self._fixed_row(GLUE[1], "Glue")]
         self._pass_through: dict[int, tuple[list[int], list[float]]] = {}
         self._lm_word = np.zeros((len(model.lms), 0), dtype=np.int32)
-        self._category_order = _category_order(model.rules, len(model.categories))
+        self._category_order = _category_order(model.grammars.types, len(model.categories))
         self._grammar = -1
+        self._rules: Rules
         self._phrases: tuple[trie.Trie, np.ndarray]
         self._goals: tuple[trie.Trie, np.ndarray]
         self._stamp = 1
@@ -93,7 +94,9 @@ class EmbeddedDecoder:
         weights, parsed, rules, forest = self._search(sentence, weights)
         found = kbest.best_derivations(self._arena, forest, rules, k, self._unique)
         source = self._model.words.decode(sentence.words)
-        return explain.hypergraph(self._model, source, parsed, rules, forest, found, self._lm_slot, weights)
+        return explain.hypergraph(
+            self._model, self._rules, source, parsed, rules, forest, found, self._lm_slot, weights
+        )
 
     def _search(
         self, sentence: Sentence, weights: np.ndarray
@@ -103,6 +106,8 @@ class EmbeddedDecoder:
         Before it: the weights, extended to features that the sentence added; the forest without LMs; its rules.
         """
         self._arena.reset()
+        if sentence.grammar != self._grammar:
+            self._open_grammar(sentence.grammar)
         sources = self._rule_sources(sentence)
         if len(weights) < len(self.features):
             weights = np.concatenate([weights, np.zeros(len(self.features) - len(weights))])
@@ -138,8 +143,6 @@ class EmbeddedDecoder:
 
     def _parse(self, sentence: Sentence) -> chart.Chart:
         """The forest without LMs. Space is doubled until the sentence fits."""
-        if sentence.grammar != self._grammar:
-            self._open_grammar(sentence.grammar)
         n = len(sentence.words)
         while True:
             space = self._space
@@ -166,10 +169,9 @@ class EmbeddedDecoder:
 
     def _open_grammar(self, grammar: int) -> None:
         """Parse the next sentences with ``grammar``, an index in the store."""
-        rules = self._model.rules
-        first, last = rules.grammar_ptr[grammar : grammar + 2].tolist()
-        phrases = trie.build(rules, first, last, goal=False)
-        goals = trie.build(rules, first, last, goal=True)
+        self._rules = self._model.grammars.open(grammar)
+        phrases = trie.build(self._rules, goal=False)
+        goals = trie.build(self._rules, goal=True)
         self._phrases = phrases, np.zeros(len(phrases.lhs), dtype=np.int64)
         self._goals = goals, np.zeros(len(goals.lhs), dtype=np.int64)
         self._grammar = grammar
@@ -184,7 +186,7 @@ class EmbeddedDecoder:
         rows = self._glue + [self._pass_through[word] for word in sentence.words.tolist()]
         return matched.RuleSources(
             words=sentence.words,
-            rules=self._model.rules,
+            rules=self._rules,
             templates=self._templates,
             fixed=matched.Rows(
                 np.cumsum([0] + [len(row[0]) for row in rows], dtype=np.int64),
@@ -213,12 +215,11 @@ class EmbeddedDecoder:
             self._lm_word = np.ascontiguousarray(np.concatenate([self._lm_word, np.stack(numbers)], axis=1))
 
 
-def _category_order(rules: Rules, categories: int) -> np.ndarray:
+def _category_order(types: RuleTypes, categories: int) -> np.ndarray:
     """int32 [categories]: every category after those that unary rules rewrite as it (grammar readers reject cycles)."""
-    length = np.diff(rules.source_ptr)
-    unary = np.flatnonzero(length == 1)
-    first = rules.source[rules.source_ptr[unary]]
-    below = {(int(lhs), -1 - int(gap)) for lhs, gap in zip(rules.lhs[unary], first, strict=True) if gap < 0}
+    unary = np.flatnonzero(np.diff(types.source_ptr) == 1)
+    first = types.source[types.source_ptr[unary]]
+    below = {(int(lhs), -1 - int(gap)) for lhs, gap in zip(types.lhs[unary], first, strict=True) if gap < 0}
     below.add((GOAL, PHRASE))
     order: list[int] = []
     while len(order) < categories:

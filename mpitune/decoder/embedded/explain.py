@@ -12,6 +12,7 @@ from mpitune.decoder.embedded.forest import NODES, Forest
 from mpitune.decoder.embedded.kbest import NONE, Derivations
 from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.decoder.embedded.packed import pack, reachable
+from mpitune.grammar.rules import Rules
 from mpitune.grammar.templates import GLUE, Gap, Rule, as_symbols, pass_through
 
 GOAL = "Goal"
@@ -20,6 +21,7 @@ GOAL = "Goal"
 
 def hypergraph(
     model: TranslationModel,
+    grammar: Rules,
     source: Sequence[str],
     chart: Chart,
     matched: MatchedRules,
@@ -30,13 +32,14 @@ def hypergraph(
 ) -> Hypergraph:
     """The part of ``forest`` reachable from the goal, with the derivations ``found`` (of `kbest.best_derivations`).
 
-    ``source``: the source words; ``chart``: the forest without LMs, which gives spans and categories; ``matched``: the
-    rules of ``forest``; ``lm_slot``: int32 [LMs], slots of the LMs' features; ``weights``: float64 [slots].
+    ``grammar``: the open grammar; ``source``: the source words; ``chart``: the forest without LMs, which gives spans
+    and categories; ``matched``: the rules of ``forest``; ``lm_slot``: int32 [LMs], slots of the LMs' features;
+    ``weights``: float64 [slots].
     """
     nodes, edges = forest.size.tolist()
     part = reachable(forest)
     packed = pack(forest, matched, part, lm_slot)
-    rules = [_rule(model, source, chart, matched, number) for number in part.rule.tolist()[1:]]
+    rules = [_rule(model, grammar, source, chart, matched, number) for number in part.rule.tolist()[1:]]
     edge_lm = packed.edge_lm.astype(np.float64)
     products = weights[packed.feature_index] * packed.feature_value
     rule_score = np.bincount(
@@ -104,7 +107,7 @@ def _spans_and_categories(chart: Chart, forest: Forest) -> tuple[np.ndarray, np.
 
 
 def _rule(
-    model: TranslationModel, source: Sequence[str], chart: Chart, matched: MatchedRules, number: int
+    model: TranslationModel, grammar: Rules, source: Sequence[str], chart: Chart, matched: MatchedRules, number: int
 ) -> tuple[Rule, str]:
     """Matched rule ``number``, and its origin as in `Hypergraph.origin`."""
     group = int(np.searchsorted(matched.group_ptr, number, side="right")) - 1
@@ -113,7 +116,7 @@ def _rule(
     if group < PASS_THROUGH + len(source):
         return pass_through(source[group - PASS_THROUGH]), "pass-through"
     rule = chart.group_rule[group, 0] + number - matched.group_ptr[group]
-    return as_symbols(model.rules, int(model.rules.type[rule]), model.categories, model.words.words), "grammar"
+    return as_symbols(grammar.types, int(grammar.type[rule]), model.categories, model.words.words), "grammar"
 
 
 def _trees(

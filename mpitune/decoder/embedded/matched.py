@@ -37,6 +37,7 @@ class RuleSources(NamedTuple):
     words: np.ndarray
     """int32 [n]: the source words."""
     rules: Rules
+    """The open grammar."""
     templates: Rows
     """Template features of each rule type; column c is slot ``template_slot + c``."""
     fixed: Rows
@@ -108,7 +109,7 @@ def _measure(chart: Chart, sources: RuleSources, size: np.ndarray) -> None:
         for rule in range(chart.group_rule[group, 0], chart.group_rule[group, 1]):
             type_ = rules.type[rule]
             size[0] += 1
-            size[1] += rules.target_ptr[type_ + 1] - rules.target_ptr[type_]
+            size[1] += rules.types.target_ptr[type_ + 1] - rules.types.target_ptr[type_]
             row = rules.score_row[rule]
             size[2] += rules.score_ptr[row + 1] - rules.score_ptr[row]
             size[2] += templates.ptr[type_ + 1] - templates.ptr[type_] + most_extra
@@ -144,8 +145,8 @@ def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, matched: Ma
                     features += 1
             else:
                 type_ = rules.type[rule]
-                for k in range(rules.target_ptr[type_], rules.target_ptr[type_ + 1]):
-                    matched.target[symbols] = rules.target[k]
+                for k in range(rules.types.target_ptr[type_], rules.types.target_ptr[type_ + 1]):
+                    matched.target[symbols] = rules.types.target[k]
                     symbols += 1
                 row = rules.score_row[rule]
                 for k in range(rules.score_ptr[row], rules.score_ptr[row + 1]):

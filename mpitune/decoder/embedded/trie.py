@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.grammar.rules import Rules
+from mpitune.grammar.rules import Rules, RuleTypes
 from mpitune.jit import int64, kernel
 
 ROOT = 0
@@ -34,15 +34,15 @@ class Trie(NamedTuple):
     """int64 [groups, 2]: first rule of a group, and one past the last."""
 
 
-def build(rules: Rules, first: int, last: int, goal: bool) -> Trie:
-    """The trie of rules ``first`` to ``last`` (exclusive), which are sorted by source side, then left-hand side.
+def build(rules: Rules, goal: bool) -> Trie:
+    """The trie of the ``rules`` of one grammar.
 
     ``goal`` selects the rules of the goal symbol (category 0), otherwise those of all other categories are taken: the
     span limit is for the latter only.
     """
-    sizes = np.zeros(2, dtype=np.int64)
-    _count(rules, first, last, goal, sizes)
-    nodes, groups = sizes.tolist()
+    sizes = np.zeros(3, dtype=np.int64)
+    _measure(rules, goal, sizes)
+    nodes, groups, longest = sizes.tolist()
     table = 8
     while table < 2 * nodes:
         table *= 2
@@ -54,8 +54,7 @@ def build(rules: Rules, first: int, last: int, goal: bool) -> Trie:
         lhs=np.zeros(groups, dtype=np.int32),
         rule_ptr=np.zeros((groups, 2), dtype=np.int64),
     )
-    longest = 1 + int(np.max(np.diff(rules.source_ptr), initial=0))
-    _build(rules, first, last, goal, trie, np.zeros(longest, dtype=np.int64))
+    _build(rules, goal, trie, np.zeros(longest + 1, dtype=np.int64))
     return trie
 
 
@@ -81,59 +80,55 @@ def _slot(trie: Trie, node: int, symbol: int) -> int:
 
 
 @kernel
-def _shared(rules: Rules, a: int, b: int) -> int:
-    """The number of leading source symbols that rule types a and b have in common."""
-    i, j = rules.source_ptr[a], rules.source_ptr[b]
-    n = min(rules.source_ptr[a + 1] - i, rules.source_ptr[b + 1] - j)
+def _shared(types: RuleTypes, a: int, b: int) -> int:
+    """The number of leading source symbols that sides a and b have in common."""
+    i, j = types.source_ptr[a], types.source_ptr[b]
+    n = min(types.source_ptr[a + 1] - i, types.source_ptr[b + 1] - j)
     k = 0
-    while k < n and rules.source[i + k] == rules.source[j + k]:
+    while k < n and types.source[i + k] == types.source[j + k]:
         k += 1
     return k
 
 
 @kernel
-def _count(rules: Rules, first: int, last: int, goal: bool, sizes: np.ndarray) -> None:
-    """Write the number of nodes and of groups of the trie to build to ``sizes`` (int64 [2])."""
+def _measure(rules: Rules, goal: bool, sizes: np.ndarray) -> None:
+    """Write the numbers of nodes and groups, and the length of the longest source side to ``sizes`` (int64 [3])."""
+    types = rules.types
     sizes[0] = 1
     sizes[1] = 0
+    sizes[2] = 0
     before = int64(-1)
-    for rule in range(first, last):
-        type_ = int64(rules.type[rule])
-        if (rules.lhs[type_] == 0) != goal:
+    for rule in range(len(rules.type)):
+        side = int64(types.side[rules.type[rule]])
+        if side == before or (types.lhs[side] == 0) != goal:
             continue
-        length = rules.source_ptr[type_ + 1] - rules.source_ptr[type_]
-        shared = int64(0)
-        if before >= 0:
-            shared = _shared(rules, before, type_)
-            old_length = rules.source_ptr[before + 1] - rules.source_ptr[before]
-            if shared == length and shared == old_length and rules.lhs[type_] == rules.lhs[before]:
-                continue
+        length = types.source_ptr[side + 1] - types.source_ptr[side]
+        shared = _shared(types, before, side) if before >= 0 else int64(0)
         sizes[0] += length - shared
         sizes[1] += 1
-        before = type_
+        sizes[2] = max(sizes[2], length)
+        before = side
 
 
 @kernel
-def _build(rules: Rules, first: int, last: int, goal: bool, trie: Trie, path: np.ndarray) -> None:
+def _build(rules: Rules, goal: bool, trie: Trie, path: np.ndarray) -> None:
     """Fill ``trie``; ``path`` (int64, longer than any source side) holds the nodes of the previous source side."""
+    types = rules.types
     nodes, group = int64(1), int64(-1)
     before = int64(-1)
     path[0] = ROOT
-    for rule in range(first, last):
-        type_ = int64(rules.type[rule])
-        if (rules.lhs[type_] == 0) != goal:
+    for rule in range(len(rules.type)):
+        side = int64(types.side[rules.type[rule]])
+        if (types.lhs[side] == 0) != goal:
             continue
-        begin = rules.source_ptr[type_]
-        length = rules.source_ptr[type_ + 1] - begin
-        shared = int64(0)
-        if before >= 0:
-            shared = _shared(rules, before, type_)
-            old_length = rules.source_ptr[before + 1] - rules.source_ptr[before]
-            if shared == length and shared == old_length and rules.lhs[type_] == rules.lhs[before]:
-                trie.rule_ptr[group, 1] = rule + 1
-                continue
+        if side == before:
+            trie.rule_ptr[group, 1] = rule + 1
+            continue
+        begin = types.source_ptr[side]
+        length = types.source_ptr[side + 1] - begin
+        shared = _shared(types, before, side) if before >= 0 else int64(0)
         for depth in range(shared, length):
-            parent, symbol = path[depth], int64(rules.source[begin + depth])
+            parent, symbol = path[depth], int64(types.source[begin + depth])
             slot = _slot(trie, parent, symbol)
             trie.key[slot] = _key(parent, symbol)
             trie.child[slot] = nodes
@@ -145,7 +140,7 @@ def _build(rules: Rules, first: int, last: int, goal: bool, trie: Trie, path: np
         if trie.group_ptr[node, 1] == 0:
             trie.group_ptr[node, 0] = group
         trie.group_ptr[node, 1] = group + 1
-        trie.lhs[group] = rules.lhs[type_]
+        trie.lhs[group] = types.lhs[side]
         trie.rule_ptr[group, 0] = rule
         trie.rule_ptr[group, 1] = rule + 1
-        before = type_
+        before = side

@@ -15,6 +15,8 @@ from mpitune.decoder.base import KBest
 from mpitune.decoder.embedded import decoder, kbest
 from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
+from mpitune.grammar.grammars import ListedGrammars
+from mpitune.grammar.rules import Rules
 from mpitune.grammar.templates import Gap, Rule
 
 pytestmark = [
@@ -181,7 +183,7 @@ def test_repeated_lines_compete(tmp_path: Path) -> None:
     check_all(case, ["a", "a"])
 
 
-def test_grammars_can_change_from_sentence_to_sentence(tmp_path: Path) -> None:
+def test_grammars_can_change_from_sentence_to_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(600)
     # Unary rules of one grammar might form a cycle with those of another.
     grammars = [random_grammar(draw, SOURCES, TARGETS, 24) for _ in range(3)]
@@ -195,10 +197,19 @@ def test_grammars_can_change_from_sentence_to_sentence(tmp_path: Path) -> None:
         fresh = case.decoder()
         alone.append(fresh.decode(case.sentence(words, grammar), by_slot(fresh, weights), 50))
     assert not same(alone[0], alone[1])
+    opened, open_grammar = list[int](), ListedGrammars.open
+
+    def count(grammars: ListedGrammars, number: int) -> Rules:
+        opened.append(number)
+        return open_grammar(grammars, number)
+
+    monkeypatch.setattr(ListedGrammars, "open", count)
     for i in (0, 1, 0, 2, 2, 1, 0):
         words, grammar = inputs[i]
         listed = decoder.decode(case.sentence(words, grammar), by_slot(decoder, weights), 50)
         assert same(listed, alone[i])
+    # A grammar stays open for the next sentence.
+    assert opened == [0, 1, 0, 2, 1, 0]
 
 
 def _is_unary(line: Line) -> bool:

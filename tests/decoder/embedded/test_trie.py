@@ -11,19 +11,20 @@ from support.naive_decoder import random_grammar, write_grammar
 
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.embedded.trie import ROOT, TAKES_GAP, TAKES_WORD, Trie, build, child
+from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import GOAL, RuleReader, Rules
 
 pytestmark = pytest.mark.kernel
 
 
-def sides(rules: Rules, first: int, last: int, goal: bool) -> dict[tuple[tuple[int, ...], int], list[int]]:
+def sides(rules: Rules, goal: bool) -> dict[tuple[tuple[int, ...], int], list[int]]:
     """The rules of each source side and left-hand side."""
+    types = rules.types
     found: dict[tuple[tuple[int, ...], int], list[int]] = {}
-    for rule in range(first, last):
-        t = rules.type[rule]
-        if (rules.lhs[t] == GOAL) == goal:
-            source = tuple(rules.source[rules.source_ptr[t] : rules.source_ptr[t + 1]].tolist())
-            found.setdefault((source, int(rules.lhs[t])), []).append(rule)
+    for rule, side in enumerate(types.side[rules.type].tolist()):
+        if (types.lhs[side] == GOAL) == goal:
+            source = tuple(types.source[types.source_ptr[side] : types.source_ptr[side + 1]].tolist())
+            found.setdefault((source, int(types.lhs[side])), []).append(rule)
     return found
 
 
@@ -45,11 +46,12 @@ def test_holds_the_rules_of_a_grammar(tmp_path: Path, seed: int) -> None:
         # Unary rules might form a cycle with those of the grammars before.
         lines = [line for line in random_grammar(draw, "abcdefgh", "xyz", size) if len(line.rule.source) > 1]
         reader.read(write_grammar(tmp_path / f"{n}", lines))
-    rules = reader.rules()
-    for first, last in zip(rules.grammar_ptr[:-1].tolist(), rules.grammar_ptr[1:].tolist(), strict=True):
+    grammars = ListedGrammars(reader.rules(), reader.grammar_ptr)
+    assert len(grammars) == len(sizes)
+    for rules in map(grammars.open, range(len(grammars))):
         for goal in (False, True):
-            trie = build(rules, first, last, goal)
-            expected = sides(rules, first, last, goal)
+            trie = build(rules, goal)
+            expected = sides(rules, goal)
             met = {}
             prefixes = {source[:n] for source, _ in expected for n in range(len(source) + 1)} | {()}
             assert len(trie.takes) == len(prefixes)
