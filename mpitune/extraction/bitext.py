@@ -93,11 +93,11 @@ def compile_bitext(pairs: Iterable[Pair], words: Vocabulary) -> Bitext:
     place = np.empty(len(order), dtype=np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     texts = _texts(*(select_rows(*rows, order) for rows in (source, target, link)))
-    source = texts.source["word"].copy()
-    occurrence = np.argsort(source, kind="stable")
-    occurrence = occurrence[source[occurrence] >= 0].astype(np.int32)
-    word_ptr = np.searchsorted(source[occurrence], np.arange(len(words) + 1)).astype(np.int64)
-    return Bitext(place, texts, source, occurrence, word_ptr, _lexicon(texts, len(words)))
+    source_words = texts.source["word"].copy()
+    occurrence = np.argsort(source_words, kind="stable")
+    occurrence = occurrence[source_words[occurrence] >= 0].astype(np.int32)
+    word_ptr = np.searchsorted(source_words[occurrence], np.arange(len(words) + 1)).astype(np.int64)
+    return Bitext(place, texts, source_words, occurrence, word_ptr, _lexicon(texts, len(words)))
 
 
 def _read(pairs: Iterable[Pair], words: Vocabulary) -> tuple[_Rows, _Rows, _Rows]:
@@ -189,7 +189,9 @@ def to_arrays(bitext: Bitext) -> dict[str, np.ndarray]:
     texts = add_prefix("texts", bitext.texts._asdict())
     texts = {name: array.view(np.uint8) if array.dtype.names else array for name, array in texts.items()}
     lexicon = add_prefix("lexicon", bitext.lexicon._asdict())
-    return texts | lexicon | {name: getattr(bitext, name) for name in ("place", "source_words", "occurrence", "word_ptr")}
+    return (
+        texts | lexicon | {name: getattr(bitext, name) for name in ("place", "source_words", "occurrence", "word_ptr")}
+    )
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray]) -> Bitext:

@@ -33,8 +33,12 @@ from mpitune.extraction.rule_table import (
 )
 from mpitune.jit import int64, kernel
 
-ITEM = 1 << 20
+MOST_CORES = 1 << 20
 """Number of cores, repeated ones included, at which an item of work is complete: some 0.3 GB of memory."""
+ITEMS = 64
+"""Wanted number of items, so that all ranks have work and progress is seen; fewer for few cores."""
+_FEWEST_CORES = 1 << 13
+"""Number of cores below which an item is not complete."""
 _TABLE = 1 << 18
 """Number of rules, and of entries, for which a table has space."""
 
@@ -86,9 +90,10 @@ def items_of_work(sentences: Sentences) -> list[range]:
     per_word = cores[length] / np.maximum(length, 1)
     sentence = np.searchsorted(sentences.ptr, sentences.by_word, side="right") - 1
     ends = np.concatenate([[0.0], np.cumsum(per_word[sentence])])[sentences.word_ptr]
+    size = min(max(ends[-1] / ITEMS, _FEWEST_CORES), MOST_CORES)
     items, first = list[range](), 0
     while first + 1 < len(ends):
-        last = max(int(np.searchsorted(ends, ends[first] + ITEM, side="right")) - 1, first + 1)
+        last = max(int(np.searchsorted(ends, ends[first] + size, side="right")) - 1, first + 1)
         if ends[last] > ends[first]:
             items.append(range(first, last))
         first = last
@@ -124,7 +129,7 @@ def trimmed(table: RuleTable) -> RuleTable:
         "source_ptr": sides + 1,
         "source": sources,
         "rule_ptr": sides + 1,
-        "count": rules,
+        "rule_count": rules,
         "lexical": rules,
         "target_ptr": rules + 1,
         "target": targets,
@@ -187,8 +192,8 @@ def _add_cores(
 ) -> int:
     """Add the cores that begin at ``places`` to ``cores``, and their nodes and sentences to ``node`` and ``sentence``.
 
-    ``number``, ``ends``: the sentence of each place, and its end; ``last``: int32 [nodes], -1. Each pair of a node and a
-    sentence is added once; returns the number of pairs.
+    ``number``, ``ends``: the sentence of each place, and its end; ``last``: int32 [nodes], -1. Each pair of a node and
+    a sentence is added once; returns the number of pairs.
     """
     count = 0
     for p in range(len(places)):

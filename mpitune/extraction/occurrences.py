@@ -29,7 +29,7 @@ class Occurrences(NamedTuple):
     ptr: np.ndarray
     """int64 [nodes + 1]"""
     at: np.ndarray
-    """int32 [occurrences, 3]: the place of each chunk in ``AlignedTexts.source``; -1 for a chunk that the core has not."""
+    """int32 [occurrences, 3]: places of the chunks in ``AlignedTexts.source``; -1 beyond the last chunk."""
 
 
 class _Log(NamedTuple):
@@ -37,7 +37,7 @@ class _Log(NamedTuple):
 
     size: np.ndarray
     """int64 [2]: number of occurrences; number of places done."""
-    count: np.ndarray
+    counts: np.ndarray
     """int32 [nodes]: occurrences of each core, at most `SAMPLES`."""
     node: np.ndarray
     """int32 [occurrences]"""
@@ -50,7 +50,7 @@ def sample_occurrences(bitext: Bitext, cores: Cores, first: int, last: int) -> O
     nodes = int(cores.size[0])
     log = _Log(
         size=np.zeros(2, dtype=np.int64),
-        count=np.zeros(nodes, dtype=np.int32),
+        counts=np.zeros(nodes, dtype=np.int32),
         node=np.empty(_FIRST_LOG, dtype=np.int32),
         at=np.empty((_FIRST_LOG, 3), dtype=np.int32),
     )
@@ -63,7 +63,7 @@ def sample_occurrences(bitext: Bitext, cores: Cores, first: int, last: int) -> O
             at=np.concatenate([log.at, np.empty((more, 3), dtype=np.int32)]),
         )
     occurrences = Occurrences(
-        ptr=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(log.count, dtype=np.int64)]),
+        ptr=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(log.counts, dtype=np.int64)]),
         at=np.empty((int(log.size[0]), 3), dtype=np.int32),
     )
     _by_node(log, occurrences)
@@ -82,8 +82,8 @@ def _scan(bitext: Bitext, cores: Cores, places: np.ndarray, found: Found, log: _
         end = min(int64(texts.source_ptr[texts.source[place]["pair"] + 1] - 1), place + SPAN)
         for n in range(find_cores(cores, bitext.source_words, place, end, False, found)):
             node = found.node[n]
-            if log.count[node] < SAMPLES:
-                log.count[node] += 1
+            if log.counts[node] < SAMPLES:
+                log.counts[node] += 1
                 log.node[count] = node
                 log.at[count, 0], log.at[count, 1], log.at[count, 2] = place, found.second[n], found.third[n]
                 count += 1
@@ -97,7 +97,7 @@ def _by_node(log: _Log, occurrences: Occurrences) -> None:
     """Fill ``occurrences.at`` from the log, whose counts become zero."""
     for k in range(log.size[0] - 1, -1, -1):
         node = log.node[k]
-        log.count[node] -= 1
-        row = occurrences.ptr[node] + log.count[node]
+        log.counts[node] -= 1
+        row = occurrences.ptr[node] + log.counts[node]
         for c in range(3):
             occurrences.at[row, c] = log.at[k, c]

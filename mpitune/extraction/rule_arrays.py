@@ -13,15 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import Stored
+from mpitune.array_files.arrays import Stored, add_prefix
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.array_files.row_table import DistinctRows
 from mpitune.extraction.rule_table import GAP, RuleTable
 from mpitune.grammar.rules import PHRASE
-
-Sides = tuple[np.ndarray, np.ndarray]
-"""``ptr`` and ``flat`` of `mpitune.array_files.csr`."""
 
 
 class TablePart(NamedTuple):
@@ -33,7 +30,7 @@ class TablePart(NamedTuple):
     """int32"""
     rule_ptr: np.ndarray
     """int64 [sides + 1]"""
-    count: np.ndarray
+    rule_count: np.ndarray
     """int16 [rules]"""
     lexical: np.ndarray
     """int32 [rules]: the row of `lexical_value` of each rule."""
@@ -50,7 +47,7 @@ class TablePart(NamedTuple):
     align_ptr: np.ndarray
     """int64 [distinct alignments + 1]"""
     align: np.ndarray
-    """int32: the two int16 of each link, side by side."""
+    """int16 [links, 2]"""
     sentence: np.ndarray
     """int32 [entries]: ascending; of a sentence, source sides that begin with a gap first."""
     side: np.ndarray
@@ -84,7 +81,7 @@ def part_of(tables: Iterable[RuleTable]) -> TablePart:
         source_ptr=source_ptr,
         source=source,
         rule_ptr=row_ends(_joined([np.diff(table.rule_ptr) for table in found], np.int64)),
-        count=_joined([table.count for table in found], np.int16),
+        rule_count=_joined([table.rule_count for table in found], np.int16),
         lexical=_joined([lexical.add_matrix(table.lexical.view(np.int32)) for table in found], np.int32),
         lexical_value=lexical.flat.view(np.float64).reshape(-1, 2),
         target=_joined([targets.add(table.target_ptr, table.target) for table in found], np.int32),
@@ -92,7 +89,7 @@ def part_of(tables: Iterable[RuleTable]) -> TablePart:
         target_symbol=targets.flat,
         alignment=_joined([alignments.add(table.align_ptr, _as_int32(table.align)) for table in found], np.int32),
         align_ptr=alignments.ptr,
-        align=alignments.flat,
+        align=alignments.flat.view(np.int16).reshape(-1, 2),
         sentence=sentence[order],
         side=side[order],
         sample=_joined([table.sample for table in found], np.int16)[order],
@@ -117,47 +114,52 @@ def merged(read: Callable[[], Iterable[TablePart]], sentences: int, folder: Path
     ``read`` returns the parts in the order of their words; it is called three times. ``folder``: the folder of
     temporary files for the arrays that grow with the number of rules.
     """
-    return _types(read(), folder) | _entries(read, sentences)
+    types, counts = _types(read(), folder)
+    return add_prefix("types", types) | add_prefix("counts", counts | _entries(read, sentences))
 
 
-def _types(parts: Iterable[TablePart], folder: Path) -> dict[str, Stored]:
-    """The rules and their parts, numbered through all parts."""
-    flat = {
-        name: DiskArray(folder, dtype)
-        for name, dtype in (
-            ("side", np.int32),
-            ("source", np.int32),
-            ("count", np.int16),
-            ("lexical", np.int32),
-            ("lexical_value", np.float64),
-            ("target", np.int32),
-            ("target_symbol", np.int32),
-            ("alignment", np.int32),
-            ("align", np.int32),
+def _types(parts: Iterable[TablePart], folder: Path) -> tuple[dict[str, Stored], dict[str, Stored]]:
+    """The arrays of `RuleTypes`, and those of the rules' counts, numbered through all parts."""
+    types = {
+        name: DiskArray(folder, dtype, columns)
+        for name, dtype, columns in (
+            ("side", np.int32, 0),
+            ("source_ptr", np.int64, 0),
+            ("source", np.int32, 0),
+            ("target_side", np.int32, 0),
+            ("target_ptr", np.int64, 0),
+            ("target", np.int32, 0),
+            ("alignment", np.int32, 0),
+            ("align_ptr", np.int64, 0),
+            ("align", np.int16, 2),
         )
     }
-    ends = {name: DiskArray(folder, np.int64) for name in ("source_ptr", "rule_ptr", "target_ptr", "align_ptr")}
-    base = dict.fromkeys(ends, 0)
-    number = {"side": 0, "lexical": 0, "target": 0, "alignment": 0}
-    for end in ends.values():
+    counts = {
+        "rule_ptr": DiskArray(folder, np.int64),
+        "rule_count": DiskArray(folder, np.int16),
+        "lexical": DiskArray(folder, np.int32),
+        "lexical_value": DiskArray(folder, np.float64, 2),
+    }
+    for end in (types["source_ptr"], types["target_ptr"], types["align_ptr"], counts["rule_ptr"]):
         end.append(np.zeros(1, dtype=np.int64))
+    sides = 0
     for part in parts:
-        lengths = np.diff(part.rule_ptr)
-        numbers = {"side": np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)}
-        numbers |= {name: getattr(part, name) for name in ("lexical", "target", "alignment")}
-        for name, of_part in numbers.items():
-            flat[name].append(of_part + np.int32(number[name]))
-        for name in ("source", "count", "lexical_value", "target_symbol", "align"):
-            flat[name].append(getattr(part, name).ravel())
-        for name, end in ends.items():
-            ptr = getattr(part, name)
-            end.append(ptr[1:] + base[name])
-            base[name] += int(ptr[-1])
-        number["side"] += len(lengths)
-        number["lexical"] += len(part.lexical_value)
-        number["target"] += len(part.target_ptr) - 1
-        number["alignment"] += len(part.align_ptr) - 1
-    return {**flat, **ends, "lhs": np.full(number["side"], PHRASE, dtype=np.int32)}
+        rules = np.diff(part.rule_ptr)
+        types["side"].append(np.repeat(np.arange(sides, sides + len(rules), dtype=np.int32), rules))
+        types["target_side"].append(part.target + np.int32(types["target_ptr"].size - 1))
+        types["alignment"].append(part.alignment + np.int32(types["align_ptr"].size - 1))
+        counts["lexical"].append(part.lexical + np.int32(len(counts["lexical_value"])))
+        counts["rule_ptr"].append(part.rule_ptr[1:] + counts["rule_count"].size)
+        types["source_ptr"].append(part.source_ptr[1:] + types["source"].size)
+        types["target_ptr"].append(part.target_ptr[1:] + types["target"].size)
+        types["align_ptr"].append(part.align_ptr[1:] + len(types["align"]))
+        types["source"].append(part.source)
+        types["target"].append(part.target_symbol)
+        types["align"].append(part.align)
+        counts["rule_count"].append(part.rule_count)
+        counts["lexical_value"].append(part.lexical_value)
+        sides += len(rules)
+    return {**types, "lhs": np.full(sides, PHRASE, dtype=np.int32)}, {**counts}
 
 
 def _entries(read: Callable[[], Iterable[TablePart]], sentences: int) -> dict[str, Stored]:
@@ -194,7 +196,7 @@ def _entries(read: Callable[[], Iterable[TablePart]], sentences: int) -> dict[st
 
 
 def _places(sentence: np.ndarray, following: np.ndarray) -> np.ndarray:
-    """int64: the next free places of the sentences (int32, ascending); ``following`` (int64 [sentences]) is advanced."""
+    """int64: the next places of each ``sentence`` (int32, ascending); advances ``following`` (int64 [sentences])."""
     count = np.bincount(sentence, minlength=len(following))
     within = np.arange(len(sentence)) - row_ends(count)[sentence]
     place: np.ndarray = following[sentence] + within

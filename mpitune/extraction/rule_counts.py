@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.row_table import add_to_hash
+from mpitune.extraction.bitext import AlignedTexts, Bitext
 from mpitune.extraction.lexical import lexical_scores
 from mpitune.extraction.occurrences import SAMPLES
 from mpitune.extraction.phrase_pairs import GAPS, SPAN, SYMBOLS, Core, OccurrenceRules
-from mpitune.extraction.bitext import AlignedTexts, Bitext
 from mpitune.jit import int64, kernel, uint64
 
 _SLOTS = 1 << 12

@@ -34,7 +34,7 @@ class RuleTable(NamedTuple):
     """int32: words as the bitext numbers them, `GAP`."""
     rule_ptr: np.ndarray
     """int64 [sides + 1]: the rules of side i are ``rule_ptr[i]`` to ``rule_ptr[i + 1]``."""
-    count: np.ndarray
+    rule_count: np.ndarray
     """int16 [rules]: sampled occurrences that give the rule."""
     lexical: np.ndarray
     """float64 [rules, 2]: MaxLexFgivenE, MaxLexEgivenF."""
@@ -101,7 +101,7 @@ def new_rule_table(rules: int, entries: int) -> RuleTable:
         source_ptr=np.zeros(sides + 1, dtype=np.int64),
         source=np.empty(sides * SYMBOLS, dtype=np.int32),
         rule_ptr=np.zeros(sides + 1, dtype=np.int64),
-        count=np.empty(rules, dtype=np.int16),
+        rule_count=np.empty(rules, dtype=np.int16),
         lexical=np.empty((rules, 2), dtype=np.float64),
         target_ptr=np.zeros(rules + 1, dtype=np.int64),
         target=np.empty(rules * SPAN, dtype=np.int32),
@@ -135,7 +135,7 @@ def fits(table: RuleTable, sentences: int) -> bool:
     """True if ``table`` has space for any core of ``sentences`` sentences."""
     size = table.size
     return bool(
-        size[ROWS] + MOST_RULES <= len(table.count)
+        size[ROWS] + MOST_RULES <= len(table.rule_count)
         and size[SIDES] + EDGES < len(table.rule_ptr)
         and size[SOURCES] + EDGES * SYMBOLS <= len(table.source)
         and size[TARGETS] + MOST_RULES * SPAN <= len(table.target)
@@ -147,7 +147,13 @@ def fits(table: RuleTable, sentences: int) -> bool:
 
 @kernel
 def add_core(
-    core: np.ndarray, node: int, sampled: int, wanted: Wanted, counts: RuleCounts, space: TableWorkspace, table: RuleTable
+    core: np.ndarray,
+    node: int,
+    sampled: int,
+    wanted: Wanted,
+    counts: RuleCounts,
+    space: TableWorkspace,
+    table: RuleTable,
 ) -> None:
     """Add the source sides of a core and their rules, and an entry for each sentence that has rules of them.
 
@@ -298,7 +304,7 @@ def _add_rule(rule: int, alignment: int, count: int, counts: RuleCounts, table: 
     """Add ``rule`` with ``alignment`` and ``count``."""
     size = table.size
     row, target, link = size[ROWS], size[TARGETS], size[LINKS]
-    table.count[row] = count
+    table.rule_count[row] = count
     table.lexical[row, 0], table.lexical[row, 1] = counts.lexical[rule, 0], counts.lexical[rule, 1]
     for k in range(counts.target[rule, 0], counts.target[rule, 1]):
         table.target[target] = counts.symbol[k]

@@ -6,10 +6,15 @@ EMNLP-CoNLL 2007) are computed from the counts when its grammar is opened.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.array_files.arrays import with_prefix
+from mpitune.grammar.rules import Rules, RuleTypes
+from mpitune.grammar.score_transforms import TransformPlan, transform_scores
 from mpitune.jit import int64, kernel
 
 FEATURES = (
@@ -29,7 +34,7 @@ class RuleCountTable(NamedTuple):
 
     rule_ptr: np.ndarray
     """int64 [sides + 1]: the rule types of source side i are ``rule_ptr[i]`` to ``rule_ptr[i + 1]``."""
-    count: np.ndarray
+    rule_count: np.ndarray
     """int16 [types]: number of sampled occurrences that give the rule."""
     lexical: np.ndarray
     """int32 [types]: a row of `lexical_value`."""
@@ -53,14 +58,45 @@ class RuleCountTable(NamedTuple):
     """int16 [changes]: ... and its count for this sentence; 0: the sentence does not have it."""
 
 
-def most_rules(table: RuleCountTable, sentence: int) -> int:
-    """At least the number of rules of a sentence."""
-    side = table.entry_side[table.grammar_ptr[sentence] : table.grammar_ptr[sentence + 1]]
-    return int((table.rule_ptr[side + 1] - table.rule_ptr[side]).sum())
+@dataclass(frozen=True)
+class ExtractedGrammars:
+    """Grammars stored as source sides of a common table, one for each sentence; see `Grammars`."""
+
+    types: RuleTypes
+    table: RuleCountTable
+    plan: TransformPlan | None = None
+    """The transformation of scores; None: unchanged."""
+
+    @classmethod
+    def stored(cls, arrays: Mapping[str, np.ndarray], plan: TransformPlan | None) -> ExtractedGrammars:
+        """The grammars in ``arrays``, which have the prefixes ``types`` and ``counts``."""
+        table = RuleCountTable(**with_prefix(arrays, "counts"))
+        return cls(RuleTypes(**with_prefix(arrays, "types")), table, plan)
+
+    def __len__(self) -> int:
+        return len(self.table.grammar_ptr) - 1
+
+    def open(self, number: int) -> Rules:
+        table = self.table
+        side = table.entry_side[table.grammar_ptr[number] : table.grammar_ptr[number + 1]]
+        most = int((table.rule_ptr[side + 1] - table.rule_ptr[side]).sum())
+        type_, score_ptr = np.empty(most, dtype=np.int32), np.empty(most + 1, dtype=np.int64)
+        index, value = np.empty(len(FEATURES) * most, dtype=np.int32), np.empty(len(FEATURES) * most)
+        rules = _write_rules(table, number, type_, score_ptr, index, value)
+        scores = int(score_ptr[rules])
+        opened = Rules(
+            types=self.types,
+            type=type_[:rules],
+            score_row=np.arange(rules, dtype=np.int32),
+            score_ptr=score_ptr[: rules + 1],
+            score_index=index[:scores],
+            score_value=value[:scores],
+        )
+        return opened if self.plan is None else transform_scores(opened, self.plan)
 
 
 @kernel
-def write_rules(
+def _write_rules(
     table: RuleCountTable,
     sentence: int,
     type_: np.ndarray,
@@ -82,7 +118,7 @@ def write_rules(
         sample_score = np.log10(1.0 + sample)
         first = table.rule_ptr[side]
         for rule in range(first, table.rule_ptr[side + 1]):
-            count = int64(table.count[rule])
+            count = int64(table.rule_count[rule])
             for k in range(change, last_change):
                 if table.change_rule[k] == rule - first:
                     count = int64(table.change_count[k])

@@ -7,7 +7,7 @@ older version wrote it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,14 @@ from mpitune.array_files.arrays import (
     write_lock,
 )
 from mpitune.array_files.csr import row_ends
+from mpitune.array_files.disk_array import DiskArray
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import Fingerprint, SentencePair, check_readable, fingerprint, unchanged
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
-from mpitune.extraction.extracted import FEATURES
-from mpitune.extraction.rule_arrays import GrammarPart, merged
-from mpitune.extraction.suffix_array import compiled_bitext
+from mpitune.extraction.bitext import compiled_bitext
+from mpitune.extraction.rule_arrays import TablePart, merged
+from mpitune.grammar.extracted import FEATURES
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleReader, RuleTypes
 from mpitune.grammar.templates import compile_features
@@ -70,7 +71,8 @@ def build_store(
     files, settings = _data_inputs(sources, grammars)
     built = []
     with write_lock(folder):
-        if _build_if_stale(data, files, settings, lambda: _compile_data(sources, grammars, parts, start_progress), log):
+        compiled = partial(_compile_data, sources, grammars, parts, lms or folder, start_progress)
+        if _build_if_stale(data, files, settings, compiled, log):
             built.append(data.name)
         settings = {"templates": list(sources.templates), "data": content_digest(data)}
         if _build_if_stale(rule_features, [], settings, lambda: _compile_features(data, sources.templates), log):
@@ -109,15 +111,15 @@ def needs_extraction(sources: StoreInputs, folder: Path) -> bool:
 
 def inputs_of_grammars(sources: StoreInputs) -> dict[str, Any]:
     """The attributes of a file of extracted grammars that identify its inputs, see `valid_part`."""
-    return _input_attributes(*_data_inputs(sources, []))
+    return input_attributes(*_data_inputs(sources, []))
 
 
 def valid_part(file: Path, current: Mapping[str, Any]) -> range | None:
-    """The sentences whose grammars ``file`` holds; None if it is damaged or its inputs are not the ``current`` ones."""
+    """The item of work whose rules ``file`` holds; None if it is damaged or its inputs are not the ``current`` ones."""
     attributes = read_attributes(file) or {}
     if "inputs" not in attributes or inputs_digest(attributes["inputs"]) != inputs_digest(current["inputs"]):
         return None
-    return range(*attributes["sentences"])
+    return range(*attributes["words"])
 
 
 def build_bitext(files: AlignedFiles, folder: Path, log: Callable[[str], None]) -> Path:
@@ -128,7 +130,7 @@ def build_bitext(files: AlignedFiles, folder: Path, log: Callable[[str], None]) 
 
 
 def part_file(folder: Path, first: int) -> Path:
-    """The file for extracted grammars of consecutive sentences, beginning with sentence ``first``."""
+    """The file for the rules of the item of work that begins with word ``first``."""
     return folder / f"part-{first:012d}.h5"
 
 
@@ -151,13 +153,13 @@ def _build_if_stale(
         reason = "stale" if read_attributes(file) is not None else "damaged or of an older version"
         log(f"{file}: {reason}: rebuilding it")
     # Fingerprints are taken before the files are read: the next build notices a change in between.
-    attributes = _input_attributes(inputs, settings)
+    attributes = input_attributes(inputs, settings)
     write_arrays(file, compile_arrays(), attributes)
     return True
 
 
-def _input_attributes(inputs: Sequence[Path], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that `_is_fresh` compares."""
+def input_attributes(inputs: Sequence[Path], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a file that identify its inputs: fingerprints of files, and settings."""
     return {"inputs": {"files": [fingerprint(path) for path in inputs], "shape": settings}}
 
 
@@ -182,17 +184,20 @@ class _CompiledGrammars(NamedTuple):
 
 
 def _compile_data(
-    sources: StoreInputs, grammars: Sequence[Path], parts: Path | None, start_progress: StartProgress
+    sources: StoreInputs, grammars: Sequence[Path], parts: Path | None, shared: Path, start_progress: StartProgress
 ) -> dict[str, Stored]:
-    """The arrays of `DATA`: rules read from ``grammars``, or from the folder ``parts``; then the texts."""
+    """The arrays of `DATA`: rules read from ``grammars``, or from the folder ``parts``; then the texts.
+
+    ``shared``: the folder of the compiled bitext.
+    """
     if parts is not None:
-        words, of_grammars, score_names, categories = _extracted_rules(parts)
+        words, of_grammars, score_names, categories = _extracted_rules(sources, parts, shared / BITEXT)
     else:
         words, of_grammars, score_names, categories = _read_grammars(grammars, sources.table_format, start_progress)
     if sources.grammar is not None and of_grammars["rules.type"].size == 0:
         raise DataError.at(sources.grammar, None, found="no rules", expected="a rule a line")
     source_sides = of_grammars["types.source"]
-    assert isinstance(source_sides, np.ndarray)  # a DiskArray is used only for arrays with an element per sentence rule
+    source_words = source_sides.distinct() if isinstance(source_sides, DiskArray) else np.unique(source_sides)
     arrays = dict(of_grammars)
     grammar_number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
     first = 0
@@ -202,7 +207,7 @@ def _compile_data(
             # Extracted grammars are numbered like the sentences, counted over all texts.
             corpus = corpus._replace(grammar=np.arange(first, first + corpus.size, dtype=np.int32))
             first += corpus.size
-        _warn_of_unknown_words(texts.source, corpus, source_sides)
+        _warn_of_unknown_words(texts.source, corpus, source_words)
         arrays |= add_prefix(name, corpus._asdict())
     for name, strings in (("words", words.words), ("categories", categories), ("score_names", score_names)):
         arrays |= Names.of(strings).as_arrays(name)
@@ -221,21 +226,26 @@ def _read_grammars(grammars: Sequence[Path], table_format: str, start_progress: 
     return _CompiledGrammars(words, grammars_read.as_arrays(), reader.score_names, reader.categories)
 
 
-def _extracted_rules(folder: Path) -> _CompiledGrammars:
-    """The extracted rules of the parts in ``folder``; their words are those of the bitext."""
-    files = sorted(folder.glob("part-*.h5"))
-    words = Vocabulary(Names.stored(open_arrays(files[0]), "words").all())
-    # Parts are opened one after the other, so that at most two are mapped at a time.
-    parts = (GrammarPart(**with_prefix(open_arrays(file), "rules")) for file in files)
-    return _CompiledGrammars(words, merged(parts, folder), list(FEATURES), ["S", "X"])
+def _extracted_rules(sources: StoreInputs, parts: Path, bitext: Path) -> _CompiledGrammars:
+    """The extracted rules in the folder ``parts``; their words are those of the compiled ``bitext``."""
+    words = Vocabulary(Names.stored(open_arrays(bitext), "words").all())
+    sentences = sum(len(texts.read()) for texts in sources.texts.values())
+    arrays = merged(partial(read_parts, parts), sentences, parts)
+    return _CompiledGrammars(words, arrays, list(FEATURES), ["S", "X"])
 
 
-def _warn_of_unknown_words(source: Path, corpus: Corpus, source_sides: np.ndarray) -> None:
+def read_parts(folder: Path) -> Iterator[TablePart]:
+    """The parts in ``folder`` in the order of their words, opened one after the other."""
+    for file in sorted(folder.glob("part-*.h5")):
+        yield TablePart(**with_prefix(open_arrays(file), "part"))
+
+
+def _warn_of_unknown_words(source: Path, corpus: Corpus, source_words: np.ndarray) -> None:
     """Warn if most words of a text are in no rule: the decoder would copy them without an error.
 
     Usual causes: source and target are swapped, or the tokenisation differs from that of the grammar.
     """
-    unknown, total = int((~np.isin(corpus.source, source_sides)).sum()), len(corpus.source)
+    unknown, total = int((~np.isin(corpus.source, source_words)).sum()), len(corpus.source)
     if 2 * unknown > total:
         LOG.warning("%s: %d of %d words are in no rule's source side: is this the right text?", source, unknown, total)
 

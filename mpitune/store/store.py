@@ -22,6 +22,7 @@ from mpitune.array_files.arrays import open_arrays, read_attributes, with_prefix
 from mpitune.corpus.text import Fingerprint
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.decoder.base import Sentence, TranslationModel
+from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleTypes
 from mpitune.grammar.score_transforms import Scoring, make_plan
@@ -121,7 +122,7 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
     model = TranslationModel(
         words=Vocabulary(Names.stored(data, "words").all()),
         categories=Names.stored(data, "categories").all(),
-        grammars=ListedGrammars.stored(data, make_plan(scoring, score_names) if scoring else None),
+        grammars=_grammars(data).stored(data, make_plan(scoring, score_names) if scoring else None),
         score_names=scoring.names(score_names) if scoring else score_names,
         templates=sources.templates,
         rule_features=RuleFeatures(Names.stored(fired, "names"), *rule_features),
@@ -134,6 +135,11 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
         devtest=Corpus(**with_prefix(data, "devtest")) if sources.devtest is not None else None,
         scoring=scoring,
     )
+
+
+def _grammars(data: Mapping[str, np.ndarray]) -> type[ExtractedGrammars] | type[ListedGrammars]:
+    """The class of the grammars that ``data`` holds."""
+    return ExtractedGrammars if "counts.rule_count" in data else ListedGrammars
 
 
 def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], most: int) -> dict[str, list[Rule]]:
