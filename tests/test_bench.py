@@ -170,11 +170,16 @@ def test_extraction(shared: Path) -> None:
     assert float(table["synthetic, 1,000 pairs"][0].removesuffix(" s")) > 0
 
 
+def test_grammars(tiny: Tiny) -> None:
+    read = rows(run("grammars.py", tiny.folder / "grammar", tiny.folder / "own.0"))
+    assert float(read["2"][1]) > 0
+
+
 def test_stages(tiny: Tiny, tmp_path: Path) -> None:
     table = rows(run("stages.py", tiny.job_file(tmp_path / "run")))
     assert {"parse", "match", "cube", "learner", "an epoch"} <= set(table)
 
 
-@pytest.mark.parametrize("script", ["stages.py", "peers.py"])
+@pytest.mark.parametrize("script", ["stages.py", "peers.py", "grammars.py"])
 def test_without_data(script: str) -> None:
     assert run(script, environment={"MPITUNE_DATA": ""}).startswith("skipped: ")

@@ -15,13 +15,17 @@ from mpitune.errors import MachineError
 
 
 class DiskArray:
-    """int32 numbers in a file without a name, which the system deletes when the process ends."""
+    """A vector or a matrix in a file without a name, which the system deletes when the process ends."""
 
-    dtype = np.dtype(np.int32)
+    def __init__(self, folder: Path, dtype: type[np.generic] = np.int32, columns: int = 0) -> None:
+        """``folder``: the folder of the file; ``columns``: those of a matrix, 0 for a vector.
 
-    def __init__(self, folder: Path) -> None:
-        """``folder``: the folder of the file. Raises MachineError if it is not writable."""
+        Raises MachineError if the folder is not writable.
+        """
+        self.dtype = np.dtype(dtype)
         self.size = 0
+        """Number of elements."""
+        self._columns = columns
         self._folder = folder
         with self._writing():
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed below)
@@ -32,11 +36,11 @@ class DiskArray:
             self._file.close()
 
     def append(self, numbers: np.ndarray) -> None:
-        """Append int32 ``numbers``. Raises MachineError if the disk is full."""
+        """Append the elements, or rows, of ``numbers``. Raises MachineError if the disk is full."""
         with self._writing():
             self._file.write(np.ascontiguousarray(numbers, dtype=self.dtype).data)
             self._file.flush()
-        self.size += len(numbers)
+        self.size += numbers.size
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -46,12 +50,21 @@ class DiskArray:
             raise MachineError(f"{self._folder}: cannot be written to: {error.strerror}") from error
 
     @property
-    def shape(self) -> tuple[int]:
-        return (self.size,)
+    def shape(self) -> tuple[int, ...]:
+        return (self.size // self._columns, self._columns) if self._columns else (self.size,)
+
+    def __len__(self) -> int:
+        return self.shape[0]
 
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
+
+    def distinct(self) -> np.ndarray:
+        """The distinct elements, ascending."""
+        if self.size == 0:
+            return np.zeros(0, dtype=self.dtype)
+        return np.unique(np.memmap(self._file, dtype=self.dtype, mode="r", shape=(self.size,)))
 
     def copy_to(self, file: BinaryIO) -> None:
         """Write all numbers to ``file``, in pieces of bounded size."""

@@ -66,14 +66,14 @@ class DistinctRows:
         """Enlarge the arrays if need be, for this number of further rows and elements."""
         table = self._table
         rows, elements = (table.size + (rows, elements)).tolist()
-        table = table._replace(ptr=_grow_to(table.ptr, rows + 1), flat=_grow_to(table.flat, elements))
+        table = table._replace(ptr=enlarged(table.ptr, rows + 1), flat=enlarged(table.flat, elements))
         if len(table.slot) < 2 * rows:
             table = table._replace(slot=np.full(2 ** (4 * rows - 1).bit_length(), -1, dtype=np.int32))
             _fill_slots(table)
         self._table = table
 
 
-def _grow_to(array: np.ndarray, size: int) -> np.ndarray:
+def enlarged(array: np.ndarray, size: int) -> np.ndarray:
     """``array``, or if it is shorter than ``size``, a copy half as long again as ``size``."""
     if len(array) >= size:
         return array

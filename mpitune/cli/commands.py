@@ -1,10 +1,9 @@
-"""Commands of the command line, except decode and local; their docstrings are the help texts."""
+"""Commands of the command line, except decode, extract and local; their docstrings are the help texts."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,19 +12,17 @@ from mpitune.cli.output import (
     load_job,
     open_output,
     print_message,
-    raised_on_all_ranks,
     report_write_errors,
     write_output,
 )
 from mpitune.config.dtrain import import_job
 from mpitune.config.load import load
 from mpitune.config.spec import Job
-from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.eflomal import align
 from mpitune.corpus.text import counted, lines
 from mpitune.corpus.weights import write_weights
 from mpitune.decoder.cdec.process import resolve_program
-from mpitune.errors import MpituneError, UsageError
+from mpitune.errors import MpituneError
 from mpitune.exchange.comm import Comm
 from mpitune.lm.kneser_ney import estimate
 from mpitune.metrics import significance
@@ -34,21 +31,12 @@ from mpitune.run_folder import model_weights
 from mpitune.run_folder.status import follow
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
-from mpitune.store import build
-from mpitune.store.extract_grammars import (
-    GrammarExtractor,
-    check_same_sentences,
-    extract_and_build,
-    read_inputs,
-    warm_up,
-)
+from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.store import rules_firing
-from mpitune.training import factory, parallel_map
+from mpitune.training import factory
 from mpitune.training.fit_bins import open_fitted
 from mpitune.training.loop import train
 
-STORED_BITEXT = ".bitext"
-"""Folder, in the output folder, of the compiled bitext while `mpitune extract` runs."""
 EXAMPLES = 3
 """Maximum number of rules that a report shows as examples of a feature."""
 EACH_TEMPLATE = "each"
@@ -102,48 +90,6 @@ def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
         print(json.dumps(result.as_json(), indent=1) if options.json else result.as_text(), flush=True)
 
     comm.on_root(score)
-
-
-def run_extract(options: argparse.Namespace, comm: Comm) -> None:
-    """Write a grammar for each sentence, from a word-aligned bitext; alone, or under mpirun or srun."""
-    if (options.bitext is None) == (options.source is None) or (options.source is None) != (options.target is None):
-        raise raised_on_all_ranks(UsageError("expected --source F and --target E, or --bitext FE"))
-    files = AlignedFiles(options.bitext or options.source, options.target, options.alignment)
-    output = options.output
-    comm.on_root(files.check)
-    read = comm.on_root(read_inputs, options.input)
-    if options.leave_one_out:
-        comm.on_root(check_same_sentences, files, [words for words, _ in read], options.input)
-
-    def compile_bitext() -> Path:
-        with report_write_errors(output):
-            output.mkdir(parents=True, exist_ok=True)
-        try:
-            stored = build.build_bitext(files, output / STORED_BITEXT, print_message)
-        except MpituneError:
-            shutil.rmtree(output / STORED_BITEXT)
-            raise
-        warm_up(stored, print_message)
-        return stored
-
-    extraction = GrammarExtractor(comm.on_root(compile_bitext))
-
-    def extract(i: int) -> int:
-        rules = extraction.rules(read[i][0], i if options.leave_one_out else None)
-        with open_output(output / f"grammar.{i}.gz") as file:
-            file.write(extraction.lines(rules))
-        return int(rules.size[0])
-
-    counts = list(parallel_map.parallel_map(comm, len(read), extract, "extract", quiet=False))
-
-    def finish() -> None:
-        with open_output(output / "input.sgm") as file:
-            for i, (words, rest) in enumerate(read):
-                file.write(f'<seg grammar="grammar.{i}.gz" id="{i}">{" ".join(words)}</seg>{rest}\n'.encode())
-        shutil.rmtree(output / STORED_BITEXT)
-        print_message(f"{output / 'input.sgm'}: {counted(len(read), 'sentence')}, {counted(sum(counts), 'rule')}")
-
-    comm.on_root(finish)
 
 
 def run_align(options: argparse.Namespace, comm: Comm) -> None:

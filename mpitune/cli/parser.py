@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn, get_args
 
 from mpitune import __version__
-from mpitune.cli import commands, decode, local
+from mpitune.cli import commands, decode, extract, local
 from mpitune.cli.streams import open_streams
 from mpitune.errors import MachineError, MpituneError
 from mpitune.exchange.comm import Comm, connect
@@ -198,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--output", type=Path, metavar="DIR", help="folder for the report; default: the first run folder")
     sub.add_argument("--watch", action="store_true", help="show the progress of running jobs in the terminal instead")
 
-    sub = command("extract", commands.run_extract)
+    sub = command("extract", extract.run_extract)
     sub.add_argument("--source", type=Path, metavar="F", help="the bitext's source sentences, tokenised, a line each")
     sub.add_argument("--target", type=Path, metavar="E", help="the bitext's target sentences, likewise")
     sub.add_argument("--bitext", type=Path, metavar="FE", help="both in one file instead: source ||| target")

@@ -15,7 +15,7 @@ from mpitune.exchange.comm import SerialComm
 from mpitune.lm.kenlm import WORD, KenlmWords
 from mpitune.lm.kneser_ney import estimate
 from mpitune.store.build import build_bitext
-from mpitune.store.extract_grammars import GrammarExtractor
+from mpitune.store.extract_grammars import warm_up
 from mpitune.training import factory
 from mpitune.training.loop import train
 
@@ -56,8 +56,7 @@ def main() -> None:
             (folder / file).write_text(text, encoding="utf-8")
         estimate(folder / "references", 2, folder / "lm", lambda _: None)
         files = AlignedFiles(folder / "source", folder / "references", folder / "links")
-        extraction = GrammarExtractor(build_bitext(files, folder, lambda _: None))
-        extraction.lines(extraction.rules(SOURCE.split()))
+        warm_up(build_bitext(files, folder, lambda _: None), lambda _: None)
         for preset in PRESETS:
             settings = [f"run.dir={folder / preset}", f"run.store={folder / 'store'}", f"learner.preset={preset}"]
             train(factory.load_job(folder / "job", settings), SerialComm(), quiet=True)

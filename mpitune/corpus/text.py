@@ -60,6 +60,11 @@ MAX_WORD_LENGTH = 10_000
 BYTE_ORDER_MARK = "\ufeff".encode()
 """Byte order mark, which some editors write at the beginning of UTF-8 files; not a part of the text."""
 
+_BLOCK = 1 << 20
+"""Bytes of a block of `line_blocks`, at least, unless the file ends."""
+_STEP = 1 << 17
+"""Bytes that are read at a time; those of a step that ends in damaged gzip data are lost."""
+
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 """Exceptions of Python for damaged or truncated gzip data."""
 
@@ -70,21 +75,57 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises DataError for a missing file, damaged gzip data, or a line that is not UTF-8 or contains a NUL character.
     """
     number = 0
-    with open_bytes(path) as file:
+    for block in line_blocks(path):
+        for line in block.decode().split("\n")[:-1]:
+            number += 1
+            yield number, line.rstrip("\r")
+
+
+def line_blocks(path: Path) -> Iterator[bytearray]:
+    """The bytes of a file, plain or gzipped, in blocks of whole lines; a last line without line end gets one.
+
+    A byte order mark is left out. Raises DataError as `lines` does, after the lines before the damaged one.
+    """
+    number = 1
+    for block, damage in _whole_lines(path):
+        if number == 1 and block.startswith(BYTE_ORDER_MARK):
+            del block[: len(BYTE_ORDER_MARK)]
         try:
-            for number, line in enumerate(file, start=1):
-                text = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode()
-                if "\0" in text:
-                    # It ends a string in checkpoints and in cdec's records.
-                    raise DataError.at(path, number, found="a NUL character", expected="text without any")
-                yield number, text.rstrip("\r\n")
-        except GZIP_ERRORS as error:
-            found = f"damaged gzip data ({error})"
-            raise DataError.at(path, number + 1, found=found, expected="a whole gzip file") from None
+            block.decode()
+            # A NUL ends a string in checkpoints and in cdec's records.
+            bad, found, expected = block.find(b"\0"), "a NUL character", "text without any"
         except UnicodeDecodeError as error:
-            raise DataError.at(
-                path, number, found=f"bytes that are not UTF-8 ({error.reason})", expected="UTF-8"
-            ) from None
+            bad, found, expected = error.start, f"bytes that are not UTF-8 ({error.reason})", "UTF-8"
+        if bad >= 0:
+            valid = block.rfind(b"\n", 0, bad) + 1
+            yield block[:valid]
+            number += block.count(b"\n", 0, valid)
+            raise DataError.at(path, number, found=found, expected=expected)
+        yield block
+        number += block.count(b"\n")
+        if damage is not None:
+            found = f"damaged gzip data ({damage})"
+            raise DataError.at(path, number, found=found, expected="a whole gzip file")
+
+
+def _whole_lines(path: Path) -> Iterator[tuple[bytearray, Exception | None]]:
+    """Blocks of whole lines; the last one comes with the error that reading ended with, if any."""
+    block, more, damage = bytearray(), b"\n", None
+    with open_bytes(path) as file:
+        while more:
+            # A long line is read in ever larger steps, because its bytes are searched again after each.
+            size = 2 * len(block) + _BLOCK
+            try:
+                while len(block) < size and (more := file.read1(_STEP)):
+                    block += more
+            except GZIP_ERRORS as error:
+                more, damage = b"", error
+            end = block.rfind(b"\n") + 1
+            if not more and damage is None and end < len(block):
+                block += b"\n"
+                end = len(block)
+            yield block[:end], damage
+            block = block[end:]
 
 
 @contextmanager

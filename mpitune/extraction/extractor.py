@@ -1,8 +1,7 @@
-"""Extraction of Hiero rules from a word-aligned bitext for one sentence at a time (Chiang 2007; Lopez 2007).
+"""Extraction of Hiero rules from a word-aligned bitext for many sentences at once (Chiang 2007; Lopez 2007).
 
-Source sides are taken from the sentence: up to `SYMBOLS` symbols, up to two gaps. A core is a source side without gaps
-at its edges; its chunks are the word sequences between its gaps. For each core of the sentence, at most `SAMPLES`
-occurrences in the bitext are sampled. The rules of these occurrences are counted, and the counts become seven features.
+Source sides are taken from the sentences. All cores of the sentences that begin with the same words are extracted
+together: one pass over these words in the bitext samples their occurrences, and the rules of each are counted once.
 
 Chiang 2007 = "Hierarchical Phrase-Based Translation", Computational Linguistics 33; Lopez 2007 = "Hierarchical
 Phrase-Based Translation with Suffix Arrays", EMNLP-CoNLL.
@@ -10,268 +9,286 @@ Phrase-Based Translation with Suffix Arrays", EMNLP-CoNLL.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.extraction.extracted import CoreSource, Extracted, new_extracted, trimmed, write_rules
-from mpitune.extraction.occurrences import SAMPLES, Chunk, narrow, occurrences
-from mpitune.extraction.phrase_pairs import (
-    GAPS,
-    SPAN,
-    SYMBOLS,
-    Core,
-    OccurrenceRules,
-    new_occurrence_rules,
-    phrase_pairs,
+from mpitune.array_files.csr import row_ends
+from mpitune.extraction.bitext import Bitext
+from mpitune.extraction.cores import MOST_WORDS, Cores, Found, count_cores, find_cores, new_cores, new_found
+from mpitune.extraction.occurrences import Occurrences, sample_occurrences
+from mpitune.extraction.phrase_pairs import SYMBOLS, Core, OccurrenceRules, new_occurrence_rules, phrase_pairs
+from mpitune.extraction.rule_counts import RULES, RuleCounts, clear, count_rule, log_occurrence, new_rule_counts
+from mpitune.extraction.rule_table import (
+    EDGES,
+    GAP,
+    RuleTable,
+    TableWorkspace,
+    Wanted,
+    add_core,
+    fits,
+    new_rule_table,
+    new_table_workspace,
 )
-from mpitune.extraction.rule_counts import (
-    RuleCounts,
-    begin_core,
-    clear_if_full,
-    count_rule,
-    drop_last_core,
-    end_core,
-    find_slot,
-    log_occurrence,
-    new_rule_counts,
-)
-from mpitune.extraction.suffix_array import Bitext
 from mpitune.jit import int64, kernel
 
-_GAPPED_WORDS = SYMBOLS - 2
-"""Maximum length of the first chunk of a core with a gap."""
-CACHED_OCCURRENCES = 20
-"""Rule counts of cores with at least this many sampled occurrences are cached for later sentences."""
-CACHE = 1 << 16
-"""Approximate number of cached cores."""
+MOST_CORES = 1 << 20
+"""Number of cores, repeated ones included, at which an item of work is complete: some 0.3 GB of memory."""
+ITEMS = 64
+"""Wanted number of items, so that all ranks have work and progress is seen; fewer for few cores."""
+_FEWEST_CORES = 1 << 13
+"""Number of cores below which an item is not complete."""
+_TABLE = 1 << 18
+"""Number of rules, and of entries, for which a table has space."""
 
 
-class _Sentence(NamedTuple):
-    """The sentence for which rules are extracted."""
+class Sentences(NamedTuple):
+    """The sentences for which rules are extracted."""
 
-    words: np.ndarray
-    """int32 [words]: as the bitext numbers them; -1: unknown."""
-    without: int
-    """The pair to leave out, as a place among the pairs of the bitext; -1: none."""
-    slots: int
-    """Used length of ``_Workspace.done``, a power of 2."""
+    ptr: np.ndarray
+    """int64 [sentences + 1]"""
+    word: np.ndarray
+    """int32: as the bitext numbers them; -1: not a word of the bitext."""
+    own_pair: np.ndarray
+    """int32 [sentences]: the pair to leave out, as a place among the pairs of the bitext; -1: none."""
+    by_word: np.ndarray
+    """int64: the places of known words in `word`, by word and then by place."""
+    word_ptr: np.ndarray
+    """int64 [words of the bitext + 1]: row pointer of `by_word`."""
 
 
 class _Workspace(NamedTuple):
     """Arrays that the kernels work in."""
 
-    low: np.ndarray
-    """int64 [words, SYMBOLS]: the suffixes that begin with 1, 2, ... words from each word of the sentence on ..."""
-    high: np.ndarray
-    """int64 [words, SYMBOLS]: ... up to here, excluded."""
-    done: np.ndarray
-    """int64 [a power of 2, 3]: hash table of the sentence's cores that are done."""
-    places: np.ndarray
-    """int32 [SAMPLES, 3]: see `occurrences`."""
-    chunk: Chunk
     core: Core
-    found: OccurrenceRules
     source: np.ndarray
     """int32 [SYMBOLS]: the words of the core."""
-    edge_counts: np.ndarray
-    """int64 [4]: extractions of rules of the core, by the edges that have a gap."""
+    found: OccurrenceRules
     counts: RuleCounts
+    table: TableWorkspace
 
 
-class Extractor:
-    """Extracts grammars from one bitext."""
+def index_sentences(bitext: Bitext, sentences: list[np.ndarray], without: np.ndarray) -> Sentences:
+    """``sentences`` (int32 each, -1 for a word that the bitext has not) as `Sentences`.
 
-    def __init__(self, bitext: Bitext) -> None:
-        self._bitext = bitext
-        self._space = _new_workspace(64, new_rule_counts(CACHE))
-        self._capacity = 1 << 13
-        """Number of rules for which `grammar` allocates arrays."""
-
-    def grammar(self, words: np.ndarray, without: int = -1) -> Extracted:
-        """The rules for a sentence of ``words`` (int32, as the bitext numbers them; -1: not a word of the bitext).
-
-        ``without``: the number of a pair in the bitext's files whose occurrences do not count (leave-one-out); lexical
-        probabilities include it.
-        """
-        words = np.asarray(words, dtype=np.int32)
-        if len(words) > len(self._space.low):
-            self._space = _new_workspace(2 * len(words), self._space.counts)
-        place = int(self._bitext.place[without]) if without >= 0 else -1
-        sentence = _Sentence(words, place, _hash_slots(len(words)))
-        while True:
-            extracted = new_extracted(self._capacity)
-            if _extract(self._bitext, sentence, self._space, extracted):
-                return trimmed(extracted)
-            self._capacity *= 2
-
-
-def _new_workspace(words: int, counts: RuleCounts) -> _Workspace:
-    """A workspace for sentences of at most ``words`` words."""
-    return _Workspace(
-        low=np.zeros((words, SYMBOLS), dtype=np.int64),
-        high=np.zeros((words, SYMBOLS), dtype=np.int64),
-        done=np.empty((_hash_slots(words), 3), dtype=np.int64),
-        places=np.empty((SAMPLES, 3), dtype=np.int32),
-        chunk=Chunk(*(np.zeros(3, dtype=np.int64) for _ in Chunk._fields)),
-        core=Core(*(np.zeros(3, dtype=np.int64) for _ in Core._fields)),
-        found=new_occurrence_rules(),
-        source=np.empty(SYMBOLS, dtype=np.int32),
-        edge_counts=np.empty(4, dtype=np.int64),
-        counts=counts,
-    )
-
-
-@kernel
-def _hash_slots(words: int) -> int:
-    """Slots of a hash table, a power of 2, for the cores of a sentence: fewer than 200 begin with each of its words."""
-    slots = int64(1)
-    while slots < 400 * words:
-        slots *= 2
-    return slots
-
-
-@kernel
-def _extract(bitext: Bitext, sentence: _Sentence, space: _Workspace, extracted: Extracted) -> bool:
-    """Fill ``extracted`` (empty); False if it is too small."""
-    _find_phrases(bitext, sentence.words, space)
-    for slot in range(sentence.slots):
-        space.done[slot, 0] = 0
-    return _cores_without_gap(bitext, sentence, space, extracted) and _cores_with_gap(
-        bitext, sentence, space, extracted
-    )
-
-
-@kernel
-def _find_phrases(bitext: Bitext, words: np.ndarray, space: _Workspace) -> None:
-    """Fill ``space.low`` and ``space.high``: the suffixes that begin with each phrase of the sentence."""
-    n = len(words)
-    for i in range(n):
-        low, high = int64(0), int64(0)
-        for d in range(SYMBOLS):
-            if d == 0 and words[i] >= 0:
-                low, high = bitext.suffixes.word_ptr[words[i]], bitext.suffixes.word_ptr[words[i] + 1]
-            elif high > low and i + d < n and words[i + d] >= 0:
-                low, high = narrow(bitext.texts, bitext.suffixes, low, high, d, int64(words[i + d]))
-            else:
-                low = high = int64(0)
-            space.low[i, d], space.high[i, d] = low, high
-
-
-@kernel
-def _cores_without_gap(bitext: Bitext, sentence: _Sentence, space: _Workspace, extracted: Extracted) -> bool:
-    """Add the rules of the cores of one chunk; False if ``extracted`` is too small."""
-    n = len(sentence.words)
-    for i in range(n):
-        for length in range(1, min(SYMBOLS, n - i) + 1):
-            if not _set_chunk(space, 0, i, length):
-                break
-            if not _add_core(bitext, sentence, 1, space, extracted):
-                return False
-    return True
-
-
-@kernel
-def _cores_with_gap(bitext: Bitext, sentence: _Sentence, space: _Workspace, extracted: Extracted) -> bool:
-    """Add the rules of the cores of two or three chunks; False if ``extracted`` is too small.
-
-    The last word of a core is at most SPAN words after its first: one word more than a rule covers, as in cdec's
-    extractor. Its gaps may be shorter in the bitext than in the sentence.
+    ``without``: int32 [sentences], the number of the pair in the bitext's files to leave out (leave-one-out), -1: none.
     """
-    n = len(sentence.words)
-    for i in range(n):
-        for length in range(1, min(_GAPPED_WORDS, n - i) + 1):
-            if not _set_chunk(space, 0, i, length):
-                break
-            for j in range(i + length + 1, min(n, i + SPAN + 1)):
-                if not _second_chunk(bitext, sentence, j, space, extracted):
-                    return False
-    return True
+    word = np.concatenate([np.zeros(0, dtype=np.int32), *sentences]).astype(np.int32)
+    by_word = np.argsort(word, kind="stable")
+    by_word = by_word[word[by_word] >= 0]
+    own_pair = np.where(without >= 0, bitext.place[without], np.int32(-1)).astype(np.int32)
+    word_ptr = np.searchsorted(word[by_word], np.arange(len(bitext.word_ptr))).astype(np.int64)
+    return Sentences(row_ends([len(words) for words in sentences]), word, own_pair, by_word, word_ptr)
+
+
+def items_of_work(sentences: Sentences) -> list[range]:
+    """Ranges of words; the cores that begin with the words of a range are extracted together, by `extract_item`."""
+    length = np.diff(sentences.ptr)
+    cores = np.array([count_cores(n) for n in range(int(length.max(initial=0)) + 1)])
+    # The cores of a sentence are taken to begin with its words in equal parts.
+    per_word = cores[length] / np.maximum(length, 1)
+    sentence = np.searchsorted(sentences.ptr, sentences.by_word, side="right") - 1
+    ends = np.concatenate([[0.0], np.cumsum(per_word[sentence])])[sentences.word_ptr]
+    size = min(max(ends[-1] / ITEMS, _FEWEST_CORES), MOST_CORES)
+    items, first = list[range](), 0
+    while first + 1 < len(ends):
+        last = max(int(np.searchsorted(ends, ends[first] + size, side="right")) - 1, first + 1)
+        if ends[last] > ends[first]:
+            items.append(range(first, last))
+        first = last
+    return items
+
+
+def extract_item(bitext: Bitext, sentences: Sentences, words: range) -> Iterator[RuleTable]:
+    """The rules whose source sides have a first word in ``words``, as tables of bounded size.
+
+    Lexical probabilities include the pairs that are left out.
+    """
+    cores, wanted = _wanted_cores(sentences, words)
+    occurrences = sample_occurrences(bitext, cores, words.start, words.stop)
+    nodes = _useful_cores(bitext, occurrences, wanted)
+    symbols = np.full((int(cores.size[0]), SYMBOLS), np.iinfo(np.int32).min, dtype=np.int32)
+    length = np.zeros(len(symbols), dtype=np.int8)
+    _spell_out(cores, symbols, length)
+    # In the order of source sides; prefixes come first.
+    nodes = nodes[np.lexsort(symbols[nodes].T[::-1])]
+    space = _new_workspace()
+    most = int(np.diff(wanted.ptr)[nodes].max(initial=0))
+    done = 0
+    while done < len(nodes):
+        table = new_rule_table(_TABLE, _TABLE + EDGES * most)
+        done = _extract(bitext, symbols, length, occurrences, wanted, nodes, done, space, table)
+        yield trimmed(table)
+
+
+def trimmed(table: RuleTable) -> RuleTable:
+    """A copy of the used part of each array."""
+    sides, sources, rules, targets, links, entries, changes = table.size.tolist()
+    used = {
+        "source_ptr": sides + 1,
+        "source": sources,
+        "rule_ptr": sides + 1,
+        "rule_count": rules,
+        "lexical": rules,
+        "target_ptr": rules + 1,
+        "target": targets,
+        "align_ptr": rules + 1,
+        "align": links,
+        "sentence": entries,
+        "side": entries,
+        "sample": entries,
+        "single": entries,
+        "change_ptr": entries + 1,
+        "change_rule": changes,
+        "change_count": changes,
+    }
+    return table._replace(**{name: getattr(table, name)[:length].copy() for name, length in used.items()})
+
+
+def _new_workspace() -> _Workspace:
+    return _Workspace(
+        core=Core(*(np.zeros(3, dtype=np.int64) for _ in Core._fields)),
+        source=np.empty(SYMBOLS, dtype=np.int32),
+        found=new_occurrence_rules(),
+        counts=new_rule_counts(),
+        table=new_table_workspace(),
+    )
+
+
+def _wanted_cores(sentences: Sentences, words: range) -> tuple[Cores, Wanted]:
+    """The cores of ``sentences`` that begin with ``words``, and the sentences of each."""
+    places = sentences.by_word[sentences.word_ptr[words.start] : sentences.word_ptr[words.stop]]
+    number = (np.searchsorted(sentences.ptr, places, side="right") - 1).astype(np.int32)
+    ends = sentences.ptr[number + 1]
+    found = new_found()
+    most = int(_count_found(ends - places))
+    cores = new_cores(most)
+    node, sentence = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int32)
+    last = np.full(most + 1, -1, dtype=np.int32)
+    pairs = _add_cores(sentences.word, places, number, ends, cores, found, last, node, sentence)
+    order = np.argsort(node[:pairs], kind="stable")
+    ptr = row_ends(np.bincount(node[:pairs], minlength=int(cores.size[0])))
+    return cores, Wanted(ptr, sentence[:pairs][order], sentences.own_pair)
+
+
+def _count_found(following: np.ndarray) -> int:
+    """At least the number of cores that begin at words with ``following`` words to the end of their sentences."""
+    most = np.array([count_cores(n) - count_cores(n - 1) if n else 0 for n in range(64)])
+    return int(most[np.minimum(following, 63)].sum())
 
 
 @kernel
-def _second_chunk(bitext: Bitext, sentence: _Sentence, j: int, space: _Workspace, extracted: Extracted) -> bool:
-    """Add the rules of the cores with the first chunk that is set and a second one from word ``j`` on."""
-    chunk, n = space.chunk, len(sentence.words)
-    for length in range(1, min(SYMBOLS - 1 - chunk.length[0], n - j, chunk.word[0] + SPAN + 1 - j) + 1):
-        if not _set_chunk(space, 1, j, length):
+def _add_cores(
+    words: np.ndarray,
+    places: np.ndarray,
+    number: np.ndarray,
+    ends: np.ndarray,
+    cores: Cores,
+    found: Found,
+    last: np.ndarray,
+    node: np.ndarray,
+    sentence: np.ndarray,
+) -> int:
+    """Add the cores that begin at ``places`` to ``cores``, and their nodes and sentences to ``node`` and ``sentence``.
+
+    ``number``, ``ends``: the sentence of each place, and its end; ``last``: int32 [nodes], -1. Each pair of a node and
+    a sentence is added once; returns the number of pairs.
+    """
+    count = 0
+    for p in range(len(places)):
+        place = int64(places[p])
+        for n in range(find_cores(cores, words, place, min(int64(ends[p]), place + MOST_WORDS), True, found)):
+            core = found.node[n]
+            if last[core] != number[p]:
+                last[core] = number[p]
+                node[count], sentence[count] = core, number[p]
+                count += 1
+    return count
+
+
+def _useful_cores(bitext: Bitext, occurrences: Occurrences, wanted: Wanted) -> np.ndarray:
+    """int64: the cores that occur outside the own pair of a sentence that has them."""
+    useful = np.zeros(len(occurrences.ptr) - 1, dtype=np.bool_)
+    _mark_useful(bitext, occurrences, wanted, useful)
+    return np.flatnonzero(useful)
+
+
+@kernel
+def _mark_useful(bitext: Bitext, occurrences: Occurrences, wanted: Wanted, useful: np.ndarray) -> None:
+    for node in range(len(useful)):
+        begin, end = occurrences.ptr[node], occurrences.ptr[node + 1]
+        if begin == end:
+            continue
+        # Occurrences are in the order of the pairs.
+        first = bitext.texts.source[occurrences.at[begin, 0]]["pair"]
+        last = bitext.texts.source[occurrences.at[end - 1, 0]]["pair"]
+        sentences = wanted.ptr[node + 1] - wanted.ptr[node]
+        useful[node] = first != last or sentences > 1 or wanted.own_pair[wanted.sentence[wanted.ptr[node]]] != first
+
+
+@kernel
+def _spell_out(cores: Cores, symbols: np.ndarray, length: np.ndarray) -> None:
+    """Write the symbols of each core to ``symbols`` (int32 [nodes, SYMBOLS]) and their number to ``length`` (int8)."""
+    for node in range(1, cores.size[0]):
+        parent = cores.parent[node]
+        n = length[parent]
+        for k in range(n):
+            symbols[node, k] = symbols[parent, k]
+        symbol = cores.symbol[node]
+        if symbol < 0:
+            symbols[node, n] = GAP
+            n += 1
+            symbol = GAP - symbol
+        symbols[node, n] = symbol
+        length[node] = n + 1
+
+
+@kernel
+def _extract(
+    bitext: Bitext,
+    symbols: np.ndarray,
+    length: np.ndarray,
+    occurrences: Occurrences,
+    wanted: Wanted,
+    nodes: np.ndarray,
+    done: int,
+    space: _Workspace,
+    table: RuleTable,
+) -> int:
+    """Add the cores ``nodes[done:]`` to ``table`` while they fit; returns the number of cores done."""
+    while done < len(nodes):
+        node = int64(nodes[done])
+        if not fits(table, int64(wanted.ptr[node + 1] - wanted.ptr[node])):
             break
-        if not _add_core(bitext, sentence, 2, space, extracted):
-            return False
-        if chunk.length[0] + length + 1 + GAPS <= SYMBOLS and not _third_chunk(bitext, sentence, space, extracted):
-            return False
-    return True
+        core = symbols[node, : length[node]]
+        _count_rules(bitext, core, node, occurrences, space)
+        if space.counts.size[RULES] > 0:
+            sampled = int64(occurrences.ptr[node + 1] - occurrences.ptr[node])
+            add_core(core, node, sampled, wanted, space.counts, space.table, table)
+        done += 1
+    return done
 
 
 @kernel
-def _third_chunk(bitext: Bitext, sentence: _Sentence, space: _Workspace, extracted: Extracted) -> bool:
-    """Add the rules of the cores with the two chunks that are set, of one word each, and one word as the third."""
-    chunk = space.chunk
-    first, last = chunk.word[1] + chunk.length[1] + 1, chunk.word[0] + SPAN
-    for k in range(first, min(len(sentence.words), last + 1)):
-        if _set_chunk(space, 2, k, 1) and not _add_core(bitext, sentence, 3, space, extracted):
-            return False
-    return True
-
-
-@kernel
-def _set_chunk(space: _Workspace, c: int, word: int, length: int) -> bool:
-    """Set chunk ``c`` to ``length`` words of the sentence from ``word`` on; False if the bitext does not have them."""
-    chunk = space.chunk
-    chunk.word[c], chunk.length[c] = word, length
-    chunk.low[c], chunk.high[c] = space.low[word, length - 1], space.high[word, length - 1]
-    return bool(chunk.high[c] > chunk.low[c])
-
-
-@kernel
-def _add_core(bitext: Bitext, sentence: _Sentence, chunks: int, space: _Workspace, extracted: Extracted) -> bool:
-    """Add the rules of the core of the ``chunks`` chunks that are set; False if ``extracted`` is too small."""
-    chunk, counts = space.chunk, space.counts
-    # The range of suffixes and the length identify a chunk.
-    a = chunk.low[0] * 8 + chunk.length[0]
-    b = chunk.low[1] * 8 + chunk.length[1] if chunks > 1 else int64(0)
-    c = chunk.low[2] * 8 + chunk.length[2] if chunks > 2 else int64(0)
-    slot = find_slot(space.done, sentence.slots, a, b, c)
-    if space.done[slot, 0] != 0:
-        return True
-    space.done[slot, 0], space.done[slot, 1], space.done[slot, 2] = a, b, c
-    slot = find_slot(counts.key, len(counts.key), a, b, c)
-    source = CoreSource(sentence.words, chunk, chunks)
-    if counts.key[slot, 0] != 0:
-        core = int64(counts.core[slot])
-        return write_rules(source, core, sentence.without, counts, space.edge_counts, extracted)
-    clear_if_full(counts)
-    sampled = occurrences(bitext, sentence.words, chunk, chunks, space.places)
-    core = _count_rules(bitext, chunks, sampled, space)
-    complete = write_rules(source, core, sentence.without, counts, space.edge_counts, extracted)
-    if sampled < CACHED_OCCURRENCES:
-        drop_last_core(counts)
-    else:
-        slot = find_slot(counts.key, len(counts.key), a, b, c)
-        counts.key[slot, 0], counts.key[slot, 1], counts.key[slot, 2] = a, b, c
-        counts.core[slot] = core
-    return complete
-
-
-@kernel
-def _count_rules(bitext: Bitext, chunks: int, sampled: int, space: _Workspace) -> int:
-    """Count the rules of the ``sampled`` occurrences of a core; returns the core's number in the counts."""
+def _count_rules(bitext: Bitext, symbols: np.ndarray, node: int, occurrences: Occurrences, space: _Workspace) -> None:
+    """Count the rules of the sampled occurrences of the core ``symbols``."""
     core, counts = space.core, space.counts
-    symbols = int64(chunks - 1)
-    for c in range(chunks):
-        core.length[c] = space.chunk.length[c]
-        symbols += core.length[c]
-    words = 0
-    for c in range(chunks):
-        for k in range(core.length[c] if sampled > 0 else 0):
-            space.source[words] = bitext.texts.source[space.places[0, c] + k]["word"]
+    words, chunks = 0, 1
+    core.length[0] = 0
+    for symbol in symbols:
+        if symbol == GAP:
+            core.length[chunks] = 0
+            chunks += 1
+        else:
+            space.source[words] = symbol
+            core.length[chunks - 1] += 1
             words += 1
     source = space.source[:words]
-    begin_core(counts)
-    for o in range(sampled):
+    clear(counts)
+    for o in range(occurrences.ptr[node], occurrences.ptr[node + 1]):
         for c in range(chunks):
-            core.at[c] = space.places[o, c]
+            core.at[c] = occurrences.at[o, c]
         log_occurrence(counts, int64(bitext.texts.source[core.at[0]]["pair"]), -1)
-        for r in range(phrase_pairs(bitext.texts, core, chunks, symbols, space.found)):
+        for r in range(phrase_pairs(bitext.texts, core, chunks, len(symbols), space.found)):
             count_rule(bitext, source, core, chunks, r, space.found, counts)
-    return end_core(counts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpitune.extraction.suffix_array import Lexicon
+from mpitune.extraction.bitext import Lexicon
 from mpitune.jit import kernel
 
 NEVER = 99.0

@@ -1,8 +1,9 @@
-"""Search for occurrences of cores (source sides without gaps at their edges) in a bitext.
+"""A sample of the occurrences of cores in a bitext (Lopez, "Hierarchical Phrase-Based Translation with Suffix Arrays",
+EMNLP-CoNLL 2007, section 5).
 
-A core without gaps is a range of the suffix array (Lopez, "Hierarchical Phrase-Based Translation with Suffix Arrays",
-EMNLP-CoNLL 2007). A core with gaps is searched for around the occurrences of its rarest chunk. The first `SAMPLES`
-occurrences found are a random sample, because the pairs of the bitext are in random order.
+One pass over the words at which the cores begin finds the occurrences of all of them. A sample is the first `SAMPLES`
+occurrences in the order of the text. It is random, because the pairs of the bitext are in random order, and the same
+whatever other cores are looked for.
 """
 
 from __future__ import annotations
@@ -11,155 +12,92 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.extraction.bitext import Bitext
+from mpitune.extraction.cores import MOST_CORES, Cores, Found, find_cores, new_found
 from mpitune.extraction.phrase_pairs import SPAN
-from mpitune.extraction.suffix_array import AlignedTexts, Bitext, Suffixes
-from mpitune.jit import inlined, int64, kernel
+from mpitune.jit import int64, kernel
 
 SAMPLES = 300
 """Maximum number of sampled occurrences of a core (Lopez 2007)."""
+_FIRST_LOG = 1 << 16
+"""Number of occurrences for which the log has space at first."""
 
 
-class Chunk(NamedTuple):
-    """The chunks of a core, as phrases of the sentence for which rules are extracted."""
+class Occurrences(NamedTuple):
+    """The sampled occurrences of the cores of a trie, by node."""
 
-    word: np.ndarray
-    """int64 [3]: position of the first word in the sentence."""
-    length: np.ndarray
-    """int64 [3]: number of words."""
-    low: np.ndarray
-    """int64 [3]: the suffixes that begin with the chunk ..."""
-    high: np.ndarray
-    """int64 [3]: ... up to here, excluded."""
+    ptr: np.ndarray
+    """int64 [nodes + 1]"""
+    at: np.ndarray
+    """int32 [occurrences, 3]: places of the chunks in ``AlignedTexts.source``; -1 beyond the last chunk."""
 
 
-@kernel
-def narrow(texts: AlignedTexts, suffixes: Suffixes, low: int, high: int, depth: int, word: int) -> tuple[int, int]:
-    """The range of suffixes, within ``low`` to ``high``, whose word number ``depth`` is ``word``.
+class _Log(NamedTuple):
+    """Occurrences in the order of the text; the arrays are longer than used."""
 
-    The suffixes ``low`` to ``high`` (excluded) must begin with the same ``depth`` words. Binary search.
-    """
-    first, end = low, high
-    while first < end:
-        middle = (first + end) >> 1
-        if texts.source[suffixes.suffix[middle] + depth]["word"] < word:
-            first = middle + 1
-        else:
-            end = middle
-    last, end = first, high
-    while last < end:
-        middle = (last + end) >> 1
-        if texts.source[suffixes.suffix[middle] + depth]["word"] <= word:
-            last = middle + 1
-        else:
-            end = middle
-    return first, last
+    size: np.ndarray
+    """int64 [2]: number of occurrences; number of places done."""
+    counts: np.ndarray
+    """int32 [nodes]: occurrences of each core, at most `SAMPLES`."""
+    node: np.ndarray
+    """int32 [occurrences]"""
+    at: np.ndarray
+    """int32 [occurrences, 3]: as in `Occurrences`."""
 
 
-@inlined
-def _is_there(texts: AlignedTexts, words: np.ndarray, chunk: Chunk, c: int, place: int) -> bool:
-    """True if chunk ``c`` occurs at ``place`` of ``texts.source``."""
-    same = texts.source[place]["word"] == words[chunk.word[c]]
-    k = 1
-    while same and k < chunk.length[c]:
-        same = texts.source[place + k]["word"] == words[chunk.word[c] + k]
-        k += 1
-    return bool(same)
-
-
-@kernel
-def occurrences(bitext: Bitext, words: np.ndarray, chunk: Chunk, chunks: int, places: np.ndarray) -> int:
-    """Sample occurrences of a core; returns their number, at most `SAMPLES`.
-
-    ``words``: int32, the sentence; ``chunk``: the core, with ``chunks`` chunks, each of which the bitext has;
-    ``places``: int32 [SAMPLES, 3], receives the place of each chunk in ``bitext.texts.source``.
-    """
-    if chunks == 1:
-        return _evenly(bitext, chunk, places)
-    rarest = 0
-    for c in range(1, chunks):
-        if chunk.high[c] - chunk.low[c] < chunk.high[rarest] - chunk.low[rarest]:
-            rarest = c
-    low, size = chunk.low[rarest], chunk.high[rarest] - chunk.low[rarest]
-    # Occurrences of a word are in the order of the text, which is random. Suffixes that begin with several words are in
-    # the order of the words that follow: they are visited in steps of about the golden section of their number, which
-    # reach each of them once.
-    step = 1 if chunk.length[rarest] == 1 else _step(size)
-    count, k = 0, 0
-    for _ in range(size):
-        place = bitext.suffixes.occurrence[low + k] if chunk.length[rarest] == 1 else bitext.suffixes.suffix[low + k]
-        count = _around(bitext.texts, words, chunk, chunks, rarest, place, places, count)
-        if count == SAMPLES:
-            break
-        k = (k + step) % size
-    return count
+def sample_occurrences(bitext: Bitext, cores: Cores, first: int, last: int) -> Occurrences:
+    """Sample the occurrences of ``cores``, all of which begin with one of the words ``first`` to ``last`` - 1."""
+    nodes = int(cores.size[0])
+    log = _Log(
+        size=np.zeros(2, dtype=np.int64),
+        counts=np.zeros(nodes, dtype=np.int32),
+        node=np.empty(_FIRST_LOG, dtype=np.int32),
+        at=np.empty((_FIRST_LOG, 3), dtype=np.int32),
+    )
+    begin, end = bitext.word_ptr[first], bitext.word_ptr[last]
+    places, found = bitext.occurrence[begin:end], new_found()
+    while not _scan(bitext, cores, places, found, log):
+        more = len(log.node)
+        log = log._replace(
+            node=np.concatenate([log.node, np.empty(more, dtype=np.int32)]),
+            at=np.concatenate([log.at, np.empty((more, 3), dtype=np.int32)]),
+        )
+    occurrences = Occurrences(
+        ptr=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(log.counts, dtype=np.int64)]),
+        at=np.empty((int(log.size[0]), 3), dtype=np.int32),
+    )
+    _by_node(log, occurrences)
+    return occurrences
 
 
 @kernel
-def _step(size: int) -> int:
-    """A number near the golden section of ``size`` and coprime to it."""
-    step = max(int64(0.618 * size), 1)
-    while True:
-        a, b = size, step
-        while b > 0:
-            a, b = b, a % b
-        if a == 1:
-            return step
-        step += 1
+def _scan(bitext: Bitext, cores: Cores, places: np.ndarray, found: Found, log: _Log) -> bool:
+    """Log the occurrences that begin at ``places`` (int32); False if the log is full before the last place."""
+    texts = bitext.texts
+    count = log.size[0]
+    while log.size[1] < len(places):
+        if count + MOST_CORES > len(log.node):
+            return False
+        place = int64(places[log.size[1]])
+        end = min(int64(texts.source_ptr[texts.source[place]["pair"] + 1] - 1), place + SPAN)
+        for n in range(find_cores(cores, bitext.source_words, place, end, False, found)):
+            node = found.node[n]
+            if log.counts[node] < SAMPLES:
+                log.counts[node] += 1
+                log.node[count] = node
+                log.at[count, 0], log.at[count, 1], log.at[count, 2] = place, found.second[n], found.third[n]
+                count += 1
+        log.size[0] = count
+        log.size[1] += 1
+    return True
 
 
 @kernel
-def _evenly(bitext: Bitext, chunk: Chunk, places: np.ndarray) -> int:
-    """Sample occurrences of chunk 0, evenly spaced in the suffix array; returns their number, at most `SAMPLES`."""
-    size = chunk.high[0] - chunk.low[0]
-    count = int64(min(size, SAMPLES))
-    for k in range(count):
-        places[k, 0] = bitext.suffixes.suffix[chunk.low[0] + k * size // count]
-    return count
-
-
-@kernel
-def _around(
-    texts: AlignedTexts,
-    words: np.ndarray,
-    chunk: Chunk,
-    chunks: int,
-    rarest: int,
-    place: int,
-    places: np.ndarray,
-    count: int,
-) -> int:
-    """Add the occurrences whose chunk ``rarest`` is at ``place``, in the order of their places.
-
-    Depth-first search: row ``count`` of ``places`` holds the places of the chunks before chunk ``c``. ``count`` is the
-    number of occurrences so far; returns the new one, at most `SAMPLES`.
-    """
-    pair = texts.source[place]["pair"]
-    begin, end = texts.source_ptr[pair], texts.source_ptr[pair + 1] - 1
-    c, at = 0, int64(place if rarest == 0 else max(begin, place + chunk.length[rarest] - SPAN))
-    while True:
-        # The last place of chunk c that leaves space for the chunks up to the rarest one, or up to the end of the span.
-        if c <= rarest:
-            last, following = int64(place), rarest
-        else:
-            last, following = min(end, places[count, 0] + SPAN) + 1, chunks
-        for k in range(c, following):
-            last -= chunk.length[k] + 1
-        while at <= last and c != rarest and not _is_there(texts, words, chunk, c, at):
-            at += 1
-        if at > last:
-            if c == 0:
-                return count
-            c -= 1
-            at = places[count, c] + 1
-            continue
-        places[count, c] = at
-        if c + 1 < chunks:
-            at = place if c + 1 == rarest else at + chunk.length[c] + 1
-            c += 1
-            continue
-        count += 1
-        if count == SAMPLES:
-            return count
-        for k in range(c):
-            places[count, k] = places[count - 1, k]
-        at += 1
+def _by_node(log: _Log, occurrences: Occurrences) -> None:
+    """Fill ``occurrences.at`` from the log, whose counts become zero."""
+    for k in range(log.size[0] - 1, -1, -1):
+        node = log.node[k]
+        log.counts[node] -= 1
+        row = occurrences.ptr[node] + log.counts[node]
+        for c in range(3):
+            occurrences.at[row, c] = log.at[k, c]

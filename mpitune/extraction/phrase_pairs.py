@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.extraction.suffix_array import AlignedTexts
+from mpitune.extraction.bitext import AlignedTexts
 from mpitune.jit import int64, kernel
 
 SPAN = 15

@@ -1,12 +1,13 @@
-"""Extracted grammars of many sentences as the arrays of a store, with distinct rule types and rows of scores.
+"""Tables of extracted rules as the arrays of a store.
 
-Grammars of consecutive sentences are collected in a part. Parts are merged one after the other, in the order of the
-sentences: the result does not depend on the division into parts, and memory holds distinct rows only.
+The tables of an item of work become a part. Parts follow one another in the order of the words that their source sides
+begin with: the result does not depend on the number of tables or of ranks. Source sides of a sentence are listed in
+their order: those that begin with a gap first, then the others, each by their words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,164 +17,188 @@ from mpitune.array_files.arrays import Stored, add_prefix
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.array_files.row_table import DistinctRows
-from mpitune.extraction.extracted import FEATURES, Extracted
-from mpitune.extraction.phrase_pairs import SYMBOLS
-from mpitune.grammar.rules import PHRASE, RuleTypes
-
-_GAP = -1 - PHRASE
-"""A gap of category X on the source side of a stored rule."""
+from mpitune.extraction.rule_table import GAP, RuleTable
+from mpitune.grammar.rules import PHRASE
 
 
-class GrammarPart(NamedTuple):
-    """The grammars of some sentences; types and rows of scores are numbered in the order of first occurrence."""
+class TablePart(NamedTuple):
+    """The rules whose source sides have their first words in a range of words; see `RuleTable`."""
 
-    grammar_ptr: np.ndarray
-    """int64 [sentences + 1]"""
-    type: np.ndarray
-    """int32 [rules]: the type of each rule."""
-    score_row: np.ndarray
-    """int32 [rules]: the scores of each rule."""
-    types: np.ndarray
-    """int32 [types, 3]: the numbers of a type's source side, target side and alignment."""
     source_ptr: np.ndarray
-    """int64 [source sides + 1]"""
+    """int64 [sides + 1]"""
     source: np.ndarray
-    """int32, as in `RuleTypes`"""
-    target_ptr: np.ndarray
-    """int64 [target sides + 1]"""
+    """int32"""
+    rule_ptr: np.ndarray
+    """int64 [sides + 1]"""
+    rule_count: np.ndarray
+    """int16 [rules]"""
+    lexical: np.ndarray
+    """int32 [rules]: the row of `lexical_value` of each rule."""
+    lexical_value: np.ndarray
+    """float64 [distinct, 2]"""
     target: np.ndarray
-    """int32, as in `RuleTypes`"""
+    """int32 [rules]: the target side of each rule."""
+    target_ptr: np.ndarray
+    """int64 [distinct target sides + 1]"""
+    target_symbol: np.ndarray
+    """int32"""
+    alignment: np.ndarray
+    """int32 [rules]: the alignment of each rule."""
     align_ptr: np.ndarray
-    """int64 [alignments + 1]"""
+    """int64 [distinct alignments + 1]"""
     align: np.ndarray
-    """int32: the two int16 of each link, side by side."""
-    scores: np.ndarray
-    """float64 [rows, 7]: `FEATURES`."""
+    """int16 [links, 2]"""
+    sentence: np.ndarray
+    """int32 [entries]: ascending; of a sentence, source sides that begin with a gap first."""
+    side: np.ndarray
+    """int32 [entries]"""
+    sample: np.ndarray
+    """int16 [entries]"""
+    single: np.ndarray
+    """bool [entries]"""
+    changes: np.ndarray
+    """int16 [entries]: number of changes of each entry."""
+    change_rule: np.ndarray
+    """int16 [changes]"""
+    change_count: np.ndarray
+    """int16 [changes]"""
 
 
-class _Distinct:
-    """Distinct rule types and rows of scores."""
-
-    def __init__(self) -> None:
-        self.source, self.target, self.align = DistinctRows(), DistinctRows(), DistinctRows()
-        self._types = DistinctRows()
-        self._scores = DistinctRows()
-
-    def add_types(self, sides: Iterable[np.ndarray]) -> np.ndarray:
-        """int32: numbers of types, from the numbers of their rows in `source`, `target` and `align`."""
-        return self._types.add_matrix(np.stack(list(sides), axis=1))
-
-    def add_scores(self, scores: np.ndarray) -> np.ndarray:
-        """int32 [n]: numbers of the rows of ``scores`` (float64 [n, 7])."""
-        return self._scores.add_matrix(np.ascontiguousarray(scores).view(np.int32))
-
-    @property
-    def types(self) -> np.ndarray:
-        """int32 [types, 3]: as in `GrammarPart`"""
-        return self._types.flat.reshape(-1, 3)
-
-    @property
-    def scores(self) -> np.ndarray:
-        """float64 [rows, 7]"""
-        return self._scores.flat.view(np.float64).reshape(-1, len(FEATURES))
-
-
-class Collector:
-    """Collects grammars, one sentence after the other."""
-
-    def __init__(self) -> None:
-        self._distinct = _Distinct()
-        self._types: list[np.ndarray] = []
-        self._score_rows: list[np.ndarray] = []
-        self.rules = 0
-        """Number of rules collected."""
-
-    def add(self, found: Extracted) -> None:
-        """Add the grammar of the next sentence."""
-        distinct = self._distinct
-        source = np.where(found.source < 0, np.int32(_GAP), found.source).astype(np.int32)
-        order = _by_source(source, found.source_ptr)
-        align = np.ascontiguousarray(found.align).view(np.int32).ravel()
-        sides = (
-            distinct.source.add(found.source_ptr, source),
-            distinct.target.add(found.target_ptr, found.target),
-            distinct.align.add(found.align_ptr, align),
-        )
-        self._types.append(distinct.add_types(side[order] for side in sides))
-        self._score_rows.append(distinct.add_scores(found.score[order]))
-        self.rules += len(order)
-
-    def part(self) -> GrammarPart:
-        """The grammars collected so far."""
-        distinct = self._distinct
-        none = [np.zeros(0, dtype=np.int32)]
-        return GrammarPart(
-            grammar_ptr=row_ends([len(of_sentence) for of_sentence in self._types]),
-            type=np.concatenate([*none, *self._types]),
-            score_row=np.concatenate([*none, *self._score_rows]),
-            types=distinct.types,
-            source_ptr=distinct.source.ptr,
-            source=distinct.source.flat,
-            target_ptr=distinct.target.ptr,
-            target=distinct.target.flat,
-            align_ptr=distinct.align.ptr,
-            align=distinct.align.flat,
-            scores=distinct.scores,
-        )
+def part_of(tables: Iterable[RuleTable]) -> TablePart:
+    """The part of the ``tables`` of an item."""
+    found = list(tables)
+    first_side = row_ends([len(table.rule_ptr) - 1 for table in found])
+    targets, alignments, lexical = DistinctRows(), DistinctRows(), DistinctRows()
+    sentence = _joined([table.sentence for table in found], np.int32)
+    side = _joined([table.side + first for table, first in zip(found, first_side, strict=False)], np.int32)
+    source_ptr = row_ends(_joined([np.diff(table.source_ptr) for table in found], np.int64))
+    source = _joined([table.source for table in found], np.int32)
+    order = np.lexsort((source[source_ptr[side]] != GAP, sentence))
+    change_ptr = row_ends(_joined([np.diff(table.change_ptr) for table in found], np.int64))
+    changes = [_joined([getattr(table, name) for table in found], np.int16) for name in ("change_rule", "change_count")]
+    new_change_ptr, change_rule = select_rows(change_ptr, changes[0], order)
+    return TablePart(
+        source_ptr=source_ptr,
+        source=source,
+        rule_ptr=row_ends(_joined([np.diff(table.rule_ptr) for table in found], np.int64)),
+        rule_count=_joined([table.rule_count for table in found], np.int16),
+        lexical=_joined([lexical.add_matrix(table.lexical.view(np.int32)) for table in found], np.int32),
+        lexical_value=lexical.flat.view(np.float64).reshape(-1, 2),
+        target=_joined([targets.add(table.target_ptr, table.target) for table in found], np.int32),
+        target_ptr=targets.ptr,
+        target_symbol=targets.flat,
+        alignment=_joined([alignments.add(table.align_ptr, _as_int32(table.align)) for table in found], np.int32),
+        align_ptr=alignments.ptr,
+        align=alignments.flat.view(np.int16).reshape(-1, 2),
+        sentence=sentence[order],
+        side=side[order],
+        sample=_joined([table.sample for table in found], np.int16)[order],
+        single=_joined([table.single for table in found], np.bool_)[order],
+        changes=np.diff(new_change_ptr).astype(np.int16),
+        change_rule=change_rule,
+        change_count=select_rows(change_ptr, changes[1], order)[1],
+    )
 
 
-def merged(parts: Iterable[GrammarPart], folder: Path) -> dict[str, Stored]:
-    """The arrays of `ListedGrammars` for storage, with the grammars of all ``parts``, in their order.
+def _joined(arrays: Sequence[np.ndarray], dtype: type) -> np.ndarray:
+    return np.concatenate([np.zeros(0, dtype), *arrays]).astype(dtype, copy=False)
 
-    Types and rows of scores are numbered in the order of first occurrence. ``folder``: the folder of temporary files
-    for the arrays with an element for each rule of each sentence.
+
+def _as_int32(align: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(align).view(np.int32).ravel()
+
+
+def merged(read: Callable[[], Iterable[TablePart]], sentences: int, folder: Path) -> dict[str, Stored]:
+    """The arrays of `ExtractedGrammars` for ``sentences`` sentences from all parts.
+
+    ``read`` returns the parts in the order of their words; it is called three times. ``folder``: the folder of
+    temporary files for the arrays that grow with the number of rules.
     """
-    distinct, type_, score_row, lengths = (
-        _Distinct(),
-        DiskArray(folder),
-        DiskArray(folder),
-        [np.zeros(0, dtype=np.int64)],
-    )
-    for part in parts:
-        sides = (
-            distinct.source.add(part.source_ptr, part.source),
-            distinct.target.add(part.target_ptr, part.target),
-            distinct.align.add(part.align_ptr, part.align),
+    types, counts = _types(read(), folder)
+    return add_prefix("types", types) | add_prefix("counts", counts | _entries(read, sentences))
+
+
+def _types(parts: Iterable[TablePart], folder: Path) -> tuple[dict[str, Stored], dict[str, Stored]]:
+    """The arrays of `RuleTypes`, and those of the rules' counts, numbered through all parts."""
+    types = {
+        name: DiskArray(folder, dtype, columns)
+        for name, dtype, columns in (
+            ("side", np.int32, 0),
+            ("source_ptr", np.int64, 0),
+            ("source", np.int32, 0),
+            ("target_side", np.int32, 0),
+            ("target_ptr", np.int64, 0),
+            ("target", np.int32, 0),
+            ("alignment", np.int32, 0),
+            ("align_ptr", np.int64, 0),
+            ("align", np.int16, 2),
         )
-        types = distinct.add_types(side[part.types[:, n]] for n, side in enumerate(sides))
-        type_.append(types[part.type])
-        score_row.append(distinct.add_scores(part.scores)[part.score_row])
-        lengths.append(np.diff(part.grammar_ptr))
-    types, scores = distinct.types, distinct.scores
-    side, target_side, alignment = np.ascontiguousarray(types.T)
-    target_ptr, target = select_rows(distinct.target.ptr, distinct.target.flat, target_side)
-    rule_types = RuleTypes(
-        side=side,
-        lhs=np.full(len(distinct.source), PHRASE, dtype=np.int32),
-        source_ptr=distinct.source.ptr,
-        source=distinct.source.flat,
-        target_ptr=target_ptr,
-        target=target,
-        alignment=alignment,
-        align_ptr=distinct.align.ptr,
-        align=distinct.align.flat.view(np.int16).reshape(-1, 2),
-    )
-    kept = scores != 0.0
-    rules: dict[str, Stored] = {
-        "type": type_,
-        "score_row": score_row,
-        "score_ptr": row_ends(kept.sum(axis=1)),
-        "score_index": np.broadcast_to(np.arange(len(FEATURES), dtype=np.int32), kept.shape)[kept],
-        "score_value": scores[kept],
     }
-    arrays = add_prefix("types", rule_types._asdict()) | add_prefix("rules", rules)
-    return {**arrays, "grammar_ptr": row_ends(np.concatenate(lengths))}
+    counts = {
+        "rule_ptr": DiskArray(folder, np.int64),
+        "rule_count": DiskArray(folder, np.int16),
+        "lexical": DiskArray(folder, np.int32),
+        "lexical_value": DiskArray(folder, np.float64, 2),
+    }
+    for end in (types["source_ptr"], types["target_ptr"], types["align_ptr"], counts["rule_ptr"]):
+        end.append(np.zeros(1, dtype=np.int64))
+    sides = 0
+    for part in parts:
+        rules = np.diff(part.rule_ptr)
+        types["side"].append(np.repeat(np.arange(sides, sides + len(rules), dtype=np.int32), rules))
+        types["target_side"].append(part.target + np.int32(types["target_ptr"].size - 1))
+        types["alignment"].append(part.alignment + np.int32(types["align_ptr"].size - 1))
+        counts["lexical"].append(part.lexical + np.int32(len(counts["lexical_value"])))
+        counts["rule_ptr"].append(part.rule_ptr[1:] + counts["rule_count"].size)
+        types["source_ptr"].append(part.source_ptr[1:] + types["source"].size)
+        types["target_ptr"].append(part.target_ptr[1:] + types["target"].size)
+        types["align_ptr"].append(part.align_ptr[1:] + len(types["align"]))
+        types["source"].append(part.source)
+        types["target"].append(part.target_symbol)
+        types["align"].append(part.align)
+        counts["rule_count"].append(part.rule_count)
+        counts["lexical_value"].append(part.lexical_value)
+        sides += len(rules)
+    return {**types, "lhs": np.full(sides, PHRASE, dtype=np.int32)}, {**counts}
 
 
-def _by_source(source: np.ndarray, ptr: np.ndarray) -> np.ndarray:
-    """The order of `Rules`: lexicographic by source side, prefixes first; stable."""
-    length = np.diff(ptr)
-    symbols = np.full((len(length), SYMBOLS), np.iinfo(np.int32).min, dtype=np.int32)
-    row = np.repeat(np.arange(len(length)), length)
-    symbols[row, np.arange(len(source)) - ptr[row]] = source
-    return np.lexsort(symbols.T[::-1])
+def _entries(read: Callable[[], Iterable[TablePart]], sentences: int) -> dict[str, Stored]:
+    """The entries of all sentences: for each, those that begin with a gap from all parts, then the others."""
+    entries, changes = np.zeros(sentences, dtype=np.int64), np.zeros(sentences, dtype=np.int64)
+    for part in read():
+        entries += np.bincount(part.sentence, minlength=sentences)
+        changes += np.bincount(part.sentence, weights=part.changes, minlength=sentences).astype(np.int64)
+    grammar_ptr, change_ptr = row_ends(entries), row_ends(changes)
+    whole = {
+        "entry_side": np.empty(grammar_ptr[-1], dtype=np.int32),
+        "entry_sample": np.empty(grammar_ptr[-1], dtype=np.int16),
+        "entry_single": np.empty(grammar_ptr[-1], dtype=np.bool_),
+        "entry_changes": np.empty(grammar_ptr[-1], dtype=np.int16),
+    }
+    of_changes = {name: np.empty(change_ptr[-1], dtype=np.int16) for name in ("change_rule", "change_count")}
+    next_entry, next_change = grammar_ptr[:-1].copy(), change_ptr[:-1].copy()
+    for with_gap in (True, False):
+        first_side = 0
+        for part in read():
+            chosen = (part.source[part.source_ptr[part.side]] == GAP) == with_gap
+            sentence = part.sentence[chosen]
+            place = _places(sentence, next_entry)
+            whole["entry_side"][place] = part.side[chosen] + np.int32(first_side)
+            whole["entry_sample"][place] = part.sample[chosen]
+            whole["entry_single"][place] = part.single[chosen]
+            whole["entry_changes"][place] = part.changes[chosen]
+            of_change = np.repeat(chosen, part.changes)
+            place = _places(np.repeat(sentence, part.changes[chosen]), next_change)
+            for name, values in of_changes.items():
+                values[place] = getattr(part, name)[of_change]
+            first_side += len(part.rule_ptr) - 1
+    return {**whole, **of_changes, "grammar_ptr": grammar_ptr, "change_ptr": change_ptr}
+
+
+def _places(sentence: np.ndarray, following: np.ndarray) -> np.ndarray:
+    """int64: the next places of each ``sentence`` (int32, ascending); advances ``following`` (int64 [sentences])."""
+    count = np.bincount(sentence, minlength=len(following))
+    within = np.arange(len(sentence)) - row_ends(count)[sentence]
+    place: np.ndarray = following[sentence] + within
+    following += count
+    return place

@@ -1,7 +1,6 @@
-"""Counts of the rules extracted from the sampled occurrences of cores, and below each rule of its alignments.
+"""Counts of the rules extracted from the sampled occurrences of one core, and below each rule of its alignments.
 
-Cores of frequent words occur in many sentences, so their counts are cached. A log of the occurrences keeps the pair of
-each, so that leave-one-out can subtract the occurrences in one pair.
+A log of the occurrences keeps the pair of each, so that leave-one-out can subtract the occurrences in one pair.
 """
 
 from __future__ import annotations
@@ -11,35 +10,27 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.row_table import add_to_hash
+from mpitune.extraction.bitext import AlignedTexts, Bitext
 from mpitune.extraction.lexical import lexical_scores
 from mpitune.extraction.occurrences import SAMPLES
 from mpitune.extraction.phrase_pairs import GAPS, SPAN, SYMBOLS, Core, OccurrenceRules
-from mpitune.extraction.suffix_array import AlignedTexts, Bitext
 from mpitune.jit import int64, kernel, uint64
 
 _SLOTS = 1 << 12
 """Slots of the hash table of a core's rules: more than three times `MOST_RULES`."""
 MOST_RULES = 4 * SAMPLES
 """Maximum number of rules of a core."""
-CORES, RULES, ALIGNMENTS, SYMBOL, LINK, LOG_ENTRIES = range(6)
+RULES, ALIGNMENTS, SYMBOL, LINK, LOG_ENTRIES = range(5)
 """Indices of the counters in ``RuleCounts.size``."""
 
 
 class RuleCounts(NamedTuple):
-    """The counts of many cores, one after the other; the arrays are longer than used."""
+    """The counts of a core; the arrays are longer than used."""
 
     size: np.ndarray
-    """int64 [6]: numbers of cores, rules, alignments, symbols, links, log entries."""
-    key: np.ndarray
-    """int64 [a power of 2, 3]: hash table of the cached cores; the first number is 0 in an empty slot."""
-    core: np.ndarray
-    """int32 [slots of ``key``]: the number of the core in each slot."""
-    rule_ptr: np.ndarray
-    """int32 [cores + 1]: the rules of core i are ``rule_ptr[i]`` to ``rule_ptr[i + 1]``."""
-    log_ptr: np.ndarray
-    """int32 [cores + 1]: the log entries of core i are ``log_ptr[i]`` to ``log_ptr[i + 1]``."""
+    """int64 [5]: numbers of rules, alignments, symbols, links, log entries."""
     rule_slot: np.ndarray
-    """int32 [_SLOTS]: hash table of the rules of the core that is being counted; -1 in an empty slot."""
+    """int32 [_SLOTS]: hash table of the rules; -1 in an empty slot."""
     edges: np.ndarray
     """int8 [rules]: the edges that have a gap, `LEFT` | `RIGHT`."""
     target: np.ndarray
@@ -50,6 +41,8 @@ class RuleCounts(NamedTuple):
     """int32 [rules]: the first alignment found for the rule."""
     symbol: np.ndarray
     """int32: words, first gap -1, second gap -2."""
+    alignment_rule: np.ndarray
+    """int32 [alignments]: the rule of each alignment."""
     next_alignment: np.ndarray
     """int32 [alignments]: the next alignment of the same rule, or -1."""
     alignment_count: np.ndarray
@@ -59,97 +52,38 @@ class RuleCounts(NamedTuple):
     link: np.ndarray
     """int16 [links, 2]: source symbol, target symbol."""
     log_pair: np.ndarray
-    """int32 [log entries]: the pair of each occurrence, and again for each alignment that the occurrence gives."""
+    """int32 [log entries]: the pair of each occurrence, and again for each alignment that it gives; ascending."""
     log_alignment: np.ndarray
     """int32 [log entries]: this alignment; -1 in the entry of the occurrence itself."""
 
 
-def new_rule_counts(cores: int) -> RuleCounts:
-    """Empty counts for about ``cores`` cores, and for at least one of maximum size."""
-    rules, slots = 16 * cores + MOST_RULES, 1 << (2 * cores).bit_length()
+def new_rule_counts() -> RuleCounts:
+    """Space for the counts of a core."""
     return RuleCounts(
-        size=np.zeros(6, dtype=np.int64),
-        key=np.zeros((slots, 3), dtype=np.int64),
-        core=np.empty(slots, dtype=np.int32),
-        rule_ptr=np.zeros(cores + 1, dtype=np.int32),
-        log_ptr=np.zeros(cores + 1, dtype=np.int32),
-        rule_slot=np.empty(_SLOTS, dtype=np.int32),
-        edges=np.empty(rules, dtype=np.int8),
-        target=np.empty((rules, 2), dtype=np.int32),
-        lexical=np.empty((rules, 2), dtype=np.float64),
-        first_alignment=np.empty(rules, dtype=np.int32),
-        symbol=np.empty(6 * rules + MOST_RULES * SPAN, dtype=np.int32),
-        next_alignment=np.empty(2 * rules, dtype=np.int32),
-        alignment_count=np.empty(2 * rules, dtype=np.int32),
-        links=np.empty((2 * rules, 2), dtype=np.int32),
-        link=np.empty((8 * rules + MOST_RULES * SPAN * SYMBOLS, 2), dtype=np.int16),
-        log_pair=np.empty(8 * rules, dtype=np.int32),
-        log_alignment=np.empty(8 * rules, dtype=np.int32),
+        size=np.zeros(5, dtype=np.int64),
+        rule_slot=np.full(_SLOTS, -1, dtype=np.int32),
+        edges=np.empty(MOST_RULES, dtype=np.int8),
+        target=np.empty((MOST_RULES, 2), dtype=np.int32),
+        lexical=np.empty((MOST_RULES, 2), dtype=np.float64),
+        first_alignment=np.empty(MOST_RULES, dtype=np.int32),
+        symbol=np.empty((MOST_RULES + 1) * SPAN, dtype=np.int32),
+        alignment_rule=np.empty(MOST_RULES, dtype=np.int32),
+        next_alignment=np.empty(MOST_RULES, dtype=np.int32),
+        alignment_count=np.empty(MOST_RULES, dtype=np.int32),
+        links=np.empty((MOST_RULES, 2), dtype=np.int32),
+        link=np.empty(((MOST_RULES + 1) * SPAN * SYMBOLS, 2), dtype=np.int16),
+        log_pair=np.empty(SAMPLES + MOST_RULES, dtype=np.int32),
+        log_alignment=np.empty(SAMPLES + MOST_RULES, dtype=np.int32),
     )
 
 
 @kernel
-def clear_if_full(counts: RuleCounts) -> None:
-    """Delete all counts if the arrays have no space for one more core of maximum size."""
-    size = counts.size
-    if (
-        size[CORES] + 1 < len(counts.rule_ptr)
-        and size[RULES] + MOST_RULES <= len(counts.edges)
-        and size[ALIGNMENTS] + MOST_RULES <= len(counts.alignment_count)
-        and size[SYMBOL] + MOST_RULES * SPAN <= len(counts.symbol)
-        and size[LINK] + MOST_RULES * SPAN * SYMBOLS <= len(counts.link)
-        and size[LOG_ENTRIES] + SAMPLES + MOST_RULES <= len(counts.log_pair)
-    ):
-        return
-    for k in range(6):
-        size[k] = 0
-    for k in range(len(counts.key)):
-        counts.key[k, 0] = 0
-
-
-@kernel
-def begin_core(counts: RuleCounts) -> None:
-    """Start a core, which gets the next number."""
-    for k in range(_SLOTS):
+def clear(counts: RuleCounts) -> None:
+    """Start the counts of another core."""
+    for k in range(_SLOTS if counts.size[RULES] > 0 else 0):
         counts.rule_slot[k] = -1
-    core = counts.size[CORES]
-    counts.rule_ptr[core], counts.log_ptr[core] = counts.size[RULES], counts.size[LOG_ENTRIES]
-
-
-@kernel
-def end_core(counts: RuleCounts) -> int:
-    """Finish the core; returns its number."""
-    core = int64(counts.size[CORES])
-    counts.size[CORES] = core + 1
-    counts.rule_ptr[core + 1], counts.log_ptr[core + 1] = counts.size[RULES], counts.size[LOG_ENTRIES]
-    return core
-
-
-@kernel
-def drop_last_core(counts: RuleCounts) -> None:
-    """Delete the counts of the last core, which must not be in ``key``."""
-    size = counts.size
-    core = size[CORES] - 1
-    rule = counts.rule_ptr[core]
-    if size[RULES] > rule:
-        size[SYMBOL] = counts.target[rule, 0]
-        alignment = counts.first_alignment[rule]
-        size[ALIGNMENTS], size[LINK] = alignment, counts.links[alignment, 0]
-    size[CORES], size[RULES], size[LOG_ENTRIES] = core, rule, counts.log_ptr[core]
-
-
-@kernel
-def find_slot(keys: np.ndarray, slots: int, a: int, b: int, c: int) -> int:
-    """The slot of the key (a, b, c), a > 0, in a hash table; the empty slot for it if it is not there.
-
-    The table is the first ``slots`` (a power of 2) rows of ``keys`` (int64 [.., 3]); empty slots begin with 0.
-    """
-    hash_ = uint64(a) * uint64(0x9E3779B97F4A7C15) + uint64(b) * uint64(0xC2B2AE3D27D4EB4F)
-    hash_ += uint64(c) * uint64(0x165667B19E3779F9)
-    slot = int64((hash_ >> uint64(32)) & uint64(slots - 1))
-    while keys[slot, 0] != 0 and (keys[slot, 0] != a or keys[slot, 1] != b or keys[slot, 2] != c):
-        slot = (slot + 1) & (slots - 1)
-    return slot
+    for k in range(5):
+        counts.size[k] = 0
 
 
 @kernel
@@ -184,6 +118,7 @@ def count_rule(
         alignment = counts.size[ALIGNMENTS]
         counts.links[alignment, 0], counts.links[alignment, 1] = begin, end
         counts.alignment_count[alignment], counts.next_alignment[alignment] = 0, -1
+        counts.alignment_rule[alignment] = rule
         if before < 0:
             counts.first_alignment[rule] = alignment
         else:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.corpus.vocabulary import Names
-from mpitune.extraction.extracted import FEATURES, Extracted
+from mpitune.grammar.extracted import FEATURES
+from mpitune.grammar.rules import Rules
 from mpitune.jit import kernel
 
 _START = np.frombuffer(b"[X] ||| ", dtype=np.uint8)
@@ -31,34 +32,39 @@ class _Pieces(NamedTuple):
     separator: np.ndarray
 
 
-def rule_lines(extracted: Extracted, words: Names) -> bytes:
+def rule_lines(rules: Rules, words: Names) -> bytes:
     """A line for each rule: ``[X] ||| source ||| target ||| name=value ... ||| alignment``; 12 digits."""
     texts: list[str] = []
-    which = np.empty(extracted.score.shape, dtype=np.int32)
+    which = np.empty((len(rules.type), len(FEATURES)), dtype=np.int32)
+    row = np.repeat(np.arange(len(rules.score_ptr) - 1), np.diff(rules.score_ptr))
     for k, name in enumerate(FEATURES):
+        value, chosen = np.zeros(len(rules.score_ptr) - 1), rules.score_index == k
+        value[row[chosen]] = rules.score_value[chosen]
         # There are few distinct values: each is formatted once.
-        values, inverse = np.unique(extracted.score[:, k], return_inverse=True)
+        values, inverse = np.unique(value[rules.score_row], return_inverse=True)
         which[:, k] = inverse + len(texts)
         texts += [f"{name}={value:.12g}" for value in values.tolist()]
     scores = Names.of(texts)
     pieces = _Pieces(words.text, words.ptr, _GAPS.text, _GAPS.ptr, scores.text, scores.ptr, _START, _SEPARATOR)
-    lines = np.empty(_lines(extracted, which, pieces, np.empty(0, dtype=np.uint8)), dtype=np.uint8)
-    _lines(extracted, which, pieces, lines)
+    lines = np.empty(_lines(rules, which, pieces, np.empty(0, dtype=np.uint8)), dtype=np.uint8)
+    _lines(rules, which, pieces, lines)
     return lines.tobytes()
 
 
 @kernel
-def _lines(extracted: Extracted, which: np.ndarray, pieces: _Pieces, lines: np.ndarray) -> int:
+def _lines(rules: Rules, which: np.ndarray, pieces: _Pieces, lines: np.ndarray) -> int:
     """Write all lines to ``lines`` (uint8), or nothing if it is empty; returns their length in bytes.
 
     ``which``: int32 [rules, features], the string in ``pieces.score`` of each score.
     """
-    end = 0
+    end, types = 0, rules.types
     for r in range(len(which)):
+        type_ = rules.type[r]
+        side, target, alignment = types.side[type_], types.target_side[type_], types.alignment[type_]
         end = _put(pieces.start, 0, len(pieces.start), lines, end)
-        end = _side(extracted.source, extracted.source_ptr[r], extracted.source_ptr[r + 1], pieces, lines, end)
+        end = _side(types.source, types.source_ptr[side], types.source_ptr[side + 1], True, pieces, lines, end)
         end = _put(pieces.separator, 0, len(pieces.separator), lines, end)
-        end = _side(extracted.target, extracted.target_ptr[r], extracted.target_ptr[r + 1], pieces, lines, end)
+        end = _side(types.target, types.target_ptr[target], types.target_ptr[target + 1], False, pieces, lines, end)
         end = _put(pieces.separator, 0, len(pieces.separator), lines, end)
         for k in range(which.shape[1]):
             if k > 0:
@@ -66,18 +72,22 @@ def _lines(extracted: Extracted, which: np.ndarray, pieces: _Pieces, lines: np.n
             piece = which[r, k]
             end = _put(pieces.score, pieces.score_ptr[piece], pieces.score_ptr[piece + 1], lines, end)
         end = _put(pieces.separator, 0, len(pieces.separator), lines, end)
-        for k in range(extracted.align_ptr[r], extracted.align_ptr[r + 1]):
-            if k > extracted.align_ptr[r]:
+        for k in range(types.align_ptr[alignment], types.align_ptr[alignment + 1]):
+            if k > types.align_ptr[alignment]:
                 end = _byte(lines, end, 32)
-            end = _number(extracted.align[k, 0], lines, end)
+            end = _number(types.align[k, 0], lines, end)
             end = _byte(lines, end, 45)  # -
-            end = _number(extracted.align[k, 1], lines, end)
+            end = _number(types.align[k, 1], lines, end)
         end = _byte(lines, end, 10)
     return end
 
 
 @kernel
-def _side(symbols: np.ndarray, begin: int, last: int, pieces: _Pieces, lines: np.ndarray, end: int) -> int:
+def _side(
+    symbols: np.ndarray, begin: int, last: int, is_source: bool, pieces: _Pieces, lines: np.ndarray, end: int
+) -> int:
+    """Write a side; the gaps of a source side are numbered in their order."""
+    gaps = 0
     for k in range(begin, last):
         if k > begin:
             end = _byte(lines, end, 32)
@@ -85,7 +95,9 @@ def _side(symbols: np.ndarray, begin: int, last: int, pieces: _Pieces, lines: np
         if symbol >= 0:
             end = _put(pieces.word, pieces.word_ptr[symbol], pieces.word_ptr[symbol + 1], lines, end)
         else:
-            end = _put(pieces.gap, pieces.gap_ptr[-1 - symbol], pieces.gap_ptr[-symbol], lines, end)
+            gap = gaps if is_source else -1 - symbol
+            end = _put(pieces.gap, pieces.gap_ptr[gap], pieces.gap_ptr[gap + 1], lines, end)
+            gaps += 1
     return end
 
 

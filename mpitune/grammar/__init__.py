@@ -1,8 +1,11 @@
 """Synchronous grammars (SCFG rules) and the features of rules.
 
 - `rules`: `RuleReader` reads grammar files into `Rules` and `RuleTypes`, arrays of rules, alignments and scores.
+- `line_parser`: `LineParser` parses the lines of a rule table to numbers, and defines their errors.
+- `compiled_parser`: `CompiledParser` does the same for blocks of well-formed lines, several times as fast.
+- `formats`: the rule tables of cdec, Joshua and Moses; `FORMATS` registers them.
 - `grammars`: `Grammars` opens a grammar by its number; `ListedGrammars` are stored as lists of rules.
-- `formats`: line parsers for the rule tables of cdec, Joshua and Moses; `FORMATS` registers them.
+- `extracted`: `ExtractedGrammars` are stored as one table of rules with counts.
 - `templates`: sparse features of rules; `TEMPLATES` registers the templates, `compile_features` applies them.
 - `score_transforms`: `Scoring` transforms the scores of a grammar or replaces them by bins.
 - `binning`: `make_bins` puts the values of a score into bins of equal population.

@@ -1,4 +1,4 @@
-"""Parsers for the rule tables of cdec, Joshua and Moses; they convert a line to the notation that `RuleReader` reads.
+"""The formats of rule tables: those of cdec, Joshua and Moses. A line is converted to the notation of `line_parser`.
 
 In all three formats a line consists of fields separated by ``|||``:
 
@@ -57,14 +57,11 @@ class Sides(NamedTuple):
     alignment: str
 
 
-class LineParser(Protocol):
-    """Parser of the lines of one format. All methods raise `MalformedLine` for a bad line."""
+class TableFormat(Protocol):
+    """A format of lines. The methods of a line raise `MalformedLine` for a bad one."""
 
     def fields(self, line: str) -> list[str]:
         """Split a line into fields and check their number."""
-
-    def type_key(self, fields: list[str]) -> str:
-        """Return the raw text that identifies the rule type: lines with equal keys have equal `sides`."""
 
     def sides(self, fields: list[str]) -> Sides:
         """Parse the rule without its scores."""
@@ -76,8 +73,19 @@ class LineParser(Protocol):
         """Return the feature names for the labels of `scores`."""
 
 
-class CdecParser:
-    """Parser for cdec's format."""
+class CdecFormat:
+    """cdec's format."""
+
+    unnamed_sign = 1.0
+    """Factor of scores without a name."""
+
+    def is_source_symbol(self, word: str) -> bool:
+        """Test if ``word`` may be on a source side, whatever its place there."""
+        return True
+
+    def is_target_symbol(self, word: str) -> bool:
+        """Test if ``word`` may be on a target side."""
+        return True
 
     def fields(self, line: str) -> list[str]:
         fields = split_fields(line)
@@ -85,9 +93,6 @@ class CdecParser:
             expected = "[LHS] ||| source ||| target [||| scores [||| alignment]]"
             raise MalformedLine(counted(len(fields), "field"), expected + _moses_hint(fields))
         return fields
-
-    def type_key(self, fields: list[str]) -> str:
-        return "|||".join(fields[:3] + fields[4:])
 
     def sides(self, fields: list[str]) -> Sides:
         lhs = LHS.fullmatch(fields[0].strip(" \t"))
@@ -104,17 +109,26 @@ class CdecParser:
             labels = [name + equals for name, equals, _ in parts]
             numbers = [number for _, _, number in parts]
         try:
-            return tuple(labels), [parse_score(number) for number in numbers]
+            values = [parse_score(number) for number in numbers]
         except ValueError:
             bad = next(score for score, number in zip(scores, numbers, strict=True) if not _is_score(number))
             raise MalformedLine(f"score {bad!r}", "a number from -1e30 to 1e30") from None
+        return tuple(labels), [v if label else self.unnamed_sign * v for label, v in zip(labels, values, strict=True)]
 
     def score_names(self, labels: tuple[str, ...]) -> list[str]:
         return [_given_name(label) or f"PhraseModel_{place}" for place, label in enumerate(labels)]
 
 
-class JoshuaParser(CdecParser):
-    """Parser for Joshua's format: it differs from cdec's in the scores, and writes gaps as ``[X,1]`` on both sides."""
+class JoshuaFormat(CdecFormat):
+    """Joshua's format: it differs from cdec's in the scores, and writes gaps as ``[X,1]`` on both sides."""
+
+    unnamed_sign = -1.0
+
+    def is_source_symbol(self, word: str) -> bool:
+        return not _in_brackets(word, 3) or _JOSHUA_SOURCE_GAP.fullmatch(word) is not None
+
+    def is_target_symbol(self, word: str) -> bool:
+        return not _in_brackets(word, 3) or _JOSHUA_TARGET_GAP.fullmatch(word) is not None
 
     def sides(self, fields: list[str]) -> Sides:
         sides = super().sides(fields)
@@ -125,22 +139,18 @@ class JoshuaParser(CdecParser):
                 expected = f"[X,{number}]: Joshua's gaps are numbered in the order of the source side"
                 raise MalformedLine(f"source gap {word}", expected)
         for word in split_words(sides.target):
-            if _in_brackets(word, 3) and not _JOSHUA_TARGET_GAP.fullmatch(word):
+            if not self.is_target_symbol(word):
                 hint = '(a table of cdec? then grammar.format = "cdec")'
                 raise MalformedLine(f"target gap {word}", f"a gap such as [X,1], as Joshua writes it {hint}")
         return sides
-
-    def scores(self, fields: list[str]) -> tuple[tuple[str, ...], list[float]]:
-        labels, values = super().scores(fields)
-        return labels, [value if label else -value for label, value in zip(labels, values, strict=True)]
 
     def score_names(self, labels: tuple[str, ...]) -> list[str]:
         unnamed = iter(range(len(labels)))
         return [_given_name(label) or f"tm_pt_{next(unnamed)}" for label in labels]
 
 
-class MosesParser:
-    """Parser for Moses' hierarchical tables: the left-hand side ends both sides, and links pair gaps as well as words.
+class MosesFormat:
+    """Moses' hierarchical tables: the left-hand side ends both sides, and links pair gaps as well as words.
 
     Fields: source, target, scores, alignment, counts, sparse scores, properties. Counts are ignored, as in Moses.
     Refused are properties (``{{...}}``), because mpitune lacks the Moses features that use them, and gaps or left-hand
@@ -164,9 +174,6 @@ class MosesParser:
                 f"a seventh field {_shortened(fields[6].strip())!r}", "at most six: it is for properties"
             )
         return fields
-
-    def type_key(self, fields: list[str]) -> str:
-        return "|||".join(fields[:2] + fields[3:4])
 
     def sides(self, fields: list[str]) -> Sides:
         if LHS.fullmatch(fields[0].strip(" \t")):
@@ -214,18 +221,18 @@ class MosesParser:
         return [f"TranslationModel0_{label or place}" for place, label in enumerate(labels, start=1)]
 
 
-FORMATS: dict[str, type[LineParser]] = {"cdec": CdecParser, "joshua": JoshuaParser, "moses": MosesParser}
-"""Registry of the parsers by values of the job key ``grammar.format``."""
+FORMATS: dict[str, type[TableFormat]] = {"cdec": CdecFormat, "joshua": JoshuaFormat, "moses": MosesFormat}
+"""Registry of the formats by values of the job key ``grammar.format``."""
 
 
-def parser_for(table_format: str, line: str) -> LineParser:
-    """Make the parser for a format; ``auto`` chooses Moses' or cdec's by the first ``line``.
+def table_format(name: str, line: str) -> TableFormat:
+    """The format of this name; ``auto`` chooses Moses' or cdec's by the first ``line``.
 
     A line cannot distinguish Joshua's format from cdec's.
     """
-    if table_format == "auto":
-        table_format = "moses" if _is_moses(split_fields(line)) else "cdec"
-    return FORMATS[table_format]()
+    if name == "auto":
+        name = "moses" if _is_moses(split_fields(line)) else "cdec"
+    return FORMATS[name]()
 
 
 def _moses_side(text: str, side: str) -> tuple[list[str], dict[int, str], str]:

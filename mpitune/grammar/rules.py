@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from array import array
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import select_rows
+from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.row_table import DistinctRows
-from mpitune.corpus.text import lines, split_words
+from mpitune.corpus.text import line_blocks
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
-from mpitune.grammar.formats import LINK, LineParser, MalformedLine, Sides, parser_for
+from mpitune.grammar.compiled_parser import CompiledParser
+from mpitune.grammar.formats import CdecFormat, MalformedLine, TableFormat, table_format
+from mpitune.grammar.line_parser import UNNAMED, LineParser, ParsedLines, Vocabularies
 
 GOAL = 0
 """Number of category S."""
 PHRASE = 1
 """Number of category X, the left-hand side of pass-through rules."""
-MAX_GAPS = 2
-MAX_SYMBOLS = 32767
-"""Largest number of symbols on a side: alignments are stored as int16."""
-
-_SOURCE_GAP = re.compile(r"\[([^\[\],]+)(?:,([0-9]+))?\]")
-_TARGET_GAP = re.compile(r"\[(?:([^\[\],]+),)?([0-9]+)\]")
 
 
 class RuleTypes(NamedTuple):
     """The rule types of all grammars: each distinct (left-hand side, source side, target side, alignment) once.
 
-    Types share sides and alignments, which are distinct as well; a side is a left-hand side with a source side.
+    Types share sides, target sides and alignments; a side is a left-hand side with a source side.
     """
 
     side: np.ndarray
@@ -42,8 +38,10 @@ class RuleTypes(NamedTuple):
     """int64 [sides + 1]: the source side of side s is ``source[source_ptr[s]:source_ptr[s + 1]]``."""
     source: np.ndarray
     """int32: a word number, or -(1 + c) for a gap of category c."""
+    target_side: np.ndarray
+    """int32 [types]: the target side of each type."""
     target_ptr: np.ndarray
-    """int64 [types + 1]: the target side of type t is ``target[target_ptr[t]:target_ptr[t + 1]]``."""
+    """int64 [target sides + 1]: target side t is ``target[target_ptr[t]:target_ptr[t + 1]]``."""
     target: np.ndarray
     """int32: a word number, or -1 for the first gap of the source side, -2 for its second."""
     alignment: np.ndarray
@@ -78,33 +76,32 @@ class Rules(NamedTuple):
 class RuleReader:
     """Reads one or more grammar files."""
 
-    def __init__(self, vocabulary: Vocabulary, table_format: str = "auto") -> None:
-        """``vocabulary``: numbers the words, and gets new ones added; ``table_format``: a value of `parser_for`.
+    def __init__(self, vocabulary: Vocabulary, format_name: str = "auto") -> None:
+        """``vocabulary``: numbers the words, and gets new ones added; ``format_name``: see `table_format`.
 
         The first line of the first grammar decides on the format ``auto``.
         """
-        self._table_format = table_format
-        self._parser: LineParser | None = None
-        self._categories = Vocabulary(["S", "X"])
+        self._format_name = format_name
+        self._parser: LineParser | CompiledParser | None = None
+        self._vocabularies = Vocabularies(vocabulary, Vocabulary(["S", "X"]), Vocabulary([UNNAMED]))
         self._score_names = Vocabulary()
-        self._vocabulary = vocabulary
-        self._types: dict[str, int] = {}
-        self._sources: dict[str, tuple[list[int], dict[int, str]]] = {}
-        self._score_indices: dict[tuple[str, ...], list[int]] = {}
-        self._unary: dict[int, tuple[int, int]] = {}
         self._derives: dict[int, set[int]] = {GOAL: {PHRASE}}
-        self._lhs = array("i")
-        self._source, self._source_ptr = array("i"), array("q", [0])
-        self._target, self._target_ptr = array("i"), array("q", [0])
-        self._align, self._align_ptr = array("h"), array("q", [0])
-        self._type = array("i")
-        self._score_index, self._score_value, self._score_ptr = array("i"), array("d"), array("q", [0])
-        self._grammar_ptr = array("q", [0])
+        self._sources, self._targets, self._aligns = DistinctRows(), DistinctRows(), DistinctRows()
+        self._types = DistinctRows()
+        """Rows of left-hand side and the numbers of source side, target side and links."""
+        self._label_rows = DistinctRows()
+        self._score_index = array("i")
+        """The indices of the score names that the labels in ``_label_rows.flat`` stand for."""
+        # One array for each block of lines.
+        none = np.zeros(0, dtype=np.int32)
+        self._type, self._label_row, self._score = [none], [none], [np.zeros(0)]
+        self._lines = 0
+        self._grammar_ptr = [0]
 
     @property
     def categories(self) -> list[str]:
         """Names of the categories: S, X, then others in order of first occurrence."""
-        return self._categories.words
+        return self._vocabularies.categories.words
 
     @property
     def score_names(self) -> list[str]:
@@ -114,7 +111,7 @@ class RuleReader:
     @property
     def grammar_ptr(self) -> np.ndarray:
         """int64 [grammars + 1]: the rules of grammar g are ``grammar_ptr[g]`` to ``grammar_ptr[g + 1]`` of `rules`."""
-        return _array(self._grammar_ptr)
+        return np.array(self._grammar_ptr, dtype=np.int64)
 
     def read(self, path: Path) -> None:
         """Read the next grammar.
@@ -122,20 +119,20 @@ class RuleReader:
         Raises DataError for a malformed line, and for a unary rule that closes a cycle with the unary rules of all
         grammars so far (the decoder orders the categories once for all grammars).
         """
-        for number, line in lines(path):
-            self._parser = self._parser or parser_for(self._table_format, line)
-            try:
-                rule_type = self._add_rule(self._parser, line)
-                if rule_type in self._unary:
-                    _add_unary(self._derives, *self._unary[rule_type], self.categories)
-            except MalformedLine as error:
-                raise DataError.at(path, number, found=error.found, expected=error.expected) from None
-        self._grammar_ptr.append(len(self._type))
+        try:
+            for block in line_blocks(path):
+                self._parser = self._parser or self._parser_for(block)
+                for parsed in self._parser.parse(block):
+                    self._add(parsed, self._parser.format)
+        except MalformedLine as error:
+            number = self._lines - self._grammar_ptr[-1] + 1
+            raise DataError.at(path, number, found=error.found, expected=error.expected) from None
+        self._grammar_ptr.append(self._lines)
 
     def rules(self) -> Rules:
         """Return the rules of all grammars read so far."""
-        types, rule_type = self._rule_types(), _array(self._type)
-        grammar = np.repeat(np.arange(len(self._grammar_ptr) - 1), np.diff(self.grammar_ptr))
+        types, rule_type = self._rule_types(), np.concatenate(self._type)
+        grammar = np.repeat(np.arange(len(self._grammar_ptr) - 1), np.diff(self._grammar_ptr))
         order = np.lexsort((types.side[rule_type], grammar))
         score_ptr, score_index, score_value = self._nonzero_scores()
         return Rules(
@@ -149,115 +146,67 @@ class RuleReader:
 
     def _rule_types(self) -> RuleTypes:
         """Return all rule types, with sides numbered in the order of (source symbols, left-hand side)."""
-        lhs, source_ptr, source = _array(self._lhs), _array(self._source_ptr), _array(self._source)
-        side = _source_rank(lhs, source_ptr, source)
-        _, some_type = np.unique(side, return_index=True)
-        source_ptr, source = select_rows(source_ptr, source, some_type)
-        alignments = DistinctRows()
-        alignment = alignments.add(_array(self._align_ptr), _array(self._align).view(np.int32))
+        lhs, source, target, alignment = np.ascontiguousarray(self._types.flat.reshape(-1, 4).T)
+        by_rank = np.stack([_ranks(self._sources)[source], lhs], axis=1)
+        _, some_type, side = np.unique(by_rank, axis=0, return_index=True, return_inverse=True)
+        source_ptr, source_symbols = select_rows(self._sources.ptr, self._sources.flat, source[some_type])
         return RuleTypes(
-            side=side,
+            side=side.ravel().astype(np.int32),
             lhs=lhs[some_type],
             source_ptr=source_ptr,
-            source=source,
-            target_ptr=_array(self._target_ptr),
-            target=_array(self._target),
+            source=source_symbols,
+            target_side=target,
+            target_ptr=self._targets.ptr,
+            target=self._targets.flat,
             alignment=alignment,
-            align_ptr=alignments.ptr,
-            align=alignments.flat.view(np.int16).reshape(-1, 2),
+            align_ptr=self._aligns.ptr,
+            align=self._aligns.flat.view(np.int16).reshape(-1, 2),
         )
 
     def _nonzero_scores(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the scores as CSR arrays without zeros, a row for each line."""
-        value = _array(self._score_value)
+        indices = np.array(self._score_index, dtype=np.int32)
+        ptr, index = select_rows(self._label_rows.ptr, indices, np.concatenate(self._label_row))
+        value = np.concatenate(self._score)
         nonzero = value != 0
-        nonzero_before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(nonzero)])
-        return nonzero_before[_array(self._score_ptr)], _array(self._score_index)[nonzero], value[nonzero]
+        return row_ends(nonzero)[ptr], index[nonzero], value[nonzero]
 
-    def _add_rule(self, parser: LineParser, line: str) -> int:
-        """Add the rule of one line; returns its rule type."""
-        fields = parser.fields(line)
-        # A rule type seen before costs one look-up of its raw text.
-        key = parser.type_key(fields)
-        rule_type = self._types.get(key)
-        if rule_type is None:
-            rule_type = self._add_type(parser.sides(fields))
-            self._types[key] = rule_type
-        labels, values = parser.scores(fields)
-        indices = self._score_indices.get(labels)
-        if indices is None:
-            indices = self._score_indices[labels] = self._index_scores(parser.score_names(labels))
-        self._score_index.extend(indices)
-        self._score_value.extend(values)
-        self._type.append(rule_type)
-        self._score_ptr.append(len(self._score_index))
-        return rule_type
+    def _parser_for(self, block: bytearray) -> LineParser | CompiledParser:
+        """The parser for tables that begin with ``block``."""
+        first_line = block.split(b"\n", 1)[0].decode()
+        chosen = table_format(self._format_name, first_line)
+        if isinstance(chosen, CdecFormat):
+            return CompiledParser(chosen, self._vocabularies)
+        return LineParser(chosen, self._vocabularies)
 
-    def _add_type(self, sides: Sides) -> int:
-        lhs, source_text, target_text, alignment = sides
-        if source_text not in self._sources:
-            self._sources[source_text] = self._source_side(source_text)
-        source, gaps = self._sources[source_text]
-        target = self._target_side(target_text, gaps)
-        if max(len(source), len(target)) > MAX_SYMBOLS:
-            raise MalformedLine(f"a side of {max(len(source), len(target))} symbols", f"at most {MAX_SYMBOLS}")
-        align = _alignment(alignment, len(source), len(target))
-        rule_type = len(self._lhs)
-        self._lhs.append(self._categories.add(lhs))
-        self._source.extend(source)
-        self._source_ptr.append(len(self._source))
-        self._target.extend(target)
-        self._target_ptr.append(len(self._target))
-        self._align.extend(align)
-        self._align_ptr.append(len(self._align) // 2)
-        if len(source) == len(gaps) == 1:
-            self._unary[rule_type] = (self._lhs[-1], -1 - source[0])
-        return rule_type
-
-    def _source_side(self, text: str) -> tuple[list[int], dict[int, str]]:
-        """Parse a source side: its symbols, and number and category of each gap in the order of this side."""
-        symbols: list[int] = []
-        gaps: dict[int, str] = {}
-        for word in split_words(text):
-            gap = _SOURCE_GAP.fullmatch(word) if word[0] == "[" else None
-            if gap is None:
-                symbols.append(self._vocabulary.add(word))
-                continue
-            number = int(gap[2] or len(gaps) + 1)
-            if number in gaps:
-                raise MalformedLine(f"gap {number} twice on the source side", "gaps numbered 1, 2")
-            gaps[number] = gap[1]
-            symbols.append(-1 - self._categories.add(gap[1]))
-        if not symbols:
-            raise MalformedLine("an empty source side", "at least one word or gap")
-        if len(gaps) > MAX_GAPS:
-            raise MalformedLine(f"{len(gaps)} gaps", f"at most {MAX_GAPS}")
-        if sorted(gaps) != list(range(1, len(gaps) + 1)):
-            raise MalformedLine(f"source gaps numbered {_listed(gaps)}", f"gaps numbered 1 to {len(gaps)}")
-        return symbols, gaps
-
-    def _target_side(self, text: str, gaps: dict[int, str]) -> list[int]:
-        symbols: list[int] = []
-        used: list[int] = []
-        for word in split_words(text):
-            gap = _TARGET_GAP.fullmatch(word) if word[0] == "[" else None
-            if gap is None:
-                symbols.append(self._vocabulary.add(word))
-                continue
-            number = int(gap[2])
-            if number not in gaps:
-                raise MalformedLine(
-                    f"target gap {word}", f"one of the source's gaps ({_listed(gaps) or 'it has none'})"
-                )
-            if gap[1] is not None and gap[1] != gaps[number]:
-                raise MalformedLine(f"target gap {word}", f"[{gaps[number]},{number}] as on the source side")
-            used.append(number)
-            symbols.append(-1 - list(gaps).index(number))
-        if len(used) != len(gaps) or set(used) != set(gaps):
-            raise MalformedLine(
-                f"target gaps {_listed(used) or 'none'}", f"each gap of the source ({_listed(gaps)}) once"
-            )
-        return symbols
+    def _add(self, parsed: ParsedLines, of_format: TableFormat) -> None:
+        """Add the rules of the next lines. Raises MalformedLine with ``_lines`` at the line."""
+        known = len(self._label_rows)
+        label_row = self._label_rows.add(parsed.score_ptr, parsed.label)
+        row, first_line = np.unique(label_row, return_index=True)
+        new_labels = set(first_line[row >= known].tolist())
+        unary = _unary(parsed)
+        for line in sorted(new_labels | unary):
+            try:
+                if line in new_labels:
+                    labels = parsed.label[parsed.score_ptr[line] : parsed.score_ptr[line + 1]]
+                    names = of_format.score_names(tuple(self._vocabularies.labels.decode(labels)))
+                    self._score_index.extend(self._index_scores(names))
+                if line in unary:
+                    child = -1 - int(parsed.source[parsed.source_ptr[line]])
+                    _add_unary(self._derives, int(parsed.lhs[line]), child, self.categories)
+            except MalformedLine:
+                self._lines += line
+                raise
+        sides = (
+            self._sources.add(parsed.source_ptr, parsed.source),
+            self._targets.add(parsed.target_ptr, parsed.target),
+            self._aligns.add(parsed.align_ptr, parsed.align),
+        )
+        self._type.append(self._types.add_matrix(np.stack([parsed.lhs, *sides], axis=1)))
+        self._label_row.append(label_row)
+        self._score.append(parsed.score)
+        self._lines += len(parsed.lhs)
 
     def _index_scores(self, names: list[str]) -> list[int]:
         """Return the indices of a line's score names; new names are added."""
@@ -270,15 +219,11 @@ class RuleReader:
         return indices
 
 
-def _alignment(text: str, sources: int, targets: int) -> list[int]:
-    """Parse the links; returns source position, target position of each, flattened."""
-    links: list[int] = []
-    for word in split_words(text):
-        link = LINK.fullmatch(word)
-        if link is None or int(link[1]) >= sources or int(link[2]) >= targets:
-            raise MalformedLine(f"alignment {word!r}", f"i-j with i below {sources} and j below {targets}")
-        links += (int(link[1]), int(link[2]))
-    return links
+def _unary(parsed: ParsedLines) -> set[int]:
+    """The lines whose source side is a gap alone."""
+    one_symbol = np.flatnonzero(np.diff(parsed.source_ptr) == 1)
+    is_gap = parsed.source[parsed.source_ptr[one_symbol]] < 0
+    return set(one_symbol[is_gap].tolist())
 
 
 def _add_unary(derives: dict[int, set[int]], parent: int, child: int, names: list[str]) -> None:
@@ -295,19 +240,11 @@ def _add_unary(derives: dict[int, set[int]], parent: int, child: int, names: lis
     derives.setdefault(parent, set()).add(child)
 
 
-def _source_rank(lhs: np.ndarray, source_ptr: np.ndarray, source: np.ndarray) -> np.ndarray:
-    """int32 [types]: rank of each type in the order of (source symbols, left-hand side); equal pairs share a rank."""
+def _ranks(rows: DistinctRows) -> np.ndarray:
+    """int64 [rows]: the rank of each row in lexicographic order."""
     # Unsigned big-endian numbers sort like their bytes.
-    text = (source.astype(np.int64) + 2**31).astype(">u4").tobytes()
-    ends = (4 * source_ptr).tolist()
-    keys = [(text[a:b], c) for a, b, c in zip(ends[:-1], ends[1:], lhs.tolist(), strict=True)]
-    rank = {key: i for i, key in enumerate(sorted(set(keys)))}
-    return np.array([rank[key] for key in keys], dtype=np.int32)
-
-
-def _array(values: array) -> np.ndarray:  # type: ignore[type-arg]
-    return np.array(values, dtype=values.typecode)
-
-
-def _listed(numbers: dict[int, str] | list[int]) -> str:
-    return ", ".join(map(str, numbers))
+    text = (rows.flat.astype(np.int64) + 2**31).astype(">u4").tobytes()
+    keys = [text[begin:end] for begin, end in pairwise((4 * rows.ptr).tolist())]
+    rank = np.empty(len(keys), dtype=np.int64)
+    rank[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+    return rank

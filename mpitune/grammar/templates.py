@@ -163,7 +163,9 @@ def compile_features(
     names = Vocabulary()
     index, value = array("i"), array("d")
     ptr = np.zeros(len(types.side) + 1, dtype=np.int64)
-    for number, rule in enumerate(_all_as_symbols(types, categories, words), start=1):
+    # Without templates, no rule need be spelled out.
+    spelled_out = _all_as_symbols(types, categories, words) if functions else ()
+    for number, rule in enumerate(spelled_out, start=1):
         fired = Counter([names.add(name) for name in _fired(functions, rule)])
         index.extend(fired.keys())
         value.extend(fired.values())
@@ -177,16 +179,17 @@ def compile_features(
 
 def as_symbols(types: RuleTypes, rule_type: int, categories: Sequence[str], words: Sequence[str]) -> Rule:
     """Spell out ``rule_type``, a number in ``types``; ``categories`` and ``words`` name the symbols."""
-    side, alignment = types.side[rule_type], types.alignment[rule_type]
+    side, target_side = types.side[rule_type], types.target_side[rule_type]
+    alignment = types.alignment[rule_type]
     source = types.source[types.source_ptr[side] : types.source_ptr[side + 1]].tolist()
-    target = types.target[types.target_ptr[rule_type] : types.target_ptr[rule_type + 1]].tolist()
+    target = types.target[types.target_ptr[target_side] : types.target_ptr[target_side + 1]].tolist()
     links = types.align[types.align_ptr[alignment] : types.align_ptr[alignment + 1]].ravel().tolist()
     return _make_rule(int(types.lhs[side]), source, target, links, categories, words)
 
 
 def _all_as_symbols(types: RuleTypes, categories: Sequence[str], words: Sequence[str]) -> Iterable[Rule]:
     sources = iter_rows(*select_rows(types.source_ptr, types.source, types.side))
-    targets = iter_rows(types.target_ptr, types.target)
+    targets = iter_rows(*select_rows(types.target_ptr, types.target, types.target_side))
     links = iter_rows(*select_rows(2 * types.align_ptr, types.align.ravel(), types.alignment))
     for of_type in zip(types.lhs[types.side].tolist(), sources, targets, links, strict=True):
         yield _make_rule(*of_type, categories, words)

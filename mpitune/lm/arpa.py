@@ -12,6 +12,7 @@ from typing import BinaryIO, NoReturn
 import numpy as np
 
 from mpitune.corpus.text import BYTE_ORDER_MARK, GZIP_ERRORS, counted, open_bytes, split_words
+from mpitune.corpus.word_table import WordTable, word_slot
 from mpitune.errors import DataError
 from mpitune.lm.arpa_lines import (
     BAD_BACKOFF,
@@ -33,7 +34,7 @@ from mpitune.lm.arpa_lines import (
     read_unigrams,
 )
 from mpitune.lm.kenlm import MAGIC, refuse_other_kinds
-from mpitune.lm.ngram_table import MAX_NODES, NODE, UNKNOWN, LanguageModel, WordTable, first_slot, word_slot
+from mpitune.lm.ngram_table import MAX_NODES, NODE, UNKNOWN, LanguageModel, first_slot
 
 UNKNOWN_PROBABILITY = -100.0
 """log10 probability of ``<unk>`` in models without an entry for it, as in KenLM."""
@@ -50,8 +51,8 @@ def read_arpa(path: Path) -> dict[str, np.ndarray]:
     """Read an ARPA file of any order, plain or gzipped, into the arrays that `ngram_table.language_model` takes.
 
     Returns ``node`` (NODE, see `ngram_table.LanguageModel`); ``word_text`` (uint8), ``word_ptr`` (int64) and
-    ``word_slot`` (int32), see `ngram_table.WordTable`; ``order_bos_eos`` (int64 [3]). Raises DataError with the line
-    number if the file is not a valid ARPA file.
+    ``word_slot`` (int32), see `mpitune.corpus.word_table.WordTable`; ``order_bos_eos`` (int64 [3]). Raises DataError
+    with the line number if the file is not a valid ARPA file.
     """
     scale = 1
     while (arrays := _read_once(path, scale)) is None:

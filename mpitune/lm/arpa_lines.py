@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.corpus.word_table import WordTable, word_slot
 from mpitune.jit import kernel
-from mpitune.lm.ngram_table import EXTENDS_RIGHT, UNKNOWN, LanguageModel, WordTable, add_ngram, word_slot
+from mpitune.lm.ngram_table import EXTENDS_RIGHT, UNKNOWN, LanguageModel, add_ngram
 
 # Return codes of the kernels: end of the section, end of the block, hash table full; then errors in the current line.
 DONE, BLOCK_DONE, TABLE_FULL = range(3)

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from mpitune.corpus.vocabulary import Names
+from mpitune.corpus.word_table import WordTable, word_slot
 from mpitune.jit import at, kernel
 from mpitune.lm.probing import NO_TABLES, Probing, probing_child, probing_entry
 
@@ -196,40 +197,6 @@ def _fill(lm: LanguageModel, i: int, suffix: int, context: int, word: int, prob:
     lm.node[i]["backoff"] = backoff
     lm.node[suffix]["key"] |= EXTENDS_LEFT
     lm.node[context]["key"] |= EXTENDS_RIGHT
-
-
-class WordTable(NamedTuple):
-    """Words as concatenated bytes, with a hash table over them."""
-
-    text: np.ndarray
-    """uint8 [bytes or more]: word w is ``text[ptr[w]:ptr[w + 1]]``."""
-    ptr: np.ndarray
-    """int64 [words + 1 or more]."""
-    slot: np.ndarray
-    """int32 [more than words]: open-addressed hash table (linear probing) of 1 + word number; 0 marks an empty slot."""
-
-
-@kernel
-def word_slot(table: WordTable, text: np.ndarray, begin: int, end: int) -> int:
-    """Return the slot of the word ``text[begin:end]`` (uint8) in ``table``, or the empty slot for it."""
-    hashed = 2166136261
-    for k in range(begin, end):
-        hashed = ((hashed ^ int(text[k])) * 16777619) & 0xFFFFFFFF
-    size = len(table.slot)
-    i = hashed * size >> 32
-    while table.slot[i] != 0:
-        word = table.slot[i] - 1
-        start = table.ptr[word]
-        if table.ptr[word + 1] - start == end - begin:
-            k = 0
-            while k < end - begin and table.text[start + k] == text[begin + k]:
-                k += 1
-            if k == end - begin:
-                break
-        i += 1
-        if i == size:
-            i = 0
-    return i
 
 
 @kernel

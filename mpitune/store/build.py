@@ -6,7 +6,7 @@ older version wrote it. A store whose files are up to date is only read: no acce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,14 @@ from mpitune.array_files.arrays import (
 )
 from mpitune.array_files.checked import Check, open_checked
 from mpitune.array_files.csr import row_ends
+from mpitune.array_files.disk_array import DiskArray
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import Fingerprint, SentencePair, fingerprint, unchanged
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError, UsageError
-from mpitune.extraction.extracted import FEATURES
-from mpitune.extraction.rule_arrays import GrammarPart, merged
-from mpitune.extraction.suffix_array import compiled_bitext
+from mpitune.extraction.bitext import compiled_bitext
+from mpitune.extraction.rule_arrays import TablePart, merged
+from mpitune.grammar.extracted import FEATURES
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleReader, RuleTypes
 from mpitune.grammar.templates import compile_features
@@ -69,7 +70,7 @@ def build_store(
     files, settings = _data_inputs(sources, grammars)
     built = _build_if_stale(
         _StoreFile(data, files, settings, check_data),
-        lambda: _compile_data(sources, grammars, parts, start_progress),
+        lambda: _compile_data(sources, grammars, parts, lms or folder, start_progress),
         log,
     )
     settings = {"templates": list(sources.templates), "data": content_digest(data)}
@@ -110,15 +111,15 @@ def needs_extraction(sources: StoreInputs, folder: Path) -> bool:
 
 def inputs_of_grammars(sources: StoreInputs) -> dict[str, Any]:
     """The attributes of a file of extracted grammars that identify its inputs, see `valid_part`."""
-    return _input_attributes(*_data_inputs(sources, []))
+    return input_attributes(*_data_inputs(sources, []))
 
 
 def valid_part(file: Path, current: Mapping[str, Any]) -> range | None:
-    """The sentences whose grammars ``file`` holds; None if it is damaged or its inputs are not the ``current`` ones."""
+    """The item of work whose rules ``file`` holds; None if it is damaged or its inputs are not the ``current`` ones."""
     attributes = read_attributes(file) or {}
     if "inputs" not in attributes or inputs_digest(attributes["inputs"]) != inputs_digest(current["inputs"]):
         return None
-    return range(*attributes["sentences"])
+    return range(*attributes["words"])
 
 
 def build_bitext(files: AlignedFiles, folder: Path, log: Callable[[str], None]) -> Path:
@@ -129,7 +130,7 @@ def build_bitext(files: AlignedFiles, folder: Path, log: Callable[[str], None]) 
 
 
 def part_file(folder: Path, first: int) -> Path:
-    """The file for extracted grammars of consecutive sentences, beginning with sentence ``first``."""
+    """The file for the rules of the item of work that begins with word ``first``."""
     return folder / f"part-{first:012d}.h5"
 
 
@@ -166,15 +167,15 @@ def _build_if_stale(
             return []
         log(f"{file.path}: building it" if fault == _MISSING else f"{file.path}: {fault}: rebuilding it")
         # Fingerprints are taken before the files are read: the next build notices a change in between.
-        attributes = _input_attributes(file.inputs, file.settings)
+        attributes = input_attributes(file.inputs, file.settings)
         write_arrays(file.path, compile_arrays(), attributes)
     # Checked once here, so that all ranks need not do it.
     open_checked(file.path, file.check)
     return [file.path.name]
 
 
-def _input_attributes(inputs: Sequence[Path], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that `_fault` compares."""
+def input_attributes(inputs: Sequence[Path], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a file that identify its inputs: fingerprints of files, and settings."""
     return {"inputs": {"files": [fingerprint(path) for path in inputs], "shape": settings}}
 
 
@@ -203,24 +204,27 @@ class _CompiledGrammars(NamedTuple):
 
     words: Vocabulary
     arrays: Mapping[str, Stored]
-    """The arrays of `ListedGrammars` for storage."""
+    """The arrays of `ListedGrammars` or `ExtractedGrammars` for storage."""
     score_names: list[str]
     categories: list[str]
 
 
 def _compile_data(
-    sources: StoreInputs, grammars: Sequence[Path], parts: Path | None, start_progress: StartProgress
+    sources: StoreInputs, grammars: Sequence[Path], parts: Path | None, shared: Path, start_progress: StartProgress
 ) -> dict[str, Stored]:
-    """The arrays of `DATA`: rules read from ``grammars``, or from the folder ``parts``; then the texts."""
+    """The arrays of `DATA`: rules read from ``grammars``, or from the folder ``parts``; then the texts.
+
+    ``shared``: the folder of the compiled bitext.
+    """
     if parts is not None:
-        words, of_grammars, score_names, categories = _extracted_rules(parts)
+        words, of_grammars, score_names, categories = _extracted_rules(sources, parts, shared / BITEXT)
     else:
         words, of_grammars, score_names, categories = _read_grammars(grammars, sources.table_format, start_progress)
         warn_of_built_in_names(grammars, score_names, sources.lm_names)
     if sources.grammar is not None and of_grammars["rules.type"].size == 0:
         raise DataError.at(sources.grammar, None, found="no rules", expected="a rule a line")
     source_sides = of_grammars["types.source"]
-    assert isinstance(source_sides, np.ndarray)  # a DiskArray is used only for arrays with an element per sentence rule
+    source_words = source_sides.distinct() if isinstance(source_sides, DiskArray) else np.unique(source_sides)
     arrays = dict(of_grammars)
     grammar_number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
     first = 0
@@ -230,7 +234,7 @@ def _compile_data(
             # Extracted grammars are numbered like the sentences, counted over all texts.
             corpus = corpus._replace(grammar=np.arange(first, first + corpus.size, dtype=np.int32))
             first += corpus.size
-        warn_of_unknown_words(texts.source, corpus, source_sides)
+        warn_of_unknown_words(texts.source, corpus, source_words)
         arrays |= add_prefix(name, corpus._asdict())
     for name, strings in (("words", words.words), ("categories", categories), ("score_names", score_names)):
         arrays |= Names.of(strings).as_arrays(name)
@@ -249,13 +253,18 @@ def _read_grammars(grammars: Sequence[Path], table_format: str, start_progress: 
     return _CompiledGrammars(words, grammars_read.as_arrays(), reader.score_names, reader.categories)
 
 
-def _extracted_rules(folder: Path) -> _CompiledGrammars:
-    """The extracted rules of the parts in ``folder``; their words are those of the bitext."""
-    files = sorted(folder.glob("part-*.h5"))
-    words = Vocabulary(Names.stored(open_arrays(files[0]), "words").all())
-    # Parts are opened one after the other, so that at most two are mapped at a time.
-    parts = (GrammarPart(**with_prefix(open_arrays(file), "rules")) for file in files)
-    return _CompiledGrammars(words, merged(parts, folder), list(FEATURES), ["S", "X"])
+def _extracted_rules(sources: StoreInputs, parts: Path, bitext: Path) -> _CompiledGrammars:
+    """The extracted rules in the folder ``parts``; their words are those of the compiled ``bitext``."""
+    words = Vocabulary(Names.stored(open_arrays(bitext), "words").all())
+    sentences = sum(len(texts.read()) for texts in sources.texts.values())
+    arrays = merged(partial(read_parts, parts), sentences, parts)
+    return _CompiledGrammars(words, arrays, list(FEATURES), ["S", "X"])
+
+
+def read_parts(folder: Path) -> Iterator[TablePart]:
+    """The parts in ``folder`` in the order of their words, opened one after the other."""
+    for file in sorted(folder.glob("part-*.h5")):
+        yield TablePart(**with_prefix(open_arrays(file), "part"))
 
 
 def _corpus(pairs: Sequence[SentencePair], words: Vocabulary, grammar_number: Mapping[Path, int]) -> Corpus:

@@ -1,11 +1,12 @@
 """Extraction of grammars from a word-aligned bitext on all ranks, after rank 0 has compiled the bitext.
 
-Ranks write the extracted grammars to files (parts). An interrupted extraction continues from these, on any number of
-ranks.
+Ranks write the rules of each item of work to a file (part). An interrupted extraction continues from these, on any
+number of ranks.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,28 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.array_files.arrays import add_prefix, write_arrays, write_lock
+from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays, write_lock
 from mpitune.array_files.checked import open_checked
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import lines, split_words
 from mpitune.corpus.vocabulary import Names
 from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
-from mpitune.extraction.extracted import Extracted
-from mpitune.extraction.extractor import Extractor
-from mpitune.extraction.rule_arrays import Collector
+from mpitune.extraction.bitext import from_arrays
+from mpitune.extraction.extractor import extract_item, index_sentences, items_of_work
+from mpitune.extraction.rule_arrays import TablePart, merged, part_of
 from mpitune.extraction.rule_lines import rule_lines
-from mpitune.extraction.suffix_array import from_arrays
+from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.input_checks import check_files
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.structure import check_bitext
 
-PART = 1 << 22
-"""Number of collected rules at which a rank writes a part: 0.2 GB of memory."""
-BLOCK = 8
-"""Minimum number of sentences of a block; the last block of a run of sentences may be smaller."""
+SentenceToCover = tuple[Sequence[str], int | None]
+"""The words of a sentence, and the number of the pair of the bitext to leave out in extraction, or None."""
 
 
 def extract_and_build(
@@ -65,7 +64,8 @@ def extract_and_build(
         comm.on_root(stack.enter_context, write_lock(parts))
         if comm.on_root(build.needs_extraction, sources, folder):
             file = comm.on_root(_prepare_bitext, aligned, sources, shared, log)
-            _extract(comm, file, sources, parts, start_progress, stop)
+            extraction = GrammarExtractor(file, _sentences(sources))
+            extract_parts(comm, extraction, parts, build.inputs_of_grammars(sources), start_progress, stop)
         built = comm.on_root(build.build_store, sources, folder, log, start_progress, parts, lms=shared)
         comm.on_root(_remove, parts)
     return built
@@ -83,67 +83,43 @@ def _prepare_bitext(aligned: AlignedFiles, sources: StoreInputs, shared: Path, l
     return file
 
 
-def _extract(
+def extract_parts(
     comm: Comm,
-    file: Path,
-    sources: StoreInputs,
+    extraction: GrammarExtractor,
     parts: Path,
+    inputs: Mapping[str, Any],
     start_progress: build.StartProgress,
-    stop: StopFlag | None,
+    stop: StopFlag | None = None,
 ) -> None:
-    """Extract the grammars that are not in ``parts`` yet, on all ranks, into files in ``parts``."""
-    extractor, sentences = GrammarExtractor(file), _sentences(sources)
-    inputs = comm.on_root(build.inputs_of_grammars, sources)
-    blocks = balanced_blocks(comm.on_root(_missing, inputs, parts, len(sentences)), comm.size)
-    with start_progress("grammars extracted", sum(map(len, blocks))) as progress, comm.work_queue() as queue:
-        while not stop and (n := queue.next()) < len(blocks):
-            first, collector = blocks[n].start, Collector()
-            for number in blocks[n]:
-                collector.add(extractor.rules(*sentences[number]))
-                progress.reach(queue.done().items)
-                stopped = bool(stop)
-                if collector.rules >= PART or number + 1 == blocks[n].stop or stopped:
-                    part = add_prefix("rules", collector.part()._asdict())
-                    # The part of the first sentence holds the words of the bitext.
-                    words = extractor.word_arrays if first == 0 else {}
-                    attributes = inputs | {"sentences": [first, number + 1]}
-                    write_arrays(build.part_file(parts, first), part | words, attributes)
-                    first, collector = number + 1, Collector()
-                if stopped:
-                    break
+    """Extract the rules that are not in ``parts`` yet, on all ranks, into a file in ``parts`` for each item of work.
+
+    ``inputs``: attributes that identify the inputs, see `build.valid_part`; parts with other ones are removed. Raises
+    StopRequested on every rank if ``stop`` is set on any rank.
+    """
+    missing = comm.on_root(_missing, extraction.items, inputs, parts)
+    words = np.array([extraction.words_of(item) for item in missing])
+    with start_progress("source words extracted", int(words.sum())) as progress, comm.work_queue() as queue:
+        while not stop and (n := queue.next()) < len(missing):
+            item = missing[n]
+            arrays = add_prefix("part", extraction.part(item)._asdict())
+            write_arrays(build.part_file(parts, item.start), arrays, {**inputs, "words": [item.start, item.stop]})
+            progress.reach(int(words[: queue.done().items].sum()))
     # A barrier too: building the store needs the files of all ranks.
     if comm.any(bool(stop)):
         assert stop is not None
         raise stop.stop_error("the extraction of grammars")
 
 
-def _missing(inputs: Mapping[str, Any], parts: Path, sentences: int) -> list[range]:
-    """Runs of sentences whose grammars are not in ``parts`` yet; removes parts extracted from other ``inputs``."""
-    missing, first = list[range](), 0
+def _missing(items: Sequence[range], inputs: Mapping[str, Any], parts: Path) -> list[range]:
+    """The ``items`` that are not in ``parts`` yet; removes parts of other items, and those of other ``inputs``."""
+    missing = list(items)
     for part in sorted(parts.glob("part-*.h5")):
-        extracted = build.valid_part(part, inputs)
-        if extracted is None:
-            part.unlink()
+        words = build.valid_part(part, inputs)
+        if words in missing:
+            missing.remove(words)
         else:
-            missing.append(range(first, extracted.start))
-            first = extracted.stop
-    return [run for run in (*missing, range(first, sentences)) if run]
-
-
-def balanced_blocks(runs: Sequence[range], ranks: int) -> list[range]:
-    """Blocks of consecutive sentences for the work queue, which cover ``runs``.
-
-    Blocks become smaller towards the end, so that all ranks finish at about the same time. A rank merges the grammars
-    of a block in memory.
-    """
-    blocks, sentences = list[range](), sum(map(len, runs))
-    for run in runs:
-        while run:
-            size = max(sentences // (4 * ranks), BLOCK)
-            blocks.append(run[:size])
-            run = run[size:]
-            sentences -= len(blocks[-1])
-    return blocks
+            part.unlink()
+    return missing
 
 
 def _remove(parts: Path) -> None:
@@ -151,8 +127,8 @@ def _remove(parts: Path) -> None:
         part.unlink()
 
 
-def _sentences(sources: StoreInputs) -> list[tuple[list[str], int | None]]:
-    """The words of each sentence of all texts, and the pair of the bitext to leave out in extraction, or None."""
+def _sentences(sources: StoreInputs) -> list[SentenceToCover]:
+    """The sentences of all texts."""
     return [
         (pair.source.words, i if sources.leave_one_out and name == "train" else None)
         for name, texts in sources.texts.items()
@@ -163,36 +139,37 @@ def _sentences(sources: StoreInputs) -> list[tuple[list[str], int | None]]:
 class GrammarExtractor:
     """Extracts rules from a compiled bitext for sentences given as words."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, sentences: Sequence[SentenceToCover]) -> None:
         """``file``: a bitext compiled by `build.build_bitext`. Raises DataError if it is damaged or missing."""
         arrays = open_checked(file, check_bitext)
-        self._names = Names.stored(arrays, "words")
-        self.word_arrays = self._names.as_arrays("words")
-        """The words of the bitext in the form in which they are stored."""
-        self._number = {word: number for number, word in enumerate(self._names.all())}
-        self._extractor = Extractor(from_arrays(arrays))
+        self._bitext = from_arrays(arrays)
+        number = {word: n for n, word in enumerate(Names.stored(arrays, "words").all())}
+        words = [np.array([number.get(word, -1) for word in words], dtype=np.int32) for words, _ in sentences]
+        without = np.array([-1 if pair is None else pair for _, pair in sentences], dtype=np.int32)
+        self._sentences = index_sentences(self._bitext, words, without)
+        self.items = items_of_work(self._sentences)
+        """Ranges of words of the bitext."""
 
-    def rules(self, words: Sequence[str], without: int | None = None) -> Extracted:
-        """The rules for a sentence; ``without``: a pair of the bitext to leave out (leave-one-out)."""
-        numbers = np.array([self._number.get(word, -1) for word in words], dtype=np.int32)
-        return self._extractor.grammar(numbers, -1 if without is None else without)
+    def words_of(self, item: range) -> int:
+        """The number of words of the sentences that are in ``item``."""
+        ptr = self._sentences.word_ptr
+        return int(ptr[item.stop] - ptr[item.start])
 
-    def some_words(self) -> list[str]:
-        """A few words of the bitext."""
-        return [self._names[number] for number in range(min(3, len(self._names)))]
-
-    def lines(self, extracted: Extracted) -> bytes:
-        """The lines of a grammar file."""
-        return rule_lines(extracted, self._names)
+    def part(self, item: range) -> TablePart:
+        """The rules whose source sides have their first words in ``item``."""
+        return part_of(extract_item(self._bitext, self._sentences, item))
 
 
 def warm_up(file: Path, log: Callable[[str], None]) -> None:
     """Compile all kernels of extraction into the cache on disk; ranks that start later load them from there."""
     log("loading the extractor's kernels (compiled once, which takes half a minute)")
-    extractor = GrammarExtractor(file)
-    rules = extractor.rules(extractor.some_words())
-    extractor.lines(rules)
-    Collector().add(rules)
+    words = Names.stored(open_arrays(file), "words")
+    extraction = GrammarExtractor(file, [([words[n] for n in range(min(3, len(words)))], None)])
+    parts = [extraction.part(item) for item in extraction.items]
+    with tempfile.TemporaryDirectory() as folder:
+        write_arrays(Path(folder) / "grammars.h5", merged(lambda: parts, 1, Path(folder)), {})
+        grammars = ExtractedGrammars.stored(open_arrays(Path(folder) / "grammars.h5"), None)
+        rule_lines(grammars.open(0), words)
 
 
 def read_inputs(file: Path) -> list[tuple[list[str], str]]:

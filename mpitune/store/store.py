@@ -23,6 +23,7 @@ from mpitune.array_files.checked import open_checked
 from mpitune.corpus.text import Fingerprint
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.decoder.base import Sentence, TranslationModel
+from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleTypes
 from mpitune.grammar.score_transforms import Scoring, make_plan
@@ -30,7 +31,7 @@ from mpitune.grammar.templates import Rule, RuleFeatures, as_symbols
 from mpitune.lm.kenlm import open_kenlm
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, language_model
 from mpitune.store.inputs import StoreInputs
-from mpitune.store.structure import check_data, check_features, check_lm, check_scores
+from mpitune.store.structure import check_data, check_features, check_lm
 
 DATA = "data.h5"
 BITEXT = "bitext.h5"
@@ -123,7 +124,7 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
     model = TranslationModel(
         words=Vocabulary(Names.stored(data, "words").all()),
         categories=Names.stored(data, "categories").all(),
-        grammars=ListedGrammars.stored(data, make_plan(scoring, score_names) if scoring else None),
+        grammars=_grammars(data).stored(data, make_plan(scoring, score_names) if scoring else None),
         score_names=scoring.names(score_names) if scoring else score_names,
         templates=sources.templates,
         rule_features=RuleFeatures(Names.stored(fired, "names"), *rule_features),
@@ -136,6 +137,11 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
         devtest=Corpus(**with_prefix(data, "devtest")) if sources.devtest is not None else None,
         scoring=scoring,
     )
+
+
+def _grammars(data: Mapping[str, np.ndarray]) -> type[ExtractedGrammars] | type[ListedGrammars]:
+    """The class of the grammars that ``data`` holds."""
+    return ExtractedGrammars if "counts.rule_count" in data else ListedGrammars
 
 
 def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], most: int) -> dict[str, list[Rule]]:
@@ -170,17 +176,9 @@ def _open_features(folder: Path, templates: Sequence[str], data: Mapping[str, np
     """The arrays of the features that ``templates`` fire on the rules of ``data``."""
     path = folder / features_name(templates)
     fired = open_checked(path, check_features)
-    if len(fired["ptr"]) != len(data["rules.lhs"]) + 1:
+    if len(fired["ptr"]) != len(data["types.side"]) + 1:
         raise damaged(path, ValueError(f"its rules are not those of {DATA}"))
     return fired
-
-
-def _open_scores(path: Path, data: Mapping[str, np.ndarray], names: int) -> dict[str, np.ndarray]:
-    """The arrays of the transformed scores of the rules of ``data``; ``names``: number of the scores."""
-    scores = open_checked(path, check_scores)
-    if len(scores["score_ptr"]) != len(data["rules.score_ptr"]) or (scores["score_index"] >= names).any():
-        raise damaged(path, ValueError(f"its rules are not those of {DATA}"))
-    return scores
 
 
 def _open_lm(file: Path, stored: Path) -> tuple[LanguageModel, LmVocabulary]:

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from mpitune.array_files.arrays import with_prefix
-from mpitune.extraction.suffix_array import DEPTH, Bitext, from_arrays
-from mpitune.grammar.rules import GOAL, MAX_GAPS, MAX_SYMBOLS, PHRASE, Rules
+from mpitune.extraction.bitext import Bitext, from_arrays
+from mpitune.grammar.extracted import FEATURES, RuleCountTable
+from mpitune.grammar.line_parser import MAX_GAPS, MAX_SYMBOLS
+from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes
 from mpitune.lm.ngram_table import NODE, first_slot
 
 Arrays = Mapping[str, np.ndarray]
@@ -26,12 +28,14 @@ _MAX_ORDER = 1000
 
 
 def check_data(arrays: Arrays) -> None:
-    """Check `mpitune.store.store.DATA`: rules, words, categories, names of scores, and the corpora."""
+    """Check `mpitune.store.store.DATA`: grammars, words, categories, names of scores, and the corpora."""
     words, categories, scores = (_check_names(arrays, name) for name in ("words", "categories", "score_names"))
-    rules = Rules(**with_prefix(arrays, "rules"))
-    _check_rules(rules, words, categories)
-    check_scores(arrays, "rules.", scores)
-    grammars = max(len(rules.grammar_ptr) - 1, 1)
+    types = RuleTypes(**with_prefix(arrays, "types"))
+    _check_types(types, words, categories)
+    if counts := with_prefix(arrays, "counts"):
+        grammars = _check_counts(types, RuleCountTable(**counts), scores)
+    else:
+        grammars = _check_listed(types, arrays, scores)
     for name in ("train", "devtest"):
         if corpus := with_prefix(arrays, name):
             _check_corpus(corpus, words, grammars)
@@ -44,14 +48,6 @@ def check_features(arrays: Arrays) -> None:
     _check_type(arrays["value"], np.float64, len(arrays["index"]))
     _check_rows(arrays["ptr"], arrays["index"])
     _check_range(arrays["index"], np.int32, 0, names)
-
-
-def check_scores(arrays: Arrays, prefix: str = "", names: int = np.iinfo(np.int32).max) -> None:
-    """Check rows of scores; ``names``: the number of names of scores."""
-    ptr, index, value = (arrays[f"{prefix}score_{field}"] for field in ("ptr", "index", "value"))
-    _check_rows(ptr, index)
-    _check_range(index, np.int32, 0, names)
-    _check_type(value, np.float64, len(index))
 
 
 def check_lm(arrays: Arrays) -> None:
@@ -82,7 +78,7 @@ def check_bitext(arrays: Arrays) -> None:
     words = _check_names(arrays, "words")
     bitext = from_arrays(arrays)
     _check_aligned_texts(bitext, words)
-    _check_suffixes(bitext, words)
+    _check_occurrences(bitext, words)
     lexicon = bitext.lexicon
     _check_rows(lexicon.ptr, lexicon.word, words)
     _check_range(lexicon.word, np.int32, 0, words)
@@ -92,44 +88,90 @@ def check_bitext(arrays: Arrays) -> None:
     _check_type(lexicon.target_null, np.int64, words)
 
 
-def _check_rules(rules: Rules, words: int, categories: int) -> None:
-    types = len(rules.lhs)
-    _check_range(rules.lhs, np.int32, 0, categories)
-    _check_range(rules.source, np.int32, -categories, words)
-    _check_range(rules.target, np.int32, -MAX_GAPS, words)
-    _check_range(rules.align, np.int16, 0, MAX_SYMBOLS, columns=2)
-    for ptr, flat in (
-        (rules.source_ptr, rules.source),
-        (rules.target_ptr, rules.target),
-        (rules.align_ptr, rules.align),
-    ):
-        _check_rows(ptr, flat, types)
-    _check_range(rules.type, np.int32, 0, types)
+def _check_types(types: RuleTypes, words: int, categories: int) -> None:
+    sides, target_sides, alignments = len(types.lhs), len(types.target_ptr) - 1, len(types.align_ptr) - 1
+    _check_range(types.lhs, np.int32, 0, categories)
+    _check_range(types.source, np.int32, -categories, words)
+    _check_range(types.target, np.int32, -MAX_GAPS, words)
+    _check_range(types.align, np.int16, 0, MAX_SYMBOLS, columns=2)
+    _check_rows(types.source_ptr, types.source, sides)
+    _check_rows(types.target_ptr, types.target)
+    _check_rows(types.align_ptr, types.align)
+    for of_type, end in ((types.side, sides), (types.target_side, target_sides), (types.alignment, alignments)):
+        _check_range(of_type, np.int32, 0, end)
+        _check_type(of_type, np.int32, len(types.side))
+    sizes, target_sizes = np.diff(types.source_ptr), np.diff(types.target_ptr)
+    gaps, _ = _gaps(types.source_ptr, types.source)
+    used, total = _gaps(types.target_ptr, types.target)
+    longest = _longest_links(types)
+    _expect(
+        bool(((sizes > 0) & (sizes <= MAX_SYMBOLS)).all() and (target_sizes <= MAX_SYMBOLS).all()), "sides of rules"
+    )
+    _expect(bool((gaps <= MAX_GAPS).all()), f"at most {MAX_GAPS} gaps")
+    # Gaps of the target side are numbered -1, -2: their sum tells that each occurs once.
+    _expect(bool((2 * total == -used * (used + 1)).all()), "each gap once on the target side")
+    for piece in _pieces(len(types.side)):
+        side, target, alignment = (
+            of_type[piece.start : piece.stop] for of_type in (types.side, types.target_side, types.alignment)
+        )
+        _expect(np.array_equal(gaps[side], used[target]), "the same gaps on both sides")
+        ends = np.stack([sizes[side], target_sizes[target]], axis=1)
+        _expect(bool((longest[alignment] < ends).all()), "links between symbols of a rule")
+    _check_unary(types)
+
+
+def _longest_links(types: RuleTypes) -> np.ndarray:
+    """int16 [alignments, 2]: the last source and target position that each alignment links; -1 if it is empty."""
+    longest = np.full((len(types.align_ptr) - 1, 2), -1, dtype=np.int16)
+    linked = np.flatnonzero(np.diff(types.align_ptr))
+    if len(linked):
+        longest[linked] = np.maximum.reduceat(types.align, types.align_ptr[linked], axis=0)
+    return longest
+
+
+def _check_listed(types: RuleTypes, arrays: Arrays, scores: int) -> int:
+    """Check `ListedGrammars`; returns their number. ``scores``: the number of names of scores."""
+    rules = Rules(types, **with_prefix(arrays, "rules"))
+    _check_rows(rules.score_ptr, rules.score_index)
+    _check_range(rules.score_index, np.int32, 0, scores)
+    _check_type(rules.score_value, np.float64, len(rules.score_index))
+    _check_range(rules.type, np.int32, 0, len(types.side))
     _check_range(rules.score_row, np.int32, 0, len(rules.score_ptr) - 1)
     _check_type(rules.score_row, np.int32, len(rules.type))
-    _check_rows(rules.grammar_ptr, rules.type)
-    for piece in _pieces(types):
-        source_ptr, target_ptr, align_ptr = (
-            ptr[piece.start : piece.stop + 1] for ptr in (rules.source_ptr, rules.target_ptr, rules.align_ptr)
-        )
-        sizes, target_sizes = np.diff(source_ptr), np.diff(target_ptr)
-        gaps, _ = _gaps(source_ptr, rules.source)
-        used, total = _gaps(target_ptr, rules.target)
-        _expect(bool(((sizes > 0) & (sizes <= MAX_SYMBOLS) & (target_sizes <= MAX_SYMBOLS)).all()), "sides of rules")
-        _expect(bool((gaps <= MAX_GAPS).all()), f"at most {MAX_GAPS} gaps")
-        # Gaps of the target side are numbered -1, -2: their sum tells that each occurs once.
-        _expect(bool(((used == gaps) & (2 * total == -gaps * (gaps + 1))).all()), "each gap once on the target side")
-        link = rules.align[align_ptr[0] : align_ptr[-1]]
-        ends = np.repeat(np.stack([sizes, target_sizes], axis=1), np.diff(align_ptr), axis=0)
-        _expect(bool((link < ends).all()), "links between symbols of a rule")
-    _check_unary(rules)
+    _check_rows(arrays["grammar_ptr"], rules.type)
+    return max(len(arrays["grammar_ptr"]) - 1, 1)
 
 
-def _check_unary(rules: Rules) -> None:
+def _check_counts(types: RuleTypes, table: RuleCountTable, scores: int) -> int:
+    """Check `ExtractedGrammars`; returns their number. ``scores``: the number of names of scores."""
+    _expect(scores == len(FEATURES), "a name for each feature of an extracted rule")
+    rules, sides, entries = len(types.side), len(types.lhs), len(table.entry_side)
+    _check_rows(table.rule_ptr, types.side, sides)
+    _expect(bool((np.diff(table.rule_ptr) <= np.iinfo(np.int16).max).all()), "few rules of a source side")
+    _check_type(table.rule_count, np.int16, rules)
+    _check_range(table.lexical, np.int32, 0, len(table.lexical_value))
+    _check_type(table.lexical, np.int32, rules)
+    _check_type(table.lexical_value, np.float64, len(table.lexical_value), columns=2)
+    _check_rows(table.grammar_ptr, table.entry_side)
+    _check_range(table.entry_side, np.int32, 0, sides)
+    _check_type(table.entry_sample, np.int16, entries)
+    _check_type(table.entry_single, np.bool_, entries)
+    _check_range(table.entry_changes, np.int16, 0, np.iinfo(np.int16).max)
+    _check_type(table.entry_changes, np.int16, entries)
+    sentences = len(table.grammar_ptr) - 1
+    _check_rows(table.change_ptr, table.change_rule, sentences)
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(table.entry_changes, dtype=np.int64)])
+    _expect(np.array_equal(ends[table.grammar_ptr], table.change_ptr), "the changes of each sentence")
+    _check_type(table.change_rule, np.int16, len(table.change_rule))
+    _check_type(table.change_count, np.int16, len(table.change_rule))
+    return max(sentences, 1)
+
+
+def _check_unary(types: RuleTypes) -> None:
     """Check that unary rules, with the glue rule from S to X, form no cycle: no order of categories would exist."""
-    unary = np.flatnonzero(np.diff(rules.source_ptr) == 1)
-    symbol = rules.source[rules.source_ptr[unary]]
-    gaps = np.stack([rules.lhs[unary], -1 - symbol], axis=1)[symbol < 0]
+    unary = np.flatnonzero(np.diff(types.source_ptr) == 1)
+    symbol = types.source[types.source_ptr[unary]]
+    gaps = np.stack([types.lhs[unary], -1 - symbol], axis=1)[symbol < 0]
     edges = {(GOAL, PHRASE), *map(tuple, np.unique(gaps, axis=0).tolist())}
     while edges:
         parents = {parent for parent, _ in edges}
@@ -191,28 +233,17 @@ def _check_hulls(words: np.ndarray, sizes: np.ndarray) -> None:
     _expect(bool((linked | ((low == -1) & (high == -1))).all()), "spans of links")
 
 
-def _check_suffixes(bitext: Bitext, words: int) -> None:
-    """Check that suffixes and occurrences of a word begin with it, and that suffixes are sorted."""
-    word, suffixes = bitext.texts.source["word"], bitext.suffixes
-    _check_rows(suffixes.word_ptr, suffixes.suffix, words)
-    for places in (suffixes.suffix, suffixes.occurrence):
-        _check_range(places, np.int32, 0, len(word))
-        _check_type(places, np.int32, len(suffixes.suffix))
-    for piece in _pieces(len(suffixes.suffix)):
-        numbers = np.searchsorted(suffixes.word_ptr, np.arange(piece.start, piece.stop), side="right") - 1
-        for places in (suffixes.suffix, suffixes.occurrence):
-            _expect(np.array_equal(word[places[piece.start : piece.stop]], numbers), "occurrences of words")
-        _check_sorted(word, suffixes.suffix[piece.start : piece.stop + 1])
-
-
-def _check_sorted(word: np.ndarray, suffix: np.ndarray) -> None:
-    first, second = suffix[:-1].astype(np.int64), suffix[1:].astype(np.int64)
-    equal = np.ones(len(first), dtype=np.bool_)
-    for depth in range(DEPTH):
-        # A suffix ends at the word -1, at which the comparison of two ends too.
-        a, b = (word[np.minimum(place + depth, len(word) - 1)] for place in (first, second))
-        _expect(not (equal & (a > b)).any(), "sorted suffixes")
-        equal &= (a == b) & (a >= 0)
+def _check_occurrences(bitext: Bitext, words: int) -> None:
+    """Check that the occurrences of each word are its places, in ascending order."""
+    word = bitext.texts.source["word"]
+    _expect(bitext.source_words.dtype == np.int32 and np.array_equal(bitext.source_words, word), "the source words")
+    _check_rows(bitext.word_ptr, bitext.occurrence, words)
+    _check_range(bitext.occurrence, np.int32, 0, len(word))
+    for piece in _pieces(len(bitext.occurrence)):
+        numbers = np.searchsorted(bitext.word_ptr, np.arange(piece.start, piece.stop), side="right") - 1
+        place = bitext.occurrence[piece.start : piece.stop]
+        _expect(np.array_equal(word[place], numbers), "occurrences of words")
+        _expect(bool(((np.diff(place) > 0) | (np.diff(numbers) > 0)).all()), "occurrences in ascending order")
 
 
 def _check_names(arrays: Arrays, name: str) -> int:

@@ -60,6 +60,34 @@ def test_a_pipe_cannot_be_read_twice(tmp_path: Path) -> None:
             read(tmp_path / "pipe")
 
 
+@pytest.mark.parametrize("block", [1, 7, 1000])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_blocks_have_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool, block: int) -> None:
+    monkeypatch.setattr(text, "_BLOCK", block)
+    content = "\ufeffein wort\n\nund eine lange zeile\r\n" + 50 * "x" + "\nende"
+    blocks = list(text.line_blocks(write(tmp_path / "a", content, zipped=zipped)))
+    assert b"".join(blocks).decode() == content[1:] + "\n"
+    assert all(not block or block.endswith(b"\n") for block in blocks)
+
+
+@pytest.mark.parametrize("damage", ["cut", "latin"])
+@pytest.mark.parametrize("block", [1, 1 << 20])
+def test_lines_before_a_damaged_one_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, damage: str
+) -> None:
+    monkeypatch.setattr(text, "_BLOCK", block)
+    content = b"".join(b"line %d\n" % i for i in range(50_000))
+    zipped = gzip.compress(content)
+    path = write(tmp_path / "a", zipped[: len(zipped) // 2] if damage == "cut" else content + b"t\xfcr\n" + content)
+    read = []
+    with pytest.raises(DataError) as error:
+        for line in text.lines(path):
+            read.append(line)
+    assert len(read) >= 10_000
+    assert read == [(i + 1, f"line {i}") for i in range(len(read))]
+    assert str(error.value).startswith(f"{path}:{len(read) + 1}: found ")
+
+
 def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere: found no such file"):
         list(text.lines(tmp_path / "nowhere"))

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.naive_rules import NaiveReader
 
+from mpitune.corpus import text
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
 from mpitune.grammar.rules import RuleReader, Rules
@@ -158,6 +160,63 @@ def test_an_empty_grammar_has_all_its_arrays(tmp_path: Path) -> None:
     assert grammar.grammar_ptr == [0, 0]
     assert grammar.rules.score_ptr.tolist() == grammar.rules.types.source_ptr.tolist() == [0]
     assert grammar.rules.types.align.shape == (0, 2)
+
+
+RULE = st.sampled_from(
+    [
+        "[X] ||| b a ||| b ||| A=1 B=0 ||| 0-0\n",
+        "[X] ||| b  a ||| b ||| B=0.5 ||| 0-0\n",
+        "[X] ||| b ||| c ||| 1 A=-1e-3\n",
+        "[X] ||| [X,1] b ||| c [1] ||| A=2 ||| 1-0\n",
+        "[X] ||| [X,1] b ||| c [X,1] ||| A=3 ||| 1-0\n",
+        "[X] ||| [X,1] b [NP,2] ||| [2] c [1]\n",
+        "[NP] ||| [VP,1] ||| [1]\n",
+        "[NP] ||| a |||\n",
+        "[S] ||| b ||| c ||| ||| 0-0\n",
+    ]
+)
+
+
+@given(st.lists(st.lists(RULE, max_size=8).map("".join), max_size=4))
+def test_arrays_are_those_of_the_naive_reader(tmp_path_factory: pytest.TempPathFactory, grammars: list[str]) -> None:
+    compare(Grammar(tmp_path_factory.mktemp("g"), *grammars), grammars)
+
+
+def compare(grammar: Grammar, texts: list[str]) -> None:
+    naive = NaiveReader()
+    for content in texts:
+        naive.read(content)
+    for name, expected in naive.rules().items():
+        assert getattr(grammar.rules, name).tolist() == expected, name
+    assert grammar.vocabulary.words == list(naive.words)
+    assert grammar.categories == list(naive.categories)
+    assert grammar.score_names == list(naive.score_names)
+
+
+@pytest.mark.slow
+def test_golden_grammars_are_read_as_by_the_naive_reader(shared: Path, tmp_path: Path) -> None:
+    files = sorted((shared / "golden" / "multi30k-grammars").glob("*.gz"))[:3]
+    texts = [gzip.decompress(file.read_bytes()).decode() for file in files]
+    compare(Grammar(tmp_path, *texts), texts)
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        ("[X] ||| a", "found 2 fields"),
+        ("[X] ||| a ||| b ||| A=1 A=2", "found score A twice"),
+        ("[X] ||| [X,1] ||| [1]", "found a unary rule"),
+    ],
+)
+@pytest.mark.parametrize("block", [1, 300, 1 << 20])
+def test_an_error_deep_in_a_file_has_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, bad: str, told: str
+) -> None:
+    monkeypatch.setattr(text, "_BLOCK", block)
+    sound = [f"[X] ||| a{n} ||| b ||| A=1\n" for n in range(100)]
+    later = ["[X] ||| a\n", "[X] ||| [S,1] ||| [1]\n", "[X] ||| a ||| b ||| B=1 B=1\n"]
+    with pytest.raises(DataError, match=rf"g1:78: {told}"):
+        Grammar(tmp_path, "".join(sound), "".join([*sound[:77], f"{bad}\n", *later, *sound]))
 
 
 SYMBOL = st.sampled_from(["a", "b", "c", "[X,1]", "[NP,2]"])

@@ -14,24 +14,24 @@ from support.tiny import write_data
 from mpitune.array_files.arrays import open_arrays, read_attributes, write_arrays
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.errors import DataError
-from mpitune.grammar.binning import Bins
+from mpitune.exchange.comm import SerialComm
 from mpitune.grammar.rules import PHRASE
-from mpitune.grammar.score_transforms import Scoring
 from mpitune.runtime.progress import Progress
-from mpitune.store.build import build_bitext, build_scores, build_store
+from mpitune.store.build import build_store
+from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import StoreInputs, Texts
-from mpitune.store.store import open_store, scores_name
-from mpitune.store.structure import check_bitext, check_data, check_features, check_lm, check_scores
+from mpitune.store.store import open_store
+from mpitune.store.structure import check_bitext, check_data, check_features, check_lm
 
-SCORING = Scoring(bins=(Bins("Cost", np.zeros(1), np.full(1, 9.0), np.ones(1, np.int64)),))
+FEATURES = "features-id+shape.h5"
+EXTRACTED = "extracted/data.h5"
 CHECKS = {
     "data.h5": check_data,
-    "features-id+shape.h5": check_features,
+    FEATURES: check_features,
     "lm-0.h5": check_lm,
-    "bitext.h5": check_bitext,
-    scores_name(SCORING): check_scores,
+    EXTRACTED: check_data,
+    "extracted/bitext.h5": check_bitext,
 }
-SCORES, FEATURES = scores_name(SCORING), "features-id+shape.h5"
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +60,11 @@ def store(sources: StoreInputs, tmp_path_factory: pytest.TempPathFactory) -> Pat
     assert sources.train is not None
     data = sources.train.source.parent
     build(sources, folder)
-    build_bitext(AlignedFiles(data / "train.de", data / "train.en", data / "links"), folder, lambda line: None)
-    build_scores(folder, SCORING, lambda line: None)
+    aligned = AlignedFiles(data / "train.de", data / "train.en", data / "links")
+    extracted = replace(sources, grammar=None, aligned=aligned, leave_one_out=True)
+    extract_and_build(
+        SerialComm(), extracted, folder / "extracted", folder / "extracted", lambda line: None, lambda *_: Progress()
+    )
     return folder
 
 
@@ -98,23 +101,23 @@ def full(array: np.ndarray) -> None:
 
 
 BROKEN = [
-    ("data.h5", "rules.source_ptr", number(10**6)),
-    ("data.h5", "rules.source_ptr", number(-1, 0)),
-    ("data.h5", "rules.source_ptr", swapped),
-    ("data.h5", "rules.target_ptr", number(10**6, 1)),
-    ("data.h5", "rules.align_ptr", number(0)),
-    ("data.h5", "rules.lhs", number(99)),
-    ("data.h5", "rules.source", number(-100)),
-    ("data.h5", "rules.source", number(10**6)),
-    ("data.h5", "rules.target", number(-3)),
-    ("data.h5", "rules.target", number(-2, 0)),
-    ("data.h5", "rules.align", number(20, (0, 0))),
-    ("data.h5", "rules.align", number(-1, (0, 1))),
+    ("data.h5", "types.source_ptr", number(10**6)),
+    ("data.h5", "types.source_ptr", number(-1, 0)),
+    ("data.h5", "types.source_ptr", swapped),
+    ("data.h5", "types.target_ptr", number(10**6, 1)),
+    ("data.h5", "types.align_ptr", number(0)),
+    ("data.h5", "types.lhs", number(99)),
+    ("data.h5", "types.source", number(-100)),
+    ("data.h5", "types.source", number(10**6)),
+    ("data.h5", "types.target", number(-3)),
+    ("data.h5", "types.target", number(-2, 0)),
+    ("data.h5", "types.align", number(20, (0, 0))),
+    ("data.h5", "types.align", number(-1, (0, 1))),
     ("data.h5", "rules.type", number(10**6)),
     ("data.h5", "rules.score_row", number(-1)),
     ("data.h5", "rules.score_ptr", number(10**6, 1)),
     ("data.h5", "rules.score_index", number(50)),
-    ("data.h5", "rules.grammar_ptr", number(10**6)),
+    ("data.h5", "grammar_ptr", number(10**6)),
     ("data.h5", "train.source_ptr", number(10**6, 1)),
     ("data.h5", "train.source", number(10**6)),
     ("data.h5", "train.grammar", number(1)),
@@ -133,21 +136,30 @@ BROKEN = [
     ("lm-0.h5", "node", full),
     ("lm-0.h5", "order_bos_eos", number(10**6, 0)),
     ("lm-0.h5", "order_bos_eos", number(900, 1)),
-    (SCORES, "score_ptr", number(10**6)),
-    (SCORES, "score_index", number(-1)),
-    ("bitext.h5", "texts.source_ptr", number(1, 1)),
-    ("bitext.h5", "texts.source", word_of_pair("word", 10**6)),
-    ("bitext.h5", "texts.source", word_of_pair("word", -1)),
-    ("bitext.h5", "texts.source", word_of_pair("pair", 3)),
-    ("bitext.h5", "texts.source", word_of_pair("high", 100)),
-    ("bitext.h5", "texts.target_ptr", number(10**6)),
-    ("bitext.h5", "texts.link", number(90, (0, 0))),
-    ("bitext.h5", "suffixes.suffix", number(10**6)),
-    ("bitext.h5", "suffixes.occurrence", number(0)),
-    ("bitext.h5", "suffixes.word_ptr", number(10**6, 1)),
-    ("bitext.h5", "lexicon.ptr", number(10**6)),
-    ("bitext.h5", "lexicon.word", number(-1)),
-    ("bitext.h5", "place", number(10**6)),
+    ("data.h5", "types.side", number(10**6)),
+    ("data.h5", "types.target_side", number(-1)),
+    ("data.h5", "types.alignment", number(10**6)),
+    (EXTRACTED, "types.alignment", number(-1)),
+    (EXTRACTED, "counts.rule_ptr", number(10**6, 1)),
+    (EXTRACTED, "counts.lexical", number(10**6)),
+    (EXTRACTED, "counts.grammar_ptr", swapped),
+    (EXTRACTED, "counts.entry_side", number(10**6)),
+    (EXTRACTED, "counts.entry_changes", number(7)),
+    (EXTRACTED, "counts.change_ptr", number(10**6)),
+    ("extracted/bitext.h5", "texts.source_ptr", number(1, 1)),
+    ("extracted/bitext.h5", "texts.source", word_of_pair("word", 10**6)),
+    ("extracted/bitext.h5", "texts.source", word_of_pair("word", -1)),
+    ("extracted/bitext.h5", "texts.source", word_of_pair("pair", 3)),
+    ("extracted/bitext.h5", "texts.source", word_of_pair("high", 100)),
+    ("extracted/bitext.h5", "texts.target_ptr", number(10**6)),
+    ("extracted/bitext.h5", "texts.link", number(90, (0, 0))),
+    ("extracted/bitext.h5", "source_words", number(10**6, 0)),
+    ("extracted/bitext.h5", "occurrence", number(10**6)),
+    ("extracted/bitext.h5", "occurrence", number(0)),
+    ("extracted/bitext.h5", "word_ptr", number(10**6, 1)),
+    ("extracted/bitext.h5", "lexicon.ptr", number(10**6)),
+    ("extracted/bitext.h5", "lexicon.word", number(-1)),
+    ("extracted/bitext.h5", "place", number(10**6)),
 ]
 
 
@@ -174,23 +186,24 @@ def test_arrays_of_other_types_and_sizes_are_refused(store: Path, name: str) -> 
                 CHECKS[name](changed)
 
 
-def test_suffixes_that_are_not_sorted_are_refused(store: Path) -> None:
-    arrays = open_arrays(store / "bitext.h5")
-    ptr, suffix = arrays["suffixes.word_ptr"], arrays["suffixes.suffix"]
+def test_occurrences_that_are_not_sorted_are_refused(store: Path) -> None:
+    arrays = open_arrays(store / "extracted/bitext.h5")
+    ptr, occurrence = arrays["word_ptr"], arrays["occurrence"]
     frequent = int(np.argmax(np.diff(ptr)))
     rows = slice(ptr[frequent], ptr[frequent + 1])
-    suffix[rows] = suffix[rows][::-1].copy()
-    with pytest.raises(ValueError, match="sorted suffixes"):
+    occurrence[rows] = occurrence[rows][::-1].copy()
+    with pytest.raises(ValueError, match="occurrences in ascending order"):
         check_bitext(arrays)
 
 
 def test_a_cycle_of_unary_rules_is_refused(store: Path) -> None:
     arrays = open_arrays(store / "data.h5")
-    first = int(arrays["rules.source_ptr"][np.flatnonzero(np.diff(arrays["rules.source_ptr"]) == 1)[0]])
-    arrays["rules.source"][first] = -1 - PHRASE
-    row = int(np.searchsorted(arrays["rules.source_ptr"], first))
-    target = arrays["rules.target_ptr"][row]
-    arrays["rules.target"][target] = -1
+    first = int(arrays["types.source_ptr"][np.flatnonzero(np.diff(arrays["types.source_ptr"]) == 1)[0]])
+    arrays["types.source"][first] = -1 - PHRASE
+    side = int(np.searchsorted(arrays["types.source_ptr"], first))
+    row = int(np.flatnonzero(arrays["types.side"] == side)[0])
+    target = arrays["types.target_ptr"][arrays["types.target_side"][row]]
+    arrays["types.target"][target] = -1
     with pytest.raises(ValueError, match="no cycle of unary rules"):
         check_data(arrays)
 
@@ -208,13 +221,11 @@ def test_a_forged_file_is_named_and_built_anew(sources: StoreInputs, tmp_path: P
     assert path.read_bytes() == whole
 
 
-@pytest.mark.parametrize("name", [FEATURES, SCORES])
-def test_features_and_scores_of_other_rules_are_refused(sources: StoreInputs, tmp_path: Path, name: str) -> None:
+def test_features_of_other_rules_are_refused(sources: StoreInputs, tmp_path: Path) -> None:
     assert sources.train is not None
     shorter = replace(sources, grammar=sources.train.source.parent / "own.1")
     for folder, inputs in (("a", sources), ("b", shorter)):
         build(inputs, tmp_path / folder)
-        build_scores(tmp_path / folder, SCORING, lambda line: None)
-    (tmp_path / "b" / name).replace(tmp_path / "a" / name)
+    (tmp_path / "b" / FEATURES).replace(tmp_path / "a" / FEATURES)
     with pytest.raises(DataError, match=r"its rules are not those of data\.h5"):
-        open_store(sources, tmp_path / "a", SCORING)
+        open_store(sources, tmp_path / "a")

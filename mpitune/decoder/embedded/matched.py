@@ -109,7 +109,8 @@ def _measure(chart: Chart, sources: RuleSources, size: np.ndarray) -> None:
         for rule in range(chart.group_rule[group, 0], chart.group_rule[group, 1]):
             type_ = rules.type[rule]
             size[0] += 1
-            size[1] += rules.types.target_ptr[type_ + 1] - rules.types.target_ptr[type_]
+            target = rules.types.target_side[type_]
+            size[1] += rules.types.target_ptr[target + 1] - rules.types.target_ptr[target]
             row = rules.score_row[rule]
             size[2] += rules.score_ptr[row + 1] - rules.score_ptr[row]
             size[2] += templates.ptr[type_ + 1] - templates.ptr[type_] + most_extra
@@ -145,7 +146,8 @@ def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, matched: Ma
                     features += 1
             else:
                 type_ = rules.type[rule]
-                for k in range(rules.types.target_ptr[type_], rules.types.target_ptr[type_ + 1]):
+                target = rules.types.target_side[type_]
+                for k in range(rules.types.target_ptr[target], rules.types.target_ptr[target + 1]):
                     matched.target[symbols] = rules.types.target[k]
                     symbols += 1
                 row = rules.score_row[rule]

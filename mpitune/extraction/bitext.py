@@ -1,4 +1,4 @@
-"""A compiled word-aligned bitext, the input of rule extraction: texts, links, a suffix array, lexical counts.
+"""A compiled word-aligned bitext, the input of rule extraction: texts, links, occurrences of words, lexical counts.
 
 The pairs are shuffled with a fixed seed, so that the first occurrences of a word are a random sample of all.
 """
@@ -18,8 +18,6 @@ from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
 
-DEPTH = 5
-"""Number of words by which suffixes are sorted: the maximum length of a source side."""
 _SEED = 1
 
 Pair = tuple[Sequence[str], Sequence[str], Sequence[tuple[int, int]]]
@@ -54,17 +52,6 @@ class AlignedTexts(NamedTuple):
     """int16 [links, 2]: source and target position, in the order of the file."""
 
 
-class Suffixes(NamedTuple):
-    """Occurrences of source words and phrases, as places in ``AlignedTexts.source``."""
-
-    suffix: np.ndarray
-    """int32 [source words]: the suffixes, sorted by their first `DEPTH` words."""
-    occurrence: np.ndarray
-    """int32 [source words]: the occurrences of each word, sorted by word and then by place."""
-    word_ptr: np.ndarray
-    """int64 [words + 1]: row pointer of ``suffix`` and of ``occurrence`` by word."""
-
-
 class Lexicon(NamedTuple):
     """Counts of links between words; an unlinked word counts as linked to NULL."""
 
@@ -90,7 +77,12 @@ class Bitext(NamedTuple):
     place: np.ndarray
     """int32 [pairs]: the place of each pair of the files among the pairs of ``texts``."""
     texts: AlignedTexts
-    suffixes: Suffixes
+    source_words: np.ndarray
+    """int32 [source words + pairs]: the words of ``texts.source`` side by side, which searches read."""
+    occurrence: np.ndarray
+    """int32 [source words]: the places of each word in ``texts.source``, sorted by word and then by place."""
+    word_ptr: np.ndarray
+    """int64 [words + 1]: row pointer of ``occurrence`` by word."""
     lexicon: Lexicon
 
 
@@ -101,7 +93,11 @@ def compile_bitext(pairs: Iterable[Pair], words: Vocabulary) -> Bitext:
     place = np.empty(len(order), dtype=np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     texts = _texts(*(select_rows(*rows, order) for rows in (source, target, link)))
-    return Bitext(place, texts, _suffixes(texts.source["word"], len(words)), _lexicon(texts, len(words)))
+    source_words = texts.source["word"].copy()
+    occurrence = np.argsort(source_words, kind="stable")
+    occurrence = occurrence[source_words[occurrence] >= 0].astype(np.int32)
+    word_ptr = np.searchsorted(source_words[occurrence], np.arange(len(words) + 1)).astype(np.int64)
+    return Bitext(place, texts, source_words, occurrence, word_ptr, _lexicon(texts, len(words)))
 
 
 def _read(pairs: Iterable[Pair], words: Vocabulary) -> tuple[_Rows, _Rows, _Rows]:
@@ -158,20 +154,6 @@ def _linked_words(texts: AlignedTexts) -> tuple[np.ndarray, np.ndarray]:
     return texts.source_ptr[pair] + texts.link[:, 0], texts.target_ptr[pair] + texts.link[:, 1]
 
 
-def _suffixes(source: np.ndarray, words: int) -> Suffixes:
-    """The suffix array of ``source`` (int32), ties in the order of place; -1 ends a suffix and does not begin one."""
-    keys = [source]
-    for _ in range(1, DEPTH):
-        following = np.append(keys[-1][1:], np.int32(-1))
-        following[keys[-1] < 0] = -1
-        keys.append(following)
-    suffix, occurrence = (
-        order[source[order] >= 0] for order in (np.lexsort(keys[::-1]), np.argsort(source, kind="stable"))
-    )
-    word_ptr = np.searchsorted(source[occurrence], np.arange(words + 1)).astype(np.int64)
-    return Suffixes(suffix.astype(np.int32), occurrence.astype(np.int32), word_ptr)
-
-
 def _lexicon(texts: AlignedTexts, words: int) -> Lexicon:
     source_at, target_at = _linked_words(texts)
     source, target = texts.source["word"], texts.target["word"]
@@ -206,8 +188,10 @@ def to_arrays(bitext: Bitext) -> dict[str, np.ndarray]:
     """``bitext`` as plain arrays by name, for storage."""
     texts = add_prefix("texts", bitext.texts._asdict())
     texts = {name: array.view(np.uint8) if array.dtype.names else array for name, array in texts.items()}
-    suffixes, lexicon = (add_prefix(name, getattr(bitext, name)._asdict()) for name in ("suffixes", "lexicon"))
-    return texts | suffixes | lexicon | {"place": bitext.place}
+    lexicon = add_prefix("lexicon", bitext.lexicon._asdict())
+    return (
+        texts | lexicon | {name: getattr(bitext, name) for name in ("place", "source_words", "occurrence", "word_ptr")}
+    )
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray]) -> Bitext:
@@ -216,6 +200,8 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> Bitext:
     return Bitext(
         place=arrays["place"],
         texts=texts._replace(source=texts.source.view(SOURCE), target=texts.target.view(TARGET)),
-        suffixes=Suffixes(**with_prefix(arrays, "suffixes")),
+        source_words=arrays["source_words"],
+        occurrence=arrays["occurrence"],
+        word_ptr=arrays["word_ptr"],
         lexicon=Lexicon(**with_prefix(arrays, "lexicon")),
     )

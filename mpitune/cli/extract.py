@@ -1,0 +1,89 @@
+"""`mpitune extract`: a grammar file for each sentence, from a word-aligned bitext."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from functools import partial
+from pathlib import Path
+
+from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.cli.output import open_output, print_message, raised_on_all_ranks, report_write_errors
+from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.text import counted
+from mpitune.corpus.vocabulary import Names
+from mpitune.errors import MpituneError, UsageError
+from mpitune.exchange.comm import Comm
+from mpitune.extraction.rule_arrays import merged
+from mpitune.extraction.rule_lines import rule_lines
+from mpitune.grammar.extracted import ExtractedGrammars
+from mpitune.runtime.progress import progress
+from mpitune.store import build
+from mpitune.store.extract_grammars import (
+    GrammarExtractor,
+    check_same_sentences,
+    extract_parts,
+    read_inputs,
+    warm_up,
+)
+from mpitune.training import parallel_map
+
+WORK = ".extraction"
+"""Folder, in the output folder, of the compiled bitext and of extracted rules until all grammars are written."""
+
+
+def run_extract(options: argparse.Namespace, comm: Comm) -> None:
+    """Write a grammar for each sentence, from a word-aligned bitext; alone, or under mpirun or srun."""
+    if (options.bitext is None) == (options.source is None) or (options.source is None) != (options.target is None):
+        raise raised_on_all_ranks(UsageError("expected --source F and --target E, or --bitext FE"))
+    files = AlignedFiles(options.bitext or options.source, options.target, options.alignment)
+    output, work = options.output, options.output / WORK
+    comm.on_root(files.check)
+    read = comm.on_root(read_inputs, options.input)
+    if options.leave_one_out:
+        comm.on_root(check_same_sentences, files, [words for words, _ in read], options.input)
+    bitext = comm.on_root(_compile_bitext, files, work)
+    sentences = [(words, i if options.leave_one_out else None) for i, (words, _) in enumerate(read)]
+    inputs = comm.on_root(
+        build.input_attributes, [options.input, *files.files], {"leave_one_out": options.leave_one_out}
+    )
+    extract_parts(comm, GrammarExtractor(bitext, sentences), work, inputs, partial(progress, rank=comm.rank))
+    grammars = ExtractedGrammars.stored(open_arrays(comm.on_root(_merge, work, len(read))), None)
+    words = Names.stored(open_arrays(bitext), "words")
+
+    def write(i: int) -> int:
+        rules = grammars.open(i)
+        with open_output(output / f"grammar.{i}.gz") as file:
+            file.write(rule_lines(rules, words))
+        return len(rules.type)
+
+    counts = list(parallel_map.parallel_map(comm, len(read), write, "extract", quiet=False))
+
+    def finish() -> None:
+        with open_output(output / "input.sgm") as file:
+            for i, (words, rest) in enumerate(read):
+                file.write(f'<seg grammar="grammar.{i}.gz" id="{i}">{" ".join(words)}</seg>{rest}\n'.encode())
+        shutil.rmtree(work)
+        print_message(f"{output / 'input.sgm'}: {counted(len(read), 'sentence')}, {counted(sum(counts), 'rule')}")
+
+    comm.on_root(finish)
+
+
+def _compile_bitext(files: AlignedFiles, work: Path) -> Path:
+    """Compile the bitext into the folder ``work``, which is deleted if that fails; compile the kernels too."""
+    with report_write_errors(work.parent):
+        work.mkdir(parents=True, exist_ok=True)
+    try:
+        compiled = build.build_bitext(files, work, print_message)
+    except MpituneError:
+        shutil.rmtree(work)
+        raise
+    warm_up(compiled, print_message)
+    return compiled
+
+
+def _merge(work: Path, sentences: int) -> Path:
+    """Merge the extracted rules in ``work``; returns the file."""
+    file = work / "grammars.h5"
+    write_arrays(file, merged(partial(build.read_parts, work), sentences, work), {})
+    return file

@@ -1,0 +1,83 @@
+"""Words as bytes, with a hash table that compiled parsers look words up in without making strings of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.array_files.row_table import enlarged
+from mpitune.jit import kernel
+
+
+class WordTable(NamedTuple):
+    """Words as concatenated bytes, with a hash table over them."""
+
+    text: np.ndarray
+    """uint8 [bytes or more]: word w is ``text[ptr[w]:ptr[w + 1]]``."""
+    ptr: np.ndarray
+    """int64 [words + 1 or more]."""
+    slot: np.ndarray
+    """int32 [more than words]: open-addressed hash table (linear probing) of 1 + word number; 0 marks an empty slot."""
+
+
+class GrowingWordTable:
+    """A `WordTable` to which words are added one by one; they are numbered from 0."""
+
+    def __init__(self) -> None:
+        self._words = 0
+        self.table = WordTable(np.zeros(1, dtype=np.uint8), np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int32))
+        """The words so far; adding a word may replace it."""
+
+    def __len__(self) -> int:
+        return self._words
+
+    def add(self, word: bytes) -> int:
+        """The number of ``word``, which is added if it is new."""
+        text = np.frombuffer(bytearray(word), dtype=np.uint8)
+        known = int(self.table.slot[word_slot(self.table, text, 0, len(text))])
+        if known > 0:
+            return known - 1
+        number = self._words
+        begin = int(self.table.ptr[number])
+        end = begin + len(text)
+        table = self.table._replace(text=enlarged(self.table.text, end), ptr=enlarged(self.table.ptr, number + 2))
+        table.text[begin:end] = text
+        table.ptr[number + 1] = end
+        if 2 * (number + 1) > len(table.slot):
+            table = table._replace(slot=np.zeros(4 * (number + 1), dtype=np.int32))
+            _fill_slots(table, 0, number + 1)
+        else:
+            _fill_slots(table, number, number + 1)
+        self.table, self._words = table, number + 1
+        return number
+
+
+@kernel
+def word_slot(table: WordTable, text: np.ndarray, begin: int, end: int) -> int:
+    """Return the slot of the word ``text[begin:end]`` (uint8) in ``table``, or the empty slot for it."""
+    hashed = 2166136261
+    for k in range(begin, end):
+        hashed = ((hashed ^ int(text[k])) * 16777619) & 0xFFFFFFFF
+    size = len(table.slot)
+    i = hashed * size >> 32
+    while table.slot[i] != 0:
+        word = table.slot[i] - 1
+        start = table.ptr[word]
+        if table.ptr[word + 1] - start == end - begin:
+            k = 0
+            while k < end - begin and table.text[start + k] == text[begin + k]:
+                k += 1
+            if k == end - begin:
+                break
+        i += 1
+        if i == size:
+            i = 0
+    return i
+
+
+@kernel
+def _fill_slots(table: WordTable, first: int, last: int) -> None:
+    """Enter the words from ``first`` to before ``last`` in the hash table."""
+    for word in range(first, last):
+        table.slot[word_slot(table, table.text, table.ptr[word], table.ptr[word + 1])] = word + 1

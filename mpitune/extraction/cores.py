@@ -1,0 +1,161 @@
+"""The cores of sentences: source sides without gaps at their edges, as paths of a trie (Chiang 2007; Lopez 2007).
+
+A core has one to three chunks of words with gaps between them, at most `SYMBOLS` symbols in all. An edge of the trie
+adds a word, either next to the previous one or after a gap.
+
+Chiang 2007 = "Hierarchical Phrase-Based Translation", Computational Linguistics 33; Lopez 2007 = "Hierarchical
+Phrase-Based Translation with Suffix Arrays", EMNLP-CoNLL.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.extraction.phrase_pairs import GAPS, SPAN, SYMBOLS
+from mpitune.jit import int64, kernel, uint64
+
+_GAPPED_WORDS = SYMBOLS - 2
+"""Maximum length of the first chunk of a core with a gap."""
+_THIRD_CHUNK = SYMBOLS - GAPS
+"""Number of words of a core of three chunks: one in each."""
+MOST_CORES = SYMBOLS + _GAPPED_WORDS * SPAN * _GAPPED_WORDS + SPAN * SPAN // 2
+"""At least the number of cores that begin at one word."""
+MOST_WORDS = SPAN + 1
+"""Maximum number of words that a core covers in a sentence: one more than in the bitext, as in cdec's extractor."""
+NONE = -1
+
+
+class Cores(NamedTuple):
+    """A trie of cores; node 0 is the root, and each other node a core."""
+
+    size: np.ndarray
+    """int64 [1]: number of nodes."""
+    key: np.ndarray
+    """int64 [a power of 2]: hash table of the edges, parent node << 32 | symbol; -1 in an empty slot."""
+    child: np.ndarray
+    """int32, likewise: the node that the edge leads to."""
+    parent: np.ndarray
+    """int32 [nodes]"""
+    symbol: np.ndarray
+    """int32 [nodes]: the last word of the core; -2 - word if a gap precedes it."""
+
+
+class Found(NamedTuple):
+    """The cores that begin at one word."""
+
+    node: np.ndarray
+    """int32 [MOST_CORES]"""
+    second: np.ndarray
+    """int32 [MOST_CORES]: the place of the second chunk, -1 if there is none."""
+    third: np.ndarray
+    """int32 [MOST_CORES]: the place of the third chunk, likewise."""
+
+
+def new_cores(most: int) -> Cores:
+    """An empty trie with space for ``most`` cores."""
+    slots = 1 << (2 * most + 2).bit_length()
+    return Cores(
+        size=np.ones(1, dtype=np.int64),
+        key=np.full(slots, NONE, dtype=np.int64),
+        child=np.empty(slots, dtype=np.int32),
+        parent=np.full(most + 1, NONE, dtype=np.int32),
+        symbol=np.full(most + 1, NONE, dtype=np.int32),
+    )
+
+
+def new_found() -> Found:
+    """Space for the cores of one word."""
+    return Found(*(np.empty(MOST_CORES, dtype=np.int32) for _ in Found._fields))
+
+
+@kernel
+def _child(cores: Cores, node: int, symbol: int, add: bool) -> int:
+    """The node that ``symbol`` leads to from ``node``; if there is none, a new one if ``add``, otherwise `NONE`."""
+    key = int64(node) << 32 | (int64(symbol) & 0xFFFFFFFF)
+    hash_ = uint64(key) * uint64(0x9E3779B97F4A7C15)
+    mask = uint64(cores.key.shape[0] - 1)
+    slot = (hash_ >> uint64(29)) & mask
+    while cores.key[slot] != key and cores.key[slot] != NONE:
+        slot = (slot + uint64(1)) & mask
+    if cores.key[slot] == key:
+        return int64(cores.child[slot])
+    if not add:
+        return NONE
+    new = cores.size[0]
+    cores.key[slot], cores.child[slot] = key, new
+    cores.parent[new], cores.symbol[new] = node, symbol
+    cores.size[0] = new + 1
+    return int64(new)
+
+
+@kernel
+def find_cores(cores: Cores, words: np.ndarray, begin: int, end: int, add: bool, found: Found) -> int:
+    """Find the cores of ``cores`` that begin at word ``begin`` of a sentence; returns their number.
+
+    ``words``: int32, the text, -1 for a word that no core has; ``end``: the place after the last word that a core may
+    have; ``add``: add cores that the trie does not have.
+    """
+    count, node = 0, int64(0)
+    for length in range(1, min(SYMBOLS, end - begin) + 1):
+        word = words[begin + length - 1]
+        node = _child(cores, node, int64(word), add) if word >= 0 else int64(NONE)
+        if node < 0:
+            break
+        count = _put(found, count, node, NONE, NONE)
+        if length <= _GAPPED_WORDS:
+            for second in range(begin + length + 1, end):
+                count = _second_chunk(cores, words, node, length, second, end, add, found, count)
+    return count
+
+
+@kernel
+def _second_chunk(
+    cores: Cores,
+    words: np.ndarray,
+    node: int,
+    length: int,
+    second: int,
+    end: int,
+    add: bool,
+    found: Found,
+    count: int,
+) -> int:
+    """Find the cores with the first chunk ``node``, of ``length`` words, and a second one at ``second``."""
+    for place in range(second, min(second + SYMBOLS - 1 - length, end)):
+        word = int64(words[place])
+        if word < 0:
+            break
+        node = _child(cores, node, word if place > second else -2 - word, add)
+        if node < 0:
+            break
+        count = _put(found, count, node, second, NONE)
+        if length + place - second + 1 < _THIRD_CHUNK:
+            for third in range(place + 2, end):
+                word = int64(words[third])
+                core = _child(cores, node, -2 - word, add) if word >= 0 else int64(NONE)
+                if core >= 0:
+                    count = _put(found, count, core, second, third)
+    return count
+
+
+@kernel
+def _put(found: Found, count: int, node: int, second: int, third: int) -> int:
+    found.node[count], found.second[count], found.third[count] = node, second, third
+    return count + 1
+
+
+@kernel
+def count_cores(length: int) -> int:
+    """The number of cores of a sentence of ``length`` words, repeated ones included."""
+    count = 0
+    for begin in range(length):
+        end = min(length, begin + MOST_WORDS)
+        count += min(SYMBOLS, end - begin)
+        for first in range(1, _GAPPED_WORDS + 1):
+            for second in range(begin + first + 1, end):
+                count += min(SYMBOLS - 1 - first, end - second)
+                if first == 1:
+                    count += max(end - second - 2, 0)
+    return count
