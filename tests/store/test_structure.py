@@ -201,9 +201,9 @@ def test_a_cycle_of_unary_rules_is_refused(store: Path) -> None:
     first = int(arrays["types.source_ptr"][np.flatnonzero(np.diff(arrays["types.source_ptr"]) == 1)[0]])
     arrays["types.source"][first] = -1 - PHRASE
     side = int(np.searchsorted(arrays["types.source_ptr"], first))
-    row = int(np.flatnonzero(arrays["types.side"] == side)[0])
-    target = arrays["types.target_ptr"][arrays["types.target_side"][row]]
-    arrays["types.target"][target] = -1
+    arrays["types.target"] = np.append(arrays["types.target"], np.int32(-1))
+    arrays["types.target_ptr"] = np.append(arrays["types.target_ptr"], len(arrays["types.target"]))
+    arrays["types.target_side"][arrays["types.side"] == side] = len(arrays["types.target_ptr"]) - 2
     with pytest.raises(ValueError, match="no cycle of unary rules"):
         check_data(arrays)
 
