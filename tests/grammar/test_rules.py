@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,16 @@ from mpitune.corpus import text
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
 from mpitune.grammar.rules import RuleReader, Rules
+
+
+Rows = tuple[Any, ...]
+
+
+def rows(ptr: np.ndarray, flat: np.ndarray) -> list[Rows]:
+    return [
+        tuple(tuple(row) if isinstance(row, list) else row for row in flat[begin:end].tolist())
+        for begin, end in pairwise(ptr.tolist())
+    ]
 
 
 class Grammar:
@@ -36,13 +48,23 @@ class Grammar:
         r = self.rules.types
         side, alignment = r.side[t], r.alignment[t]
         source = r.source[r.source_ptr[side] : r.source_ptr[side + 1]].tolist()
-        target = r.target[r.target_ptr[t] : r.target_ptr[t + 1]].tolist()
+        target_side = r.target_side[t]
+        target = r.target[r.target_ptr[target_side] : r.target_ptr[target_side + 1]].tolist()
         return (
             self.categories[r.lhs[side]],
             " ".join(self.vocabulary.words[s] if s >= 0 else f"[{self.categories[-1 - s]}]" for s in source),
             " ".join(self.vocabulary.words[s] if s >= 0 else f"[{-s}]" for s in target),
             r.align[r.align_ptr[alignment] : r.align_ptr[alignment + 1]].tolist(),
         )
+
+    def numbers_of_types(self) -> list[tuple[int, Rows, Rows, Rows]]:
+        """Left-hand side, source side, target side and links of each type."""
+        r = self.rules.types
+        sources, targets = rows(r.source_ptr, r.source), rows(r.target_ptr, r.target)
+        links = rows(r.align_ptr, r.align)
+        lhs = r.lhs.tolist()
+        numbers = zip(r.side.tolist(), r.target_side.tolist(), r.alignment.tolist(), strict=True)
+        return [(lhs[side], sources[side], targets[target], links[alignment]) for side, target, alignment in numbers]
 
     def scores(self, rule: int) -> dict[str, float]:
         number = self.rules.score_row[rule]
@@ -186,8 +208,11 @@ def compare(grammar: Grammar, texts: list[str]) -> None:
     naive = NaiveReader()
     for content in texts:
         naive.read(content)
-    for name, expected in naive.rules().items():
-        assert getattr(grammar.rules, name).tolist() == expected, name
+    expected = naive.rules()
+    assert grammar.numbers_of_types() == expected.pop("types")
+    assert grammar.grammar_ptr == expected.pop("grammar_ptr")
+    for name, values in expected.items():
+        assert getattr(grammar.rules, name).tolist() == values, name
     assert grammar.vocabulary.words == list(naive.words)
     assert grammar.categories == list(naive.categories)
     assert grammar.score_names == list(naive.score_names)
@@ -250,7 +275,7 @@ def test_arrays_have_the_types_that_kernels_expect(tmp_path: Path) -> None:
     rules = Grammar(tmp_path, "[X] ||| a ||| b ||| 1\n").rules
     arrays = rules.types._asdict() | rules._asdict()
     kinds = {name: array.dtype for name, array in arrays.items() if name != "types"}
-    for name in ("side", "lhs", "source", "target", "alignment", "type", "score_row", "score_index"):
+    for name in ("side", "lhs", "source", "target_side", "target", "alignment", "type", "score_row", "score_index"):
         assert kinds.pop(name) == np.int32
     assert kinds.pop("align") == np.int16
     assert kinds.pop("score_value") == np.float64
@@ -266,8 +291,7 @@ def test_the_news_grammar_is_read(shared: Path) -> None:
     assert len(rules.type) == 72_745
     assert reader.score_names == [f"PhraseModel_{i}" for i in range(7)]
     types = rules.types
-    target = [tuple(side.tolist()) for side in np.split(types.target, types.target_ptr[1:-1])]
-    assert len(set(zip(types.side.tolist(), target, strict=True))) == 58_333
+    assert len(set(zip(types.side.tolist(), types.target_side.tolist(), strict=True))) == 58_333
     with gzip.open(shared / "data" / "nc" / "grammar.gz", "rt") as file:
         scores = [float(score) for line in file for score in line.split(" ||| ")[3].split()]
     assert sorted(rules.score_value) == sorted(score for score in scores if score)
