@@ -26,7 +26,7 @@ from mpitune.corpus.weights import write_weights
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.lm.kneser_ney import estimate
-from mpitune.metrics import significance
+from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.report.rule_names import rule_in_words
 from mpitune.run_folder import model_weights
 from mpitune.run_folder.status import follow
@@ -79,20 +79,40 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
 
 
 def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
-    """Score translations with sacreBLEU and test the systems against the first one."""
+    """Score translations by BLEU, TER, chrF and length, and test the systems against the first one."""
 
     def score() -> None:
-        texts = {path: [line for _, line in lines(path)] for path in {*options.refs, *options.hyps}}
-        result = significance.evaluate(
-            [(str(path), texts[path]) for path in options.refs],
-            [(str(path), texts[path]) for path in options.hyps],
+        systems = _systems(options)
+        result = evaluate(
+            [_read_text(path) for path in options.refs],
+            [SystemRuns(name, [_read_text(file) for file in files]) for name, files in systems.items()],
             test=options.test,
             tokenize=options.tokenize,
             lowercase=options.lowercase,
         )
-        print(json.dumps(result.as_json(), indent=1) if options.json else result.as_text(), flush=True)
+        if options.json:
+            print(json.dumps(result.as_json(), indent=1), flush=True)
+        else:
+            print(result.as_markdown() if options.markdown else result.as_text(), flush=True)
 
     comm.on_root(score)
+
+
+def _systems(options: argparse.Namespace) -> dict[str, list[Path]]:
+    """By name of a system, the files of its runs."""
+    given = options.system or [[str(path), path] for path in options.hyps]
+    systems: dict[str, list[Path]] = {}
+    for name, *files in given:
+        if not files:
+            raise UsageError(f"--system {name}: found no translations, expected a name and a file for each run")
+        if name in systems:
+            raise UsageError(f"found two systems called {name}, expected a name for each")
+        systems[name] = [Path(file) for file in files]
+    return systems
+
+
+def _read_text(path: Path) -> tuple[str, list[str]]:
+    return str(path), [line for _, line in lines(path)]
 
 
 def run_extract(options: argparse.Namespace, comm: Comm) -> None:

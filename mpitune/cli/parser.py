@@ -159,13 +159,23 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = command("evaluate", commands.run_evaluate)
     sub.add_argument("--refs", type=Path, nargs="+", required=True, metavar="R", help="references")
-    sub.add_argument("--hyps", type=Path, nargs="+", required=True, metavar="A", help="systems' translations")
+    systems = sub.add_mutually_exclusive_group(required=True)
+    systems.add_argument("--hyps", type=Path, nargs="+", metavar="A", help="translations, one system each")
+    systems.add_argument(
+        "--system",
+        nargs="+",
+        action="append",
+        metavar="NAME",
+        help="a system's name and its translations, one file for each run; repeated for each system",
+    )
     sub.add_argument(
         "--test", choices=get_args(SignificanceTest), help="ar: approximate randomisation; bootstrap: paired"
     )
     sub.add_argument("--tokenize", choices=get_args(Tokenizer), default="none", help="none: texts are tokenised")
     sub.add_argument("--lowercase", action="store_true", help="ignore case")
-    sub.add_argument("--json", action="store_true", help="print JSON")
+    layout = sub.add_mutually_exclusive_group()
+    layout.add_argument("--json", action="store_true", help="print JSON")
+    layout.add_argument("--markdown", action="store_true", help="print a table in Markdown")
 
     sub = command("report", commands.run_report)
     sub.add_argument(

@@ -63,6 +63,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         ["decode", "job.toml", "--input", "x", "--nbest", "many"],
         ["weights", "x", "--template", "ids"],
         ["evaluate", "--refs", "x"],
+        ["evaluate", "--refs", "x", "--hyps", "y", "--system", "A", "z"],
     ],
 )
 def test_bad_usage_ends_with_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -387,7 +388,7 @@ def test_evaluate_tests_significance(cli: Cli, texts: dict[str, Path], test: str
     good, worse = found["scores"]
     assert (good["system"], worse["system"]) == (str(texts["good"]), str(texts["worse"]))
     assert good["bleu"] == pytest.approx(100) and worse["bleu"] < 90
-    assert good["p_value"] is None and worse["p_value"] < 0.05
+    assert good["p_values"] is None and worse["p_values"]["bleu"] < 0.05
     plain = cli(*arguments).output
     assert found["signature"] in plain and f"{worse['bleu']:.2f}" in plain
 
@@ -399,6 +400,26 @@ def test_evaluate_options(cli: Cli, texts: dict[str, Path]) -> None:
     assert json.loads(cli(*arguments).output)["scores"][0]["bleu"] < 1
     found = json.loads(cli(*arguments, "--lowercase", "--tokenize", "13a").output)
     assert found["scores"][0]["bleu"] == pytest.approx(100) and "tok:13a" in found["signature"]
+
+
+def test_evaluate_runs_of_systems(cli: Cli, texts: dict[str, Path]) -> None:
+    systems: Arguments = ["--system", "A", texts["good"], texts["worse"], "--system", "B", texts["worse"]]
+    arguments: Arguments = ["evaluate", "--refs", texts["ref"], *systems, "--test", "ar"]
+    first, second = json.loads(cli(*arguments, "--json").output)["scores"]
+    assert (first["system"], first["runs"], second["system"], second["runs"]) == ("A", 2, "B", 1)
+    assert first["bleu"] == pytest.approx((100 + second["bleu"]) / 2) and first["deviations"]["bleu"] > 1
+    assert second["corrected"] == second["p_values"]
+    text, markdown = cli(*arguments).output, cli(*arguments, "--markdown").output
+    assert f"{first['bleu']:.2f}  {first['deviations']['bleu']:.2f}" in text
+    assert f"| A | 2 | {first['bleu']:.2f} | {first['deviations']['bleu']:.2f} |" in markdown
+
+
+def test_evaluate_refuses_bad_systems(cli: Cli, texts: dict[str, Path]) -> None:
+    arguments: Arguments = ["evaluate", "--refs", texts["ref"], "--system", "A"]
+    expected = "--system A: found no translations, expected a name and a file for each run"
+    assert cli.refused(2, *arguments) == expected
+    line = cli.refused(2, *arguments, texts["good"], "--system", "A", texts["worse"])
+    assert line == "found two systems called A, expected a name for each"
 
 
 def test_evaluate_refuses_bad_texts(cli: Cli, texts: dict[str, Path]) -> None:
