@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from mpitune.cli.output import (
 )
 from mpitune.config.dtrain import import_job
 from mpitune.config.load import load
+from mpitune.config.spec import MAX_SEED
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.eflomal import align
 from mpitune.corpus.text import counted, lines
@@ -60,11 +62,23 @@ WeightGroup = tuple[str, list[tuple[str, float]]]
 
 def run_train(options: argparse.Namespace, comm: Comm) -> None:
     """Learn the weights, continuing from checkpoints; alone, or under mpirun or srun."""
+    seeds = None if options.seeds is None else parse_seeds(options.seeds)
     job = load_job(options, comm)
     if options.dry_run:
         comm.on_root(print, job.to_toml(), end="", flush=True)
-    else:
-        train(job, comm, resume=options.resume, quiet=options.quiet)
+        return
+    for each in [job] if seeds is None else (factory.with_seed(job, seed) for seed in seeds):
+        options.folder = each.run.dir
+        train(each, comm, resume=options.resume, quiet=options.quiet)
+
+
+def parse_seeds(text: str) -> range:
+    """The seeds of ``--seeds A..B``, both included. Raises UsageError on all ranks."""
+    match = re.fullmatch(r"([0-9]{1,19})\.\.([0-9]{1,19})", text)
+    first, last = (int(number) for number in match.groups()) if match else (1, 0)
+    if first > last or last > MAX_SEED:
+        raise raised_on_all_ranks(UsageError(f"--seeds {text}: expected A..B, whole numbers with A no larger than B"))
+    return range(first, last + 1)
 
 
 def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
@@ -204,13 +218,13 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
 
     def make() -> None:
         with report_write_errors(folders[0]):
-            print(f"the report: {write_report(folders, lambda names: _examples(folders[0], names))}", flush=True)
+            print(f"the report: {write_report(folders, _examples)}", flush=True)
 
     comm.on_root(make)
 
 
 def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
-    """Rules that fire the features ``names``, as text; empty if the run's store no longer exists."""
+    """Rules that fire the features ``names``, as text; empty if the store of the ``run`` no longer exists."""
     try:
         job = load(run / "config.toml")
         found = rules_firing(job.run.store, job.features.templates, names, EXAMPLES)

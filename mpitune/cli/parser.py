@@ -121,6 +121,11 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="auto: continue from a checkpoint if there is one; never: start anew; must: fail without one",
     )
+    sub.add_argument(
+        "--seeds",
+        metavar="A..B",
+        help="one run for each of these values of run.seed, in the folders seed-A ... seed-B of run.dir",
+    )
     sub.add_argument("--dry-run", action="store_true", help="print the effective configuration only")
     sub.add_argument("--quiet", action="store_true", help="print warnings and errors only")
 

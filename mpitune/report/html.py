@@ -14,11 +14,12 @@ from mpitune.array_files.atomic import open_atomic, write_text
 from mpitune.corpus.text import clock, split_words
 from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.report import diff
-from mpitune.report.charts import Runs, sections
+from mpitune.report.charts import Family, Runs, sections
 from mpitune.report.rule_names import readable
 from mpitune.run_folder.best_epoch import AVERAGING
 from mpitune.run_folder.model_weights import PREFIXES, filtered, largest
 from mpitune.run_folder.reader import LogLine, Record, Watched, read_record
+from mpitune.run_folder.seeds import run_folders
 from mpitune.run_folder.versions import versions
 
 TOP = 15
@@ -28,8 +29,8 @@ DENSE = 40
 LATEST = 50
 """Maximum number of warnings shown from the log, besides those of the epochs."""
 
-Examples = Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
-"""Maps feature names to rules (as text) that fire them, as far as these are known."""
+Examples = Callable[[Path, Sequence[str]], Mapping[str, Sequence[str]]]
+"""Maps a run folder and feature names to rules (as text) that fire them, as far as these are known."""
 
 
 class Weight(NamedTuple):
@@ -88,17 +89,19 @@ class Translations(NamedTuple):
     kinds: dict[str, list[Comparison]]
 
 
-def write_report(folders: Sequence[Path], examples: Examples = lambda names: {}) -> Path:
-    """Write ``report.html`` and its pictures ``plots/*.png`` into the first run folder; returns the path of the page.
+def write_report(folders: Sequence[Path], examples: Examples = lambda run, names: {}) -> Path:
+    """Write ``report.html`` and its pictures ``plots/*.png`` into the first folder; returns the path of the page.
 
-    The report describes the first run, from the files in its folder; its plots show the curves of all runs. The same
+    A folder is a run folder, or holds the runs of one job with several seeds. The report describes the first run, from
+    the files in its folder; its plots show the curves of all runs, of several seeds the mean with a band. The same
     folders give the same bytes. ``examples`` are shown beside features that are not rules themselves. Raises UsageError
     if a folder is no run folder or has no finished epoch, DataError for a damaged file, OSError if the report cannot be
     written.
     """
-    records = [read_record(folder) for folder in folders]
+    groups = [[read_record(run) for run in run_folders(folder)] for folder in folders]
     path = folders[0] / "report.html"
-    page, pictures = _render(records, examples)
+    names = _distinct_names(folders)
+    page, pictures = _render([Family(name, group) for name, group in zip(names, groups, strict=True)], examples)
     for name, picture in pictures.items():
         file = folders[0] / "plots" / f"{name}.png"
         file.parent.mkdir(exist_ok=True)
@@ -108,7 +111,7 @@ def write_report(folders: Sequence[Path], examples: Examples = lambda names: {})
     return path
 
 
-def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[str, bytes]]:
+def _render(families: Sequence[Family], examples: Examples) -> tuple[str, dict[str, bytes]]:
     """Render the page, and the plots as PNG by name."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -118,14 +121,24 @@ def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[st
         lstrip_blocks=True,
     )
     environment.filters |= {"duration": _duration, "number": _number}
+    records = [record for family in families for record in family.records]
     record = records[0]
     translations = _translations(record.watched) if isinstance(record.watched, Watched) else None
-    names = _distinct_names(records)
-    runs = Runs(records, names, [_bleu_before(each) for each in records])
+    names = _distinct_names([each.path for each in records])
+    runs = Runs(families, names, [_bleu_before(each) for each in records])
     shown, logged = sections(runs), _log_warnings(record)
     page = environment.get_template("report.html.j2").render(
         run=record,
         runs=runs,
+        means=[
+            {
+                "name": family.name,
+                "bleu": family.spread(lambda e: e.devtest_bleu),
+                "gold": family.spread(lambda e: e.gold),
+            }
+            for family in families
+            if family.several
+        ],
         before=runs.before[0],
         why=_selection_reason(record),
         sections=shown,
@@ -140,10 +153,10 @@ def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[st
     return page, {chart.name: chart.plot.png for section in shown for chart in section.charts}
 
 
-def _distinct_names(records: Sequence[Record]) -> list[str]:
-    """The names of the runs' folders, or their paths if names are not unique."""
-    names = [record.name for record in records]
-    return names if len(set(names)) == len(names) else [str(record.path) for record in records]
+def _distinct_names(folders: Sequence[Path]) -> list[str]:
+    """The names of the ``folders``, or their paths if names are not unique."""
+    names = [folder.resolve().name for folder in folders]
+    return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
 
 def _bleu_before(record: Record) -> float | None:
@@ -203,7 +216,7 @@ def _tables(record: Record, examples: Examples) -> list[WeightTable]:
         rows[template], totals[template] = largest(found, TOP), len(found)
     # The feature of a rule (template id) shows the rule itself.
     asked = [name for kind in (rows, norms) for template in kind if template != "id" for name, _ in kind[template]]
-    rules = examples(sorted({name for name in asked if name not in dense}))
+    rules = examples(record.path, sorted({name for name in asked if name not in dense}))
     tables = []
     for template, shown in rows.items():
         by_weight, decimals = _rows(template, shown, rules)

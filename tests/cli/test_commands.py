@@ -153,6 +153,29 @@ def test_train_and_resume(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     assert changed.endswith("the job has changed since its last checkpoint: learner.margin (was 0.0, is 0.5)")
 
 
+def test_train_with_seeds(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "run")
+    assert cli("train", job, "--quiet", "--seeds", "2..3") == (0, "", "")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["seed-2", "seed-3"]
+    assert not list((tmp_path / "run").glob("*/store")), "they share the job's store"
+    cli("train", job, "--quiet", "--set", "run.seed=3", "--set", f"run.dir={tmp_path}/alone")
+    results = [tmp_path / folder / "weights.txt.gz" for folder in ("run/seed-2", "run/seed-3", "alone")]
+    two, three, alone = (read_weights(path) for path in results)
+    assert three == alone != two
+    done = cli("train", job, "--seeds", "1..3", "--set", "learner.epochs=3")
+    assert done.code == 0 and done.errors.count("going on after epoch 2") == 2
+    assert load(tmp_path / "run" / "seed-1" / "config.toml").run.seed == 1
+    report = cli("report", tmp_path / "run")
+    assert report == (0, f"the report: {tmp_path}/run/report.html\n", "")
+
+
+@pytest.mark.parametrize("seeds", ["3..1", "1-3", "1", "", "a..b", "1..2..3", "0..9223372036854775808"])
+def test_bad_seeds(cli: Cli, tiny: Tiny, tmp_path: Path, seeds: str) -> None:
+    line = cli.refused(2, "train", tiny.job_file(tmp_path / "run"), f"--seeds={seeds}")
+    assert line == f"--seeds {seeds}: expected A..B, whole numbers with A no larger than B"
+    assert not (tmp_path / "run").exists()
+
+
 def test_prepare_twice(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     arguments: Arguments = ["prepare", tiny.job_file(tmp_path / "run"), "--set", f"run.store={tmp_path}/store"]
     first = cli(*arguments)
