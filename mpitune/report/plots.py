@@ -177,7 +177,7 @@ def lines(
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.axes
-        epochs = [x for curve in series for x in curve.x]
+        epochs = [x for curve in series for x in curve.x] + [mark.at for mark in marks if not mark.across]
         axes.set_xlabel("epoch", loc="right")
         axes.set_xlim(min(epochs) - 0.5, max(epochs) + 0.5)
         for curve in series:
