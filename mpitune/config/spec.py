@@ -149,7 +149,7 @@ class FeaturesKeys:
     """``[features]``: the sparse feature templates and the transforms of the grammar's scores."""
 
     templates: tuple[str, ...] = choices(
-        "id", "source-bigram", "target-bigram", "shape", "word-pair", "insertion", "target-words"
+        "id", "source-bigram", "target-bigram", "shape", "word-pair", "word-pair-all", "insertion", "target-words"
     )
     unlog: UnlogKeys = UnlogKeys()
     discretize: DiscretizeKeys = DiscretizeKeys()
