@@ -192,7 +192,7 @@ def run_lm(options: argparse.Namespace, comm: Comm) -> None:
 
     def make() -> None:
         with report_write_errors(options.output):
-            estimate(options.input, options.order, options.output, print_message)
+            estimate(options.input, options.order, options.output, print_message, vocabulary=options.vocabulary)
 
     comm.on_root(make)
 

@@ -218,6 +218,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--order", type=_positive, required=True, metavar="N", help="order of the model")
     sub.add_argument("--input", type=Path, required=True, metavar="E", help="tokenised sentences, a line each")
     sub.add_argument("--output", type=Path, required=True, metavar="LM", help="ARPA file (gzipped for a name in .gz)")
+    sub.add_argument(
+        "--vocabulary", type=Path, metavar="V", help="words; the others count as <unk>; default: all words"
+    )
 
     sub = command("import-dtrain", commands.run_import_dtrain)
     sub.add_argument("configuration", type=Path, metavar="DTRAIN.ini", help="the configuration file, of 2012 or 2016")
