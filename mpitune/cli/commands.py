@@ -62,7 +62,7 @@ WeightGroup = tuple[str, list[tuple[str, float]]]
 
 def run_train(options: argparse.Namespace, comm: Comm) -> None:
     """Learn the weights, continuing from checkpoints; alone, or under mpirun or srun."""
-    seeds = None if options.seeds is None else parse_seeds(options.seeds)
+    seeds = None if options.seeds is None else _parse_seeds(options.seeds)
     job = load_job(options, comm)
     if options.dry_run:
         comm.on_root(print, job.to_toml(), end="", flush=True)
@@ -72,7 +72,7 @@ def run_train(options: argparse.Namespace, comm: Comm) -> None:
         train(each, comm, resume=options.resume, quiet=options.quiet)
 
 
-def parse_seeds(text: str) -> range:
+def _parse_seeds(text: str) -> range:
     """The seeds of ``--seeds A..B``, both included. Raises UsageError on all ranks."""
     match = re.fullmatch(r"([0-9]{1,19})\.\.([0-9]{1,19})", text)
     first, last = (int(number) for number in match.groups()) if match else (1, 0)

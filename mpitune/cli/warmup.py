@@ -63,8 +63,8 @@ def main() -> None:
         for preset in PRESETS:
             settings = [f"run.dir={folder / preset}", f"run.store={folder / 'store'}", f"learner.preset={preset}"]
             train(factory.load_job(folder / "job", settings), SerialComm(), quiet=True)
-    reference, text = REFERENCES.splitlines(), SOURCE.splitlines()
-    evaluate([("reference", reference)], [SystemRuns("source", [("source", text)])])
+    translations = SystemRuns("source", [("source", SOURCE.splitlines())])
+    evaluate([("references", REFERENCES.splitlines())], [translations])
 
 
 if __name__ == "__main__":

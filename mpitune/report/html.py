@@ -17,6 +17,7 @@ from mpitune.report import diff
 from mpitune.report.charts import Family, Runs, sections
 from mpitune.report.rule_names import readable
 from mpitune.run_folder.best_epoch import AVERAGING
+from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import PREFIXES, filtered, largest
 from mpitune.run_folder.reader import LogLine, Record, Watched, read_record
 from mpitune.run_folder.seeds import run_folders
@@ -98,7 +99,7 @@ def write_report(folders: Sequence[Path], examples: Examples = lambda run, names
     if a folder is no run folder or has no finished epoch, DataError for a damaged file, OSError if the report cannot be
     written.
     """
-    groups = [[read_record(run) for run in run_folders(folder)] for folder in folders]
+    groups = [[read_record(run) for run in _reported_runs(folder)] for folder in folders]
     path = folders[0] / "report.html"
     names = _distinct_names(folders)
     page, pictures = _render([Family(name, group) for name, group in zip(names, groups, strict=True)], examples)
@@ -109,6 +110,12 @@ def write_report(folders: Sequence[Path], examples: Examples = lambda run, names
             written.write(picture)
     write_text(path, page)
     return path
+
+
+def _reported_runs(folder: Path) -> list[Path]:
+    """The runs in ``folder`` that have finished an epoch; all runs if none has, so that the error names one."""
+    runs = run_folders(folder)
+    return [run for run in runs if RunFolder(run).metrics.is_file()] or runs
 
 
 def _render(families: Sequence[Family], examples: Examples) -> tuple[str, dict[str, bytes]]:

@@ -135,6 +135,7 @@ def test_a_report_of_seeds_has_means_with_bands(tmp_path: Path) -> None:
     runs = [make_run(job / f"seed-{seed}", epochs) for seed, epochs in ((1, 3), (2, 4), (10, 3))]
     for run, gold in zip(runs, (0.30, 0.32, 0.40), strict=True):
         edit(run.metrics, '"gold": 0.32', f'"gold": {gold}')
+    (job / "seed-11").mkdir()  # in its first epoch
     path = write_report([job])
     page = Page(path)
     assert path == job / "report.html" and (job / "plots" / "gold.png").exists()
