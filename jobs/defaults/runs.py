@@ -24,7 +24,7 @@ from settings import Setting
 from mpitune.array_files.atomic import write_text
 from mpitune.config.effective_keys import effective_keys
 from mpitune.corpus.text import clock, lines
-from mpitune.metrics.significance import evaluate
+from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus
 from mpitune.training.factory import load_job
 
@@ -106,7 +106,7 @@ class Runs:
         if key not in self._p_values:
             texts = [(name, _read(file)) for name, file in zip(("base", "other"), translations, strict=True)]
             reference = [("reference", _read(task.data.reference))]
-            found = evaluate(reference, texts, test="ar").scores[1].p_value
+            found = evaluate(reference, [SystemRuns(text[0], [text]) for text in texts], test="ar").scores[1].p_value
             assert found is not None
             self._p_values[key] = found
             _append(self._tested, {"runs": key, "p": found})
@@ -147,8 +147,8 @@ class Runs:
         if not error:
             if not (task.folder / "test.out").exists():
                 spent["decode"] = self._decode(task)
-            texts = [("test", _read(task.folder / "test.out"))]
-            score = evaluate([("reference", _read(task.data.reference))], texts).scores[0]
+            system = SystemRuns("test", [("test", _read(task.folder / "test.out"))])
+            score = evaluate([("reference", _read(task.data.reference))], [system]).scores[0]
             result |= {"bleu": score.bleu, "length_ratio": score.length_ratio}
         # Each checkpoint is as large as the sparse weights of all shards.
         shutil.rmtree(task.folder / "checkpoints", ignore_errors=True)

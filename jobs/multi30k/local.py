@@ -29,7 +29,7 @@ from methods import METHODS
 from systems import JOBS, LEVEL, TESTS, Place, System, place, read, show
 
 from mpitune.config.spec import LocalKeys
-from mpitune.metrics.significance import Score, evaluate
+from mpitune.metrics.evaluation import Score, SystemRuns, evaluate
 
 LAMBDA = {"mbuu": 0.018, "ebuu": 0.06}
 """Values of the paper."""
@@ -136,7 +136,7 @@ class Study:
         """Score the settings on ``text``; each is tested against the first."""
         references = [("reference", read(self.where.data / f"{text}.en.gz"))]
         translations = [(setting.name, read(self.output(setting, text))) for setting in settings]
-        return evaluate(references, translations, test="bootstrap").scores
+        return evaluate(references, [SystemRuns(text[0], [text]) for text in translations], test="bootstrap").scores
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mpitune.corpus.text import lines
-from mpitune.metrics.significance import Score, evaluate
+from mpitune.metrics.evaluation import Score, SystemRuns, evaluate
 
 JOBS = Path(__file__).resolve().parents[1]
 TESTS = ("test_2016_flickr", "test_2017_flickr")
@@ -91,7 +91,7 @@ class Place:
         """Score the systems on ``text``; each but the first is tested against the first."""
         references = [("reference", read(self.data / f"{text}.en.gz"))]
         translations = [(system.name, read(self.output(system, text))) for system in systems]
-        return evaluate(references, translations, test="ar").scores
+        return evaluate(references, [SystemRuns(text[0], [text]) for text in translations], test="ar").scores
 
 
 def read(file: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,20 +13,21 @@ from mpitune.cli.output import (
     load_job,
     open_output,
     print_message,
+    raised_on_all_ranks,
     report_write_errors,
     write_output,
 )
 from mpitune.config.dtrain import import_job
 from mpitune.config.load import load
-from mpitune.config.spec import Job
+from mpitune.config.spec import MAX_SEED, Job
 from mpitune.corpus.eflomal import align
 from mpitune.corpus.text import counted, lines
 from mpitune.corpus.weights import write_weights
 from mpitune.decoder.cdec.process import resolve_program
-from mpitune.errors import MpituneError
+from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.lm.kneser_ney import estimate
-from mpitune.metrics import significance
+from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.report.rule_names import rule_in_words
 from mpitune.run_folder import model_weights
 from mpitune.run_folder.status import follow
@@ -50,11 +52,23 @@ WeightGroup = tuple[str, list[tuple[str, float]]]
 
 def run_train(options: argparse.Namespace, comm: Comm) -> None:
     """Learn the weights, continuing from checkpoints; alone, or under mpirun or srun."""
+    seeds = None if options.seeds is None else _parse_seeds(options.seeds)
     job = load_job(options, comm)
     if options.dry_run:
         comm.on_root(print, job.to_toml() + _program_note(job), end="", flush=True)
-    else:
-        train(job, comm, resume=options.resume, quiet=options.quiet)
+        return
+    for each in [job] if seeds is None else (factory.with_seed(job, seed) for seed in seeds):
+        options.folder = each.run.dir
+        train(each, comm, resume=options.resume, quiet=options.quiet)
+
+
+def _parse_seeds(text: str) -> range:
+    """The seeds of ``--seeds A..B``, both included. Raises UsageError on all ranks."""
+    match = re.fullmatch(r"([0-9]{1,19})\.\.([0-9]{1,19})", text)
+    first, last = (int(number) for number in match.groups()) if match else (1, 0)
+    if first > last or last > MAX_SEED:
+        raise raised_on_all_ranks(UsageError(f"--seeds {text}: expected A..B, whole numbers with A no larger than B"))
+    return range(first, last + 1)
 
 
 def _program_note(job: Job) -> str:
@@ -76,20 +90,40 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
 
 
 def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
-    """Score translations with sacreBLEU and test the systems against the first one."""
+    """Score translations by BLEU, TER, chrF and length, and test the systems against the first one."""
 
     def score() -> None:
-        texts = {path: [line for _, line in lines(path)] for path in {*options.refs, *options.hyps}}
-        result = significance.evaluate(
-            [(str(path), texts[path]) for path in options.refs],
-            [(str(path), texts[path]) for path in options.hyps],
+        systems = _systems(options)
+        result = evaluate(
+            [_read_text(path) for path in options.refs],
+            [SystemRuns(name, [_read_text(file) for file in files]) for name, files in systems.items()],
             test=options.test,
             tokenize=options.tokenize,
             lowercase=options.lowercase,
         )
-        print(json.dumps(result.as_json(), indent=1) if options.json else result.as_text(), flush=True)
+        if options.json:
+            print(json.dumps(result.as_json(), indent=1), flush=True)
+        else:
+            print(result.as_markdown() if options.markdown else result.as_text(), flush=True)
 
     comm.on_root(score)
+
+
+def _systems(options: argparse.Namespace) -> dict[str, list[Path]]:
+    """By name of a system, the files of its runs."""
+    given = options.system or [[str(path), path] for path in options.hyps]
+    systems: dict[str, list[Path]] = {}
+    for name, *files in given:
+        if not files:
+            raise UsageError(f"--system {name}: found no translations, expected a name and a file for each run")
+        if name in systems:
+            raise UsageError(f"found two systems called {name}, expected a name for each")
+        systems[name] = [Path(file) for file in files]
+    return systems
+
+
+def _read_text(path: Path) -> tuple[str, list[str]]:
+    return str(path), [line for _, line in lines(path)]
 
 
 def run_align(options: argparse.Namespace, comm: Comm) -> None:
@@ -114,7 +148,7 @@ def run_lm(options: argparse.Namespace, comm: Comm) -> None:
 
     def make() -> None:
         with report_write_errors(options.output):
-            estimate(options.input, options.order, options.output, print_message)
+            estimate(options.input, options.order, options.output, print_message, vocabulary=options.vocabulary)
 
     comm.on_root(make)
 
@@ -141,14 +175,14 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
     def make() -> None:
         output = options.output or folders[0]
         with report_write_errors(output):
-            path = write_report(folders, lambda names: _examples(folders[0], names), output)
+            path = write_report(folders, _examples, output)
         print(f"the report: {path}", flush=True)
 
     comm.on_root(make)
 
 
 def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
-    """Rules that fire the features ``names``, as text; empty if the run's store no longer exists."""
+    """Rules that fire the features ``names``, as text; empty if the store of the ``run`` no longer exists."""
     try:
         job = load(run / "config.toml")
         found = rules_firing(job.run.store, job.features.templates, names, EXAMPLES)

@@ -145,6 +145,11 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="auto: continue from a checkpoint if there is one; never: start anew; must: fail without one",
     )
+    sub.add_argument(
+        "--seeds",
+        metavar="A..B",
+        help="one run for each of these values of run.seed, in the folders seed-A ... seed-B of run.dir",
+    )
     sub.add_argument("--dry-run", action="store_true", help="print the effective configuration only")
     sub.add_argument("--quiet", action="store_true", help="print warnings and errors only")
 
@@ -183,13 +188,23 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = command("evaluate", commands.run_evaluate)
     sub.add_argument("--refs", type=Path, nargs="+", required=True, metavar="R", help="references")
-    sub.add_argument("--hyps", type=Path, nargs="+", required=True, metavar="A", help="systems' translations")
+    systems = sub.add_mutually_exclusive_group(required=True)
+    systems.add_argument("--hyps", type=Path, nargs="+", metavar="A", help="translations, one system each")
+    systems.add_argument(
+        "--system",
+        nargs="+",
+        action="append",
+        metavar="NAME",
+        help="a system's name and its translations, one file for each run; repeated for each system",
+    )
     sub.add_argument(
         "--test", choices=get_args(SignificanceTest), help="ar: approximate randomisation; bootstrap: paired"
     )
     sub.add_argument("--tokenize", choices=get_args(Tokenizer), default="none", help="none: texts are tokenised")
     sub.add_argument("--lowercase", action="store_true", help="ignore case")
-    sub.add_argument("--json", action="store_true", help="print JSON")
+    layout = sub.add_mutually_exclusive_group()
+    layout.add_argument("--json", action="store_true", help="print JSON")
+    layout.add_argument("--markdown", action="store_true", help="print a table in Markdown")
 
     sub = command("report", commands.run_report)
     sub.add_argument(
@@ -228,6 +243,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--order", type=_positive, required=True, metavar="N", help="order of the model")
     sub.add_argument("--input", type=Path, required=True, metavar="E", help="tokenised sentences, a line each")
     sub.add_argument("--output", type=Path, required=True, metavar="LM", help="ARPA file (gzipped for a name in .gz)")
+    sub.add_argument(
+        "--vocabulary", type=Path, metavar="V", help="words; the others count as <unk>; default: all words"
+    )
 
     sub = command("import-dtrain", commands.run_import_dtrain)
     sub.add_argument("configuration", type=Path, metavar="DTRAIN.ini", help="the configuration file, of 2012 or 2016")

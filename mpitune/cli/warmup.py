@@ -1,6 +1,7 @@
-"""Compiles the kernels ahead of the first run, by training on a tiny bitext: ``python -m mpitune.cli.warmup``.
+"""Compiles the kernels ahead of the first run, by training on a tiny bitext and scoring it.
 
-The compiled kernels are cached on disk, see `mpitune.jit`; later processes of the same user load them.
+Run it as ``python -m mpitune.cli.warmup``. The compiled kernels are cached on disk, see `mpitune.jit`; later processes
+of the same user load them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from mpitune.corpus.bitext import AlignedFiles
 from mpitune.exchange.comm import SerialComm
 from mpitune.lm.kenlm import WORD, KenlmWords
 from mpitune.lm.kneser_ney import estimate
+from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.store.build import build_bitext
 from mpitune.store.extract_grammars import warm_up
 from mpitune.training import factory
@@ -60,6 +62,8 @@ def main() -> None:
         for preset in PRESETS:
             settings = [f"run.dir={folder / preset}", f"run.store={folder / 'store'}", f"learner.preset={preset}"]
             train(factory.load_job(folder / "job", settings), SerialComm(), quiet=True)
+    translations = SystemRuns("source", [("source", SOURCE.splitlines())])
+    evaluate([("references", REFERENCES.splitlines())], [translations])
 
 
 if __name__ == "__main__":

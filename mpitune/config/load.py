@@ -18,7 +18,7 @@ from mpitune.config.spec import BATCH, DataKeys, DevTestKeys, GrammarKeys, Job, 
 from mpitune.corpus.text import lines
 from mpitune.errors import DataError, UsageError
 
-_TEMPLATES_CDEC_LACKS = ("word-pair", "insertion", "target-words")
+_TEMPLATES_CDEC_LACKS = ("word-pair", "word-pair-all", "insertion", "target-words")
 """Templates that cdec does not have."""
 
 _LAMBDA = {"ebuu": 0.06, "mbuu": 0.018}

@@ -30,6 +30,8 @@ from mpitune.learner.choices import (
 )
 from mpitune.metrics.choices import SentenceMetricName, TuningMetricName
 
+MAX_SEED = 2**63 - 1
+"""Largest `RunKeys.seed`."""
 _MAX_SIZE = 1_000_000
 """Upper limit of keys that determine the size of arrays: a larger value is a typing error."""
 
@@ -40,7 +42,7 @@ class RunKeys:
 
     dir: Path
     store: Path
-    seed: int = number(1, 0, 2**63 - 1)
+    seed: int = number(1, 0, MAX_SEED)
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class FeaturesKeys:
     """``[features]``: the sparse feature templates and the transforms of the grammar's scores."""
 
     templates: tuple[str, ...] = choices(
-        "id", "source-bigram", "target-bigram", "shape", "word-pair", "insertion", "target-words"
+        "id", "source-bigram", "target-bigram", "shape", "word-pair", "word-pair-all", "insertion", "target-words"
     )
     unlog: UnlogKeys = UnlogKeys()
     discretize: DiscretizeKeys = DiscretizeKeys()

@@ -119,6 +119,12 @@ def _word_pairs(rule: Rule) -> Iterable[str]:
     return [f"WP:{f}_{e}" for f, e in linked if isinstance(f, str) and isinstance(e, str)]
 
 
+def _all_word_pairs(rule: Rule) -> Iterable[str]:
+    """Pair every source word with every target word, aligned or not."""
+    target = [e for e in rule.target if isinstance(e, str)]
+    return [f"WPA:{f}_{e}" for f in rule.source if isinstance(f, str) for e in target]
+
+
 def _insertions(rule: Rule) -> Iterable[str]:
     """Pair each unaligned target word with every source word. A rule without any link counts as not aligned."""
     if not rule.links:
@@ -140,6 +146,7 @@ TEMPLATES: dict[str, Template] = {
     "target-bigram": _target_bigrams,
     "shape": _shape,
     "word-pair": _word_pairs,
+    "word-pair-all": _all_word_pairs,
     "insertion": _insertions,
     "target-words": _target_words,
 }

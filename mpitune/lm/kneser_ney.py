@@ -7,16 +7,19 @@ This implementation works in memory, with one sort for each length of n-grams.
 Conventions of lmplz (KenLM), followed here:
 
 - a sentence is ``<s> w1 .. wn </s>``; an empty line is the sentence ``<s> </s>``; nothing is pruned;
-- probabilities sum to 1 over all words, ``</s>`` and ``<unk>``, which stands for every word that the text lacks;
+- probabilities sum to 1 over all words, ``</s>`` and ``<unk>``, which stands for every word that the model lacks;
   1-grams are interpolated with the uniform distribution over these;
 - ``<s>`` is never predicted. Its 1-gram entry exists for its backoff; the probability in it, that of a word with count
   0 like ``<unk>``, is meaningless (lmplz of 2014 writes the same value, lmplz of 2015 and later writes 1).
+
+With a limited vocabulary, the words of the text outside it are read as ``<unk>``, which is then a word like others,
+with n-grams of its own (an open-vocabulary model, SRILM's -vocab with -unk; lmplz's --limit_vocab_file drops n-grams).
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +34,7 @@ from mpitune.lm.arpa_writer import Level, write_arpa
 
 MARKERS = ("<unk>", "<s>", "</s>")
 """Words 0, 1 and 2, which the model adds."""
-_START, _END = 1, 2
+_UNKNOWN, _START, _END = 0, 1, 2
 
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 """Discounts of lmplz for adjusted counts 1, 2, and 3 or more, used if the text is too small to estimate them."""
@@ -50,32 +53,47 @@ class NgramCounts(NamedTuple):
     """int64 [n-grams]: occurrences, or adjusted counts."""
 
 
-def estimate(text: Path, order: int, output: Path, log: Callable[[str], None]) -> None:
+def estimate(
+    text: Path, order: int, output: Path, log: Callable[[str], None], *, vocabulary: Path | None = None
+) -> None:
     """Estimate a model of n-grams up to length ``order`` from ``text`` (tokenised, a sentence a line) into ``output``.
 
+    ``vocabulary``: a file of words, separated by blanks and line ends; other words of the text count as ``<unk>``.
     ``text`` is plain or gzipped; ``output`` is gzipped if its name ends in .gz. ``log`` receives progress messages,
     and a warning if `FALLBACK_DISCOUNTS` are used. Memory: about 60 bytes for each word of the text, 40 for each
     n-gram.
 
-    Raises UsageError for an order below 1; DataError for a text without sentences, and for a line that is not UTF-8 or
-    contains a marker or a character that no ARPA file can hold; OSError if ``output`` cannot be written.
+    Raises UsageError for an order below 1; DataError for a text without sentences, for a vocabulary of which the text
+    has no word, and for a line that is not UTF-8 or contains a marker or a character that no ARPA file can hold;
+    OSError if ``output`` cannot be written.
     """
     if order < 1:
         raise UsageError(f"order {order}: must be 1 or more")
     # Opened first, so that an unwritable output fails before the work.
     with open_atomic(output) as file:
         log(f"reading {text}")
-        words, token = read_tokens(text)
+        allowed = None if vocabulary is None else read_vocabulary(vocabulary)
+        words, token = read_tokens(text, allowed)
+        distinct = len(words) - len(MARKERS)
+        if vocabulary is not None and distinct == 0:
+            raise DataError.at(vocabulary, None, found=f"no word of {text}", expected="words, separated by blanks")
         sentences = int(np.count_nonzero(token == _START))
         size = f"{counted(sentences, 'sentence')}, {counted(len(token) - 2 * sentences, 'word')}"
-        log(f"{size} ({len(words) - len(MARKERS)} distinct)")
+        unknown = "" if allowed is None else f", {int(np.count_nonzero(token == _UNKNOWN))} outside the vocabulary"
+        log(f"{size} ({distinct} distinct{unknown})")
         levels = smooth(adjust(count(token, len(words), order, log)), log)
         write_arpa(file, words, levels, log)
 
 
-def read_tokens(text: Path) -> tuple[list[str], np.ndarray]:
+def read_vocabulary(path: Path) -> frozenset[str]:
+    """The words of a file, separated by blanks and line ends."""
+    return frozenset(word for _, line in lines(path) for word in split_words(line))
+
+
+def read_tokens(text: Path, allowed: Collection[str] | None = None) -> tuple[list[str], np.ndarray]:
     """Read a text; returns its words, `MARKERS` first, and its concatenated sentences with markers as numbers (int32).
 
+    Words that are not ``allowed`` (None: all are) become ``<unk>``.
     Raises DataError as `estimate` does.
     """
     vocabulary = Vocabulary(MARKERS)
@@ -90,7 +108,8 @@ def read_tokens(text: Path) -> tuple[list[str], np.ndarray]:
             # Readers of ARPA files, including KenLM's, end a word there.
             raise DataError.at(text, number, found="the character '\\r'", expected="words and blanks")
         tokens.append(_START)
-        tokens.extend(map(vocabulary.add, words))
+        known = (word if allowed is None or word in allowed else MARKERS[_UNKNOWN] for word in words)
+        tokens.extend(map(vocabulary.add, known))
         tokens.append(_END)
     if not tokens:
         raise DataError.at(text, None, found="no lines", expected="sentences, one a line")

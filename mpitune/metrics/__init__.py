@@ -3,7 +3,9 @@
 - `bleu`, `ter`, `chrf`: additive statistics of translations against their references; scores of TER and chrF.
 - `sentence_bleu`: gold scores of single translations (`SENTENCE_METRICS`), corpus BLEU of summed statistics.
 - `tuning_metric`: the corpus metrics that MERT can optimise (`SCORES`, `Metric`).
-- `sacrebleu`: corpus BLEU, sentence BLEU and paired tests of the sacreBLEU package.
-- `significance`: tables of several systems with significance tests (`evaluate`).
+- `sacrebleu`: BLEU of texts and of sentences, by the sacreBLEU package.
+- `sentence_statistics`: additive statistics of texts, sentence by sentence, and corpus scores (`CORPUS_SCORES`).
+- `significance`: tests of the difference of two systems over several runs, Holm's correction.
+- `evaluation`: scores of several systems with these tests (`evaluate`), as text, JSON and Markdown.
 - `choices`: the names that select a metric, a test or a tokenizer.
 """

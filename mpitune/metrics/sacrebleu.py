@@ -1,25 +1,18 @@
-"""The only module that imports sacreBLEU (Post 2018): corpus BLEU, sentence BLEU and paired significance tests."""
+"""The only module that imports sacreBLEU (Post 2018): BLEU of texts and of sentences."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.significance import PairedTest
 
 from mpitune.errors import DataError
-from mpitune.metrics.choices import SignificanceTest, Tokenizer
+from mpitune.metrics.choices import Tokenizer
 
 Text = tuple[str, Sequence[str]]
 """The name of a text (its file) and its lines, one per sentence."""
-
-_TESTS: dict[SignificanceTest, tuple[str, int]] = {"ar": ("ar", 10_000), "bootstrap": ("bs", 1_000)}
-"""By test: sacreBLEU's name, and the number of trials (``ar``) or resamples (``bootstrap``)."""
-
-_SEED = "12345"  # sacreBLEU's own default
 
 
 class CorpusScore(NamedTuple):
@@ -36,17 +29,6 @@ class CorpusScore(NamedTuple):
     """sacreBLEU's, without which scores cannot be compared."""
 
 
-class PairedResult(NamedTuple):
-    """A system's result of a paired test against the first system."""
-
-    p_value: float | None
-    """sacreBLEU's p-value; None for the first system."""
-    mean: float | None
-    """Bootstrap: the mean BLEU over the resamples."""
-    interval: float | None
-    """Bootstrap: 95 % of the resamples lie in `mean` +- `interval`."""
-
-
 def corpus_score(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
@@ -61,39 +43,24 @@ def corpus_score(
     return CorpusScore(float(found.score), list(found.precisions), found.bp, float(found.ratio), signature)
 
 
-def paired_test(
-    systems: Sequence[Text],
+def bleu_statistics(
+    hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
-    test: SignificanceTest,
-    tokenize: Tokenizer,
+    tokenize: Tokenizer = "none",
     *,
-    lowercase: bool,
-) -> tuple[str, list[PairedResult]]:
-    """The signature and each system's result of ``test`` against the first system; ``references``: whole texts.
+    lowercase: bool = False,
+) -> list[list[int]]:
+    """The additive statistics of each sentence; arguments as for `corpus_score`.
 
-    Sets SACREBLEU_SEED during the call: equal texts always give equal p-values.
+    Words of the translation and of the closest reference, matches of orders 1 to 4, n-grams of orders 1 to 4.
     """
-    name, trials = _TESTS[test]
-    metrics = {"BLEU": _bleu(tokenize, lowercase)}
-    before = os.environ.get("SACREBLEU_SEED")
-    os.environ["SACREBLEU_SEED"] = _SEED  # the only way to set the seed, which the constructor reads
-    try:
-        paired = PairedTest(list(systems), metrics, references, test_type=name, n_samples=trials, n_jobs=1)
-    finally:
-        if before is None:
-            del os.environ["SACREBLEU_SEED"]
-        else:
-            os.environ["SACREBLEU_SEED"] = before
-    signatures, found = paired()
-    results: list[Any] = found["BLEU"]
-    return str(signatures["BLEU"]), [
-        PairedResult(_float(result.p_value), _float(result.mean), _float(result.ci)) for result in results
-    ]
-
-
-def _float(number: Any) -> float | None:
-    """A NumPy float as a Python float."""
-    return None if number is None else float(number)
+    # effective_order changes no count; without it sacreBLEU warns of scores of single sentences.
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True, effective_order=True)
+    found = (
+        metric.sentence_score(text, list(texts))
+        for text, texts in zip(hypotheses, zip(*references, strict=True), strict=True)
+    )
+    return [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in found]
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:

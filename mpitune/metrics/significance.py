@@ -1,108 +1,126 @@
-"""Evaluation of translations: corpus BLEU of several systems, with significance tests of their differences."""
+"""Significance of the difference between two systems that have several runs each, and Holm's correction.
+
+A run is one execution of the optimizer; its translations differ from those of another run by the optimizer's random
+choices alone. J. H. Clark, C. Dyer, A. Lavie and N. A. Smith, *Better Hypothesis Testing for Statistical Machine
+Translation: Controlling for Optimizer Instability*, ACL 2011.
+
+The statistic of both tests is the absolute difference of two corpus scores, each of the translations of all runs of a
+system together. A p-value is (1 + trials that reach the observed difference) / (1 + trials). Every call starts from the
+same seed, so that equal texts give equal p-values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from mpitune.errors import UsageError
-from mpitune.metrics.choices import SignificanceTest, Tokenizer
-from mpitune.metrics.sacrebleu import Text, check_counts, corpus_score, paired_test
+import numpy as np
 
+from mpitune.metrics.choices import EvaluationMetricName, SignificanceTest
+from mpitune.metrics.sentence_statistics import CORPUS_SCORES
 
-@dataclass(frozen=True)
-class Score:
-    """The scores of one system."""
+TRIALS: dict[SignificanceTest, int] = {"ar": 10_000, "bootstrap": 1_000}
+"""By test: the number of trials, sacreBLEU's defaults."""
+SEED = 12345
 
-    system: str
-    bleu: float
-    """0 to 100."""
-    precisions: list[float]
-    """Of the n-grams of orders 1 to 4, 0 to 100."""
-    brevity_penalty: float
-    length_ratio: float
-    """Hypothesis words to reference words."""
-    p_value: float | None = None
-    """Probability that chance alone gives as large a difference to the first system. None without a test, and for the
-    first system."""
-    mean: float | None = None
-    """Bootstrap: the mean BLEU over the resamples."""
-    interval: float | None = None
-    """Bootstrap: 95 % of the resamples lie in `mean` +- `interval`."""
+_ROUNDING = 1e-9
+"""Differences this close are equal."""
+_BLOCK = 1 << 21
+"""Labels drawn at a time."""
+
+PValues = Mapping[EvaluationMetricName, float]
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The result of `evaluate`."""
+class Interval(NamedTuple):
+    """95 % of the resamples lie in ``mean`` +- ``half_width``."""
 
-    signature: str
-    """sacreBLEU's, without which scores cannot be compared."""
-    scores: list[Score]
-
-    def as_json(self) -> dict[str, Any]:
-        """The evaluation in JSON's types."""
-        return asdict(self)
-
-    def as_text(self) -> str:
-        """A plain table under the signature; ``*`` marks a difference to the first system with p < 0.05."""
-        rows = [["system", "BLEU", "1/2/3/4-grams", "BP", "ratio", "mean +- 95 %", "p"]]
-        for score in self.scores:
-            precisions = "/".join(f"{precision:.1f}" for precision in score.precisions)
-            row = [score.system, f"{score.bleu:.2f}", precisions]
-            row += [f"{score.brevity_penalty:.3f}", f"{score.length_ratio:.3f}"]
-            row.append("" if score.mean is None else f"{score.mean:.2f} +- {score.interval:.2f}")
-            row.append("" if score.p_value is None else f"{score.p_value:.4f}" + "*" * (score.p_value < 0.05))
-            rows.append(row)
-        columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
-        padded = [[cell.ljust(max(map(len, column))) for cell in column] for column in columns]
-        lines = ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
-        return "\n".join([self.signature, *lines])
+    mean: float
+    half_width: float
 
 
-def evaluate(
-    references: Sequence[Text],
-    systems: Sequence[Text],
-    *,
-    test: SignificanceTest | None = None,
-    tokenize: Tokenizer = "none",
-    lowercase: bool = False,
-) -> Evaluation:
-    """Corpus BLEU of ``systems`` against ``references``, with ``test`` against the first system.
+def approximate_randomization(first: np.ndarray, second: np.ndarray) -> PValues:
+    """p-values of stratified approximate randomisation (Noreen 1989; Clark et al. 2011).
 
-    Equal texts always give equal p-values. Raises DataError if two texts differ in their number of lines or have none,
-    UsageError if a test has fewer than two systems.
+    ``first``, ``second``: statistics of the systems' translations, int64 [sentences, runs, columns]; the numbers of
+    runs may differ. In each trial, the labels of the systems are permuted among all translations of a sentence, of all
+    runs of both systems, with equal probability, and independently of other sentences. With one run each, this is the
+    exchange of the two translations with probability 1/2.
     """
-    check_counts([*references, *systems])
-    if test is not None and len(systems) < 2:
-        raise UsageError(f"--test {test} compares systems with the first one: name at least two")
-    lines = [text for _, text in references]
-    found = [corpus_score(hypotheses, lines, tokenize, lowercase=lowercase) for _, hypotheses in systems]
-    scores = [
-        Score(name, score.bleu, score.precisions, score.brevity_penalty, score.length_ratio)
-        for (name, _), score in zip(systems, found, strict=True)
-    ]
-    if test is None:
-        return Evaluation(found[0].signature, scores)
-    signature, results = paired_test(systems, lines, test, tokenize, lowercase=lowercase)
-    tested = []
-    for (_, hypotheses), score, result in zip(systems, scores, results, strict=True):
-        p_value = result.p_value
-        if p_value is not None:
-            differing = sum(a != b for a, b in zip(hypotheses, systems[0][1], strict=True))
-            p_value = max(p_value, _smallest_p_value(test, differing))
-        tested.append(replace(score, p_value=p_value, mean=result.mean, interval=result.interval))
-    return Evaluation(signature, tested)
+    translations = np.concatenate([first, second], axis=1)
+    sentences, size, _ = translations.shape
+    of_first = np.arange(size) < first.shape[1]
+    observed = label_differences(translations, np.broadcast_to(of_first, (1, sentences, size)))
+    generator = np.random.default_rng(SEED)
+    reached = dict.fromkeys(CORPUS_SCORES, 0)
+    step = max(1, _BLOCK // (sentences * size))
+    for begin in range(0, TRIALS["ar"], step):
+        shape = min(step, TRIALS["ar"] - begin), sentences, size
+        labels = generator.permuted(np.broadcast_to(of_first, shape), axis=2)
+        for name, differences in label_differences(translations, labels).items():
+            reached[name] += int((differences >= observed[name] - _ROUNDING).sum())
+    return {name: (count + 1) / (TRIALS["ar"] + 1) for name, count in reached.items()}
 
 
-def _smallest_p_value(test: SignificanceTest, differing: int) -> float:
-    """Lower bound of the p-value of systems whose translations of ``differing`` sentences differ.
+def label_differences(translations: np.ndarray, labels: np.ndarray) -> dict[EvaluationMetricName, np.ndarray]:
+    """By metric, float64 [trials]: the absolute difference of the systems' scores for given labels.
 
-    sacreBLEU counts the trials that exceed the observed difference, while the tests are defined by the trials that
-    reach it: for a system and its copy no trial exceeds 0, so that sacreBLEU's p-value is the smallest possible instead
-    of 1. Approximate randomisation has 2^n ways to swap n sentences, two of which (none swapped, all swapped) reach the
-    difference.
+    ``translations``: int64 [sentences, size, columns]; ``labels``: bool [trials, sentences, size], true for the
+    translations that belong to the first system. They have the same number in every trial.
     """
-    if differing == 0:
-        return 1.0
-    return 2.0 ** (1 - differing) if test == "ar" else 0.0
+    rows = translations.reshape(-1, translations.shape[2]).astype(np.float64)
+    # The sums are whole numbers below 2^53: exact, in any order.
+    sums = labels.reshape(len(labels), -1).astype(np.float64) @ rows
+    others = rows.sum(axis=0) - sums
+    return {name: np.abs(corpus_scores(name, sums) - corpus_scores(name, others)) for name in CORPUS_SCORES}
+
+
+def bootstrap(first: np.ndarray, second: np.ndarray) -> PValues:
+    """p-values of the paired bootstrap (Koehn 2004), the test that sacreBLEU has; arguments as above.
+
+    A sentence is resampled with the translations of all runs of both systems. The statistic of a resample is its
+    absolute difference minus the mean of these over all resamples.
+    """
+    sums = resampled_sums(first), resampled_sums(second)
+    observed = _summed(first), _summed(second)
+    result = {}
+    for name in CORPUS_SCORES:
+        differences = np.abs(corpus_scores(name, sums[0]) - corpus_scores(name, sums[1]))
+        least = np.abs(corpus_scores(name, observed[0]) - corpus_scores(name, observed[1]))
+        reached = int((differences - differences.mean() >= least - _ROUNDING).sum())
+        result[name] = (reached + 1) / (len(differences) + 1)
+    return result
+
+
+def resampled_sums(statistics: np.ndarray) -> np.ndarray:
+    """float64 [resamples, columns]: sums over sentences drawn with replacement, the same ones for every system."""
+    sentences = len(statistics)
+    drawn = np.random.default_rng(SEED).choice(sentences, size=(TRIALS["bootstrap"], sentences), replace=True)
+    counts = np.stack([np.bincount(row, minlength=sentences) for row in drawn])
+    sums: np.ndarray = counts.astype(np.float64) @ statistics.sum(axis=1).astype(np.float64)
+    return sums
+
+
+def interval(scores: np.ndarray) -> Interval:
+    """The interval of the ``scores`` (float64 [resamples]) of resamples."""
+    ordered = np.sort(scores)
+    cut = len(ordered) // 40
+    return Interval(float(ordered.mean()), float(ordered[-1 - cut] - ordered[cut]) / 2)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values of several tests, corrected by Holm's method (1979): it bounds the probability of any false positive."""
+    corrected, largest = list(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return corrected
+
+
+def _summed(statistics: np.ndarray) -> np.ndarray:
+    total: np.ndarray = statistics.sum(axis=(0, 1))[None]
+    return total
+
+
+def corpus_scores(name: EvaluationMetricName, sums: np.ndarray) -> np.ndarray:
+    """float64 [n]: scores of sums of statistics, whole numbers [n, columns]."""
+    return CORPUS_SCORES[name](np.rint(sums).astype(np.int64))

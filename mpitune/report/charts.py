@@ -6,6 +6,7 @@ To add a section, add a function to `SECTIONS` that maps the runs to a `Section`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import mean, stdev
 from typing import NamedTuple
 
 from mpitune.report import plots
@@ -35,18 +36,63 @@ class Section(NamedTuple):
     charts: list[Figure]
 
 
+class Spread(NamedTuple):
+    """A mean over runs, with the standard deviation (with n - 1)."""
+
+    mean: float
+    deviation: float
+
+
+class Family(NamedTuple):
+    """The runs of one job, which differ in their seed; or a single run."""
+
+    name: str
+    records: Sequence[Record]
+
+    @property
+    def several(self) -> bool:
+        return len(self.records) > 1
+
+    def spread(self, value: Callable[[Epoch], float | None]) -> Spread | None:
+        """Of the ``value`` in the chosen epochs; None for a single run, and if a run has no value."""
+        values = [found for record in self.records if (found := value(record.chosen)) is not None]
+        return Spread(mean(values), stdev(values)) if self.several and len(values) == len(self.records) else None
+
+    def curve(self, value: Callable[[Epoch], float | None], colour: int, style: str) -> Series | None:
+        """The ``value`` over epochs; of several runs the mean with a band, over the epochs that all of them have."""
+        found = [
+            {epoch.epoch: y for epoch in record.epochs if (y := value(epoch)) is not None} for record in self.records
+        ]
+        epochs = sorted(set.intersection(*map(set, found)))
+        if not epochs:
+            return None
+        columns = [[run[epoch] for run in found] for epoch in epochs]
+        band = [stdev(column) for column in columns] if self.several else []
+        return Series(epochs, [mean(column) for column in columns], colour, style, band)
+
+
 class Runs(NamedTuple):
     """The runs of a report."""
 
-    records: Sequence[Record]
+    families: Sequence[Family]
+    """One colour each."""
     names: Sequence[str]
     """One unique name per run."""
     before: Sequence[float | None]
     """Devtest BLEU before training of each run; None if unknown."""
 
     @property
+    def records(self) -> list[Record]:
+        return [record for family in self.families for record in family.records]
+
+    @property
     def several(self) -> bool:
         return len(self.records) > 1
+
+    @property
+    def coloured(self) -> bool:
+        """True if colours tell families apart."""
+        return len(self.families) > 1
 
     @property
     def any_devtest(self) -> bool:
@@ -62,7 +108,10 @@ def _quality(runs: Runs) -> Section:
     charts = [chart for make in (_bleu, _gold, _training_bleu, _objective) if (chart := make(runs)) is not None]
     chosen = runs.records[0].chosen.epoch
     lines = "Dotted lines mark the epochs" if runs.several else f"The dotted line marks epoch {chosen},"
-    return Section("curves", "Epoch by epoch", f"{lines} whose weights are the result.", charts)
+    text = f"{lines} whose weights are the result."
+    if any(family.several for family in runs.families):
+        text += " Curves of several seeds are means, with a band of one standard deviation on either side."
+    return Section("curves", "Epoch by epoch", text, charts)
 
 
 def _selection(runs: Runs) -> Section | None:
@@ -115,23 +164,24 @@ SECTIONS: list[Callable[[Runs], Section | None]] = [_quality, _selection, _respo
 
 
 def _curves(runs: Runs, value: Callable[[Epoch], float | None], style: str = "solid") -> list[Series]:
-    """A curve over epochs for each run that has the ``value``; one colour per run."""
-    series = []
-    for colour, record in enumerate(runs.records):
-        points = [(epoch.epoch, y) for epoch in record.epochs if (y := value(epoch)) is not None]
-        if points:
-            series.append(Series([x for x, _ in points], [y for _, y in points], colour, style))
-    return series
+    """A curve over epochs for each family that has the ``value``; one colour per family."""
+    series = [family.curve(value, colour, style) for colour, family in enumerate(runs.families)]
+    return [each for each in series if each is not None]
 
 
 def _keys(runs: Runs, **styles: str) -> list[Key]:
-    """The legend: the colours of runs, if there are several, and the ``styles`` of curves."""
-    colours = [Key(name, i, "solid") for i, name in enumerate(runs.names)] if runs.several else []
-    return colours + [Key(text, None if runs.several else 0, style) for style, text in styles.items()]
+    """The legend: the colours of families, if there are several, and the ``styles`` of curves."""
+    colours = [Key(family.name, i, "solid") for i, family in enumerate(runs.families)] if runs.coloured else []
+    return colours + [Key(text, None if runs.coloured else 0, style) for style, text in styles.items()]
 
 
 def _chosen(runs: Runs) -> list[Mark]:
-    return [Mark(record.chosen.epoch, i if runs.several else None) for i, record in enumerate(runs.records)]
+    """A mark for each run."""
+    return [
+        Mark(record.chosen.epoch, i if runs.coloured else None)
+        for i, family in enumerate(runs.families)
+        for record in family.records
+    ]
 
 
 def _bleu(runs: Runs) -> Figure | None:
@@ -210,13 +260,14 @@ def _lambda(runs: Runs) -> Figure | None:
 
 
 def _norms(runs: Runs) -> Figure | None:
+    """Of the first run of each family."""
     series, marks, keys = [], [], _keys(runs)
-    for colour, record in enumerate(runs.records):
-        epoch = record.chosen
+    for colour, family in enumerate(runs.families):
+        epoch = family.records[0].chosen
         if epoch.column_norms:
             ranks, norms = zip(*((count, norm) for norm, count in reversed(epoch.column_norms)), strict=True)
             series.append(Series(ranks, norms, colour))
-            of = colour if runs.several else None
+            of = colour if runs.coloured else None
             marks += [
                 Mark(epoch.selected_features, of),
                 *([Mark(epoch.lambda_, of, across=True)] if epoch.lambda_ else []),
@@ -225,9 +276,12 @@ def _norms(runs: Runs) -> Figure | None:
         return None
     plot = plots.sorted_curves("norms", "Sorted column norms", series, keys=keys, x_label="features", marks=marks)
     epoch = runs.records[0].chosen
+    of_run = f"of {runs.names[0]}, " if runs.several else ""
     cut = f"{epoch.selected_features:,} features" + (f" and λ = {epoch.lambda_:.3g}" if epoch.lambda_ else "")
-    text = f"after epoch {epoch.epoch}; dotted: the cut, at {cut}"
-    return Figure("norms", "Sorted column norms", "after each run's chosen epoch" if runs.several else text, plot, keys)
+    text = f"{of_run}after epoch {epoch.epoch}; dotted: the cut, at {cut}"
+    return Figure(
+        "norms", "Sorted column norms", "after each run's chosen epoch" if runs.coloured else text, plot, keys
+    )
 
 
 def _throughput(runs: Runs) -> Figure:

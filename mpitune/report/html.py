@@ -14,11 +14,13 @@ from mpitune.array_files.atomic import open_atomic, write_text
 from mpitune.corpus.text import clock, split_words
 from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.report import diff
-from mpitune.report.charts import Runs, sections
+from mpitune.report.charts import Family, Runs, sections
 from mpitune.report.rule_names import readable
 from mpitune.run_folder.best_epoch import AVERAGING
+from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import PREFIXES, filtered, largest
 from mpitune.run_folder.reader import LogLine, Record, Watched, printable, read_record
+from mpitune.run_folder.seeds import run_folders
 from mpitune.run_folder.versions import versions
 
 TOP = 15
@@ -28,8 +30,8 @@ DENSE = 40
 LATEST = 50
 """Maximum number of warnings shown from the log, besides those of the epochs."""
 
-Examples = Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
-"""Maps feature names to rules (as text) that fire them, as far as these are known."""
+Examples = Callable[[Path, Sequence[str]], Mapping[str, Sequence[str]]]
+"""Maps a run folder and feature names to rules (as text) that fire them, as far as these are known."""
 
 
 class Weight(NamedTuple):
@@ -88,16 +90,20 @@ class Translations(NamedTuple):
     kinds: dict[str, list[Comparison]]
 
 
-def write_report(folders: Sequence[Path], examples: Examples = lambda names: {}, output: Path | None = None) -> Path:
+def write_report(
+    folders: Sequence[Path], examples: Examples = lambda run, names: {}, output: Path | None = None
+) -> Path:
     """Write ``report.html`` and its pictures ``plots/*.png`` into ``output``; returns the path of the page.
 
-    ``output`` is created; its default is the first run folder. The report describes the first run, from the files in
-    its folder; its plots show the curves of all runs. The same folders give the same bytes. ``examples`` are shown
-    beside features that are not rules themselves. Raises UsageError if a folder is no run folder or has no finished
-    epoch, DataError for a damaged file, OSError if the report cannot be written.
+    ``output`` is created; its default is the first folder. A folder is a run folder, or holds the runs of one job with
+    several seeds. The report describes the first run, from the files in its folder; its plots show the curves of all
+    runs, of several seeds the mean with a band. The same folders give the same bytes. ``examples`` are shown beside
+    features that are not rules themselves. Raises UsageError if a folder is no run folder or has no finished epoch,
+    DataError for a damaged file, OSError if the report cannot be written.
     """
-    records = [read_record(folder) for folder in folders]
-    page, pictures = _render(records, examples)
+    groups = [[read_record(run) for run in _reported_runs(folder)] for folder in folders]
+    names = _distinct_names(folders)
+    page, pictures = _render([Family(name, group) for name, group in zip(names, groups, strict=True)], examples)
     folder = output or folders[0]
     (folder / "plots").mkdir(parents=True, exist_ok=True)
     for name, picture in pictures.items():
@@ -107,7 +113,13 @@ def write_report(folders: Sequence[Path], examples: Examples = lambda names: {},
     return folder / "report.html"
 
 
-def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[str, bytes]]:
+def _reported_runs(folder: Path) -> list[Path]:
+    """The runs in ``folder`` that have finished an epoch; all runs if none has, so that the error names one."""
+    runs = run_folders(folder)
+    return [run for run in runs if RunFolder(run).metrics.is_file()] or runs
+
+
+def _render(families: Sequence[Family], examples: Examples) -> tuple[str, dict[str, bytes]]:
     """Render the page, and the plots as PNG by name."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -117,14 +129,24 @@ def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[st
         lstrip_blocks=True,
     )
     environment.filters |= {"duration": _duration, "number": _number}
+    records = [record for family in families for record in family.records]
     record = records[0]
     translations = _translations(record.watched) if isinstance(record.watched, Watched) else None
-    names = _distinct_names(records)
-    runs = Runs(records, names, [_bleu_before(each) for each in records])
+    names = _distinct_names([each.path for each in records])
+    runs = Runs(families, names, [_bleu_before(each) for each in records])
     shown, logged = sections(runs), _log_warnings(record)
     page = environment.get_template("report.html.j2").render(
         run=record,
         runs=runs,
+        means=[
+            {
+                "name": family.name,
+                "bleu": family.spread(lambda e: e.devtest_bleu),
+                "gold": family.spread(lambda e: e.gold),
+            }
+            for family in families
+            if family.several
+        ],
         before=runs.before[0],
         why=_selection_reason(record),
         sections=shown,
@@ -139,10 +161,10 @@ def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[st
     return page, {chart.name: chart.plot.png for section in shown for chart in section.charts}
 
 
-def _distinct_names(records: Sequence[Record]) -> list[str]:
-    """The names of the runs' folders, or their paths if names are not unique."""
-    names = [record.name for record in records]
-    return names if len(set(names)) == len(names) else [printable(record.path) for record in records]
+def _distinct_names(folders: Sequence[Path]) -> list[str]:
+    """The names of the ``folders``, or their paths if names are not unique."""
+    names = [printable(folder.resolve().name) for folder in folders]
+    return names if len(set(names)) == len(names) else [printable(folder) for folder in folders]
 
 
 def _bleu_before(record: Record) -> float | None:
@@ -202,7 +224,7 @@ def _tables(record: Record, examples: Examples) -> list[WeightTable]:
         rows[template], totals[template] = largest(found, TOP), len(found)
     # The feature of a rule (template id) shows the rule itself.
     asked = [name for kind in (rows, norms) for template in kind if template != "id" for name, _ in kind[template]]
-    rules = examples(sorted({name for name in asked if name not in dense}))
+    rules = examples(record.path, sorted({name for name in asked if name not in dense}))
     tables = []
     for template, shown in rows.items():
         by_weight, decimals = _rows(template, shown, rules)

@@ -68,6 +68,14 @@ class Series:
     colour: int = 0
     """Index of its colour."""
     style: str = "solid"
+    spread: Sequence[float] = ()
+    """Half the height of a band around the curve, at each point; empty: no band."""
+
+    @property
+    def values(self) -> list[float]:
+        """The numbers of the vertical axis that the curve and its band reach."""
+        spread = self.spread or [0.0] * len(self.y)
+        return [y + sign * half for y, half in zip(self.y, spread, strict=True) for sign in (-1, 1)]
 
 
 class Key(NamedTuple):
@@ -108,7 +116,10 @@ class Canvas:
     palette: _Palette
 
     def curve(self, series: Series, **style: Any) -> None:
-        """Draw a curve, with point markers if it has at most 30 points."""
+        """Draw a curve, with point markers if it has at most 30 points, and its band."""
+        if series.spread:
+            low, high = series.values[::2], series.values[1::2]
+            self.axes.fill_between(series.x, low, high, color=self.colour(series.colour), alpha=0.2, lw=0, zorder=2)
         marker = "o" if len(series.x) <= 30 and "drawstyle" not in style else ""
         self.axes.plot(
             series.x,
@@ -166,7 +177,7 @@ def lines(
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.axes
-        epochs = [x for curve in series for x in curve.x]
+        epochs = [x for curve in series for x in curve.x] + [mark.at for mark in marks if not mark.across]
         axes.set_xlabel("epoch", loc="right")
         axes.set_xlim(min(epochs) - 0.5, max(epochs) + 0.5)
         for curve in series:
@@ -174,7 +185,7 @@ def lines(
         for mark in marks:
             canvas.mark(mark)
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
-        values = [y for curve in series for y in curve.y]
+        values = [value for curve in series for value in curve.values]
         if log:
             _log_axis(axes, values)
         else:

@@ -82,6 +82,7 @@ _READERS: dict[str, Callable[[str], str | None]] = {
     "target-bigram": _bigram,
     "shape": _shape,
     "word-pair": _pair,
+    "word-pair-all": _pair,
     "insertion": _pair,
     "target-words": _bigram,
 }

@@ -20,6 +20,7 @@ PREFIXES = {
     "target-bigram": "RBT:",
     "shape": "Shape_",
     "word-pair": "WP:",
+    "word-pair-all": "WPA:",
     "insertion": "INS:",
     "target-words": "TB:",
 }

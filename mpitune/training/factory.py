@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from mpitune.learner.online import averaging, mira, perceptron
 from mpitune.learner.pair_sampling import Sampler, make_sampler
 from mpitune.metrics.sentence_bleu import SentenceMetric, make_sentence_metric
 from mpitune.metrics.tuning_metric import Metric
+from mpitune.run_folder.seeds import seed_folder
 from mpitune.store.inputs import StoreInputs, Texts, grammar_files
 from mpitune.store.store import Store, content_digests
 
@@ -60,6 +61,11 @@ def load_job(path: Path, overrides: list[str]) -> Job:
         "lm": [{"file": str(file.absolute()), "name": name} for name, file in asked.language_models] or None,
     }
     return load.complete_from_cdec_ini(job, {key: value for key, value in given.items() if value is not None}, ini)
+
+
+def with_seed(job: Job, seed: int) -> Job:
+    """``job`` as one of several runs that differ in their ``seed``: with a run folder of its own, the same store."""
+    return replace(job, run=replace(job.run, seed=seed, dir=seed_folder(job.run.dir, seed)))
 
 
 def sources(job: Job) -> StoreInputs:

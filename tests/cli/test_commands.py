@@ -64,6 +64,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         ["decode", "job.toml", "--input", "x", "--nbest", "many"],
         ["weights", "x", "--template", "ids"],
         ["evaluate", "--refs", "x"],
+        ["evaluate", "--refs", "x", "--hyps", "y", "--system", "A", "z"],
     ],
 )
 def test_bad_usage_ends_with_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,6 +190,29 @@ def test_train_and_resume(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     assert done.code == 0 and "going on after epoch 2" in done.errors and "epoch 3: mean gold" in done.errors
     changed = cli.refused(2, "train", job, "--quiet", "--set", "learner.margin=0.5")
     assert changed.endswith("the job has changed since its last checkpoint: learner.margin (was 0.0, is 0.5)")
+
+
+def test_train_with_seeds(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "run")
+    assert cli("train", job, "--quiet", "--seeds", "2..3") == (0, "", "")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["seed-2", "seed-3"]
+    assert not list((tmp_path / "run").glob("*/store")), "they share the job's store"
+    cli("train", job, "--quiet", "--set", "run.seed=3", "--set", f"run.dir={tmp_path}/alone")
+    results = [tmp_path / folder / "weights.txt.gz" for folder in ("run/seed-2", "run/seed-3", "alone")]
+    two, three, alone = (read_weights(path) for path in results)
+    assert three == alone != two
+    done = cli("train", job, "--seeds", "1..3", "--set", "learner.epochs=3")
+    assert done.code == 0 and done.errors.count("going on after epoch 2") == 2
+    assert load(tmp_path / "run" / "seed-1" / "config.toml").run.seed == 1
+    report = cli("report", tmp_path / "run")
+    assert report == (0, f"the report: {tmp_path}/run/report.html\n", "")
+
+
+@pytest.mark.parametrize("seeds", ["3..1", "1-3", "1", "", "a..b", "1..2..3", "0..9223372036854775808"])
+def test_bad_seeds(cli: Cli, tiny: Tiny, tmp_path: Path, seeds: str) -> None:
+    line = cli.refused(2, "train", tiny.job_file(tmp_path / "run"), f"--seeds={seeds}")
+    assert line == f"--seeds {seeds}: expected A..B, whole numbers with A no larger than B"
+    assert not (tmp_path / "run").exists()
 
 
 def test_prepare_twice(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
@@ -427,7 +451,7 @@ def test_evaluate_tests_significance(cli: Cli, texts: dict[str, Path], test: str
     good, worse = found["scores"]
     assert (good["system"], worse["system"]) == (str(texts["good"]), str(texts["worse"]))
     assert good["bleu"] == pytest.approx(100) and worse["bleu"] < 90
-    assert good["p_value"] is None and worse["p_value"] < 0.05
+    assert good["p_values"] is None and worse["p_values"]["bleu"] < 0.05
     plain = cli(*arguments).output
     assert found["signature"] in plain and f"{worse['bleu']:.2f}" in plain
 
@@ -439,6 +463,26 @@ def test_evaluate_options(cli: Cli, texts: dict[str, Path]) -> None:
     assert json.loads(cli(*arguments).output)["scores"][0]["bleu"] < 1
     found = json.loads(cli(*arguments, "--lowercase", "--tokenize", "13a").output)
     assert found["scores"][0]["bleu"] == pytest.approx(100) and "tok:13a" in found["signature"]
+
+
+def test_evaluate_runs_of_systems(cli: Cli, texts: dict[str, Path]) -> None:
+    systems: Arguments = ["--system", "A", texts["good"], texts["worse"], "--system", "B", texts["worse"]]
+    arguments: Arguments = ["evaluate", "--refs", texts["ref"], *systems, "--test", "ar"]
+    first, second = json.loads(cli(*arguments, "--json").output)["scores"]
+    assert (first["system"], first["runs"], second["system"], second["runs"]) == ("A", 2, "B", 1)
+    assert first["bleu"] == pytest.approx((100 + second["bleu"]) / 2) and first["deviations"]["bleu"] > 1
+    assert second["corrected"] == second["p_values"]
+    text, markdown = cli(*arguments).output, cli(*arguments, "--markdown").output
+    assert f"{first['bleu']:.2f}  {first['deviations']['bleu']:.2f}" in text
+    assert f"| A | 2 | {first['bleu']:.2f} | {first['deviations']['bleu']:.2f} |" in markdown
+
+
+def test_evaluate_refuses_bad_systems(cli: Cli, texts: dict[str, Path]) -> None:
+    arguments: Arguments = ["evaluate", "--refs", texts["ref"], "--system", "A"]
+    expected = "--system A: found no translations, expected a name and a file for each run"
+    assert cli.refused(2, *arguments) == expected
+    line = cli.refused(2, *arguments, texts["good"], "--system", "A", texts["worse"])
+    assert line == "found two systems called A, expected a name for each"
 
 
 def test_evaluate_refuses_bad_texts(cli: Cli, texts: dict[str, Path]) -> None:

@@ -21,13 +21,14 @@ from mpitune.decoder.embedded import chart, cube, kbest, matched, readout, trie
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.online import averaging, columns, gram
-from mpitune.metrics import bleu
+from mpitune.metrics import bleu, chrf, ter
 from mpitune.training import factory
 from mpitune.training.loop import train
 from pathlib import Path
 
 def compiled():
-    modules = (chart, cube, kbest, matched, readout, trie, averaging, columns, gram, mixing, selection, bleu)
+    decoding, learning = (chart, cube, kbest, matched, readout, trie), (averaging, columns, gram, mixing, selection)
+    modules = (*decoding, *learning, bleu, chrf, ter)
     kernels = {f"{m.__name__}.{name}": f for m in modules for name, f in vars(m).items() if hasattr(f, "signatures")}
     return {name: len(kernel.signatures) for name, kernel in kernels.items()}
 
@@ -35,6 +36,7 @@ warmup.main()
 before = compiled()
 assert sum(before.values()) > 5, before
 new = ("learner.online.gram._update_units", "learner.online.averaging._add_changes", "exchange.mixing._active_means")
+new += ("metrics.ter._fewest", "metrics.chrf._compare", "metrics.chrf._scores")  # of mpitune evaluate
 assert all(before[f"mpitune.{name}"] for name in new), before
 train(factory.load_job(Path(sys.argv[1]), []), SerialComm(), quiet=True)
 print({name for name, count in compiled().items() if count != before[name]})

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mpitune.extraction.extracted import FEATURES, Extracted
+from mpitune.extraction.suffix_array import compile_bitext
 from support.naive_extract import Extracted as NaiveRule
 from support.naive_extract import Grammar, Pair, naive_grammar, random_pairs, read_grammar, read_pairs
 
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.extraction import extractor, rule_counts
-from mpitune.extraction.extracted import FEATURES, Extracted
 from mpitune.extraction.extractor import Extractor
 from mpitune.extraction.occurrences import SAMPLES
 from mpitune.extraction.rule_lines import rule_lines
-from mpitune.extraction.suffix_array import compile_bitext
 
 SAMPLED = np.log10(1.0 + SAMPLES - 10)
 """A SampleCountF from here on may be that of a sample, and then another one than the reference's."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mpitune.extraction.extracted import FEATURES, Extracted
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.csr import row_ends
-from mpitune.extraction.extracted import FEATURES, Extracted
 from mpitune.extraction.rule_arrays import Collector, GrammarPart, merged
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import PHRASE

@@ -18,7 +18,6 @@ from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
 from mpitune.grammar.rules import RuleReader, Rules
 
-
 Rows = tuple[Any, ...]
 
 

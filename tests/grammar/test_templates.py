@@ -89,6 +89,17 @@ def test_aligned_words_make_pairs(rule: Rule, names: list[str]) -> None:
     assert features(WORDS, rule) == [(name, 1.0) for name in names]
 
 
+def test_all_words_make_pairs() -> None:
+    """Gaps aside, and whatever the alignment says."""
+    words = Rule("X", ["a", X1, "b", "a"], ["c", X1, "d"], [(0, 0)])
+    counts = {"WPA:a_c": 2.0, "WPA:a_d": 2.0, "WPA:b_c": 1.0, "WPA:b_d": 1.0}
+    assert dict(features(["word-pair-all"], words)) == counts
+    assert features(["word-pair-all"], Rule("X", ["=a"], [";"])) == [("WPA:_a__", 1.0)]
+    assert features(["word-pair-all"], pass_through("w")) == [("WPA:w_w", 1.0)]
+    for empty in (GLUE[1], Rule("X", ["a"], []), Rule("X", ["a", X1], [X1])):
+        assert features(["word-pair-all"], empty) == []
+
+
 def test_pairs_and_insertions_are_counted() -> None:
     rule = Rule("X", ["a", "b", "a"], ["c", "d", "c", "d", "c"], [(0, 0), (2, 2)])
     assert dict(features(WORDS, rule)) == {

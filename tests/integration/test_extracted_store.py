@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mpitune.extraction.extracted import Extracted
 from support.mpi import mpirun
 from support.naive_extract import random_pairs
 from support.tiny import write_data
@@ -18,7 +19,6 @@ from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.cli.parser import main
 from mpitune.errors import MachineError
-from mpitune.extraction.extracted import Extracted
 from mpitune.grammar.templates import as_symbols
 from mpitune.store import extract_grammars
 from mpitune.store.build import part_file

@@ -55,6 +55,30 @@ def test_follows_the_definition(tmp_path: Path, seed: int, order: int) -> None:
         assert not any("warning" in line for line in told)
 
 
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 5, 19])
+def test_words_outside_the_vocabulary_are_unknown(tmp_path: Path, size: int, order: int) -> None:
+    """The definition, of the text with <unk> in their place; the list may name words that the text lacks."""
+    sentences, allowed = corpus(2), {f"w{i}" for i in range(size)}
+    (tmp_path / "text").write_text("".join(" ".join(sentence) + "\n" for sentence in sentences))
+    (tmp_path / "words").write_text("\n".join([*sorted(allowed), "more <unk>  words"]))
+    told: list[str] = []
+    estimate(tmp_path / "text", order, tmp_path / "lm", told.append, vocabulary=tmp_path / "words")
+    replaced = [[word if word in allowed else "<unk>" for word in sentence] for sentence in sentences]
+    written, expected = NaiveLm(tmp_path / "lm").ngrams, kneser_ney(replaced, order)
+    assert written.keys() == expected.keys()
+    for ngram, values in expected.items():
+        assert written[ngram] == pytest.approx(values, abs=2e-6, rel=0)
+    unknown = sum(sentence.count("<unk>") for sentence in replaced)
+    assert told[1].endswith(f"({size} distinct, {unknown} outside the vocabulary)")
+    lm, words = language_model(read_arpa(tmp_path / "lm"))
+    predicted = [word for word in range(lm.words) if word != lm.bos]
+    for context in [("<unk>",), ("<s>", "<unk>"), ("w0", "<unk>")]:
+        numbers = words.numbers(context[-order + 1 :] if order > 1 else ()).tolist()
+        total = sum(10 ** log_prob(lm, np.array([*numbers, word], dtype=np.int64)) for word in predicted)
+        assert total == pytest.approx(1, abs=1e-5), context
+
+
 def log_prob(lm: LanguageModel, words: np.ndarray) -> float:
     """log10 p(last of ``words`` | the others)."""
     n = len(words)
@@ -180,7 +204,12 @@ def test_other_refusals(tmp_path: Path) -> None:
             estimate(tmp_path / "text", order, tmp_path / "lm", lambda line: None)
     with pytest.raises(DataError, match="no such file"):
         estimate(tmp_path / "absent", 2, tmp_path / "lm", lambda line: None)
-    assert os.listdir(tmp_path) == ["text"]
+    (tmp_path / "words").write_text("b c\n")
+    with pytest.raises(
+        DataError, match=f"words: found no word of {tmp_path}/text, expected words, separated by blanks"
+    ):
+        estimate(tmp_path / "text", 2, tmp_path / "lm", lambda line: None, vocabulary=tmp_path / "words")
+    assert sorted(os.listdir(tmp_path)) == ["text", "words"]
 
 
 def test_output_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,6 +138,27 @@ def test_names_of_runs_may_have_any_characters(tmp_path: Path) -> None:
     assert f"{tmp_path}/\ufffd/run" in Page(write_report(same)).text
 
 
+def test_a_report_of_seeds_has_means_with_bands(tmp_path: Path) -> None:
+    """Of epochs that all runs have; beside a single run, which has no band."""
+    job = tmp_path / "job"
+    runs = [make_run(job / f"seed-{seed}", epochs) for seed, epochs in ((1, 3), (2, 4), (10, 3))]
+    for run, gold in zip(runs, (0.30, 0.32, 0.40), strict=True):
+        edit(run.metrics, '"gold": 0.32', f'"gold": {gold}')
+    (job / "seed-11").mkdir()  # in its first epoch
+    path = write_report([job])
+    page = Page(path)
+    assert path == job / "report.html" and (job / "plots" / "gold.png").exists()
+    assert "Curves of several seeds are means, with a band of one standard deviation" in page.text
+    assert "mean of job ± sd" in page.text and "0.3400 ± 0.0529" in page.text
+    assert page.text.index("seed-2") < page.text.index("seed-10")
+    gold = page.html[page.html.index('id="gold-figure_1"') :].partition("</svg>")[0]
+    assert gold.count('id="gold-FillBetween') == 1 and "var(--series-1)" not in gold
+    both = Page(write_report([job, make_run(tmp_path / "other").path]))
+    gold = both.html[both.html.index('id="gold-figure_1"') :].partition("</svg>")[0]
+    assert gold.count('id="gold-FillBetween') == 1 and "var(--series-1)" in gold
+    assert both.text.count("± sd") == 1
+
+
 def test_column_norms_and_ranks(tmp_path: Path) -> None:
     page = report(make_run(tmp_path / "run"))
     assert "after epoch 2; dotted: the cut, at 2,000 features and λ = 0.001" in page.text
@@ -165,7 +186,7 @@ def test_examples_are_beside_features_that_are_no_rules(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     asked: list[str] = []
 
-    def examples(names: Sequence[str]) -> dict[str, list[str]]:
+    def examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
         asked.extend(names)
         return {"RBS:<r>_das": ["das <b> → the <b>"]}
 
@@ -367,6 +388,7 @@ def test_features_are_shown_by_template(tmp_path: Path) -> None:
         ("shape", "Shape_S11110_T01011", "w X w X → X X w"),
         ("shape", "Shape_of_another", None),
         ("word-pair", "WP:letzter_last", "letzter → last"),
+        ("word-pair-all", "WPA:letzter_last", "letzter → last"),
         ("insertion", "INS:a_b_c", None),
         ("target-words", "TB:'s_last", "'s last"),
         ("dense", "LanguageModel", None),

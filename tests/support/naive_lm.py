@@ -88,7 +88,7 @@ def kneser_ney(sentences: Sequence[Sequence[str]], order: int) -> dict[tuple[str
         ngram: count if len(ngram) == order or ngram[0] == "<s>" else len(before[ngram])
         for ngram, count in seen.items()
     }
-    adjusted |= {("<s>",): 0, ("<unk>",): 0}
+    adjusted = {("<unk>",): 0} | adjusted | {("<s>",): 0}
     after = defaultdict(list)
     for ngram in adjusted:
         after[ngram[:-1]].append(ngram)
