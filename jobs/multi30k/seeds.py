@@ -37,8 +37,9 @@ from mpitune.exchange.comm import SerialComm
 from mpitune.metrics.bleu import WIDTH
 from mpitune.metrics.bleu import statistics as bleu_statistics
 from mpitune.metrics.sentence_bleu import papineni
+from mpitune.progress import no_progress
 from mpitune.run_folder.model_weights import read_model
-from mpitune.runtime.progress import Progress
+from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.store import open_store
 from mpitune.training import factory
@@ -90,7 +91,7 @@ class Test:
         given = [f"data.source={source}", f"data.references=[{references}]", f"run.store={folder}"]
         job = factory.load_job(JOBS / JOB, given)
         sources = factory.sources(job)
-        extract_and_build(SerialComm(), sources, folder, folder, lambda text: None, lambda what, total: Progress())
+        extract_and_build(SerialComm(), sources, folder, folder, lambda text: None, no_progress, StopFlag())
         store = open_store(sources, folder)
         assert store.train is not None
         self._corpus = store.train

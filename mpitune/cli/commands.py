@@ -33,6 +33,7 @@ from mpitune.run_folder import model_weights
 from mpitune.run_folder.status import follow
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
+from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.store import rules_firing
 from mpitune.training import factory
@@ -83,9 +84,10 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
     job = load_job(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
     store, sources = job.run.store, factory.sources(job)
-    made = extract_and_build(comm, sources, store, store, print_message, partial(progress, rank=comm.rank))
-    if sources.train is not None:
-        open_fitted(comm, job, sources, store, print_message)
+    with StopFlag() as stop:
+        made = extract_and_build(comm, sources, store, store, print_message, partial(progress, rank=comm.rank), stop)
+        if sources.train is not None:
+            open_fitted(comm, job, sources, store, print_message)
     comm.on_root(print, f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True)
 
 
@@ -132,25 +134,33 @@ def run_align(options: argparse.Namespace, comm: Comm) -> None:
     eflomal is a random sampler without a seed option: links differ slightly between runs.
     """
 
+    start_logging(None, rank=comm.rank, size=comm.size)
+
     def make() -> None:
         links = 0
-        with open_output(options.output) as file:
-            for line in align(options.source, options.target, print_message):
+        with stop.interrupts("the word alignment", resumable=False), open_output(options.output) as file:
+            for line in align(options.source, options.target, print_message, progress):
                 file.write(f"{line}\n".encode())
                 links += line.count("-")
         print_message(f"{options.output}: {counted(links, 'link')}")
 
-    comm.on_root(make)
+    with StopFlag() as stop:
+        comm.on_root(make)
 
 
 def run_lm(options: argparse.Namespace, comm: Comm) -> None:
     """Estimate a language model: modified Kneser-Ney, written as ARPA."""
 
-    def make() -> None:
-        with report_write_errors(options.output):
-            estimate(options.input, options.order, options.output, print_message, vocabulary=options.vocabulary)
+    start_logging(None, rank=comm.rank, size=comm.size)
 
-    comm.on_root(make)
+    def make() -> None:
+        with stop.interrupts("the language model", resumable=False), report_write_errors(options.output):
+            estimate(
+                options.input, options.order, options.output, print_message, progress, vocabulary=options.vocabulary
+            )
+
+    with StopFlag() as stop:
+        comm.on_root(make)
 
 
 def run_import_dtrain(options: argparse.Namespace, comm: Comm) -> None:

@@ -40,6 +40,7 @@ from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.scoring import read_scoring
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
+from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import Texts
 from mpitune.store.store import open_store
@@ -215,7 +216,8 @@ def open_decoder(
         if texts.source != file and sources.grammar_folder is None:
             # A pipe is in no folder: its grammars are below the working folder.
             sources = replace(sources, grammar_folder=Path.cwd())
-    extract_and_build(comm, sources, folder, job.run.store, print_message, partial(progress, rank=comm.rank))
+    with StopFlag() as stop:
+        extract_and_build(comm, sources, folder, job.run.store, print_message, partial(progress, rank=comm.rank), stop)
     if scoring is not None and sources.external:
         error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")
         raise raised_on_all_ranks(error)

@@ -18,6 +18,7 @@ from mpitune.extraction.rule_arrays import merged
 from mpitune.extraction.rule_lines import rule_lines
 from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.runtime.progress import progress
+from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.extract_grammars import (
     GrammarExtractor,
@@ -47,7 +48,9 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     inputs = comm.on_root(
         build.input_attributes, [options.input, *files.files], {"leave_one_out": options.leave_one_out}
     )
-    extract_parts(comm, GrammarExtractor(bitext, sentences), work, inputs, partial(progress, rank=comm.rank))
+    with StopFlag() as stop:
+        extraction = GrammarExtractor(bitext, sentences)
+        extract_parts(comm, extraction, work, inputs, partial(progress, rank=comm.rank), stop)
     grammars = ExtractedGrammars.stored(open_arrays(comm.on_root(_merge, work, len(read))), None)
     words = Names.stored(open_arrays(bitext), "words")
 

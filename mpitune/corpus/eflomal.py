@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from itertools import chain, zip_longest
@@ -22,22 +24,29 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mpitune.corpus.symmetrise import Link, grow_diag_final_and
-from mpitune.corpus.text import counted, lines, split_words
+from mpitune.corpus.text import counted, kilobytes, lines, split_words
 from mpitune.errors import DataError, MachineError, UsageError
+from mpitune.progress import Progress, StartProgress, no_progress
 
 MAX_WORDS = 1023
 """Maximum number of words of a sentence in eflomal."""
 
 _LAUNCHER = Path(__file__).parents[1] / "child_launcher.py"
+_REFRESH = 1.0
+"""Seconds between two displays of the progress of eflomal, which reports it only a few times."""
+_MODEL = re.compile(rb"Aligning with model ([0-9])")
+_NEWS = re.compile(rb"(Aligning|Created|Randomized|Done|Final|Writing|Read texts|Vocabulary sizes) ?")
 _HEADER = "{:<20} {:<20}\n"
 
 
-def align(source: Path, target: Path, log: Callable[[str], None]) -> Iterator[str]:
+def align(
+    source: Path, target: Path, log: Callable[[str], None], start_progress: StartProgress = no_progress
+) -> Iterator[str]:
     """The alignment of each sentence pair, as ``0-0 1-2``: source and target positions from 0, in order.
 
     ``source`` and ``target`` are files of tokenised sentences, one per line. If a sentence of a pair has no words, or
     more than `MAX_WORDS`, the alignment is empty. eflomal has no option for its random seed: another run gives slightly
-    different links. ``log`` receives a line about the work.
+    different links. ``log`` receives a line about the work, ``start_progress`` displays its stages.
 
     Raises UsageError if eflomal is not installed, DataError if a file cannot be read or the files differ in their
     numbers of lines, MachineError if eflomal fails.
@@ -45,15 +54,18 @@ def align(source: Path, target: Path, log: Callable[[str], None]) -> Iterator[st
     program = _find()
     with _temporary_files(4) as files:
         texts, links = files[:2], files[2:]
-        alignable = _write_texts(source, target, texts, log)
+        with start_progress("kB of the bitext read", kilobytes([source, target])) as progress:
+            alignable = _write_texts(source, target, texts, log, progress)
         count = sum(alignable)
         log(f"{source}, {target}: eflomal aligns {count} of {counted(len(alignable), 'sentence pair')}")
         if count:
-            _run(program, texts, links, count)
+            _run(program, texts, links, count, start_progress)
         directed = [_read_links(file, count) for file in links]
-        for wanted in alignable:
-            joined = grow_diag_final_and(*map(next, directed)) if wanted else []
-            yield " ".join(f"{i}-{j}" for i, j in joined)
+        with start_progress("sentence pairs symmetrised", len(alignable)) as progress:
+            for wanted in alignable:
+                joined = grow_diag_final_and(*map(next, directed)) if wanted else []
+                yield " ".join(f"{i}-{j}" for i, j in joined)
+                progress.advance()
 
 
 def _find() -> str:
@@ -79,7 +91,9 @@ def _temporary_files(count: int) -> Iterator[list[BinaryIO]]:
         raise MachineError(f"{tempfile.gettempdir()}: cannot be written: {error.strerror}") from None
 
 
-def _write_texts(source: Path, target: Path, texts: list[BinaryIO], log: Callable[[str], None]) -> bytearray:
+def _write_texts(
+    source: Path, target: Path, texts: list[BinaryIO], log: Callable[[str], None], progress: Progress
+) -> bytearray:
     """Write the sentence pairs that can be aligned to ``texts``; returns 1 for each such pair, 0 for the others.
 
     Format of eflomal: the numbers of sentences and of distinct words, then for each sentence its length and its words
@@ -91,7 +105,7 @@ def _write_texts(source: Path, target: Path, texts: list[BinaryIO], log: Callabl
     for file in texts:
         # A placeholder of the same length: the numbers are not known yet.
         file.write(_HEADER.format(0, 0).encode())
-    for number, sentences in enumerate(_pairs(source, target), start=1):
+    for number, sentences in enumerate(_pairs(source, target, progress), start=1):
         lengths = [len(words) for words in sentences]
         alignable.append(min(lengths) > 0 and max(lengths) <= MAX_WORDS)
         if max(lengths) > MAX_WORDS:
@@ -111,9 +125,9 @@ def _write_texts(source: Path, target: Path, texts: list[BinaryIO], log: Callabl
     return alignable
 
 
-def _pairs(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
+def _pairs(source: Path, target: Path, progress: Progress) -> Iterator[tuple[list[str], list[str]]]:
     """The words of each sentence pair, in lower case. Raises DataError where one file has more lines than the other."""
-    sources, targets = lines(source), lines(target)
+    sources, targets = lines(source, progress), lines(target, progress)
     for number, (one, other) in enumerate(zip_longest(sources, targets), start=1):
         if one is None or other is None:
             # One of the two iterators is exhausted.
@@ -124,29 +138,62 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
         yield split_words(one[1].lower()), split_words(other[1].lower())
 
 
-def _run(program: str, texts: list[BinaryIO], links: list[BinaryIO], count: int) -> None:
+def _run(program: str, texts: list[BinaryIO], links: list[BinaryIO], count: int, start_progress: StartProgress) -> None:
     """Run eflomal on ``texts``, of ``count`` sentences; it writes ``links``, forward and backward.
 
     Models, samplers and numbers of iterations are the defaults of eflomal's own tools. Raises MachineError.
     """
     iterations = max(2, round(5000 / math.sqrt(count)))
     fewer = max(1, iterations // 4)
-    options = ["-q", "-m", "3", "-n", "3", "-N", "0.2"]
-    options += ["-1", str(max(2, fewer)), "-2", str(fewer), "-3", str(iterations)]
+    of_model = [max(2, fewer), fewer, iterations]
+    options = ["-m", "3", "-n", "3", "-N", "0.2"]
+    for model, number in enumerate(of_model, start=1):
+        options += [f"-{model}", str(number)]
     for option, file in zip(("-s", "-t", "-f", "-r"), texts + links, strict=True):
         options += [option, f"/dev/fd/{file.fileno()}"]
-    run = subprocess.run(
-        [sys.executable, str(_LAUNCHER), str(os.getpid()), program, *options],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        pass_fds=[file.fileno() for file in texts + links],
-    )
+    with (
+        start_progress("eflomal's iterations, in both directions", 2 * sum(of_model)) as progress,
+        subprocess.Popen(
+            [sys.executable, str(_LAUNCHER), str(os.getpid()), program, *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=[file.fileno() for file in texts + links],
+        ) as run,
+    ):
+        try:
+            last_words = _follow(run, of_model, progress)
+        except BaseException:
+            run.kill()
+            raise
     if run.returncode:
-        words = run.stderr.decode(errors="replace").strip().splitlines()
         code = run.returncode
         how = f"signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit code {code}"
-        raise MachineError(f"eflomal failed ({how}): {words[-1] if words else 'it said nothing'}")
+        raise MachineError(f"eflomal failed ({how}): {last_words or 'it said nothing'}")
+
+
+def _follow(run: subprocess.Popen[bytes], iterations: Sequence[int], progress: Progress) -> str:
+    """Report the progress of eflomal until it ends; returns the last line that is no news of its progress.
+
+    In each direction, eflomal says when it starts with a model, and when it has done with the last one.
+    """
+    assert run.stderr is not None
+    last_words, text, more = "", b"", b"\n"
+    while more:
+        more = b""
+        while not select.select([run.stderr], [], [], _REFRESH)[0]:
+            progress.advance(0)
+        more = os.read(run.stderr.fileno(), 1 << 16)
+        *whole, text = (text + more).split(b"\n")
+        for line in whole if more else [*whole, text]:
+            started = _MODEL.match(line)
+            if started and int(started[1]) > 1:
+                progress.advance(iterations[int(started[1]) - 2])
+            elif line.startswith(b"Final argmax iteration"):
+                progress.advance(iterations[-1])
+            elif line.strip() and not _NEWS.match(line):
+                last_words = line.decode(errors="replace").strip()
+    return last_words
 
 
 def _read_links(file: BinaryIO, count: int) -> Iterator[list[Link]]:

@@ -13,13 +13,14 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from mpitune.errors import DataError
+from mpitune.progress import Progress
 
 _SEPARATOR = re.compile(r"\|\|\|(?<![^ \t]\|\|\|)(?![^ \t])")
 _SEG = re.compile(r'<seg((?:[ \t]+[^\s<>="]+[ \t]*=[ \t]*"[^"]*")*)[ \t]*>(.*)</seg>')
@@ -69,25 +70,27 @@ GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 """Exceptions of Python for damaged or truncated gzip data."""
 
 
-def lines(path: Path) -> Iterator[tuple[int, str]]:
+def lines(path: Path, progress: Progress | None = None) -> Iterator[tuple[int, str]]:
     """The lines of a file, plain or gzipped, without line ends, with their numbers from 1.
 
-    Raises DataError for a missing file, damaged gzip data, or a line that is not UTF-8 or contains a NUL character.
+    ``progress``: that of a task whose items are the `kilobytes` of files. Raises DataError for a missing file, damaged
+    gzip data, or a line that is not UTF-8 or contains a NUL character.
     """
     number = 0
-    for block in line_blocks(path):
+    for block in line_blocks(path, progress):
         for line in block.decode().split("\n")[:-1]:
             number += 1
             yield number, line.rstrip("\r")
 
 
-def line_blocks(path: Path) -> Iterator[bytearray]:
+def line_blocks(path: Path, progress: Progress | None = None) -> Iterator[bytearray]:
     """The bytes of a file, plain or gzipped, in blocks of whole lines; a last line without line end gets one.
 
-    A byte order mark is left out. Raises DataError as `lines` does, after the lines before the damaged one.
+    A byte order mark is left out. ``progress`` as for `lines`. Raises DataError as `lines` does, after the lines before
+    the damaged one.
     """
     number = 1
-    for block, damage in _whole_lines(path):
+    for block, damage in _whole_lines(path, progress or Progress()):
         if number == 1 and block.startswith(BYTE_ORDER_MARK):
             del block[: len(BYTE_ORDER_MARK)]
         try:
@@ -108,10 +111,25 @@ def line_blocks(path: Path) -> Iterator[bytearray]:
             raise DataError.at(path, number, found=found, expected="a whole gzip file")
 
 
-def _whole_lines(path: Path) -> Iterator[tuple[bytearray, Exception | None]]:
+def kilobytes(files: Iterable[Path]) -> int:
+    """The size of files as they are on disk, each rounded up; 0 for a pipe. Raises DataError for a missing file."""
+    total = 0
+    for path in files:
+        with _open(path) as file:
+            total += _kilobytes(os.fstat(file.fileno()).st_size)
+    return total
+
+
+def _kilobytes(size: int) -> int:
+    return -(-size // 1024)
+
+
+def _whole_lines(path: Path, progress: Progress) -> Iterator[tuple[bytearray, Exception | None]]:
     """Blocks of whole lines; the last one comes with the error that reading ended with, if any."""
     block, more, damage = bytearray(), b"\n", None
-    with open_bytes(path) as file:
+    position = 0
+    with _open(path) as raw:
+        file = _unpacked(raw)
         while more:
             # A long line is read in ever larger steps, because its bytes are searched again after each.
             size = 2 * len(block) + _BLOCK
@@ -126,6 +144,9 @@ def _whole_lines(path: Path) -> Iterator[tuple[bytearray, Exception | None]]:
                 end = len(block)
             yield block[:end], damage
             block = block[end:]
+            if raw.seekable():
+                before, position = position, _kilobytes(raw.tell())
+                progress.advance(position - before)
 
 
 @contextmanager
@@ -135,10 +156,14 @@ def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
     Reading damaged gzip data raises one of `GZIP_ERRORS`.
     """
     with _open(path) as raw:
-        if raw.peek(2)[:2] == b"\x1f\x8b":
-            yield io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), 1 << 17)
-        else:
-            yield raw
+        yield _unpacked(raw)
+
+
+def _unpacked(raw: io.BufferedReader) -> io.BufferedReader:
+    """``raw`` itself, or its uncompressed bytes if it is gzipped."""
+    if raw.peek(2)[:2] == b"\x1f\x8b":
+        return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), 1 << 17)
+    return raw
 
 
 def check_readable(path: Path) -> None:

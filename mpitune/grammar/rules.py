@@ -17,6 +17,7 @@ from mpitune.errors import DataError
 from mpitune.grammar.compiled_parser import CompiledParser
 from mpitune.grammar.formats import CdecFormat, MalformedLine, TableFormat, table_format
 from mpitune.grammar.line_parser import UNNAMED, LineParser, ParsedLines, Vocabularies
+from mpitune.progress import Progress
 
 GOAL = 0
 """Number of category S."""
@@ -113,14 +114,14 @@ class RuleReader:
         """int64 [grammars + 1]: the rules of grammar g are ``grammar_ptr[g]`` to ``grammar_ptr[g + 1]`` of `rules`."""
         return np.array(self._grammar_ptr, dtype=np.int64)
 
-    def read(self, path: Path) -> None:
-        """Read the next grammar.
+    def read(self, path: Path, progress: Progress | None = None) -> None:
+        """Read the next grammar; the items of ``progress`` are the kilobytes of files.
 
         Raises DataError for a malformed line, and for a unary rule that closes a cycle with the unary rules of all
         grammars so far (the decoder orders the categories once for all grammars).
         """
         try:
-            for block in line_blocks(path):
+            for block in line_blocks(path, progress):
                 self._parser = self._parser or self._parser_for(block)
                 for parsed in self._parser.parse(block):
                     self._add(parsed, self._parser.format)

@@ -20,6 +20,7 @@ from mpitune.array_files.csr import iter_rows, select_rows
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.errors import UsageError
 from mpitune.grammar.rules import RuleTypes
+from mpitune.progress import Progress
 
 
 class Gap(NamedTuple):
@@ -159,14 +160,20 @@ def features(templates: Sequence[str], rule: Rule) -> list[tuple[str, float]]:
 
 
 def compile_features(
-    templates: Sequence[str], types: RuleTypes, categories: Sequence[str], words: Sequence[str], sources: Iterable[str]
+    templates: Sequence[str],
+    types: RuleTypes,
+    categories: Sequence[str],
+    words: Sequence[str],
+    sources: Iterable[str],
+    progress: Progress | None = None,
 ) -> RuleFeatures:
     """Compute the features of all ``types``.
 
     ``names`` of the result also has the features of the glue rules and of pass-through rules for the words ``sources``.
-    ``categories`` and ``words`` name the rules' symbols. Raises UsageError for an unknown template.
+    ``categories`` and ``words`` name the rules' symbols; the items of ``progress`` are rule types. Raises UsageError
+    for an unknown template.
     """
-    functions = _look_up(templates)
+    functions, progress = _look_up(templates), progress or Progress()
     names = Vocabulary()
     index, value = array("i"), array("d")
     ptr = np.zeros(len(types.side) + 1, dtype=np.int64)
@@ -177,6 +184,7 @@ def compile_features(
         index.extend(fired.keys())
         value.extend(fired.values())
         ptr[number] = len(index)
+        progress.advance()
     for rule in (*GLUE, *map(pass_through, sources)):
         for name in _fired(functions, rule):
             names.add(name)

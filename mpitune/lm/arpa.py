@@ -6,6 +6,7 @@ The compiled parser `arpa_lines` reads the n-gram lines from blocks of bytes; th
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -35,6 +36,7 @@ from mpitune.lm.arpa_lines import (
 )
 from mpitune.lm.kenlm import MAGIC, refuse_other_kinds
 from mpitune.lm.ngram_table import MAX_NODES, NODE, UNKNOWN, LanguageModel, first_slot
+from mpitune.progress import Progress, StartProgress, no_progress
 
 UNKNOWN_PROBABILITY = -100.0
 """log10 probability of ``<unk>`` in models without an entry for it, as in KenLM."""
@@ -47,7 +49,7 @@ _MAX_LOAD = 0.9
 """Load factor that blank n-grams may raise it to."""
 
 
-def read_arpa(path: Path) -> dict[str, np.ndarray]:
+def read_arpa(path: Path, start_progress: StartProgress = no_progress) -> dict[str, np.ndarray]:
     """Read an ARPA file of any order, plain or gzipped, into the arrays that `ngram_table.language_model` takes.
 
     Returns ``node`` (NODE, see `ngram_table.LanguageModel`); ``word_text`` (uint8), ``word_ptr`` (int64) and
@@ -55,16 +57,17 @@ def read_arpa(path: Path) -> dict[str, np.ndarray]:
     with the line number if the file is not a valid ARPA file.
     """
     scale = 1
-    while (arrays := _read_once(path, scale)) is None:
+    while (arrays := _read_once(path, scale, start_progress)) is None:
         scale *= 2
     return arrays
 
 
-def _read_once(path: Path, scale: int) -> dict[str, np.ndarray] | None:
+def _read_once(path: Path, scale: int, start_progress: StartProgress) -> dict[str, np.ndarray] | None:
     """Read the file with a table of ``scale`` times the usual size; None if blank n-grams overfill that table."""
-    with open_bytes(path) as file:
+    with open_bytes(path) as file, ExitStack() as stack:
         source = _BlockReader(path, file)
         counts = _read_counts(source)
+        source.progress = stack.enter_context(start_progress("n-grams read", sum(counts)))
         order = len(counts)
         field, word = np.zeros((order + 3, 2), dtype=np.int64), np.zeros(order, dtype=np.int64)
         parser = Parser(source.text, source.state, field, np.zeros(2), word)
@@ -85,6 +88,7 @@ def _read_once(path: Path, scale: int) -> dict[str, np.ndarray] | None:
                 if code == TABLE_FULL:
                     return None
                 _continue(source, parser, code, n, counts)
+        source.progress.reach(sum(counts))
         _expect_header(source, order, counts, "\\end\\")
         while (line := source.line()) is not None:
             if line:
@@ -163,9 +167,10 @@ def _expect_header(source: _BlockReader, n: int, counts: list[int], header: str)
 
 def _continue(source: _BlockReader, parser: Parser, code: int, n: int, counts: list[int]) -> None:
     """Read the next block if the parser stopped for that, else raise DataError for the line that it stopped at."""
-    read = counts[n - 1] - source.state[REMAINING]
+    read = counts[n - 1] - int(source.state[REMAINING])
     announced = f"{counts[n - 1]} {n}-grams, as announced"
     if code == BLOCK_DONE:
+        source.progress.reach(sum(counts[: n - 1]) + read)
         if not source.fill():
             source.refuse(f"the end of the file after {read} {n}-grams", announced)
         return
@@ -199,6 +204,7 @@ class _BlockReader:
         self.filled = 0
         self.state = np.zeros(7, dtype=np.int64)
         """See `arpa_lines.Parser`."""
+        self.progress = Progress()
         self._file = file
 
     def fill(self) -> bool:

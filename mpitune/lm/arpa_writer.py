@@ -7,6 +7,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from mpitune.progress import Progress
+
 _BLOCK = 1 << 16
 
 
@@ -23,10 +25,12 @@ class Level(NamedTuple):
     """float32 [n-grams]: log10 backoffs; None for the longest n-grams."""
 
 
-def write_arpa(file: BinaryIO, words: Sequence[str], levels: Sequence[Level], log: Callable[[str], None]) -> None:
+def write_arpa(
+    file: BinaryIO, words: Sequence[str], levels: Sequence[Level], log: Callable[[str], None], progress: Progress
+) -> None:
     """Write a model: ``levels`` are the 1-grams, 2-grams and so on, ``words`` the text of each word.
 
-    ``log`` receives a progress message for each level.
+    ``log`` receives a message for each level; the items of ``progress`` are n-grams.
     """
     counts = (f"ngram {n}={len(level.prob)}\n" for n, level in enumerate(levels, start=1))
     file.write(("\\data\\\n" + "".join(counts)).encode())
@@ -39,6 +43,7 @@ def write_arpa(file: BinaryIO, words: Sequence[str], levels: Sequence[Level], lo
             if level.backoff is not None:
                 fields.append(_format_numbers(level.backoff[block]))
             file.write("".join(f"{line}\n" for line in map("\t".join, zip(*fields, strict=True))).encode())
+            progress.advance(len(fields[0]))
     file.write(b"\n\\end\\\n")
 
 

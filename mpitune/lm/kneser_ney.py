@@ -27,10 +27,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.atomic import open_atomic
-from mpitune.corpus.text import counted, lines, split_words
+from mpitune.corpus.text import counted, kilobytes, lines, split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError, UsageError
 from mpitune.lm.arpa_writer import Level, write_arpa
+from mpitune.progress import Progress, StartProgress, no_progress
 
 MARKERS = ("<unk>", "<s>", "</s>")
 """Words 0, 1 and 2, which the model adds."""
@@ -54,14 +55,20 @@ class NgramCounts(NamedTuple):
 
 
 def estimate(
-    text: Path, order: int, output: Path, log: Callable[[str], None], *, vocabulary: Path | None = None
+    text: Path,
+    order: int,
+    output: Path,
+    log: Callable[[str], None],
+    start_progress: StartProgress = no_progress,
+    *,
+    vocabulary: Path | None = None,
 ) -> None:
     """Estimate a model of n-grams up to length ``order`` from ``text`` (tokenised, a sentence a line) into ``output``.
 
     ``vocabulary``: a file of words, separated by blanks and line ends; other words of the text count as ``<unk>``.
-    ``text`` is plain or gzipped; ``output`` is gzipped if its name ends in .gz. ``log`` receives progress messages,
-    and a warning if `FALLBACK_DISCOUNTS` are used. Memory: about 60 bytes for each word of the text, 40 for each
-    n-gram.
+    ``text`` is plain or gzipped; ``output`` is gzipped if its name ends in .gz. ``log`` receives messages about the
+    work, and a warning if `FALLBACK_DISCOUNTS` are used; ``start_progress`` displays its stages. Memory: about 60 bytes
+    for each word of the text, 40 for each n-gram.
 
     Raises UsageError for an order below 1; DataError for a text without sentences, for a vocabulary of which the text
     has no word, and for a line that is not UTF-8 or contains a marker or a character that no ARPA file can hold;
@@ -73,7 +80,8 @@ def estimate(
     with open_atomic(output) as file:
         log(f"reading {text}")
         allowed = None if vocabulary is None else read_vocabulary(vocabulary)
-        words, token = read_tokens(text, allowed)
+        with start_progress("kB of text read", kilobytes([text])) as progress:
+            words, token = read_tokens(text, allowed, progress)
         distinct = len(words) - len(MARKERS)
         if vocabulary is not None and distinct == 0:
             raise DataError.at(vocabulary, None, found=f"no word of {text}", expected="words, separated by blanks")
@@ -81,8 +89,12 @@ def estimate(
         size = f"{counted(sentences, 'sentence')}, {counted(len(token) - 2 * sentences, 'word')}"
         unknown = "" if allowed is None else f", {int(np.count_nonzero(token == _UNKNOWN))} outside the vocabulary"
         log(f"{size} ({distinct} distinct{unknown})")
-        levels = smooth(adjust(count(token, len(words), order, log)), log)
-        write_arpa(file, words, levels, log)
+        with start_progress("lengths of n-grams counted", order) as progress:
+            counts = count(token, len(words), order, log, progress)
+        with start_progress("lengths of n-grams smoothed", order) as progress:
+            levels = smooth(adjust(counts), log, progress)
+        with start_progress("n-grams written", sum(len(level.prob) for level in levels)) as progress:
+            write_arpa(file, words, levels, log, progress)
 
 
 def read_vocabulary(path: Path) -> frozenset[str]:
@@ -90,7 +102,9 @@ def read_vocabulary(path: Path) -> frozenset[str]:
     return frozenset(word for _, line in lines(path) for word in split_words(line))
 
 
-def read_tokens(text: Path, allowed: Collection[str] | None = None) -> tuple[list[str], np.ndarray]:
+def read_tokens(
+    text: Path, allowed: Collection[str] | None = None, progress: Progress | None = None
+) -> tuple[list[str], np.ndarray]:
     """Read a text; returns its words, `MARKERS` first, and its concatenated sentences with markers as numbers (int32).
 
     Words that are not ``allowed`` (None: all are) become ``<unk>``.
@@ -98,7 +112,7 @@ def read_tokens(text: Path, allowed: Collection[str] | None = None) -> tuple[lis
     """
     vocabulary = Vocabulary(MARKERS)
     tokens = array("i")
-    for number, line in lines(text):
+    for number, line in lines(text, progress):
         words = split_words(line)
         marker = next((word for word in words if word in MARKERS), None)
         if marker is not None:
@@ -116,7 +130,9 @@ def read_tokens(text: Path, allowed: Collection[str] | None = None) -> tuple[lis
     return vocabulary.words, np.frombuffer(tokens, dtype=np.intc)
 
 
-def count(token: np.ndarray, words: int, order: int, log: Callable[[str], None]) -> list[NgramCounts]:
+def count(
+    token: np.ndarray, words: int, order: int, log: Callable[[str], None], progress: Progress
+) -> list[NgramCounts]:
     """Count the n-grams of length 1 .. ``order`` in the sentences ``token`` (Heafield et al. 2013, section 3.1).
 
     An n-gram is coded as one integer, from its first word and the number of its suffix; sorting these integers gives
@@ -129,6 +145,7 @@ def count(token: np.ndarray, words: int, order: int, log: Callable[[str], None])
     occurrences, empty = np.bincount(token, minlength=words), np.zeros(words, dtype=np.int64)
     occurrences[_START] = 0
     levels = [NgramCounts(np.arange(words), empty, empty, occurrences)]
+    progress.advance()
     for n in range(2, order + 1):
         end = np.flatnonzero(position >= n - 1)
         key, which = np.unique(number[end] * words + token[end - (n - 1)], return_inverse=True)
@@ -138,6 +155,7 @@ def count(token: np.ndarray, words: int, order: int, log: Callable[[str], None])
         number[end] = which
         levels.append(NgramCounts(first, suffix, context, np.bincount(which, minlength=len(key))))
         log(f"{n}-grams: {len(key)}")
+        progress.advance()
     return levels
 
 
@@ -168,7 +186,7 @@ def discounts(counts_of_counts: Sequence[int]) -> np.ndarray | None:
     return discount if (discount[1:] > 0).all() else None
 
 
-def smooth(levels: Sequence[NgramCounts], log: Callable[[str], None]) -> list[Level]:
+def smooth(levels: Sequence[NgramCounts], log: Callable[[str], None], progress: Progress) -> list[Level]:
     """Compute probabilities and backoffs from adjusted counts a.
 
     Heafield et al. 2013, sections 3.3 and 3.4; Chen and Goodman 1998, page 20. With sums over all words x that follow
@@ -192,6 +210,7 @@ def smooth(levels: Sequence[NgramCounts], log: Callable[[str], None]) -> list[Le
         prob = (a - discount) / total[context] + backoff[context] * prob[suffix]
         # Rounding can raise a probability above 1, which readers refuse.
         smoothed.append(Level(first, suffix, np.log10(np.minimum(prob, 1)).astype(np.float32), None))
+        progress.advance()
     return smoothed
 
 

@@ -5,24 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import TextIO
 
 from mpitune.corpus.text import clock
+from mpitune.progress import Progress
 from mpitune.runtime.log import CLEAR_LINE, LOG
 
-
-class Progress(AbstractContextManager["Progress"]):
-    """Progress that reports nothing, for ranks other than 0."""
-
-    def advance(self, items: int = 1) -> None:
-        """Count ``items`` more as done."""
-
-    def reach(self, done: int, score: float | None = None) -> None:
-        """Set the number of items done to ``done``, and the sum of their scores, if they have scores."""
-
-    def __exit__(self, *_: object) -> None:
-        """End of the task."""
+LOG_INTERVAL = 30.0
+"""Seconds between two log lines of a task."""
 
 
 class ReportedProgress(Progress):
@@ -33,16 +23,19 @@ class ReportedProgress(Progress):
         task: str,
         total: int,
         terminal: TextIO | None = None,
-        log_interval: float = 30.0,
+        log_interval: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """A log line every ``log_interval`` seconds; ``terminal`` is updated at most 10 times a second."""
+        """``log_interval``: seconds between log lines, by default `LOG_INTERVAL`.
+
+        ``terminal`` is updated at most 10 times a second.
+        """
         self.task = task
         self.total = total
         self.done = 0
         self._score: float | None = None
         self._terminal = terminal
-        self._log_interval = log_interval
+        self._log_interval = LOG_INTERVAL if log_interval is None else log_interval
         self._clock = clock
         self._start = self._last_logged = clock()
         self._last_drawn = -1.0
@@ -74,7 +67,9 @@ class ReportedProgress(Progress):
         if self.done == 0 or seconds <= 0:
             return text
         left = seconds / self.done * max(self.total - self.done, 0)
-        text += f", {self.done / seconds:.3g}/s, {clock(left)} left"
+        rate = self.done / seconds
+        text += f", {rate:.0f}/s" if rate >= 1000 else f", {rate:.3g}/s"
+        text += f", {clock(left)} left"
         return text if self._score is None else f"{text}, mean gold score {self._score / self.done:.4f}"
 
 

@@ -1,11 +1,12 @@
-"""Stop flag: set by the signals that stop a run, polled between sentences."""
+"""Stop flag: set by the signals that stop a run, polled between sentences, or raised as an error."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -25,16 +26,38 @@ class StopFlag(AbstractContextManager["StopFlag"]):
         """Name of the first signal received; None if there was none."""
         self._first_sigint = float("inf")
         self._previous_handlers: dict[signal.Signals, Any] = {}
+        self._interrupt: Callable[[], StopRequested] | None = None
 
     def __bool__(self) -> bool:
         return self.signal is not None
 
-    def stop_error(self, task: str) -> StopRequested:
-        """Error to raise on every rank after one rank has received a signal, during ``task``."""
+    def stop_error(self, task: str, *, resumable: bool = True) -> StopRequested:
+        """Error to raise on every rank after one rank has received a signal, during ``task``.
+
+        ``resumable``: the task goes on from its finished work, instead of beginning again.
+        """
         by = self.signal or "a signal to another rank"
+        if not resumable:
+            return StopRequested(f"stopped by {by} in {task}; nothing is written: run the same command again")
         return StopRequested(
             f"stopped by {by} in {task}; finished work is kept: run the same command again to continue"
         )
+
+    @contextmanager
+    def interrupts(self, task: str, *, resumable: bool = True) -> Iterator[None]:
+        """Raise `stop_error` in the block as soon as a signal arrives, wherever its code is.
+
+        For long work of one process that writes its files atomically, and so need not poll. Compiled code and calls of
+        libraries are not interrupted: the error is raised when they return.
+        """
+        self._interrupt = lambda: self.stop_error(task, resumable=resumable)
+        try:
+            if not self:
+                yield
+        finally:
+            self._interrupt = None
+        if self:
+            raise self.stop_error(task, resumable=resumable)
 
     def __enter__(self) -> StopFlag:
         self._previous_handlers = {number: signal.signal(number, self._caught) for number in self.SIGNALS}
@@ -56,3 +79,7 @@ class StopFlag(AbstractContextManager["StopFlag"]):
         if number == signal.SIGINT:
             self._first_sigint = min(self._first_sigint, now)
         self.signal = self.signal or signal.Signals(number).name
+        if self._interrupt is not None:
+            # Once: a further signal must not interrupt the clearing up.
+            make_error, self._interrupt = self._interrupt, None
+            raise make_error()

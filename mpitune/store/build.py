@@ -7,7 +7,7 @@ older version wrote it. A store whose files are up to date is only read: no acce
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from mpitune.array_files.checked import Check, open_checked
 from mpitune.array_files.csr import row_ends
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.text import Fingerprint, SentencePair, fingerprint, unchanged
+from mpitune.corpus.text import Fingerprint, SentencePair, fingerprint, kilobytes, unchanged
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError, UsageError
 from mpitune.extraction.bitext import compiled_bitext
@@ -38,15 +38,13 @@ from mpitune.grammar.rules import RuleReader, RuleTypes
 from mpitune.grammar.templates import compile_features
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
+from mpitune.progress import StartProgress
 from mpitune.store.input_checks import check_files, check_score_names, warn_of_built_in_names, warn_of_unknown_words
 from mpitune.store.inputs import StoreInputs, grammar_files
 from mpitune.store.store import BITEXT, DATA, Corpus, content_digest, features_name, inputs_digest, lm_name
 from mpitune.store.structure import check_bitext, check_data, check_features, check_lm
 
 _MISSING = "missing"
-
-StartProgress = Callable[[str, int], AbstractContextManager[Any]]
-"""Starts a progress display from a label and a number of items; its context has ``advance()`` and ``reach(done)``."""
 
 
 def build_store(
@@ -59,10 +57,10 @@ def build_store(
 ) -> list[str]:
     """Build the files of the store in ``folder`` that are missing, damaged or stale; returns their names.
 
-    ``log`` receives a line for each file built, ``start_progress`` displays the reading of the grammars. ``parts`` is
-    the folder of extracted grammars, needed if `needs_extraction`; ``lms`` is the folder of the language models, by
-    default ``folder``. Raises DataError for bad data, UsageError for an unknown template or for a store that a newer
-    version built.
+    ``log`` receives a line for each file built, ``start_progress`` displays its stages. ``parts`` is the folder of
+    extracted grammars, needed if `needs_extraction`; ``lms`` is the folder of the language models, by default
+    ``folder``. Raises DataError for bad data, UsageError for an unknown template or for a store that a newer version
+    built.
     """
     data, rule_features = folder / DATA, folder / features_name(sources.templates)
     check_files(sources)
@@ -76,12 +74,12 @@ def build_store(
     settings = {"templates": list(sources.templates), "data": content_digest(data)}
     built += _build_if_stale(
         _StoreFile(rule_features, [], settings, check_features),
-        lambda: _compile_features(data, sources.templates, grammars),
+        lambda: _compile_features(data, sources.templates, grammars, start_progress),
         log,
     )
     for n, file in enumerate(sources.lms):
         lm = _StoreFile((lms or folder) / lm_name(n, sources.external), [file], {}, check_lm)
-        built += _build_if_stale(lm, dict if sources.external else partial(_compile_lm, file), log)
+        built += _build_if_stale(lm, dict if sources.external else partial(_compile_lm, file, start_progress), log)
     return built
 
 
@@ -245,10 +243,9 @@ def _read_grammars(grammars: Sequence[Path], table_format: str, start_progress: 
     """The rules of grammar files."""
     words = Vocabulary()
     reader = RuleReader(words, table_format)
-    with start_progress("grammars read", len(grammars)) as progress:
+    with start_progress("kB of grammars read", kilobytes(grammars)) as progress:
         for grammar in grammars:
-            reader.read(grammar)
-            progress.advance()
+            reader.read(grammar, progress)
     grammars_read = ListedGrammars(reader.rules(), reader.grammar_ptr)
     return _CompiledGrammars(words, grammars_read.as_arrays(), reader.score_names, reader.categories)
 
@@ -283,13 +280,17 @@ def _encoded_rows(sentences: Sequence[list[str]], words: Vocabulary) -> tuple[np
     return ptr, words.encode([word for sentence in sentences for word in sentence])
 
 
-def _compile_features(data: Path, templates: Sequence[str], grammars: Sequence[Path]) -> dict[str, np.ndarray]:
+def _compile_features(
+    data: Path, templates: Sequence[str], grammars: Sequence[Path], start_progress: StartProgress
+) -> dict[str, np.ndarray]:
     arrays = open_checked(data, check_data)
     words = Names.stored(arrays, "words").all()
     corpora = [array for name, array in arrays.items() if name in ("train.source", "devtest.source")]
     sources = [words[word] for word in np.unique(np.concatenate([np.zeros(0, np.int32), *corpora])).tolist()]
     categories = Names.stored(arrays, "categories").all()
-    fired = compile_features(templates, RuleTypes(**with_prefix(arrays, "types")), categories, words, sources)
+    types = RuleTypes(**with_prefix(arrays, "types"))
+    with start_progress("rules with features", len(types.side)) as progress:
+        fired = compile_features(templates, types, categories, words, sources, progress)
     check_score_names(grammars, Names.stored(arrays, "score_names").all(), fired.ids)
     return {
         **fired.names.as_arrays("names"),
@@ -300,5 +301,5 @@ def _compile_features(data: Path, templates: Sequence[str], grammars: Sequence[P
     }
 
 
-def _compile_lm(file: Path) -> dict[str, np.ndarray]:
-    return read_kenlm(file) if is_kenlm(file) else read_arpa(file)
+def _compile_lm(file: Path, start_progress: StartProgress) -> dict[str, np.ndarray]:
+    return read_kenlm(file) if is_kenlm(file) else read_arpa(file, start_progress)

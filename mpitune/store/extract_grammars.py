@@ -26,6 +26,7 @@ from mpitune.extraction.extractor import extract_item, index_sentences, items_of
 from mpitune.extraction.rule_arrays import TablePart, merged, part_of
 from mpitune.extraction.rule_lines import rule_lines
 from mpitune.grammar.extracted import ExtractedGrammars
+from mpitune.progress import StartProgress
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.input_checks import check_files
@@ -42,43 +43,53 @@ def extract_and_build(
     folder: Path,
     shared: Path,
     log: Callable[[str], None],
-    start_progress: build.StartProgress,
-    stop: StopFlag | None = None,
+    start_progress: StartProgress,
+    stop: StopFlag,
 ) -> list[str]:
     """Build the store on rank 0; before that, all ranks extract the grammars if the store needs them from a bitext.
 
     ``shared``: the folder of the files that do not depend on the texts, language models and the compiled bitext.
     ``log`` and ``start_progress`` are called on rank 0, ``start_progress`` on the other ranks too during extraction.
-    Returns the names of the files built. Raises StopRequested on every rank if ``stop`` is set on any rank during
-    extraction.
+    Returns the names of the files built. Raises StopRequested on every rank if ``stop`` is set on rank 0, or during
+    extraction on any rank.
     """
     aligned = sources.aligned
+
+    def build_store(parts: Path | None) -> list[str]:
+        with stop.interrupts("the preparation of the data"):
+            return build.build_store(sources, folder, log, start_progress, parts, lms=shared)
+
     if aligned is None:
-        return comm.on_root(build.build_store, sources, folder, log, start_progress, lms=shared)
+        return comm.on_root(build_store, None)
     comm.on_root(check_files, sources)
     parts = folder / "parts"
     if not comm.on_root(build.needs_extraction, sources, folder):
-        return comm.on_root(build.build_store, sources, folder, log, start_progress, parts, lms=shared)
+        return comm.on_root(build_store, parts)
     with ExitStack() as stack:
         # Runs that share a store wait for each other here.
         comm.on_root(stack.enter_context, write_lock(parts))
         if comm.on_root(build.needs_extraction, sources, folder):
-            file = comm.on_root(_prepare_bitext, aligned, sources, shared, log)
+            file = comm.on_root(_prepare_bitext, aligned, sources, shared, log, stop)
             extraction = GrammarExtractor(file, _sentences(sources))
-            extract_parts(comm, extraction, parts, build.inputs_of_grammars(sources), start_progress, stop)
-        built = comm.on_root(build.build_store, sources, folder, log, start_progress, parts, lms=shared)
+            inputs = comm.on_root(build.inputs_of_grammars, sources)
+            extract_parts(comm, extraction, parts, inputs, start_progress, stop)
+        built = comm.on_root(build_store, parts)
         comm.on_root(_remove, parts)
     return built
 
 
-def _prepare_bitext(aligned: AlignedFiles, sources: StoreInputs, shared: Path, log: Callable[[str], None]) -> Path:
+def _prepare_bitext(
+    aligned: AlignedFiles, sources: StoreInputs, shared: Path, log: Callable[[str], None], stop: StopFlag
+) -> Path:
     """Check the texts, compile the bitext and the kernels; returns the file of the compiled bitext."""
-    # All ranks read the texts later. Reading them here first reports errors once, and before the long work.
-    for texts in sources.texts.values():
-        texts.read()
-    file = build.build_bitext(aligned, shared, log)
-    if sources.leave_one_out and sources.train is not None:
-        check_same_sentences(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
+    with stop.interrupts("the preparation of the bitext"):
+        # All ranks read the texts later. Reading them here first reports errors once, and before the long work.
+        for texts in sources.texts.values():
+            texts.read()
+        file = build.build_bitext(aligned, shared, log)
+        if sources.leave_one_out and sources.train is not None:
+            check_same_sentences(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
+    # Not in the block: an interrupted compiler may fail in its own way.
     warm_up(file, log)
     return file
 
@@ -88,8 +99,8 @@ def extract_parts(
     extraction: GrammarExtractor,
     parts: Path,
     inputs: Mapping[str, Any],
-    start_progress: build.StartProgress,
-    stop: StopFlag | None = None,
+    start_progress: StartProgress,
+    stop: StopFlag,
 ) -> None:
     """Extract the rules that are not in ``parts`` yet, on all ranks, into a file in ``parts`` for each item of work.
 
@@ -106,7 +117,6 @@ def extract_parts(
             progress.reach(int(words[: queue.done().items].sum()))
     # A barrier too: building the store needs the files of all ranks.
     if comm.any(bool(stop)):
-        assert stop is not None
         raise stop.stop_error("the extraction of grammars")
 
 

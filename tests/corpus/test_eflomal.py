@@ -6,6 +6,7 @@ import errno
 import gzip
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -21,13 +22,15 @@ from support.mpi import ROOT, mpirun
 from mpitune.cli.parser import main
 from mpitune.corpus import eflomal as aligning
 from mpitune.corpus.symmetrise import Link, grow_diag_final_and
+from mpitune.runtime import progress
+from mpitune.runtime.progress import ReportedProgress
 
 STAND_IN = '''#!{python}
 """Stands in for eflomal: forward it links i-i where the two words have the same number, backward first and last."""
 import os, signal, sys, time
-options = dict(zip(sys.argv[2::2], sys.argv[3::2]))
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 behaviour = os.environ.get("STAND_IN", "")
-assert sys.argv[1] == "-q" and set(options) == set("-m -n -N -1 -2 -3 -s -t -f -r".split()), sys.argv
+assert set(options) == set("-m -n -N -1 -2 -3 -s -t -f -r".split()), sys.argv
 texts = []
 for option in ("-s", "-t"):
     header, *lines = open(options[option]).read().splitlines()
@@ -37,6 +40,14 @@ for option in ("-s", "-t"):
     assert {{word for words in text for word in words[1:]}} == set(range(distinct)), text
     texts.append(text)
 assert len(texts[0]) == len(texts[1])
+def say(text):
+    print(text, file=sys.stderr)
+say(f"Read texts ({{len(texts[0])}} sentences): 0.1 s")
+for direction in range(2):
+    for model in "123":
+        say(f"Aligning with model {{model}} ({{options['-' + model]}} iterations)")
+        say("Done: 0.1 s")
+    say("Final argmax iteration: 0.1 s")
 with open(options["-f"], "w") as forward, open(options["-r"], "w") as backward:
     for source, target in zip(*texts):
         both = enumerate(zip(source[1:], target[1:]))
@@ -151,6 +162,58 @@ def test_aligns_line_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     )
     (tmp_path / "out").unlink()
     assert nothing_is_left(tmp_path)
+
+
+@pytest.mark.usefixtures("eflomal")
+def test_all_stages_show_their_progress(tmp_path: Path) -> None:
+    written(tmp_path, "a b c\n\nd\n", "x y z\nx\ny\n")
+    shown: dict[str, ReportedProgress] = {}
+
+    def start(task: str, total: int) -> ReportedProgress:
+        return shown.setdefault(task, ReportedProgress(task, total))
+
+    list(aligning.align(tmp_path / "f", tmp_path / "e", lambda _: None, start))
+    # 5000 divided by the square root of the number of sentences, a quarter of them with models 1 and 2.
+    iterations = 2 * (3536 + 2 * 884)
+    assert {task: (progress.done, progress.total) for task, progress in shown.items()} == {
+        "kB of the bitext read": (2, 2),
+        "eflomal's iterations, in both directions": (iterations, iterations),
+        "sentence pairs symmetrised": (3, 3),
+    }
+
+
+@pytest.mark.usefixtures("eflomal")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_stop_is_heeded_while_eflomal_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    started = tmp_path / "temporary" / "started"
+    monkeypatch.setenv("STAND_IN", "wait")
+    monkeypatch.setenv("STARTED", str(started))
+    monkeypatch.setattr(aligning, "_REFRESH", 0.01)
+    monkeypatch.setattr(progress, "LOG_INTERVAL", 0.0)
+    child = []
+
+    def stop_when_started(*_: object) -> None:
+        if started.exists() and started.read_text():
+            child.append(started.read_text())
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(progress.ReportedProgress, "line", lambda self, now: stop_when_started() or self.task)
+    options = written(tmp_path, "a\n", "x\n")
+    assert main(options) == 75
+    said = capsys.readouterr().err
+    assert said.endswith(
+        f"mpitune: stopped by {number.name} in the word alignment; nothing is written: run the same command again\n"
+    )
+    assert "INFO eflomal's iterations, in both directions" in said
+    assert not Path("/proc", child[0]).exists()
+    started.unlink()
+    assert nothing_is_left(tmp_path)
+    monkeypatch.setenv("STAND_IN", "")
+    signal.signal(number, signal.SIG_DFL)
+    assert main(options) == 0
+    assert (tmp_path / "out").read_text() == "0-0\n"
 
 
 @pytest.mark.usefixtures("eflomal")

@@ -25,6 +25,7 @@ from mpitune.errors import UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.grammar.binning import make_bins
 from mpitune.learner.bin_chains import linear
+from mpitune.progress import no_progress
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.run_folder.scoring import read_scoring
 from mpitune.store import build
@@ -76,7 +77,7 @@ def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> No
     }
     job = tiny.job(tmp_path / "run", **tables)
     sources = factory.sources(job)
-    build.build_store(sources, job.run.store, lambda _: None, _no_watch)
+    build.build_store(sources, job.run.store, lambda _: None, no_progress)
     store = open_store(sources, job.run.store)
     values = [
         float(score.partition("=")[2])
@@ -103,17 +104,6 @@ def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> No
     for one, other in zip(found, expected, strict=True):
         assert np.array_equal(one, other)
     assert found.population.sum() == len(values)
-
-
-class _no_watch:
-    def __init__(self, what: str, items: int) -> None: ...
-
-    def __enter__(self) -> _no_watch:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def advance(self) -> None: ...
 
 
 @pytest.fixture

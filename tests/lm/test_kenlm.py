@@ -28,7 +28,7 @@ from mpitune.exchange.comm import SerialComm
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, open_kenlm, read_kenlm
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, child, entry, find, language_model
-from mpitune.runtime.progress import Progress
+from mpitune.progress import Progress
 from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import content_digests, open_store

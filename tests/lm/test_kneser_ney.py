@@ -6,12 +6,15 @@ import errno
 import gzip
 import os
 import random
+import signal
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.commands import Cli
 from support.naive_lm import NaiveLm, kneser_ney
+from support.stages import Stages
 
 from mpitune.errors import DataError, UsageError
 from mpitune.lm.arpa import read_arpa
@@ -77,6 +80,38 @@ def test_words_outside_the_vocabulary_are_unknown(tmp_path: Path, size: int, ord
         numbers = words.numbers(context[-order + 1 :] if order > 1 else ()).tolist()
         total = sum(10 ** log_prob(lm, np.array([*numbers, word], dtype=np.int64)) for word in predicted)
         assert total == pytest.approx(1, abs=1e-5), context
+
+
+LM_STAGES = {
+    "kB of text read": "kB of text read: 1/1, 1/s, 0:00 left",
+    "lengths of n-grams counted": "lengths of n-grams counted: 3/3, 3/s, 0:00 left",
+    "lengths of n-grams smoothed": "lengths of n-grams smoothed: 3/3, 3/s, 0:00 left",
+    "n-grams written": "n-grams written: 22/22, 22/s, 0:00 left",
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_each_stage_shows_its_progress_and_heeds_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, number: signal.Signals
+) -> None:
+    stages = Stages(monkeypatch)
+    (tmp_path / "text").write_text("a b c\nb a\nd\n")
+    command = ["lm", "--order", "3", "--input", tmp_path / "text", "--output", tmp_path / "lm"]
+    done = cli(*command)
+    assert done.code == 0
+    assert stages.lines == LM_STAGES
+    assert "INFO lengths of n-grams counted: 1/3" in done.errors
+    model = (tmp_path / "lm").read_bytes()
+    (tmp_path / "lm").write_text("an earlier file")
+    for task in LM_STAGES:
+        stages.stop(task, number)
+        done = cli(*command)
+        expected = f"stopped by {number.name} in the language model; nothing is written: run the same command again"
+        assert (done.code, done.errors.splitlines()[-1]) == (75, f"mpitune: {expected}")
+        assert (tmp_path / "lm").read_text() == "an earlier file"
+        assert {path.name for path in tmp_path.iterdir()} == {"text", "lm"}
+    assert cli(*command).code == 0
+    assert (tmp_path / "lm").read_bytes() == model
 
 
 def log_prob(lm: LanguageModel, words: np.ndarray) -> float:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from mpitune.progress import Progress
 from mpitune.runtime import log
 from mpitune.runtime.log import start_logging
-from mpitune.runtime.progress import Progress, ReportedProgress, progress
+from mpitune.runtime.progress import ReportedProgress, progress
 
 
 class Clock:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from mpitune.errors import StopRequested
 from mpitune.runtime.signals import StopFlag
 
 
@@ -37,6 +38,35 @@ def test_asked_to_stop_more_than_once_a_process_ends_by_itself() -> None:
         "sys.exit(75)\n"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 75
+
+
+@pytest.mark.parametrize("resumable", [False, True])
+def test_a_signal_interrupts_a_task(resumable: bool) -> None:
+    cleared = []
+    with (
+        StopFlag() as stop,
+        pytest.raises(StopRequested, match="stopped by SIGUSR1 in this") as error,
+        stop.interrupts("this", resumable=resumable),
+    ):
+        try:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            cleared.append("not reached")
+        finally:
+            # A second signal does not interrupt the clearing up.
+            os.kill(os.getpid(), signal.SIGTERM)
+            cleared.append("cleared")
+    assert cleared == ["cleared"]
+    assert ("finished work is kept" in str(error.value)) == resumable
+    with pytest.raises(StopRequested, match="stopped by SIGUSR1 in that"), stop.interrupts("that"):
+        raise AssertionError("a task does not begin after a stop request")
+
+
+def test_a_signal_outside_of_tasks_is_only_noted() -> None:
+    with StopFlag() as stop:
+        with stop.interrupts("this"):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.signal == "SIGTERM"
 
 
 def test_one_interrupt_may_come_twice() -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.commands import Cli, Done
+from support.stages import Stages
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.corpus.text import read_parallel
 from mpitune.errors import DataError, UsageError
 from mpitune.grammar.templates import GLUE, features, pass_through
 from mpitune.lm.arpa import read_arpa
-from mpitune.runtime.progress import Progress
+from mpitune.progress import Progress, StartProgress
 from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Store, open_store
@@ -232,8 +235,8 @@ def test_parts_of_an_older_version_are_made_anew_and_newer_ones_kept(
 def test_a_file_that_changes_while_it_is_read_is_read_again(
     sources: StoreInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def change(path: Path) -> dict[str, np.ndarray]:
-        arrays = read_arpa(path)
+    def change(path: Path, start_progress: StartProgress) -> dict[str, np.ndarray]:
+        arrays = read_arpa(path, start_progress)
         path.write_text(ARPA.replace("house", "haus"))
         return arrays
 
@@ -387,17 +390,44 @@ def test_the_news_data_with_grammars_per_sentence(shared: Path, tmp_path: Path) 
     assert len(store.model.grammars) == 2
 
 
-def test_the_reading_of_many_grammars_is_watched(tmp_path: Path) -> None:
-    class Counted(Progress):
-        done = 0
+STAGES = {
+    "kB of grammars read": "kB of grammars read: 3/3, 3/s, 0:00 left",
+    "rules with features": "rules with features: 4/4, 4/s, 0:00 left",
+    "n-grams read": "n-grams read: 5/5, 5/s, 0:00 left",
+}
 
-        def advance(self, items: int = 1) -> None:
-            self.done += items
 
-    watched: dict[tuple[str, int], Counted] = {}
-    (tmp_path / "in").write_text("".join(f'<seg grammar="g{i}">haus</seg>\n' for i in range(3)))
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_each_stage_shows_its_progress_and_heeds_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, sources: StoreInputs, number: signal.Signals
+) -> None:
+    del sources  # its files are used
+    stages = Stages(monkeypatch)
+    (tmp_path / "in").write_text("".join(f'<seg grammar="g{i}">haus</seg> ||| house\n' for i in range(3)))
     for i in range(3):
-        (tmp_path / f"g{i}").write_text("[X] ||| haus ||| house\n")
-    sources = StoreInputs(train=Texts(tmp_path / "in"))
-    build_store(sources, tmp_path / "store", print, lambda what, total: watched.setdefault((what, total), Counted()))
-    assert [(key, count.done) for key, count in watched.items()] == [(("grammars read", 3), 3)]
+        (tmp_path / f"g{i}").write_text(f"[X] ||| haus ||| house ||| A=1\n[X] ||| haus ||| house{i} ||| A=1\n")
+    job = tmp_path / "job.toml"
+    job.write_text(
+        '[data]\nbitext = "in"\n[grammar]\nper_sentence = true\n[[lm]]\nfile = "lm"\n[features]\ntemplates = ["id"]\n'
+    )
+
+    def prepare(store: str) -> Done:
+        return cli("prepare", job, "--set", f"run.store={tmp_path / store}")
+
+    done = prepare("undisturbed")
+    assert done.code == 0
+    assert stages.lines == STAGES
+    assert "INFO rules with features: 1/4" in done.errors
+    for task in STAGES:
+        stages.stop(task, number)
+        done = prepare("stopped")
+        told = f"stopped by {number.name} in the preparation of the data; finished work is kept: "
+        assert done.code == 75
+        assert done.errors.splitlines()[-1].startswith(f"mpitune: {told}")
+    signal.signal(number, signal.SIG_DFL)
+    done = prepare("stopped")
+    assert done.code == 0
+    # The files that were finished before the last stop are not built again.
+    assert done.output == f"{tmp_path / 'stopped'}: lm-0.h5 made\n"
+    files = {path.name: path.read_bytes() for path in (tmp_path / "undisturbed").iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "stopped").iterdir()} == files

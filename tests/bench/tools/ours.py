@@ -18,7 +18,7 @@ from mpitune.learner.online.perceptron import Perceptron, PerceptronOptions
 from mpitune.learner.pair_sampling import make_sampler
 from mpitune.metrics import bleu
 from mpitune.metrics.sentence_bleu import make_sentence_metric
-from mpitune.runtime.progress import Progress
+from mpitune.progress import Progress
 from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Corpus, Store, open_store
