@@ -6,6 +6,7 @@ The compiled parser `arpa_lines` reads the n-gram lines from blocks of bytes; th
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -45,6 +46,8 @@ _BLOCK = 1 << 22
 """Bytes of a block of the file."""
 _LOAD = 0.6
 """Load factor for which the hash table is sized."""
+_BYTES_PER_WORD = 24
+"""Bytes of a word in `WordTable`, about: a third of them text."""
 _MAX_LOAD = 0.9
 """Load factor that blank n-grams may raise it to."""
 
@@ -60,6 +63,17 @@ def read_arpa(path: Path, start_progress: StartProgress = no_progress) -> dict[s
     while (arrays := _read_once(path, scale, start_progress)) is None:
         scale *= 2
     return arrays
+
+
+def ngram_counts(path: Path) -> list[int]:
+    """The numbers of 1-grams, 2-grams and so on that the header states. Raises DataError if it is malformed."""
+    with open_bytes(path) as file:
+        return _read_counts(_BlockReader(path, file))
+
+
+def stored_bytes(counts: Sequence[int]) -> int:
+    """About the size of the arrays of `read_arpa` for a file with these `ngram_counts`."""
+    return NODE.itemsize * (counts[0] + int(sum(counts[1:]) / _LOAD)) + _BYTES_PER_WORD * counts[0]
 
 
 def _read_once(path: Path, scale: int, start_progress: StartProgress) -> dict[str, np.ndarray] | None:

@@ -2,6 +2,7 @@
 
 inputs             `StoreInputs`: the input files of a store
 input_checks       `check_files` and others: checks that need several input files
+estimate           `announce`: time and disk that building takes, told before
 build              `build_store`, `build_bitext`: builds the files that are missing or stale
 extract_grammars   `extract_and_build`: extracts grammars on all ranks before the store is built
 store              `open_store`, `Store`, `Corpus`: the opened store

@@ -39,6 +39,7 @@ from mpitune.grammar.templates import compile_features
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
 from mpitune.progress import StartProgress
+from mpitune.store.estimate import Estimate, announce, of_grammars, of_lm
 from mpitune.store.input_checks import check_files, check_score_names, warn_of_built_in_names, warn_of_unknown_words
 from mpitune.store.inputs import StoreInputs, grammar_files
 from mpitune.store.store import BITEXT, DATA, Corpus, content_digest, features_name, inputs_digest, lm_name
@@ -60,27 +61,41 @@ def build_store(
     ``log`` receives a line for each file built, ``start_progress`` displays its stages. ``parts`` is the folder of
     extracted grammars, needed if `needs_extraction`; ``lms`` is the folder of the language models, by default
     ``folder``. Raises DataError for bad data, UsageError for an unknown template or for a store that a newer version
-    built.
+    built, MachineError if the disk of ``folder`` is too small.
     """
     data, rule_features = folder / DATA, folder / features_name(sources.templates)
     check_files(sources)
     grammars = grammar_files(sources)
     files, settings = _data_inputs(sources, grammars)
-    built = _build_if_stale(
-        _StoreFile(data, files, settings, check_data),
-        lambda: _compile_data(sources, grammars, parts, lms or folder, start_progress),
-        log,
-    )
+    data_file = _StoreFile(data, files, settings, check_data)
+    lm_files = [
+        _StoreFile((lms or folder) / lm_name(n, sources.external), [file], {}, check_lm)
+        for n, file in enumerate(sources.lms)
+    ]
+    announce(folder, _estimates(sources, grammars, data_file, lm_files), log)
+    compile_data = partial(_compile_data, sources, grammars, parts, lms or folder, start_progress)
+    built = _build_if_stale(data_file, compile_data, log)
     settings = {"templates": list(sources.templates), "data": content_digest(data)}
     built += _build_if_stale(
         _StoreFile(rule_features, [], settings, check_features),
         lambda: _compile_features(data, sources.templates, grammars, start_progress),
         log,
     )
-    for n, file in enumerate(sources.lms):
-        lm = _StoreFile((lms or folder) / lm_name(n, sources.external), [file], {}, check_lm)
-        built += _build_if_stale(lm, dict if sources.external else partial(_compile_lm, file, start_progress), log)
+    for lm in lm_files:
+        compile_lm = dict if sources.external else partial(_compile_lm, *lm.inputs, start_progress)
+        built += _build_if_stale(lm, compile_lm, log)
     return built
+
+
+def _estimates(
+    sources: StoreInputs, grammars: Sequence[Path], data: _StoreFile, lms: Sequence[_StoreFile]
+) -> Iterator[Estimate]:
+    """The estimates for the files that are to be built from text."""
+    if sources.aligned is None and _fault(data) is not None:
+        yield of_grammars(grammars)
+    for lm in () if sources.external else lms:
+        if _fault(lm) is not None:
+            yield of_lm(*lm.inputs)
 
 
 def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[Path], dict[str, Any]]:

@@ -1,0 +1,82 @@
+"""Estimates of the time and the disk that the files of a store take, made before they are built.
+
+They come from the sizes of the inputs and from rates measured on one core (Europarl, tests/bench/README.md).
+"""
+
+from __future__ import annotations
+
+import shutil
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from mpitune.corpus.text import clock
+from mpitune.errors import MachineError
+from mpitune.lm.arpa import ngram_counts, stored_bytes
+from mpitune.lm.kenlm import is_kenlm
+
+SHORT = 10.0
+"""Seconds of work that need no announcement."""
+_SECONDS_PER_RULE, _BYTES_PER_RULE = 4e-6, 150
+_SECONDS_PER_NGRAM = 2e-6
+_SAMPLE = 1 << 17
+"""Bytes of the largest grammar, as they are on disk, in which rules are counted."""
+
+
+class Estimate(NamedTuple):
+    """Of one file of a store."""
+
+    seconds: float
+    disk: int
+    """Bytes."""
+
+
+def of_grammars(files: Sequence[Path]) -> Estimate:
+    """The estimate for grammar files, as many rules to a byte as where the largest one begins."""
+    sizes = {file: file.stat().st_size for file in files}
+    if not sum(sizes.values()):
+        return Estimate(0.0, 0)
+    with open(max(sizes, key=sizes.__getitem__), "rb") as largest:
+        sample = largest.read(_SAMPLE)
+    rules = sum(sizes.values()) * _text(sample).count(b"\n") / len(sample)
+    return Estimate(_SECONDS_PER_RULE * rules, int(_BYTES_PER_RULE * rules))
+
+
+def of_lm(file: Path) -> Estimate:
+    """The estimate for a language model; a KenLM binary is mapped as it is. Raises DataError for a bad header."""
+    if is_kenlm(file):
+        return Estimate(0.0, 0)
+    counts = ngram_counts(file)
+    return Estimate(_SECONDS_PER_NGRAM * sum(counts), stored_bytes(counts))
+
+
+def announce(folder: Path, estimates: Iterable[Estimate], log: Callable[[str], None]) -> None:
+    """Tell ``log`` how long it takes to build files in ``folder``, unless it is `SHORT`.
+
+    Raises MachineError if its disk is too small for them.
+    """
+    estimates = list(estimates)
+    seconds, needed = sum(each.seconds for each in estimates), sum(each.disk for each in estimates)
+    free = shutil.disk_usage(next(path for path in (folder, *folder.absolute().parents) if path.exists())).free
+    if needed > free:
+        raise MachineError(
+            f"{folder}: found {_size(free)} of free disk, expected about {_size(needed)} for the files to be built: "
+            "free some, or name another folder in run.store"
+        )
+    if seconds > SHORT:
+        log(f"{folder}: building takes about {clock(seconds)} and {_size(needed)} of disk ({_size(free)} are free)")
+
+
+def _text(sample: bytes) -> bytes:
+    """The first bytes of a file, unpacked; empty if they are damaged, which is reported when the file is read."""
+    if sample[:2] != b"\x1f\x8b":
+        return sample
+    try:
+        return zlib.decompressobj(wbits=31).decompress(sample)
+    except zlib.error:
+        return b""
+
+
+def _size(number: int) -> str:
+    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.0f} MB"
