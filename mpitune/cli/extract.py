@@ -77,7 +77,7 @@ def _compile_bitext(files: AlignedFiles, work: Path) -> Path:
     with report_write_errors(work.parent):
         work.mkdir(parents=True, exist_ok=True)
     try:
-        compiled = build.build_bitext(files, work, print_message)
+        compiled = build.build_bitext(files, work, print_message, progress)
     except MpituneError:
         shutil.rmtree(work)
         raise

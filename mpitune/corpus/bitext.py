@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mpitune.corpus.text import check_readable, counted, lines, split_fields, split_words
 from mpitune.errors import DataError
+from mpitune.progress import Progress
 
 _LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
@@ -38,32 +39,38 @@ class AlignedFiles:
         for file in self.files:
             check_readable(file)
 
-    def read(self) -> Iterator[AlignedPair]:
-        """The pairs. Raises DataError for a bad line, or if the files differ in their numbers of lines."""
-        texts = _bitext(self.source) if self.target is None else _parallel(self.source, self.target)
+    def read(self, progress: Progress | None = None) -> Iterator[AlignedPair]:
+        """The pairs; the items of ``progress`` are the kilobytes of the files.
+
+        Raises DataError for a bad line, or if the files differ in their numbers of lines.
+        """
+        source, target = self.source, self.target
+        texts = _bitext(source, progress) if target is None else _parallel(source, target, progress)
         number = 0
-        links = lines(self.alignment)
-        for number, (source, target) in enumerate(texts, start=1):
+        links = lines(self.alignment, progress)
+        for number, (source_words, target_words) in enumerate(texts, start=1):
             _, text = next(links, (None, None))
             if text is None:
                 raise _too_few(self.alignment, number - 1, self.source)
-            yield source, target, _links(self.alignment, number, text, len(source), len(target))
+            linked = _links(self.alignment, number, text, len(source_words), len(target_words))
+            yield source_words, target_words, linked
         if next(links, None) is not None:
             raise DataError.at(
                 self.alignment, number + 1, found="a line more", expected=f"as many as {self.source} has"
             )
 
 
-def _parallel(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
-    for number, (one, other) in enumerate(zip_longest(lines(source), lines(target)), start=1):
+def _parallel(source: Path, target: Path, progress: Progress | None) -> Iterator[tuple[list[str], list[str]]]:
+    pairs = zip_longest(lines(source, progress), lines(target, progress))
+    for number, (one, other) in enumerate(pairs, start=1):
         if one is None or other is None:
             short, long = (source, target) if one is None else (target, source)
             raise _too_few(short, number - 1, long)
         yield split_words(one[1]), split_words(other[1])
 
 
-def _bitext(path: Path) -> Iterator[tuple[list[str], list[str]]]:
-    for number, line in lines(path):
+def _bitext(path: Path, progress: Progress | None) -> Iterator[tuple[list[str], list[str]]]:
+    for number, line in lines(path, progress):
         fields = split_fields(line)
         if len(fields) != 2:
             raise DataError.at(path, number, found=counted(len(fields), "field"), expected="source ||| target")

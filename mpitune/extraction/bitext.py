@@ -15,8 +15,10 @@ import numpy as np
 from mpitune.array_files.arrays import add_prefix, with_prefix
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.text import kilobytes
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
+from mpitune.progress import StartProgress, no_progress
 
 _SEED = 1
 
@@ -173,13 +175,15 @@ def _lexicon(texts: AlignedTexts, words: int) -> Lexicon:
     )
 
 
-def compiled_bitext(files: AlignedFiles) -> dict[str, np.ndarray]:
+def compiled_bitext(files: AlignedFiles, start_progress: StartProgress = no_progress) -> dict[str, np.ndarray]:
     """The arrays of a bitext and its words, for storage. Raises DataError for bad files or an empty bitext."""
-    words, pairs = Vocabulary(), files.read()
-    first = next(pairs, None)
-    if first is None:
-        raise DataError.at(files.source, None, found="no sentences", expected="a bitext")
-    arrays = to_arrays(compile_bitext(chain([first], pairs), words))
+    words = Vocabulary()
+    with start_progress("kB of the bitext read", kilobytes(files.files)) as progress:
+        pairs = files.read(progress)
+        first = next(pairs, None)
+        if first is None:
+            raise DataError.at(files.source, None, found="no sentences", expected="a bitext")
+        arrays = to_arrays(compile_bitext(chain([first], pairs), words))
     names = Names.of(words.words)
     return arrays | names.as_arrays("words")
 

@@ -38,7 +38,7 @@ from mpitune.grammar.rules import RuleReader, RuleTypes
 from mpitune.grammar.templates import compile_features
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
-from mpitune.progress import StartProgress
+from mpitune.progress import StartProgress, no_progress
 from mpitune.store.estimate import Estimate, announce, of_grammars, of_lm
 from mpitune.store.input_checks import check_files, check_score_names, warn_of_built_in_names, warn_of_unknown_words
 from mpitune.store.inputs import StoreInputs, grammar_files
@@ -82,7 +82,7 @@ def build_store(
         log,
     )
     for lm in lm_files:
-        compile_lm = dict if sources.external else partial(_compile_lm, *lm.inputs, start_progress)
+        compile_lm = dict if sources.external else partial(_compile_lm, lm.inputs[0], start_progress)
         built += _build_if_stale(lm, compile_lm, log)
     return built
 
@@ -95,7 +95,7 @@ def _estimates(
         yield of_grammars(grammars)
     for lm in () if sources.external else lms:
         if _fault(lm) is not None:
-            yield of_lm(*lm.inputs)
+            yield of_lm(lm.inputs[0])
 
 
 def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[Path], dict[str, Any]]:
@@ -135,10 +135,12 @@ def valid_part(file: Path, current: Mapping[str, Any]) -> range | None:
     return range(*attributes["words"])
 
 
-def build_bitext(files: AlignedFiles, folder: Path, log: Callable[[str], None]) -> Path:
+def build_bitext(
+    files: AlignedFiles, folder: Path, log: Callable[[str], None], start_progress: StartProgress = no_progress
+) -> Path:
     """Compile a bitext into ``folder`` unless it is up to date; returns the compiled file."""
     file = _StoreFile(folder / BITEXT, files.files, {"files": len(files.files)}, check_bitext)
-    _build_if_stale(file, lambda: compiled_bitext(files), log)
+    _build_if_stale(file, partial(compiled_bitext, files, start_progress), log)
     return file.path
 
 

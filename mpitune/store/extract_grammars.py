@@ -69,7 +69,7 @@ def extract_and_build(
         # Runs that share a store wait for each other here.
         comm.on_root(stack.enter_context, write_lock(parts))
         if comm.on_root(build.needs_extraction, sources, folder):
-            file = comm.on_root(_prepare_bitext, aligned, sources, shared, log, stop)
+            file = comm.on_root(_prepare_bitext, aligned, sources, shared, log, start_progress, stop)
             extraction = GrammarExtractor(file, _sentences(sources))
             inputs = comm.on_root(build.inputs_of_grammars, sources)
             extract_parts(comm, extraction, parts, inputs, start_progress, stop)
@@ -79,14 +79,19 @@ def extract_and_build(
 
 
 def _prepare_bitext(
-    aligned: AlignedFiles, sources: StoreInputs, shared: Path, log: Callable[[str], None], stop: StopFlag
+    aligned: AlignedFiles,
+    sources: StoreInputs,
+    shared: Path,
+    log: Callable[[str], None],
+    start_progress: StartProgress,
+    stop: StopFlag,
 ) -> Path:
     """Check the texts, compile the bitext and the kernels; returns the file of the compiled bitext."""
     with stop.interrupts("the preparation of the bitext"):
         # All ranks read the texts later. Reading them here first reports errors once, and before the long work.
         for texts in sources.texts.values():
             texts.read()
-        file = build.build_bitext(aligned, shared, log)
+        file = build.build_bitext(aligned, shared, log, start_progress)
         if sources.leave_one_out and sources.train is not None:
             check_same_sentences(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
     # Not in the block: an interrupted compiler may fail in its own way.

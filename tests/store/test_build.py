@@ -431,3 +431,29 @@ def test_each_stage_shows_its_progress_and_heeds_a_stop(
     assert done.output == f"{tmp_path / 'stopped'}: lm-0.h5 made\n"
     files = {path.name: path.read_bytes() for path in (tmp_path / "undisturbed").iterdir()}
     assert {path.name: path.read_bytes() for path in (tmp_path / "stopped").iterdir()} == files
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_compiling_a_bitext_shows_its_progress_and_heeds_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, sources: StoreInputs, number: signal.Signals
+) -> None:
+    del sources  # its files are used
+    stages, task = Stages(monkeypatch), "kB of the bitext read"
+    (tmp_path / "links").write_text("0-0 1-1\n\n0-0\n")
+    job = tmp_path / "job.toml"
+    job.write_text(
+        '[data]\nsource = "dev.de"\nreferences = ["dev.en"]\n[[lm]]\nfile = "lm"\n'
+        '[grammar]\nsource = "train.de"\ntarget = "train.en"\nalignment = "links"\n'
+    )
+    assert cli("prepare", job, "--set", f"run.store={tmp_path / 'undisturbed'}").code == 0
+    assert stages.lines[task] == f"{task}: 3/3, 3/s, 0:00 left"
+    stages.stop(task, number)
+    command = ["prepare", job, "--set", f"run.store={tmp_path / 'stopped'}"]
+    done = cli(*command)
+    told = f"mpitune: stopped by {number.name} in the preparation of the bitext; finished work is kept: "
+    assert done.code == 75
+    assert done.errors.splitlines()[-1].startswith(told)
+    signal.signal(number, signal.SIG_DFL)
+    assert cli(*command).code == 0
+    for path in (tmp_path / "undisturbed").glob("*.h5"):
+        assert (tmp_path / "stopped" / path.name).read_bytes() == path.read_bytes()
