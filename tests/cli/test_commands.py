@@ -35,15 +35,6 @@ def python(arguments: Sequence[str | Path], **options: object) -> subprocess.Pop
 # All commands
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_defaults(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([command, "--help"])
-    text = capsys.readouterr().out
-    assert ended.value.code == 0 and "(default:" in text
-    assert "auto" in text if command == "train" else True
-
-
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
