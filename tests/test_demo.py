@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,11 +13,12 @@ from support.mpi import ROOT
 
 from mpitune.cli.parser import main
 from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.demo import generate
 from mpitune.grammar.rules import RuleReader
 
 pytestmark = pytest.mark.slow
 
-DEMO = ROOT / "jobs" / "demo"
+DEMO = ROOT / "mpitune" / "demo"
 PARTS = ("bitext", "train", "devtest", "test")
 
 
@@ -33,16 +33,10 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write(folder: Path, seed: int, part: int = 5) -> None:
     """One ``part``-th of the data."""
-    sys.path.insert(0, str(DEMO))
-    try:
-        import generate
-
-        with pytest.MonkeyPatch.context() as patch:
-            for sizes in ("SIZES", "HELD_OUT_SIZES"):
-                patch.setattr(generate, sizes, {name: n // part for name, n in getattr(generate, sizes).items()})
-            generate.generate(folder, seed)
-    finally:
-        sys.path.remove(str(DEMO))
+    with pytest.MonkeyPatch.context() as patch:
+        for sizes in ("SIZES", "HELD_OUT_SIZES"):
+            patch.setattr(generate, sizes, {name: n // part for name, n in getattr(generate, sizes).items()})
+        generate.generate(folder, seed)
 
 
 def lines(path: Path) -> list[str]:

@@ -52,6 +52,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.set_defaults(folder=None)
     commands = _Commands(parser.add_subparsers(required=True, metavar="COMMAND"))
     for add in (
+        _add_init,
         _add_train,
         _add_prepare,
         _add_decode,
@@ -125,6 +126,23 @@ class _Commands:
             "--set", action="append", default=[], metavar="table.key=value", help="override a key of the job file"
         )
         return sub
+
+
+def _add_init(commands: _Commands) -> None:
+    sub = commands.add(
+        "init",
+        "init:run_init",
+        "Write a job file in which every key is explained, to start from.",
+        "mpitune init first --template demo",
+    )
+    sub.add_argument("directory", type=Path, nargs="?", default=Path(), metavar="DIR", help="folder to write it to")
+    sub.add_argument(
+        "--template",
+        choices=["demo", "dev", "train", "cdec"],
+        default="dev",
+        help="demo: with data; dev: tune on a development set; train: on the whole training set; cdec: for cdec",
+    )
+    sub.add_argument("--slurm", action="store_true", help="also write batch scripts for SLURM")
 
 
 def _add_train(commands: _Commands) -> None:
