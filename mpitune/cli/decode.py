@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from mpitune import jit
 from mpitune.cli.output import (
     load_job,
     open_output,
@@ -143,7 +144,8 @@ def compile_kernels(comm: Comm, work: Callable[[int], object], sentences: Sequen
     """Run ``work`` on the shortest sentence on rank 0: it compiles the kernels, which the other ranks then load."""
     if sentences:
         shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
-        comm.on_root(work, shortest)
+        with jit.compilation_reported(print_message, "compiling the kernels, once on this machine: about a minute"):
+            comm.on_root(work, shortest)
 
 
 def write_translations(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mpitune import jit
 from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays, write_lock
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import lines, split_words
@@ -27,6 +28,7 @@ from mpitune.extraction.suffix_array import from_arrays
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.inputs import StoreInputs
+from mpitune.store.store import DATA
 
 PART = 1 << 22
 """Number of collected rules at which a rank writes a part: 0.2 GB of memory."""
@@ -50,6 +52,7 @@ def extract_and_build(
     Returns the names of the files built. Raises StopRequested on every rank if ``stop`` is set on any rank during
     extraction.
     """
+    comm.on_root(_explain_store, folder, log)
     aligned = sources.aligned
     if aligned is None:
         return comm.on_root(build.build_store, sources, folder, log, start_progress, lms=shared)
@@ -63,6 +66,12 @@ def extract_and_build(
         built = comm.on_root(build.build_store, sources, folder, log, start_progress, parts, lms=shared)
         comm.on_root(_remove, parts)
     return built
+
+
+def _explain_store(folder: Path, log: Callable[[str], None]) -> None:
+    """Say what a store is before the first one is built."""
+    if not (folder / DATA).exists():
+        log(f"{folder}: building the store: all inputs as arrays, for this run and later ones on the same data")
 
 
 def _prepare_bitext(aligned: AlignedFiles, sources: StoreInputs, shared: Path, log: Callable[[str], None]) -> Path:
@@ -182,11 +191,11 @@ class GrammarExtractor:
 
 def warm_up(file: Path, log: Callable[[str], None]) -> None:
     """Compile all kernels of extraction into the cache on disk; ranks that start later load them from there."""
-    log("loading the extractor's kernels (compiled once, which takes half a minute)")
-    extractor = GrammarExtractor(file)
-    rules = extractor.rules(extractor.some_words())
-    extractor.lines(rules)
-    Collector().add(rules)
+    with jit.compilation_reported(log, "compiling the kernels of extraction, once on this machine: half a minute"):
+        extractor = GrammarExtractor(file)
+        rules = extractor.rules(extractor.some_words())
+        extractor.lines(rules)
+        Collector().add(rules)
 
 
 def read_inputs(file: Path) -> list[tuple[list[str], str]]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpitune import jit
 from mpitune.config.effective_keys import ignored_keys
 from mpitune.config.spec import Job
 from mpitune.corpus.vocabulary import FeatureTable
@@ -223,7 +224,7 @@ def _warn_of_unknown(job: Job, given: Mapping[str, float], features: FeatureTabl
 def _warm_up(run: TrainingRun) -> None:
     """Start the external decoder on all ranks in parallel, and load the kernels on rank 0.
 
-    Kernels are compiled unless an earlier run has cached them. To load them all, the shortest sentence is decoded and
+    Kernels are compiled unless an earlier run has cached them: to get them all, the shortest sentence is decoded and
     learned from; the result is discarded.
     """
     LOG.info("%d sentences, %d features", run.corpus.size, len(run.features))
@@ -238,7 +239,6 @@ def _warm_up(run: TrainingRun) -> None:
     sentence, weights = run.corpus.sentence(i), run.first.weights
 
     def learn() -> None:
-        LOG.info("loading kernels (compiled once, which takes about a minute)")
         kbest = run.decoder.decode(sentence, weights, run.kbest)
         counted = run.metric.statistics(kbest, run.corpus.references(i))
         if isinstance(run.learner, BatchLearner):
@@ -249,4 +249,5 @@ def _warm_up(run: TrainingRun) -> None:
 
     if run.job.decoder.backend != "embedded":
         run.decoder.decode(sentence, weights, 1)
-    run.comm.on_root(learn)
+    with jit.compilation_reported(LOG.info, "compiling the kernels, once on this machine: about a minute"):
+        run.comm.on_root(learn)

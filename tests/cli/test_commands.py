@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -143,11 +144,22 @@ def test_train_and_resume(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     assert changed.endswith("the job has changed since its last checkpoint: learner.margin (was 0.0, is 0.5)")
 
 
+def test_the_log_ends_with_commands_that_work(cli: Cli, trained: Trained) -> None:
+    log = (trained.run / "log.txt").read_text(encoding="utf-8").splitlines()
+    commands = [shlex.split(line.partition(": mpitune ")[2]) for line in log[-2:]]
+    assert [command[0] for command in commands] == ["report", "decode"]
+    for command in commands:
+        assert cli(*(str(trained.source) if word == "TEXT" else word for word in command)).code == 0
+
+
 def test_prepare_twice(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     arguments: Arguments = ["prepare", tiny.job_file(tmp_path / "run"), "--set", f"run.store={tmp_path}/store"]
     first = cli(*arguments)
     made = "data.h5, features-id+source-bigram+shape.h5, lm-0.h5 made"
     assert (first.code, first.output) == (0, f"{tmp_path}/store: {made}\n")
+    assert first.errors.startswith(
+        f"{tmp_path}/store: building the store: all inputs as arrays, for this run and later"
+    )
     assert cli(*arguments) == (0, f"{tmp_path}/store: up to date\n", "")
     assert not (tmp_path / "run").exists()
 
