@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mpitune.cli.options import INTERRUPTED, make_parser
 from mpitune.errors import MachineError, MpituneError
+from mpitune.exchange.launcher import is_first_on_machine
 from mpitune.runtime.log import log_to_file, write_traceback
 
 if TYPE_CHECKING:
@@ -84,8 +85,11 @@ def _default_interrupts() -> Iterator[None]:
 
 
 def _report_error(error: MpituneError, comm: Comm | None) -> int:
-    """Print the error in one line, and abort the other ranks unless they raise it too; returns the exit code."""
-    if comm is None or comm.root or not error.on_all_ranks:
+    """Print the error in one line, once if all ranks find it; returns the exit code.
+
+    Aborts the other ranks unless they raise it too.
+    """
+    if is_first_on_machine(os.environ) if comm is None else comm.root or not error.on_all_ranks:
         print(f"mpitune: {error}", file=sys.stderr, flush=True)
         log_to_file(str(error))
     if comm is not None and comm.size > 1 and not error.on_all_ranks:

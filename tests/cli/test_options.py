@@ -39,7 +39,9 @@ def test_what_does_no_work_imports_nothing_that_does(arguments: list[str]) -> No
     names = {name.partition(".")[0] for name in done.stderr.split()}
     assert names - set(sys.stdlib_module_names) - {"_distutils_hack"} <= {"mpitune", "shtab"}
     own = {name.split(".")[1] for name in done.stderr.split() if name.startswith("mpitune.")}
-    assert own == {"cli", "errors", "grammar", "metrics", "runtime", "training"}, "for names of choices, and the log"
+    assert own == {"cli", "errors", "exchange", "grammar", "metrics", "runtime", "training"}, (
+        "for names of choices, the log and the launcher"
+    )
 
 
 @every_command
