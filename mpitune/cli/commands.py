@@ -98,6 +98,7 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     """Write a grammar for each sentence, from a word-aligned bitext; alone, or under mpirun or srun."""
     if (options.bitext is None) == (options.source is None) or (options.source is None) != (options.target is None):
         raise raised_on_all_ranks(UsageError("expected --source F and --target E, or --bitext FE"))
+    start_logging(None, rank=comm.rank, size=comm.size)
     files = AlignedFiles(options.bitext or options.source, options.target, options.alignment)
     output = options.output
     read = comm.on_root(read_inputs, options.input)
@@ -112,7 +113,7 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
         except MpituneError:
             shutil.rmtree(output / STORED_BITEXT)
             raise
-        warm_up(stored, print_message)
+        warm_up(stored)
         return stored
 
     extraction = GrammarExtractor(comm.on_root(compile_bitext))

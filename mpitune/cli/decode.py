@@ -15,7 +15,6 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mpitune import jit
 from mpitune.cli.output import (
     load_job,
     open_output,
@@ -55,7 +54,7 @@ FORESTS_AT_ONCE = 8
 def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     """Translate sentences with fixed weights; alone, or under mpirun or srun."""
     job = load_job(options, comm)
-    start_logging(None, rank=comm.rank, size=comm.size, quiet=True)
+    start_logging(None, rank=comm.rank, size=comm.size, quiet=options.output is None)
     _check_decode_options(options, job)
     path = options.weights or job.run.dir
     initial = comm.on_root(read_model, job, path)
@@ -144,8 +143,7 @@ def compile_kernels(comm: Comm, work: Callable[[int], object], sentences: Sequen
     """Run ``work`` on the shortest sentence on rank 0: it compiles the kernels, which the other ranks then load."""
     if sentences:
         shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
-        with jit.compilation_reported(print_message, "compiling the kernels, once on this machine: about a minute"):
-            comm.on_root(work, shortest)
+        comm.on_root(work, shortest)
 
 
 def write_translations(

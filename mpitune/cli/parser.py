@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from mpitune.cli.options import INTERRUPTED, make_parser
 from mpitune.errors import MachineError, MpituneError
 from mpitune.exchange.launcher import is_first_on_machine
-from mpitune.runtime.log import log_to_file, write_traceback
+from mpitune.runtime.log import LOG, log_to_file, write_traceback
 
 if TYPE_CHECKING:
     from mpitune.exchange.comm import Comm
@@ -28,11 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _default_interrupts():
             # Imported here, as the commands are, so that help and the version take no time.
+            from mpitune import jit
             from mpitune.exchange.comm import connect
 
             comm = connect()
             run = _load(options.run)
-        run(options, comm)
+        with jit.compilation_reported(LOG.info, "compiling kernels, once on this machine: a minute or two"):
+            run(options, comm)
         sys.stdout.flush()
         return 0
     except MpituneError as error:

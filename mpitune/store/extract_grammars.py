@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from mpitune import jit
 from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays, write_lock
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import lines, split_words
@@ -82,7 +81,7 @@ def _prepare_bitext(aligned: AlignedFiles, sources: StoreInputs, shared: Path, l
     file = build.build_bitext(aligned, shared, log)
     if sources.leave_one_out and sources.train is not None:
         check_same_sentences(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
-    warm_up(file, log)
+    warm_up(file)
     return file
 
 
@@ -189,13 +188,12 @@ class GrammarExtractor:
         return rule_lines(extracted, self._names)
 
 
-def warm_up(file: Path, log: Callable[[str], None]) -> None:
+def warm_up(file: Path) -> None:
     """Compile all kernels of extraction into the cache on disk; ranks that start later load them from there."""
-    with jit.compilation_reported(log, "compiling the kernels of extraction, once on this machine: half a minute"):
-        extractor = GrammarExtractor(file)
-        rules = extractor.rules(extractor.some_words())
-        extractor.lines(rules)
-        Collector().add(rules)
+    extractor = GrammarExtractor(file)
+    rules = extractor.rules(extractor.some_words())
+    extractor.lines(rules)
+    Collector().add(rules)
 
 
 def read_inputs(file: Path) -> list[tuple[list[str], str]]:

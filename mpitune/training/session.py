@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune import jit
 from mpitune.config.effective_keys import ignored_keys
 from mpitune.config.spec import Job
 from mpitune.corpus.vocabulary import FeatureTable
@@ -249,5 +248,4 @@ def _warm_up(run: TrainingRun) -> None:
 
     if run.job.decoder.backend != "embedded":
         run.decoder.decode(sentence, weights, 1)
-    with jit.compilation_reported(LOG.info, "compiling the kernels, once on this machine: about a minute"):
-        run.comm.on_root(learn)
+    run.comm.on_root(learn)
