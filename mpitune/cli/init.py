@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import tempfile
 from pathlib import Path
@@ -60,10 +61,11 @@ def _write_data(folder: Path) -> None:
 
 
 def _next_steps(folder: Path, template: str, slurm: bool) -> str:
+    """The commands from the job to a report, to be printed."""
     test, reference = (
         f"{DATA}/test.{language}" if template == DEMO else f"test.{language}" for language in ("de", "en")
     )
-    steps = [] if folder == Path() else [f"cd {folder}"]
+    steps = [] if folder == Path() else [f"cd {shlex.quote(str(folder))}"]
     steps += [] if template == DEMO else [f"edit {JOB}: the names of your files", f"mpitune train {JOB} --dry-run"]
     steps += [f"sbatch slurm/train.sbatch {JOB}" if slurm else f"mpirun -n 2 mpitune train {JOB}"]
     steps += [f"mpitune decode {JOB} --input {test} --output test.out"]

@@ -18,9 +18,11 @@ from support.commands import Arguments, Cli, Trained
 from support.mpi import ROOT, mpirun
 from support.tiny import Tiny
 
+from mpitune import jit
 from mpitune.cli.parser import main
 from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights
+from mpitune.runtime.log import LOG, start_logging
 
 COMMANDS = ["train", "prepare", "decode", "local", "evaluate", "import-dtrain", "weights"]
 
@@ -119,6 +121,18 @@ def test_a_bug_keeps_its_traceback(cli: Cli, tiny: Tiny, tmp_path: Path, monkeyp
     done = cli("decode", job, "--input", tiny.folder / "dev.de", "--weights", tiny.folder / "warm")
     assert done.code == 1 and "Traceback" in done.errors, "there is no folder to keep it in"
     assert done.errors.endswith("mpitune: a bug: KeyError: 'what went wrong'; its traceback is printed above\n")
+
+
+def test_a_command_says_when_it_compiles(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object) -> None:
+        start_logging(None)
+        LOG.info("begun")
+        jit.kernel(lambda x: x + 1)(1)
+
+    monkeypatch.setitem(jit._OPTIONS, "cache", False)
+    monkeypatch.setattr("mpitune.cli.parser._load", lambda _: run)
+    done = cli("weights", "x")
+    assert re.fullmatch(r".* begun\n.* compiling kernels, once on this machine: a minute or two\n", done.errors)
 
 
 # train, prepare
