@@ -9,14 +9,17 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import NoReturn, get_args
 
 from mpitune import __version__
 from mpitune.cli import commands, decode, local
+from mpitune.cli.streams import open_streams
 from mpitune.errors import MachineError, MpituneError
 from mpitune.exchange.comm import Comm, connect
+from mpitune.exchange.launcher import is_first_process
 from mpitune.metrics.choices import SignificanceTest, Tokenizer
 from mpitune.run_folder import model_weights
 from mpitune.runtime.log import log_to_file, write_traceback
@@ -25,9 +28,14 @@ from mpitune.training import parallel_map
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (README.md, "Exit codes")."""
-    options = _parser().parse_args(arguments)
+    options = argparse.Namespace(folder=None)
     comm: Comm | None = None
     try:
+        open_streams()
+        with _printed_once():
+            options = _parser().parse_args(arguments)
+        if "input" in options and options.input == Path("-"):
+            options.input = Path("/dev/stdin")
         with _default_interrupts():
             comm = connect()
         options.run(options, comm)
@@ -43,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _abort_all(comm, 128 + signal.SIGINT)
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # The reader of standard output has closed it; Python must not try to flush it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of standard output has had enough.
         return 0
     except SystemExit:
         # Otherwise the other ranks would wait forever for this one.
@@ -63,6 +70,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
+def _printed_once() -> Iterator[None]:
+    """Let rank 0 alone print help, the version or a usage error, which end the program."""
+    if is_first_process(os.environ):
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    else:
+        try:
+            with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+                yield
+        except SystemExit:
+            # A launcher that sees a failure here might end rank 0 before it has printed anything.
+            raise SystemExit(0) from None
+
+
+@contextmanager
 def _default_interrupts() -> Iterator[None]:
     """Let Ctrl-C end the process at once; after a KeyboardInterrupt, finalising MPI would wait for the other ranks.
 
@@ -72,7 +96,7 @@ def _default_interrupts() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, signal.default_int_handler if before is signal.SIG_DFL else before)
 
 
 def _report_error(error: MpituneError, comm: Comm | None) -> int:

@@ -1,6 +1,7 @@
 """Communication between the ranks of a run, and the reduction of all shards' weight vectors to one.
 
 - `comm`: `Comm`, the ranks of a run, serial (`SerialComm`) or over MPI (`MpiComm`); the only module to import mpi4py.
+- `launcher`: the processes that were started together.
 - `chunked`: collectives over arrays of any length.
 - `work_queue`: dynamic scheduling: the next item of work goes to the next free rank.
 - `sparse_rows`: `SparseVectors`, the shards' weight vectors as sparse rows.

@@ -18,6 +18,7 @@ import numpy as np
 from mpitune.array_files.csr import row_ends
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange import chunked
+from mpitune.exchange.launcher import started_tasks
 from mpitune.exchange.sparse_rows import SparseVectors, partition_columns, sort_by_shard
 from mpitune.exchange.work_queue import SerialWorkQueue, SharedWorkQueue, WorkQueue
 
@@ -310,7 +311,7 @@ def connect(environment: Mapping[str, str] = os.environ) -> Comm:
     Raises UsageError if the processes that were started together do not form one MPI world: the launcher then belongs
     to another MPI library, and each process would do the whole work and overwrite the files of the others.
     """
-    tasks = _tasks(environment)
+    tasks = started_tasks(environment)
     if tasks is None:
         return SerialComm()
     comm = MpiComm()
@@ -321,19 +322,6 @@ def connect(environment: Mapping[str, str] = os.environ) -> Comm:
             "(MPICH), `srun --mpi=pmix mpitune ...` (an Open MPI built for it)"
         )
     return comm
-
-
-def _tasks(environment: Mapping[str, str]) -> int | None:
-    """Number of processes that were started together: 0 if the launcher does not set it, None without a launcher."""
-    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
-        if name in environment:
-            return int(environment[name])
-    # The variables of MPI launchers come first: under mpirun, the Slurm step belongs to the launcher, with one task per
-    # node. A batch script outside srun has SLURM_PROCID and SLURM_NTASKS too, but no step.
-    step = int(environment.get("SLURM_STEP_NUM_TASKS", 1))
-    if step > 1:
-        return step
-    return 0 if any(name in environment for name in ("PMI_RANK", "PMIX_RANK", "MPI_LOCALNRANKS")) else None
 
 
 def _portable(error: Exception) -> Exception:

@@ -326,9 +326,10 @@ def test_decode_with_a_grammar_for_each_sentence(cli: Cli, tiny: Tiny, trained: 
 
 
 @pytest.mark.slow
-def test_decode_from_standard_input(cli: Cli, trained: Trained) -> None:
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_decode_from_standard_input(cli: Cli, trained: Trained, name: str) -> None:
     expected = cli("decode", trained.job, "--input", trained.source).output
-    with python(["decode", trained.job, "--input", "/dev/stdin"]) as process:
+    with python(["decode", trained.job, "--input", name]) as process:
         output, errors = process.communicate(trained.source.read_text(), timeout=120)
     assert (process.returncode, output, errors) == (0, expected, "")
 
