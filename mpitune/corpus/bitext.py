@@ -14,7 +14,7 @@ from pathlib import Path
 from mpitune.corpus.text import check_readable, counted, lines, split_fields, split_words
 from mpitune.errors import DataError
 
-_LINK = re.compile(r"([0-9]+)-([0-9]+)")
+_LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
 AlignedPair = tuple[list[str], list[str], list[tuple[int, int]]]
 """Source words, target words, links (source position, target position, from 0)."""

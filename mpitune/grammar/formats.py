@@ -29,7 +29,7 @@ LOG_FLOOR = -100.0
 """Lower bound of log scores in Moses, and the log score of 0."""
 
 LHS = re.compile(r"\[([^\[\],\s]+)\]")
-LINK = re.compile(r"([0-9]+)-([0-9]+)")
+LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 _JOSHUA_SOURCE_GAP = re.compile(r"\[[^\[\],]+(?:,([0-9]+))?\]")
 _JOSHUA_TARGET_GAP = re.compile(r"\[[^\[\],]+,[0-9]+\]")
 _MOSES_GAP = re.compile(r"\[([^\[\],]+)\]\[([^\[\],]+)\]")
