@@ -1,6 +1,6 @@
 """mpitune: large-scale discriminative training for hierarchical machine translation.
 
-The sub-packages, in the order of the pipeline, are listed in ``mpitune/README.md``. `mpitune.cli.parser.main` is the
+The sub-packages, in the order of the pipeline, are listed in ``mpitune/README.md``. `mpitune.__main__.main` is the
 entry point.
 """
 

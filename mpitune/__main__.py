@@ -1,8 +1,18 @@
-"""Entry point of ``python -m mpitune``."""
+"""Entry point of ``mpitune`` and of ``python -m mpitune``."""
 
+import signal
 import sys
 
-from mpitune.cli.parser import main
+
+def main() -> int:
+    """Run the command of the command line and return its exit code."""
+    # Nothing has begun: Ctrl-C ends the process at once, instead of with the traceback of an import.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from mpitune.cli.parser import main as run
+
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

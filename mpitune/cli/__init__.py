@@ -4,6 +4,7 @@
 - `options`: the options, help texts and exit codes of all commands
 - `commands`: all commands except those below
 - `init`: the command init; `decode`: the command decode; `local`: the command local
+- `streams`: standard output and standard error
 - `output`: messages on standard error, output files, the job of a command
 - `warmup`: compiles all kernels ahead of the first run
 """

@@ -101,6 +101,7 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
     files = AlignedFiles(options.bitext or options.source, options.target, options.alignment)
     output = options.output
+    comm.on_root(files.check)
     read = comm.on_root(read_inputs, options.input)
     if options.leave_one_out:
         comm.on_root(check_same_sentences, files, [words for words, _ in read], options.input)

@@ -179,7 +179,7 @@ def _add_decode(commands: _Commands) -> None:
         "Translate sentences with fixed weights; alone, or under mpirun or srun.",
         "mpitune decode job.toml --input test.de --output test.out",
     )
-    sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each")
+    sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each; -: standard input")
     sub.add_argument(
         "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
     )
@@ -205,7 +205,7 @@ def _add_local(commands: _Commands) -> None:
         "mpirun -n 4 mpitune local job.toml --input test.de --weights runs/job --output test.out",
         codes=[StopRequested.exit_code],
     )
-    sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each")
+    sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each; -: standard input")
     sub.add_argument(
         "--weights", type=Path, required=True, help="the global weights: a weights file, checkpoint or run folder"
     )
@@ -287,7 +287,11 @@ def _add_extract(commands: _Commands) -> None:
         help="alignment, a line of links for each pair: 0-0 1-2",
     )
     sub.add_argument(
-        "--input", type=Path, required=True, metavar="IN", help="sentences to extract grammars for, a line each"
+        "--input",
+        type=Path,
+        required=True,
+        metavar="IN",
+        help="sentences to extract grammars for, a line each; -: standard input",
     )
     sub.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for grammar.N.gz and input.sgm")
     sub.add_argument(
@@ -318,7 +322,9 @@ def _add_lm(commands: _Commands) -> None:
         "mpitune lm --order 3 --input train.en --output lm.arpa.gz",
     )
     sub.add_argument("--order", type=_positive, required=True, metavar="N", help="order of the model")
-    sub.add_argument("--input", type=Path, required=True, metavar="E", help="tokenised sentences, a line each")
+    sub.add_argument(
+        "--input", type=Path, required=True, metavar="E", help="tokenised sentences, a line each; -: stdin"
+    )
     sub.add_argument("--output", type=Path, required=True, metavar="LM", help="ARPA file (gzipped for a name in .gz)")
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
+from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mpitune.cli.options import INTERRUPTED, make_parser
+from mpitune.cli.streams import open_streams
 from mpitune.errors import MachineError, MpituneError
-from mpitune.exchange.launcher import is_first_on_machine
+from mpitune.exchange.launcher import is_first_on_machine, is_first_process
 from mpitune.runtime.log import LOG, log_to_file, write_traceback
 
 if TYPE_CHECKING:
@@ -23,9 +27,14 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (README.md, "Exit codes")."""
-    options = make_parser().parse_args(arguments)
+    options = argparse.Namespace(folder=None)
     comm: Comm | None = None
     try:
+        open_streams()
+        with _printed_once():
+            options = make_parser().parse_args(arguments)
+        if "input" in options and options.input == Path("-"):
+            options.input = Path("/dev/stdin")
         with _default_interrupts():
             # Imported here, as the commands are, so that help and the version take no time.
             from mpitune import jit
@@ -47,8 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _abort_all(comm, INTERRUPTED)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of standard output has closed it; Python must not try to flush it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of standard output has had enough.
         return 0
     except SystemExit:
         # Otherwise the other ranks would wait forever for this one.
@@ -74,6 +82,23 @@ def _load(name: str) -> Callable[[Any, Comm], None]:
 
 
 @contextmanager
+def _printed_once() -> Iterator[None]:
+    """Let rank 0 alone print help, the version or a usage error, which end the program."""
+    if is_first_process(os.environ):
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    else:
+        try:
+            with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+                yield
+        except SystemExit:
+            # A launcher that sees a failure here might end rank 0 before it has printed anything.
+            raise SystemExit(0) from None
+
+
+@contextmanager
 def _default_interrupts() -> Iterator[None]:
     """Let Ctrl-C end the process at once; after a KeyboardInterrupt, finalising MPI would wait for the other ranks.
 
@@ -83,7 +108,7 @@ def _default_interrupts() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, signal.default_int_handler if before is signal.SIG_DFL else before)
 
 
 def _report_error(error: MpituneError, comm: Comm | None) -> int:

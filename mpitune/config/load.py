@@ -39,6 +39,14 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Job:
     Raises UsageError that names the file, the key, the value found and the values expected.
     """
     try:
+        return _load(path, overrides)
+    except RecursionError:
+        found = "hundreds of tables or lists inside each other"
+        raise UsageError(f"{path}: found {found}, expected tables and keys as in jobs/example.toml") from None
+
+
+def _load(path: Path, overrides: Sequence[str]) -> Job:
+    try:
         # utf-8-sig: some editors write a byte order mark.
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -84,7 +92,7 @@ def read_tables(path: Path) -> dict[str, Any]:
     """
     try:
         return tomllib.loads("".join(f"{line}\n" for _, line in lines(path)))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise DataError.at(path, None, found=f"no TOML ({error})", expected="the configuration of a run") from None
 
 

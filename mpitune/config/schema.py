@@ -226,5 +226,12 @@ class _Reader:
                 raise UsageError(f"{self.where(key)}: the environment variable {match[1]} is not set (in {text!r})")
             return os.environ[match[1]]
 
+        if (bare := re.search(r"\$(\w+)", text)) and bare[1] in os.environ:
+            raise self.wrong(key, text, f"${{{bare[1]}}} for the environment variable, with braces")
         # abspath, not resolve: symbolic links are kept, because their targets may differ on another node.
-        return Path(os.path.abspath(self.origin.parent / re.sub(r"\$\{(\w+)\}", variable, text)))
+        path = os.path.abspath(self.origin.parent / re.sub(r"\$\{(\w+)\}", variable, text))
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise self.wrong(key, path, "a path in UTF-8, to be kept in config.toml") from None
+        return Path(path)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from mpitune.corpus.text import counted, lines, split_fields, split_words
+from mpitune.corpus.text import check_readable, counted, lines, split_fields, split_words
 from mpitune.errors import DataError
 
-_LINK = re.compile(r"([0-9]+)-([0-9]+)")
+_LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
 AlignedPair = tuple[list[str], list[str], list[tuple[int, int]]]
 """Source words, target words, links (source position, target position, from 0)."""
@@ -32,6 +32,11 @@ class AlignedFiles:
     @property
     def files(self) -> list[Path]:
         return [self.source, *([self.target] if self.target else []), self.alignment]
+
+    def check(self) -> None:
+        """Raise DataError for a file that cannot be read, or that cannot be read again."""
+        for file in self.files:
+            check_readable(file)
 
     def read(self) -> Iterator[AlignedPair]:
         """The pairs. Raises DataError for a bad line, or if the files differ in their numbers of lines."""

@@ -52,7 +52,10 @@ class Fingerprint(NamedTuple):
 
 
 MAX_WORDS = 5000
-"""Maximum number of words of a source sentence; decoding takes memory quadratic in it, 1 GB at the maximum."""
+"""Maximum number of words of a sentence or reference; decoding takes memory quadratic in it, 1 GB at the maximum."""
+
+MAX_WORD_LENGTH = 10_000
+"""Maximum number of characters of a word of a sentence or reference."""
 
 BYTE_ORDER_MARK = "\ufeff".encode()
 """Byte order mark, which some editors write at the beginning of UTF-8 files; not a part of the text."""
@@ -64,14 +67,17 @@ GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file, plain or gzipped, without line ends, with their numbers from 1.
 
-    Raises DataError for a missing file, damaged gzip data or a line that is not UTF-8.
+    Raises DataError for a missing file, damaged gzip data, or a line that is not UTF-8 or contains a NUL character.
     """
     number = 0
     with open_bytes(path) as file:
         try:
             for number, line in enumerate(file, start=1):
-                text = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
-                yield number, text.decode().rstrip("\r\n")
+                text = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode()
+                if "\0" in text:
+                    # It ends a string in checkpoints and in cdec's records.
+                    raise DataError.at(path, number, found="a NUL character", expected="text without any")
+                yield number, text.rstrip("\r\n")
         except GZIP_ERRORS as error:
             found = f"damaged gzip data ({error})"
             raise DataError.at(path, number + 1, found=found, expected="a whole gzip file") from None
@@ -95,7 +101,10 @@ def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def check_readable(path: Path) -> None:
-    """Raise DataError if a file cannot be opened."""
+    """Raise DataError if a file cannot be opened, or is not a regular file, which alone can be read more than once."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        expected = "a regular file, as it is read more than once"
+        raise DataError.at(path, None, found="a pipe or a device", expected=expected)
     with _open(path):
         pass
 
@@ -107,7 +116,8 @@ def _open(path: Path) -> io.BufferedReader:
         raise DataError.at(path, None, found="a folder", expected="a readable file") from None
     except OSError as error:
         found = (error.strerror or str(error)).lower()
-        raise DataError.at(path, None, found=found, expected="a readable file") from None
+        hint = " (an environment variable is written ${NAME})" if "$" in str(path) else ""
+        raise DataError.at(path, None, found=found, expected=f"a readable file{hint}") from None
 
 
 def split_words(text: str) -> list[str]:
@@ -173,7 +183,7 @@ def read_parallel(source: Path, references: Sequence[Path], limit: int = 0) -> l
         number = 0
         for number, line in lines(path):
             if number <= len(inputs):
-                translations[number - 1].append(split_words(line))
+                translations[number - 1].append(_words(path, number, line))
         if number != count:
             raise DataError.at(path, None, found=counted(number, "line"), expected=f"{count}, as many as {source} has")
     return [SentencePair(*pair) for pair in zip(inputs, translations, strict=True)]
@@ -183,7 +193,7 @@ def _pair(path: Path, number: int, line: str) -> SentencePair:
     source, *references = split_fields(line)
     if not references:
         raise DataError.at(path, number, found="1 field", expected="source ||| reference [||| reference ...]")
-    return SentencePair(_source(path, number, source), [split_words(reference) for reference in references])
+    return SentencePair(_source(path, number, source), [_words(path, number, reference) for reference in references])
 
 
 def _plain_source(path: Path, number: int, line: str) -> SourceSentence:
@@ -193,17 +203,10 @@ def _plain_source(path: Path, number: int, line: str) -> SourceSentence:
 
 
 def _source(path: Path, number: int, text: str) -> SourceSentence:
-    """A sentence of at most `MAX_WORDS` words, plain or inside ``<seg ...> </seg>``."""
-    sentence = _segment(path, number, text.strip(" \t"))
-    if len(sentence.words) > MAX_WORDS:
-        expected = f"a sentence of at most {MAX_WORDS}: is a line end missing?"
-        raise DataError.at(path, number, found=f"{len(sentence.words)} words", expected=expected)
-    return sentence
-
-
-def _segment(path: Path, number: int, text: str) -> SourceSentence:
+    """A sentence, plain or inside ``<seg ...> </seg>``."""
+    text = text.strip(" \t")
     if not _TAG.search(text):
-        return SourceSentence(split_words(text), None)
+        return SourceSentence(_words(path, number, text), None)
     match = _SEG.fullmatch(text)
     attributes = _ATTRIBUTE.findall(match[1]) if match else []
     if match is None or _TAG.search(match[2]) or len(dict(attributes)) < len(attributes):
@@ -211,16 +214,29 @@ def _segment(path: Path, number: int, text: str) -> SourceSentence:
         raise DataError.at(path, number, found=f"a malformed segment {text[:60]!r}", expected=expected)
     name = dict(attributes).get("grammar")
     if name is None:
-        return SourceSentence(split_words(match[2]), None)
+        return SourceSentence(_words(path, number, match[2]), None)
     grammar = resolve(name, beside=path)
     if grammar is None:
         expected = f"one in {path.parent} or in the working folder"
         raise DataError.at(path, number, found=f"no such grammar file {name!r}", expected=expected)
-    return SourceSentence(split_words(match[2]), grammar)
+    return SourceSentence(_words(path, number, match[2]), grammar)
+
+
+def _words(path: Path, number: int, text: str) -> list[str]:
+    """The words of a sentence or reference: at most `MAX_WORDS`, of at most `MAX_WORD_LENGTH` characters each."""
+    words = split_words(text)
+    if len(words) > MAX_WORDS:
+        expected = f"a sentence of at most {MAX_WORDS}: is a line end missing?"
+        raise DataError.at(path, number, found=f"{len(words)} words", expected=expected)
+    if (longest := max(map(len, words), default=0)) > MAX_WORD_LENGTH:
+        expected = f"words of at most {MAX_WORD_LENGTH}: is a blank missing?"
+        raise DataError.at(path, number, found=f"a word of {longest} characters", expected=expected)
+    return words
 
 
 def fingerprint(path: Path) -> Fingerprint:
-    """The path, size, time and content digest of a file. Raises DataError if it cannot be read."""
+    """The path, size, time and content digest of a file. Raises DataError as `check_readable` does."""
+    check_readable(path)
     with _open(path) as file:
         status = os.fstat(file.fileno())
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

@@ -14,6 +14,11 @@ from mpitune.grammar.templates import Gap, Rule, RuleFeatures
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary
 
 
+def built_in_features(lm_names: Sequence[str]) -> list[str]:
+    """Names of the features that the decoder computes, given those of the language models."""
+    return ["Glue", "WordPenalty", "PassThrough", *(name + suffix for name in lm_names for suffix in ("", "_OOV"))]
+
+
 class TranslationModel(NamedTuple):
     """A grammar and language models, with the names of their features."""
 
@@ -32,9 +37,7 @@ class TranslationModel(NamedTuple):
 
     def dense_features(self) -> list[str]:
         """Names of all features that no template fires, as in cdec."""
-        dense = ["Glue", "WordPenalty", "PassThrough"]
-        for name in self.lm_names:
-            dense += [name, f"{name}_OOV"]
+        dense = built_in_features(self.lm_names)
         return dense + [name for name in self.score_names if name not in dense]
 
     def feature_table(self) -> FeatureTable:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mpitune.errors import UsageError
+
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 _LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 
 
 def started_tasks(environment: Mapping[str, str]) -> int | None:
-    """Number of processes that were started together: 0 if the launcher does not set it, None without a launcher."""
+    """Number of processes that were started together: 0 if the launcher does not set it, None without a launcher.
+
+    Raises UsageError if a variable is not a number.
+    """
     for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
         if name in environment:
-            return int(environment[name])
+            return _number(environment, name)
     # The variables of MPI launchers come first: under mpirun, the Slurm step belongs to the launcher, with one task per
     # node. A batch script outside srun has SLURM_PROCID and SLURM_NTASKS too, but no step.
-    step = int(environment.get("SLURM_STEP_NUM_TASKS", 1))
-    if step > 1:
+    if "SLURM_STEP_NUM_TASKS" in environment and (step := _number(environment, "SLURM_STEP_NUM_TASKS")) > 1:
         return step
     return 0 if any(name in environment for name in ("PMI_RANK", "PMIX_RANK", "MPI_LOCALNRANKS")) else None
 
@@ -23,3 +28,17 @@ def started_tasks(environment: Mapping[str, str]) -> int | None:
 def is_first_on_machine(environment: Mapping[str, str]) -> bool:
     """True for one of the processes on each machine: it reports what they all find before MPI is ready."""
     return next((environment[name] for name in _LOCAL_RANKS if name in environment), "0") == "0"
+
+
+def is_first_process(environment: Mapping[str, str]) -> bool:
+    """True for one of the processes: it prints what they would all print."""
+    rank = next((environment[name] for name in _RANKS if name in environment), "0")
+    return not rank.isdecimal() or int(rank) == 0
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    if not environment[name].isdecimal():
+        raise UsageError(
+            f"the environment variable {name}: found {environment[name]!r}, expected a number of processes"
+        )
+    return int(environment[name])

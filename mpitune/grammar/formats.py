@@ -29,10 +29,14 @@ LOG_FLOOR = -100.0
 """Lower bound of log scores in Moses, and the log score of 0."""
 
 LHS = re.compile(r"\[([^\[\],\s]+)\]")
-LINK = re.compile(r"([0-9]+)-([0-9]+)")
+LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 _JOSHUA_SOURCE_GAP = re.compile(r"\[[^\[\],]+(?:,([0-9]+))?\]")
 _JOSHUA_TARGET_GAP = re.compile(r"\[[^\[\],]+,[0-9]+\]")
 _MOSES_GAP = re.compile(r"\[([^\[\],]+)\]\[([^\[\],]+)\]")
+
+
+MAX_SCORE = 1e30
+"""Largest absolute value of a score: sums and products with larger ones overflow."""
 
 
 class MalformedLine(Exception):
@@ -100,10 +104,10 @@ class CdecParser:
             labels = [name + equals for name, equals, _ in parts]
             numbers = [number for _, _, number in parts]
         try:
-            return tuple(labels), [parse_number(number) for number in numbers]
+            return tuple(labels), [parse_score(number) for number in numbers]
         except ValueError:
-            bad = next(score for score, number in zip(scores, numbers, strict=True) if not _is_number(number))
-            raise MalformedLine(f"score {bad!r}", "a finite number") from None
+            bad = next(score for score, number in zip(scores, numbers, strict=True) if not _is_score(number))
+            raise MalformedLine(f"score {bad!r}", "a number from -1e30 to 1e30") from None
 
     def score_names(self, labels: tuple[str, ...]) -> list[str]:
         return [_given_name(label) or f"PhraseModel_{place}" for place, label in enumerate(labels)]
@@ -189,13 +193,15 @@ class MosesParser:
         try:
             values = [_log(score) for score in dense]
         except ValueError:
-            bad = next(score for score in dense if not _is_number(score) or float(score) < 0)
-            raise MalformedLine(f"score {bad!r}", "a finite number of at least 0, as Moses takes its log") from None
+            bad = next(score for score in dense if not _is_score(score) or float(score) < 0)
+            raise MalformedLine(f"score {bad!r}", "a number from 0 to 1e30, as Moses takes its log") from None
         for name, score in zip(sparse[::2], sparse[1::2], strict=True):
             try:
-                values.append(parse_number(score))
+                values.append(parse_score(score))
             except ValueError:
-                raise MalformedLine(f"sparse score {f'{name} {score}'!r}", "a name and a finite number") from None
+                raise MalformedLine(
+                    f"sparse score {f'{name} {score}'!r}", "a name and a number from -1e30 to 1e30"
+                ) from None
             labels.append(name)
         return tuple(labels), values
 
@@ -292,14 +298,22 @@ def _in_brackets(word: str, min_length: int) -> bool:
 
 
 def _log(text: str) -> float:
-    """Log of a score, floored. Raises ValueError unless ``text`` is a finite number of at least 0."""
-    value = parse_number(text)
+    """Log of a score, floored. Raises ValueError unless ``text`` is a number from 0 to `MAX_SCORE`."""
+    value = parse_score(text)
     return max(math.log(value), LOG_FLOOR) if value else LOG_FLOOR
 
 
-def _is_number(text: str) -> bool:
+def parse_score(text: str) -> float:
+    """The score in ``text``. Raises ValueError unless it is a number from -`MAX_SCORE` to `MAX_SCORE`."""
+    value = parse_number(text)
+    if abs(value) > MAX_SCORE:
+        raise ValueError(text)
+    return value
+
+
+def _is_score(text: str) -> bool:
     try:
-        parse_number(text)
+        parse_score(text)
     except ValueError:
         return False
     return True

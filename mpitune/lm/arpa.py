@@ -105,9 +105,10 @@ def _read_counts(source: _BlockReader) -> list[int]:
         source.refuse(repr(line[:60]), "\\data\\, where an ARPA language model begins")
     counts: list[int] = []
     while (line := source.next_line("\\1-grams:")) != "\\1-grams:" or not counts:
-        match = re.fullmatch(r"ngram[ \t]+(\d+)[ \t]*=[ \t]*(\d+)", line, re.ASCII)
+        match = re.fullmatch(r"ngram[ \t]+(\d{1,9})[ \t]*=[ \t]*(\d{1,18})", line, re.ASCII)
         if match is None or int(match[1]) != len(counts) + 1:
-            source.refuse(repr(line[:60]), f"ngram {len(counts) + 1}=COUNT" + (" or \\1-grams:" if counts else ""))
+            expected = f"ngram {len(counts) + 1}=COUNT (at most 18 digits)"
+            source.refuse(repr(line[:60]), expected + (" or \\1-grams:" if counts else ""))
         counts.append(int(match[2]))
     return counts
 
@@ -235,11 +236,16 @@ class _BlockReader:
 
     def decode(self, begin: int, lines: int) -> str:
         """Decode the bytes of the block from ``begin`` to the read position; ``lines`` lines came before ``begin``."""
+        text = self.buffer[begin : self.state[POSITION]]
+        bad, found, expected = text.find(b"\0"), "a NUL character", "text without any"
         try:
-            return self.buffer[begin : self.state[POSITION]].decode()
+            decoded = text.decode()
         except UnicodeDecodeError as error:
-            self.state[LINES] = lines + 1 + self.buffer.count(b"\n", begin, begin + error.start)
-            self.refuse(f"bytes that are not UTF-8 ({error.reason})", "UTF-8")
+            bad, found, expected = error.start, f"bytes that are not UTF-8 ({error.reason})", "UTF-8"
+        if bad >= 0:
+            self.state[LINES] = lines + 1 + text.count(b"\n", 0, bad)
+            self.refuse(found, expected)
+        return decoded
 
     def refuse(self, found: str, expected: str) -> NoReturn:
         """Raise DataError for the line that was read last."""

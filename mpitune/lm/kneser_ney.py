@@ -15,7 +15,6 @@ Conventions of lmplz (KenLM), followed here:
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -36,9 +35,6 @@ _START, _END = 1, 2
 
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 """Discounts of lmplz for adjusted counts 1, 2, and 3 or more, used if the text is too small to estimate them."""
-
-# Readers of ARPA files, including KenLM's, end a word at these characters.
-_BREAKING = re.compile("[\r\0]")
 
 
 class NgramCounts(NamedTuple):
@@ -90,9 +86,9 @@ def read_tokens(text: Path) -> tuple[list[str], np.ndarray]:
         if marker is not None:
             expected = f"a sentence without {', '.join(MARKERS)}, which the model adds itself: remove or rename them"
             raise DataError.at(text, number, found=f"the word {marker}", expected=expected)
-        breaking = _BREAKING.search(line)
-        if breaking is not None:
-            raise DataError.at(text, number, found=f"the character {breaking[0]!r}", expected="words and blanks")
+        if "\r" in line:
+            # Readers of ARPA files, including KenLM's, end a word there.
+            raise DataError.at(text, number, found="the character '\\r'", expected="words and blanks")
         tokens.append(_START)
         tokens.extend(map(vocabulary.add, words))
         tokens.append(_END)

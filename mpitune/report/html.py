@@ -18,7 +18,7 @@ from mpitune.report.charts import Runs, sections
 from mpitune.report.rule_names import readable
 from mpitune.run_folder.best_epoch import AVERAGING
 from mpitune.run_folder.model_weights import PREFIXES, filtered, largest
-from mpitune.run_folder.reader import LogLine, Record, Watched, read_record
+from mpitune.run_folder.reader import LogLine, Record, Watched, printable, read_record
 from mpitune.run_folder.versions import versions
 
 TOP = 15
@@ -143,7 +143,7 @@ def _render(records: Sequence[Record], examples: Examples) -> tuple[str, dict[st
 def _distinct_names(records: Sequence[Record]) -> list[str]:
     """The names of the runs' folders, or their paths if names are not unique."""
     names = [record.name for record in records]
-    return names if len(set(names)) == len(names) else [str(record.path) for record in records]
+    return names if len(set(names)) == len(names) else [printable(record.path) for record in records]
 
 
 def _bleu_before(record: Record) -> float | None:

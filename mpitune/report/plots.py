@@ -312,7 +312,7 @@ def _render(
         below, top = 0.56 / (height + above), above / (height + above)
         canvas = Canvas(figure.add_axes((0.125, below, 0.845, 1 - below - top)), _PRINT)
         draw(canvas)
-        figure.text(0.03, 1 - 0.3 / (height + above), title, size=14, va="center", parse_math=False)
+        figure.text(0.03, 1 - 0.3 / (height + above), title, size=14, va="center")
         if keys:
             shown = [Line2D([], [], color=canvas.colour(key.colour), ls=DASHES[key.style]) for key in keys]
             place = (0.02, 1 - 0.45 / (height + above))
@@ -331,6 +331,7 @@ def _settings(palette: _Palette, name: str) -> Iterator[None]:
         "font.family": "DejaVu Sans",  # comes with matplotlib
         "font.size": 12,
         "text.color": palette.ink,
+        "text.parse_math": False,  # names of runs and features may contain a $
         "axes.edgecolor": palette.rule,
         "axes.spines.left": False,
         "axes.spines.right": False,

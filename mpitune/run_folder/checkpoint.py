@@ -12,7 +12,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,22 +148,23 @@ def read_checkpoint(path: Path) -> Checkpoint:
     Raises DataError if it is missing, damaged or truncated, UsageError if another version of mpitune made it,
     MachineError if it cannot be read.
     """
-    attributes, datasets = _read(path)
-    return Checkpoint(
-        epoch=int(attributes["epoch"]),
-        seed=int(attributes["seed"]),
-        job=json.loads(attributes["job"]),
-        metrics=json.loads(attributes["metrics"]),
-        weights=(datasets["weights/index"], datasets["weights/value"]),
-        names=_texts(datasets["weights/name"]),
-        start=(datasets["state/start/index"], datasets["state/start/value"]),
-        learner=tuple(datasets["state/start/learner"]),
-        shards=int(attributes["shards"]),
-        total=(datasets["state/total/index"], datasets["state/total/value"]),
-        dynamic_names=_texts(datasets.get("state/met", _strings([]))),
-        best=datasets.get("state/best", _NO_COUNTS),
-        scoring=json.loads(_texts(datasets["scoring"])[0]) if "scoring" in datasets else None,
-    )
+    with _refuse_malformed(path):
+        attributes, datasets = _read(path)
+        return Checkpoint(
+            epoch=int(attributes["epoch"]),
+            seed=int(attributes["seed"]),
+            job=json.loads(attributes["job"]),
+            metrics=json.loads(attributes["metrics"]),
+            weights=(datasets["weights/index"], datasets["weights/value"]),
+            names=_texts(datasets["weights/name"]),
+            start=(datasets["state/start/index"], datasets["state/start/value"]),
+            learner=tuple(datasets["state/start/learner"]),
+            shards=int(attributes["shards"]),
+            total=(datasets["state/total/index"], datasets["state/total/value"]),
+            dynamic_names=_texts(datasets.get("state/met", _strings([]))),
+            best=datasets.get("state/best", _NO_COUNTS),
+            scoring=json.loads(_texts(datasets["scoring"])[0]) if "scoring" in datasets else None,
+        )
 
 
 def latest_valid_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[DataError]]:
@@ -224,24 +226,25 @@ def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardRe
 
     Raises MachineError if it cannot be read.
     """
+    path = _shard_path(folder, epoch, shard)
     try:
-        attributes, datasets = _read(_shard_path(folder, epoch, shard))
+        with _refuse_malformed(path):
+            attributes, datasets = _read(path)
+            if (attributes["job_digest"], attributes["epoch"], attributes["shard"]) != (job_digest, epoch, shard):
+                return None
+            names = json.loads(attributes["statistics"])
+            return ShardResult(
+                shard,
+                datasets["index"],
+                datasets["value"],
+                dict(zip(names, datasets["statistics"].tolist(), strict=True)),
+                _texts(datasets.get("names", _strings([]))),
+                datasets.get("best", _NO_COUNTS),
+                datasets.get("bleu", np.zeros((3, 11), dtype=np.int64)),
+                tuple(datasets["learner"]),
+            )
     except (DataError, UsageError):
         return None
-    if (attributes["job_digest"], attributes["epoch"], attributes["shard"]) != (job_digest, epoch, shard):
-        return None
-    names = json.loads(attributes["statistics"])
-    statistics = dict(zip(names, datasets["statistics"].tolist(), strict=True))
-    return ShardResult(
-        shard,
-        datasets["index"],
-        datasets["value"],
-        statistics,
-        _texts(datasets.get("names", _strings([]))),
-        datasets.get("best", _NO_COUNTS),
-        datasets.get("bleu", np.zeros((3, 11), dtype=np.int64)),
-        tuple(datasets["learner"]),
-    )
 
 
 def _stacked(arrays: tuple[np.ndarray, ...], length: int) -> np.ndarray:
@@ -306,6 +309,16 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         attributes = dict(file.attrs)
         file.visititems(collect)
     return attributes, datasets
+
+
+@contextmanager
+def _refuse_malformed(path: Path) -> Iterator[None]:
+    """Raise DataError where the content of ``path`` matches its digest but is not what this module writes."""
+    try:
+        yield
+    except (OSError, LookupError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+        found = f"other content than a run writes ({error})"
+        raise DataError.at(path, None, found=found, expected="a checkpoint") from None
 
 
 def _user_block(content: Any) -> bytes:

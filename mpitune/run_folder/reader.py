@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -159,7 +160,7 @@ def read_record(path: Path) -> Record:
     settings, bleus, log = read_settings(config), [epoch.devtest_bleu for epoch in epochs], read_log(path / "log.txt")
     return Record(
         path=path,
-        name=path.resolve().name,
+        name=printable(path.resolve().name),
         config=text,
         algorithm=settings.algorithm,
         method=settings.method,
@@ -170,6 +171,11 @@ def read_record(path: Path) -> Record:
         warnings=[line for line in log if line.level == "WARNING"],
         versions=next((line.text for line in reversed(log) if line.text.startswith("mpitune ")), ""),
     )
+
+
+def printable(path: str | Path) -> str:
+    """``path`` as text that UTF-8 can encode."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def read_epochs(path: Path) -> list[Epoch]:

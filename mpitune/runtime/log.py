@@ -32,7 +32,7 @@ def start_logging(folder: Path | None, *, rank: int = 0, size: int = 1, quiet: b
     line = f"%(asctime)s [{rank}/{size}] %(levelname)s %(message)s"
     if folder is not None:
         try:
-            to_file = _LogFile(folder / "log.txt", encoding="utf-8")
+            to_file = _LogFile(folder / "log.txt", encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise folder_write_error(folder, error) from None
         to_file.setFormatter(logging.Formatter(line, "%Y-%m-%d %H:%M:%S"))
@@ -68,7 +68,8 @@ def write_traceback(error: BaseException, folder: Path, rank: int = 0) -> Path |
     """Write the traceback of a bug to ``folder``/traceback-<rank>.txt; returns None if that is impossible."""
     path = folder / f"traceback-{rank}.txt"
     try:
-        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        text = "".join(traceback.format_exception(error))
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError:
         return None
     return path

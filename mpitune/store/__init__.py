@@ -1,6 +1,7 @@
 """The shard store: data, grammars and language models of a job, compiled once into memory-mapped arrays.
 
 inputs             `StoreInputs`: the input files of a store
+input_checks       `check_files` and others: checks that need several input files
 build              `build_store`, `build_bitext`, `build_scores`: builds the files that are missing or stale
 extract_grammars   `extract_and_build`: extracts grammars on all ranks before the store is built
 store              `open_store`, `Store`, `Corpus`: the opened store

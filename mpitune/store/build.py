@@ -6,7 +6,6 @@ older version wrote it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -26,7 +25,7 @@ from mpitune.array_files.arrays import (
 )
 from mpitune.array_files.csr import row_ends
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.text import Fingerprint, SentencePair, check_readable, fingerprint, unchanged
+from mpitune.corpus.text import Fingerprint, SentencePair, fingerprint, unchanged
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
 from mpitune.extraction.extracted import FEATURES
@@ -37,10 +36,9 @@ from mpitune.grammar.score_transforms import Scoring, transform_scores
 from mpitune.grammar.templates import compile_features
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
+from mpitune.store.input_checks import check_files, check_score_names, warn_of_built_in_names, warn_of_unknown_words
 from mpitune.store.inputs import StoreInputs, grammar_files
 from mpitune.store.store import BITEXT, DATA, Corpus, content_digest, features_name, inputs_digest, lm_name, scores_name
-
-LOG = logging.getLogger(__name__)
 
 StartProgress = Callable[[str, int], AbstractContextManager[Any]]
 """Starts a progress display from a label and a number of items; its context has ``advance()`` and ``reach(done)``."""
@@ -62,10 +60,7 @@ def build_store(
     version built.
     """
     data, rule_features = folder / DATA, folder / features_name(sources.templates)
-    # Reading a grammar may take minutes: missing files are reported first.
-    texts = [file for texts in sources.texts.values() for file in texts.files]
-    for file in [*texts, *([sources.grammar] if sources.grammar else []), *sources.further_grammars, *sources.lms]:
-        check_readable(file)
+    check_files(sources)
     grammars = grammar_files(sources)
     files, settings = _data_inputs(sources, grammars)
     built = []
@@ -73,7 +68,8 @@ def build_store(
         if _build_if_stale(data, files, settings, lambda: _compile_data(sources, grammars, parts, start_progress), log):
             built.append(data.name)
         settings = {"templates": list(sources.templates), "data": content_digest(data)}
-        if _build_if_stale(rule_features, [], settings, lambda: _compile_features(data, sources.templates), log):
+        compiled = partial(_compile_features, data, sources.templates, grammars)
+        if _build_if_stale(rule_features, [], settings, compiled, log):
             built.append(rule_features.name)
     lms = lms or folder
     with write_lock(lms):
@@ -203,6 +199,7 @@ def _compile_data(
         words, rules, score_names, categories = _extracted_rules(parts)
     else:
         words, rules, score_names, categories = _read_grammars(grammars, sources.table_format, start_progress)
+        warn_of_built_in_names(grammars, score_names, sources.lm_names)
     if sources.grammar is not None and rules["type"].size == 0:
         raise DataError.at(sources.grammar, None, found="no rules", expected="a rule a line")
     source_sides = rules["source"]
@@ -216,7 +213,7 @@ def _compile_data(
             # Extracted grammars are numbered like the sentences, counted over all texts.
             corpus = corpus._replace(grammar=np.arange(first, first + corpus.size, dtype=np.int32))
             first += corpus.size
-        _warn_of_unknown_words(texts.source, corpus, source_sides)
+        warn_of_unknown_words(texts.source, corpus, source_sides)
         arrays |= add_prefix(name, corpus._asdict())
     for name, strings in (("words", words.words), ("categories", categories), ("score_names", score_names)):
         arrays |= Names.of(strings).as_arrays(name)
@@ -243,16 +240,6 @@ def _extracted_rules(folder: Path) -> _CompiledRules:
     return _CompiledRules(words, merged(parts, folder), list(FEATURES), ["S", "X"])
 
 
-def _warn_of_unknown_words(source: Path, corpus: Corpus, source_sides: np.ndarray) -> None:
-    """Warn if most words of a text are in no rule: the decoder would copy them without an error.
-
-    Usual causes: source and target are swapped, or the tokenisation differs from that of the grammar.
-    """
-    unknown, total = int((~np.isin(corpus.source, source_sides)).sum()), len(corpus.source)
-    if 2 * unknown > total:
-        LOG.warning("%s: %d of %d words are in no rule's source side: is this the right text?", source, unknown, total)
-
-
 def _corpus(pairs: Sequence[SentencePair], words: Vocabulary, grammar_number: Mapping[Path, int]) -> Corpus:
     """The arrays of ``pairs``; a sentence without a grammar in ``grammar_number`` gets grammar 0."""
     references = [reference for pair in pairs for reference in pair.references]
@@ -269,13 +256,14 @@ def _encoded_rows(sentences: Sequence[list[str]], words: Vocabulary) -> tuple[np
     return ptr, words.encode([word for sentence in sentences for word in sentence])
 
 
-def _compile_features(data: Path, templates: Sequence[str]) -> dict[str, np.ndarray]:
+def _compile_features(data: Path, templates: Sequence[str], grammars: Sequence[Path]) -> dict[str, np.ndarray]:
     arrays = open_arrays(data)
     words = Names.stored(arrays, "words").all()
     corpora = [array for name, array in arrays.items() if name in ("train.source", "devtest.source")]
     sources = [words[word] for word in np.unique(np.concatenate([np.zeros(0, np.int32), *corpora])).tolist()]
     categories = Names.stored(arrays, "categories").all()
     fired = compile_features(templates, Rules(**with_prefix(arrays, "rules")), categories, words, sources)
+    check_score_names(grammars, Names.stored(arrays, "score_names").all(), fired.ids)
     return {
         **fired.names.as_arrays("names"),
         "ids": fired.ids,

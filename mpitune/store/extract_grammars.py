@@ -26,6 +26,7 @@ from mpitune.extraction.rule_lines import rule_lines
 from mpitune.extraction.suffix_array import from_arrays
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
+from mpitune.store.input_checks import check_files
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import DATA
 
@@ -55,6 +56,7 @@ def extract_and_build(
     aligned = sources.aligned
     if aligned is None:
         return comm.on_root(build.build_store, sources, folder, log, start_progress, lms=shared)
+    comm.on_root(check_files, sources)
     parts = folder / "parts"
     with ExitStack() as stack:
         # Runs that share a store wait for each other here.

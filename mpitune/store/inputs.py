@@ -61,6 +61,13 @@ class StoreInputs:
         both = {"train": self.train, "devtest": self.devtest}
         return {name: texts for name, texts in both.items() if texts is not None}
 
+    @property
+    def files(self) -> list[Path]:
+        """The files, without the grammars that sentences name."""
+        texts = [file for texts in self.texts.values() for file in texts.files]
+        grammars = [*([self.grammar] if self.grammar else []), *self.further_grammars]
+        return [*texts, *grammars, *self.lms, *(self.aligned.files if self.aligned else [])]
+
 
 def grammar_files(sources: StoreInputs) -> list[Path]:
     """The grammar files in the order of their numbers. Raises DataError for a sentence without a grammar."""

@@ -14,7 +14,7 @@ from mpitune.config import load
 from mpitune.config.effective_keys import effective_keys
 from mpitune.config.spec import GrammarKeys, Job, lm_names
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.text import fingerprint
+from mpitune.corpus.text import check_readable, fingerprint
 from mpitune.corpus.vocabulary import FeatureTable, feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import Decoder
@@ -46,6 +46,7 @@ def load_job(path: Path, overrides: list[str]) -> Job:
     ini = job.decoder.config
     if ini is None:
         return job
+    check_readable(ini)
     asked = read_inifile(ini)
     external = job.decoder.backend == "cdec"
     if lacking := asked.unsupported() if external else asked.unsupported_by_embedded():
@@ -169,7 +170,11 @@ class FirstWeights:
 
 def initial_weights(job: Job) -> dict[str, float]:
     """The weights in ``learner.initial_weights``, or none. Raises DataError for a bad file."""
-    return read_weights(job.learner.initial_weights) if job.learner.initial_weights else {}
+    file = job.learner.initial_weights
+    if file is None:
+        return {}
+    check_readable(file)
+    return read_weights(file)
 
 
 def first_weights(

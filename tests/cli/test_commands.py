@@ -24,6 +24,7 @@ from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights
 from mpitune.runtime.log import LOG, start_logging
 
+BITEXT = "grammar={source='dev.de', target='dev.en', alignment='dev.en'}"
 COMMANDS = ["train", "prepare", "decode", "local", "evaluate", "import-dtrain", "weights"]
 
 
@@ -98,6 +99,33 @@ def test_a_missing_file(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     assert cli.refused(3, "train", job, "--quiet") == expected
     job = tiny.job_file(tmp_path / "run", learner={"initial_weights": "nowhere"})
     assert cli.refused(3, "train", job, "--quiet") == expected
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "job", "--set", "data.references=['pipe']"],
+        ["train", "job", "--set", "grammar.file=pipe"],
+        ["train", "job", "--set", "lm.0.file=pipe"],
+        ["train", "job", "--set", "learner.initial_weights=pipe"],
+        ["train", "job", "--set", "decoder.config=pipe"],
+        ["train", "job", "--set", BITEXT.replace("dev.en", "pipe", 1)],
+        ["train", "job", "--set", BITEXT, "--set", "data.source=pipe"],
+        ["extract", "--source", "dev.de", "--target", "pipe", "--alignment", "dev.en", "--input", "dev.de"],
+    ],
+)
+def test_a_pipe_where_a_file_is_read_twice(
+    cli: Cli, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    """Nobody writes to it: whoever opened it would wait."""
+    monkeypatch.chdir(tiny.folder)
+    if not (tiny.folder / "pipe").exists():
+        os.mkfifo(tiny.folder / "pipe")
+    job = tiny.job_file(tmp_path / "run")
+    rest = ["--quiet"] if arguments[0] == "train" else ["--leave-one-out", "--output", tmp_path / "out"]
+    line = cli.refused(3, *[job if argument == "job" else argument for argument in arguments], *rest)
+    assert line.endswith("pipe: found a pipe or a device, expected a regular file, as it is read more than once")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_bad_line_of_a_grammar(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
@@ -315,9 +343,10 @@ def test_decode_with_a_grammar_for_each_sentence(cli: Cli, tiny: Tiny, trained: 
 
 
 @pytest.mark.slow
-def test_decode_from_standard_input(cli: Cli, trained: Trained) -> None:
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_decode_from_standard_input(cli: Cli, trained: Trained, name: str) -> None:
     expected = cli("decode", trained.job, "--input", trained.source).output
-    with python(["decode", trained.job, "--input", "/dev/stdin"]) as process:
+    with python(["decode", trained.job, "--input", name]) as process:
         output, errors = process.communicate(trained.source.read_text(), timeout=120)
     assert (process.returncode, output, errors) == (0, expected, "")
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -235,6 +236,35 @@ def test_environment_variables_in_paths(tmp_path: Path, monkeypatch: pytest.Monk
     assert refused(tmp_path, text) == (
         "data.source: the environment variable PAIR is not set (in '${CORPORA}/${PAIR}/in')"
     )
+    monkeypatch.setenv("x", "/x")
+    said = 'data.references.0: found "$x/ref", expected ${x} for the environment variable, with braces'
+    assert refused(tmp_path, text.replace("/${PAIR}", "")) == said
+
+
+def test_a_path_that_config_toml_cannot_hold(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "nc.toml").write_text(SMALL)
+    with pytest.raises(UsageError, match=r"run.dir: found .*, expected a path in UTF-8, to be kept in config.toml"):
+        load(folder / "nc.toml")
+    overrides = ["run.dir=/run", "run.store=/store", "grammar.file=/grammar", "lm.0.file=/lm"]
+    assert load(folder / "nc.toml", overrides).run.dir == Path("/run"), "no path in the folder"
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides"),
+    [
+        (f"x = {'[' * 5000}{']' * 5000}", []),
+        (f"x = {'{a=' * 999}1{'}' * 999}", []),
+        (f"[z]\n{'a.' * 3000}a = 1", []),
+        (f"[{'a.' * 3000}a]", []),
+        ("", [f"x={'[' * 5000}{']' * 5000}"]),
+        ("", [f"{'a.' * 3000}a=1"]),
+    ],
+)
+def test_tables_and_lists_without_end(tmp_path: Path, text: str, overrides: list[str]) -> None:
+    said = "found hundreds of tables or lists inside each other, expected tables and keys as in jobs/example.toml"
+    assert refused(tmp_path, text, *overrides) == said
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,21 @@ def test_bytes_that_are_not_utf8_are_told_with_their_line(tmp_path: Path) -> Non
         list(text.lines(write(tmp_path / "a", b"gut\n\xff\xfe\n")))
 
 
+def test_nul_characters_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a:2: found a NUL character, expected text without any"):
+        list(text.lines(write(tmp_path / "a", "gut\nb\0se\n")))
+    with pytest.raises(DataError, match=r"a:1: found bytes that are not UTF-8"):
+        list(text.lines(write(tmp_path / "a", "gut\n".encode("utf-16"))))
+
+
+def test_a_pipe_cannot_be_read_twice(tmp_path: Path) -> None:
+    """Nobody writes to it: opening it would wait forever."""
+    os.mkfifo(tmp_path / "pipe")
+    for read in (text.check_readable, text.fingerprint):
+        with pytest.raises(DataError, match=r"pipe: found a pipe or a device, expected a regular file"):
+            read(tmp_path / "pipe")
+
+
 def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere: found no such file"):
         list(text.lines(tmp_path / "nowhere"))
@@ -52,6 +67,8 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
         list(text.lines(tmp_path))
     with pytest.raises(DataError, match=r"nowhere: found no such file"):
         text.check_readable(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"expected a readable file \(an environment variable is written \${NAME}\)"):
+        text.check_readable(tmp_path / "$DATA" / "train.de")
     text.check_readable(write(tmp_path / "here", ""))
 
 
@@ -70,6 +87,23 @@ def test_a_sentence_has_so_many_words_at_most(tmp_path: Path, line: str) -> None
         path = write(tmp_path / "a", f"wort{separator}\n{line.format(longest + 'wort')}{separator}\n")
         with pytest.raises(DataError, match=rf"a:2: found {text.MAX_WORDS + 1} words, expected .* {text.MAX_WORDS}:"):
             read(path)
+
+
+def test_references_have_the_limits_of_sentences(tmp_path: Path) -> None:
+    source = write(tmp_path / "s", "wort\nwort\n")
+    for line, found in (
+        ("wort " * (text.MAX_WORDS + 1), f"{text.MAX_WORDS + 1} words"),
+        ("w" * (text.MAX_WORD_LENGTH + 1), f"a word of {text.MAX_WORD_LENGTH + 1} characters"),
+    ):
+        references = write(tmp_path / "r", f"wort\n{line}\n")
+        with pytest.raises(DataError, match=f"r:2: found {found}, expected "):
+            text.read_parallel(source, [references])
+        with pytest.raises(DataError, match=f"b:1: found {found}, expected "):
+            text.read_bitext(write(tmp_path / "b", f"wort ||| wort ||| {line}\n"))
+        with pytest.raises(DataError, match=f"r:2: found {found}, expected "):
+            text.read_sentences(references)
+    longest = write(tmp_path / "r", f"{'wort ' * text.MAX_WORDS}\n{'w' * text.MAX_WORD_LENGTH}\n")
+    assert len(text.read_parallel(source, [longest])) == 2
 
 
 def test_words_are_separated_by_blanks_and_tabs_only() -> None:

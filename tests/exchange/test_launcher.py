@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from support.mpi import ROOT
 
-from mpitune.exchange.launcher import is_first_on_machine
+from mpitune.errors import UsageError
+from mpitune.exchange.launcher import is_first_on_machine, is_first_process, started_tasks
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,28 @@ def test_without_an_mpi_library_one_line_says_what_to_install(tmp_path: Path) ->
         "mpitune: started by an MPI launcher, but mpi4py finds no MPI library: install one (pip install 'mpitune[mpi]',"
         " or conda install mpich), or load the cluster's module (libmpi.so: cannot open)\n"
     )
+
+
+@pytest.mark.parametrize("name", ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
+@pytest.mark.parametrize("value", ["abc", "", "-3", "1.5"])
+def test_sizes_are_numbers(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f"variable {name}: found '{value}', expected a number of processes"):
+        started_tasks({name: value})
+
+
+@pytest.mark.parametrize(
+    ("environment", "first"),
+    [
+        ({}, True),
+        ({"PMI_RANK": "0"}, True),
+        ({"PMI_RANK": "2"}, False),
+        ({"OMPI_COMM_WORLD_RANK": "1", "PMIX_RANK": "1"}, False),
+        ({"PMIX_RANK": "1"}, False),
+        ({"SLURM_PROCID": "3"}, False),
+        # Under mpirun the step is the launcher's own, of one task a node.
+        ({"OMPI_COMM_WORLD_RANK": "0", "SLURM_PROCID": "1"}, True),
+        ({"PMI_RANK": "abc"}, True),
+    ],
+)
+def test_one_process_is_the_first(environment: dict[str, str], first: bool) -> None:
+    assert is_first_process(environment) == first

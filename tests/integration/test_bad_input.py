@@ -5,6 +5,7 @@ with the exit code given there. No file is left half-written, and with mended in
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -151,6 +152,11 @@ def newer_checkpoint(folder: Path) -> None:
         checkpoint.write_checkpoint(folder / "runs/job/checkpoints", whole)
 
 
+def foreign_checkpoint(folder: Path) -> None:
+    """Its digest matches."""
+    (folder / CHECKPOINT).write_bytes(checkpoint._user_block(hashlib.blake2b(b"no HDF5")) + b"no HDF5")
+
+
 def newer_store(folder: Path) -> None:
     with h5py.File(folder / "runs/job" / STORE[0], "r+") as file:
         file.attrs["version"] = file.attrs["version"] + 1
@@ -185,11 +191,18 @@ CASES = {
     "a value of the wrong type": Case(edit("job.toml", "epochs = 3", 'epochs = "ten"')),
     "a value out of range": Case(edit("job.toml", "epochs = 3", "epochs = 3\nshare = 0.6")),
     "a path with an environment variable that is not set": Case(edit("job.toml", '"grammar"', '"${CORPORA}/grammar"')),
+    "the same without braces": Case(edit("job.toml", '"grammar"', '"$HOME/grammar"')),
+    "tables or lists nested without end": Case(line("job.toml", 1, f"[data{'.x' * 3000}]")),
     "a file that is not there (text, grammar, language model)": Case(lambda folder: (folder / "lm.arpa").unlink()),
     "a gzip file that was cut": Case(cut("train.de", zipped=True)),
     "text that is not UTF-8": Case(line("train.de", 3, "süßer die glocken".encode("latin-1"))),
+    "a NUL character in a file": Case(line("train.de", 3, "das h\0aus")),
+    "a pipe, such as `<(zcat ...)`, for a file of the job": Case(
+        all_of(lambda folder: os.mkfifo(folder / "pipe"), edit("job.toml", '"train.en"', '"pipe"'))
+    ),
     "source and references of different length": Case(first_lines("train.en", 23)),
-    "a sentence of more than 5000 words": Case(line("train.de", 3, "das haus " * 50_000)),
+    "a sentence or reference of more than 5000 words": Case(line("train.de", 3, "das haus " * 50_000)),
+    "a word of more than 10000 characters": Case(line("train.en", 3, f"the {'x' * 10_001}")),
     "a sentence whose grammar is missing": Case(
         all_of(write("train.de", OWN), edit("job.toml", 'file = "grammar"', "per_sentence = true"))
     ),
@@ -199,7 +212,15 @@ CASES = {
         mended=("--resume", "never"),
     ),
     "a rule of two fields": Case(line("grammar", 7, "[X] ||| haus")),
-    "a score that is NaN or infinite": Case(line("grammar", 7, "[X] ||| haus ||| house ||| Lex=0.5 Cost=nan")),
+    "a score that is NaN, infinite or too large": Case(
+        line("grammar", 7, "[X] ||| haus ||| house ||| Lex=0.5 Cost=nan")
+    ),
+    "a score named like a sparse feature": Case(
+        line("grammar", 7, "[X] ||| haus ||| house ||| R:X:haus:house=1"), made=1
+    ),
+    "a score named like a feature of the decoder": Case(
+        line("grammar", 7, "[X] ||| haus ||| house ||| Glue=1"), made=3, mended=("--resume", "never")
+    ),
     "a rule with three gaps": Case(line("grammar", 7, "[X] ||| [X,1] a [X,2] b [X,3] ||| [1] [2] [3]")),
     "a line of Moses' rule table in one of cdec": Case(line("grammar", 7, "haus [X] ||| house [X] ||| 0.5")),
     "a grammar without rules": Case(write("grammar", "")),
@@ -281,7 +302,31 @@ OTHERS = {
     ),
     "an infinite score": (
         Case(line("grammar", 7, "[X] ||| haus ||| house ||| Lex=1e999")),
-        Row("grammar:7: found score 'Lex=1e999', expected a finite number", 3),
+        Row("grammar:7: found score 'Lex=1e999', expected a number from -1e30 to 1e30", 3),
+    ),
+    "a score that sums cannot hold": (
+        Case(line("grammar", 7, "[X] ||| haus ||| house ||| Lex=1e308")),
+        Row("grammar:7: found score 'Lex=1e308', expected a number from -1e30 to 1e30", 3),
+    ),
+    "a NUL character in a weights file": (
+        Case(line("warm", 2, "R:X:b\0all:dance 0.25"), made=3),
+        Row("warm:2: found a NUL character, expected text without any", 3),
+    ),
+    "a reference without line ends": (
+        Case(line("train.en", 3, "the house " * 50_000)),
+        Row("train.en:3: found 100000 words, expected a sentence of at most 5000: is a line end missing?", 3),
+    ),
+    "a language model of more n-grams than there are": (
+        Case(edit("lm.arpa", r"ngram 3=\d+", "ngram 3=12345678901234567890123"), made=2),
+        Row(
+            "lm.arpa:4: found 'ngram 3=12345678901234567890123', expected ngram 3=COUNT (at most 18 digits) or "
+            "\\1-grams:",
+            3,
+        ),
+    ),
+    "a checkpoint made elsewhere": (
+        Case(foreign_checkpoint, trained=True),
+        Row("runs/job/checkpoints/epoch-0002.h5: found other content than a run writes (...), ...; left out", 0),
     ),
     "an empty language model": (
         Case(write("lm.arpa", ""), made=2),
@@ -503,7 +548,7 @@ def test_a_long_sentence_is_decoded_and_a_far_longer_one_refused(
     for count in (5_001, 100_000):
         (tmp_path / "input").write_text(f"das haus\n{' '.join(words[:count])}\n")
         capsys.readouterr()
-        row = table()["a sentence of more than 5000 words"]
+        row = table()["a sentence or reference of more than 5000 words"]
         says = row.says.replace("train.de:3", "input:2").replace("100000", str(count))
         check_told(Row(says, row.code), main(decode), capsys.readouterr().err, tmp_path)
         assert not (tmp_path / "output").exists()

@@ -162,6 +162,15 @@ def test_selected_features_without_a_weight_are_explained(tmp_path: Path) -> Non
     assert "Features6in the result Training" in report(folder).text
 
 
+def test_names_of_runs_may_have_any_characters(tmp_path: Path) -> None:
+    """A pair of $ would be mathematics to matplotlib; a name that is not UTF-8 cannot stand in the page."""
+    names = ["cost$5$", "a$b_{$x", os.fsdecode(b"caf\xe9")]
+    page = Page(write_report([make_run(tmp_path / name).path for name in names]))
+    assert all(name in page.text for name in (*names[:2], "caf\ufffd"))
+    same = [make_run(tmp_path / os.fsdecode(place) / "run").path for place in (b"\xe9", b"\xe8")]
+    assert f"{tmp_path}/\ufffd/run" in Page(write_report(same)).text
+
+
 def test_column_norms_and_ranks(tmp_path: Path) -> None:
     page = report(make_run(tmp_path / "run"))
     assert "after epoch 2; dotted: the cut, at 2,000 features and λ = 0.001" in page.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import resource
@@ -133,6 +134,30 @@ def test_every_damage_is_recognised(tmp_path: Path) -> None:
         read_checkpoint(path)
     path.write_bytes(sound)
     assert same(read_checkpoint(path).weights, PLAIN.weights)
+
+
+def hdf5(path: Path, **attributes: object) -> bytes:
+    with h5py.File(path, "w") as file:
+        file.attrs.update(attributes)
+    return path.read_bytes()
+
+
+def test_a_digest_does_not_vouch_for_the_content(tmp_path: Path) -> None:
+    """Files that somebody else has made: not HDF5, cut before the digest, without what a run writes."""
+    write_checkpoint(tmp_path, replace(PLAIN, epoch=1))
+    path, shard = checkpoint_path(tmp_path, 2), tmp_path / "epoch-0003.shards" / "shard-0005.h5"
+    write_checkpoint(tmp_path, PLAIN)
+    write_shard(tmp_path, 3, "job", RESULT)
+    sound = path.read_bytes()[512:]
+    others = hdf5(tmp_path / "a.h5"), hdf5(tmp_path / "b.h5", version="x"), hdf5(tmp_path / "c.h5", version=3)
+    for content in (b"", bytes(4096), sound[: len(sound) // 2], *others):
+        for file in (path, shard):
+            file.write_bytes(module._user_block(hashlib.blake2b(content)) + content)
+        with pytest.raises(DataError, match="epoch-0002.h5: found other content than a run writes .*, expected a chec"):
+            read_checkpoint(path)
+        assert read_shard(tmp_path, 3, "job", 5) is None, "it is learned again"
+        found, unsound = latest_valid_checkpoint(tmp_path)
+        assert found is not None and (found.epoch, len(unsound)) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -228,6 +228,28 @@ def test_texts_that_the_grammar_does_not_know(
     assert caplog.records == []
 
 
+def test_a_score_named_like_a_sparse_feature(sources: StoreInputs, tmp_path: Path) -> None:
+    (tmp_path / "grammar").write_text(
+        "[X] ||| haus ||| house ||| A=1\n[X] ||| haus ||| home ||| A=1 R:X:haus:house=1\n"
+    )
+    said = f"{tmp_path}/grammar:2: found score R:X:haus:house, expected another name: a template of this job makes"
+    with pytest.raises(DataError, match=said):
+        made(sources, tmp_path / "store")
+    assert made(replace(sources, templates=("shape",)), tmp_path / "store") == ["features-shape.h5", "lm-0.h5"]
+
+
+def test_scores_named_like_built_in_features(
+    sources: StoreInputs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "dev.de").write_text("haus\n")
+    (tmp_path / "grammar").write_text("[X] ||| haus ||| house ||| A=1\n[X] ||| haus ||| a ||| Glue=1 PhraseModel_0=1\n")
+    made(replace(sources, lm_names=("A",)), tmp_path / "store")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/grammar:2: score Glue has the name of a built-in feature, and is added to it",
+        f"{tmp_path}/grammar:1: score A has the name of a built-in feature, and is added to it",
+    ]
+
+
 def test_sentences_with_grammars_of_their_own(sources: StoreInputs, tmp_path: Path) -> None:
     (tmp_path / "g1").write_text("[X] ||| haus ||| home\n")
     pairs = ['<seg grammar="g1">haus</seg> ||| a', "|||", '<seg grammar="grammar">das</seg> ||| b ||| c']

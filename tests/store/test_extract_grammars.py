@@ -87,6 +87,7 @@ def test_one_file_or_two_and_any_number_of_ranks(bitext: list[str], tmp_path: Pa
     [
         ("a", ["0-0 1-x"], "a:1: found '1-x', expected i-j with i below"),
         ("a", ["0-99"], "a:1: found '0-99', expected i-j with i below"),
+        ("a", [f"0-{'9' * 5000}"], "a:1: found '0-999"),
         ("a", [""] * (len(PAIRS) - 1), f"a: found {len(PAIRS) - 1} lines, expected as many as "),
         ("a", [""] * (len(PAIRS) + 1), f"a:{len(PAIRS) + 1}: found a line more, expected as many as "),
         ("e", TARGETS[:-1], f"e: found {len(PAIRS) - 1} lines, expected as many as "),

@@ -1,0 +1,60 @@
+"""Checks of the inputs of a store that need several of its files: are they readable, and do they belong together?"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mpitune.corpus.text import check_readable, lines
+from mpitune.corpus.vocabulary import feature_id
+from mpitune.decoder.base import built_in_features
+from mpitune.errors import DataError
+from mpitune.store.inputs import StoreInputs
+from mpitune.store.store import Corpus
+
+LOG = logging.getLogger(__name__)
+
+
+def check_files(sources: StoreInputs) -> None:
+    """Raise DataError for a file that cannot be read: before the minutes that the reading of others may take."""
+    for file in sources.files:
+        check_readable(file)
+
+
+def warn_of_unknown_words(source: Path, corpus: Corpus, source_sides: np.ndarray) -> None:
+    """Warn if most words of a text are in no rule: the decoder would copy them without an error.
+
+    Usual causes: source and target are swapped, or the tokenisation differs from that of the grammar.
+    """
+    unknown, total = int((~np.isin(corpus.source, source_sides)).sum()), len(corpus.source)
+    if 2 * unknown > total:
+        LOG.warning("%s: %d of %d words are in no rule's source side: is this the right text?", source, unknown, total)
+
+
+def warn_of_built_in_names(grammars: Sequence[Path], score_names: Sequence[str], lm_names: Sequence[str]) -> None:
+    """Warn of scores with the name of a feature that the decoder computes: the feature is the sum of both."""
+    for name in built_in_features(lm_names):
+        if name in score_names:
+            LOG.warning(
+                "%s: score %s has the name of a built-in feature, and is added to it", _first_use(grammars, name), name
+            )
+
+
+def check_score_names(grammars: Sequence[Path], score_names: Sequence[str], sparse: np.ndarray) -> None:
+    """Raise DataError for a score with the name of a sparse feature; ``sparse`` (uint64): the ids of these."""
+    for name in score_names:
+        if feature_id(name) in sparse:
+            expected = "another name: a template of this job makes such a feature"
+            raise DataError(f"{_first_use(grammars, name)}: found score {name}, expected {expected}")
+
+
+def _first_use(grammars: Sequence[Path], score: str) -> str:
+    """File and line of the first rule with a ``score``; the file alone if the rules do not name their scores."""
+    for grammar in grammars:
+        for number, line in lines(grammar):
+            if any(word.startswith(f"{score}=") for word in line.split()):
+                return f"{grammar}:{number}"
+    return str(grammars[0])
