@@ -60,19 +60,16 @@ endif
 	@$(BIN)/python -m mpitune.cli.warmup
 	@touch $@
 
-DEMO := jobs/runs/demo
-DATA := jobs/runs/demo-data
+DEMO := runs/demo
 
 demo: setup  ## train, translate, evaluate and report on generated data; a few minutes
-	@echo "Writing German and English sentences, rules and a language model to $(DATA)"
-	@$(BIN)/python jobs/demo/generate.py $(DATA)
-	@$(BIN)/mpitune lm --order 3 --input $(DATA)/lm.en --output $(DATA)/lm.arpa.gz
-	mpirun -n 2 $(BIN)/mpitune train jobs/demo.toml
-	@mpirun -n 2 $(BIN)/mpitune decode jobs/demo.toml --input $(DATA)/test.de --weights jobs/demo/start.weights --output $(DEMO)/before
-	@mpirun -n 2 $(BIN)/mpitune decode jobs/demo.toml --input $(DATA)/test.de --output $(DEMO)/after
+	@[ -e $(DEMO)/job.toml ] || mpitune init $(DEMO) --template demo
+	cd $(DEMO) && mpirun -n 2 mpitune train job.toml
+	@cd $(DEMO) && mpirun -n 2 mpitune decode job.toml --input data/test.de --weights data/start.weights --output before
+	@cd $(DEMO) && mpirun -n 2 mpitune decode job.toml --input data/test.de --output after
 	@echo
-	@$(BIN)/mpitune evaluate --refs $(DATA)/test.en --hyps $(DEMO)/before $(DEMO)/after --test ar
-	@$(BIN)/mpitune report $(DEMO)
+	@cd $(DEMO) && mpitune evaluate --refs data/test.en --hyps before after --test ar
+	@mpitune report $(DEMO)/runs/job
 
 multi30k: setup  ## tune five systems on Multi30k (MPITUNE_DATA), print the table of their scores; an hour
 	@$(BIN)/python jobs/multi30k/table.py

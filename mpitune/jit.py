@@ -5,9 +5,10 @@ arrays that they fill. They can therefore be compiled without reference counting
 which is 2 to 4 times faster where kernels pass arrays to one another. If a future Numba drops that option, the same
 kernels are compiled with reference counting.
 
-Compiled code is cached on disk, in a folder named after a digest of the package's sources and of
-``NUMBA_BOUNDSCHECK``. Numba's own cache checks only the file of the outermost function: it would miss a change in a
-kernel that this function calls, and a change of the bounds check.
+Compiled code is cached on disk, in a folder named after a digest of the sources that contain ``mpitune.jit`` and of
+``NUMBA_BOUNDSCHECK``. (A module without kernels uses ``from mpitune import jit``: a change of it compiles nothing
+again.) Numba's own cache checks only the file of the outermost function: it would miss a change in a kernel that this
+function calls, and a change of the bounds check.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import logging
 import os
 import stat
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -26,6 +27,7 @@ from typing import Any, TypeVar, cast
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 import numba
+from numba.core import event
 from numba.core.errors import NumbaError
 
 LOG = logging.getLogger(__name__)
@@ -109,3 +111,20 @@ def inlined(function: F) -> F:
     """
     compiled: F = numba.njit(forceinline=True, **_OPTIONS)(function)
     return compiled
+
+
+@contextmanager
+def compilation_reported(log: Callable[[str], None], message: str) -> Iterator[None]:
+    """Pass ``message`` to ``log`` when the block compiles its first kernel; never if it loads all from the disk."""
+    messages = [message]
+
+    class Listener(event.Listener):
+        def on_start(self, _: event.Event) -> None:
+            if messages:
+                log(messages.pop())
+
+        def on_end(self, _: event.Event) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        yield

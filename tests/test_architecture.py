@@ -30,6 +30,7 @@ LAYERS = [
     {"run_folder"},
     {"report"},
     {"training"},
+    {"demo"},
     {"cli"},
     {"__main__"},
 ]

@@ -17,6 +17,7 @@ from support.mpi import ROOT
 
 from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights
+from mpitune.demo import generate
 from mpitune.lm.arpa import read_arpa
 
 SCRIPTS = {"measure", "runs", "sets", "settings"}
@@ -36,8 +37,6 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleT
 def little(scripts: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
     """The demo's data, a tenth of their size."""
     monkeypatch.delenv("MPITUNE_DATA", raising=False)
-    monkeypatch.syspath_prepend(str(ROOT / "jobs" / "demo"))
-    generate = importlib.import_module("generate")
     for sizes in ("SIZES", "HELD_OUT_SIZES"):
         monkeypatch.setattr(generate, sizes, {name: n // 10 for name, n in getattr(generate, sizes).items()})
 

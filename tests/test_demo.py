@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,11 +13,12 @@ from support.mpi import ROOT
 
 from mpitune.cli.parser import main
 from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.demo import generate
 from mpitune.grammar.rules import RuleReader
 
 pytestmark = pytest.mark.slow
 
-DEMO = ROOT / "jobs" / "demo"
+DEMO = ROOT / "mpitune" / "demo"
 PARTS = ("bitext", "train", "devtest", "test")
 
 
@@ -33,16 +33,10 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write(folder: Path, seed: int, part: int = 5) -> None:
     """One ``part``-th of the data."""
-    sys.path.insert(0, str(DEMO))
-    try:
-        import generate
-
-        with pytest.MonkeyPatch.context() as patch:
-            for sizes in ("SIZES", "HELD_OUT_SIZES"):
-                patch.setattr(generate, sizes, {name: n // part for name, n in getattr(generate, sizes).items()})
-            generate.generate(folder, seed)
-    finally:
-        sys.path.remove(str(DEMO))
+    with pytest.MonkeyPatch.context() as patch:
+        for sizes in ("SIZES", "HELD_OUT_SIZES"):
+            patch.setattr(generate, sizes, {name: n // part for name, n in getattr(generate, sizes).items()})
+        generate.generate(folder, seed)
 
 
 def lines(path: Path) -> list[str]:
@@ -53,7 +47,7 @@ def lines(path: Path) -> list[str]:
 def test_a_seed_gives_the_same_bytes_and_another_gives_others(tmp_path: Path) -> None:
     for name, seed in {"first": 1, "again": 1, "other": 2}.items():
         write(tmp_path / name, seed, part=15)
-    for path in (tmp_path / "first").iterdir():
+    for path in {*(tmp_path / "first").iterdir()} - {tmp_path / "first" / generate.START}:
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
         assert path.read_bytes() != (tmp_path / "other" / path.name).read_bytes(), path.name
 
@@ -182,7 +176,7 @@ def test_separable_verbs_are_split(demo: Path) -> None:
 
 
 def test_runs_over_it_learn(demo: Path, tmp_path: Path) -> None:
-    """By more than 2 points over the weights of jobs/demo/start.weights, whether they begin with them or with none."""
+    """By more than 2 points over the weights of start.weights, whether they begin with them or with none."""
     settings = {
         "data.source": demo / "train.de",
         "data.references": json.dumps([str(demo / "train.en")]),
@@ -192,9 +186,9 @@ def test_runs_over_it_learn(demo: Path, tmp_path: Path) -> None:
         "learner.epochs": 2,
     }
     # [[lm]] cannot be set from outside: the job's text with another file.
-    job = (ROOT / "jobs" / "demo.toml").read_text(encoding="utf-8")
-    assert "runs/demo-data/lm.arpa.gz" in job
-    job = job.replace("runs/demo-data/lm.arpa.gz", str(demo / "lm.arpa.gz"))
+    job = (ROOT / "mpitune" / "templates" / "demo.toml").read_text(encoding="utf-8")
+    assert "data/lm.arpa.gz" in job
+    job = job.replace("data/lm.arpa.gz", str(demo / "lm.arpa.gz"))
     (tmp_path / "demo.toml").write_text(job, encoding="utf-8")
 
     def run(folder: Path, **further: object) -> tuple[float, list[float]]:

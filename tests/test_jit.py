@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from support.mpi import ROOT
 
 from mpitune import jit as door
 from mpitune.jit import inlined, int64, kernel, uint64
@@ -58,6 +59,23 @@ def test_what_numba_does_not_tell_apart_is_kept_apart(monkeypatch: pytest.Monkey
     assert all(folder.startswith("/somewhere/mpitune/") for folder in folders)
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/elsewhere")
     assert door._cache_folder() == "/elsewhere"
+
+
+def test_compilation_is_reported_once_and_loading_is_not(tmp_path: Path) -> None:
+    source = "from mpitune import jit\nfrom mpitune.jit import kernel\n"
+    source += "once, twice = kernel(lambda x: x + 1), kernel(lambda x: x + 2)\n"
+    source += "with jit.compilation_reported(print, 'compiling'):\n    once(1), twice(1), once(1.5)\n"
+    (tmp_path / "program.py").write_text(source)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
+    for expected in ("compiling\n", ""):
+        done = subprocess.run(
+            [sys.executable, tmp_path / "program.py"],
+            env={**environment, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert (done.returncode, done.stdout) == (0, expected), done.stderr
 
 
 @pytest.fixture

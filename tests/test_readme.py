@@ -14,7 +14,7 @@ import pytest
 from support.mpi import ROOT
 
 from mpitune import errors
-from mpitune.cli import parser
+from mpitune.cli.options import make_parser
 from mpitune.config import schema
 from mpitune.config.load import load
 
@@ -37,7 +37,7 @@ every_document = pytest.mark.parametrize("document", DOCUMENTS)
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    [commands] = (each for each in parser._parser()._actions if isinstance(each, argparse._SubParsersAction))
+    [commands] = (each for each in make_parser()._actions if isinstance(each, argparse._SubParsersAction))
     return dict(commands.choices)
 
 
@@ -104,7 +104,7 @@ def commands_shown() -> list[str]:
 
 @pytest.mark.parametrize("line", commands_shown())
 def test_commands_shown_are_ones(line: str) -> None:
-    options = parser._parser().parse_args(shlex.split(line, comments=True))
+    options = make_parser().parse_args(shlex.split(line, comments=True))
     assert {text.partition("=")[0] for text in getattr(options, "set", [])} <= keys() | {"lm.0.file"}
 
 

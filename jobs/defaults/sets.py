@@ -17,8 +17,8 @@ from pathlib import Path
 
 from mpitune.array_files.atomic import atomic_replace
 from mpitune.corpus.text import lines
+from mpitune.demo.generate import generate
 
-DEMO = Path(__file__).resolve().parents[1] / "demo"
 FIRST_SCORE = "EgivenFCoherent"
 """The score that variants multiply alone; in grammars without score names, the first one."""
 START = {"LanguageModel": 0.4, "WordPenalty": -0.4, "Glue": -0.1, "PassThrough": -1.0}
@@ -142,7 +142,7 @@ def demo(asked: Asked, folder: Path, size: int) -> DataSet:
     """The data of `make demo`: the first 1,000 sentences of its training part."""
     data = folder / "data"
     if not (data / "lm.arpa.gz").exists():
-        _generate(data)
+        generate(data)
         _lm(data / "lm.en", 3, data / "lm.arpa.gz")
     tuned, devtest, test = ([data / f"{part}.de", data / f"{part}.en"] for part in ("train", "devtest", "test"))
     made = asked.texts(folder, tuned, devtest, test, _Ranges((0, size or 1000)))
@@ -225,16 +225,6 @@ def scaled_arpa(text: Iterable[str], factor: float) -> Iterable[str]:
             numbers = [f"{float(number) * factor!r}" for number in (first, *backoff)]
             line = "\t".join([numbers[0], " ".join(words), *numbers[1:]])
         yield line
-
-
-def _generate(folder: Path) -> None:
-    sys.path.insert(0, str(DEMO))
-    try:
-        import generate
-
-        generate.generate(folder, 1)
-    finally:
-        sys.path.remove(str(DEMO))
 
 
 def _extracted(data: Path, language: str) -> dict[str, Path]:

@@ -1,8 +1,9 @@
 """Command line: parses options and calls the packages that do the work.
 
-- `parser`: main, the options of all commands, errors to one line and an exit code
+- `parser`: main; errors to one line and an exit code
+- `options`: the options, help texts and exit codes of all commands
 - `commands`: all commands except those below
-- `decode`: the command decode; `local`: the command local
+- `init`, `decode`, `extract`, `local`: these four commands
 - `streams`: standard output and standard error
 - `output`: messages on standard error, output files, the job of a command
 - `warmup`: compiles all kernels ahead of the first run

@@ -1,4 +1,4 @@
-"""Commands of the command line, except decode, extract and local; their docstrings are the help texts."""
+"""Commands of the command line, except decode, extract, local and init; `mpitune.cli.options` has their help texts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from mpitune.cli.options import EACH_TEMPLATE
 from mpitune.cli.output import (
     load_job,
     open_output,
@@ -42,8 +43,6 @@ from mpitune.training.loop import train
 
 EXAMPLES = 3
 """Maximum number of rules that a report shows as examples of a feature."""
-EACH_TEMPLATE = "each"
-"""Value of --template that shows all templates, one after the other."""
 NEAREST_RULES = 10
 """Number of rules that --near shows without --top."""
 

@@ -57,7 +57,7 @@ FORESTS_AT_ONCE = 8
 def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     """Translate sentences with fixed weights; alone, or under mpirun or srun."""
     job = load_job(options, comm)
-    start_logging(None, rank=comm.rank, size=comm.size, quiet=True)
+    start_logging(None, rank=comm.rank, size=comm.size, quiet=options.output is None)
     _check_decode_options(options, job)
     path = options.weights or job.run.dir
     initial = comm.on_root(read_model, job, path)

@@ -17,6 +17,7 @@ from mpitune.exchange.comm import Comm
 from mpitune.extraction.rule_arrays import merged
 from mpitune.extraction.rule_lines import rule_lines
 from mpitune.grammar.extracted import ExtractedGrammars
+from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
@@ -37,6 +38,7 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     """Write a grammar for each sentence, from a word-aligned bitext; alone, or under mpirun or srun."""
     if (options.bitext is None) == (options.source is None) or (options.source is None) != (options.target is None):
         raise raised_on_all_ranks(UsageError("expected --source F and --target E, or --bitext FE"))
+    start_logging(None, rank=comm.rank, size=comm.size)
     files = AlignedFiles(options.bitext or options.source, options.target, options.alignment)
     output, work = options.output, options.output / WORK
     comm.on_root(files.check)
@@ -81,7 +83,7 @@ def _compile_bitext(files: AlignedFiles, work: Path) -> Path:
     except MpituneError:
         shutil.rmtree(work)
         raise
-    warm_up(compiled, print_message)
+    warm_up(compiled)
     return compiled
 
 

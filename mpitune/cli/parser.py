@@ -1,4 +1,4 @@
-"""Parser of the command line, and conversion of errors to one line and an exit code."""
+"""The program: parses the command line, runs the command, and turns errors into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from mpitune import __version__
-from mpitune.cli import commands, decode, extract, local
+from mpitune.cli.options import INTERRUPTED, make_parser
 from mpitune.cli.streams import open_streams
 from mpitune.errors import MachineError, MpituneError
-from mpitune.exchange.comm import Comm, connect
-from mpitune.exchange.launcher import is_first_process
-from mpitune.metrics.choices import SignificanceTest, Tokenizer
-from mpitune.run_folder import model_weights
-from mpitune.runtime.log import log_to_file, write_traceback
-from mpitune.training import parallel_map
+from mpitune.exchange.launcher import is_first_on_machine, is_first_process
+from mpitune.runtime.log import LOG, log_to_file, write_traceback
+
+if TYPE_CHECKING:
+    from mpitune.exchange.comm import Comm
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,12 +32,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         open_streams()
         with _printed_once():
-            options = _parser().parse_args(arguments)
+            options = make_parser().parse_args(arguments)
         if "input" in options and options.input == Path("-"):
             options.input = Path("/dev/stdin")
         with _default_interrupts():
+            # Imported here, as the commands are, so that help and the version take no time.
+            from mpitune import jit
+            from mpitune.exchange.comm import connect
+
             comm = connect()
-        options.run(options, comm)
+            run = _load(options.run)
+        with jit.compilation_reported(LOG.info, "compiling kernels, once on this machine: a minute or two"):
+            run(options, comm)
         sys.stdout.flush()
         return 0
     except MpituneError as error:
@@ -48,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         # Commands other than train, which handles the signal itself. The exit code is that of a shell.
         if comm is not None and comm.size > 1:
-            _abort_all(comm, 128 + signal.SIGINT)
-        return 128 + signal.SIGINT
+            _abort_all(comm, INTERRUPTED)
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader of standard output has had enough.
         return 0
@@ -67,6 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if comm is not None and comm.size > 1:
             _abort_all(comm, 1)
         return 1
+
+
+def _load(name: str) -> Callable[[Any, Comm], None]:
+    """The function of a command from its name, module:function."""
+    module, _, function = name.partition(":")
+    loaded: Callable[[Any, Comm], None] = getattr(import_module(f"mpitune.cli.{module}"), function)
+    return loaded
 
 
 @contextmanager
@@ -100,8 +112,11 @@ def _default_interrupts() -> Iterator[None]:
 
 
 def _report_error(error: MpituneError, comm: Comm | None) -> int:
-    """Print the error in one line, and abort the other ranks unless they raise it too; returns the exit code."""
-    if comm is None or comm.root or not error.on_all_ranks:
+    """Print the error in one line, once if all ranks find it; returns the exit code.
+
+    Aborts the other ranks unless they raise it too.
+    """
+    if is_first_on_machine(os.environ) if comm is None else comm.root or not error.on_all_ranks:
         print(f"mpitune: {error}", file=sys.stderr, flush=True)
         log_to_file(str(error))
     if comm is not None and comm.size > 1 and not error.on_all_ranks:
@@ -113,167 +128,3 @@ def _abort_all(comm: Comm, code: int) -> NoReturn:
     # The launcher forwards this rank's last message, and may drop it when the ranks are aborted: wait for it.
     time.sleep(0.2)
     comm.abort(code)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="mpitune", description="Tune the weights of a hierarchical translation system on its whole training set."
-    )
-    parser.add_argument("--version", action="version", version=f"mpitune {__version__}")
-    parser.set_defaults(folder=None)
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, run: Callable[[argparse.Namespace, Comm], None]) -> argparse.ArgumentParser:
-        sub = subparsers.add_parser(
-            name, help=run.__doc__, description=run.__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-        )
-        sub.set_defaults(run=run)
-        return sub
-
-    def job_command(name: str, run: Callable[[argparse.Namespace, Comm], None]) -> argparse.ArgumentParser:
-        sub = command(name, run)
-        sub.add_argument("job", type=Path, metavar="JOB.toml", help="the job file")
-        sub.add_argument(
-            "--set", action="append", default=[], metavar="table.key=value", help="override a key of the job file"
-        )
-        return sub
-
-    sub = job_command("train", commands.run_train)
-    sub.add_argument(
-        "--resume",
-        choices=["auto", "never", "must"],
-        default="auto",
-        help="auto: continue from a checkpoint if there is one; never: start anew; must: fail without one",
-    )
-    sub.add_argument(
-        "--seeds",
-        metavar="A..B",
-        help="one run for each of these values of run.seed, in the folders seed-A ... seed-B of run.dir",
-    )
-    sub.add_argument("--dry-run", action="store_true", help="print the effective configuration only")
-    sub.add_argument("--quiet", action="store_true", help="print warnings and errors only")
-
-    job_command("prepare", commands.run_prepare)
-
-    sub = job_command("decode", decode.run_decode)
-    sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each")
-    sub.add_argument(
-        "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
-    )
-    sub.add_argument("--nbest", type=_positive, default=1, metavar="K", help="translations per sentence")
-    sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")
-    sub.add_argument("--format", choices=list(parallel_map.FORMATS), default="text", help="output format")
-    sub.add_argument(
-        "--explain", type=_positive, metavar="N", help="write the derivations of the N best translations instead"
-    )
-    sub.add_argument(
-        "--forest",
-        type=Path,
-        metavar="FILE",
-        help="also write the hypergraphs, a line of JSON each (gzipped for .gz)",
-    )
-
-    sub = job_command("local", local.run_local)
-    sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each")
-    sub.add_argument(
-        "--weights", type=Path, required=True, help="the global weights: a weights file, checkpoint or run folder"
-    )
-    sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")
-    sub.add_argument(
-        "--explain",
-        type=_number,
-        metavar="N",
-        help="write the data and weights learned for sentence N (from 0) instead",
-    )
-
-    sub = command("evaluate", commands.run_evaluate)
-    sub.add_argument("--refs", type=Path, nargs="+", required=True, metavar="R", help="references")
-    systems = sub.add_mutually_exclusive_group(required=True)
-    systems.add_argument("--hyps", type=Path, nargs="+", metavar="A", help="translations, one system each")
-    systems.add_argument(
-        "--system",
-        nargs="+",
-        action="append",
-        metavar="NAME",
-        help="a system's name and its translations, one file for each run; repeated for each system",
-    )
-    sub.add_argument(
-        "--test", choices=get_args(SignificanceTest), help="ar: approximate randomisation; bootstrap: paired"
-    )
-    sub.add_argument("--tokenize", choices=get_args(Tokenizer), default="none", help="none: texts are tokenised")
-    sub.add_argument("--lowercase", action="store_true", help="ignore case")
-    layout = sub.add_mutually_exclusive_group()
-    layout.add_argument("--json", action="store_true", help="print JSON")
-    layout.add_argument("--markdown", action="store_true", help="print a table in Markdown")
-
-    sub = command("report", commands.run_report)
-    sub.add_argument(
-        "run_folders", type=Path, nargs="+", metavar="RUN", help="run folders; the report is about the first"
-    )
-    sub.add_argument("--output", type=Path, metavar="DIR", help="folder for the report; default: the first run folder")
-    sub.add_argument("--watch", action="store_true", help="show the progress of running jobs in the terminal instead")
-
-    sub = command("extract", extract.run_extract)
-    sub.add_argument("--source", type=Path, metavar="F", help="the bitext's source sentences, tokenised, a line each")
-    sub.add_argument("--target", type=Path, metavar="E", help="the bitext's target sentences, likewise")
-    sub.add_argument("--bitext", type=Path, metavar="FE", help="both in one file instead: source ||| target")
-    sub.add_argument(
-        "--alignment",
-        type=Path,
-        required=True,
-        metavar="A",
-        help="alignment, a line of links for each pair: 0-0 1-2",
-    )
-    sub.add_argument(
-        "--input", type=Path, required=True, metavar="IN", help="sentences to extract grammars for, a line each"
-    )
-    sub.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for grammar.N.gz and input.sgm")
-    sub.add_argument(
-        "--leave-one-out",
-        action="store_true",
-        help="exclude each sentence's own pair; the input must be the bitext's source",
-    )
-
-    sub = command("align", commands.run_align)
-    sub.add_argument("--source", type=Path, required=True, metavar="F", help="tokenised sentences, a line each")
-    sub.add_argument("--target", type=Path, required=True, metavar="E", help="their translations, likewise")
-    sub.add_argument("--output", type=Path, required=True, metavar="A", help="alignment (gzipped for a name in .gz)")
-
-    sub = command("lm", commands.run_lm)
-    sub.add_argument("--order", type=_positive, required=True, metavar="N", help="order of the model")
-    sub.add_argument("--input", type=Path, required=True, metavar="E", help="tokenised sentences, a line each")
-    sub.add_argument("--output", type=Path, required=True, metavar="LM", help="ARPA file (gzipped for a name in .gz)")
-    sub.add_argument(
-        "--vocabulary", type=Path, metavar="V", help="words; the others count as <unk>; default: all words"
-    )
-
-    sub = command("import-dtrain", commands.run_import_dtrain)
-    sub.add_argument("configuration", type=Path, metavar="DTRAIN.ini", help="the configuration file, of 2012 or 2016")
-    sub.add_argument("--output", type=Path, metavar="JOB.toml", help="the job file; standard output if not given")
-
-    sub = command("weights", commands.run_weights)
-    sub.add_argument("model", type=Path, metavar="RUN_OR_FILE", help="a run folder, checkpoint or weights file")
-    sub.add_argument("--top", type=_positive, metavar="N", help="only the N of largest absolute value")
-    templates = ["dense", *model_weights.PREFIXES, commands.EACH_TEMPLATE]
-    sub.add_argument(
-        "--template", choices=templates, metavar="T", help=f"only features of one template: {', '.join(templates)}"
-    )
-    sub.add_argument("--find", metavar="TEXT", help="only features whose names contain TEXT")
-    sub.add_argument(
-        "--near", metavar="TEXT", help="the rules most similar to TEXT, by common sequences of three letters"
-    )
-    sub.add_argument("--diff", type=Path, metavar="OTHER", help="differences to another model, with both weights")
-    sub.add_argument("--export", type=Path, metavar="W.txt", help="write the selected weights to a file instead")
-    return parser
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 0")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number above 0")
-    return int(text)

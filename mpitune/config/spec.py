@@ -17,6 +17,7 @@ from typing import get_args
 from mpitune.config import schema
 from mpitune.config.presets import PRESETS
 from mpitune.config.schema import choice, choices, internal, number
+from mpitune.grammar.choices import TemplateName
 from mpitune.learner.choices import (
     PRO_CANDIDATES,
     PRO_KEPT,
@@ -150,9 +151,7 @@ class DiscretizeKeys:
 class FeaturesKeys:
     """``[features]``: the sparse feature templates and the transforms of the grammar's scores."""
 
-    templates: tuple[str, ...] = choices(
-        "id", "source-bigram", "target-bigram", "shape", "word-pair", "word-pair-all", "insertion", "target-words"
-    )
+    templates: tuple[str, ...] = choices(*get_args(TemplateName))
     unlog: UnlogKeys = UnlogKeys()
     discretize: DiscretizeKeys = DiscretizeKeys()
 

@@ -176,7 +176,11 @@ class MpiComm:
             mpi4py.rc.thread_level = "funneled"
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:
-            raise UsageError(f"started by an MPI launcher, but mpi4py finds no MPI library: {error}") from None
+            advice = "install one (pip install 'mpitune[mpi]', or conda install mpich), or load the cluster's module"
+            tried = str(error).strip().splitlines()[-1]
+            raise UsageError(
+                f"started by an MPI launcher, but mpi4py finds no MPI library: {advice} ({tried})"
+            ) from None
         self._mpi = MPI
         self._world: MPI.Intracomm = MPI.COMM_WORLD
         self.rank = self._world.Get_rank()

@@ -125,7 +125,7 @@ def _selection(runs: Runs) -> Section | None:
 def _machine(runs: Runs) -> Section:
     epochs, text = runs.records[0].epochs, ""
     busy, waiting = (sum(sum(getattr(epoch, f"{kind}_seconds")) for epoch in epochs) for kind in ("busy", "wait"))
-    if busy + waiting > 0:
+    if busy + waiting > 0 and _ranks(runs) > 1:
         text = f"Ranks were busy for {100 * busy / (busy + waiting):.1f} % of the time"
         text += ", and waited or exchanged data for the rest."
     if peak := max((memory for epoch in epochs for memory in epoch.peak_memory_bytes), default=0.0):
@@ -225,7 +225,8 @@ def _objective(runs: Runs) -> Figure | None:
     # Objectives of different methods are not comparable.
     if not series or len({record.method for record in runs.records}) > 1:
         return None
-    plot = plots.lines("objective", "Objective", series, keys=keys, marks=_chosen(runs))
+    span = max(abs(y) for curve in series for y in curve.y) / 10
+    plot = plots.lines("objective", "Objective", series, keys=keys, marks=_chosen(runs), least_span=span)
     return Figure(
         "objective", "Objective", f"of {runs.records[0].method}, over all lists accumulated so far", plot, keys
     )
@@ -297,10 +298,15 @@ MAX_BANDS = 24
 """Maximum number of bands; with more ranks, a band shows the mean of several."""
 
 
+def _ranks(runs: Runs) -> int:
+    """Ranks that took part in all epochs of the first run: their number may change when a run is resumed."""
+    return min(len(epoch.timeline) for epoch in runs.records[0].epochs)
+
+
 def _timeline(runs: Runs) -> Figure | None:
-    epochs = runs.records[0].epochs
-    ranks = min(len(epoch.timeline) for epoch in epochs)
-    if ranks == 0:
+    epochs, ranks = runs.records[0].epochs, _ranks(runs)
+    # One rank alone never waits.
+    if ranks < 2:
         return None
     edges, shares = [0.0], []
     for epoch in epochs:
@@ -310,7 +316,6 @@ def _timeline(runs: Runs) -> Figure | None:
         shares.append([[_mean(rank[i : i + step]) for i in range(0, parts, step)] for rank in epoch.timeline])
         start = edges[-1]
         edges += [start + epoch.seconds * (i + step) / parts for i in range(0, parts, step)]
-    # The number of ranks may change when a run is resumed: those of all epochs are shown.
     size = -(-ranks // MAX_BANDS)
     groups = [range(first, min(first + size, ranks)) for first in range(0, ranks, size)]
     rows = [

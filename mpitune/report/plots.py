@@ -28,6 +28,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 COLOURS = 6
 """Number of distinct colours of series."""
+LEAST_EPOCHS = 5
+"""Minimum length of an axis of epochs, so that the slope between two epochs does not fill the plot."""
+WIDTH, PRINT_WIDTH = 4.3, 6.4
+"""Width in inches of a plot in the page, where a point becomes a pixel, and of a PNG."""
 
 
 class _Palette(NamedTuple):
@@ -179,7 +183,7 @@ def lines(
         axes = canvas.axes
         epochs = [x for curve in series for x in curve.x] + [mark.at for mark in marks if not mark.across]
         axes.set_xlabel("epoch", loc="right")
-        axes.set_xlim(min(epochs) - 0.5, max(epochs) + 0.5)
+        axes.set_xlim(min(epochs) - 0.5, max(max(epochs), LEAST_EPOCHS) + 0.5)
         for curve in series:
             canvas.curve(curve, clip_on=False)
         for mark in marks:
@@ -284,9 +288,9 @@ def _log_axis(axes: Axes, values: Sequence[float]) -> None:
     axes.set_yscale("log")
     axes.set_ylim(min(positive) / 1.6, max(positive) * 1.6)
     decades = math.log10(max(positive) / min(positive))
-    # At least two tick labels.
+    # At least two tick labels, and not many.
     axes.yaxis.set_major_locator(
-        LogLocator(subs=(1.0,) if decades > 2 else (1.0, 2.0, 5.0) if decades > 0.5 else "auto")
+        LogLocator(subs=(1.0,) if decades > 2 else (1.0, 2.0, 5.0)) if decades > 0.5 else MaxNLocator(5)
     )
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
     axes.yaxis.set_minor_locator(NullLocator())
@@ -308,14 +312,14 @@ def _render(
     no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     svg, png = io.StringIO(), io.BytesIO()
     with _settings(_PAGE, name):
-        figure = Figure(figsize=(4.9, height))
-        draw(Canvas(figure.add_axes((0.145, 0.56 / height, 0.815, 1 - 0.62 / height)), _PAGE))
+        figure = Figure(figsize=(WIDTH, height))
+        draw(Canvas(figure.add_axes((0.71 / WIDTH, 0.56 / height, 1 - 0.9 / WIDTH, 1 - 0.62 / height)), _PAGE))
         figure.savefig(svg, format="svg", transparent=True, metadata=no_metadata)
     with _settings(_PRINT, name):
         # Inches above the axes: title and legend.
         columns = max(1, min(len(keys), 76 // (8 + max((len(key.text) for key in keys), default=0))))
         above = 0.5 + 0.2 * math.ceil(len(keys) / columns)
-        figure = Figure(figsize=(6.4, height + above))
+        figure = Figure(figsize=(PRINT_WIDTH, height + above))
         below, top = 0.56 / (height + above), above / (height + above)
         canvas = Canvas(figure.add_axes((0.125, below, 0.845, 1 - below - top)), _PRINT)
         draw(canvas)
@@ -383,11 +387,12 @@ def _tick(axes: Axes) -> Callable[[float, int | None], str]:
 
 
 def _for_page(name: str, title: str, image: str) -> str:
-    """The ``svg`` element alone, without a fixed size; its ids are prefixed by ``name``."""
+    """The ``svg`` element alone, a pixel for a point; its ids are prefixed by ``name``."""
     image = image[image.index("<svg") :]
-    box = re.search(r'viewBox="[^"]*"', image)
+    box = re.search(r'viewBox="0 0 (\S+) (\S+)"', image)
     assert box is not None
-    image = f'<svg role="img" aria-label="{escape(title)}" {box[0]}>{image[image.index(">") + 1 :]}'
+    size = f'{box[0]} width="{box[1]}" height="{box[2]}"'
+    image = f'<svg role="img" aria-label="{escape(title)}" {size}>{image[image.index(">") + 1 :]}'
     image = re.sub(r'<style type="text/css">.*?</style>', "", image, flags=re.DOTALL)
     image = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", image)
     for drawn, meant in _CSS.items():

@@ -88,9 +88,14 @@ class RunFolder:
         for file in (self.metrics, self.result, self.scoring):
             file.unlink(missing_ok=True)
 
+    @property
+    def config(self) -> Path:
+        """The effective configuration, a job file itself."""
+        return self.path / "config.toml"
+
     def write_config(self, toml: str) -> None:
         """Write the effective configuration."""
-        self._write_text(self.path / "config.toml", toml)
+        self._write_text(self.config, toml)
 
     def write_status(self, text: str) -> None:
         """Write `status`, in a folder that must exist: a removed run folder is not made again."""

@@ -31,6 +31,7 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.input_checks import check_files
 from mpitune.store.inputs import StoreInputs
+from mpitune.store.store import DATA
 from mpitune.store.structure import check_bitext
 
 SentenceToCover = tuple[Sequence[str], int | None]
@@ -53,6 +54,7 @@ def extract_and_build(
     Returns the names of the files built. Raises StopRequested on every rank if ``stop`` is set on rank 0, or during
     extraction on any rank.
     """
+    comm.on_root(_explain_store, folder, log)
     aligned = sources.aligned
 
     def build_store(parts: Path | None) -> list[str]:
@@ -78,6 +80,12 @@ def extract_and_build(
     return built
 
 
+def _explain_store(folder: Path, log: Callable[[str], None]) -> None:
+    """Say what a store is before the first one is built."""
+    if not (folder / DATA).exists():
+        log(f"{folder}: building the store: all inputs as arrays, for this run and later ones on the same data")
+
+
 def _prepare_bitext(
     aligned: AlignedFiles,
     sources: StoreInputs,
@@ -95,7 +103,7 @@ def _prepare_bitext(
         if sources.leave_one_out and sources.train is not None:
             check_same_sentences(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
     # Not in the block: an interrupted compiler may fail in its own way.
-    warm_up(file, log)
+    warm_up(file)
     return file
 
 
@@ -175,9 +183,8 @@ class GrammarExtractor:
         return part_of(extract_item(self._bitext, self._sentences, item))
 
 
-def warm_up(file: Path, log: Callable[[str], None]) -> None:
+def warm_up(file: Path) -> None:
     """Compile all kernels of extraction into the cache on disk; ranks that start later load them from there."""
-    log("loading the extractor's kernels (compiled once, which takes half a minute)")
     words = Names.stored(open_arrays(file), "words")
     extraction = GrammarExtractor(file, [([words[n] for n in range(min(3, len(words)))], None)])
     parts = [extraction.part(item) for item in extraction.items]

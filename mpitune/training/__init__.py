@@ -9,4 +9,5 @@
 - `epoch_statistics`: sums and metrics; `epoch_clock`: time and memory; `devtest`: translation of the devtest set;
   `sanity_checks`: warnings; `early_stopping`: the end of training.
 - `local_training`: weights for each sentence.
+- `choices`: the names of formats of translations.
 """

@@ -7,9 +7,12 @@ Each shard is learned separately; after each epoch the shards' weights are excha
 from __future__ import annotations
 
 import logging
+import os
+import shlex
 from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 from mpitune.config import load
@@ -80,6 +83,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
                 _learn_epoch(run, state, lock)
                 comm.on_root(write_state, folder, "running", job.learner.epochs, state.epoch)
             LOG.info("done: %s holds the weights of %s", folder.result, early_stopping.ending(job, state.history))
+            _log_next_steps(folder)
             reason = early_end_reason(devtest_bleus(state.history), job.learner.epochs, job.learner.patience)
             comm.on_root(write_state, folder, "done", job.learner.epochs, state.epoch, reason)
     except Exception as error:
@@ -89,6 +93,16 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
         raise
     finally:
         lock.release()
+
+
+def _log_next_steps(folder: RunFolder) -> None:
+    LOG.info("next, to see curves, translations and features: mpitune report %s", _argument(folder.path))
+    LOG.info("next, to translate: mpitune decode %s --input TEXT", _argument(folder.config))
+
+
+def _argument(path: Path) -> str:
+    """``path`` as an argument of a command: relative to the working folder where that is shorter."""
+    return shlex.quote(min(str(path), os.path.relpath(path), key=len))
 
 
 def _learn_epoch(run: TrainingRun, state: State, lock: RunLock) -> None:

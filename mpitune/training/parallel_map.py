@@ -14,6 +14,7 @@ from mpitune.decoder.base import KBest
 from mpitune.errors import MachineError
 from mpitune.exchange.comm import Comm
 from mpitune.runtime.progress import progress
+from mpitune.training.choices import KbestFormat
 
 T = TypeVar("T")
 
@@ -67,7 +68,11 @@ def moses_lines(number: int, kbest: KBest, words: Sequence[str], features: Featu
     return _kbest_lines(number, kbest, words, features, "= ")
 
 
-FORMATS = {"text": plain_lines, "cdec": cdec_lines, "moses": moses_lines}
+FORMATS: dict[KbestFormat, Callable[[int, KBest, Sequence[str], FeatureTable], list[str]]] = {
+    "text": plain_lines,
+    "cdec": cdec_lines,
+    "moses": moses_lines,
+}
 """Formats of k-best lists by the name on the command line."""
 
 

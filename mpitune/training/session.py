@@ -224,7 +224,7 @@ def _warn_of_unknown(job: Job, given: Mapping[str, float], features: FeatureTabl
 def _warm_up(run: TrainingRun) -> None:
     """Start the external decoder on all ranks in parallel, and load the kernels on rank 0.
 
-    Kernels are compiled unless an earlier run has cached them. To load them all, the shortest sentence is decoded and
+    Kernels are compiled unless an earlier run has cached them: to get them all, the shortest sentence is decoded and
     learned from; the result is discarded.
     """
     LOG.info("%d sentences, %d features", run.corpus.size, len(run.features))
@@ -239,7 +239,6 @@ def _warm_up(run: TrainingRun) -> None:
     sentence, weights = run.corpus.sentence(i), run.first.weights
 
     def learn() -> None:
-        LOG.info("loading kernels (compiled once, which takes about a minute)")
         kbest = run.decoder.decode(sentence, weights, run.kbest)
         counted = run.metric.statistics(kbest, run.corpus.references(i))
         if isinstance(run.learner, BatchLearner):

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -17,9 +18,11 @@ from support.commands import Arguments, Cli, Trained
 from support.mpi import ROOT, mpirun
 from support.tiny import Tiny
 
+from mpitune import jit
 from mpitune.cli.parser import main
 from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights
+from mpitune.runtime.log import LOG, start_logging
 
 BITEXT = "grammar={source='dev.de', target='dev.en', alignment='dev.en'}"
 COMMANDS = ["train", "prepare", "decode", "local", "evaluate", "import-dtrain", "weights"]
@@ -34,15 +37,6 @@ def python(arguments: Sequence[str | Path], **options: object) -> subprocess.Pop
 
 
 # All commands
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_defaults(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([command, "--help"])
-    text = capsys.readouterr().out
-    assert ended.value.code == 0 and "(default:" in text
-    assert "auto" in text if command == "train" else True
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,6 +152,18 @@ def test_a_bug_keeps_its_traceback(cli: Cli, tiny: Tiny, tmp_path: Path, monkeyp
     assert done.errors.endswith("mpitune: a bug: KeyError: 'what went wrong'; its traceback is printed above\n")
 
 
+def test_a_command_says_when_it_compiles(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object) -> None:
+        start_logging(None)
+        LOG.info("begun")
+        jit.kernel(lambda x: x + 1)(1)
+
+    monkeypatch.setitem(jit._OPTIONS, "cache", False)
+    monkeypatch.setattr("mpitune.cli.parser._load", lambda _: run)
+    done = cli("weights", "x")
+    assert re.fullmatch(r".* begun\n.* compiling kernels, once on this machine: a minute or two\n", done.errors)
+
+
 # train, prepare
 
 
@@ -215,11 +221,22 @@ def test_bad_seeds(cli: Cli, tiny: Tiny, tmp_path: Path, seeds: str) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_the_log_ends_with_commands_that_work(cli: Cli, trained: Trained) -> None:
+    log = (trained.run / "log.txt").read_text(encoding="utf-8").splitlines()
+    commands = [shlex.split(line.partition(": mpitune ")[2]) for line in log[-2:]]
+    assert [command[0] for command in commands] == ["report", "decode"]
+    for command in commands:
+        assert cli(*(str(trained.source) if word == "TEXT" else word for word in command)).code == 0
+
+
 def test_prepare_twice(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     arguments: Arguments = ["prepare", tiny.job_file(tmp_path / "run"), "--set", f"run.store={tmp_path}/store"]
     first = cli(*arguments)
     made = "data.h5, features-id+source-bigram+shape.h5, lm-0.h5 made"
     assert (first.code, first.output) == (0, f"{tmp_path}/store: {made}\n")
+    assert first.errors.startswith(
+        f"{tmp_path}/store: building the store: all inputs as arrays, for this run and later"
+    )
     assert cli(*arguments) == (0, f"{tmp_path}/store: up to date\n", "")
     assert not (tmp_path / "run").exists()
 

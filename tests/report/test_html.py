@@ -129,6 +129,39 @@ def test_a_report_of_several_runs_has_all_curves(tmp_path: Path) -> None:
     assert [colour for colour in range(6) if f"var(--series-{colour})" in bleu] == [0, 2]
 
 
+def test_the_table_of_runs_names_its_cells_where_there_is_no_room_for_a_head(tmp_path: Path) -> None:
+    page = Page(write_report([make_run(tmp_path / name).path for name in ("one", "two")]))
+    table = page.html.partition('<table class="runs">')[2].partition("</table>")[0]
+    heads = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', table)
+    assert heads[0] == "run" and re.findall(r'<td[^>]* data-label="(.*?)"', table) == 2 * heads[1:]
+    assert "nowrap" not in re.search(r"\.runs th.*", page.html)[0]  # type: ignore[index]
+
+
+def test_a_rank_alone_has_no_chart_of_waiting(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    epochs = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    names = ("busy_seconds", "wait_seconds", "timeline")
+    folder.write_metrics([epoch | {name: epoch[name][:1] for name in names} for epoch in epochs])
+    page = report(folder)
+    assert "Throughput" in page.text and "busy" not in page.text and 'id="timeline-figure_1"' not in page.html
+
+
+def test_translations_are_folded_away(tmp_path: Path) -> None:
+    html = report(make_run(tmp_path / "run")).html
+    kinds = re.findall(r'<details class="kind">\s*<summary>(.*?) <small>', html)
+    assert kinds == ["Largest gains", "Largest losses", "Nearest the median change"]
+    assert html.index('<details class="kind">') < html.index('<dl class="sentence card">')
+
+
+def test_selected_features_without_a_weight_are_explained(tmp_path: Path) -> None:
+    """The cut is at 2,000 features, the result has 6."""
+    folder = make_run(tmp_path / "run")
+    assert "Features6in the result; 1,994 more were selected, with a mean of 0 over shards" in report(folder).text
+    epochs = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    folder.write_metrics([epoch | {"selected_features": 6} for epoch in epochs])
+    assert "Features6in the result Training" in report(folder).text
+
+
 def test_names_of_runs_may_have_any_characters(tmp_path: Path) -> None:
     """A pair of $ would be mathematics to matplotlib; a name that is not UTF-8 cannot stand in the page."""
     names = ["cost$5$", "a$b_{$x", os.fsdecode(b"caf\xe9")]
@@ -286,12 +319,12 @@ def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
     assert written() == first
 
 
-def test_one_epoch_has_ticks_where_its_points_are(tmp_path: Path) -> None:
+def test_one_epoch_has_ticks_at_whole_epochs(tmp_path: Path) -> None:
     page = report(make_run(tmp_path / "run", epochs=1))
     assert "finished, 1 epoch" in page.text and "epoch 1 of 1" in page.text
-    for name, expected in {"bleu": ["0", "1"], "gold": ["1"], "features": ["1"], "throughput": ["1"]}.items():
+    for name, first in {"bleu": 0, "gold": 1, "features": 1, "throughput": 1}.items():
         texts = page.plot(name)
-        assert texts[: texts.index("epoch")] == expected
+        assert texts[: texts.index("epoch")] == [str(epoch) for epoch in range(first, 6)]
 
 
 def test_the_end_of_an_unfinished_run_is_told(tmp_path: Path) -> None:
@@ -581,12 +614,30 @@ def texts(plot: plots.Plot) -> list[str]:
 def test_plots_have_room_for_noise_and_large_numbers() -> None:
     flat = plots.Series([1, 2], [30.0, 30.001])
     found = texts(plots.lines("a", "A", [flat], least_span=2.0))
-    assert found[:3] == ["1", "2", "epoch"]
-    assert float(found[-1]) - float(found[3]) >= 1.0
+    assert found[5] == "epoch" and float(found[-1]) - float(found[6]) >= 1.0
     large = plots.lines("a", "A", [plots.Series([1, 2], [0.0, 2e6])], from_zero=True)
-    assert texts(large)[3:6] == ["0", "0.5M", "1M"]
+    assert texts(large)[6:9] == ["0", "0.5M", "1M"]
     zero = plots.lines("a", "A", [plots.Series([1], [0.0])], from_zero=True)
     assert "nan" not in zero.svg
+
+
+def test_text_in_plots_has_the_same_size_in_every_card() -> None:
+    """A point is a pixel: only a card that is narrower than the plot scales it."""
+    for plot in (
+        plots.lines("a", "A", [plots.Series([1, 2], [3.0, 4.0])]),
+        plots.bands("a", "A", [0.0, 1.0], [[1.0], [1.0]], ["0", "1"]),
+    ):
+        box = re.search(r'<svg [^>]*viewBox="0 0 (\S+) (\S+)" width="(\S+)" height="(\S+)">', plot.svg)
+        assert box is not None and box.groups()[:2] == box.groups()[2:]
+        # Of a phone of 400 pixels, the margins of page and card leave 342.
+        assert float(box[1]) < 342
+
+
+def test_two_epochs_do_not_fill_the_plot() -> None:
+    found = texts(plots.lines("a", "A", [plots.Series([1, 2], [3.0, 4.0])]))
+    assert found[:6] == ["1", "2", "3", "4", "5", "epoch"]
+    found = texts(plots.lines("a", "A", [plots.Series(range(1, 8), [float(n) for n in range(7)])]))
+    assert "7" in found and "8" not in found
 
 
 @pytest.mark.parametrize("values", [[0.001], [0.0011, 0.0012], [1e-9, 1e5], [0.3, 0.9]])

@@ -9,7 +9,7 @@ from itertools import accumulate, product
 from random import Random
 from typing import Generic, NamedTuple, TypeVar
 
-from notation import Notation, Schema
+from mpitune.demo.notation import Notation, Schema
 
 GAP = re.compile(r"\[(?:([^\[\],]+),)?([0-9]+)\]")
 LARGEST = 120

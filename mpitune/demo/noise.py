@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
-from sentences import Pair
-from synchronous import Link
+from mpitune.demo.sentences import Pair
+from mpitune.demo.synchronous import Link
 
 LOST = 0.05
 """Probability that a link is lost."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from synchronous import Link, Tree
+from mpitune.demo.synchronous import Link, Tree
 
 CONTRACTIONS = {
     ("an", "dem"): "am",

@@ -1,6 +1,4 @@
-"""Generate the data of `make demo`: a German-English corpus, a grammar extracted from it, and text for an LM.
-
-    python jobs/demo/generate.py FOLDER [--seed N]
+"""Generates the data of the demo: a German-English corpus, a grammar extracted from it, and text for an LM.
 
 Sentence pairs are random derivations of the grammar in grammar.txt, nouns.txt and verbs.txt. Some combinations of words
 and structures are held out of the training part: each sentence of devtest and test has at least one of them.
@@ -8,21 +6,24 @@ and structures are held out of the training part: each sentence of devtest and t
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
+import shutil
 from collections.abc import Iterator
 from itertools import combinations, islice
 from pathlib import Path
 from random import Random
 
-import extraction
-import lexicon
-from noise import misaligned
-from notation import Notation
-from sentences import Pair, sentence_pair
-from synchronous import Grammar, TooLarge, Tree
+from mpitune.demo import extraction, lexicon
+from mpitune.demo.noise import misaligned
+from mpitune.demo.notation import Notation
+from mpitune.demo.sentences import Pair, sentence_pair
+from mpitune.demo.synchronous import Grammar, TooLarge, Tree
 
+FILES = Path(__file__).parent
+"""Folder of the grammar, its words and the weights set by hand."""
+START = "start.weights"
+"""File of the weights set by hand."""
 SIZES = {"bitext": 3000, "train": 3000, "lm": 4000}
 """Sentences of the parts without held-out combinations."""
 HELD_OUT_SIZES = {"devtest": 200, "test": 600}
@@ -35,11 +36,9 @@ CLAUSES = frozenset({"CLAUSE", "INVERTED", "FINAL", "QUESTION", "INFINITIVE", "R
 
 
 def read_grammar() -> Grammar:
-    """Read the grammar and its words from the files beside this one."""
-    folder = Path(__file__).parent
+    """Read the grammar and its words from `FILES`."""
     texts = {
-        name: (folder / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-        for name in ("grammar", "nouns", "verbs")
+        name: (FILES / f"{name}.txt").read_text(encoding="utf-8").splitlines() for name in ("grammar", "nouns", "verbs")
     }
     nouns, verbs = lexicon.sections(texts["nouns"]), lexicon.sections(texts["verbs"])
     notation = Notation()
@@ -110,8 +109,8 @@ class Sentences:
         return int.from_bytes(hashlib.blake2b(key, digest_size=4).digest(), "big") < HELD_OUT * 2**32
 
 
-def generate(folder: Path, seed: int) -> None:
-    """Write the data; equal seeds give equal bytes."""
+def generate(folder: Path, seed: int = 1) -> None:
+    """Write the data, and the weights set by hand that the demo is compared with; equal seeds give equal bytes."""
     sentences = Sentences(read_grammar(), seed)
     parts = {name: sentences.draw(number) for name, number in SIZES.items()}
     parts["bitext"] = misaligned(parts["bitext"], Random(f"alignment {seed}"))
@@ -128,22 +127,10 @@ def generate(folder: Path, seed: int) -> None:
     links = (" ".join(f"{i}-{j}" for i, j in sorted(pair.links)) for pair in parts["bitext"])
     _write(folder / "bitext.align", links)
     _write(folder / "grammar.gz", rules)
+    shutil.copyfile(FILES / START, folder / START)
 
 
 def _write(path: Path, lines: Iterator[str] | list[str]) -> None:
     data = "".join(f"{line}\n" for line in lines).encode()
     # Without a time stamp, equal data give equal bytes.
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-
-
-def main() -> None:
-    """Read the command line and generate."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder", type=Path, help="output folder")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random draws (default: 1)")
-    options = parser.parse_args()
-    generate(options.folder, options.seed)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,73 @@
+"""The command `mpitune init`: a folder with a job to start from."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import tempfile
+from pathlib import Path
+
+from mpitune.array_files.atomic import write_text
+from mpitune.cli.output import print_message, report_write_errors
+from mpitune.config.explained import explained
+from mpitune.demo.generate import generate
+from mpitune.errors import UsageError
+from mpitune.exchange.comm import Comm
+from mpitune.lm.kneser_ney import estimate
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+"""Folder of the jobs, of the example that explains all keys, and of the batch scripts."""
+SCRIPTS = ("train.sbatch", "decode.sbatch")
+JOB = "job.toml"
+DATA = "data"
+"""Folder of the demo's data."""
+DEMO = "demo"
+"""The template that comes with data."""
+
+
+def run_init(options: argparse.Namespace, comm: Comm) -> None:
+    """Write the job of a template, the demo's data, and batch scripts."""
+    comm.on_root(_write, options.directory, options.template, options.slurm)
+
+
+def _write(folder: Path, template: str, slurm: bool) -> None:
+    scripts = [folder / "slurm" / name for name in SCRIPTS] if slurm else []
+    data = [folder / DATA] if template == DEMO else []
+    for path in (folder / JOB, *data, *scripts):
+        if os.path.lexists(path):
+            raise UsageError(f"{path}: found a file or folder of this name, expected none: name another folder")
+    job = explained(TEMPLATES / f"{template}.toml", TEMPLATES / "example.toml")
+    with report_write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in data:
+            print_message(f"{path}: making German and English sentences, rules and a language model; half a minute")
+            _write_data(path)
+        for path in scripts:
+            path.parent.mkdir(exist_ok=True)
+            shutil.copyfile(TEMPLATES / path.name, path)
+        write_text(folder / JOB, job)
+    print(_next_steps(folder, template, slurm), flush=True)
+
+
+def _write_data(folder: Path) -> None:
+    """Write the demo's data to ``folder``, all or nothing."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
+        made = Path(name) / folder.name
+        generate(made)
+        estimate(made / "lm.en", 3, made / "lm.arpa.gz", lambda _: None)
+        made.rename(folder)
+
+
+def _next_steps(folder: Path, template: str, slurm: bool) -> str:
+    """The commands from the job to a report, to be printed."""
+    test, reference = (
+        f"{DATA}/test.{language}" if template == DEMO else f"test.{language}" for language in ("de", "en")
+    )
+    steps = [] if folder == Path() else [f"cd {shlex.quote(str(folder))}"]
+    steps += [] if template == DEMO else [f"edit {JOB}: the names of your files", f"mpitune train {JOB} --dry-run"]
+    steps += [f"sbatch slurm/train.sbatch {JOB}" if slurm else f"mpirun -n 2 mpitune train {JOB}"]
+    steps += [f"mpitune decode {JOB} --input {test} --output test.out"]
+    steps += [f"mpitune evaluate --refs {reference} --hyps test.out", "mpitune report runs/job"]
+    return "\n".join([f"{folder / JOB}: every key is explained in it. Next:", *(f"    {step}" for step in steps)])

@@ -1,0 +1,370 @@
+"""Options of all commands, with help texts, examples and exit codes.
+
+The module imports nothing that does work, so that help, the version and shell completion take no time: the module of a
+command is imported when the command runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from mpitune import __version__
+from mpitune.errors import DataError, MachineError, StopRequested, UsageError
+from mpitune.grammar.choices import TemplateName
+from mpitune.metrics.choices import SignificanceTest, Tokenizer
+from mpitune.training.choices import KbestFormat
+
+EACH_TEMPLATE = "each"
+"""Value of --template that shows all templates, one after the other."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, that of a shell."""
+
+_EXIT_CODES = {
+    0: "done",
+    UsageError.exit_code: "bad usage or configuration",
+    DataError.exit_code: "bad or missing data",
+    MachineError.exit_code: "the machine failed: disk full, not enough memory, external decoder gone",
+    StopRequested.exit_code: "stopped on request, finished work is saved: run the same command again",
+    INTERRUPTED: "Ctrl-C, with nothing to save",
+}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line. ``run`` of the parsed options is the command's function, as module:name."""
+    parser = argparse.ArgumentParser(
+        prog="mpitune",
+        description="Tune the weights of a hierarchical translation system on its whole training set.",
+        epilog="`mpitune COMMAND --help` shows the options of a command, an example and the exit codes.",
+    )
+    parser.add_argument("--version", action="version", version=f"mpitune {__version__}")
+    parser.add_argument(
+        "--print-completion",
+        action=_PrintCompletion,
+        choices=["bash", "zsh", "tcsh"],
+        metavar="SHELL",
+        help="print the completion script of a shell: bash, zsh or tcsh",
+    )
+    parser.set_defaults(folder=None)
+    commands = _Commands(parser.add_subparsers(required=True, metavar="COMMAND"))
+    for add in (
+        _add_init,
+        _add_train,
+        _add_prepare,
+        _add_decode,
+        _add_local,
+        _add_evaluate,
+        _add_report,
+        _add_weights,
+        _add_extract,
+        _add_align,
+        _add_lm,
+        _add_import_dtrain,
+    ):
+        add(commands)
+    return parser
+
+
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows defaults that say something, and keeps the lines of examples."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return super()._get_help_string(action) if action.default else action.help
+
+
+class _PrintCompletion(argparse.Action):
+    """Prints a completion script and ends the program."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, shell: Any, option: object = None) -> None:
+        import shtab
+
+        for command in _subparsers(parser):
+            for action in command._actions:
+                if action.type is Path:
+                    action.complete = shtab.FILE  # type: ignore[attr-defined]
+        print(shtab.complete(parser, shell))
+        parser.exit()
+
+
+def _subparsers(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
+    """The parsers of the commands."""
+    [commands] = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return list(commands.choices.values())
+
+
+class _Commands:
+    """Adds commands to the parser."""
+
+    def __init__(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+        self._subparsers = subparsers
+
+    def add(
+        self, name: str, run: str, text: str, example: str, *, more: str = "", codes: Sequence[int] = ()
+    ) -> argparse.ArgumentParser:
+        """Add a command. ``more``: text after ``text``; ``codes``: exit codes that not every command has."""
+        meaning = {code: text for code, text in _EXIT_CODES.items() if code in (0, 2, 3, 4, INTERRUPTED, *codes)}
+        table = "\n".join(f"  {code:<4} {text}" for code, text in meaning.items())
+        sub = self._subparsers.add_parser(
+            name,
+            help=text,
+            description=textwrap.fill(f"{text} {more}", 79),
+            epilog=f"example:\n  {example}\n\nexit codes:\n{table}",
+            formatter_class=_HelpFormatter,
+        )
+        sub.set_defaults(run=run)
+        return sub
+
+    def add_of_job(self, name: str, run: str, text: str, example: str, **more: Any) -> argparse.ArgumentParser:
+        """Add a command that reads a job file; arguments as for `add`."""
+        sub = self.add(name, run, text, example, **more)
+        sub.add_argument("job", type=Path, metavar="JOB.toml", help="the job file")
+        sub.add_argument(
+            "--set", action="append", default=[], metavar="table.key=value", help="override a key of the job file"
+        )
+        return sub
+
+
+def _add_init(commands: _Commands) -> None:
+    sub = commands.add(
+        "init",
+        "init:run_init",
+        "Write a job file in which every key is explained, to start from.",
+        "mpitune init first --template demo",
+    )
+    sub.add_argument("directory", type=Path, nargs="?", default=Path(), metavar="DIR", help="folder to write it to")
+    sub.add_argument(
+        "--template",
+        choices=["demo", "dev", "train", "cdec"],
+        default="dev",
+        help="demo: with data; dev: tune on a development set; train: on the whole training set; cdec: for cdec",
+    )
+    sub.add_argument("--slurm", action="store_true", help="also write batch scripts for SLURM")
+
+
+def _add_train(commands: _Commands) -> None:
+    sub = commands.add_of_job(
+        "train",
+        "commands:run_train",
+        "Learn the weights, continuing from checkpoints; alone, or under mpirun or srun.",
+        "mpirun -n 4 mpitune train job.toml --set learner.epochs=5",
+        codes=[StopRequested.exit_code],
+    )
+    sub.add_argument(
+        "--resume",
+        choices=["auto", "never", "must"],
+        default="auto",
+        help="auto: continue from a checkpoint if there is one; never: start anew; must: fail without one",
+    )
+    sub.add_argument(
+        "--seeds",
+        metavar="A..B",
+        help="one run for each of these values of run.seed, in the folders seed-A ... seed-B of run.dir",
+    )
+    sub.add_argument("--dry-run", action="store_true", help="print the effective configuration only")
+    sub.add_argument("--quiet", action="store_true", help="print warnings and errors only")
+
+
+def _add_prepare(commands: _Commands) -> None:
+    commands.add_of_job(
+        "prepare",
+        "commands:run_prepare",
+        "Compile the inputs of the job into its store, which train would otherwise do; alone, or under mpirun or srun.",
+        "mpirun -n 4 mpitune prepare job.toml",
+    )
+
+
+def _add_decode(commands: _Commands) -> None:
+    sub = commands.add_of_job(
+        "decode",
+        "decode:run_decode",
+        "Translate sentences with fixed weights; alone, or under mpirun or srun.",
+        "mpitune decode job.toml --input test.de --output test.out",
+    )
+    sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each; -: standard input")
+    sub.add_argument(
+        "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
+    )
+    sub.add_argument("--nbest", type=_positive, default=1, metavar="K", help="translations per sentence")
+    sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")
+    sub.add_argument("--format", choices=get_args(KbestFormat), default="text", help="output format")
+    sub.add_argument(
+        "--explain", type=_positive, metavar="N", help="write the derivations of the N best translations instead"
+    )
+    sub.add_argument(
+        "--forest",
+        type=Path,
+        metavar="FILE",
+        help="also write the hypergraphs, a line of JSON each (gzipped for .gz)",
+    )
+
+
+def _add_local(commands: _Commands) -> None:
+    sub = commands.add_of_job(
+        "local",
+        "local:run_local",
+        "Translate each sentence with its own weights, learned from similar training data; alone, or under mpirun.",
+        "mpirun -n 4 mpitune local job.toml --input test.de --weights runs/job --output test.out",
+        codes=[StopRequested.exit_code],
+    )
+    sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each; -: standard input")
+    sub.add_argument(
+        "--weights", type=Path, required=True, help="the global weights: a weights file, checkpoint or run folder"
+    )
+    sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")
+    sub.add_argument(
+        "--explain",
+        type=_number,
+        metavar="N",
+        help="write the data and weights learned for sentence N (from 0) instead",
+    )
+
+
+def _add_evaluate(commands: _Commands) -> None:
+    sub = commands.add(
+        "evaluate",
+        "commands:run_evaluate",
+        "Score translations by BLEU, TER, chrF and length, and test the systems against the first one.",
+        "mpitune evaluate --refs test.en --hyps before.out after.out --test ar",
+    )
+    sub.add_argument("--refs", type=Path, nargs="+", required=True, metavar="R", help="references")
+    systems = sub.add_mutually_exclusive_group(required=True)
+    systems.add_argument("--hyps", type=Path, nargs="+", metavar="A", help="translations, one system each")
+    systems.add_argument(
+        "--system",
+        nargs="+",
+        action="append",
+        metavar="NAME",
+        help="a system's name and its translations, one file for each run; repeated for each system",
+    )
+    sub.add_argument(
+        "--test", choices=get_args(SignificanceTest), help="ar: approximate randomisation; bootstrap: paired"
+    )
+    sub.add_argument("--tokenize", choices=get_args(Tokenizer), default="none", help="none: texts are tokenised")
+    sub.add_argument("--lowercase", action="store_true", help="ignore case")
+    layout = sub.add_mutually_exclusive_group()
+    layout.add_argument("--json", action="store_true", help="print JSON")
+    layout.add_argument("--markdown", action="store_true", help="print a table in Markdown")
+
+
+def _add_report(commands: _Commands) -> None:
+    sub = commands.add(
+        "report",
+        "commands:run_report",
+        "Report on a run, or compare runs: one self-contained HTML file, and plots.",
+        "mpitune report runs/job runs/other",
+    )
+    sub.add_argument(
+        "run_folders", type=Path, nargs="+", metavar="RUN", help="run folders; the report is about the first"
+    )
+    sub.add_argument("--output", type=Path, metavar="DIR", help="folder for the report; default: the first run folder")
+    sub.add_argument("--watch", action="store_true", help="show the progress of running jobs in the terminal instead")
+
+
+def _add_weights(commands: _Commands) -> None:
+    sub = commands.add(
+        "weights",
+        "commands:run_weights",
+        "Show the weights of a model: the largest, those of a template, some by name, or differences to another model.",
+        "mpitune weights runs/job --template id --top 20",
+    )
+    sub.add_argument("model", type=Path, metavar="RUN_OR_FILE", help="a run folder, checkpoint or weights file")
+    sub.add_argument("--top", type=_positive, metavar="N", help="only the N of largest absolute value")
+    templates = ["dense", *get_args(TemplateName), EACH_TEMPLATE]
+    sub.add_argument(
+        "--template", choices=templates, metavar="T", help=f"only features of one template: {', '.join(templates)}"
+    )
+    sub.add_argument("--find", metavar="TEXT", help="only features whose names contain TEXT")
+    sub.add_argument(
+        "--near", metavar="TEXT", help="the rules most similar to TEXT, by common sequences of three letters"
+    )
+    sub.add_argument("--diff", type=Path, metavar="OTHER", help="differences to another model, with both weights")
+    sub.add_argument("--export", type=Path, metavar="W.txt", help="write the selected weights to a file instead")
+
+
+def _add_extract(commands: _Commands) -> None:
+    sub = commands.add(
+        "extract",
+        "extract:run_extract",
+        "Write a grammar for each sentence, from a word-aligned bitext; alone, or under mpirun or srun.",
+        "mpitune extract --source train.de --target train.en --alignment train.align --input test.de --output grammars",
+    )
+    sub.add_argument("--source", type=Path, metavar="F", help="the bitext's source sentences, tokenised, a line each")
+    sub.add_argument("--target", type=Path, metavar="E", help="the bitext's target sentences, likewise")
+    sub.add_argument("--bitext", type=Path, metavar="FE", help="both in one file instead: source ||| target")
+    sub.add_argument(
+        "--alignment",
+        type=Path,
+        required=True,
+        metavar="A",
+        help="alignment, a line of links for each pair: 0-0 1-2",
+    )
+    sub.add_argument(
+        "--input",
+        type=Path,
+        required=True,
+        metavar="IN",
+        help="sentences to extract grammars for, a line each; -: standard input",
+    )
+    sub.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for grammar.N.gz and input.sgm")
+    sub.add_argument(
+        "--leave-one-out",
+        action="store_true",
+        help="exclude each sentence's own pair; the input must be the bitext's source",
+    )
+
+
+def _add_align(commands: _Commands) -> None:
+    sub = commands.add(
+        "align",
+        "commands:run_align",
+        "Align the words of a bitext by eflomal in both directions, symmetrised by grow-diag-final-and.",
+        "mpitune align --source train.de --target train.en --output train.align.gz",
+        more="eflomal is a random sampler without a seed option: links differ slightly between runs.",
+    )
+    sub.add_argument("--source", type=Path, required=True, metavar="F", help="tokenised sentences, a line each")
+    sub.add_argument("--target", type=Path, required=True, metavar="E", help="their translations, likewise")
+    sub.add_argument("--output", type=Path, required=True, metavar="A", help="alignment (gzipped for a name in .gz)")
+
+
+def _add_lm(commands: _Commands) -> None:
+    sub = commands.add(
+        "lm",
+        "commands:run_lm",
+        "Estimate a language model: modified Kneser-Ney, written as ARPA.",
+        "mpitune lm --order 3 --input train.en --output lm.arpa.gz",
+    )
+    sub.add_argument("--order", type=_positive, required=True, metavar="N", help="order of the model")
+    sub.add_argument(
+        "--input", type=Path, required=True, metavar="E", help="tokenised sentences, a line each; -: stdin"
+    )
+    sub.add_argument("--output", type=Path, required=True, metavar="LM", help="ARPA file (gzipped for a name in .gz)")
+    sub.add_argument(
+        "--vocabulary", type=Path, metavar="V", help="words; the others count as <unk>; default: all words"
+    )
+
+
+def _add_import_dtrain(commands: _Commands) -> None:
+    sub = commands.add(
+        "import-dtrain",
+        "commands:run_import_dtrain",
+        "Convert a configuration of dtrain to a job file, with a comment on each option.",
+        "mpitune import-dtrain dtrain.ini --output job.toml",
+    )
+    sub.add_argument("configuration", type=Path, metavar="DTRAIN.ini", help="the configuration file, of 2012 or 2016")
+    sub.add_argument("--output", type=Path, metavar="JOB.toml", help="the job file; standard output if not given")
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 0")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number above 0")
+    return int(text)

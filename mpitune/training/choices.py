@@ -1,0 +1,8 @@
+"""Names that select the format of translations; the module imports nothing, as the command line reads it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+KbestFormat = Literal["text", "cdec", "moses"]
+"""``--format``, implemented by `mpitune.training.parallel_map.FORMATS`; the first is the default."""
