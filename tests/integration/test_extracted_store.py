@@ -18,7 +18,7 @@ from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.cli.parser import main
 from mpitune.errors import MachineError
-from mpitune.extraction.extracted import Extracted
+from mpitune.extraction.extractor import Sentences as Extracted
 from mpitune.grammar.templates import as_symbols
 from mpitune.store import extract_grammars
 from mpitune.store.build import part_file
