@@ -46,7 +46,7 @@ def search_all(bitext: Bitext, symbols: list[tuple[int, bool]]) -> list[tuple[in
 @pytest.mark.parametrize("log", [1 << 16, 300])
 def test_occurrences_are_the_first_in_the_text(log: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(occurrences, "_FIRST_LOG", log)
-    pairs: list[Pair] = [pair for seed in range(20) for pair in random_pairs(seed)]
+    pairs: list[Pair] = [pair for seed in range(20) for pair in random_pairs(seed)] * 3
     corpus = Corpus(pairs)
     bitext = corpus.bitext
     # All cores of a sentence that begin with a word, which samples are taken for together.
@@ -66,6 +66,5 @@ def test_occurrences_are_the_first_in_the_text(log: int, monkeypatch: pytest.Mon
             at = sampled.at[sampled.ptr[node] : sampled.ptr[node + 1]]
             assert list(map(tuple, at.tolist())) == expected[:SAMPLES]
             counts.append(len(expected))
-        assert min(counts) == 0 or word == words[-3]
-        assert max(counts) > SAMPLES or word != words[0]
+        assert min(counts) < 20 and max(counts) > SAMPLES
         assert len(sampled.ptr) == int(cores.size[0]) + 1

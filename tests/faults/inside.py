@@ -21,7 +21,7 @@ START = "process started"
 STEPS = {
     "connected": "mpitune.exchange.comm:MpiComm.__init__",
     "bitext compiled": "mpitune.store.extract_grammars:_prepare_bitext",
-    "grammar extracted": "mpitune.store.extract_grammars:GrammarExtractor.rules",
+    "grammar extracted": "mpitune.store.extract_grammars:GrammarExtractor.part",
     "data compiled": "mpitune.store.build:_compile_data",
     "language model read": "mpitune.store.build:_compile_lm",
     "kernels loaded": "mpitune.training.session:_warm_up",
