@@ -110,7 +110,10 @@ if __name__ == "__main__":
     for step, function in STEPS.items():
         _watch(step, function)
     from mpitune.cli.parser import main
+    from mpitune.extraction import sentences
 
+    # So that there are items of work for all ranks.
+    sentences.SMALLEST_ITEM = 1
     code = main()
     come_to(END)
     sys.exit(code)

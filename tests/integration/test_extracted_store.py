@@ -121,12 +121,12 @@ def test_the_store_does_not_tell_how_much_a_rank_held_in_memory(folder: Path, mo
 
 
 ITEMS = 6
-"""The first words of the sentences, each of which is an item."""
+"""Number of different words of the bitext, each of which is an item where items are small."""
 
 
 @pytest.fixture
 def worked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[range]]]:
-    """A function that says which items were worked at since; at the one that it is given a number for, harm comes."""
+    """Small items, and a function: it says which were worked at since its last call, and does harm at a later one."""
     for name in ("ITEMS", "SMALLEST_ITEM", "LARGEST_ITEM"):
         monkeypatch.setattr(sentences, name, 1)
     part, items, harms = GrammarExtractor.part, list[range](), dict[int, Callable[[], None]]()
