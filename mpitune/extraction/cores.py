@@ -20,11 +20,9 @@ _GAPPED_WORDS = SYMBOLS - 2
 """Maximum length of the first chunk of a core with a gap."""
 _THIRD_CHUNK = SYMBOLS - GAPS
 """Number of words of a core of three chunks: one in each."""
-MOST_CORES = SYMBOLS + _GAPPED_WORDS * SPAN * _GAPPED_WORDS + SPAN * SPAN // 2
-"""At least the number of cores that begin at one word."""
 MOST_WORDS = SPAN + 1
 """Maximum number of words that a core covers in a sentence: one more than in the bitext, as in cdec's extractor."""
-NONE = -1
+_NONE = -1
 
 
 class Cores(NamedTuple):
@@ -45,6 +43,8 @@ class Cores(NamedTuple):
 class Found(NamedTuple):
     """The cores that begin at one word."""
 
+    size: np.ndarray
+    """int64 [1]: their number."""
     node: np.ndarray
     """int32 [MOST_CORES]"""
     second: np.ndarray
@@ -53,36 +53,48 @@ class Found(NamedTuple):
     """int32 [MOST_CORES]: the place of the third chunk, likewise."""
 
 
+class Search(NamedTuple):
+    """A search for cores in a text."""
+
+    cores: Cores
+    words: np.ndarray
+    """int32: the text; -1 for a word that no core has."""
+    add: bool
+    """True: cores that the trie does not have are added."""
+    found: Found
+
+
 def new_cores(most: int) -> Cores:
     """An empty trie with space for ``most`` cores."""
     slots = 1 << (2 * most + 2).bit_length()
     return Cores(
         size=np.ones(1, dtype=np.int64),
-        key=np.full(slots, NONE, dtype=np.int64),
+        key=np.full(slots, _NONE, dtype=np.int64),
         child=np.empty(slots, dtype=np.int32),
-        parent=np.full(most + 1, NONE, dtype=np.int32),
-        symbol=np.full(most + 1, NONE, dtype=np.int32),
+        parent=np.full(most + 1, _NONE, dtype=np.int32),
+        symbol=np.full(most + 1, _NONE, dtype=np.int32),
     )
 
 
-def new_found() -> Found:
-    """Space for the cores of one word."""
-    return Found(*(np.empty(MOST_CORES, dtype=np.int32) for _ in Found._fields))
+def new_search(cores: Cores, words: np.ndarray, add: bool) -> Search:
+    """A search with space for the cores of one word."""
+    places = (np.empty(MOST_CORES, dtype=np.int32) for _ in range(3))
+    return Search(cores, words, add, Found(np.zeros(1, dtype=np.int64), *places))
 
 
 @kernel
 def _child(cores: Cores, node: int, symbol: int, add: bool) -> int:
-    """The node that ``symbol`` leads to from ``node``; if there is none, a new one if ``add``, otherwise `NONE`."""
+    """The node that ``symbol`` leads to from ``node``; if there is none, a new one if ``add``, otherwise `_NONE`."""
     key = int64(node) << 32 | (int64(symbol) & 0xFFFFFFFF)
     hash_ = uint64(key) * uint64(0x9E3779B97F4A7C15)
     mask = uint64(cores.key.shape[0] - 1)
     slot = (hash_ >> uint64(29)) & mask
-    while cores.key[slot] != key and cores.key[slot] != NONE:
+    while cores.key[slot] != key and cores.key[slot] != _NONE:
         slot = (slot + uint64(1)) & mask
     if cores.key[slot] == key:
         return int64(cores.child[slot])
     if not add:
-        return NONE
+        return _NONE
     new = cores.size[0]
     cores.key[slot], cores.child[slot] = key, new
     cores.parent[new], cores.symbol[new] = node, symbol
@@ -91,38 +103,26 @@ def _child(cores: Cores, node: int, symbol: int, add: bool) -> int:
 
 
 @kernel
-def find_cores(cores: Cores, words: np.ndarray, begin: int, end: int, add: bool, found: Found) -> int:
-    """Find the cores of ``cores`` that begin at word ``begin`` of a sentence; returns their number.
-
-    ``words``: int32, the text, -1 for a word that no core has; ``end``: the place after the last word that a core may
-    have; ``add``: add cores that the trie does not have.
-    """
-    count, node = 0, int64(0)
+def find_cores(search: Search, begin: int, end: int) -> int:
+    """Find the cores that begin at word ``begin`` of the text and end before word ``end``; returns their number."""
+    search.found.size[0] = 0
+    node = int64(0)
     for length in range(1, min(SYMBOLS, end - begin) + 1):
-        word = words[begin + length - 1]
-        node = _child(cores, node, int64(word), add) if word >= 0 else int64(NONE)
+        word = search.words[begin + length - 1]
+        node = _child(search.cores, node, int64(word), search.add) if word >= 0 else int64(_NONE)
         if node < 0:
             break
-        count = _put(found, count, node, NONE, NONE)
+        _put(search.found, node, _NONE, _NONE)
         if length <= _GAPPED_WORDS:
             for second in range(begin + length + 1, end):
-                count = _second_chunk(cores, words, node, length, second, end, add, found, count)
-    return count
+                _second_chunk(search, node, length, second, end)
+    return int64(search.found.size[0])
 
 
 @kernel
-def _second_chunk(
-    cores: Cores,
-    words: np.ndarray,
-    node: int,
-    length: int,
-    second: int,
-    end: int,
-    add: bool,
-    found: Found,
-    count: int,
-) -> int:
+def _second_chunk(search: Search, node: int, length: int, second: int, end: int) -> None:
     """Find the cores with the first chunk ``node``, of ``length`` words, and a second one at ``second``."""
+    cores, words, add = search.cores, search.words, search.add
     for place in range(second, min(second + SYMBOLS - 1 - length, end)):
         word = int64(words[place])
         if word < 0:
@@ -130,32 +130,37 @@ def _second_chunk(
         node = _child(cores, node, word if place > second else -2 - word, add)
         if node < 0:
             break
-        count = _put(found, count, node, second, NONE)
+        _put(search.found, node, second, _NONE)
         if length + place - second + 1 < _THIRD_CHUNK:
             for third in range(place + 2, end):
                 word = int64(words[third])
-                core = _child(cores, node, -2 - word, add) if word >= 0 else int64(NONE)
+                core = _child(cores, node, -2 - word, add) if word >= 0 else int64(_NONE)
                 if core >= 0:
-                    count = _put(found, count, core, second, third)
-    return count
+                    _put(search.found, core, second, third)
 
 
 @kernel
-def _put(found: Found, count: int, node: int, second: int, third: int) -> int:
-    found.node[count], found.second[count], found.third[count] = node, second, third
-    return count + 1
+def _put(found: Found, node: int, second: int, third: int) -> None:
+    n = found.size[0]
+    found.node[n], found.second[n], found.third[n] = node, second, third
+    found.size[0] = n + 1
 
 
-@kernel
-def count_cores(length: int) -> int:
-    """The number of cores of a sentence of ``length`` words, repeated ones included."""
-    count = 0
-    for begin in range(length):
-        end = min(length, begin + MOST_WORDS)
-        count += min(SYMBOLS, end - begin)
-        for first in range(1, _GAPPED_WORDS + 1):
-            for second in range(begin + first + 1, end):
-                count += min(SYMBOLS - 1 - first, end - second)
-                if first == 1:
-                    count += max(end - second - 2, 0)
-    return count
+def count_cores(words: np.ndarray) -> np.ndarray:
+    """int64, for each number of ``words`` from a word to the end of its sentence: the cores that begin at that word."""
+    counts: np.ndarray = _COUNTS[np.minimum(words, MOST_WORDS)]
+    return counts
+
+
+def _count(words: int) -> int:
+    """The number of cores that begin at the first of ``words`` words."""
+    count = min(SYMBOLS, words)
+    for first in range(1, _GAPPED_WORDS + 1):
+        count += sum(min(SYMBOLS - 1 - first, words - second) for second in range(first + 1, words))
+    # Three chunks of one word.
+    return count + sum(max(words - second - 2, 0) for second in range(2, words))
+
+
+_COUNTS = np.array([_count(words) for words in range(MOST_WORDS + 1)])
+MOST_CORES = int(_COUNTS[-1])
+"""Maximum number of cores that begin at one word."""

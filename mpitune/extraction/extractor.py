@@ -16,12 +16,12 @@ import numpy as np
 
 from mpitune.array_files.csr import row_ends
 from mpitune.extraction.bitext import Bitext
-from mpitune.extraction.cores import MOST_WORDS, Cores, Found, count_cores, find_cores, new_cores, new_found
+from mpitune.extraction.cores import MOST_WORDS, Cores, Search, count_cores, find_cores, new_cores, new_search
+from mpitune.extraction.leave_one_out import EDGES
 from mpitune.extraction.occurrences import Occurrences, sample_occurrences
 from mpitune.extraction.phrase_pairs import SYMBOLS, Core, OccurrenceRules, new_occurrence_rules, phrase_pairs
 from mpitune.extraction.rule_counts import RULES, RuleCounts, clear, count_rule, log_occurrence, new_rule_counts
 from mpitune.extraction.rule_table import (
-    EDGES,
     GAP,
     RuleTable,
     TableWorkspace,
@@ -30,32 +30,54 @@ from mpitune.extraction.rule_table import (
     fits,
     new_rule_table,
     new_table_workspace,
+    trimmed,
 )
+from mpitune.extraction.sentences import Sentences, sentence_of
 from mpitune.jit import int64, kernel
 
-MOST_CORES = 1 << 20
-"""Number of cores, repeated ones included, at which an item of work is complete: some 0.3 GB of memory."""
-ITEMS = 64
-"""Wanted number of items, so that all ranks have work and progress is seen; fewer for few cores."""
-_FEWEST_CORES = 1 << 13
-"""Number of cores below which an item is not complete."""
-_TABLE = 1 << 18
+TABLE = 1 << 18
 """Number of rules, and of entries, for which a table has space."""
 
 
-class Sentences(NamedTuple):
-    """The sentences for which rules are extracted."""
+class _Starts(NamedTuple):
+    """Words at which cores begin."""
 
-    ptr: np.ndarray
-    """int64 [sentences + 1]"""
-    word: np.ndarray
-    """int32: as the bitext numbers them; -1: not a word of the bitext."""
-    own_pair: np.ndarray
-    """int32 [sentences]: the pair to leave out, as a place among the pairs of the bitext; -1: none."""
-    by_word: np.ndarray
-    """int64: the places of known words in `word`, by word and then by place."""
-    word_ptr: np.ndarray
-    """int64 [words of the bitext + 1]: row pointer of `by_word`."""
+    place: np.ndarray
+    """int64: their places in ``Sentences.word``."""
+    sentence: np.ndarray
+    """int64: the sentence of each."""
+    end: np.ndarray
+    """int64: the end of this sentence."""
+
+
+class _Uses(NamedTuple):
+    """Pairs of a core and a sentence that has it, each once; the arrays are longer than used."""
+
+    node: np.ndarray
+    """int32"""
+    sentence: np.ndarray
+    """int32: ascending for each core."""
+    last: np.ndarray
+    """int32 [nodes]: the last sentence added for each core, or -1."""
+
+
+class _Spelled(NamedTuple):
+    """The symbols of the cores of a trie."""
+
+    symbols: np.ndarray
+    """int32 [nodes, SYMBOLS]: words and `GAP`; beyond the end a number below these."""
+    length: np.ndarray
+    """int8 [nodes]"""
+
+
+class _Item(NamedTuple):
+    """An item of work."""
+
+    spelled: _Spelled
+    occurrences: Occurrences
+    wanted: Wanted
+    nodes: np.ndarray
+    """int64: the cores to extract, in the order of their symbols."""
 
 
 class _Workspace(NamedTuple):
@@ -69,37 +91,6 @@ class _Workspace(NamedTuple):
     table: TableWorkspace
 
 
-def index_sentences(bitext: Bitext, sentences: list[np.ndarray], without: np.ndarray) -> Sentences:
-    """``sentences`` (int32 each, -1 for a word that the bitext has not) as `Sentences`.
-
-    ``without``: int32 [sentences], the number of the pair in the bitext's files to leave out (leave-one-out), -1: none.
-    """
-    word = np.concatenate([np.zeros(0, dtype=np.int32), *sentences]).astype(np.int32)
-    by_word = np.argsort(word, kind="stable")
-    by_word = by_word[word[by_word] >= 0]
-    own_pair = np.where(without >= 0, bitext.place[without], np.int32(-1)).astype(np.int32)
-    word_ptr = np.searchsorted(word[by_word], np.arange(len(bitext.word_ptr))).astype(np.int64)
-    return Sentences(row_ends([len(words) for words in sentences]), word, own_pair, by_word, word_ptr)
-
-
-def items_of_work(sentences: Sentences) -> list[range]:
-    """Ranges of words; the cores that begin with the words of a range are extracted together, by `extract_item`."""
-    length = np.diff(sentences.ptr)
-    cores = np.array([count_cores(n) for n in range(int(length.max(initial=0)) + 1)])
-    # The cores of a sentence are taken to begin with its words in equal parts.
-    per_word = cores[length] / np.maximum(length, 1)
-    sentence = np.searchsorted(sentences.ptr, sentences.by_word, side="right") - 1
-    ends = np.concatenate([[0.0], np.cumsum(per_word[sentence])])[sentences.word_ptr]
-    size = min(max(ends[-1] / ITEMS, _FEWEST_CORES), MOST_CORES)
-    items, first = list[range](), 0
-    while first + 1 < len(ends):
-        last = max(int(np.searchsorted(ends, ends[first] + size, side="right")) - 1, first + 1)
-        if ends[last] > ends[first]:
-            items.append(range(first, last))
-        first = last
-    return items
-
-
 def extract_item(bitext: Bitext, sentences: Sentences, words: range) -> Iterator[RuleTable]:
     """The rules whose source sides have a first word in ``words``, as tables of bounded size.
 
@@ -107,43 +98,17 @@ def extract_item(bitext: Bitext, sentences: Sentences, words: range) -> Iterator
     """
     cores, wanted = _wanted_cores(sentences, words)
     occurrences = sample_occurrences(bitext, cores, words.start, words.stop)
+    spelled = _spelled_out(cores)
     nodes = _useful_cores(bitext, occurrences, wanted)
-    symbols = np.full((int(cores.size[0]), SYMBOLS), np.iinfo(np.int32).min, dtype=np.int32)
-    length = np.zeros(len(symbols), dtype=np.int8)
-    _spell_out(cores, symbols, length)
     # In the order of source sides; prefixes come first.
-    nodes = nodes[np.lexsort(symbols[nodes].T[::-1])]
-    space = _new_workspace()
+    nodes = nodes[np.lexsort(spelled.symbols[nodes].T[::-1])]
+    item, space = _Item(spelled, occurrences, wanted, nodes), _new_workspace()
     most = int(np.diff(wanted.ptr)[nodes].max(initial=0))
     done = 0
     while done < len(nodes):
-        table = new_rule_table(_TABLE, _TABLE + EDGES * most)
-        done = _extract(bitext, symbols, length, occurrences, wanted, nodes, done, space, table)
+        table = new_rule_table(TABLE, TABLE + EDGES * most)
+        done = _extract(bitext, item, done, space, table)
         yield trimmed(table)
-
-
-def trimmed(table: RuleTable) -> RuleTable:
-    """A copy of the used part of each array."""
-    sides, sources, rules, targets, links, entries, changes = table.size.tolist()
-    used = {
-        "source_ptr": sides + 1,
-        "source": sources,
-        "rule_ptr": sides + 1,
-        "rule_count": rules,
-        "lexical": rules,
-        "target_ptr": rules + 1,
-        "target": targets,
-        "align_ptr": rules + 1,
-        "align": links,
-        "sentence": entries,
-        "side": entries,
-        "sample": entries,
-        "single": entries,
-        "change_ptr": entries + 1,
-        "change_rule": changes,
-        "change_count": changes,
-    }
-    return table._replace(**{name: getattr(table, name)[:length].copy() for name, length in used.items()})
 
 
 def _new_workspace() -> _Workspace:
@@ -158,51 +123,33 @@ def _new_workspace() -> _Workspace:
 
 def _wanted_cores(sentences: Sentences, words: range) -> tuple[Cores, Wanted]:
     """The cores of ``sentences`` that begin with ``words``, and the sentences of each."""
-    places = sentences.by_word[sentences.word_ptr[words.start] : sentences.word_ptr[words.stop]]
-    number = (np.searchsorted(sentences.ptr, places, side="right") - 1).astype(np.int32)
-    ends = sentences.ptr[number + 1]
-    found = new_found()
-    most = int(_count_found(ends - places))
+    place = sentences.by_word[sentences.word_ptr[words.start] : sentences.word_ptr[words.stop]]
+    sentence = sentence_of(sentences, place)
+    starts = _Starts(place, sentence, sentences.ptr[sentence + 1])
+    most = int(count_cores(starts.end - place).sum())
     cores = new_cores(most)
-    node, sentence = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int32)
-    last = np.full(most + 1, -1, dtype=np.int32)
-    pairs = _add_cores(sentences.word, places, number, ends, cores, found, last, node, sentence)
-    order = np.argsort(node[:pairs], kind="stable")
-    ptr = row_ends(np.bincount(node[:pairs], minlength=int(cores.size[0])))
-    return cores, Wanted(ptr, sentence[:pairs][order], sentences.own_pair)
-
-
-def _count_found(following: np.ndarray) -> int:
-    """At least the number of cores that begin at words with ``following`` words to the end of their sentences."""
-    most = np.array([count_cores(n) - count_cores(n - 1) if n else 0 for n in range(64)])
-    return int(most[np.minimum(following, 63)].sum())
+    uses = _Uses(
+        node=np.empty(most, dtype=np.int32),
+        sentence=np.empty(most, dtype=np.int32),
+        last=np.full(most + 1, -1, dtype=np.int32),
+    )
+    count = _add_cores(new_search(cores, sentences.word, add=True), starts, uses)
+    node, sentence = uses.node[:count], uses.sentence[:count]
+    ptr = row_ends(np.bincount(node, minlength=int(cores.size[0])))
+    return cores, Wanted(ptr, sentence[np.argsort(node, kind="stable")], sentences.own_pair)
 
 
 @kernel
-def _add_cores(
-    words: np.ndarray,
-    places: np.ndarray,
-    number: np.ndarray,
-    ends: np.ndarray,
-    cores: Cores,
-    found: Found,
-    last: np.ndarray,
-    node: np.ndarray,
-    sentence: np.ndarray,
-) -> int:
-    """Add the cores that begin at ``places`` to ``cores``, and their nodes and sentences to ``node`` and ``sentence``.
-
-    ``number``, ``ends``: the sentence of each place, and its end; ``last``: int32 [nodes], -1. Each pair of a node and
-    a sentence is added once; returns the number of pairs.
-    """
+def _add_cores(search: Search, starts: _Starts, uses: _Uses) -> int:
+    """Add the cores that begin at ``starts`` to those of ``search``, and to ``uses``; returns the number of uses."""
     count = 0
-    for p in range(len(places)):
-        place = int64(places[p])
-        for n in range(find_cores(cores, words, place, min(int64(ends[p]), place + MOST_WORDS), True, found)):
-            core = found.node[n]
-            if last[core] != number[p]:
-                last[core] = number[p]
-                node[count], sentence[count] = core, number[p]
+    for s in range(len(starts.place)):
+        place, sentence = int64(starts.place[s]), starts.sentence[s]
+        for n in range(find_cores(search, place, min(int64(starts.end[s]), place + MOST_WORDS))):
+            node = search.found.node[n]
+            if uses.last[node] != sentence:
+                uses.last[node] = sentence
+                uses.node[count], uses.sentence[count] = node, sentence
                 count += 1
     return count
 
@@ -227,12 +174,20 @@ def _mark_useful(bitext: Bitext, occurrences: Occurrences, wanted: Wanted, usefu
         useful[node] = first != last or sentences > 1 or wanted.own_pair[wanted.sentence[wanted.ptr[node]]] != first
 
 
+def _spelled_out(cores: Cores) -> _Spelled:
+    nodes = int(cores.size[0])
+    symbols = np.full((nodes, SYMBOLS), np.iinfo(np.int32).min, dtype=np.int32)
+    spelled = _Spelled(symbols, np.zeros(nodes, dtype=np.int8))
+    _spell_out(cores, spelled)
+    return spelled
+
+
 @kernel
-def _spell_out(cores: Cores, symbols: np.ndarray, length: np.ndarray) -> None:
-    """Write the symbols of each core to ``symbols`` (int32 [nodes, SYMBOLS]) and their number to ``length`` (int8)."""
+def _spell_out(cores: Cores, spelled: _Spelled) -> None:
+    symbols = spelled.symbols
     for node in range(1, cores.size[0]):
         parent = cores.parent[node]
-        n = length[parent]
+        n = spelled.length[parent]
         for k in range(n):
             symbols[node, k] = symbols[parent, k]
         symbol = cores.symbol[node]
@@ -241,38 +196,29 @@ def _spell_out(cores: Cores, symbols: np.ndarray, length: np.ndarray) -> None:
             n += 1
             symbol = GAP - symbol
         symbols[node, n] = symbol
-        length[node] = n + 1
+        spelled.length[node] = n + 1
 
 
 @kernel
-def _extract(
-    bitext: Bitext,
-    symbols: np.ndarray,
-    length: np.ndarray,
-    occurrences: Occurrences,
-    wanted: Wanted,
-    nodes: np.ndarray,
-    done: int,
-    space: _Workspace,
-    table: RuleTable,
-) -> int:
-    """Add the cores ``nodes[done:]`` to ``table`` while they fit; returns the number of cores done."""
-    while done < len(nodes):
-        node = int64(nodes[done])
+def _extract(bitext: Bitext, item: _Item, done: int, space: _Workspace, table: RuleTable) -> int:
+    """Add the cores ``item.nodes[done:]`` to ``table`` while they fit; returns the number of cores done."""
+    wanted, ptr = item.wanted, item.occurrences.ptr
+    while done < len(item.nodes):
+        node = int64(item.nodes[done])
         if not fits(table, int64(wanted.ptr[node + 1] - wanted.ptr[node])):
             break
-        core = symbols[node, : length[node]]
-        _count_rules(bitext, core, node, occurrences, space)
+        core = item.spelled.symbols[node, : item.spelled.length[node]]
+        _count_rules(bitext, core, item.occurrences.at[ptr[node] : ptr[node + 1]], space)
         if space.counts.size[RULES] > 0:
-            sampled = int64(occurrences.ptr[node + 1] - occurrences.ptr[node])
+            sampled = int64(ptr[node + 1] - ptr[node])
             add_core(core, node, sampled, wanted, space.counts, space.table, table)
         done += 1
     return done
 
 
 @kernel
-def _count_rules(bitext: Bitext, symbols: np.ndarray, node: int, occurrences: Occurrences, space: _Workspace) -> None:
-    """Count the rules of the sampled occurrences of the core ``symbols``."""
+def _count_rules(bitext: Bitext, symbols: np.ndarray, at: np.ndarray, space: _Workspace) -> None:
+    """Count the rules of the occurrences ``at`` (`Occurrences.at`) of the core ``symbols``."""
     core, counts = space.core, space.counts
     words, chunks = 0, 1
     core.length[0] = 0
@@ -286,9 +232,9 @@ def _count_rules(bitext: Bitext, symbols: np.ndarray, node: int, occurrences: Oc
             words += 1
     source = space.source[:words]
     clear(counts)
-    for o in range(occurrences.ptr[node], occurrences.ptr[node + 1]):
+    for o in range(len(at)):
         for c in range(chunks):
-            core.at[c] = occurrences.at[o, c]
+            core.at[c] = at[o, c]
         log_occurrence(counts, int64(bitext.texts.source[core.at[0]]["pair"]), -1)
         for r in range(phrase_pairs(bitext.texts, core, chunks, len(symbols), space.found)):
             count_rule(bitext, source, core, chunks, r, space.found, counts)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.extraction.bitext import Bitext
-from mpitune.extraction.cores import MOST_CORES, Cores, Found, find_cores, new_found
+from mpitune.extraction.cores import MOST_CORES, Cores, Search, find_cores, new_search
 from mpitune.extraction.phrase_pairs import SPAN
 from mpitune.jit import int64, kernel
 
@@ -55,8 +55,8 @@ def sample_occurrences(bitext: Bitext, cores: Cores, first: int, last: int) -> O
         at=np.empty((_FIRST_LOG, 3), dtype=np.int32),
     )
     begin, end = bitext.word_ptr[first], bitext.word_ptr[last]
-    places, found = bitext.occurrence[begin:end], new_found()
-    while not _scan(bitext, cores, places, found, log):
+    places, search = bitext.occurrence[begin:end], new_search(cores, bitext.source_words, add=False)
+    while not _scan(bitext, search, places, log):
         more = len(log.node)
         log = log._replace(
             node=np.concatenate([log.node, np.empty(more, dtype=np.int32)]),
@@ -71,16 +71,16 @@ def sample_occurrences(bitext: Bitext, cores: Cores, first: int, last: int) -> O
 
 
 @kernel
-def _scan(bitext: Bitext, cores: Cores, places: np.ndarray, found: Found, log: _Log) -> bool:
+def _scan(bitext: Bitext, search: Search, places: np.ndarray, log: _Log) -> bool:
     """Log the occurrences that begin at ``places`` (int32); False if the log is full before the last place."""
-    texts = bitext.texts
+    texts, found = bitext.texts, search.found
     count = log.size[0]
     while log.size[1] < len(places):
         if count + MOST_CORES > len(log.node):
             return False
         place = int64(places[log.size[1]])
         end = min(int64(texts.source_ptr[texts.source[place]["pair"] + 1] - 1), place + SPAN)
-        for n in range(find_cores(cores, bitext.source_words, place, end, False, found)):
+        for n in range(find_cores(search, place, end)):
             node = found.node[n]
             if log.counts[node] < SAMPLES:
                 log.counts[node] += 1

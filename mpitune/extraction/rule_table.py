@@ -11,14 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.extraction.leave_one_out import EDGES, Totals, leave_out, log_of_pair, new_totals, put_back, sum_up
 from mpitune.extraction.phrase_pairs import LEFT, RIGHT, SPAN, SYMBOLS
-from mpitune.extraction.rule_counts import ALIGNMENTS, LOG_ENTRIES, MOST_RULES, RULES, RuleCounts, is_before
+from mpitune.extraction.rule_counts import ALIGNMENTS, MOST_RULES, RULES, RuleCounts
 from mpitune.jit import int64, kernel
 
 GAP = -2
 """A gap on a source side."""
-EDGES = 4
-"""Number of combinations of edges that have a gap: a core has at most as many source sides."""
+_MOST_LINKS = MOST_RULES * SPAN * SYMBOLS
+"""Maximum number of links of a core's rules."""
+_ABSENT, _WANTED = -1, -2
+"""Not in the table; to be added to it."""
 SIDES, SOURCES, ROWS, TARGETS, LINKS, ENTRIES, CHANGES = range(7)
 """Indices of the counters in ``RuleTable.size``."""
 
@@ -76,20 +79,11 @@ class Wanted(NamedTuple):
 class TableWorkspace(NamedTuple):
     """Arrays that `add_core` works in."""
 
-    rule_count: np.ndarray
-    """int32 [MOST_RULES, 2]: the count of each rule, in all pairs and outside of one pair."""
-    best: np.ndarray
-    """int32 [MOST_RULES, 2]: its most frequent alignment, likewise."""
-    touched: np.ndarray
-    """int32 [MOST_RULES]: the rules that the pair that is left out gives."""
-    is_touched: np.ndarray
-    """bool [MOST_RULES]: False between uses."""
-    edge_count: np.ndarray
-    """int32 [EDGES, 2]: extractions by the edges that have a gap, in all pairs and outside of one pair."""
+    totals: Totals
     row: np.ndarray
-    """int32 [MOST_RULES]: the row of each alignment among the rules of its source side, -1 if it has none."""
+    """int32 [MOST_RULES]: the row of each alignment among the rules of its source side, or `_ABSENT`, `_WANTED`."""
     side: np.ndarray
-    """int32 [EDGES]: the source sides of the core; -1 where no sentence has rules of it."""
+    """int32 [EDGES]: the source sides of the core by the edges that have a gap, likewise."""
 
 
 def new_rule_table(rules: int, entries: int) -> RuleTable:
@@ -106,7 +100,7 @@ def new_rule_table(rules: int, entries: int) -> RuleTable:
         target_ptr=np.zeros(rules + 1, dtype=np.int64),
         target=np.empty(rules * SPAN, dtype=np.int32),
         align_ptr=np.zeros(rules + 1, dtype=np.int64),
-        align=np.empty((rules * SPAN, 2), dtype=np.int16),
+        align=np.empty((rules * SPAN + _MOST_LINKS, 2), dtype=np.int16),
         sentence=np.empty(entries, dtype=np.int32),
         side=np.empty(entries, dtype=np.int32),
         sample=np.empty(entries, dtype=np.int16),
@@ -119,15 +113,31 @@ def new_rule_table(rules: int, entries: int) -> RuleTable:
 
 def new_table_workspace() -> TableWorkspace:
     """A workspace, for any core."""
-    return TableWorkspace(
-        rule_count=np.empty((MOST_RULES, 2), dtype=np.int32),
-        best=np.empty((MOST_RULES, 2), dtype=np.int32),
-        touched=np.empty(MOST_RULES, dtype=np.int32),
-        is_touched=np.zeros(MOST_RULES, dtype=np.bool_),
-        edge_count=np.empty((EDGES, 2), dtype=np.int32),
-        row=np.empty(MOST_RULES, dtype=np.int32),
-        side=np.empty(EDGES, dtype=np.int32),
-    )
+    return TableWorkspace(new_totals(), np.empty(MOST_RULES, dtype=np.int32), np.empty(EDGES, dtype=np.int32))
+
+
+def trimmed(table: RuleTable) -> RuleTable:
+    """A copy of the used part of each array."""
+    sides, sources, rules, targets, links, entries, changes = table.size.tolist()
+    used = {
+        "source_ptr": sides + 1,
+        "source": sources,
+        "rule_ptr": sides + 1,
+        "rule_count": rules,
+        "lexical": rules,
+        "target_ptr": rules + 1,
+        "target": targets,
+        "align_ptr": rules + 1,
+        "align": links,
+        "sentence": entries,
+        "side": entries,
+        "sample": entries,
+        "single": entries,
+        "change_ptr": entries + 1,
+        "change_rule": changes,
+        "change_count": changes,
+    }
+    return table._replace(**{name: getattr(table, name)[:length].copy() for name, length in used.items()})
 
 
 @kernel
@@ -139,7 +149,7 @@ def fits(table: RuleTable, sentences: int) -> bool:
         and size[SIDES] + EDGES < len(table.rule_ptr)
         and size[SOURCES] + EDGES * SYMBOLS <= len(table.source)
         and size[TARGETS] + MOST_RULES * SPAN <= len(table.target)
-        and size[LINKS] + MOST_RULES * SPAN <= len(table.align)
+        and size[LINKS] + _MOST_LINKS <= len(table.align)
         and size[ENTRIES] + EDGES * sentences <= len(table.sentence)
         and size[CHANGES] + 2 * MOST_RULES <= len(table.change_rule)
     )
@@ -160,120 +170,51 @@ def add_core(
     ``core``: int32, its symbols; ``node``: its number in ``wanted``; ``sampled``: its sampled occurrences, whose rules
     are ``counts``.
     """
-    _sum_up(counts, space)
-    for edges in range(EDGES):
-        space.side[edges] = -1
-    for alignment in range(counts.size[ALIGNMENTS]):
-        space.row[alignment] = -1
-    # Source sides that no sentence has are left out, and so are alignments that are never the most frequent ones.
+    totals = space.totals
+    sum_up(counts, totals)
+    space.side[:] = _ABSENT
+    space.row[: counts.size[ALIGNMENTS]] = _ABSENT
     for k in range(wanted.ptr[node], wanted.ptr[node + 1]):
-        own = int64(wanted.own_pair[wanted.sentence[k]])
-        begin, end = _log_of_pair(counts, own)
-        touched = _leave_out(counts, begin, end, space)
-        for edges in range(EDGES):
-            if space.edge_count[edges, 1] > 0:
-                space.side[edges] = 0
-        for t in range(touched):
-            rule = space.touched[t]
-            if space.rule_count[rule, 1] > 0 and space.best[rule, 1] != space.best[rule, 0]:
-                space.row[space.best[rule, 1]] = 0
-        _put_back(counts, begin, end, touched, space)
+        _mark_wanted(int64(wanted.own_pair[wanted.sentence[k]]), counts, space)
     for edges in range(EDGES):
-        if space.side[edges] == 0:
+        if space.side[edges] == _WANTED:
             space.side[edges] = _add_side(core, edges, counts, space, table)
     for k in range(wanted.ptr[node], wanted.ptr[node + 1]):
         sentence = int64(wanted.sentence[k])
-        begin, end = _log_of_pair(counts, int64(wanted.own_pair[sentence]))
-        touched = _leave_out(counts, begin, end, space)
+        begin, end = log_of_pair(counts, int64(wanted.own_pair[sentence]))
+        touched = leave_out(counts, begin, end, totals)
         outside = sampled
         for entry in range(begin, end):
             outside -= counts.log_alignment[entry] < 0
         for edges in range(EDGES):
-            if space.edge_count[edges, 1] > 0:
+            if totals.edge_count[edges, 1] > 0:
                 _add_entry(sentence, edges, outside, touched, counts, space, table)
-        _put_back(counts, begin, end, touched, space)
+        put_back(counts, begin, end, touched, totals)
 
 
 @kernel
-def _sum_up(counts: RuleCounts, space: TableWorkspace) -> None:
-    """Sum up the counts of each rule and of the edges that have a gap."""
+def _mark_wanted(own_pair: int, counts: RuleCounts, space: TableWorkspace) -> None:
+    """Mark the source sides that occur outside ``own_pair``, and alignments that are the most frequent ones there only.
+
+    The table does not need others.
+    """
+    totals = space.totals
+    begin, end = log_of_pair(counts, own_pair)
+    touched = leave_out(counts, begin, end, totals)
     for edges in range(EDGES):
-        space.edge_count[edges, 0] = 0
-    for rule in range(counts.size[RULES]):
-        _count_rule(counts, rule, 0, space)
-        _count_rule(counts, rule, 1, space)
-        space.edge_count[counts.edges[rule], 0] += space.rule_count[rule, 0]
-    for edges in range(EDGES):
-        space.edge_count[edges, 1] = space.edge_count[edges, 0]
-
-
-@kernel
-def _count_rule(counts: RuleCounts, rule: int, column: int, space: TableWorkspace) -> None:
-    """Write the count of ``rule`` and its most frequent alignment; of equal ones the first in the order of links."""
-    total, most, best = 0, 0, int64(-1)
-    alignment = int64(counts.first_alignment[rule])
-    while alignment >= 0:
-        count = counts.alignment_count[alignment]
-        total += count
-        if count > most or (count == most and count > 0 and is_before(counts, alignment, best)):
-            most, best = count, alignment
-        alignment = int64(counts.next_alignment[alignment])
-    space.rule_count[rule, column], space.best[rule, column] = total, best
-
-
-@kernel
-def _log_of_pair(counts: RuleCounts, pair: int) -> tuple[int, int]:
-    """The log entries of ``pair``: the first, and one past the last."""
-    low, high = int64(0), counts.size[LOG_ENTRIES]
-    while low < high:
-        middle = (low + high) >> 1
-        if counts.log_pair[middle] < pair:
-            low = middle + 1
-        else:
-            high = middle
-    end = low
-    while end < counts.size[LOG_ENTRIES] and counts.log_pair[end] == pair:
-        end += 1
-    return low, end
-
-
-@kernel
-def _leave_out(counts: RuleCounts, begin: int, end: int, space: TableWorkspace) -> int:
-    """Subtract log entries ``begin`` to ``end`` - 1, of one pair; returns the number of rules whose count changes."""
-    touched = 0
-    for entry in range(begin, end):
-        alignment = counts.log_alignment[entry]
-        if alignment >= 0:
-            rule = counts.alignment_rule[alignment]
-            counts.alignment_count[alignment] -= 1
-            space.edge_count[counts.edges[rule], 1] -= 1
-            if not space.is_touched[rule]:
-                space.is_touched[rule] = True
-                space.touched[touched] = rule
-                touched += 1
+        if totals.edge_count[edges, 1] > 0:
+            space.side[edges] = _WANTED
     for t in range(touched):
-        _count_rule(counts, int64(space.touched[t]), 1, space)
-    return touched
-
-
-@kernel
-def _put_back(counts: RuleCounts, begin: int, end: int, touched: int, space: TableWorkspace) -> None:
-    """Undo `_leave_out`."""
-    for entry in range(begin, end):
-        alignment = counts.log_alignment[entry]
-        if alignment >= 0:
-            counts.alignment_count[alignment] += 1
-            space.edge_count[counts.edges[counts.alignment_rule[alignment]], 1] += 1
-    for t in range(touched):
-        rule = space.touched[t]
-        space.is_touched[rule] = False
-        space.rule_count[rule, 1], space.best[rule, 1] = space.rule_count[rule, 0], space.best[rule, 0]
+        rule = totals.touched[t]
+        if totals.rule_count[rule, 1] > 0 and totals.best[rule, 1] != totals.best[rule, 0]:
+            space.row[totals.best[rule, 1]] = _WANTED
+    put_back(counts, begin, end, touched, totals)
 
 
 @kernel
 def _add_side(core: np.ndarray, edges: int, counts: RuleCounts, space: TableWorkspace, table: RuleTable) -> int:
     """Add the source side of a core with gaps at ``edges`` and its rules; returns its number."""
-    size = table.size
+    size, totals = table.size, space.totals
     side, source, first = size[SIDES], size[SOURCES], size[ROWS]
     if edges & LEFT:
         table.source[source] = GAP
@@ -286,12 +227,12 @@ def _add_side(core: np.ndarray, edges: int, counts: RuleCounts, space: TableWork
         source += 1
     for rule in range(counts.size[RULES]):
         if counts.edges[rule] == edges:
-            best = int64(space.best[rule, 0])
+            best = int64(totals.best[rule, 0])
             space.row[best] = size[ROWS] - first
-            _add_rule(rule, best, int64(space.rule_count[rule, 0]), counts, table)
+            _add_rule(rule, best, int64(totals.rule_count[rule, 0]), counts, table)
     for alignment in range(counts.size[ALIGNMENTS]):
         rule = int64(counts.alignment_rule[alignment])
-        if counts.edges[rule] == edges and space.row[alignment] == 0 and space.best[rule, 0] != alignment:
+        if counts.edges[rule] == edges and space.row[alignment] == _WANTED:
             space.row[alignment] = size[ROWS] - first
             _add_rule(rule, alignment, 0, counts, table)
     size[SIDES], size[SOURCES] = side + 1, source
@@ -327,15 +268,15 @@ def _add_entry(
     table: RuleTable,
 ) -> None:
     """Add the entry of ``sentence`` for the source side with gaps at ``edges``, with its changes of counts."""
-    size = table.size
+    size, totals = table.size, space.totals
     entry, change = size[ENTRIES], size[CHANGES]
     table.sentence[entry], table.side[entry] = sentence, space.side[edges]
-    table.sample[entry], table.single[entry] = outside, space.edge_count[edges, 1] == 1
+    table.sample[entry], table.single[entry] = outside, totals.edge_count[edges, 1] == 1
     for t in range(touched):
-        rule = space.touched[t]
+        rule = totals.touched[t]
         if counts.edges[rule] != edges:
             continue
-        before, best, count = space.best[rule, 0], space.best[rule, 1], space.rule_count[rule, 1]
+        before, best, count = totals.best[rule, 0], totals.best[rule, 1], totals.rule_count[rule, 1]
         is_same = count == 0 or best == before
         table.change_rule[change], table.change_count[change] = space.row[before], count if is_same else 0
         change += 1

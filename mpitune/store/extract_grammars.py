@@ -22,9 +22,10 @@ from mpitune.corpus.vocabulary import Names
 from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
 from mpitune.extraction.bitext import from_arrays
-from mpitune.extraction.extractor import extract_item, index_sentences, items_of_work
+from mpitune.extraction.extractor import extract_item
 from mpitune.extraction.rule_arrays import TablePart, merged, part_of
 from mpitune.extraction.rule_lines import rule_lines
+from mpitune.extraction.sentences import index_sentences, items_of_work
 from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.progress import StartProgress
 from mpitune.runtime.signals import StopFlag

@@ -25,6 +25,23 @@ def test_it_is_stored_as_the_array_would_be(tmp_path: Path) -> None:
     assert np.array_equal(open_arrays(tmp_path / "spool.h5")["a"], numbers)
 
 
+def test_a_matrix_of_another_type_and_distinct_elements(tmp_path: Path) -> None:
+    rows, lengths = DiskArray(tmp_path, np.int16, columns=2), DiskArray(tmp_path, np.int64)
+    matrix = np.array([[3, 1], [2, 3], [1, 1]], dtype=np.int16)
+    for piece in (matrix[:1], matrix[:0], matrix[1:].copy(order="F")):
+        rows.append(piece)
+        lengths.append(np.array([len(piece) + (1 << 40)]))
+    assert (rows.shape, len(rows), rows.size, rows.nbytes) == ((3, 2), 3, 6, 12)
+    assert (lengths.shape, len(lengths), lengths.nbytes) == ((3,), 3, 24)
+    distinct = rows.distinct()
+    assert (distinct.tolist(), distinct.dtype) == ([1, 2, 3], np.int16)
+    assert DiskArray(tmp_path, np.int16).distinct().tolist() == []
+    write_arrays(tmp_path / "stored.h5", {"rows": rows, "lengths": lengths}, {})
+    stored = open_arrays(tmp_path / "stored.h5")
+    assert np.array_equal(stored["rows"], matrix) and stored["rows"].dtype == np.int16
+    assert stored["lengths"].tolist() == [1 + (1 << 40), 1 << 40, 2 + (1 << 40)]
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="nowhere: cannot be written to: No such file"):
         DiskArray(tmp_path / "nowhere")

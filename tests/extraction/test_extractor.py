@@ -3,53 +3,19 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
-from mpitune.extraction.extracted import FEATURES, Extracted
-from mpitune.extraction.suffix_array import compile_bitext
-from support.naive_extract import Extracted as NaiveRule
+from support.extraction import Corpus, Wanted
 from support.naive_extract import Grammar, Pair, naive_grammar, random_pairs, read_grammar, read_pairs
 
-from mpitune.corpus.vocabulary import Names, Vocabulary
-from mpitune.extraction import extractor, rule_counts
-from mpitune.extraction.extractor import Extractor
+from mpitune.extraction import extractor, sentences
 from mpitune.extraction.occurrences import SAMPLES
-from mpitune.extraction.rule_lines import rule_lines
 
 SAMPLED = np.log10(1.0 + SAMPLES - 10)
 """A SampleCountF from here on may be that of a sample, and then another one than the reference's."""
-
-
-class Corpus:
-    """Pairs, and an extractor for them."""
-
-    def __init__(self, pairs: Sequence[Pair]) -> None:
-        self.pairs = pairs
-        self.words = Vocabulary()
-        self.extractor = Extractor(compile_bitext(pairs, self.words))
-        self._known = set(self.words.words)
-
-    def extracted(self, words: Sequence[str], without: int | None = None) -> Extracted:
-        known = [self.words.add(word) if word in self._known else -1 for word in words]
-        return self.extractor.grammar(np.array(known, np.int32), -1 if without is None else without)
-
-    def grammar(self, words: Sequence[str], without: int | None = None) -> Grammar:
-        found = self.extracted(words, without)
-        grammar: Grammar = {}
-        for r, scores in enumerate(found.score.tolist()):
-            source, target = (
-                tuple(self.words.words[s] if s >= 0 else -s for s in side[ptr[r] : ptr[r + 1]].tolist())
-                for side, ptr in ((found.source, found.source_ptr), (found.target, found.target_ptr))
-            )
-            links = found.align[found.align_ptr[r] : found.align_ptr[r + 1]].tolist()
-            assert (source, target) not in grammar
-            rule = NaiveRule(dict(zip(FEATURES, scores, strict=True)), tuple((i, j) for i, j in links))
-            grammar[source, target] = rule
-        return grammar
 
 
 def assert_same(found: Grammar, expected: Grammar, digits: float = 1e-12) -> None:
@@ -61,64 +27,119 @@ def assert_same(found: Grammar, expected: Grammar, digits: float = 1e-12) -> Non
 
 @pytest.mark.kernel
 @pytest.mark.parametrize("seed", range(40))
-def test_random_pairs_give_the_rules_of_the_plain_extractor(seed: int) -> None:
-    corpus = Corpus(random_pairs(seed))
-    for i, (words, _, _) in enumerate(corpus.pairs[:4]):
-        assert_same(
-            corpus.grammar([*words, "never", *words[:3]]), naive_grammar(corpus.pairs, [*words, "never", *words[:3]])
-        )
-        assert_same(corpus.grammar(words, without=i), naive_grammar(corpus.pairs, words, without=i))
+def test_sentences_together_get_the_rules_of_the_plain_extractor(seed: int) -> None:
+    pairs = random_pairs(seed)
+    own: list[Wanted] = [(words, i) for i, (words, _, _) in enumerate(pairs)]
+    other: list[Wanted] = [([*words, "never", *words[:3]], None) for words, _, _ in pairs[:4]]
+    wanted = [*own, *other]
+    for found, (words, without) in zip(Corpus(pairs).grammars(wanted), wanted, strict=True):
+        assert_same(found, naive_grammar(pairs, words, without))
 
 
 @pytest.mark.kernel
-def test_what_is_kept_for_the_next_sentence_changes_nothing() -> None:
-    pairs = [pair for seed in range(12) for pair in random_pairs(seed)]
-    fresh, kept = Corpus(pairs), Corpus(pairs)
-    # The first forgets after each core.
-    fresh.extractor._space = extractor._new_workspace(64, rule_counts.new_rule_counts(1))
-    for i in [*range(8), *range(8)]:
-        words = pairs[i][0]
-        for without in (None, i, 0):
-            one, other = fresh.extracted(words, without), kept.extracted(words, without)
-            assert all(map(np.array_equal, one, other))
-    sizes = [corpus.extractor._space.counts.size[rule_counts.CORES] for corpus in (kept, fresh)]
-    assert sizes[0] > 50 > 1 >= sizes[1]
+@pytest.mark.parametrize("small", ["items", "tables"])
+def test_neither_items_nor_tables_nor_other_sentences_matter(small: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [pair for seed in range(6) for pair in random_pairs(seed)]
+    corpus = Corpus(pairs)
+    wanted: list[Wanted] = [(words, i if i % 3 else None) for i, (words, _, _) in enumerate(pairs[:9])]
+    together, at_once = corpus.grammars(wanted), corpus.parts(wanted)
+    assert [len(at_once), sum(map(len, together)) > 200] == [1, True]
+    if small == "items":
+        for name in ("ITEMS", "SMALLEST_ITEM", "LARGEST_ITEM"):
+            monkeypatch.setattr(sentences, name, 1)
+        assert len(corpus.parts(wanted)) == len({word for words, _ in wanted for word in words}) > 1
+    else:
+        monkeypatch.setattr(extractor, "TABLE", 1)
+        items = sentences.items_of_work(corpus.index(wanted))
+        assert sum(1 for item in items for _ in extractor.extract_item(corpus.bitext, corpus.index(wanted), item)) > 10
+    # The same numbers, in the same order.
+    assert corpus.grammars(wanted) == together
+    for (words, without), grammar in zip(wanted, together, strict=True):
+        alone = corpus.grammar(words, without)
+        assert alone == grammar and list(alone) == list(grammar)
 
 
 @pytest.mark.kernel
-def test_many_occurrences_are_sampled() -> None:
-    pair = (["a", "b", "c", "a", "d"], ["v", "w", "x", "v", "y"], [(k, k) for k in range(5)])
-    other = (["a", "e"], ["z", "e"], [(0, 0), (1, 1)])
+def test_leaving_a_pair_out_changes_alignments_and_makes_rules_and_source_sides_vanish() -> None:
+    loose, full = [(0, 0), (1, 2)], [(0, 0), (0, 1), (1, 2)]
+    sides = ["a", "b"], ["x", "y", "z"]
+    pairs: list[Pair] = [
+        (*sides, loose),
+        (*sides, full),
+        (*sides, loose),
+        (["a", "b"], ["v", "w"], [(0, 0), (1, 1)]),
+        (["c", "a"], ["u", "x"], [(0, 0), (1, 1)]),
+        (["c"], ["t"], [(0, 0)]),
+    ]
+    wanted: list[Wanted] = [*((pair[0], i) for i, pair in enumerate(pairs)), (["c", "a", "b"], None)]
+    found = Corpus(pairs).grammars(wanted)
+    for grammar, (words, without) in zip(found, wanted, strict=True):
+        assert_same(grammar, naive_grammar(pairs, words, without))
+    key, rare = (("a", "b"), ("x", "y", "z")), (("a", "b"), ("v", "w"))
+    # Where one of two equally frequent alignments is left, it is the smallest; elsewhere the most frequent one.
+    assert [found[i][key].alignment for i in (0, 1, 3)] == [tuple(full), tuple(loose), tuple(loose)]
+    assert [rare in grammar for grammar in found[:4]] == [True, True, True, False]
+    # Its only rule is left out, or one of two.
+    assert (("c", "a"), ("u", "x")) in found[6] and not any(source == ("c", "a") for source, _ in found[4])
+    c = [{target: rule.features["IsSingletonF"] for (side, target), rule in g.items() if side == ("c",)} for g in found]
+    assert c[4:] == [{("t",): 1.0}, {("u",): 1.0}, {("t",): 0.0, ("u",): 0.0}]
+
+
+@pytest.mark.kernel
+def test_source_sides_are_sorted() -> None:
+    pairs = [pair for seed in range(6) for pair in random_pairs(seed)]
+    corpus = Corpus(pairs)
+    for rules in corpus.opened([(pair[0], i) for i, pair in enumerate(pairs)]):
+        types = rules.types
+        sides = [
+            tuple(types.source[types.source_ptr[s] : types.source_ptr[s + 1]].tolist()) for s in types.side[rules.type]
+        ]
+        assert sides == sorted(sides)
+
+
+@pytest.mark.kernel
+def test_the_first_of_many_occurrences_are_the_sample() -> None:
+    pair: Pair = (["a", "b", "c", "a", "d"], ["v", "w", "x", "v", "y"], [(k, k) for k in range(5)])
+    other: Pair = (["a", "e"], ["z", "e"], [(0, 0), (1, 1)])
     corpus = Corpus([pair] * 250 + [other] * 250)
-    grammar = corpus.grammar(["a", "b", "c", "a"])
+    words = ["a", "b", "c", "a"]
+    some = (0, 1, 2, 3, 260, 261, 262, 263)
+    grammar, *without_one = corpus.grammars([(words, None), *((words, pair) for pair in some)])
     counts = {
-        target[0]: 10 ** rule.features["CountEF"] - 1 for (source, target), rule in grammar.items() if source == ("a",)
+        target[0]: round(10 ** rule.features["CountEF"] - 1)
+        for (source, target), rule in grammar.items()
+        if source == ("a",)
     }
     assert 10 ** grammar[("a",), ("v",)].features["SampleCountF"] == pytest.approx(1 + SAMPLES)
-    assert sum(counts.values()) == pytest.approx(SAMPLES)
-    # Two thirds of the occurrences of a are translated by v.
-    assert 0.5 * SAMPLES < counts["v"] < 0.8 * SAMPLES
-    assert grammar == Corpus([pair] * 250 + [other] * 250).grammar(["a", "b", "c", "a"])
+    texts = corpus.bitext.texts
+    a, e = corpus.numbers(["a", "e"])
+    places = np.flatnonzero(corpus.bitext.source_words == a)[:SAMPLES]
+    assert counts["z"] == (corpus.bitext.source_words[places + 1] == e).sum()
+    assert counts["v"] == SAMPLES - counts["z"]
+    # Without a pair of the sample, it is smaller; without another pair, as large.
+    sampled = texts.source["pair"][places]
+    left = [SAMPLES - (sampled == corpus.bitext.place[pair]).sum() for pair in some]
+    assert len(set(left)) == 3
+    for found, number in zip(without_one, left, strict=True):
+        assert 10 ** found[("a",), ("v",)].features["SampleCountF"] == pytest.approx(1 + number)
 
 
 @pytest.mark.kernel
-def test_a_long_sentence_and_an_empty_one() -> None:
+def test_words_that_are_all_linked_to_each_other() -> None:
+    """A core's rules have many more links than words."""
+    source, links = ["a", "b", "c", "d", "e"], [(i, j) for i in range(5) for j in range(15)]
+    pairs: list[Pair] = [(source, [f"{n}.{j}" for j in range(15)], links) for n in range(SAMPLES)]
+    assert_same(Corpus(pairs).grammar(source), naive_grammar(pairs, source))
+
+
+@pytest.mark.kernel
+def test_a_long_sentence_and_empty_ones() -> None:
     pairs = random_pairs(5)
     corpus = Corpus(pairs)
     words = [word for pair in pairs for word in pair[0]] * 3
-    assert_same(corpus.grammar(words), naive_grammar(pairs, words))
-    assert corpus.grammar([]) == {} == corpus.grammar(["never"])
-
-
-def test_lines_are_those_of_a_grammar_file(tmp_path: Path) -> None:
-    pairs = random_pairs(7)
-    corpus = Corpus(pairs)
-    words = max((pair[0] for pair in pairs), key=len)
-    found = corpus.extracted(words)
-    path = tmp_path / "grammar.gz"
-    path.write_bytes(gzip.compress(rule_lines(found, Names.of(corpus.words.words))))
-    assert_same(read_grammar(path), corpus.grammar(words), digits=1e-11)
-    assert rule_lines(corpus.extracted([]), Names.of(corpus.words.words)) == b""
+    found = corpus.grammars([([], None), (words, None), (["never"], None)])
+    assert_same(found[1], naive_grammar(pairs, words))
+    assert [found[0], found[2], corpus.grammar([]), corpus.grammars([])] == [{}, {}, {}, []]
 
 
 @pytest.mark.slow
@@ -127,11 +148,11 @@ def test_the_reference_extractors_grammars(shared: Path, name: str) -> None:
     data = shared / "data/multi30k"
     corpus = Corpus(read_pairs(data / "train.de.gz", data / "train.en.gz", data / "train.de-en.align.gz"))
     with gzip.open(data / f"{name.removesuffix('-loo')}.de.gz", "rt", encoding="utf-8") as file:
-        sentences = [line.split() for line in islice(file, 40)]
+        lines = [line.split() for line in islice(file, 40)]
     compared = recalled = golden = 0
-    for i, words in enumerate(sentences):
+    grammars = corpus.grammars([(words, i if name == "train-loo" else None) for i, words in enumerate(lines)])
+    for i, found in enumerate(grammars):
         reference = read_grammar(shared / f"golden/multi30k-grammars/{name}.{i}.gz")
-        found = corpus.grammar(words, without=i if name == "train-loo" else None)
         recalled += len(reference.keys() & found.keys())
         golden += len(reference)
         # Where no sampling is involved, all is the same.

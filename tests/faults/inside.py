@@ -22,7 +22,7 @@ START = "process started"
 STEPS = {
     "connected": "mpitune.exchange.comm:MpiComm.__init__",
     "bitext compiled": "mpitune.store.extract_grammars:_prepare_bitext",
-    "grammar extracted": "mpitune.store.extract_grammars:GrammarExtractor.rules",
+    "grammar extracted": "mpitune.store.extract_grammars:GrammarExtractor.part",
     "data compiled": "mpitune.store.build:_compile_data",
     "language model read": "mpitune.store.build:_compile_lm",
     "kernels loaded": "mpitune.training.session:_warm_up",
@@ -111,7 +111,10 @@ if __name__ == "__main__":
     for step, function in STEPS.items():
         _watch(step, function)
     from mpitune.cli.parser import main
+    from mpitune.extraction import sentences
 
+    # So that there are items of work for all ranks.
+    sentences.SMALLEST_ITEM = 1
     code = main()
     come_to(END)
     sys.exit(code)

@@ -25,7 +25,7 @@ from mpitune.errors import MachineError, StopRequested, UsageError
 Fault = Callable[[Task, list[str]], Iterator[Outcome]]
 """Does a fault to runs of a task in a folder, by a launcher's command line."""
 
-PLACES = ["0/grammar extracted/2", "1/sentence decoded/10", "2/devtest decoded/3", "0/checkpoint written/3"]
+PLACES = ["1/grammar extracted/1", "1/sentence decoded/10", "2/devtest decoded/3", "0/checkpoint written/3"]
 """Where a rank of a run that goes on after each failure fails: rank, step, how often it has come there."""
 FAILURES = {
     "a rank raises": ["raise"],

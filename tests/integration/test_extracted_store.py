@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from mpitune.extraction.extracted import Extracted
 from support.mpi import mpirun
 from support.naive_extract import random_pairs
 from support.tiny import write_data
@@ -19,8 +17,9 @@ from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.cli.parser import main
 from mpitune.errors import MachineError
+from mpitune.extraction import extractor, sentences
+from mpitune.extraction.rule_arrays import TablePart
 from mpitune.grammar.templates import as_symbols
-from mpitune.store import extract_grammars
 from mpitune.store.build import part_file
 from mpitune.store.extract_grammars import GrammarExtractor
 from mpitune.store.store import open_store
@@ -121,121 +120,119 @@ def test_the_store_does_not_tell_how_many_ranks_there_were(folder: Path) -> None
 
 
 def test_the_store_does_not_tell_how_much_a_rank_held_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-
-    def write(path: Path, arrays: dict[str, Any], attributes: dict[str, Any]) -> None:
-        sizes.append(len(arrays["rules.type"]))
-        write_arrays(path, arrays, attributes)
-
-    monkeypatch.setattr(extract_grammars, "write_arrays", write)
     job = str(folder / "job.toml")
     assert main(["prepare", job, "--set", f"run.store={folder}/at-once"]) == 0
-    at_once = sizes.copy()
-    sizes.clear()
-    monkeypatch.setattr(extract_grammars, "PART", 20)
+    monkeypatch.setattr(extractor, "TABLE", 1)
     assert main(["prepare", job, "--set", f"run.store={folder}/bit-by-bit"]) == 0
-    largest = max(map(len, grammars(folder / "job.toml", f"run.store={folder}/at-once")))
-    assert max(at_once) > 200 and len(sizes) > 5 * len(at_once) and max(sizes) < 20 + largest
     assert (folder / "at-once/data.h5").read_bytes() == (folder / "bit-by-bit/data.h5").read_bytes()
 
 
+ITEMS = 6
+"""Number of different words of the bitext, each of which is an item where items are small."""
+
+
 @pytest.fixture
-def extracted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The number of sentences that were extracted for; where it comes to 0, SIGUSR1 comes while that one is at work."""
-    rules, asked = GrammarExtractor.rules, [0]
+def worked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[range]]]:
+    """Small items, and a function: it says which were worked at since its last call, and does harm at a later one."""
+    for name in ("ITEMS", "SMALLEST_ITEM", "LARGEST_ITEM"):
+        monkeypatch.setattr(sentences, name, 1)
+    part, items, harms = GrammarExtractor.part, list[range](), dict[int, Callable[[], None]]()
 
-    def count(self: GrammarExtractor, words: Sequence[str], without: int | None = None) -> Extracted:
-        if words != self.some_words():  # the kernels are warmed up by these
-            asked[0] += 1
-            if asked[0] == 0:
-                os.kill(os.getpid(), signal.SIGUSR1)
-        return rules(self, words, without)
+    def watched(self: GrammarExtractor, item: range) -> TablePart:
+        if self.words_of(item) > 3:  # the kernels are warmed up by fewer
+            items.append(item)
+            harms.get(len(items), lambda: None)()
+        return part(self, item)
 
-    monkeypatch.setattr(GrammarExtractor, "rules", count)
-    yield asked
+    def since(at: int = 0, harm: Callable[[], None] = lambda: None) -> list[range]:
+        done = items.copy()
+        items.clear()
+        harms.clear()
+        harms[at] = harm
+        return done
+
+    monkeypatch.setattr(GrammarExtractor, "part", watched)
+    yield since
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
+def fail() -> None:
+    raise MachineError("the disk is full")
 
 
 def test_a_stopped_extraction_goes_on(
-    folder: Path, extracted: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, worked: Callable[..., list[range]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["prepare", str(folder / "job.toml"), "--set", f"run.store={folder}/unbroken"]) == 0
-    total, job = extracted[0], str(folder / "job.toml")
-    assert total == len(PAIRS) + 2
-    extracted[0] = -13
+    job, parts = str(folder / "job.toml"), folder / "runs/job/store/parts"
+    assert main(["prepare", job, "--set", f"run.store={folder}/unbroken"]) == 0
+    items = worked(2, stop)
+    assert len(items) == ITEMS
     assert main(["train", job, "--quiet"]) == 75
     said = capsys.readouterr().err
     assert "stopped by SIGUSR1 in the extraction of grammars; finished work is kept" in said
-    parts = folder / "runs/job/store/parts"
-    assert list(parts.glob("part-*.h5")) and not (parts.parent / "data.h5").exists()
-    # What is written down in small parts is kept where the process dies, too.
-    monkeypatch.setattr(extract_grammars, "PART", 20)
-    more, write = [0], write_arrays
-
-    def dies(path: Path, arrays: dict[str, Any], attributes: dict[str, Any]) -> None:
-        if more[0] == 3:
-            raise MachineError("the disk is full")
-        more[0] += 1
-        write(path, arrays, attributes)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(extract_grammars, "write_arrays", dies)
-        assert main(["train", job, "--quiet"]) == 4
-    kept = len(list(parts.glob("part-*.h5")))
-    assert more[0] == 3 and kept > 3
+    # The item at work is finished; what was extracted is kept where the process fails, too.
+    assert worked(3, fail) == items[:2] and not (parts.parent / "data.h5").exists()
+    assert main(["train", job, "--quiet"]) == 4
+    assert worked() == items[2:5]
+    files = sorted(parts.glob("part-*.h5"))
+    assert files == [part_file(parts, item.start) for item in items[:4]]
     # A part that was damaged is extracted again; the others are not.
-    damaged = max(parts.glob("part-*.h5"))
-    damaged.write_bytes(damaged.read_bytes()[:100])
-    extracted[0] = 1
+    files[1].write_bytes(files[1].read_bytes()[:100])
     assert main(["train", job, "--quiet"]) == 0
-    assert 1 < extracted[0] - 1 < total - 13
+    assert worked() == [items[1], *items[4:]]
     assert (parts.parent / "data.h5").read_bytes() == (folder / "unbroken/data.h5").read_bytes()
     assert [path.name for path in parts.iterdir()] == ["lock"]
 
 
-def test_what_was_extracted_from_something_else_is_not_kept(folder: Path, extracted: list[int]) -> None:
-    job = str(folder / "job.toml")
-    extracted[0] = -13
+def test_what_was_extracted_from_something_else_is_not_kept(folder: Path, worked: Callable[..., list[range]]) -> None:
+    job, parts = str(folder / "job.toml"), folder / "runs/job/store/parts"
+    worked(2, stop)
     assert main(["train", job, "--quiet"]) == 75
-    # Nor what does not say what it comes from.
-    parts = folder / "runs/job/store/parts"
-    last = len(PAIRS) + 1
-    assert not part_file(parts, last).exists()
-    write_arrays(part_file(parts, last), {}, {})
-    extracted[0] = 1
+    first = worked()[0]
+    # Nor what does not say what it comes from, nor what are the rules of other words.
+    write_arrays(part_file(parts, 1000), {}, {})
+    assert part_file(parts, first.start).exists()
     given = ["--set", "grammar.leave_one_out=false"]
     assert main(["prepare", job, *given]) == 0
-    assert extracted[0] - 1 == len(PAIRS) + 2
+    assert len(worked()) == ITEMS
     assert main(["prepare", job, *given, "--set", f"run.store={folder}/other"]) == 0
     assert (folder / "runs/job/store/data.h5").read_bytes() == (folder / "other/data.h5").read_bytes()
+    assert [path.name for path in parts.iterdir()] == ["lock"]
 
 
-@pytest.mark.mpi
-def test_all_ranks_go_on_with_a_stopped_extraction(folder: Path, extracted: list[int]) -> None:
-    job = folder / "job.toml"
-    extracted[0] = -13
-    assert main(["train", str(job), "--quiet"]) == 75
-    run = mpirun(3, ["-m", "mpitune", "train", job])
-    assert run.returncode == 0, run.stderr
-    assert main(["prepare", str(job), "--set", f"run.store={folder}/unbroken"]) == 0
+def test_parts_of_other_items_are_not_kept(
+    folder: Path, worked: Callable[..., list[range]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = str(folder / "job.toml")
+    worked(2, stop)
+    assert main(["train", job, "--quiet"]) == 75
+    for name in ("SMALLEST_ITEM", "LARGEST_ITEM"):
+        monkeypatch.setattr(sentences, name, 1 << 20)
+    worked()
+    assert main(["prepare", job]) == 0
+    (item,) = worked()
+    assert len(item) >= ITEMS
+    assert main(["prepare", job, "--set", f"run.store={folder}/unbroken"]) == 0
     assert (folder / "runs/job/store/data.h5").read_bytes() == (folder / "unbroken/data.h5").read_bytes()
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 7, 1000])
-def test_what_is_left_is_handed_out(ranks: int) -> None:
-    left = [range(3, 5), range(100, 4000), range(4001, 4009)]
-    blocks = extract_grammars.balanced_blocks(left, ranks)
-    assert [number for block in blocks for number in block] == [number for run in left for number in run]
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 7, 1000])
-def test_each_sentence_is_handed_out_once_and_the_last_ones_in_small_blocks(ranks: int) -> None:
-    for sentences in (0, 1, extract_grammars.BLOCK, 29000):
-        blocks = extract_grammars.balanced_blocks([range(sentences)], ranks)
-        assert [number for block in blocks for number in block] == list(range(sentences))
-        sizes = [len(block) for block in blocks]
-        assert sizes == sorted(sizes, reverse=True) and all(sizes)
-        assert all(size <= max(extract_grammars.BLOCK, sentences // (4 * ranks)) for size in sizes)
-        assert sentences == 0 or sizes[-1] <= extract_grammars.BLOCK
+@pytest.mark.mpi
+def test_all_ranks_go_on_with_a_stopped_extraction(folder: Path, worked: Callable[..., list[range]]) -> None:
+    job, small = (
+        folder / "job.toml",
+        "from mpitune.extraction import sentences as s; s.SMALLEST_ITEM = s.LARGEST_ITEM = 1",
+    )
+    worked(2, stop)
+    assert main(["train", str(job), "--quiet"]) == 75
+    worked()
+    program = f"import sys; from mpitune.cli.parser import main; {small}; sys.exit(main())"
+    run = mpirun(3, ["-c", program, "train", job])
+    assert run.returncode == 0, run.stderr
+    assert main(["prepare", str(job), "--set", f"run.store={folder}/unbroken"]) == 0
+    assert (folder / "runs/job/store/data.h5").read_bytes() == (folder / "unbroken/data.h5").read_bytes()
 
 
 def test_a_merge_that_breaks_off_leaves_nothing(

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from support.mpi import mpirun
 from support.naive_extract import naive_grammar, random_pairs, read_grammar
 
+from mpitune.cli.extract import WORK
 from mpitune.cli.parser import main
 from mpitune.corpus.text import read_bitext, read_sentences
+from mpitune.errors import MachineError
+from mpitune.extraction import sentences
+from mpitune.extraction.rule_arrays import TablePart
+from mpitune.store.extract_grammars import GrammarExtractor
 
 PAIRS = [pair for seed in (3, 8, 9) for pair in random_pairs(seed) if pair[0] and pair[1]]
 SOURCES, TARGETS = ([" ".join(pair[side]) for pair in PAIRS] for side in (0, 1))
@@ -52,11 +58,11 @@ def test_a_grammar_for_each_sentence(bitext: list[str], tmp_path: Path) -> None:
     texts = ["a b c", "", "zzz a", "f e d c b a"]
     output = tmp_path / "new/out"
     assert extract(bitext, write(tmp_path / "in", texts), output) == 0
-    sentences = read_sentences(output / "input.sgm")
-    assert [" ".join(sentence.words) for sentence in sentences] == texts
-    assert [sentence.grammar for sentence in sentences] == [output / f"grammar.{i}.gz" for i in range(4)]
+    read = read_sentences(output / "input.sgm")
+    assert [" ".join(sentence.words) for sentence in read] == texts
+    assert [sentence.grammar for sentence in read] == [output / f"grammar.{i}.gz" for i in range(4)]
     assert {path.name for path in output.iterdir()} == {"input.sgm", *(f"grammar.{i}.gz" for i in range(4))}
-    for i, sentence in enumerate(sentences):
+    for i, sentence in enumerate(read):
         assert_grammar(output / f"grammar.{i}.gz", sentence.words)
 
 
@@ -67,6 +73,40 @@ def test_leaving_one_out_leaves_the_sentence_out(bitext: list[str], tmp_path: Pa
     for i, pair in enumerate(read_bitext(tmp_path / "out/input.sgm")):
         assert (pair.source.words, pair.references) == (PAIRS[i][0], [PAIRS[i][1]])
         assert_grammar(tmp_path / f"out/grammar.{i}.gz", PAIRS[i][0], without=i)
+
+
+def test_an_interrupted_extraction_goes_on(bitext: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SMALLEST_ITEM", "LARGEST_ITEM"):
+        monkeypatch.setattr(sentences, name, 1)
+    file, part, items = write(tmp_path / "in", SOURCES), GrammarExtractor.part, list[range]()
+    assert extract(bitext, file, tmp_path / "unbroken", "--leave-one-out") == 0
+
+    def failing(self: GrammarExtractor, item: range) -> TablePart:
+        if self.words_of(item) > 3:  # the kernels are warmed up by fewer
+            items.append(item)
+            if len(items) == 3:
+                raise MachineError("the disk is full")
+        return part(self, item)
+
+    monkeypatch.setattr(GrammarExtractor, "part", failing)
+    assert extract(bitext, file, tmp_path / "out", "--leave-one-out") == 4
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [WORK]
+    assert extract(bitext, file, tmp_path / "out", "--leave-one-out") == 0
+    # Of six items, only the third was worked at twice.
+    assert len(items) == 7 and items[2] == items[3] and len(set(items)) == 6
+    assert contents(tmp_path / "out") == contents(tmp_path / "unbroken")
+
+
+def test_work_of_another_input_is_not_kept(bitext: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, output = write(tmp_path / "in", ["a b c"]), tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr("mpitune.cli.extract._merge", Mock(side_effect=MachineError("the disk is full")))
+        assert extract(bitext, file, output) == 4
+    assert len(list((output / WORK).glob("part-*.h5"))) == 1
+    assert extract(bitext, write(file, ["f e d", "c b a"]), output) == 0
+    for i, words in enumerate((["f", "e", "d"], ["c", "b", "a"])):
+        assert_grammar(output / f"grammar.{i}.gz", words)
+    assert not (output / WORK).exists()
 
 
 @pytest.mark.mpi
