@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from support.naive_rules import NaiveReader
 from mpitune.corpus import text
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
-from mpitune.grammar.rules import RuleReader, Rules
+from mpitune.grammar.rules import RuleReader, Rules, RuleTypes
 
 
 class Grammar:
@@ -34,9 +35,9 @@ class Grammar:
 
     def type(self, t: int) -> tuple[str, str, str, list[list[int]]]:
         r = self.rules.types
-        side, alignment = r.side[t], r.alignment[t]
+        side, target_side, alignment = r.side[t], r.target_side[t], r.alignment[t]
         source = r.source[r.source_ptr[side] : r.source_ptr[side + 1]].tolist()
-        target = r.target[r.target_ptr[t] : r.target_ptr[t + 1]].tolist()
+        target = r.target[r.target_ptr[target_side] : r.target_ptr[target_side + 1]].tolist()
         return (
             self.categories[r.lhs[side]],
             " ".join(self.vocabulary.words[s] if s >= 0 else f"[{self.categories[-1 - s]}]" for s in source),
@@ -178,12 +179,28 @@ def test_arrays_are_those_of_the_naive_reader(tmp_path_factory: pytest.TempPathF
     compare(Grammar(tmp_path_factory.mktemp("g"), *grammars), grammars)
 
 
+def types_of(types: RuleTypes) -> list[tuple[object, ...]]:
+    def rows(ptr: np.ndarray, flat: np.ndarray) -> list[tuple[object, ...]]:
+        return [
+            tuple(tuple(x) if isinstance(x, list) else x for x in flat[begin:end].tolist())
+            for begin, end in pairwise(ptr.tolist())
+        ]
+
+    sources, targets = rows(types.source_ptr, types.source), rows(types.target_ptr, types.target)
+    links, lhs = rows(types.align_ptr, types.align), types.lhs.tolist()
+    numbers = zip(types.side.tolist(), types.target_side.tolist(), types.alignment.tolist(), strict=True)
+    return [(lhs[side], sources[side], targets[target], links[alignment]) for side, target, alignment in numbers]
+
+
 def compare(grammar: Grammar, texts: list[str]) -> None:
     naive = NaiveReader()
     for content in texts:
         naive.read(content)
-    for name, expected in naive.rules().items():
-        assert getattr(grammar.rules, name).tolist() == expected, name
+    expected = naive.rules()
+    assert types_of(grammar.rules.types) == expected.pop("types")
+    assert grammar.grammar_ptr == expected.pop("grammar_ptr")
+    for name, numbers in expected.items():
+        assert getattr(grammar.rules, name).tolist() == numbers, name
     assert grammar.vocabulary.words == list(naive.words)
     assert grammar.categories == list(naive.categories)
     assert grammar.score_names == list(naive.score_names)
@@ -246,7 +263,7 @@ def test_arrays_have_the_types_that_kernels_expect(tmp_path: Path) -> None:
     rules = Grammar(tmp_path, "[X] ||| a ||| b ||| 1\n").rules
     arrays = rules.types._asdict() | rules._asdict()
     kinds = {name: array.dtype for name, array in arrays.items() if name != "types"}
-    for name in ("side", "lhs", "source", "target", "alignment", "type", "score_row", "score_index"):
+    for name in ("side", "lhs", "source", "target", "target_side", "alignment", "type", "score_row", "score_index"):
         assert kinds.pop(name) == np.int32
     assert kinds.pop("align") == np.int16
     assert kinds.pop("score_value") == np.float64
@@ -262,8 +279,7 @@ def test_the_news_grammar_is_read(shared: Path) -> None:
     assert len(rules.type) == 72_745
     assert reader.score_names == [f"PhraseModel_{i}" for i in range(7)]
     types = rules.types
-    target = [tuple(side.tolist()) for side in np.split(types.target, types.target_ptr[1:-1])]
-    assert len(set(zip(types.side.tolist(), target, strict=True))) == 58_333
+    assert len(set(zip(types.side.tolist(), types.target_side.tolist(), strict=True))) == 58_333
     with gzip.open(shared / "data" / "nc" / "grammar.gz", "rt") as file:
         scores = [float(score) for line in file for score in line.split(" ||| ")[3].split()]
     assert sorted(rules.score_value) == sorted(score for score in scores if score)

@@ -36,19 +36,13 @@ class NaiveReader:
         self._grammars += 1
 
     def rules(self) -> dict[str, list[Any]]:
-        """The fields of `Rules` as lists."""
+        """The fields of `Rules` as lists; a type is left-hand side, source side, target side, links."""
         types = list(self._types)
         order = sorted(self._rules, key=lambda rule: (rule[0], types[rule[1]][1], types[rule[1]][0], rule[2]))
         scores = [[(index, value) for index, value in row if value] for row in self._scores]
         of_grammar = [sum(grammar == g for grammar, _, _ in order) for g in range(self._grammars)]
         return {
-            "lhs": [key[0] for key in types],
-            "source_ptr": _ends(len(key[1]) for key in types),
-            "source": [symbol for key in types for symbol in key[1]],
-            "target_ptr": _ends(len(key[2]) for key in types),
-            "target": [symbol for key in types for symbol in key[2]],
-            "align_ptr": _ends(len(key[3]) for key in types),
-            "align": [list(pair) for key in types for pair in key[3]],
+            "types": types,
             "type": [rule_type for _, rule_type, _ in order],
             "score_row": [line for _, _, line in order],
             "score_ptr": _ends(len(row) for row in scores),
