@@ -49,7 +49,7 @@ class TablePart(NamedTuple):
     align: np.ndarray
     """int16 [links, 2]"""
     sentence: np.ndarray
-    """int32 [entries]: ascending; of a sentence, source sides that begin with a gap first."""
+    """int32 [entries]: ascending."""
     side: np.ndarray
     """int32 [entries]"""
     sample: np.ndarray
@@ -73,7 +73,7 @@ def part_of(tables: Iterable[RuleTable]) -> TablePart:
     side = _joined([table.side + first for table, first in zip(found, first_side, strict=False)], np.int32)
     source_ptr = row_ends(_joined([np.diff(table.source_ptr) for table in found], np.int64))
     source = _joined([table.source for table in found], np.int32)
-    order = np.lexsort((source[source_ptr[side]] != GAP, sentence))
+    order = np.argsort(sentence, kind="stable")
     change_ptr = row_ends(_joined([np.diff(table.change_ptr) for table in found], np.int64))
     changes = [_joined([getattr(table, name) for table in found], np.int16) for name in ("change_rule", "change_count")]
     new_change_ptr, change_rule = select_rows(change_ptr, changes[0], order)
