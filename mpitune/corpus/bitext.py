@@ -82,11 +82,12 @@ def _too_few(path: Path, count: int, other: Path) -> DataError:
 
 
 def _links(path: Path, number: int, text: str, source: int, target: int) -> list[tuple[int, int]]:
-    found = []
+    """The links of a line, each once."""
+    found: dict[tuple[int, int], None] = {}
     for word in split_words(text):
         link = _LINK.fullmatch(word)
         if link is None or int(link[1]) >= source or int(link[2]) >= target:
             expected = f"i-j with i below {source} and j below {target}, the numbers of words"
             raise DataError.at(path, number, found=repr(word), expected=expected)
-        found.append((int(link[1]), int(link[2])))
-    return found
+        found[int(link[1]), int(link[2])] = None
+    return list(found)
