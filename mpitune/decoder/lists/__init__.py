@@ -1,0 +1,7 @@
+"""N-best lists of other programs as a decoder: a list is scored with the weights and sorted.
+
+- `formats`: `ListReader`, the entries of files of Moses, cdec or JSON lines
+- `compiler`: `ListCompiler`, from entries to arrays of the store
+- `model`: `Lists` and `ListModel`, the opened arrays
+- `decoder`: `ListDecoder`
+"""
