@@ -147,7 +147,8 @@ def jobs_shown() -> list[str]:
 @pytest.mark.parametrize("shown", jobs_shown())
 def test_jobs_shown_load(tmp_path: Path, shown: str) -> None:
     given = tomllib.loads(shown)
-    (tmp_path / "job.toml").write_text("".join(text for table, text in LEAST.items() if table not in given) + shown)
+    needed = {} if "lists" in given.get("data", {}) else LEAST
+    (tmp_path / "job.toml").write_text("".join(text for table, text in needed.items() if table not in given) + shown)
     load(tmp_path / "job.toml")
 
 

@@ -196,6 +196,9 @@ def open_decoder(
 
     ``scoring``: the transforms of the grammar's scores. Returns also the model and the sentences of ``file``.
     """
+    if job.decoder.backend == "lists":
+        error = UsageError(f'{job.file}: decoder.backend = "lists" translates nothing; mpitune rerank sorts lists')
+        raise raised_on_all_ranks(error)
     folder, sources = job.run.store, factory.sources(job)
     lines: list[SourceSentence] = []
     if sources.grammar is not None:
@@ -211,6 +214,7 @@ def open_decoder(
         error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")
         raise raised_on_all_ranks(error)
     store = open_scored(comm, sources, folder, scoring, print_message, lms=job.run.store)
+    assert isinstance(store.model, TranslationModel)  # checked above
     if sources.grammar is None:
         corpus = store.train
         assert corpus is not None

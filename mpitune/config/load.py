@@ -130,6 +130,11 @@ def _resolve_defaults(job: Job) -> Job:
 
 
 def _check_data(job: Job, data: DataKeys) -> None:
+    if job.decoder.backend == "lists":
+        _check_lists(job, data)
+        return
+    if data.lists or (data.devtest and data.devtest.lists):
+        raise UsageError(f'{job.file}: data.lists: found beside another decoder, expected decoder.backend = "lists"')
     if (data.source is None) == (data.bitext is None):
         found = "neither" if data.source is None else "both"
         raise UsageError(f"{job.file}: found {found} of data.source and data.bitext, expected one of them")
@@ -141,6 +146,18 @@ def _check_data(job: Job, data: DataKeys) -> None:
         raise UsageError(f"{job.file}: data.devtest: expected both source and references, or neither")
 
 
+def _check_lists(job: Job, data: DataKeys) -> None:
+    """Check ``[data]`` of the backend "lists"."""
+    if data.bitext is not None:
+        raise UsageError(f"{job.file}: data.bitext: found beside data.lists, expected data.references")
+    tables = {"data": data} | ({"data.devtest": data.devtest} if data.devtest else {})
+    for table, keys in tables.items():
+        for key in ("lists", "references"):
+            if not getattr(keys, key):
+                found = f"{job.file}: {table}.{key}: found none"
+                raise UsageError(f'{found}, expected one or more files, as decoder.backend = "lists"')
+
+
 def _grammars(grammar: GrammarKeys) -> list[str]:
     """Keys of the kinds of grammar that are set; exactly one is allowed."""
     kinds = {"file": grammar.file, "per_sentence": grammar.per_sentence, "source": grammar.source}
@@ -149,6 +166,9 @@ def _grammars(grammar: GrammarKeys) -> list[str]:
 
 def _check_inputs(job: Job) -> None:
     """Check grammar, templates, scores, search and language models, which a cdec.ini may have completed."""
+    if job.decoder.backend == "lists":
+        _check_list_inputs(job)
+        return
     found = _grammars(job.grammar)
     if len(found) != 1:
         choices = "grammar.file, grammar.per_sentence = true, grammar.source (a bitext)"
@@ -179,6 +199,24 @@ def _check_inputs(job: Job) -> None:
     names = lm_names(job)
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{job.file}: found two language models called {twice[0]}, expected a name for each")
+
+
+def _check_list_inputs(job: Job) -> None:
+    """Check that the job has nothing that lists without derivations cannot have."""
+    wanted = job.features
+    tables = {
+        "[grammar]": _grammars(job.grammar),
+        "[[lm]]": job.lm,
+        "features.templates": wanted.templates,
+        "features.discretize.features": wanted.discretize.features,
+        "features.unlog": wanted.unlog.features,
+        "decoder.config": job.decoder.config,
+    }
+    for key, value in tables.items():
+        if value:
+            raise UsageError(f'{job.file}: {key}: found beside decoder.backend = "lists": lists have all features')
+    if job.learner.method == "mert" and job.learner.mert.search == "hypergraph":
+        raise UsageError(f'{job.file}: learner.mert.search = "hypergraph": lists have no hypergraphs')
 
 
 def _check_scores(job: Job) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.text import SentencePair, read_bitext, read_parallel
+from mpitune.corpus.text import SentencePair, read_bitext, read_parallel, read_references
 from mpitune.errors import DataError
 
 
@@ -14,18 +14,22 @@ from mpitune.errors import DataError
 class Texts:
     """Sentences and their references, as files."""
 
-    source: Path
-    """Source sentences, or pairs ``source ||| reference ...`` where ``bitext`` is set."""
+    source: Path | None
+    """Source sentences, or pairs ``source ||| reference ...`` where ``bitext`` is set; lists need none."""
     references: tuple[Path, ...] = ()
     bitext: bool = False
     limit: int = 0
     """Number of sentences used, from the start of the files; 0 = all."""
+    lists: tuple[Path, ...] = ()
+    """N-best lists of the sentences, instead of a grammar."""
 
     @property
     def files(self) -> list[Path]:
-        return [self.source, *self.references]
+        return [*([self.source] if self.source else []), *self.references, *self.lists]
 
     def read(self) -> list[SentencePair]:
+        if self.source is None:
+            return read_references(self.references, self.limit)
         if self.bitext:
             return read_bitext(self.source, self.limit)
         return read_parallel(self.source, self.references, self.limit)
@@ -57,6 +61,11 @@ class StoreInputs:
     """The format of the grammars, see `mpitune.grammar.formats.FORMATS`; ``auto``: detected from the first line."""
 
     @property
+    def from_lists(self) -> bool:
+        """True if the store holds n-best lists instead of grammars."""
+        return any(texts.lists for texts in self.texts.values())
+
+    @property
     def texts(self) -> dict[str, Texts]:
         both = {"train": self.train, "devtest": self.devtest}
         return {name: texts for name, texts in both.items() if texts is not None}
@@ -64,7 +73,7 @@ class StoreInputs:
 
 def grammar_files(sources: StoreInputs) -> list[Path]:
     """The grammar files in the order of their numbers. Raises DataError for a sentence without a grammar."""
-    if sources.aligned is not None:
+    if sources.aligned is not None or sources.from_lists:
         return []
     if sources.grammar is not None:
         return [sources.grammar, *sources.further_grammars]
@@ -75,5 +84,5 @@ def grammar_files(sources: StoreInputs) -> list[Path]:
                 named[pair.source.grammar] = None
             elif pair.source.words:
                 expected = "a grammar for each sentence, as the job has none for all"
-                raise DataError.at(texts.source, line, found="a sentence that names no grammar", expected=expected)
+                raise DataError.at(texts.files[0], line, found="a sentence that names no grammar", expected=expected)
     return [*named, *sources.further_grammars]

@@ -34,10 +34,12 @@ store = ""
 [data]
 source = "nc.de.gz"
 references = ["nc.en.gz"]
+lists = []
 limit = 0
 [data.devtest]
 source = ""
 references = []
+lists = []
 [grammar]
 file = "grammar.gz"
 per_sentence = false
@@ -288,6 +290,45 @@ def test_environment_variables_in_paths(tmp_path: Path, monkeypatch: pytest.Monk
 )
 def test_what_is_refused_and_how(tmp_path: Path, text: str, said: str) -> None:
     assert said in refused(tmp_path, text)
+
+
+LISTS = '[data]\nlists = ["l"]\nreferences = ["r"]\n[decoder]\nbackend = "lists"\n'
+
+
+def test_lists_need_references_alone(tmp_path: Path) -> None:
+    path = tmp_path / "nc.toml"
+    path.write_text(LISTS)
+    read = load(path)
+    assert read.data is not None and read.data.lists == (tmp_path / "l",) and read.data.source is None
+    assert "decoder.pop_limit" not in effective_keys(read) and "decoder.kbest" in effective_keys(read)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[grammar]\nfile = "g"', '[grammar]: found beside decoder.backend = "lists": lists have all features'),
+        ('[[lm]]\nfile = "l"', '[[lm]]: found beside decoder.backend = "lists"'),
+        ('[features]\ntemplates = ["id"]', 'features.templates: found beside decoder.backend = "lists"'),
+        ('[features.unlog]\nln = ["a"]', 'features.unlog: found beside decoder.backend = "lists"'),
+        ('[data.devtest]\nlists = ["d"]', "data.devtest.references: found none, expected one or more files"),
+        ('[data.devtest]\nreferences = ["d"]', "data.devtest.lists: found none, expected one or more files"),
+        (
+            '[learner]\nmethod = "mert"\nmert.search = "hypergraph"',
+            'learner.mert.search = "hypergraph": lists have no hypergraphs',
+        ),
+    ],
+)
+def test_what_lists_do_not_have_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "nc.toml"
+    path.write_text(LISTS + text)
+    with pytest.raises(UsageError) as error:
+        load(path)
+    assert str(error.value).startswith(f"{path}: {said}")
+
+
+def test_lists_beside_a_decoder_are_refused(tmp_path: Path) -> None:
+    said = 'data.lists: found beside another decoder, expected decoder.backend = "lists"'
+    assert refused(tmp_path, '[data]\nlists = ["l"]\nsource = "s"\nreferences = ["r"]') == said
 
 
 def test_a_value_where_a_table_belongs(tmp_path: Path) -> None:
