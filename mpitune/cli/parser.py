@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NoReturn, get_args
 
 from mpitune import __version__
-from mpitune.cli import commands, decode, local
+from mpitune.cli import commands, decode, local, rerank
 from mpitune.errors import MachineError, MpituneError
 from mpitune.exchange.comm import Comm, connect
-from mpitune.metrics.choices import SignificanceTest, Tokenizer
+from mpitune.metrics.choices import GainName, SignificanceTest, Tokenizer
 from mpitune.run_folder import model_weights
 from mpitune.runtime.log import log_to_file, write_traceback
 from mpitune.training import parallel_map
@@ -155,6 +155,26 @@ def _parser() -> argparse.ArgumentParser:
         type=_number,
         metavar="N",
         help="write the data and weights learned for sentence N (from 0) instead",
+    )
+
+    sub = job_command("rerank", rerank.run_rerank)
+    sub.add_argument(
+        "--input",
+        type=Path,
+        nargs="+",
+        default=[Path("/dev/stdin")],
+        metavar="LISTS",
+        help="n-best lists, numbers ascending; those of several files are merged; standard input if not given",
+    )
+    sub.add_argument(
+        "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
+    )
+    sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")
+    sub.add_argument(
+        "--nbest", type=_positive, metavar="K", help="write the K best entries of each list instead, in its format"
+    )
+    sub.add_argument(
+        "--mbr", choices=get_args(GainName), help="sort by expected gain (minimum Bayes risk), not by model score"
     )
 
     sub = command("evaluate", commands.run_evaluate)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.commands import Cli
 from support.mpi import mpirun
 from support.runs import SENTENCES, TRAIN_JOBS, Decodes, epoch_weights, files_of, metrics
 from support.tiny import Tiny
@@ -18,6 +22,7 @@ from mpitune.array_files.csr import row_ends
 from mpitune.corpus.vocabulary import FeatureTable
 from mpitune.decoder.base import KBest, Sentence, empty_translation
 from mpitune.decoder.lists.model import ListModel
+from mpitune.decoder.lists.stream import read_lists
 from mpitune.errors import StopRequested
 from mpitune.exchange.comm import SerialComm
 from mpitune.store.store import Store
@@ -120,3 +125,81 @@ def test_a_stopped_run_goes_on_as_if_unbroken(lists: TinyLists, tmp_path: Path, 
     decodes.count, decodes.stop_at = 0, None
     run_job(lists, tmp_path / "run", **tables)
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+def translations(run: Path, epoch: int) -> list[str]:
+    return gzip.decompress((run / "translations" / f"epoch-{epoch:04d}.txt.gz").read_bytes()).decode().splitlines()
+
+
+def test_reranking_finds_the_translations_of_training(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    run_job(lists, tmp_path / "run")
+    job = lists.job_file(tmp_path / "run")
+    for epoch in (1, 2):
+        weights = tmp_path / "run" / "weights" / f"epoch-{epoch:04d}.txt.gz"
+        for kind in FORMATS:
+            done = cli("rerank", job, "--input", lists.folder / f"dev.{kind}", "--weights", weights)
+            assert (done.code, done.errors) == (0, "")
+            assert done.output.splitlines() == translations(tmp_path / "run", epoch)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_reranked_lists_keep_their_format(lists: TinyLists, tmp_path: Path, cli: Cli, kind: str) -> None:
+    (tmp_path / "weights").write_text("LanguageModel 0.5\n")
+    output = tmp_path / "out.gz"
+    arguments = ["--input", lists.folder / f"dev.{kind}", "--weights", tmp_path / "weights", "--output", output]
+    job = lists.job_file(tmp_path / "run")
+    assert cli("rerank", job, *arguments, "--nbest", "1000").errors == f"{output}: 8 lists\n"
+    found = list(read_lists([output]))
+    for (_, entries), hypotheses in zip(found, lists.lists["dev"], strict=True):
+        expected = sorted(hypotheses, key=lambda entry: -entry.features.get("LanguageModel", 0.0))
+        assert [(" ".join(e.words), e.features) for e in entries] == [*map(tuple, expected)]
+    assert cli("rerank", job, *arguments, "--nbest", "3").code == 0
+    assert [len(entries) for _, entries in read_lists([output])] == [3] * 8
+    [best] = [entry.text for entry in found[0][1][:1]]
+    assert f"{0.5 * found[0][1][0].features['LanguageModel']:.9g}" in best
+
+
+def test_a_stream_is_reranked_list_by_list(lists: TinyLists, tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("LanguageModel 1\n")
+    command = [sys.executable, "-m", "mpitune", "rerank", lists.job_file(tmp_path / "run"), "--weights"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, tmp_path / "weights"], stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write("1 ||| a ||| LanguageModel=-2\n1 ||| b ||| LanguageModel=-1\n2 ||| c ||| \n")
+        process.stdin.flush()
+        # List 1 is there while list 2 may go on.
+        assert [process.stdout.readline() for _ in range(2)] == ["\n", "b\n"]
+        process.stdin.write("2 ||| d ||| LanguageModel=1\n4 ||| e ||| \n")
+        process.stdin.close()
+        assert process.stdout.read() == "d\n\ne\n"
+    assert process.returncode == 0
+
+
+def test_minimum_bayes_risk(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    texts = {"the house by the lake": -1, "the house at the lake": -1, "der see": -0.9}
+    path = tmp_path / "lists"
+    path.write_text("".join(f"0 ||| {text} ||| lm={lm}\n" for text, lm in texts.items()))
+    (tmp_path / "weights").write_text("lm 1\n")
+    command = ["rerank", lists.job_file(tmp_path / "run"), "--input", path, "--weights", tmp_path / "weights"]
+    assert cli(*command).output == "der see\n"
+    for metric in ("bleu", "chrf"):
+        assert cli(*command, "--mbr", metric).output == "the house by the lake\n"
+
+
+def test_reranking_with_bad_input(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "lists").write_text("0 ||| a ||| p=1\n0 ||| a ||| p=x\n")
+    (tmp_path / "weights").write_text("lm 1\n")
+    job, output = lists.job_file(tmp_path / "run"), tmp_path / "out"
+    command = ["rerank", job, "--input", tmp_path / "lists", "--weights", tmp_path / "weights", "--output", output]
+    assert cli.refused(3, *command) == f"{tmp_path}/lists:2: found value 'x' of p, expected a finite number"
+    assert not output.exists()
+    (tmp_path / "lists").write_text("0 ||| a ||| p=1\n")
+    assert "none of its features occurs in the lists" in cli(*command).errors
+
+
+def test_lists_are_not_translated(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "weights").write_text("lm 1\n")
+    given = ["--input", lists.folder / "dev.de", "--weights", tmp_path / "weights"]
+    for command in ("decode", "local"):
+        said = cli.refused(2, command, lists.job_file(tmp_path / "run"), *given)
+        assert said.endswith('decoder.backend = "lists" translates nothing; mpitune rerank sorts lists')

@@ -4,4 +4,5 @@
 - `compiler`: `ListCompiler`, from entries to arrays of the store
 - `model`: `Lists` and `ListModel`, the opened arrays
 - `decoder`: `ListDecoder`
+- `stream`: lists one after the other, without a store, for `mpitune rerank`
 """
