@@ -22,7 +22,7 @@ from mpitune.config.load import load
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.eflomal import align
 from mpitune.corpus.text import counted, lines
-from mpitune.corpus.weights import write_weights
+from mpitune.corpus.weights import export_weights
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.lm.kneser_ney import estimate
@@ -212,7 +212,7 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
         groups = _select_weights(options, weights)
         if options.export:
             with report_write_errors(options.export):
-                write_weights(options.export, sorted(pair for _, pairs in groups for pair in pairs))
+                export_weights(options.export, sorted(pair for _, pairs in groups for pair in pairs))
         else:
             _print_weights(groups, model, other)
 

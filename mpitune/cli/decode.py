@@ -77,7 +77,7 @@ def _check_decode_options(options: argparse.Namespace, job: Job) -> None:
     if options.explain and (options.nbest > 1 or options.format != "text"):
         message = "--explain has a fixed output format: leave out --nbest and --format"
     elif options.nbest > 1 and options.format == "text":
-        message = f"--nbest {options.nbest} needs --format cdec or moses"
+        message = f"--nbest {options.nbest} needs --format cdec, moses or json"
     elif (options.explain or options.forest) and job.decoder.backend != "embedded":
         message = "--explain and --forest need the embedded decoder: --set decoder.backend=embedded"
     if message:

@@ -240,7 +240,12 @@ def _parser() -> argparse.ArgumentParser:
         "--near", metavar="TEXT", help="the rules most similar to TEXT, by common sequences of three letters"
     )
     sub.add_argument("--diff", type=Path, metavar="OTHER", help="differences to another model, with both weights")
-    sub.add_argument("--export", type=Path, metavar="W.txt", help="write the selected weights to a file instead")
+    sub.add_argument(
+        "--export",
+        type=Path,
+        metavar="W.txt",
+        help="write the selected weights to a file instead; .json: JSON, .ini: the section [weight] of a moses.ini",
+    )
     return parser
 
 
