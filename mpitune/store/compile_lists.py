@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import encoded_corpus
 
 LOG = logging.getLogger(__name__)
+
+LARGE = 1000
+"""A dense feature is named in a warning if its values are so many times as large as the median of the others."""
 
 
 def compile_lists(
@@ -50,7 +53,23 @@ def compile_lists(
             ptr = text_ptr[starts[name] : starts[name] + len(pairs) + 1]
             corpus = corpus._replace(source_ptr=ptr - ptr[0], source=text[ptr[0] : ptr[-1]])
         arrays |= add_prefix(name, corpus._asdict())
+    _check_scales([path for texts in sources.texts.values() for path in texts.lists], compiler.scales())
     return arrays | add_prefix("lists", compiler.compile(merged)) | Names.of(words.words).as_arrays("words")
+
+
+def _check_scales(files: Sequence[Path], scales: Mapping[str, float]) -> None:
+    """Warn of features that are much larger than the others; ``scales``: the root mean square of each."""
+    sizes = np.array(list(scales.values()))
+    for i, (name, size) in enumerate(scales.items()):
+        if len(sizes) > 1 and size > LARGE * (others := float(np.median(np.delete(sizes, i)))) > 0:
+            LOG.warning(
+                "%s: values of %s are %.0f times as large as those of other features (%.3g and %.3g): divide them",
+                ", ".join(map(str, files)),
+                name,
+                size / others,
+                size,
+                others,
+            )
 
 
 def _check_entries(texts: Texts, entries: np.ndarray) -> None:

@@ -153,15 +153,31 @@ class ListCompiler:
 
     def _slots(self) -> tuple[list[str], np.ndarray, int]:
         """Names of the features by slot, dense ones first; int32 [features], slots by number; the dense features."""
-        count, numbers = np.zeros(len(self._numbers), dtype=np.int64), self._feature.mapped()
-        for first in range(0, len(numbers), CHUNK):
-            count += np.bincount(numbers[first : first + CHUNK], minlength=len(count))
-        is_dense = DENSE * count >= len(self._list)
+        is_dense = self._is_dense()
         order = np.argsort(~is_dense, kind="stable")
         slot = np.empty(len(order), dtype=np.int32)
         slot[order] = np.arange(len(order))
         names = list(self._numbers)
         return [names[number] for number in order.tolist()], slot, int(is_dense.sum())
+
+    def _is_dense(self) -> np.ndarray:
+        """bool [features], by number."""
+        return DENSE * self._sums(np.ones_like) >= len(self._list)
+
+    def scales(self) -> dict[str, float]:
+        """Root mean square of each dense feature over the entries read."""
+        size = np.sqrt(self._sums(np.square) / max(len(self._list), 1))
+        dense = np.flatnonzero(self._is_dense()).tolist()
+        names = list(self._numbers)
+        return {names[number]: float(size[number]) for number in dense}
+
+    def _sums(self, of_values: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """float64 [features], by number: the sum of a function of the values of each feature."""
+        sums, numbers, values = np.zeros(len(self._numbers)), self._feature.mapped(), self._value.mapped()
+        for first in range(0, len(numbers), CHUNK):
+            chunk = slice(first, first + CHUNK)
+            sums += np.bincount(numbers[chunk], of_values(values[chunk]), minlength=len(sums))
+        return sums
 
 
 def merge(list_: np.ndarray, text: np.ndarray, file: np.ndarray, lists: int) -> Merged:

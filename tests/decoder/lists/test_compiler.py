@@ -90,6 +90,16 @@ def test_dense_features_come_first(tmp_path: Path) -> None:
     assert len(model.feature_table()) == 32 and model.feature_table().name(2) == "sparse0"
 
 
+def test_scales_of_dense_features(tmp_path: Path) -> None:
+    words = Vocabulary()
+    lists = ListCompiler(words, tmp_path)
+    path = tmp_path / "lists"
+    rows = [f"lm={3 if n % 2 else -4} {'some=10' if n % 5 else f's{n}=1'}" for n in range(20)]
+    path.write_text("".join(f"0 ||| {n} ||| {row}\n" for n, row in enumerate(rows)))
+    lists.read(path, 0, 1, limited=False, advance=lambda: None)
+    assert lists.scales() == pytest.approx({"lm": 12.5**0.5, "some": 80**0.5})
+
+
 def test_numbers_beyond_the_sentences(tmp_path: Path) -> None:
     files: Files = [[(1, "a", {}), (2, "b", {})]]
     with pytest.raises(DataError, match="lists-0:2: found number 2, expected at most 1, as there are 2 sentences"):
