@@ -167,6 +167,9 @@ def _parser() -> argparse.ArgumentParser:
         help="n-best lists, numbers ascending; those of several files are merged; standard input if not given",
     )
     sub.add_argument(
+        "--scores", type=Path, nargs="+", default=[], metavar="FILE", help="the files of the job's [[features.files]]"
+    )
+    sub.add_argument(
         "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
     )
     sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")

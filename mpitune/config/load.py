@@ -133,6 +133,8 @@ def _check_data(job: Job, data: DataKeys) -> None:
     if job.decoder.backend == "lists":
         _check_lists(job, data)
         return
+    if job.features.files:
+        raise UsageError(f'{job.file}: features.files: found beside another decoder than decoder.backend = "lists"')
     if data.lists or (data.devtest and data.devtest.lists):
         raise UsageError(f'{job.file}: data.lists: found beside another decoder, expected decoder.backend = "lists"')
     if (data.source is None) == (data.bitext is None):
@@ -150,6 +152,12 @@ def _check_lists(job: Job, data: DataKeys) -> None:
     """Check ``[data]`` of the backend "lists"."""
     if data.bitext is not None:
         raise UsageError(f"{job.file}: data.bitext: found beside data.lists, expected data.references")
+    names = [of.name for of in job.features.files]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{job.file}: features.files: found {name} twice, expected each feature once")
+    if data.devtest and (lacking := [of.name for of in job.features.files if of.devtest is None]):
+        raise UsageError(f"{job.file}: features.files: found no devtest for {lacking[0]}, as data.devtest needs")
     tables = {"data": data} | ({"data.devtest": data.devtest} if data.devtest else {})
     for table, keys in tables.items():
         for key in ("lists", "references"):

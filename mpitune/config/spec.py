@@ -146,6 +146,15 @@ class DiscretizeKeys:
 
 
 @dataclass(frozen=True)
+class FeatureFileKeys:
+    """``[[features.files]]``: a feature of the entries of ``data.lists``, and of ``data.devtest.lists``."""
+
+    name: str
+    file: Path
+    devtest: Path | None = None
+
+
+@dataclass(frozen=True)
 class FeaturesKeys:
     """``[features]``: the sparse feature templates and the transforms of the grammar's scores."""
 
@@ -154,6 +163,7 @@ class FeaturesKeys:
     )
     unlog: UnlogKeys = UnlogKeys()
     discretize: DiscretizeKeys = DiscretizeKeys()
+    files: tuple[FeatureFileKeys, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -99,11 +99,7 @@ def build_store(
 
 def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[Path], dict[str, Any]]:
     """The input files of `DATA`, and the settings that it depends on."""
-    settings: dict[str, Any] = {
-        name: {"references": len(texts.references), "bitext": texts.bitext, "limit": texts.limit}
-        | ({"source": texts.source is not None, "lists": len(texts.lists)} if texts.lists else {})
-        for name, texts in sources.texts.items()
-    }
+    settings: dict[str, Any] = {name: texts.settings for name, texts in sources.texts.items()}
     settings["per_sentence"] = sources.grammar is None
     if sources.further_grammars:
         settings["further_grammars"] = len(sources.further_grammars)

@@ -13,6 +13,7 @@ import numpy as np
 from mpitune.array_files.arrays import Stored, add_prefix
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.decoder.lists.compiler import ListCompiler
+from mpitune.decoder.lists.scores import ScoreFiles
 from mpitune.errors import DataError
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import encoded_corpus
@@ -39,8 +40,10 @@ def compile_lists(
     with start_progress("lists read", total) as progress:
         for name, pairs in corpora.items():
             texts, starts[name] = sources.texts[name], first
+            scores, limited = ScoreFiles(texts.scores), texts.limit > 0
             for path in texts.lists:
-                compiler.read(path, first, len(pairs), limited=texts.limit > 0, advance=progress.advance)
+                compiler.read(path, first, len(pairs), scores=scores, limited=limited, advance=progress.advance)
+            scores.check_ends()
             first += len(pairs)
     merged = compiler.merged(first)
     text_ptr, text = compiler.first_texts(merged)

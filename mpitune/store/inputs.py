@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import SentencePair, read_bitext, read_parallel, read_references
@@ -22,10 +24,20 @@ class Texts:
     """Number of sentences used, from the start of the files; 0 = all."""
     lists: tuple[Path, ...] = ()
     """N-best lists of the sentences, instead of a grammar."""
+    scores: Mapping[str, Path] = field(default_factory=dict)
+    """Files of further features of the lists' entries, by the name of the feature."""
 
     @property
     def files(self) -> list[Path]:
-        return [*([self.source] if self.source else []), *self.references, *self.lists]
+        return [*([self.source] if self.source else []), *self.references, *self.lists, *self.scores.values()]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that the compiled text depends on, besides the contents of the files."""
+        settings: dict[str, Any] = {"references": len(self.references), "bitext": self.bitext, "limit": self.limit}
+        if self.lists:
+            settings |= {"source": self.source is not None, "lists": len(self.lists), "scores": list(self.scores)}
+        return settings
 
     def read(self) -> list[SentencePair]:
         if self.source is None:

@@ -67,9 +67,11 @@ def sources(job: Job) -> StoreInputs:
     """The files that the job's store is made from."""
     train = devtest = None
     if job.data is not None:
-        train = _texts(job.data)
+        train = _texts(job.data, {of.name: of.file for of in job.features.files})
         if job.data.devtest is not None:
-            devtest = Texts(job.data.devtest.source, job.data.devtest.references, lists=job.data.devtest.lists)
+            keys = job.data.devtest
+            scores = {of.name: of.devtest for of in job.features.files if of.devtest is not None}
+            devtest = Texts(keys.source, keys.references, lists=keys.lists, scores=scores)
     return StoreInputs(
         train=train,
         devtest=devtest,
@@ -118,9 +120,9 @@ def _further_grammars(job: Job) -> tuple[Path, ...]:
     return grammars[1:] if grammars[:1] == (job.grammar.file,) else ()
 
 
-def _texts(data: DataKeys) -> Texts:
-    is_bitext = data.bitext is not None
-    return Texts(data.bitext or data.source, data.references, bitext=is_bitext, limit=data.limit, lists=data.lists)
+def _texts(data: DataKeys, scores: Mapping[str, Path]) -> Texts:
+    is_bitext, source = data.bitext is not None, data.bitext or data.source
+    return Texts(source, data.references, bitext=is_bitext, limit=data.limit, lists=data.lists, scores=scores)
 
 
 def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence[Path] = ()) -> Decoder:

@@ -203,3 +203,30 @@ def test_lists_are_not_translated(lists: TinyLists, tmp_path: Path, cli: Cli) ->
     for command in ("decode", "local"):
         said = cli.refused(2, command, lists.job_file(tmp_path / "run"), *given)
         assert said.endswith('decoder.backend = "lists" translates nothing; mpitune rerank sorts lists')
+
+
+def test_features_from_files_are_as_those_of_the_lists(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    """A feature moved from the lists to a file; the order of the features, and so of sums, is another."""
+    name = "Cost"
+    tables: dict[str, Any] = {"run": {"store": str(tmp_path / "store")}, "data": {}, "data__devtest": {}}
+    for part, table in (("train", "data"), ("dev", "data__devtest")):
+        moved, values = [], []
+        for entries in lists.lists[part]:
+            moved.append([h._replace(features={n: v for n, v in h.features.items() if n != name}) for h in entries])
+            values += [h.features.get(name, 0.0) for h in entries]
+        tables[table]["lists"] = [str(lists.write(f"{part}.moved", "cdec", moved))]
+        (tmp_path / part).write_text("".join(f"{value!r}\n" for value in values))
+    job = lists.job_file(tmp_path / "run", **tables)
+    files = f'[[features.files]]\nname = "{name}"\nfile = "{tmp_path}/train"\ndevtest = "{tmp_path}/dev"\n'
+    job.write_text(f"{job.read_text()}\n{files}")
+    assert cli("train", job, "--quiet").code == 0
+    run_job(lists, tmp_path / "whole")
+    whole, run = (epoch_weights(tmp_path / of, 1) for of in ("whole", "run"))
+    assert whole[name] != 0 and run.keys() == whole.keys()
+    assert run == pytest.approx(whole)
+    arguments = ["--input", lists.folder / "dev.moved", "--weights", tmp_path / "run" / "weights" / "epoch-0002.txt.gz"]
+    done = cli("rerank", job, *arguments, "--scores", tmp_path / "dev")
+    assert done.output.splitlines() == translations(tmp_path / "run", 2)
+    assert (
+        cli.refused(2, "rerank", job, *arguments) == "--scores: found 0 files, expected 1 (Cost), as features.files has"
+    )

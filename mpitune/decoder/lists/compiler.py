@@ -20,6 +20,7 @@ from mpitune.array_files.disk_array import DiskArray
 from mpitune.corpus.text import split_words
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.decoder.lists.formats import ListReader
+from mpitune.decoder.lists.scores import ScoreFiles
 from mpitune.errors import DataError
 
 CHUNK = 1 << 20
@@ -66,16 +67,26 @@ class ListCompiler:
         self._word, self._feature = DiskArray(folder), DiskArray(folder)
         self._value = DiskArray(folder, np.float64)
 
-    def read(self, path: Path, first: int, sentences: int, *, limited: bool, advance: Callable[[], object]) -> None:
+    def read(
+        self,
+        path: Path,
+        first: int,
+        sentences: int,
+        *,
+        scores: ScoreFiles,
+        limited: bool,
+        advance: Callable[[], object],
+    ) -> None:
         """Read a file whose list 0 gets the number ``first``.
 
-        ``sentences``: the number of lists; entries of others are skipped if ``limited``, else an error. ``advance`` is
-        called when another list begins. Raises DataError for a malformed entry.
+        ``sentences``: the number of lists; entries of others are skipped if ``limited``, else an error. ``scores``:
+        further features. ``advance`` is called when another list begins. Raises DataError for a malformed entry.
         """
         word, feature, value = array("i"), array("i"), array("d")
         self._files += 1
         previous = -1
         for entry in self._reader.entries(path):
+            scores.add_to(entry, path)
             if entry.sentence >= sentences:
                 if limited:
                     continue

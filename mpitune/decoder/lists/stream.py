@@ -11,21 +11,25 @@ from pathlib import Path
 
 from mpitune.corpus.text import split_fields
 from mpitune.decoder.lists.formats import Entry, ListReader
+from mpitune.decoder.lists.scores import ScoreFiles
 from mpitune.errors import DataError
 
 
-def read_lists(paths: Sequence[Path]) -> Iterator[tuple[int, list[Entry]]]:
+def read_lists(paths: Sequence[Path], scores: ScoreFiles | None = None) -> Iterator[tuple[int, list[Entry]]]:
     """The lists of all files with their numbers; equal hypotheses are merged as in `ListCompiler`.
 
-    Raises DataError for a malformed entry, or if the numbers of a file do not ascend.
+    ``scores``: further features of the entries of a single file. Raises DataError for a malformed entry, or if the
+    numbers of a file do not ascend.
     """
     reader = ListReader()
-    streams = [_ascending(path, file, reader.entries(path)) for file, path in enumerate(paths)]
+    scores = scores or ScoreFiles({})
+    streams = [_ascending(path, file, reader.entries(path), scores) for file, path in enumerate(paths)]
     for number, entries in groupby(heapq.merge(*streams, key=lambda entry: entry[0]), key=lambda entry: entry[0]):
         yield number, _merged((file, entry) for _, file, entry in entries)
+    scores.check_ends()
 
 
-def _ascending(path: Path, file: int, entries: Iterable[Entry]) -> Iterator[tuple[int, int, Entry]]:
+def _ascending(path: Path, file: int, entries: Iterable[Entry], scores: ScoreFiles) -> Iterator[tuple[int, int, Entry]]:
     """``entries`` with their list and the number of their ``file``."""
     number = 0
     for entry in entries:
@@ -33,6 +37,7 @@ def _ascending(path: Path, file: int, entries: Iterable[Entry]) -> Iterator[tupl
             expected = f"at least {number}: lists are read one after the other"
             raise DataError.at(path, entry.line, found=f"number {entry.sentence}", expected=expected)
         number = entry.sentence
+        scores.add_to(entry, path)
         yield number, file, entry
 
 

@@ -13,9 +13,14 @@ from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.lists import compiler
 from mpitune.decoder.lists.compiler import ListCompiler
 from mpitune.decoder.lists.model import ListModel, open_model
+from mpitune.decoder.lists.scores import ScoreFiles
 from mpitune.errors import DataError
 
 Files = list[list[tuple[int, str, dict[str, float]]]]
+
+
+def read(lists: ListCompiler, path: Path, sentences: int, *, limited: bool = False) -> None:
+    lists.read(path, 0, sentences, scores=ScoreFiles({}), limited=limited, advance=lambda: None)
 
 
 def compiled(folder: Path, files: Files, sentences: int, *, limited: bool = False) -> ListModel:
@@ -25,7 +30,7 @@ def compiled(folder: Path, files: Files, sentences: int, *, limited: bool = Fals
         path = folder / f"lists-{number}"
         lines = [f"{i} ||| {text} ||| {' '.join(f'{n}={v!r}' for n, v in row.items())}\n" for i, text, row in entries]
         path.write_text("".join(lines))
-        lists.read(path, 0, sentences, limited=limited, advance=lambda: None)
+        read(lists, path, sentences, limited=limited)
     write_arrays(folder / "lists.h5", lists.compile(lists.merged(sentences)), {})
     return open_model(open_arrays(folder / "lists.h5"), words)
 
@@ -96,7 +101,7 @@ def test_scales_of_dense_features(tmp_path: Path) -> None:
     path = tmp_path / "lists"
     rows = [f"lm={3 if n % 2 else -4} {'some=10' if n % 5 else f's{n}=1'}" for n in range(20)]
     path.write_text("".join(f"0 ||| {n} ||| {row}\n" for n, row in enumerate(rows)))
-    lists.read(path, 0, 1, limited=False, advance=lambda: None)
+    read(lists, path, 1)
     assert lists.scales() == pytest.approx({"lm": 12.5**0.5, "some": 80**0.5})
 
 
@@ -111,4 +116,4 @@ def test_numbers_beyond_the_sentences(tmp_path: Path) -> None:
 def test_names_that_weights_files_cannot_hold(tmp_path: Path, name: str) -> None:
     (tmp_path / "lists").write_text(json.dumps({"id": 0, "text": "", "features": {name: 1}}))
     with pytest.raises(DataError, match=f"lists:1: found feature name '{name}', expected one without blanks"):
-        ListCompiler(Vocabulary(), tmp_path).read(tmp_path / "lists", 0, 1, limited=False, advance=lambda: None)
+        read(ListCompiler(Vocabulary(), tmp_path), tmp_path / "lists", 1)
