@@ -24,7 +24,7 @@ WORLD := mpirun -n 2 $(BIN)/python -c 'from mpi4py.MPI import COMM_WORLD as worl
     sizes = world.gather(world.size); sizes and print(len(sizes))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo multi30k methods discretised defaults test check lint types unit uncompiled checked test-faults format bench clean
+.PHONY: help setup demo-data demo rerank-demo multi30k methods discretised defaults test check lint types unit uncompiled checked test-faults format bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -63,16 +63,37 @@ endif
 DEMO := jobs/runs/demo
 DATA := jobs/runs/demo-data
 
-demo: setup  ## train, translate, evaluate and report on generated data; a few minutes
+demo-data: setup
 	@echo "Writing German and English sentences, rules and a language model to $(DATA)"
 	@$(BIN)/python jobs/demo/generate.py $(DATA)
 	@$(BIN)/mpitune lm --order 3 --input $(DATA)/lm.en --output $(DATA)/lm.arpa.gz
+
+demo: demo-data  ## train, translate, evaluate and report on generated data; a few minutes
 	mpirun -n 2 $(BIN)/mpitune train jobs/demo.toml
 	@mpirun -n 2 $(BIN)/mpitune decode jobs/demo.toml --input $(DATA)/test.de --weights jobs/demo/start.weights --output $(DEMO)/before
 	@mpirun -n 2 $(BIN)/mpitune decode jobs/demo.toml --input $(DATA)/test.de --output $(DEMO)/after
 	@echo
 	@$(BIN)/mpitune evaluate --refs $(DATA)/test.en --hyps $(DEMO)/before $(DEMO)/after --test ar
 	@$(BIN)/mpitune report $(DEMO)
+
+LISTS := jobs/runs/rerank-data
+# Of the demo's decoder with the weights of its start: $(call nbest,INPUT,LISTS,FORMAT).
+nbest = mpirun -n 2 $(BIN)/mpitune decode jobs/demo.toml --input $(1) --output $(2) --format $(3) \
+    --weights jobs/demo/start.weights --nbest 100
+
+rerank-demo: demo-data  ## tune and rerank n-best lists, those of the demo in three formats; two minutes
+	@mkdir -p $(LISTS)
+	@head -500 $(DATA)/train.de > $(LISTS)/train.de
+	@head -500 $(DATA)/train.en > $(LISTS)/train.en
+	$(call nbest,$(LISTS)/train.de,$(LISTS)/train.moses.gz,moses)
+	$(call nbest,$(DATA)/devtest.de,$(LISTS)/devtest.cdec.gz,cdec)
+	$(call nbest,$(DATA)/test.de,$(LISTS)/test.json.gz,json)
+	mpirun -n 2 $(BIN)/mpitune train jobs/rerank.toml
+	@$(BIN)/mpitune rerank jobs/rerank.toml --input $(LISTS)/test.json.gz --weights jobs/demo/start.weights --output $(LISTS)/before
+	$(BIN)/mpitune rerank jobs/rerank.toml --input $(LISTS)/test.json.gz --output $(LISTS)/after
+	@echo
+	@$(BIN)/mpitune evaluate --refs $(DATA)/test.en --hyps $(LISTS)/before $(LISTS)/after --test ar
+	@$(BIN)/mpitune report jobs/runs/rerank
 
 multi30k: setup  ## tune five systems on Multi30k (MPITUNE_DATA), print the table of their scores; an hour
 	@$(BIN)/python jobs/multi30k/table.py

@@ -15,12 +15,11 @@ from mpitune.errors import MachineError
 
 
 class DiskArray:
-    """int32 numbers in a file without a name, which the system deletes when the process ends."""
+    """Numbers in a file without a name, which the system deletes when the process ends."""
 
-    dtype = np.dtype(np.int32)
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, dtype: type[np.generic] = np.int32) -> None:
         """``folder``: the folder of the file. Raises MachineError if it is not writable."""
+        self.dtype = np.dtype(dtype)
         self.size = 0
         self._folder = folder
         with self._writing():
@@ -32,7 +31,7 @@ class DiskArray:
             self._file.close()
 
     def append(self, numbers: np.ndarray) -> None:
-        """Append int32 ``numbers``. Raises MachineError if the disk is full."""
+        """Append ``numbers``, converted to the array's type. Raises MachineError if the disk is full."""
         with self._writing():
             self._file.write(np.ascontiguousarray(numbers, dtype=self.dtype).data)
             self._file.flush()
@@ -52,6 +51,12 @@ class DiskArray:
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
+
+    def mapped(self) -> np.ndarray:
+        """All numbers so far, memory-mapped."""
+        if self.size == 0:
+            return np.zeros(0, self.dtype)
+        return np.memmap(self._file, self.dtype, mode="r", shape=self.shape).view(np.ndarray)
 
     def copy_to(self, file: BinaryIO) -> None:
         """Write all numbers to ``file``, in pieces of bounded size."""

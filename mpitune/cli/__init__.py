@@ -2,7 +2,7 @@
 
 - `parser`: main, the options of all commands, errors to one line and an exit code
 - `commands`: all commands except those below
-- `decode`: the command decode; `local`: the command local
+- `decode`, `local`, `rerank`: the commands of these names
 - `streams`: standard output and standard error
 - `output`: messages on standard error, output files, the job of a command
 - `warmup`: compiles all kernels ahead of the first run

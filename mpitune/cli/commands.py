@@ -23,7 +23,7 @@ from mpitune.config.spec import Job
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.eflomal import align
 from mpitune.corpus.text import counted, lines
-from mpitune.corpus.weights import write_weights
+from mpitune.corpus.weights import export_weights
 from mpitune.decoder.cdec.process import resolve_program
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange.comm import Comm
@@ -224,7 +224,7 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
         groups = _select_weights(options, weights)
         if options.export:
             with report_write_errors(options.export):
-                write_weights(options.export, sorted(pair for _, pairs in groups for pair in pairs))
+                export_weights(options.export, sorted(pair for _, pairs in groups for pair in pairs))
         else:
             _print_weights(groups, model, other)
 

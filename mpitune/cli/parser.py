@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import NoReturn, get_args
 
 from mpitune import __version__
-from mpitune.cli import commands, decode, local
+from mpitune.cli import commands, decode, local, rerank
 from mpitune.cli.streams import open_streams
 from mpitune.errors import MachineError, MpituneError
 from mpitune.exchange.comm import Comm, connect
 from mpitune.exchange.launcher import is_first_process
-from mpitune.metrics.choices import SignificanceTest, Tokenizer
+from mpitune.metrics.choices import GainName, SignificanceTest, Tokenizer
 from mpitune.run_folder import model_weights
 from mpitune.runtime.log import log_to_file, write_traceback
 from mpitune.training import parallel_map
@@ -181,6 +181,29 @@ def _parser() -> argparse.ArgumentParser:
         help="write the data and weights learned for sentence N (from 0) instead",
     )
 
+    sub = job_command("rerank", rerank.run_rerank)
+    sub.add_argument(
+        "--input",
+        type=Path,
+        nargs="+",
+        default=[Path("/dev/stdin")],
+        metavar="LISTS",
+        help="n-best lists, numbers ascending; those of several files are merged; standard input if not given",
+    )
+    sub.add_argument(
+        "--scores", type=Path, nargs="+", default=[], metavar="FILE", help="the files of the job's [[features.files]]"
+    )
+    sub.add_argument(
+        "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
+    )
+    sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")
+    sub.add_argument(
+        "--nbest", type=_positive, metavar="K", help="write the K best entries of each list instead, in its format"
+    )
+    sub.add_argument(
+        "--mbr", choices=get_args(GainName), help="sort by expected gain (minimum Bayes risk), not by model score"
+    )
+
     sub = command("evaluate", commands.run_evaluate)
     sub.add_argument("--refs", type=Path, nargs="+", required=True, metavar="R", help="references")
     sub.add_argument("--hyps", type=Path, nargs="+", required=True, metavar="A", help="systems' translations")
@@ -245,7 +268,12 @@ def _parser() -> argparse.ArgumentParser:
         "--near", metavar="TEXT", help="the rules most similar to TEXT, by common sequences of three letters"
     )
     sub.add_argument("--diff", type=Path, metavar="OTHER", help="differences to another model, with both weights")
-    sub.add_argument("--export", type=Path, metavar="W.txt", help="write the selected weights to a file instead")
+    sub.add_argument(
+        "--export",
+        type=Path,
+        metavar="W.txt",
+        help="write the selected weights to a file instead; .json: JSON, .ini: the section [weight] of a moses.ini",
+    )
     return parser
 
 

@@ -13,6 +13,9 @@ SentenceMetricName = Literal["document", "liang", "bleu+1", "nakov", "papineni",
 TuningMetricName = Literal["bleu", "ter", "chrf"]
 """``learner.mert.metric``, implemented by `mpitune.metrics.tuning_metric.SCORES`; the first is the default."""
 
+GainName = Literal["bleu", "chrf"]
+"""``--mbr``, implemented by `mpitune.metrics.minimum_bayes_risk.GAINS`."""
+
 SignificanceTest = Literal["ar", "bootstrap"]
 """Approximate randomisation (Noreen 1989), paired bootstrap resampling (Koehn 2004)."""
 

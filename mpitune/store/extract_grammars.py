@@ -77,7 +77,7 @@ def _prepare_bitext(aligned: AlignedFiles, sources: StoreInputs, shared: Path, l
     for texts in sources.texts.values():
         texts.read()
     file = build.build_bitext(aligned, shared, log)
-    if sources.leave_one_out and sources.train is not None:
+    if sources.leave_one_out and sources.train is not None and sources.train.source is not None:
         check_same_sentences(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
     warm_up(file, log)
     return file
