@@ -24,7 +24,7 @@ WORLD := mpirun -n 2 $(BIN)/python -c 'from mpi4py.MPI import COMM_WORLD as worl
     sizes = world.gather(world.size); sizes and print(len(sizes))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo multi30k methods discretised defaults test check lint types unit uncompiled checked test-faults format bench clean
+.PHONY: help setup demo rerank-demo multi30k methods discretised defaults test check lint types unit uncompiled checked test-faults format bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -62,14 +62,35 @@ endif
 
 DEMO := runs/demo
 
-demo: setup  ## train, translate, evaluate and report on generated data; a few minutes
-	@[ -e $(DEMO)/job.toml ] || mpitune init $(DEMO) --template demo
+$(DEMO)/job.toml: | $(STAMP)
+	@mpitune init $(DEMO) --template demo
+
+demo: $(DEMO)/job.toml  ## train, translate, evaluate and report on generated data; a few minutes
 	cd $(DEMO) && mpirun -n 2 mpitune train job.toml
 	@cd $(DEMO) && mpirun -n 2 mpitune decode job.toml --input data/test.de --weights data/start.weights --output before
 	@cd $(DEMO) && mpirun -n 2 mpitune decode job.toml --input data/test.de --output after
 	@echo
 	@cd $(DEMO) && mpitune evaluate --refs data/test.en --hyps before after --test ar
 	@mpitune report $(DEMO)/runs/job
+
+LISTS := $(DEMO)/lists
+# Of the demo's decoder with the weights of its start: $(call nbest,INPUT,LISTS,FORMAT), in the folder of the demo.
+nbest = cd $(DEMO) && mpirun -n 2 mpitune decode job.toml --input $(1) --output $(2) --format $(3) \
+    --weights data/start.weights --nbest 100
+
+rerank-demo: $(DEMO)/job.toml  ## tune and rerank n-best lists, those of the demo in three formats; two minutes
+	@mkdir -p $(LISTS)
+	@head -500 $(DEMO)/data/train.de > $(LISTS)/train.de
+	@head -500 $(DEMO)/data/train.en > $(LISTS)/train.en
+	$(call nbest,lists/train.de,lists/train.moses.gz,moses)
+	$(call nbest,data/devtest.de,lists/devtest.cdec.gz,cdec)
+	$(call nbest,data/test.de,lists/test.json.gz,json)
+	mpirun -n 2 mpitune train jobs/rerank.toml
+	@mpitune rerank jobs/rerank.toml --input $(LISTS)/test.json.gz --weights $(DEMO)/data/start.weights --output $(LISTS)/before
+	mpitune rerank jobs/rerank.toml --input $(LISTS)/test.json.gz --output $(LISTS)/after
+	@echo
+	@mpitune evaluate --refs $(DEMO)/data/test.en --hyps $(LISTS)/before $(LISTS)/after --test ar
+	@mpitune report jobs/runs/rerank
 
 multi30k: setup  ## tune five systems on Multi30k (MPITUNE_DATA), print the table of their scores; an hour
 	@$(BIN)/python jobs/multi30k/table.py

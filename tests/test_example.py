@@ -16,10 +16,12 @@ from mpitune.config.load import load
 from mpitune.config.spec import Job
 
 EXAMPLE = ROOT / "jobs" / "example.toml"
-KEY = re.compile(r"^# (?=\w+ = )", re.MULTILINE)
-"""What stands before a key that another one excludes."""
+KEY = re.compile(r"^# (?=\w+ = |\[\[)", re.MULTILINE)
+"""What stands before a key or a table that another one excludes."""
 LEAST = '[data]\nsource = "a"\nreferences = ["b"]\n[data.devtest]\nsource = "c"\nreferences = ["d"]\n'
 LEAST += '[grammar]\nfile = "g"\n[[lm]]\nfile = "l"\n'
+LISTS = '[data]\nlists = ["a"]\nreferences = ["b"]\n[decoder]\nbackend = "lists"\n'
+LISTS += '[[features.files]]\nname = "lm"\nfile = "c"\ndevtest = "d"\n'
 
 
 def leaves(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -48,6 +50,8 @@ def test_it_has_every_key_with_its_default(tmp_path: Path) -> None:
     least.write_text(LEAST)
     there = written()
     kinds = {key: (kind, value) for key, kind, value in schema.values(load(least))}
+    least.write_text(LISTS)
+    kinds = {key: (kind, value) for key, kind, value in schema.values(load(least))} | kinds
     assert there.keys() - kinds.keys() == set(), "keys that do not exist"
     assert kinds.keys() - there.keys() == set(), "keys that are not explained in jobs/example.toml"
     for key, (kind, default) in kinds.items():

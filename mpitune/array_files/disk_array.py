@@ -62,9 +62,13 @@ class DiskArray:
 
     def distinct(self) -> np.ndarray:
         """The distinct elements, ascending."""
+        return np.unique(self.mapped())
+
+    def mapped(self) -> np.ndarray:
+        """All elements so far, memory-mapped."""
         if self.size == 0:
-            return np.zeros(0, dtype=self.dtype)
-        return np.unique(np.memmap(self._file, dtype=self.dtype, mode="r", shape=(self.size,)))
+            return np.zeros(self.shape, self.dtype)
+        return np.memmap(self._file, self.dtype, mode="r", shape=self.shape).view(np.ndarray)
 
     def copy_to(self, file: BinaryIO) -> None:
         """Write all numbers to ``file``, in pieces of bounded size."""

@@ -3,7 +3,7 @@
 - `parser`: main; errors to one line and an exit code
 - `options`: the options, help texts and exit codes of all commands
 - `commands`: all commands except those below
-- `init`, `decode`, `extract`, `local`: these four commands
+- `init`, `decode`, `extract`, `local`, `rerank`: the commands of these names
 - `streams`: standard output and standard error
 - `output`: messages on standard error, output files, the job of a command
 - `warmup`: compiles all kernels ahead of the first run

@@ -1,4 +1,4 @@
-"""Commands of the command line, except decode, extract, local and init; `mpitune.cli.options` has their help texts."""
+"""Commands of the command line without a module of their own; `mpitune.cli.options` has their help texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mpitune.config.load import load
 from mpitune.config.spec import MAX_SEED, Job
 from mpitune.corpus.eflomal import align
 from mpitune.corpus.text import counted, lines
-from mpitune.corpus.weights import write_weights
+from mpitune.corpus.weights import export_weights
 from mpitune.decoder.cdec.process import resolve_program
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange.comm import Comm
@@ -73,7 +73,7 @@ def _parse_seeds(text: str) -> range:
 
 def _program_note(job: Job) -> str:
     """A comment on the program that the job runs; empty if it runs none."""
-    if job.decoder.backend == "embedded":
+    if job.decoder.backend != "cdec":
         return ""
     return f"# This job runs {resolve_program(job.decoder.binary) or f'{job.decoder.binary}, which is not there'}\n"
 
@@ -213,7 +213,7 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
         groups = _select_weights(options, weights)
         if options.export:
             with report_write_errors(options.export):
-                write_weights(options.export, sorted(pair for _, pairs in groups for pair in pairs))
+                export_weights(options.export, sorted(pair for _, pairs in groups for pair in pairs))
         else:
             _print_weights(groups, model, other)
 

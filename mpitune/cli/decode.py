@@ -80,7 +80,7 @@ def _check_decode_options(options: argparse.Namespace, job: Job) -> None:
     if options.explain and (options.nbest > 1 or options.format != "text"):
         message = "--explain has a fixed output format: leave out --nbest and --format"
     elif options.nbest > 1 and options.format == "text":
-        message = f"--nbest {options.nbest} needs --format cdec or moses"
+        message = f"--nbest {options.nbest} needs --format cdec, moses or json"
     elif (options.explain or options.forest) and job.decoder.backend != "embedded":
         message = "--explain and --forest need the embedded decoder: --set decoder.backend=embedded"
     if message:
@@ -203,6 +203,9 @@ def open_decoder(
 
     ``scoring``: the transforms of the grammar's scores. Returns also the model and the sentences of ``file``.
     """
+    if job.decoder.backend == "lists":
+        error = UsageError(f'{job.file}: decoder.backend = "lists" translates nothing; mpitune rerank sorts lists')
+        raise raised_on_all_ranks(error)
     folder, sources = job.run.store, factory.sources(job)
     lines: list[SourceSentence] = []
     if sources.grammar is not None:
@@ -222,6 +225,7 @@ def open_decoder(
         error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")
         raise raised_on_all_ranks(error)
     store = open_store(sources, folder, scoring, lms=job.run.store)
+    assert isinstance(store.model, TranslationModel)  # checked above
     if sources.grammar is None:
         corpus = store.train
         assert corpus is not None

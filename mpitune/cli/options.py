@@ -15,7 +15,7 @@ from typing import Any, get_args
 from mpitune import __version__
 from mpitune.errors import DataError, MachineError, StopRequested, UsageError
 from mpitune.grammar.choices import TemplateName
-from mpitune.metrics.choices import SignificanceTest, Tokenizer
+from mpitune.metrics.choices import GainName, SignificanceTest, Tokenizer
 from mpitune.training.choices import KbestFormat
 
 EACH_TEMPLATE = "each"
@@ -57,6 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
         _add_prepare,
         _add_decode,
         _add_local,
+        _add_rerank,
         _add_evaluate,
         _add_report,
         _add_weights,
@@ -223,6 +224,36 @@ def _add_local(commands: _Commands) -> None:
     )
 
 
+def _add_rerank(commands: _Commands) -> None:
+    sub = commands.add_of_job(
+        "rerank",
+        "rerank:run_rerank",
+        "Sort n-best lists by the learned weights: write the best hypothesis of each list, or the lists.",
+        "mpitune rerank job.toml --input test.nbest.gz --output test.out",
+    )
+    sub.add_argument(
+        "--input",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="LISTS",
+        help="n-best lists, numbers ascending; those of several files are merged; -, or none: standard input",
+    )
+    sub.add_argument(
+        "--scores", type=Path, nargs="+", default=[], metavar="FILE", help="the files of the job's [[features.files]]"
+    )
+    sub.add_argument(
+        "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
+    )
+    sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")
+    sub.add_argument(
+        "--nbest", type=_positive, metavar="K", help="write the K best entries of each list instead, in its format"
+    )
+    sub.add_argument(
+        "--mbr", choices=get_args(GainName), help="sort by expected gain (minimum Bayes risk), not by model score"
+    )
+
+
 def _add_evaluate(commands: _Commands) -> None:
     sub = commands.add(
         "evaluate",
@@ -282,7 +313,12 @@ def _add_weights(commands: _Commands) -> None:
         "--near", metavar="TEXT", help="the rules most similar to TEXT, by common sequences of three letters"
     )
     sub.add_argument("--diff", type=Path, metavar="OTHER", help="differences to another model, with both weights")
-    sub.add_argument("--export", type=Path, metavar="W.txt", help="write the selected weights to a file instead")
+    sub.add_argument(
+        "--export",
+        type=Path,
+        metavar="W.txt",
+        help="write the selected weights to a file instead; .json: JSON, .ini: the section [weight] of a moses.ini",
+    )
 
 
 def _add_extract(commands: _Commands) -> None:

@@ -33,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         open_streams()
         with _printed_once():
             options = make_parser().parse_args(arguments)
-        if "input" in options and options.input == Path("-"):
-            options.input = Path("/dev/stdin")
+        if "input" in options:
+            options.input = _with_standard_input(options.input)
         with _default_interrupts():
             # Imported here, as the commands are, so that help and the version take no time.
             from mpitune import jit
@@ -72,6 +72,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if comm is not None and comm.size > 1:
             _abort_all(comm, 1)
         return 1
+
+
+def _with_standard_input(given: Path | list[Path]) -> Path | list[Path]:
+    """The input of a command, with the file of standard input in place of ``-``, or of no files."""
+    standard = Path("/dev/stdin")
+    if isinstance(given, list):
+        return [standard if path == Path("-") else path for path in given] or [standard]
+    return standard if given == Path("-") else given
 
 
 def _load(name: str) -> Callable[[Any, Comm], None]:

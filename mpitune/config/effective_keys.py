@@ -9,7 +9,7 @@ from typing import Any
 
 from mpitune.config.presets import PRESETS
 from mpitune.config.schema import values
-from mpitune.config.spec import BATCH, DiscretizeKeys, Job, LearnerKeys, SelectKeys
+from mpitune.config.spec import BATCH, DecoderKeys, DiscretizeKeys, Job, LearnerKeys, SelectKeys
 
 _NO_INFLUENCE = {
     "run.dir",
@@ -43,6 +43,9 @@ _PERCEPTRON_KEYS = tuple(
 )
 """Keys that methods other than the perceptron ignore."""
 
+_DECODER_KEYS = ("decoder.pop_limit", "decoder.span_limit", "decoder.unique", "grammar.format")
+"""Keys that the backend "lists" ignores."""
+
 _OF_REGULARIZERS = {
     "features.discretize.beta": ("linear", "monotone"),
     "features.discretize.gamma": ("monotone",),
@@ -68,7 +71,11 @@ def ignored_keys(job: Job) -> list[str]:
     The value in the job's preset counts as the default of a key.
     """
     default_job = replace(
-        job, learner=LearnerKeys(), select=SelectKeys(), features=replace(job.features, discretize=DiscretizeKeys())
+        job,
+        decoder=DecoderKeys(),
+        learner=LearnerKeys(),
+        select=SelectKeys(),
+        features=replace(job.features, discretize=DiscretizeKeys()),
     )
     defaults = {key: value for key, _, value in values(default_job)} | dict(PRESETS[job.learner.preset].keys)
     changed = [key for key, _, value in values(job) if key in job.explicit and value != defaults[key]]
@@ -92,6 +99,7 @@ def _is_ignored(job: Job, key: str) -> bool:
     tables = tuple(f"learner.{other}." for other in _METHODS_WITH_TABLES if other != method)
     return (
         (method != "perceptron" and key in _PERCEPTRON_KEYS)
+        or (job.decoder.backend == "lists" and key in _DECODER_KEYS)
         or (job.learner.algorithm != "itersel" and key.startswith("select."))
         or key.startswith(tables)
         or (not job.features.discretize.features and key.startswith("features.discretize."))

@@ -10,7 +10,7 @@ from typing import Any
 from mpitune.config.load import load, read_tables
 from mpitune.config.schema import literal, values
 
-_HEADER = re.compile(r"\[+([\w.]+)\]+")
+_HEADER = re.compile(r"(?:# )?\[+([\w.]+)\]+$")
 _KEY = re.compile(r"(?:# )?(\w+) = (.*)")
 _COMMENT = re.compile(r"(?:#.*\n)*")
 
@@ -19,7 +19,8 @@ def explained(short: Path, example: Path) -> str:
     """The job ``short`` in the form of ``example``, which explains every key and shows its default or an example.
 
     Keys of ``short`` have its values. Of the others, those without a default, and tables that begin with such a key,
-    are commented out. The result means the same as ``short``. The comment at the head of ``short`` comes first.
+    are commented out; tables that the example comments out stay so. The result means the same as ``short``. The
+    comment at the head of ``short`` comes first.
     """
     given = read_tables(short)
     head = _COMMENT.match(short.read_text(encoding="utf-8"))

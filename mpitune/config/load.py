@@ -138,6 +138,13 @@ def _resolve_defaults(job: Job) -> Job:
 
 
 def _check_data(job: Job, data: DataKeys) -> None:
+    if job.decoder.backend == "lists":
+        _check_lists(job, data)
+        return
+    if job.features.files:
+        raise UsageError(f'{job.file}: features.files: found beside another decoder than decoder.backend = "lists"')
+    if data.lists or (data.devtest and data.devtest.lists):
+        raise UsageError(f'{job.file}: data.lists: found beside another decoder, expected decoder.backend = "lists"')
     if (data.source is None) == (data.bitext is None):
         found = "neither" if data.source is None else "both"
         raise UsageError(f"{job.file}: found {found} of data.source and data.bitext, expected one of them")
@@ -149,6 +156,24 @@ def _check_data(job: Job, data: DataKeys) -> None:
         raise UsageError(f"{job.file}: data.devtest: expected both source and references, or neither")
 
 
+def _check_lists(job: Job, data: DataKeys) -> None:
+    """Check ``[data]`` of the backend "lists"."""
+    if data.bitext is not None:
+        raise UsageError(f"{job.file}: data.bitext: found beside data.lists, expected data.references")
+    names = [of.name for of in job.features.files]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{job.file}: features.files: found {name} twice, expected each feature once")
+    if data.devtest and (lacking := [of.name for of in job.features.files if of.devtest is None]):
+        raise UsageError(f"{job.file}: features.files: found no devtest for {lacking[0]}, as data.devtest needs")
+    tables = {"data": data} | ({"data.devtest": data.devtest} if data.devtest else {})
+    for table, keys in tables.items():
+        for key in ("lists", "references"):
+            if not getattr(keys, key):
+                found = f"{job.file}: {table}.{key}: found none"
+                raise UsageError(f'{found}, expected one or more files, as decoder.backend = "lists"')
+
+
 def _grammars(grammar: GrammarKeys) -> list[str]:
     """Keys of the kinds of grammar that are set; exactly one is allowed."""
     kinds = {"file": grammar.file, "per_sentence": grammar.per_sentence, "source": grammar.source}
@@ -157,6 +182,9 @@ def _grammars(grammar: GrammarKeys) -> list[str]:
 
 def _check_inputs(job: Job) -> None:
     """Check grammar, templates, scores, search and language models, which a cdec.ini may have completed."""
+    if job.decoder.backend == "lists":
+        _check_list_inputs(job)
+        return
     found = _grammars(job.grammar)
     if len(found) != 1:
         choices = "grammar.file, grammar.per_sentence = true, grammar.source (a bitext)"
@@ -189,6 +217,24 @@ def _check_inputs(job: Job) -> None:
     names = lm_names(job)
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{job.file}: found two language models called {twice[0]}, expected a name for each")
+
+
+def _check_list_inputs(job: Job) -> None:
+    """Check that the job has nothing that lists without derivations cannot have."""
+    wanted = job.features
+    tables = {
+        "[grammar]": _grammars(job.grammar),
+        "[[lm]]": job.lm,
+        "features.templates": wanted.templates,
+        "features.discretize.features": wanted.discretize.features,
+        "features.unlog": wanted.unlog.features,
+        "decoder.config": job.decoder.config,
+    }
+    for key, value in tables.items():
+        if value:
+            raise UsageError(f'{job.file}: {key}: found beside decoder.backend = "lists": lists have all features')
+    if job.learner.method == "mert" and job.learner.mert.search == "hypergraph":
+        raise UsageError(f'{job.file}: learner.mert.search = "hypergraph": lists have no hypergraphs')
 
 
 def _check_scores(job: Job) -> None:

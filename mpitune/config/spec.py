@@ -52,6 +52,7 @@ class DevTestKeys:
 
     source: Path | None = None
     references: tuple[Path, ...] = ()
+    lists: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class DataKeys:
     source: Path | None = None
     bitext: Path | None = None
     references: tuple[Path, ...] = ()
+    lists: tuple[Path, ...] = ()
+    """N-best lists of the sentences for the backend "lists", which needs no source."""
     limit: int = number(0, 0)
     devtest: DevTestKeys | None = None
 
@@ -105,7 +108,7 @@ class CdecKeys:
 class DecoderKeys:
     """``[decoder]``: the decoder and its search limits."""
 
-    backend: str = choice("embedded", "cdec")
+    backend: str = choice("embedded", "cdec", "lists")
     config: Path | None = None
     binary: str = "cdec"
     pop_limit: int = number(200, 1, _MAX_SIZE)
@@ -148,12 +151,22 @@ class DiscretizeKeys:
 
 
 @dataclass(frozen=True)
+class FeatureFileKeys:
+    """``[[features.files]]``: a feature of the entries of ``data.lists``, and of ``data.devtest.lists``."""
+
+    name: str
+    file: Path
+    devtest: Path | None = None
+
+
+@dataclass(frozen=True)
 class FeaturesKeys:
     """``[features]``: the sparse feature templates and the transforms of the grammar's scores."""
 
     templates: tuple[str, ...] = choices(*get_args(TemplateName))
     unlog: UnlogKeys = UnlogKeys()
     discretize: DiscretizeKeys = DiscretizeKeys()
+    files: tuple[FeatureFileKeys, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ def _open(path: Path) -> io.BufferedReader:
 
 def split_words(text: str) -> list[str]:
     """The words of ``text``, separated by blanks and tabs."""
-    return [word for word in text.replace("\t", " ").split(" ") if word]
+    return list(filter(None, text.replace("\t", " ").split(" ")))
 
 
 def split_fields(line: str) -> list[str]:
@@ -253,6 +253,20 @@ def read_parallel(source: Path, references: Sequence[Path], limit: int = 0) -> l
         if number != count:
             raise DataError.at(path, None, found=counted(number, "line"), expected=f"{count}, as many as {source} has")
     return [SentencePair(*pair) for pair in zip(inputs, translations, strict=True)]
+
+
+def read_references(references: Sequence[Path], limit: int = 0) -> list[SentencePair]:
+    """The translations of sentences from each of ``references``, line by line; the sentences have no words.
+
+    Raises DataError if a file has more or fewer lines than the first one.
+    """
+    texts = [[split_words(line) for _, line in lines(path)] for path in references]
+    for path, text in zip(references, texts, strict=True):
+        if len(text) != len(texts[0]):
+            expected = f"{len(texts[0])}, as many as {references[0]} has"
+            raise DataError.at(path, None, found=counted(len(text), "line"), expected=expected)
+    nothing = SourceSentence([], None)
+    return [SentencePair(nothing, list(of_one)) for of_one in zip(*texts, strict=True)][: limit or None]
 
 
 def _pair(path: Path, number: int, line: str) -> SentencePair:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from mpitune.array_files.atomic import write_text
 from mpitune.corpus.text import counted, lines, parse_number, split_words
 from mpitune.errors import DataError
+
+_ONE_OF_SEVERAL = re.compile(r"(.+)_(0|[1-9][0-9]{0,2})")
+"""The name of one of the values of a name of Moses."""
 
 
 def read_weights(path: Path) -> dict[str, float]:
@@ -33,3 +38,28 @@ def read_weights(path: Path) -> dict[str, float]:
 def write_weights(path: Path, weights: Iterable[tuple[str, float]]) -> None:
     """Write ``weights`` in their order, atomically; gzipped (reproducibly) if the name ends in .gz."""
     write_text(path, "".join(f"{name} {float(value)!r}\n" for name, value in weights))
+
+
+def export_weights(path: Path, weights: Sequence[tuple[str, float]]) -> None:
+    """Write ``weights`` as an object of JSON (.json), the section ``[weight]`` of a moses.ini (.ini), or as above."""
+    match Path(path.name.removesuffix(".gz")).suffix:
+        case ".json":
+            write_text(path, f"{json.dumps(dict(weights), ensure_ascii=False, indent=1)}\n")
+        case ".ini":
+            write_text(path, _moses_section(dict(weights)))
+        case _:
+            write_weights(path, weights)
+
+
+def _moses_section(weights: Mapping[str, float]) -> str:
+    """``name= w0 w1 ...``: the weights of name_0, name_1 ... on one line, 0 for those that are missing."""
+    groups: dict[str, dict[int, float]] = {}
+    for name, value in weights.items():
+        match = _ONE_OF_SEVERAL.fullmatch(name)
+        of, number = (match[1], int(match[2])) if match and match[1] not in weights else (name, 0)
+        groups.setdefault(of, {})[number] = float(value)
+    lines = [
+        f"{name}= {' '.join(repr(values.get(i, 0.0)) for i in range(max(values) + 1))}\n"
+        for name, values in groups.items()
+    ]
+    return "".join(["[weight]\n", *lines])

@@ -4,4 +4,5 @@
   `Sentence`, `KBest`, `Hypergraph`, `PackedForest`
 - `embedded`: `EmbeddedDecoder`, compiled kernels in this process
 - `cdec`: `CdecDecoder`, cdec as a child process
+- `lists`: `ListDecoder`, n-best lists that another program made
 """

@@ -15,6 +15,8 @@ TuningMetricName = Literal["bleu", "ter", "chrf"]
 
 EvaluationMetricName = Literal["bleu", "ter", "chrf", "length_ratio"]
 """Metrics of `mpitune.metrics.evaluation`, computed by `mpitune.metrics.sentence_statistics.CORPUS_SCORES`."""
+GainName = Literal["bleu", "chrf"]
+"""``--mbr``, implemented by `mpitune.metrics.minimum_bayes_risk.GAINS`."""
 
 SignificanceTest = Literal["ar", "bootstrap"]
 """Approximate randomisation (Noreen 1989), paired bootstrap resampling (Koehn 2004)."""

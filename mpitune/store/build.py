@@ -24,10 +24,9 @@ from mpitune.array_files.arrays import (
     write_lock,
 )
 from mpitune.array_files.checked import Check, open_checked
-from mpitune.array_files.csr import row_ends
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.text import Fingerprint, SentencePair, fingerprint, kilobytes, unchanged
+from mpitune.corpus.text import Fingerprint, fingerprint, kilobytes, unchanged
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError, UsageError
 from mpitune.extraction.bitext import compiled_bitext
@@ -39,11 +38,12 @@ from mpitune.grammar.templates import compile_features
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
 from mpitune.progress import StartProgress, no_progress
+from mpitune.store.compile_lists import compile_lists
 from mpitune.store.estimate import Estimate, announce, of_grammars, of_lm
 from mpitune.store.input_checks import check_files, check_score_names, warn_of_built_in_names, warn_of_unknown_words
 from mpitune.store.inputs import StoreInputs, grammar_files
-from mpitune.store.store import BITEXT, DATA, Corpus, content_digest, features_name, inputs_digest, lm_name
-from mpitune.store.structure import check_bitext, check_data, check_features, check_lm
+from mpitune.store.store import BITEXT, DATA, content_digest, encoded_corpus, features_name, inputs_digest, lm_name
+from mpitune.store.structure import check_bitext, check_data, check_features, check_lists, check_lm
 
 _MISSING = "missing"
 
@@ -67,6 +67,9 @@ def build_store(
     check_files(sources)
     grammars = grammar_files(sources)
     files, settings = _data_inputs(sources, grammars)
+    if sources.from_lists:
+        lists = _StoreFile(data, files, settings, check_lists)
+        return _build_if_stale(lists, partial(compile_lists, sources, folder, start_progress), log)
     data_file = _StoreFile(data, files, settings, check_data)
     lm_files = [
         _StoreFile((lms or folder) / lm_name(n, sources.external), [file], {}, check_lm)
@@ -100,10 +103,7 @@ def _estimates(
 
 def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[Path], dict[str, Any]]:
     """The input files of `DATA`, and the settings that it depends on."""
-    settings: dict[str, Any] = {
-        name: {"references": len(texts.references), "bitext": texts.bitext, "limit": texts.limit}
-        for name, texts in sources.texts.items()
-    }
+    settings: dict[str, Any] = {name: texts.settings for name, texts in sources.texts.items()}
     settings["per_sentence"] = sources.grammar is None
     if sources.further_grammars:
         settings["further_grammars"] = len(sources.further_grammars)
@@ -244,12 +244,14 @@ def _compile_data(
     grammar_number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
     first = 0
     for name, texts in sources.texts.items():
-        corpus = _corpus(texts.read(), words, grammar_number)
+        pairs = texts.read()
+        numbers = [grammar_number.get(pair.source.grammar, 0) if pair.source.grammar else 0 for pair in pairs]
+        corpus = encoded_corpus(pairs, words, np.array(numbers, np.int32))
         if parts is not None:
             # Extracted grammars are numbered like the sentences, counted over all texts.
             corpus = corpus._replace(grammar=np.arange(first, first + corpus.size, dtype=np.int32))
             first += corpus.size
-        warn_of_unknown_words(texts.source, corpus, source_words)
+        warn_of_unknown_words(texts.files[0], corpus, source_words)
         arrays |= add_prefix(name, corpus._asdict())
     for name, strings in (("words", words.words), ("categories", categories), ("score_names", score_names)):
         arrays |= Names.of(strings).as_arrays(name)
@@ -279,22 +281,6 @@ def read_parts(folder: Path) -> Iterator[TablePart]:
     """The parts in ``folder`` in the order of their words, opened one after the other."""
     for file in sorted(folder.glob("part-*.h5")):
         yield TablePart(**with_prefix(open_arrays(file), "part"))
-
-
-def _corpus(pairs: Sequence[SentencePair], words: Vocabulary, grammar_number: Mapping[Path, int]) -> Corpus:
-    """The arrays of ``pairs``; a sentence without a grammar in ``grammar_number`` gets grammar 0."""
-    references = [reference for pair in pairs for reference in pair.references]
-    source_ptr, source = _encoded_rows([pair.source.words for pair in pairs], words)
-    reference_ptr, reference = _encoded_rows(references, words)
-    grammar = [grammar_number.get(pair.source.grammar, 0) if pair.source.grammar else 0 for pair in pairs]
-    first_reference = row_ends([len(pair.references) for pair in pairs])
-    return Corpus(source_ptr, source, np.array(grammar, np.int32), first_reference, reference_ptr, reference)
-
-
-def _encoded_rows(sentences: Sequence[list[str]], words: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """``ptr`` (int64) and ``flat`` (int32) of the sentences as numbers of words."""
-    ptr = row_ends([len(sentence) for sentence in sentences])
-    return ptr, words.encode([word for sentence in sentences for word in sentence])
 
 
 def _compile_features(

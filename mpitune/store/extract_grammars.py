@@ -101,7 +101,7 @@ def _prepare_bitext(
         for texts in sources.texts.values():
             texts.read()
         file = build.build_bitext(aligned, shared, log, start_progress)
-        if sources.leave_one_out and sources.train is not None:
+        if sources.leave_one_out and sources.train is not None and sources.train.source is not None:
             check_same_sentences(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
     # Not in the block: an interrupted compiler may fail in its own way.
     warm_up(file)

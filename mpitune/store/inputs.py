@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.text import SentencePair, read_bitext, read_parallel
+from mpitune.corpus.text import SentencePair, read_bitext, read_parallel, read_references
 from mpitune.errors import DataError
 
 
@@ -15,18 +17,32 @@ from mpitune.errors import DataError
 class Texts:
     """Sentences and their references, as files."""
 
-    source: Path
-    """Source sentences, or pairs ``source ||| reference ...`` where ``bitext`` is set."""
+    source: Path | None
+    """Source sentences, or pairs ``source ||| reference ...`` where ``bitext`` is set; lists need none."""
     references: tuple[Path, ...] = ()
     bitext: bool = False
     limit: int = 0
     """Number of sentences used, from the start of the files; 0 = all."""
+    lists: tuple[Path, ...] = ()
+    """N-best lists of the sentences, instead of a grammar."""
+    scores: Mapping[str, Path] = field(default_factory=dict)
+    """Files of further features of the lists' entries, by the name of the feature."""
 
     @property
     def files(self) -> list[Path]:
-        return [self.source, *self.references]
+        return [*([self.source] if self.source else []), *self.references, *self.lists, *self.scores.values()]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that the compiled text depends on, besides the contents of the files."""
+        settings: dict[str, Any] = {"references": len(self.references), "bitext": self.bitext, "limit": self.limit}
+        if self.lists:
+            settings |= {"source": self.source is not None, "lists": len(self.lists), "scores": list(self.scores)}
+        return settings
 
     def read(self) -> list[SentencePair]:
+        if self.source is None:
+            return read_references(self.references, self.limit)
         if self.bitext:
             return read_bitext(self.source, self.limit)
         return read_parallel(self.source, self.references, self.limit)
@@ -60,6 +76,11 @@ class StoreInputs:
     """The format of the grammars, see `mpitune.grammar.formats.FORMATS`; ``auto``: detected from the first line."""
 
     @property
+    def from_lists(self) -> bool:
+        """True if the store holds n-best lists instead of grammars."""
+        return any(texts.lists for texts in self.texts.values())
+
+    @property
     def texts(self) -> dict[str, Texts]:
         both = {"train": self.train, "devtest": self.devtest}
         return {name: texts for name, texts in both.items() if texts is not None}
@@ -77,7 +98,7 @@ def grammar_files(sources: StoreInputs) -> list[Path]:
 
     Raises DataError for a sentence without a grammar, or with one outside the folders for grammars.
     """
-    if sources.aligned is not None:
+    if sources.aligned is not None or sources.from_lists:
         return []
     if sources.grammar is not None:
         return [sources.grammar, *sources.further_grammars]
@@ -85,11 +106,11 @@ def grammar_files(sources: StoreInputs) -> list[Path]:
     for texts in sources.texts.values():
         for line, pair in enumerate(texts.read(), start=1):
             if pair.source.grammar is not None:
-                _check_place(texts.source, line, pair.source.grammar, sources.grammar_folder)
+                _check_place(texts.files[0], line, pair.source.grammar, sources.grammar_folder)
                 named[pair.source.grammar] = None
             elif pair.source.words:
                 expected = "a grammar for each sentence, as the job has none for all"
-                raise DataError.at(texts.source, line, found="a sentence that names no grammar", expected=expected)
+                raise DataError.at(texts.files[0], line, found="a sentence that names no grammar", expected=expected)
     return [*named, *sources.further_grammars]
 
 

@@ -1,6 +1,6 @@
 """The shard store: data, grammars and language models of a job as memory-mapped arrays, built by `mpitune.store.build`.
 
-data.h5                   words, rules, corpora
+data.h5                   words, rules or n-best lists, corpora
 bitext.h5                 a compiled word-aligned bitext, the input of grammar extraction
 features-<templates>.h5   the sparse features that the templates fire on the rules
 lm-<n>.h5                 a language model; for a KenLM binary, which is mapped in place, its size only
@@ -20,9 +20,11 @@ import numpy as np
 
 from mpitune.array_files.arrays import damaged, read_attributes, with_prefix
 from mpitune.array_files.checked import open_checked
-from mpitune.corpus.text import Fingerprint
+from mpitune.array_files.csr import row_ends
+from mpitune.corpus.text import Fingerprint, SentencePair
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.decoder.base import Sentence, TranslationModel
+from mpitune.decoder.lists.model import ListModel, open_model
 from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleTypes
@@ -31,7 +33,7 @@ from mpitune.grammar.templates import Rule, RuleFeatures, as_symbols
 from mpitune.lm.kenlm import open_kenlm
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, language_model
 from mpitune.store.inputs import StoreInputs
-from mpitune.store.structure import check_data, check_features, check_lm
+from mpitune.store.structure import check_data, check_features, check_lists, check_lm
 
 DATA = "data.h5"
 BITEXT = "bitext.h5"
@@ -47,7 +49,7 @@ class Corpus(NamedTuple):
     source: np.ndarray
     """int32."""
     grammar: np.ndarray
-    """int32 [n]: the number of each sentence's grammar."""
+    """int32 [n]: the number of each sentence's grammar, or of its n-best list."""
     first_reference: np.ndarray
     """int64 [n + 1]: the references of sentence i are ``first_reference[i]`` to ``first_reference[i + 1]``."""
     reference_ptr: np.ndarray
@@ -70,11 +72,26 @@ class Corpus(NamedTuple):
         return [self.reference[a:b] for a, b in zip(ptr[:-1], ptr[1:], strict=True)]
 
 
+def encoded_corpus(pairs: Sequence[SentencePair], words: Vocabulary, grammar: np.ndarray) -> Corpus:
+    """The arrays of ``pairs``, whose words are added to ``words``; ``grammar``: int32 [n], their grammars or lists."""
+    references = [reference for pair in pairs for reference in pair.references]
+    source_ptr, source = _encoded_rows([pair.source.words for pair in pairs], words)
+    reference_ptr, reference = _encoded_rows(references, words)
+    first_reference = row_ends([len(pair.references) for pair in pairs])
+    return Corpus(source_ptr, source, grammar, first_reference, reference_ptr, reference)
+
+
+def _encoded_rows(sentences: Sequence[list[str]], words: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
+    """``ptr`` (int64) and ``flat`` (int32) of the sentences as numbers of words."""
+    ptr = row_ends([len(sentence) for sentence in sentences])
+    return ptr, words.encode([word for sentence in sentences for word in sentence])
+
+
 @dataclass(frozen=True)
 class Store:
     """An opened store; its arrays are views of the mapped files."""
 
-    model: TranslationModel
+    model: TranslationModel | ListModel
     train: Corpus | None
     devtest: Corpus | None
     scoring: Scoring | None = None
@@ -116,26 +133,43 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
     default ``folder``. Raises DataError for a damaged store or a missing KenLM binary, UsageError if the name of a bin
     is that of another score.
     """
-    data = open_checked(folder / DATA, check_data)
-    fired = _open_features(folder, sources.templates, data)
-    lm_files = () if sources.external else sources.lms
-    score_names = Names.stored(data, "score_names").all()
-    rule_features = fired["ids"], fired["ptr"], fired["index"], fired["value"]
-    model = TranslationModel(
-        words=Vocabulary(Names.stored(data, "words").all()),
-        categories=Names.stored(data, "categories").all(),
-        grammars=_grammars(data).stored(data, make_plan(scoring, score_names) if scoring else None),
-        score_names=scoring.names(score_names) if scoring else score_names,
-        templates=sources.templates,
-        rule_features=RuleFeatures(Names.stored(fired, "names"), *rule_features),
-        lms=[_open_lm(file, (lms or folder) / lm_name(n)) for n, file in enumerate(lm_files)],
-        lm_names=sources.lm_names[: len(sources.lms)],
-    )
+    data = open_checked(folder / DATA, check_lists if sources.from_lists else check_data)
+    words = Vocabulary(Names.stored(data, "words").all())
+    model: TranslationModel | ListModel
+    if sources.from_lists:
+        model = open_model(with_prefix(data, "lists"), words)
+    else:
+        model = _open_model(data, words, sources, folder, scoring, lms or folder)
     return Store(
         model=model,
         train=Corpus(**with_prefix(data, "train")) if sources.train is not None else None,
         devtest=Corpus(**with_prefix(data, "devtest")) if sources.devtest is not None else None,
         scoring=scoring,
+    )
+
+
+def _open_model(
+    data: Mapping[str, np.ndarray],
+    words: Vocabulary,
+    sources: StoreInputs,
+    folder: Path,
+    scoring: Scoring | None,
+    lms: Path,
+) -> TranslationModel:
+    """The grammars and language models; ``data``: the arrays of `DATA`, ``words`` theirs; for the others see above."""
+    fired = _open_features(folder, sources.templates, data)
+    lm_files = () if sources.external else sources.lms
+    score_names = Names.stored(data, "score_names").all()
+    rule_features = fired["ids"], fired["ptr"], fired["index"], fired["value"]
+    return TranslationModel(
+        words=words,
+        categories=Names.stored(data, "categories").all(),
+        grammars=_grammars(data).stored(data, make_plan(scoring, score_names) if scoring else None),
+        score_names=scoring.names(score_names) if scoring else score_names,
+        templates=sources.templates,
+        rule_features=RuleFeatures(Names.stored(fired, "names"), *rule_features),
+        lms=[_open_lm(file, lms / lm_name(n)) for n, file in enumerate(lm_files)],
+        lm_names=sources.lm_names[: len(sources.lms)],
     )
 
 

@@ -36,9 +36,23 @@ def check_data(arrays: Arrays) -> None:
         grammars = _check_counts(types, RuleCountTable(**counts), scores)
     else:
         grammars = _check_listed(types, arrays, scores)
-    for name in ("train", "devtest"):
-        if corpus := with_prefix(arrays, name):
-            _check_corpus(corpus, words, grammars)
+    _check_corpora(arrays, words, grammars)
+
+
+def check_lists(arrays: Arrays) -> None:
+    """Check `mpitune.store.store.DATA` of n-best lists: the lists, words, and the corpora."""
+    words, features = _check_names(arrays, "words"), _check_names(arrays, "lists.names")
+    lists = with_prefix(arrays, "lists")
+    entries = len(lists["word_ptr"]) - 1
+    _check_rows(lists["entry_ptr"], np.zeros(entries, np.uint8))
+    for numbers, count in (("word", words), ("feature", features)):
+        _check_rows(lists[f"{numbers}_ptr"], lists[numbers], entries)
+        _check_range(lists[numbers], np.int32, 0, count)
+    _check_type(lists["value"], np.float64, len(lists["feature"]))
+    _check_type(lists["ids"], np.uint64, features)
+    _check_type(lists["dense"], np.int64, 1)
+    _check_range(lists["dense"], np.int64, 0, features + 1)
+    _check_corpora(arrays, words, len(lists["entry_ptr"]) - 1)
 
 
 def check_features(arrays: Arrays) -> None:
@@ -189,6 +203,13 @@ def _gaps(ptr: np.ndarray, symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         for column in (part < 0, np.minimum(part, 0))
     )
     return np.diff(number[ends]), np.diff(total[ends])
+
+
+def _check_corpora(arrays: Arrays, words: int, grammars: int) -> None:
+    """Check the texts; ``grammars``: the number of grammars or lists."""
+    for name in ("train", "devtest"):
+        if corpus := with_prefix(arrays, name):
+            _check_corpus(corpus, words, grammars)
 
 
 def _check_corpus(corpus: Arrays, words: int, grammars: int) -> None:

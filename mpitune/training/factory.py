@@ -12,7 +12,7 @@ import numpy as np
 
 from mpitune.config import load
 from mpitune.config.effective_keys import effective_keys
-from mpitune.config.spec import GrammarKeys, Job, lm_names
+from mpitune.config.spec import DataKeys, GrammarKeys, Job, lm_names
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import check_readable, fingerprint
 from mpitune.corpus.vocabulary import FeatureTable, feature_id
@@ -21,6 +21,8 @@ from mpitune.decoder.base import Decoder
 from mpitune.decoder.cdec.decoder import CdecDecoder
 from mpitune.decoder.cdec.process import Timeouts
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
+from mpitune.decoder.lists.decoder import ListDecoder
+from mpitune.decoder.lists.model import ListModel
 from mpitune.errors import UsageError
 from mpitune.grammar.binning import Bins
 from mpitune.grammar.cdec_ini import SPAN_LIMIT, IniFile, make_inifile, read_inifile
@@ -72,9 +74,11 @@ def sources(job: Job) -> StoreInputs:
     """The files that the job's store is made from."""
     train = devtest = None
     if job.data is not None:
-        train = _texts(job.data.source, job.data.bitext, job.data.references, job.data.limit)
+        train = _texts(job.data, {of.name: of.file for of in job.features.files})
         if job.data.devtest is not None:
-            devtest = _texts(job.data.devtest.source, None, job.data.devtest.references, 0)
+            keys = job.data.devtest
+            scores = {of.name: of.devtest for of in job.features.files if of.devtest is not None}
+            devtest = Texts(keys.source, keys.references, lists=keys.lists, scores=scores)
     return StoreInputs(
         train=train,
         devtest=devtest,
@@ -124,10 +128,9 @@ def _further_grammars(job: Job) -> tuple[Path, ...]:
     return grammars[1:] if grammars[:1] == (job.grammar.file,) else ()
 
 
-def _texts(source: Path | None, bitext: Path | None, references: tuple[Path, ...], limit: int) -> Texts:
-    file = bitext or source
-    assert file is not None  # checked by config.load
-    return Texts(file, references, bitext=bitext is not None, limit=limit)
+def _texts(data: DataKeys, scores: Mapping[str, Path]) -> Texts:
+    is_bitext, source = data.bitext is not None, data.bitext or data.source
+    return Texts(source, data.references, bitext=is_bitext, limit=data.limit, lists=data.lists, scores=scores)
 
 
 def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence[Path] = ()) -> Decoder:
@@ -136,13 +139,13 @@ def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence
     For an external decoder: ``folder`` is for its files, ``kbest`` is the longest list that will be requested, and
     ``grammars`` are the files of the sentences' grammars, by number.
     """
-    wanted = job.decoder
+    wanted, model = job.decoder, store.model
+    if isinstance(model, ListModel):
+        return ListDecoder(model)
     if wanted.backend == "embedded":
-        return EmbeddedDecoder(
-            store.model, pop_limit=wanted.pop_limit, span_limit=wanted.span_limit, unique=wanted.unique
-        )
+        return EmbeddedDecoder(model, pop_limit=wanted.pop_limit, span_limit=wanted.span_limit, unique=wanted.unique)
     return CdecDecoder(
-        store.model,
+        model,
         binary=wanted.binary,
         inifile=make_inifile(
             _inifile(job),

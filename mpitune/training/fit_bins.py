@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mpitune.config.spec import Job
+from mpitune.decoder.base import TranslationModel
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.binning import Bins, make_bins
@@ -31,6 +32,7 @@ def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, log: C
     named = [*wanted.unlog.features, *wanted.discretize.features]
     if not named:
         return store
+    assert isinstance(store.model, TranslationModel)  # checked by config.load
     comm.on_root(_check, job, named, store.model.score_names)
     bins = fit(comm, store, wanted.discretize.features, wanted.discretize.bins) if wanted.discretize.features else ()
     lines = [
@@ -47,6 +49,7 @@ def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[B
 
     A rule counts once for each grammar that has it. All ranks call this and get the bins.
     """
+    assert isinstance(store.model, TranslationModel)
     assert store.train is not None  # jobs without training data have no bins to fit
     names = list(store.model.score_names)
     # Grammars are numbered in the order in which sentences name them, and those of [data] come first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
@@ -68,10 +69,22 @@ def moses_lines(number: int, kbest: KBest, words: Sequence[str], features: Featu
     return _kbest_lines(number, kbest, words, features, "= ")
 
 
+def json_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable) -> list[str]:
+    """A k-best list as objects: ``{"id": 0, "text": "translation", "features": {"name": value}, "score": score}``."""
+    lines = []
+    for j in range(kbest.size):
+        values = {name: float(_number(value)) for name, value in _features(kbest, j, features)}
+        score = float(_number(kbest.score[j]))
+        entry = {"id": number, "text": text(kbest.translation(j), words), "features": values, "score": score}
+        lines.append(json.dumps(entry, ensure_ascii=False))
+    return lines
+
+
 FORMATS: dict[KbestFormat, Callable[[int, KBest, Sequence[str], FeatureTable], list[str]]] = {
     "text": plain_lines,
     "cdec": cdec_lines,
     "moses": moses_lines,
+    "json": json_lines,
 }
 """Formats of k-best lists by the name on the command line."""
 
@@ -79,11 +92,16 @@ FORMATS: dict[KbestFormat, Callable[[int, KBest, Sequence[str], FeatureTable], l
 def _kbest_lines(number: int, kbest: KBest, words: Sequence[str], features: FeatureTable, equals: str) -> list[str]:
     lines = []
     for j in range(kbest.size):
-        row = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])
-        pairs = zip(kbest.feature_index[row].tolist(), kbest.feature_value[row].tolist(), strict=True)
-        values = " ".join([f"{features.name(slot)}{equals}{_number(value)}" for slot, value in pairs if value != 0.0])
+        values = " ".join([f"{name}{equals}{_number(value)}" for name, value in _features(kbest, j, features)])
         lines.append(f"{number} ||| {text(kbest.translation(j), words)} ||| {values} ||| {_number(kbest.score[j])}")
     return lines
+
+
+def _features(kbest: KBest, j: int, features: FeatureTable) -> Iterator[tuple[str, float]]:
+    """Names and values other than 0 of the features of entry ``j``."""
+    row = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])
+    pairs = zip(kbest.feature_index[row].tolist(), kbest.feature_value[row].tolist(), strict=True)
+    return ((features.name(slot), value) for slot, value in pairs if value != 0.0)
 
 
 def _number(value: float) -> str:

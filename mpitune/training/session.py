@@ -212,7 +212,7 @@ def _check_store(job: Job, store: Store) -> None:
 
 def _warn_of_unknown(job: Job, given: Mapping[str, float], features: FeatureTable) -> None:
     """Warn of features that nothing in the job fires: they are harmless, but often misspelt."""
-    if job.decoder.backend != "embedded":
+    if job.decoder.backend == "cdec":
         return  # An external decoder may have features that only it knows.
     if unknown := [name for name in job.learner.frozen if name not in features]:
         LOG.warning("learner.frozen: nothing in this job fires %s", ", ".join(unknown))
@@ -247,7 +247,7 @@ def _warm_up(run: TrainingRun) -> None:
         run.learner.start_shard(changed)
         run.learner.update(kbest, run.gold.score(counted, len(sentence.words)), changed, np.random.default_rng(0))
 
-    if run.job.decoder.backend != "embedded":
+    if run.job.decoder.backend == "cdec":
         LOG.info("starting %s on all ranks", resolve_program(run.job.decoder.binary))
         run.decoder.decode(sentence, weights, 1)
     run.comm.on_root(learn)

@@ -42,6 +42,15 @@ def test_a_matrix_of_another_type_and_distinct_elements(tmp_path: Path) -> None:
     assert stored["lengths"].tolist() == [1 + (1 << 40), 1 << 40, 2 + (1 << 40)]
 
 
+def test_numbers_of_another_type_can_be_read_again(tmp_path: Path) -> None:
+    spool = DiskArray(tmp_path, np.float64)
+    assert spool.mapped().tolist() == []
+    for piece in ([0.5, 1.5], [2.5]):
+        spool.append(np.array(piece))
+        assert spool.mapped()[-1] == piece[-1]
+    assert (spool.mapped().tolist(), spool.nbytes) == ([0.5, 1.5, 2.5], 24)
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="nowhere: cannot be written to: No such file"):
         DiskArray(tmp_path / "nowhere")

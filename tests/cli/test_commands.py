@@ -22,6 +22,7 @@ from mpitune import jit
 from mpitune.cli.parser import main
 from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights
+from mpitune.decoder.lists.formats import ListReader
 from mpitune.runtime.log import LOG, start_logging
 
 BITEXT = "grammar={source='dev.de', target='dev.en', alignment='dev.en'}"
@@ -311,26 +312,20 @@ def test_decode_with_a_cdec_ini(cli: Cli, tiny: Tiny, trained: Trained, tmp_path
     assert "feature_function=CMR2008ReorderingFeatures x, which the embedded decoder does not have" in line
 
 
-@pytest.mark.parametrize("style", ["cdec", "moses"])
-def test_kbest_lists(cli: Cli, trained: Trained, style: str) -> None:
+@pytest.mark.parametrize("style", ["cdec", "moses", "json"])
+def test_kbest_lists(cli: Cli, trained: Trained, tmp_path: Path, style: str) -> None:
     weights = read_weights(trained.run / "weights.txt.gz")
     arguments: Arguments = ["--input", trained.source, "--nbest", "4", "--format", style]
     lists: dict[int, list[tuple[str, float]]] = {}
-    for line in cli("decode", trained.job, *arguments).output.splitlines():
-        number, translation, features, score = line.split(" ||| ")
-        if style == "moses":
-            fields = features.split()
-            assert all(name.endswith("=") for name in fields[::2])
-            vector = dict(zip([name[:-1] for name in fields[::2]], map(float, fields[1::2]), strict=True))
-        else:
-            pairs = [pair.rsplit("=", 1) for pair in features.split()]
-            vector = {name: float(value) for name, value in pairs}
-        assert sum(weights.get(name, 0.0) * value for name, value in vector.items()) == pytest.approx(
-            float(score), abs=1e-6
-        )
+    (tmp_path / "lists").write_text(cli("decode", trained.job, *arguments).output)
+    for entry in ListReader().entries(tmp_path / "lists"):
+        score = json.loads(entry.text)["score"] if style == "json" else float(entry.text.split(" ||| ")[3])
+        assert {"moses": "= ", "cdec": "=", "json": '": '}[style] in entry.text or not entry.features
+        vector, translation = entry.features, " ".join(entry.words)
+        assert sum(weights.get(name, 0.0) * value for name, value in vector.items()) == pytest.approx(score, abs=1e-6)
         if translation:
             assert vector["WordPenalty"] == pytest.approx(-len(translation.split()) / 2.302585093, abs=1e-6)
-        lists.setdefault(int(number), []).append((translation, float(score)))
+        lists.setdefault(entry.sentence, []).append((translation, score))
     assert [len(lists[i]) for i in (0, 1, 3)] == [4, 1, 4]
     assert lists[1] == [("", 0.0)]
     for entries in lists.values():
@@ -340,7 +335,7 @@ def test_kbest_lists(cli: Cli, trained: Trained, style: str) -> None:
 
 def test_text_has_room_for_one_translation(cli: Cli, trained: Trained) -> None:
     line = cli.refused(2, "decode", trained.job, "--input", trained.source, "--nbest", "2")
-    assert line == "--nbest 2 needs --format cdec or moses"
+    assert line == "--nbest 2 needs --format cdec, moses or json"
 
 
 def test_decode_is_what_training_saw(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:

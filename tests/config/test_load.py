@@ -35,10 +35,12 @@ store = ""
 [data]
 source = "nc.de.gz"
 references = ["nc.en.gz"]
+lists = []
 limit = 0
 [data.devtest]
 source = ""
 references = []
+lists = []
 [grammar]
 file = "grammar.gz"
 per_sentence = false
@@ -318,6 +320,65 @@ def test_tables_and_lists_without_end(tmp_path: Path, text: str, overrides: list
 )
 def test_what_is_refused_and_how(tmp_path: Path, text: str, said: str) -> None:
     assert said in refused(tmp_path, text)
+
+
+LISTS = '[data]\nlists = ["l"]\nreferences = ["r"]\n[decoder]\nbackend = "lists"\n'
+
+
+FILE = '[[features.files]]\nname = "lm"\nfile = "f"\n'
+
+
+def test_lists_need_references_alone(tmp_path: Path) -> None:
+    path = tmp_path / "nc.toml"
+    path.write_text(LISTS)
+    read = load(path)
+    assert read.data is not None and read.data.lists == (tmp_path / "l",) and read.data.source is None
+    assert "decoder.pop_limit" not in effective_keys(read) and "decoder.kbest" in effective_keys(read)
+
+
+def test_a_job_over_lists_is_written_as_it_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "nc.toml"
+    path.write_text(LISTS + FILE + FILE.replace("lm", "tm").replace('"f"', '"g"\ndevtest = "h"'))
+    read = load(path)
+    assert [(of.name, of.file, of.devtest) for of in read.features.files] == [
+        ("lm", tmp_path / "f", None),
+        ("tm", tmp_path / "g", tmp_path / "h"),
+    ]
+    (tmp_path / "again.toml").write_text(read.to_toml())
+    assert load(tmp_path / "again.toml") == read
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[grammar]\nfile = "g"', '[grammar]: found beside decoder.backend = "lists": lists have all features'),
+        ('[[lm]]\nfile = "l"', '[[lm]]: found beside decoder.backend = "lists"'),
+        ('[features]\ntemplates = ["id"]', 'features.templates: found beside decoder.backend = "lists"'),
+        ('[features.unlog]\nln = ["a"]', 'features.unlog: found beside decoder.backend = "lists"'),
+        (f"{FILE}{FILE}", "features.files: found lm twice, expected each feature once"),
+        (f'{FILE}[data.devtest]\nlists = ["d"]', "features.files: found no devtest for lm, as data.devtest needs"),
+        ('[data.devtest]\nlists = ["d"]', "data.devtest.references: found none, expected one or more files"),
+        ('[data.devtest]\nreferences = ["d"]', "data.devtest.lists: found none, expected one or more files"),
+        (
+            '[learner]\nmethod = "mert"\nmert.search = "hypergraph"',
+            'learner.mert.search = "hypergraph": lists have no hypergraphs',
+        ),
+    ],
+)
+def test_what_lists_do_not_have_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "nc.toml"
+    path.write_text(LISTS + text)
+    with pytest.raises(UsageError) as error:
+        load(path)
+    assert str(error.value).startswith(f"{path}: {said}")
+
+
+def test_lists_beside_a_decoder_are_refused(tmp_path: Path) -> None:
+    data = '[data]\nsource = "s"\nreferences = ["r"]\n'
+    said = 'data.lists: found beside another decoder, expected decoder.backend = "lists"'
+    assert refused(tmp_path, f'{data}lists = ["l"]') == said
+    said = 'features.files: found beside another decoder than decoder.backend = "lists"'
+    assert refused(tmp_path, data + FILE) == said
 
 
 def test_a_value_where_a_table_belongs(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
 
-from mpitune.corpus.weights import read_weights, write_weights
+from mpitune.corpus.weights import export_weights, read_weights, write_weights
 from mpitune.errors import DataError
 
 
@@ -63,3 +64,13 @@ def test_the_golden_weights(shared: Path) -> None:
     weights = read_weights(shared / "golden" / "nc-sparse.weights")
     assert weights["Glue"] == -0.25
     assert weights["RBS:<r>_musharrafs"] == -0.094
+
+
+def test_exported_for_other_programs(tmp_path: Path) -> None:
+    weights = [("LM", 0.5), ("LM_1", 2.0), ("Tür", 1.0), ("tm_1", -1.0), ("tm_3", 4.0), ("x_01", 3.0)]
+    for name in ("w.json", "w.ini.gz", "w"):
+        export_weights(tmp_path / name, weights)
+    assert json.loads((tmp_path / "w.json").read_text()) == dict(weights)
+    section = gzip.decompress((tmp_path / "w.ini.gz").read_bytes()).decode()
+    assert section == "[weight]\nLM= 0.5\nLM_1= 2.0\nTür= 1.0\ntm= 0.0 -1.0 0.0 4.0\nx_01= 3.0\n"
+    assert read_weights(tmp_path / "w") == dict(weights)

@@ -183,6 +183,24 @@ def failing_cdec(fault: str, *, early: bool = False) -> Spoil:
     return spoil
 
 
+LISTS_JOB = """[data]
+lists = ["lists"]
+references = ["train.en"]
+[decoder]
+backend = "lists"
+[learner]
+epochs = 1
+[parallel]
+shards = 4
+"""
+
+
+def lists(entry: str, job: str = LISTS_JOB) -> Spoil:
+    """Lists of another program instead of a grammar, of Moses; ``entry``: the seventh line."""
+    sound = "".join(f"0 ||| the house {n} ||| tm= {n} Cost= {n % 3} ||| 0\n" for n in range(6))
+    return all_of(write("lists", f"{sound}{entry}\n"), write("job.toml", job))
+
+
 OWN = "".join(f'<seg grammar="own.{n}" id="{n}">haus</seg>\n' for n in range(26))
 KENLM = b"mmap lm http://kheafield.com/code format version 5\n".ljust(96, b"\0") + b"\2\0\0\0" + bytes(1000)
 
@@ -238,6 +256,11 @@ CASES = {
     "a KenLM binary of another kind": Case(write("lm.arpa", KENLM), made=2),
     "a KenLM binary that was cut": Case(lambda folder: write("lm.arpa", kenlm_of(folder)[:1024])(folder), made=2),
     "no language model at all": Case(lambda folder: shutil.copy(folder / "grammar", folder / "lm.arpa")),
+    "a line of an n-best list with too few fields": Case(lists("0 ||| the house tm= 1")),
+    "a value in an n-best list that is NaN or infinite": Case(lists("0 ||| the house ||| tm= 1 Cost= nan ||| 0")),
+    "a list with a number beyond the references": Case(lists("26 ||| the house ||| tm= 1 ||| 0")),
+    "a name of Moses with another number of values": Case(lists("0 ||| the house ||| tm= 1 2 ||| 0")),
+    "sentences without a list": Case(lists("0 ||| the house ||| tm= 1 ||| 0"), mended=("--resume", "never")),
     "a score to be put into bins that no rule has": Case(
         edit("job.toml", r'"shape"\]', '"shape"]\ndiscretize.features = ["Cots"]'), made=3
     ),

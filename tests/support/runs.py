@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from mpitune.corpus.weights import read_weights
-from mpitune.decoder.base import Sentence
+from mpitune.decoder.base import Decoder, Sentence
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
+from mpitune.decoder.lists.decoder import ListDecoder
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
@@ -59,11 +60,11 @@ class Decodes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         self.stop_at: tuple[int, signal.Signals] | None = None
-        for name in ("decode", "decode_all"):
-            monkeypatch.setattr(EmbeddedDecoder, name, self._counted(getattr(EmbeddedDecoder, name)))
+        for kind, name in ((EmbeddedDecoder, "decode"), (EmbeddedDecoder, "decode_all"), (ListDecoder, "decode")):
+            monkeypatch.setattr(kind, name, self._counted(getattr(kind, name)))
 
     def _counted(self, decode: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(decoder: EmbeddedDecoder, sentence: Sentence, weights: np.ndarray, k: int) -> Any:
+        def counted(decoder: Decoder, sentence: Sentence, weights: np.ndarray, k: int) -> Any:
             self.count += k > 1
             if self.stop_at is not None and k > 1 and self.count == self.stop_at[0]:
                 os.kill(os.getpid(), self.stop_at[1])

@@ -1,0 +1,82 @@
+"""The command `mpitune rerank`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+
+import numpy as np
+
+from mpitune.array_files.csr import row_ends
+from mpitune.cli.decode import read_model
+from mpitune.cli.output import load_job, open_output, print_message
+from mpitune.config.spec import Job
+from mpitune.corpus.text import counted
+from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.decoder.base import KBest
+from mpitune.decoder.lists.formats import Entry
+from mpitune.decoder.lists.scores import ScoreFiles
+from mpitune.decoder.lists.stream import line_with_score, model_score, read_lists
+from mpitune.errors import UsageError
+from mpitune.exchange.comm import Comm
+from mpitune.metrics.minimum_bayes_risk import ExpectedGain
+
+
+def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
+    """Sort n-best lists by the learned weights: write the best hypothesis of each list, or the lists."""
+    job = load_job(options, comm)
+
+    def rerank() -> None:
+        path, scores = options.weights or job.run.dir, _score_files(options, job)
+        weights, lists, known = read_model(job, path).weights, 0, False
+        next_line = 0
+        with nullcontext(sys.stdout.buffer) if options.output is None else open_output(options.output) as file:
+            for number, entries, score in _scored(options, scores, weights):
+                order = np.argsort(-score, kind="stable").tolist()
+                if options.nbest is None:
+                    # A line for each sentence, also for those without a list.
+                    file.write(b"\n" * (number - next_line) + f"{' '.join(entries[order[0]].words)}\n".encode())
+                    next_line = number + 1
+                else:
+                    best = order[: options.nbest]
+                    file.write("".join(f"{line_with_score(entries[j], score[j])}\n" for j in best).encode())
+                # A program at the other end of a pipe may wait for this list.
+                file.flush()
+                lists, known = lists + 1, known or any(name in weights for name in entries[0].features)
+        if lists and not known:
+            print_message(f"warning: {path}: none of its features occurs in the lists")
+        if options.output is not None:
+            print_message(f"{options.output}: {counted(lists, 'list')}")
+
+    comm.on_root(rerank)
+
+
+def _score_files(options: argparse.Namespace, job: Job) -> ScoreFiles:
+    """The files of the option ``--scores``, which have the features of the job's ``[[features.files]]``."""
+    names = [of.name for of in job.features.files]
+    if len(options.scores) != len(names):
+        found, expected = counted(len(options.scores), "file"), f"{len(names)} ({', '.join(names)})"
+        raise UsageError(f"--scores: found {found}, expected {expected}, as features.files has")
+    if names and len(options.input) > 1:
+        raise UsageError("--scores: found beside several files of lists, expected one file")
+    return ScoreFiles(dict(zip(names, options.scores, strict=True)))
+
+
+def _scored(
+    options: argparse.Namespace, scores: ScoreFiles, weights: Mapping[str, float]
+) -> Iterator[tuple[int, list[Entry], np.ndarray]]:
+    """The input's lists, with their numbers and float64 [entries], the scores by which they are to be sorted."""
+    words = Vocabulary()
+    gain = ExpectedGain(options.mbr, words.words) if options.mbr else None
+    for number, entries in read_lists(options.input, scores):
+        score = np.array([model_score(entry, weights) for entry in entries])
+        yield number, entries, score if gain is None else gain.of(_kbest(entries, score, words))
+
+
+def _kbest(entries: Sequence[Entry], score: np.ndarray, words: Vocabulary) -> KBest:
+    """The entries in their order, without features."""
+    texts = [words.encode(entry.words) for entry in entries]
+    ptr, feature = np.zeros(len(entries) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    return KBest(row_ends([len(text) for text in texts]), np.concatenate(texts), score, ptr, feature, np.zeros(0))

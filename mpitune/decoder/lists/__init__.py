@@ -1,0 +1,9 @@
+"""N-best lists of other programs as a decoder: a list is scored with the weights and sorted.
+
+- `formats`: `ListReader`, the entries of files of Moses, cdec or JSON lines
+- `scores`: `ScoreFiles`, further features of the entries
+- `compiler`: `ListCompiler`, from entries to arrays of the store
+- `model`: `Lists` and `ListModel`, the opened arrays
+- `decoder`: `ListDecoder`
+- `stream`: lists one after the other, without a store, for `mpitune rerank`
+"""

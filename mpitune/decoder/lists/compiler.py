@@ -1,0 +1,220 @@
+"""From the entries of files to the arrays of `mpitune.decoder.lists.model.Lists`.
+
+Entries are collected on disk in the order of the files, then sorted by list. Equal hypotheses of a list become one, at
+the place of the first. Of those of one file only the first counts. Those of different files, such as the outputs of
+several systems, are merged: the entry has the features of all, with the value of the first file that names a feature.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.array_files.arrays import Stored
+from mpitune.array_files.csr import row_ends, select_rows
+from mpitune.array_files.disk_array import DiskArray
+from mpitune.corpus.text import split_words
+from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
+from mpitune.decoder.lists.formats import ListReader
+from mpitune.decoder.lists.scores import ScoreFiles
+from mpitune.errors import DataError
+
+CHUNK = 1 << 20
+"""Number of words or feature values processed at a time."""
+DENSE = 10
+"""A feature is dense if one of so many entries has it."""
+
+
+class Merged(NamedTuple):
+    """The entries of all lists after merging; entries read are numbered in the order of the files."""
+
+    entry_ptr: np.ndarray
+    """int64 [lists + 1]: the merged entries of each list."""
+    first: np.ndarray
+    """int64 [merged entries]: the entry read first, which gives the words."""
+    part: np.ndarray
+    """int64 [parts]: the entries read that give features, merged entry by merged entry, in the order of the files."""
+    row: np.ndarray
+    """int64 [parts], ascending: the merged entry of each part."""
+
+
+class _FeatureNumbers(dict[str, int]):
+    """Features by name; a new name gets the next number."""
+
+    def __missing__(self, name: str) -> int:
+        if split_words(name) != [name] or name.startswith("#"):
+            raise ValueError(name)
+        number = self[name] = len(self)
+        return number
+
+
+class ListCompiler:
+    """Reads files of lists, and compiles them."""
+
+    def __init__(self, words: Vocabulary, folder: Path) -> None:
+        """``words``: gets the words of all hypotheses; ``folder``: for temporary files."""
+        self._words = words
+        self._folder = folder
+        self._reader = ListReader()
+        self._numbers = _FeatureNumbers()
+        self._files = 0
+        self._list, self._file, self._text = array("i"), array("i"), array("q")
+        self._word_count, self._feature_count = array("i"), array("i")
+        self._word, self._feature = DiskArray(folder), DiskArray(folder)
+        self._value = DiskArray(folder, np.float64)
+
+    def read(
+        self,
+        path: Path,
+        first: int,
+        sentences: int,
+        *,
+        scores: ScoreFiles,
+        limited: bool,
+        advance: Callable[[], object],
+    ) -> None:
+        """Read a file whose list 0 gets the number ``first``.
+
+        ``sentences``: the number of lists; entries of others are skipped if ``limited``, else an error. ``scores``:
+        further features. ``advance`` is called when another list begins. Raises DataError for a malformed entry.
+        """
+        word, feature, value = array("i"), array("i"), array("d")
+        self._files += 1
+        previous = -1
+        for entry in self._reader.entries(path):
+            scores.add_to(entry, path)
+            if entry.sentence >= sentences:
+                if limited:
+                    continue
+                expected = f"at most {sentences - 1}, as there are {sentences} sentences"
+                raise DataError.at(path, entry.line, found=f"number {entry.sentence}", expected=expected)
+            if entry.sentence != previous:
+                previous = entry.sentence
+                advance()
+            # From a list: three times as fast as from an iterator.
+            word.fromlist(list(map(self._words.add, entry.words)))
+            try:
+                feature.fromlist(list(map(self._numbers.__getitem__, entry.features)))
+            except ValueError as error:
+                expected = "one without blanks that does not begin with #"
+                raise DataError.at(path, entry.line, found=f"feature name {str(error)!r}", expected=expected) from None
+            value.fromlist(list(entry.features.values()))
+            self._list.append(first + entry.sentence)
+            self._file.append(self._files)
+            # A hash of 64 bits: texts of one list are compared, for which it is large enough.
+            self._text.append(hash(" ".join(entry.words)))
+            self._word_count.append(len(entry.words))
+            self._feature_count.append(len(entry.features))
+            if len(word) + len(value) > CHUNK:
+                self._flush(word, feature, value)
+        self._flush(word, feature, value)
+
+    def _flush(self, word: array[int], feature: array[int], value: array[float]) -> None:
+        for numbers, disk in ((word, self._word), (feature, self._feature), (value, self._value)):
+            disk.append(np.array(numbers))
+            del numbers[:]
+
+    def merged(self, lists: int) -> Merged:
+        """The entries of ``lists`` lists after merging."""
+        return merge(np.asarray(self._list), np.asarray(self._text), np.asarray(self._file), lists)
+
+    def first_texts(self, merged: Merged) -> tuple[np.ndarray, np.ndarray]:
+        """The words of the first entry of each list: ``ptr`` (int64 [lists + 1]) and ``word`` (int32)."""
+        filled = np.diff(merged.entry_ptr) > 0
+        entries = merged.first[merged.entry_ptr[:-1][filled]]
+        length = np.zeros(len(filled), dtype=np.int64)
+        length[filled] = np.asarray(self._word_count)[entries]
+        return row_ends(length), select_rows(row_ends(self._word_count), self._word.mapped(), entries)[1]
+
+    def compile(self, merged: Merged) -> dict[str, Stored]:
+        """The arrays of `open_model`."""
+        names, slot, dense = self._slots()
+        word, feature, value = DiskArray(self._folder), DiskArray(self._folder), DiskArray(self._folder, np.float64)
+        word_ptr, feature_ptr = row_ends(self._word_count), row_ends(self._feature_count)
+        part_ptr = row_ends(np.bincount(merged.row, minlength=len(merged.first)))
+        length = np.empty(len(merged.first), dtype=np.int64)
+        size = row_ends(np.diff(word_ptr)[merged.first]) + row_ends(np.diff(feature_ptr)[merged.part])[part_ptr]
+        for first, last in _chunks(size):
+            word.append(select_rows(word_ptr, self._word.mapped(), merged.first[first:last])[1])
+            parts = slice(part_ptr[first], part_ptr[last])
+            ptr, numbers = select_rows(feature_ptr, self._feature.mapped(), merged.part[parts])
+            row = np.repeat(merged.row[parts] - first, np.diff(ptr))
+            # One key for row and slot: entries are mostly in this order, and then a stable sort takes linear time.
+            key = row * len(names) + slot[numbers]
+            order = np.argsort(key, kind="stable")
+            order = order[np.diff(key[order], prepend=-1) > 0]
+            feature.append(slot[numbers[order]])
+            value.append(select_rows(feature_ptr, self._value.mapped(), merged.part[parts])[1][order])
+            length[first:last] = np.bincount(row[order], minlength=last - first)
+        return {
+            "entry_ptr": merged.entry_ptr,
+            "word_ptr": row_ends(np.diff(word_ptr)[merged.first]),
+            "word": word,
+            "feature_ptr": row_ends(length),
+            "feature": feature,
+            "value": value,
+            **Names.of(names).as_arrays("names"),
+            "ids": np.array([feature_id(name) for name in names], dtype=np.uint64),
+            "dense": np.array([dense]),
+        }
+
+    def _slots(self) -> tuple[list[str], np.ndarray, int]:
+        """Names of the features by slot, dense ones first; int32 [features], slots by number; the dense features."""
+        is_dense = self._is_dense()
+        order = np.argsort(~is_dense, kind="stable")
+        slot = np.empty(len(order), dtype=np.int32)
+        slot[order] = np.arange(len(order))
+        names = list(self._numbers)
+        return [names[number] for number in order.tolist()], slot, int(is_dense.sum())
+
+    def _is_dense(self) -> np.ndarray:
+        """bool [features], by number."""
+        return DENSE * self._sums(np.ones_like) >= len(self._list)
+
+    def scales(self) -> dict[str, float]:
+        """Root mean square of each dense feature over the entries read."""
+        size = np.sqrt(self._sums(np.square) / max(len(self._list), 1))
+        dense = np.flatnonzero(self._is_dense()).tolist()
+        names = list(self._numbers)
+        return {names[number]: float(size[number]) for number in dense}
+
+    def _sums(self, of_values: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """float64 [features], by number: the sum of a function of the values of each feature."""
+        sums, numbers, values = np.zeros(len(self._numbers)), self._feature.mapped(), self._value.mapped()
+        for first in range(0, len(numbers), CHUNK):
+            chunk = slice(first, first + CHUNK)
+            sums += np.bincount(numbers[chunk], of_values(values[chunk]), minlength=len(sums))
+        return sums
+
+
+def merge(list_: np.ndarray, text: np.ndarray, file: np.ndarray, lists: int) -> Merged:
+    """Merge equal texts of a list.
+
+    ``list_``: int32 [entries], list of each entry, below ``lists``; ``text``: int64 [entries], equal for equal texts;
+    ``file``: int32 [entries], ascending.
+    """
+    # Stable: equal texts stay in the order in which they were read.
+    order = np.lexsort((text, list_))
+    is_first = np.ones(len(order), dtype=np.bool_)
+    is_first[1:] = (np.diff(list_[order]) != 0) | (np.diff(text[order]) != 0)
+    is_part = is_first.copy()
+    is_part[1:] |= np.diff(file[order]) != 0
+    first, part = order[is_first][np.cumsum(is_first) - 1][is_part], order[is_part]
+    by_list = np.lexsort((part, first, list_[part]))
+    first, part = first[by_list], part[by_list]
+    begins = part == first
+    entry_ptr = row_ends(np.bincount(list_[part[begins]], minlength=lists))
+    return Merged(entry_ptr, part[begins], part, np.cumsum(begins) - 1)
+
+
+def _chunks(size: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Ranges of rows, each of about `CHUNK` numbers; ``size``: int64 [rows + 1], numbers before each row."""
+    first = 0
+    while first < len(size) - 1:
+        last = max(int(np.searchsorted(size, size[first] + CHUNK, side="right")) - 1, first + 1)
+        yield first, last
+        first = last

@@ -1,0 +1,197 @@
+"""Entries of n-best lists in the formats of Moses, cdec and JSON lines.
+
+Moses   ``0 ||| hypothesis ||| name= 1 2 other= 3 ||| score``: several values of a name are name_0, name_1 ...
+cdec    ``0 ||| hypothesis ||| name=1 other=3 ||| score``
+JSON    ``{"id": 0, "text": "hypothesis", "features": {"name": 1.0}}``
+
+The format of a file is that of its first line. Scores and further fields are not read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import NamedTuple
+
+from mpitune.corpus.text import counted, lines, split_fields, split_words
+from mpitune.errors import DataError
+
+_FIELDS = "number ||| hypothesis ||| features [||| score]"
+_OBJECT = '{"id": 0, "text": "hypothesis", "features": {"name": 1.0}}'
+
+
+class Entry(NamedTuple):
+    """One hypothesis of a list."""
+
+    line: int
+    """Its line in the file, from 1."""
+    sentence: int
+    """The number of its list, from 0."""
+    words: list[str]
+    features: dict[str, float]
+    text: str
+    """The line itself."""
+
+
+class _Malformed(Exception):
+    """A malformed line: what was found, and what was expected."""
+
+
+_Parsed = tuple[int, list[str], dict[str, float]]
+"""Number of the list, words and features of an entry."""
+
+
+class ListReader:
+    """Reads files of entries. In all files of a reader, a name of Moses has the same number of values."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, tuple[str, ...]] = {}
+        """The features of each name of Moses."""
+        self._has_groups = False
+        """True if a name of Moses has several values."""
+
+    def entries(self, path: Path) -> Iterator[Entry]:
+        """The entries of a file, plain or gzipped, in its order. Raises DataError for a malformed line."""
+        parse: Callable[[str], _Parsed] | None = None
+        for number, line in lines(path):
+            parse = parse or self._parser(line)
+            try:
+                yield Entry(number, *parse(line), line)
+            except _Malformed as error:
+                found, expected = error.args
+                raise DataError.at(path, number, found=found, expected=expected) from None
+
+    def _parser(self, line: str) -> Callable[[str], _Parsed]:
+        """The parser of files that begin with ``line``."""
+        if line.lstrip().startswith("{"):
+            return _json_entry
+        fields = split_fields(line)
+        is_moses = len(fields) > 2 and any(token.endswith("=") for token in split_words(fields[2]))
+        return partial(_fields_entry, self._moses_features if is_moses else _cdec_features)
+
+    def _moses_features(self, text: str) -> dict[str, float]:
+        pairs = text.replace("= ", "=")
+        if not self._has_groups and len(split_words(pairs)) == text.count("= "):
+            features = _cdec_features(pairs)
+            if not features.keys() <= self._names.keys():
+                self._names.update((name, (name,)) for name in features)
+            return features
+        return self._moses_groups(split_words(text))
+
+    def _moses_groups(self, tokens: list[str]) -> dict[str, float]:
+        """The features of names with one value or several."""
+        name, *parts = " ".join(tokens).split("= ")
+        features: dict[str, float] = {}
+        for n, part in enumerate(parts, start=1):
+            values = part.split(" ")
+            following = values.pop() if n < len(parts) else ""
+            names = self._names.get(name) or self._register(name, len(values))
+            if len(names) != len(values):
+                expected = f"{len(names)}, as in the first entry that has it"
+                raise _Malformed(f"{counted(len(values), 'value')} of {name}", expected)
+            if names[0] in features:
+                raise _twice(name)
+            try:
+                features.update(zip(names, map(float, values), strict=True))
+            except ValueError:
+                raise _no_number(name, part) from None
+            name = following
+        if name:
+            raise _Malformed(f"{name[:60]!r}", "name= value ...")
+        return features
+
+    def _register(self, name: str, values: int) -> tuple[str, ...]:
+        """The features of a new ``name`` with so many ``values``."""
+        if values == 0:
+            raise _Malformed(f"no value of {name}", "name= value ...")
+        self._has_groups |= values > 1
+        self._names[name] = (name,) if values == 1 else tuple(f"{name}_{i}" for i in range(values))
+        return self._names[name]
+
+
+def _fields_entry(parse_features: Callable[[str], dict[str, float]], line: str) -> _Parsed:
+    fields = split_fields(line)
+    if len(fields) < 3:
+        raise _Malformed(counted(len(fields), "field"), _FIELDS)
+    number = fields[0].strip(" \t")
+    if not (number.isascii() and number.isdecimal()):
+        raise _Malformed(f"{number[:60]!r}", f"the number of a sentence, from 0: {_FIELDS}")
+    features = parse_features(fields[2])
+    _check_finite(features)
+    return int(number), split_words(fields[1]), features
+
+
+def _cdec_features(text: str) -> dict[str, float]:
+    pairs = split_words(text)
+    # Twice as fast as splitting pair by pair, for names without "=".
+    flat = split_words(text.replace("=", " "))
+    if len(flat) != 2 * len(pairs) or len(flat) != 2 * text.count("="):
+        flat = [part for pair in pairs for part in _name_and_value(pair)]
+    try:
+        features = dict(zip(flat[::2], map(float, flat[1::2]), strict=True))
+    except ValueError:
+        for name, value in zip(flat[::2], flat[1::2], strict=True):
+            try:
+                float(value)
+            except ValueError:
+                raise _no_number(name, value) from None
+        raise
+    if len(features) < len(pairs):
+        names = flat[::2]
+        raise _twice(next(name for i, name in enumerate(names) if name in names[:i]))
+    return features
+
+
+def _name_and_value(pair: str) -> tuple[str, str]:
+    name, equals, value = pair.rpartition("=")
+    if not equals:
+        raise _Malformed(f"{pair[:60]!r}", "name=value")
+    return name, value
+
+
+def _json_entry(line: str) -> _Parsed:
+    try:
+        entry = json.loads(line)
+    except ValueError as error:
+        raise _Malformed(f"no JSON ({error})", _OBJECT) from None
+    if not isinstance(entry, dict):
+        raise _Malformed("no JSON object", _OBJECT)
+    sentence, text, features = entry.get("id"), entry.get("text"), entry.get("features", {})
+    if type(sentence) is not int or sentence < 0:
+        raise _Malformed(f"id {json.dumps(sentence)}", "the number of a sentence, from 0")
+    if not isinstance(text, str):
+        raise _Malformed(f"text {json.dumps(text)[:60]}", "a string")
+    return sentence, split_words(text), _json_numbers("features", features)
+
+
+def _json_numbers(key: str, values: object) -> dict[str, float]:
+    if not isinstance(values, dict):
+        raise _Malformed(f"{key} {json.dumps(values)[:60]}", "an object of names and numbers")
+    if not set(map(type, values.values())) <= {int, float}:
+        name, value = next(item for item in values.items() if type(item[1]) not in (int, float))
+        raise _Malformed(f"value {json.dumps(value)[:60]} of {name}", "a finite number")
+    try:
+        numbers = dict(zip(values, map(float, values.values()), strict=True))
+    except OverflowError:
+        raise _Malformed(f"too large a number in {key}", "finite numbers") from None
+    _check_finite(numbers)
+    return numbers
+
+
+def _no_number(name: str, value: str) -> _Malformed:
+    return _Malformed(f"value {value[:60]!r} of {name}", "a finite number")
+
+
+def _check_finite(values: Mapping[str, float]) -> None:
+    # The sum of finite values may be infinite, but the sum of others is never finite.
+    if not isfinite(sum(values.values())):
+        for name, value in values.items():
+            if not isfinite(value):
+                raise _Malformed(f"value {value} of {name}", "a finite number")
+
+
+def _twice(name: str) -> _Malformed:
+    return _Malformed(f"a second value of {name}", "each name once")

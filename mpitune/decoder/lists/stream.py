@@ -1,0 +1,70 @@
+"""Lists read one after the other, without a store: for reranking, also from a pipe."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from math import fsum
+from pathlib import Path
+
+from mpitune.corpus.text import split_fields
+from mpitune.decoder.lists.formats import Entry, ListReader
+from mpitune.decoder.lists.scores import ScoreFiles
+from mpitune.errors import DataError
+
+
+def read_lists(paths: Sequence[Path], scores: ScoreFiles | None = None) -> Iterator[tuple[int, list[Entry]]]:
+    """The lists of all files with their numbers; equal hypotheses are merged as in `ListCompiler`.
+
+    ``scores``: further features of the entries of a single file. Raises DataError for a malformed entry, or if the
+    numbers of a file do not ascend.
+    """
+    reader = ListReader()
+    scores = scores or ScoreFiles({})
+    streams = [_ascending(path, file, reader.entries(path), scores) for file, path in enumerate(paths)]
+    for number, entries in groupby(heapq.merge(*streams, key=lambda entry: entry[0]), key=lambda entry: entry[0]):
+        yield number, _merged((file, entry) for _, file, entry in entries)
+    scores.check_ends()
+
+
+def _ascending(path: Path, file: int, entries: Iterable[Entry], scores: ScoreFiles) -> Iterator[tuple[int, int, Entry]]:
+    """``entries`` with their list and the number of their ``file``."""
+    number = 0
+    for entry in entries:
+        if entry.sentence < number:
+            expected = f"at least {number}: lists are read one after the other"
+            raise DataError.at(path, entry.line, found=f"number {entry.sentence}", expected=expected)
+        number = entry.sentence
+        scores.add_to(entry, path)
+        yield number, file, entry
+
+
+def _merged(entries: Iterable[tuple[int, Entry]]) -> list[Entry]:
+    """The merged ``entries`` of one list, each with the number of its file."""
+    found: dict[str, Entry] = {}
+    seen = set()
+    for file, entry in entries:
+        text = " ".join(entry.words)
+        first = found.setdefault(text, entry)
+        if first is not entry and (file, text) not in seen:
+            found[text] = first._replace(features=entry.features | first.features)
+        seen.add((file, text))
+    return list(found.values())
+
+
+def model_score(entry: Entry, weights: Mapping[str, float]) -> float:
+    """The product of features and weights; rounded once, so that it does not depend on the order of the features."""
+    return fsum([value * weights[name] for name, value in entry.features.items() if name in weights])
+
+
+def line_with_score(entry: Entry, score: float) -> str:
+    """The entry's line with another score, in its format."""
+    written = f"{score:.9g}"
+    if entry.text.lstrip().startswith("{"):
+        return json.dumps({**json.loads(entry.text), "score": float(written)}, ensure_ascii=False)
+    fields = split_fields(entry.text)
+    last = " " if len(fields) > 4 else ""
+    head = [field if field.endswith((" ", "\t")) else f"{field} " for field in fields[:3]]
+    return "|||".join([*head, f" {written}{last}", *fields[4:]])

@@ -1,0 +1,87 @@
+"""Compilation of n-best lists: the arrays of a store without grammars and language models."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mpitune.array_files.arrays import Stored, add_prefix
+from mpitune.corpus.vocabulary import Names, Vocabulary
+from mpitune.decoder.lists.compiler import ListCompiler
+from mpitune.decoder.lists.scores import ScoreFiles
+from mpitune.errors import DataError
+from mpitune.progress import StartProgress
+from mpitune.store.inputs import StoreInputs, Texts
+from mpitune.store.store import encoded_corpus
+
+LOG = logging.getLogger(__name__)
+
+LARGE = 1000
+"""A dense feature is named in a warning if its values are so many times as large as the median of the others."""
+
+
+def compile_lists(sources: StoreInputs, folder: Path, start_progress: StartProgress) -> dict[str, Stored]:
+    """The arrays of the store: texts, lists and the words of both. Lists are numbered like the sentences of all texts.
+
+    A text without source sentences gets the first entries of its lists as such: reports show them, and their lengths
+    balance the load of ranks. ``folder`` is for temporary files; ``start_progress`` displays the reading.
+    """
+    words, arrays, first = Vocabulary(), dict[str, Stored](), 0
+    compiler = ListCompiler(words, folder)
+    corpora = {name: texts.read() for name, texts in sources.texts.items()}
+    total = sum(len(pairs) * len(sources.texts[name].lists) for name, pairs in corpora.items())
+    starts = {}
+    with start_progress("lists read", total) as progress:
+        for name, pairs in corpora.items():
+            texts, starts[name] = sources.texts[name], first
+            scores, limited = ScoreFiles(texts.scores), texts.limit > 0
+            for path in texts.lists:
+                compiler.read(path, first, len(pairs), scores=scores, limited=limited, advance=progress.advance)
+            scores.check_ends()
+            first += len(pairs)
+    merged = compiler.merged(first)
+    text_ptr, text = compiler.first_texts(merged)
+    for name, pairs in corpora.items():
+        numbers = np.arange(starts[name], starts[name] + len(pairs), dtype=np.int32)
+        entries = np.diff(merged.entry_ptr)[numbers]
+        _check_entries(sources.texts[name], entries)
+        corpus = encoded_corpus(pairs, words, numbers)
+        if sources.texts[name].source is None:
+            ptr = text_ptr[starts[name] : starts[name] + len(pairs) + 1]
+            corpus = corpus._replace(source_ptr=ptr - ptr[0], source=text[ptr[0] : ptr[-1]])
+        arrays |= add_prefix(name, corpus._asdict())
+    _check_scales([path for texts in sources.texts.values() for path in texts.lists], compiler.scales())
+    return arrays | add_prefix("lists", compiler.compile(merged)) | Names.of(words.words).as_arrays("words")
+
+
+def _check_scales(files: Sequence[Path], scales: Mapping[str, float]) -> None:
+    """Warn of features that are much larger than the others; ``scales``: the root mean square of each."""
+    sizes = np.array(list(scales.values()))
+    for i, (name, size) in enumerate(scales.items()):
+        if len(sizes) > 1 and size > LARGE * (others := float(np.median(np.delete(sizes, i)))) > 0:
+            LOG.warning(
+                "%s: values of %s are %.0f times as large as those of other features (%.3g and %.3g): divide them",
+                ", ".join(map(str, files)),
+                name,
+                size / others,
+                size,
+                others,
+            )
+
+
+def _check_entries(texts: Texts, entries: np.ndarray) -> None:
+    """Raise DataError if no sentence has an entry, warn if some have none; ``entries``: int64 [sentences]."""
+    files, empty = ", ".join(map(str, texts.lists)), int((entries == 0).sum())
+    if empty == len(entries):
+        raise DataError(f"{files}: found no entries, expected a list for each sentence")
+    if empty:
+        LOG.warning(
+            "%s: %d of %d sentences have no list, such as number %d: they count as translated to nothing",
+            files,
+            empty,
+            len(entries),
+            int(np.argmin(entries)),
+        )

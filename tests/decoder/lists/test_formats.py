@@ -1,0 +1,85 @@
+"""Entries of n-best lists: formats, and malformed lines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from mpitune.decoder.lists.formats import ListReader
+from mpitune.errors import DataError
+
+FEATURES = {"lm": -1.5, "tm_0": 1.0, "tm_1": 0.25, "R:a=b": 1e-3}
+CDEC = "7 ||| the  house\t. ||| lm=-1.5 tm_0=1 tm_1=0.25 R:a=b=1e-3 ||| -3.5"
+MOSES = "7 ||| the house . ||| lm= -1.5 tm= 1 0.25 R:a=b= 1e-3 ||| -3.5 ||| 0-0"
+JSON = json.dumps({"id": 7, "text": "the house .", "features": FEATURES, "score": None})
+
+
+def read(path: Path, *lines: str) -> list[tuple[int, int, list[str], dict[str, float]]]:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return [entry[:4] for entry in ListReader().entries(path)]
+
+
+@pytest.mark.parametrize("line", [CDEC, MOSES, JSON], ids=["cdec", "moses", "json"])
+def test_an_entry_of_each_format(tmp_path: Path, line: str) -> None:
+    assert read(tmp_path / "lists", line, line) == [(n, 7, ["the", "house", "."], FEATURES) for n in (1, 2)]
+
+
+def test_names_of_moses_with_one_value_each(tmp_path: Path) -> None:
+    lines = ["0 ||| a ||| lm= 1 d= 2 ||| 0", "0 ||| b ||| d= 3 ||| 0"]
+    assert [entry[3] for entry in read(tmp_path / "lists", *lines)] == [{"lm": 1.0, "d": 2.0}, {"d": 3.0}]
+
+
+def test_entries_without_words_or_features(tmp_path: Path) -> None:
+    assert read(tmp_path / "lists", "0 ||| ||| a= 1", "0 ||| b |||  ||| 0") == [
+        (1, 0, [], {"a": 1.0}),
+        (2, 0, ["b"], {}),
+    ]
+    assert read(tmp_path / "lists", '{"id": 0, "text": ""}') == [(1, 0, [], {})]
+
+
+def test_gzipped(tmp_path: Path) -> None:
+    (tmp_path / "lists.gz").write_bytes(gzip.compress(f"{CDEC}\n".encode()))
+    assert [entry.text for entry in ListReader().entries(tmp_path / "lists.gz")] == [CDEC]
+
+
+def test_spaces_of_unicode_are_parts_of_names(tmp_path: Path) -> None:
+    [entry] = read(tmp_path / "lists", "0 ||| a\u00a0b ||| R:\u3000=1 x=2 ||| 0")
+    assert entry[2:] == (["a\u00a0b"], {"R:\u3000": 1.0, "x": 2.0})
+
+
+@pytest.mark.parametrize(
+    "first, bad, found",
+    [
+        (CDEC, "0 ||| a", "found 2 fields, expected number"),
+        (CDEC, "", "found 1 field, expected number"),
+        (CDEC, "-1 ||| a ||| lm=1", "found '-1', expected the number of a sentence, from 0"),
+        (CDEC, "0 ||| a ||| lm=1 tm", "found 'tm', expected name=value"),
+        (CDEC, "0 ||| a ||| lm= 1", "found '1', expected name=value"),
+        (CDEC, "0 ||| a ||| lm=x", "found value 'x' of lm, expected a finite number"),
+        (CDEC, "0 ||| a ||| d=1 lm=nan", "found value nan of lm, expected a finite number"),
+        (CDEC, "0 ||| a ||| d=1 lm=-inf", "found value -inf of lm, expected a finite number"),
+        (CDEC, "0 ||| a ||| lm=1 lm=2", "found a second value of lm, expected each name once"),
+        (CDEC, JSON, "found 1 field, expected number"),
+        (MOSES, "0 ||| a ||| lm= 1 tm= 1 2 3", "found 3 values of tm, expected 2, as in the first entry that has it"),
+        (MOSES, "0 ||| a ||| lm= 1 tm= 1 x", "found value '1 x' of tm, expected a finite number"),
+        (MOSES, "0 ||| a ||| tm= lm= 1", "found 0 values of tm, expected 2"),
+        (MOSES, "0 ||| a ||| new= lm= 1", "found no value of new, expected name= value ..."),
+        (MOSES, "0 ||| a ||| lm= 1 lm= 1", "found a second value of lm, expected each name once"),
+        (MOSES, "0 ||| a ||| lm=1 tm=2", "found 'lm=1 tm=2', expected name= value ..."),
+        ("0 ||| a ||| lm= 1", "0 ||| a ||| lm= 1 2", "found 2 values of lm, expected 1"),
+        (JSON, "{", "found no JSON (Expecting property name"),
+        (JSON, "[1]", "found no JSON object, expected "),
+        (JSON, '{"id": true, "text": ""}', "found id true, expected the number of a sentence, from 0"),
+        (JSON, '{"id": 0}', "found text null, expected a string"),
+        (JSON, '{"id": 0, "text": "", "features": [1]}', "found features [1], expected an object of names and numbers"),
+        (JSON, '{"id": 0, "text": "", "features": {"lm": "1"}}', 'found value "1" of lm, expected a finite number'),
+        (JSON, '{"id": 0, "text": "", "features": {"lm": NaN}}', "found value nan of lm, expected a finite number"),
+    ],
+)
+def test_a_malformed_line_is_named(tmp_path: Path, first: str, bad: str, found: str) -> None:
+    with pytest.raises(DataError) as error:
+        read(tmp_path / "lists", first, bad)
+    assert str(error.value).startswith(f"{tmp_path / 'lists'}:2: {found}")

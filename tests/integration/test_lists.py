@@ -1,0 +1,232 @@
+"""N-best lists of other programs: whole runs over the lists of a tiny task."""
+
+from __future__ import annotations
+
+import gzip
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.commands import Cli
+from support.mpi import mpirun
+from support.runs import SENTENCES, TRAIN_JOBS, Decodes, epoch_weights, files_of, metrics
+from support.tiny import Tiny
+from support.tiny_lists import FORMATS, Hypothesis, TinyLists
+
+from mpitune.array_files.csr import row_ends
+from mpitune.corpus.vocabulary import FeatureTable
+from mpitune.decoder.base import KBest, Sentence, empty_translation
+from mpitune.decoder.lists.model import ListModel
+from mpitune.decoder.lists.stream import read_lists
+from mpitune.errors import StopRequested
+from mpitune.exchange.comm import SerialComm
+from mpitune.store.store import Store
+from mpitune.training import factory
+from mpitune.training.loop import train
+
+METHODS = ["perceptron", "mira", "pro", "mert", "minrisk", "rampion"]
+
+
+@pytest.fixture(scope="module")
+def lists(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> TinyLists:
+    return TinyLists(tiny, tmp_path_factory.mktemp("lists"))
+
+
+def tables_of(method: str, epochs: int = 2) -> dict[str, Any]:
+    tables: dict[str, Any] = {"learner": {"method": method, "epochs": epochs, "patience": 0}}
+    return tables | ({"learner__mert": {"restarts": 1, "directions": 2}} if method == "mert" else {})
+
+
+def run_job(lists: TinyLists, run: Path, kind: str = "cdec", /, **tables: Any) -> None:
+    train(factory.load_job(lists.job_file(run, kind, **tables), []), SerialComm(), quiet=True)
+
+
+def test_translations_get_better_and_the_format_does_not_matter(lists: TinyLists, tmp_path: Path) -> None:
+    for kind in FORMATS:
+        run_job(lists, tmp_path / kind, kind)
+    first, last = metrics(tmp_path / "cdec")
+    assert max(first["devtest_bleu"], last["devtest_bleu"]) > first["devtest_bleu_before"] + 5
+    for kind in ("moses", "json"):
+        assert files_of(tmp_path / kind) == files_of(tmp_path / "cdec")
+
+
+class InMemory:
+    """A decoder of lists that were never in a file, in plain Python."""
+
+    failed = 0
+
+    def __init__(self, model: ListModel, lists: Sequence[Sequence[Hypothesis]]) -> None:
+        """``model``: words, and the order of the features, which is that of sums."""
+        self.features: FeatureTable = model.feature_table()
+        self._words = model.words
+        self._lists = lists
+
+    def decode(self, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
+        scored = []
+        for entry in {entry.text: entry for entry in reversed(self._lists[sentence.grammar])}.values():
+            row = sorted((self.features.slot(name), value) for name, value in entry.features.items())
+            score = 0.0
+            for slot, value in row:
+                score += float(weights[slot]) * value
+            scored.append((score, self._words.encode(entry.text.split()), row))
+        scored.reverse()
+        best = sorted(scored, key=lambda entry: -entry[0])[:k]
+        if not best:
+            return empty_translation()
+        return KBest(
+            row_ends([len(words) for _, words, _ in best]),
+            np.concatenate([words for _, words, _ in best]),
+            np.array([score for score, _, _ in best]),
+            row_ends([len(row) for _, _, row in best]),
+            np.array([slot for _, _, row in best for slot, _ in row], dtype=np.int32),
+            np.array([value for _, _, row in best for _, value in row]),
+        )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_learners_see_the_lists_as_if_they_had_them_in_memory(
+    lists: TinyLists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    tables = tables_of(method, 1)
+    run_job(lists, tmp_path / "files", **tables)
+
+    def in_memory(job: Any, store: Store, *_: Any) -> InMemory:
+        assert isinstance(store.model, ListModel)
+        return InMemory(store.model, [*lists.lists["train"], *lists.lists["dev"]])
+
+    monkeypatch.setattr(factory, "decoder", in_memory)
+    run_job(lists, tmp_path / "memory", **tables)
+    assert files_of(tmp_path / "files") == files_of(tmp_path / "memory")
+    assert len(epoch_weights(tmp_path / "files", 1)) > 5
+
+
+@pytest.mark.mpi
+def test_ranks_leave_no_trace(lists: TinyLists, tmp_path: Path) -> None:
+    for method in ("perceptron", "pro"):
+        tables = tables_of(method)
+        run_job(lists, tmp_path / method, **tables)
+        job = lists.job_file(tmp_path / f"{method}-2", **tables)
+        assert mpirun(2, [TRAIN_JOBS, job]).returncode == 0
+        assert files_of(tmp_path / method) == files_of(tmp_path / f"{method}-2")
+
+
+@pytest.mark.parametrize("method", ["perceptron", "mert"])
+def test_a_stopped_run_goes_on_as_if_unbroken(lists: TinyLists, tmp_path: Path, decodes: Decodes, method: str) -> None:
+    tables = tables_of(method)
+    run_job(lists, tmp_path / "unbroken", **tables)
+    decodes.count, decodes.stop_at = 0, (1 + SENTENCES + 10, signal.SIGTERM)
+    with pytest.raises(StopRequested):
+        run_job(lists, tmp_path / "run", **tables)
+    decodes.count, decodes.stop_at = 0, None
+    run_job(lists, tmp_path / "run", **tables)
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+def translations(run: Path, epoch: int) -> list[str]:
+    return gzip.decompress((run / "translations" / f"epoch-{epoch:04d}.txt.gz").read_bytes()).decode().splitlines()
+
+
+def test_reranking_finds_the_translations_of_training(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    run_job(lists, tmp_path / "run")
+    job = lists.job_file(tmp_path / "run")
+    for epoch in (1, 2):
+        weights = tmp_path / "run" / "weights" / f"epoch-{epoch:04d}.txt.gz"
+        for kind in FORMATS:
+            done = cli("rerank", job, "--input", lists.folder / f"dev.{kind}", "--weights", weights)
+            assert (done.code, done.errors) == (0, "")
+            assert done.output.splitlines() == translations(tmp_path / "run", epoch)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_reranked_lists_keep_their_format(lists: TinyLists, tmp_path: Path, cli: Cli, kind: str) -> None:
+    (tmp_path / "weights").write_text("LanguageModel 0.5\n")
+    output = tmp_path / "out.gz"
+    arguments = ["--input", lists.folder / f"dev.{kind}", "--weights", tmp_path / "weights", "--output", output]
+    job = lists.job_file(tmp_path / "run")
+    assert cli("rerank", job, *arguments, "--nbest", "1000").errors == f"{output}: 8 lists\n"
+    found = list(read_lists([output]))
+    for (_, entries), hypotheses in zip(found, lists.lists["dev"], strict=True):
+        expected = sorted(hypotheses, key=lambda entry: -entry.features.get("LanguageModel", 0.0))
+        assert [(" ".join(e.words), e.features) for e in entries] == [*map(tuple, expected)]
+    assert cli("rerank", job, *arguments, "--nbest", "3").code == 0
+    assert [len(entries) for _, entries in read_lists([output])] == [3] * 8
+    [best] = [entry.text for entry in found[0][1][:1]]
+    assert f"{0.5 * found[0][1][0].features['LanguageModel']:.9g}" in best
+
+
+def test_a_stream_is_reranked_list_by_list(lists: TinyLists, tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("LanguageModel 1\n")
+    command = [sys.executable, "-m", "mpitune", "rerank", lists.job_file(tmp_path / "run"), "--weights"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, tmp_path / "weights"], stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write("1 ||| a ||| LanguageModel=-2\n1 ||| b ||| LanguageModel=-1\n2 ||| c ||| \n")
+        process.stdin.flush()
+        # List 1 is there while list 2 may go on.
+        assert [process.stdout.readline() for _ in range(2)] == ["\n", "b\n"]
+        process.stdin.write("2 ||| d ||| LanguageModel=1\n4 ||| e ||| \n")
+        process.stdin.close()
+        assert process.stdout.read() == "d\n\ne\n"
+    assert process.returncode == 0
+
+
+def test_minimum_bayes_risk(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    texts = {"the house by the lake": -1, "the house at the lake": -1, "der see": -0.9}
+    path = tmp_path / "lists"
+    path.write_text("".join(f"0 ||| {text} ||| lm={lm}\n" for text, lm in texts.items()))
+    (tmp_path / "weights").write_text("lm 1\n")
+    command = ["rerank", lists.job_file(tmp_path / "run"), "--input", path, "--weights", tmp_path / "weights"]
+    assert cli(*command).output == "der see\n"
+    for metric in ("bleu", "chrf"):
+        assert cli(*command, "--mbr", metric).output == "the house by the lake\n"
+
+
+def test_reranking_with_bad_input(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "lists").write_text("0 ||| a ||| p=1\n0 ||| a ||| p=x\n")
+    (tmp_path / "weights").write_text("lm 1\n")
+    job, output = lists.job_file(tmp_path / "run"), tmp_path / "out"
+    command = ["rerank", job, "--input", tmp_path / "lists", "--weights", tmp_path / "weights", "--output", output]
+    assert cli.refused(3, *command) == f"{tmp_path}/lists:2: found value 'x' of p, expected a finite number"
+    assert not output.exists()
+    (tmp_path / "lists").write_text("0 ||| a ||| p=1\n")
+    assert "none of its features occurs in the lists" in cli(*command).errors
+
+
+def test_lists_are_not_translated(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "weights").write_text("lm 1\n")
+    given = ["--input", lists.folder / "dev.de", "--weights", tmp_path / "weights"]
+    for command in ("decode", "local"):
+        said = cli.refused(2, command, lists.job_file(tmp_path / "run"), *given)
+        assert said.endswith('decoder.backend = "lists" translates nothing; mpitune rerank sorts lists')
+
+
+def test_features_from_files_are_as_those_of_the_lists(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    """A feature moved from the lists to a file; the order of the features, and so of sums, is another."""
+    name = "Cost"
+    tables: dict[str, Any] = {"run": {"store": str(tmp_path / "store")}, "data": {}, "data__devtest": {}}
+    for part, table in (("train", "data"), ("dev", "data__devtest")):
+        moved, values = [], []
+        for entries in lists.lists[part]:
+            moved.append([h._replace(features={n: v for n, v in h.features.items() if n != name}) for h in entries])
+            values += [h.features.get(name, 0.0) for h in entries]
+        tables[table]["lists"] = [str(lists.write(f"{part}.moved", "cdec", moved))]
+        (tmp_path / part).write_text("".join(f"{value!r}\n" for value in values))
+    job = lists.job_file(tmp_path / "run", **tables)
+    files = f'[[features.files]]\nname = "{name}"\nfile = "{tmp_path}/train"\ndevtest = "{tmp_path}/dev"\n'
+    job.write_text(f"{job.read_text()}\n{files}")
+    assert cli("train", job, "--quiet").code == 0
+    run_job(lists, tmp_path / "whole")
+    whole, run = (epoch_weights(tmp_path / of, 1) for of in ("whole", "run"))
+    assert whole[name] != 0 and run.keys() == whole.keys()
+    assert run == pytest.approx(whole)
+    arguments = ["--input", lists.folder / "dev.moved", "--weights", tmp_path / "run" / "weights" / "epoch-0002.txt.gz"]
+    done = cli("rerank", job, *arguments, "--scores", tmp_path / "dev")
+    assert done.output.splitlines() == translations(tmp_path / "run", 2)
+    assert (
+        cli.refused(2, "rerank", job, *arguments) == "--scores: found 0 files, expected 1 (Cost), as features.files has"
+    )

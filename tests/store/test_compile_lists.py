@@ -1,0 +1,57 @@
+"""Lists compiled into a store: warnings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.progress import no_progress
+from mpitune.store.compile_lists import compile_lists
+from mpitune.store.inputs import StoreInputs, Texts
+from mpitune.store.structure import check_lists
+
+
+def test_features_of_another_scale_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for value in (900, 1100):
+        entries = [f"0 ||| {n} ||| lm=-1 tm=1 length={value}" for n in range(3)]
+        (tmp_path / "lists").write_text("".join(f"{entry}\n" for entry in entries))
+        (tmp_path / "references").write_text("a\n")
+        texts = Texts(None, (tmp_path / "references",), lists=(tmp_path / "lists",))
+        caplog.clear()
+        compile_lists(StoreInputs(train=texts), tmp_path, no_progress)
+        assert ("values of length are 1100 times as large as those of other features" in caplog.text) == (value > 1000)
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> dict[str, np.ndarray]:
+    (tmp_path / "lists").write_text("0 ||| a b ||| lm=-1 x=1\n0 ||| c ||| lm=-2\n1 ||| a ||| lm=-3\n")
+    (tmp_path / "references").write_text("a\nb\n")
+    texts = Texts(None, (tmp_path / "references",), lists=(tmp_path / "lists",))
+    write_arrays(tmp_path / "data.h5", compile_lists(StoreInputs(train=texts), tmp_path, no_progress), {})
+    return open_arrays(tmp_path / "data.h5")
+
+
+def test_lists_that_are_built_pass_their_check(compiled: dict[str, np.ndarray]) -> None:
+    check_lists(compiled)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("lists.entry_ptr", 9),
+        ("lists.word_ptr", 9),
+        ("lists.word", 9),
+        ("lists.word", -1),
+        ("lists.feature_ptr", 9),
+        ("lists.feature", 2),
+        ("lists.dense", 3),
+        ("train.grammar", 2),
+    ],
+)
+def test_numbers_that_point_outside_are_refused(compiled: dict[str, np.ndarray], name: str, value: int) -> None:
+    compiled[name][-1] = value
+    with pytest.raises(ValueError, match="expected "):
+        check_lists(compiled)
