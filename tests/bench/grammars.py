@@ -18,6 +18,7 @@ from tools.measure import CpuTime, print_table
 
 from mpitune.array_files.arrays import write_arrays
 from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleReader
 
 PASSES = 5
@@ -47,7 +48,7 @@ def measure(grammars: Sequence[Path]) -> tuple[int, float, float]:
                 reader.read(grammar)
             rules = reader.rules()
         with CpuTime() as writing:
-            write_arrays(Path(folder) / "rules.h5", rules._asdict(), {})
+            write_arrays(Path(folder) / "rules.h5", ListedGrammars(rules, reader.grammar_ptr).as_arrays(), {})
     return len(rules.type), reading.seconds, writing.seconds
 
 

@@ -72,6 +72,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
 def test_an_interrupt_while_modules_are_imported() -> None:
     program = (
         "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a process in the background may ignore it
         "from mpitune.__main__ import main\n"
         "class Finder:\n"
         "    def find_spec(self, name, *_):\n"

@@ -6,6 +6,7 @@ The flips are done in a process of its own, as a damaged file may end whoever re
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -22,7 +23,8 @@ from mpitune.cli.parser import main as mpitune
 def flipped_bits(task: Task, start: list[str], count: int = 100, whole: int = 3) -> Iterator[Outcome]:
     """``count`` flips before commands that read the store, and one before each of ``whole`` runs that learn from it."""
     arguments = [sys.executable, "-m", "faults.stores", str(task.folder), str(count), "1"]
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, f"exit code {done.returncode} after {done.stdout}\n{done.stderr}"
     for line in done.stdout.splitlines():
         name, same = json.loads(line)

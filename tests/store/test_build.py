@@ -429,8 +429,9 @@ def test_each_stage_shows_its_progress_and_heeds_a_stop(
     assert done.code == 0
     # The files that were finished before the last stop are not built again.
     assert done.output == f"{tmp_path / 'stopped'}: lm-0.h5 made\n"
-    files = {path.name: path.read_bytes() for path in (tmp_path / "undisturbed").iterdir()}
-    assert {path.name: path.read_bytes() for path in (tmp_path / "stopped").iterdir()} == files
+    # The records of checks, whose names begin with a dot, hold times.
+    files = {path.name: path.read_bytes() for path in (tmp_path / "undisturbed").glob("[!.]*")}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "stopped").glob("[!.]*")} == files
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])

@@ -17,6 +17,7 @@ from mpitune.errors import DataError
 from mpitune.exchange.comm import SerialComm
 from mpitune.grammar.rules import PHRASE
 from mpitune.runtime.progress import Progress
+from mpitune.runtime.signals import StopFlag
 from mpitune.store.build import build_store
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import StoreInputs, Texts
@@ -63,7 +64,13 @@ def store(sources: StoreInputs, tmp_path_factory: pytest.TempPathFactory) -> Pat
     aligned = AlignedFiles(data / "train.de", data / "train.en", data / "links")
     extracted = replace(sources, grammar=None, aligned=aligned, leave_one_out=True)
     extract_and_build(
-        SerialComm(), extracted, folder / "extracted", folder / "extracted", lambda line: None, lambda *_: Progress()
+        SerialComm(),
+        extracted,
+        folder / "extracted",
+        folder / "extracted",
+        lambda line: None,
+        lambda *_: Progress(),
+        StopFlag(),
     )
     return folder
 

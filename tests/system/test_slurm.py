@@ -266,6 +266,8 @@ def test_tasks_at_the_same_time(cluster: Cluster, tiny: Tiny, own_grammars: bool
         text = text.replace('"own.1"', '"elsewhere"').replace('"own.2"', f'"{tiny.folder}/own.2"')
     source.write_text(text)
     arguments: list[str | Path] = [job, "data/in.de", "out", "--weights", tiny.folder / "warm"]
+    if own_grammars:
+        arguments += ["--set", "grammar.folder=/"]
     processes = [cluster.start(DECODE, *arguments, **task(number, 3)) for number in range(3)]
     for process in processes:
         assert process.wait(timeout=120) == 0, cluster.log.read_text()

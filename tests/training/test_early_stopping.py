@@ -28,7 +28,9 @@ def falling(algorithm: str, **learner: Any) -> dict[str, Any]:
 
 
 def last_words(run: Path) -> str:
-    return (run / "log.txt").read_text().splitlines()[-1].partition(" INFO ")[2]
+    """The last line of the log that says how the run ended; lines on what to do next follow it."""
+    lines = [line.partition(" INFO ")[2] for line in (run / "log.txt").read_text().splitlines()]
+    return [line for line in lines if line.startswith("done: ")][-1]
 
 
 def bleus(run: Path) -> list[float]:
