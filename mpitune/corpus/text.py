@@ -125,14 +125,17 @@ def _kilobytes(size: int) -> int:
 
 
 def _whole_lines(path: Path, progress: Progress) -> Iterator[tuple[bytearray, Exception | None]]:
-    """Blocks of whole lines; the last one comes with the error that reading ended with, if any."""
+    """Blocks of whole lines; the last one comes with the error that reading ended with, if any.
+
+    Lines of a pipe are not kept waiting for a block to be full.
+    """
     block, more, damage = bytearray(), b"\n", None
     position = 0
     with _open(path) as raw:
         file = _unpacked(raw)
         while more:
             # A long line is read in ever larger steps, because its bytes are searched again after each.
-            size = 2 * len(block) + _BLOCK
+            size = 2 * len(block) + _BLOCK if raw.seekable() else len(block) + 1
             try:
                 while len(block) < size and (more := file.read1(_STEP)):
                     block += more

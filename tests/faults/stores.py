@@ -18,6 +18,7 @@ from support.mpi import ROOT
 
 from faults.task import Outcome, Task
 from mpitune.cli.parser import main as mpitune
+from mpitune.extraction import sentences
 
 
 def flipped_bits(task: Task, start: list[str], count: int = 100, whole: int = 3) -> Iterator[Outcome]:
@@ -46,6 +47,7 @@ def _flip(path: Path, drawn: random.Random) -> None:
 
 def _main(task: Path, count: int, seed: int) -> None:
     """Flip a bit, run a command that reads the file, and print whether its output and the store are as they were."""
+    sentences.SMALLEST_ITEM = 1  # as in the run that made the store
     drawn, run = random.Random(seed), task / f"flips-{seed}"
     shutil.copytree(task / "whole", run)
     job, output = [str(task / "job.toml"), "--set", f"run.dir={run}"], run / "output"
