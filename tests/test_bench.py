@@ -167,6 +167,7 @@ def test_scaling(data: Path) -> None:
 def test_extraction(shared: Path) -> None:
     table = rows(run("extraction.py", "--small", environment={"MPITUNE_DATA": str(shared / "data")}))
     assert all(float(table[name][0]) > 0 for name in ("into the store", "as gzipped text"))
+    assert float(table["Europarl, 200 pairs, 20 sentences"][1]) > 0
     assert float(table["synthetic, 1,000 pairs"][0].removesuffix(" s")) > 0
 
 

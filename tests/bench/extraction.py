@@ -4,7 +4,7 @@
 
 The bitext is Multi30k's; the sentences are the first of its validation set, extracted for together. The reference
 (``sacompile``, ``extract``) writes gzipped text with one thread; its start-up time, measured with one sentence, is
-subtracted. Larger bitexts are synthetic.
+subtracted. Growth is shown on Europarl; still larger bitexts, which are compiled only, are synthetic.
 """
 
 from __future__ import annotations
@@ -18,34 +18,42 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from statistics import median
 
 from tools.measure import CpuTime, in_turns, print_table, run
 from tools.synthetic import SENTENCE, source, target, text
 
-from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.vocabulary import Names
 from mpitune.extraction.rule_arrays import merged
 from mpitune.extraction.rule_lines import rule_lines
 from mpitune.grammar.extracted import ExtractedGrammars
-from mpitune.store.build import build_bitext
-from mpitune.store.extract_grammars import GrammarExtractor, SentenceToCover
+from mpitune.store.build import build_bitext, part_file, read_parts
+from mpitune.store.extract_grammars import GrammarExtractor, SentenceToCover, warm_up
 
 PASSES = 3
+SIZES = (1_000, 5_000, 20_000)
+"""Numbers of sentences for which rules are extracted from all of Europarl."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Cost of grammar extraction.")
     parser.add_argument("--small", action="store_true", help="test the script on few sentences and small bitexts")
     parser.add_argument("--compile", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--extract", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.compile:
-        print(_compile(options.compile))
+        print(_compile(options.compile) if options.extract is None else _extract(options.compile, options.extract))
         return
     with tempfile.TemporaryDirectory() as name:
         print_table(("a sentence", "CPU ms", "against the reference"), speed(Path(name), 5 if options.small else 600))
+        print_table(
+            ("extraction into the store, leave-one-out", "CPU ms a sentence", "kB a sentence", "peak memory"),
+            growing(Path(name), options.small),
+        )
         print_table(("compiling a bitext", "CPU", "file", "peak memory"), compiling(Path(name), options.small))
 
 
@@ -117,6 +125,43 @@ def _reference(files: AlignedFiles, folder: Path, wanted: Sequence[str]) -> Call
     return lambda: 1000 * (seconds(wanted) - seconds(wanted[:1])) / (len(wanted) - 1)
 
 
+def growing(folder: Path, small: bool) -> Iterator[Sequence[str]]:
+    """Growth with the number of sentences and of pairs: the first sentences of Europarl, of 28 words."""
+    data = Path(os.environ.get("MPITUNE_DATA", "")) / "europarl"
+    if not (data / "train.fr.gz").exists():
+        yield ("the growth is not measured: MPITUNE_DATA has no europarl",)
+        return
+    names = {"train.de": "train.fr.gz", "train.en": "train.en.gz", "align": "train.fr-en.align.gz"}
+    sizes = [(50_000, 5_000), (100_000, 5_000), *((200_000, sentences) for sentences in SIZES)]
+    for pairs, sentences in [(200, 20)] if small else sizes:
+        made = folder / f"europarl-{pairs}"
+        made.mkdir(exist_ok=True)
+        for name, packed in names.items():
+            with gzip.open(data / packed, "rb") as packed_file:
+                (made / name).write_bytes(b"".join(islice(packed_file, pairs)))
+        done = run([sys.executable, __file__, "--compile", made, "--extract", str(sentences)], made)
+        cpu, size, memory = done.output.split()
+        name = f"Europarl, {pairs:,} pairs, {sentences:,} sentences"
+        yield name, cpu, f"{int(size) / sentences / 1e3:.0f}", f"{int(memory) / 1e9:.2f} GB"
+
+
+def _extract(folder: Path, count: int) -> str:
+    """Extract for ``count`` sentences; returns CPU ms a sentence, bytes of the grammars, peak memory in bytes."""
+    file = build_bitext(_files(folder), folder / "compiled", lambda _: None)
+    with open(folder / "train.de", encoding="utf-8") as text:
+        sentences: list[SentenceToCover] = [(line.split(), i) for i, line in enumerate(islice(text, count))]
+    warm_up(file)
+    with CpuTime() as spent:
+        extraction = GrammarExtractor(file, sentences)
+        for item in extraction.items:
+            write_arrays(part_file(folder, item.start), add_prefix("part", extraction.part(item)._asdict()), {})
+        write_arrays(folder / "grammars.h5", merged(partial(read_parts, folder), count, folder), {})
+    for item in extraction.items:
+        part_file(folder, item.start).unlink()
+    size = (folder / "grammars.h5").stat().st_size
+    return f"{1000 * spent.seconds / count:.1f} {size} {_peak()}"
+
+
 def compiling(folder: Path, small: bool) -> Iterator[Sequence[str]]:
     """CPU time and memory of compiling: Multi30k, and synthetic bitexts with 20 words per sentence."""
     if (folder / "train.de").exists():
@@ -148,12 +193,19 @@ def _compiled(name: str, folder: Path) -> Sequence[str]:
 
 def _compile(folder: Path) -> str:
     """Compile the bitext in ``folder``; returns the size of the file and the peak memory of this process."""
-    files = AlignedFiles(folder / "train.de", folder / "train.en", folder / "align")
-    size = build_bitext(files, folder / "compiled", lambda _: None).stat().st_size
-    # Not getrusage: what that says of a new process begins with what its parent had.
+    size = build_bitext(_files(folder), folder / "compiled", lambda _: None).stat().st_size
+    return f"{size} {_peak()}"
+
+
+def _peak() -> int:
+    """The peak memory of this process in bytes. Not getrusage, which begins with what the parent process had."""
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert peak is not None
-    return f"{size} {1024 * int(peak[1])}"
+    return 1024 * int(peak[1])
+
+
+def _files(folder: Path) -> AlignedFiles:
+    return AlignedFiles(folder / "train.de", folder / "train.en", folder / "align")
 
 
 def _unpacked(data: Path, folder: Path) -> AlignedFiles:
@@ -165,7 +217,7 @@ def _unpacked(data: Path, folder: Path) -> AlignedFiles:
     }
     for name, packed in names.items():
         (folder / name).write_bytes(gzip.decompress((data / packed).read_bytes()))
-    return AlignedFiles(folder / "train.de", folder / "train.en", folder / "align")
+    return _files(folder)
 
 
 if __name__ == "__main__":
