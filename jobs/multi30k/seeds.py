@@ -32,12 +32,12 @@ from matplotlib import pyplot
 from systems import JOBS, TESTS, Place, System, place, show
 
 from mpitune.array_files.atomic import write_text
+from mpitune.corpus.progress import no_progress
 from mpitune.decoder.base import Decoder
 from mpitune.exchange.comm import SerialComm
 from mpitune.metrics.bleu import WIDTH
 from mpitune.metrics.bleu import statistics as bleu_statistics
 from mpitune.metrics.sentence_bleu import papineni
-from mpitune.progress import no_progress
 from mpitune.run_folder.model_weights import read_model
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build

@@ -8,4 +8,5 @@ eflomal      `align`: word alignment by the program eflomal
 symmetrise   `grow_diag_final_and`: one alignment from two directed ones
 retrieval    `IndexedPart`: search for similar sentences
 word_table   `WordTable`, `GrowingWordTable`: words as bytes, with a hash table
+progress     `Progress`, `StartProgress`: what long tasks report
 """

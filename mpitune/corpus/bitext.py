@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import check_readable, counted, lines, split_fields, split_words
 from mpitune.errors import DataError
-from mpitune.progress import Progress
 
 _LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 

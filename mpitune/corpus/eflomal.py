@@ -23,10 +23,10 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
+from mpitune.corpus.progress import Progress, StartProgress, no_progress
 from mpitune.corpus.symmetrise import Link, grow_diag_final_and
 from mpitune.corpus.text import counted, kilobytes, lines, split_words
 from mpitune.errors import DataError, MachineError, UsageError
-from mpitune.progress import Progress, StartProgress, no_progress
 
 MAX_WORDS = 1023
 """Maximum number of words of a sentence in eflomal."""

@@ -19,8 +19,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from mpitune.corpus.progress import Progress
 from mpitune.errors import DataError
-from mpitune.progress import Progress
 
 _SEPARATOR = re.compile(r"\|\|\|(?<![^ \t]\|\|\|)(?![^ \t])")
 _SEG = re.compile(r'<seg((?:[ \t]+[^\s<>="]+[ \t]*=[ \t]*"[^"]*")*)[ \t]*>(.*)</seg>')

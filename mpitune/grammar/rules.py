@@ -11,13 +11,13 @@ import numpy as np
 
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.row_table import DistinctRows
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import line_blocks
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
 from mpitune.grammar.compiled_parser import CompiledParser
 from mpitune.grammar.formats import CdecFormat, MalformedLine, TableFormat, table_format
 from mpitune.grammar.line_parser import UNNAMED, LineParser, ParsedLines, Vocabularies
-from mpitune.progress import Progress
 
 GOAL = 0
 """Number of category S."""

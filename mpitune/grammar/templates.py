@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.csr import iter_rows, select_rows
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.errors import UsageError
 from mpitune.grammar.rules import RuleTypes
-from mpitune.progress import Progress
 
 
 class Gap(NamedTuple):

@@ -13,6 +13,7 @@ from typing import BinaryIO, NoReturn
 
 import numpy as np
 
+from mpitune.corpus.progress import Progress, StartProgress, no_progress
 from mpitune.corpus.text import BYTE_ORDER_MARK, GZIP_ERRORS, counted, open_bytes, split_words
 from mpitune.corpus.word_table import WordTable, word_slot
 from mpitune.errors import DataError
@@ -37,7 +38,6 @@ from mpitune.lm.arpa_lines import (
 )
 from mpitune.lm.kenlm import MAGIC, refuse_other_kinds
 from mpitune.lm.ngram_table import MAX_NODES, NODE, UNKNOWN, LanguageModel, first_slot
-from mpitune.progress import Progress, StartProgress, no_progress
 
 UNKNOWN_PROBABILITY = -100.0
 """log10 probability of ``<unk>`` in models without an entry for it, as in KenLM."""

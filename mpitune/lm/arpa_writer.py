@@ -7,7 +7,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from mpitune.progress import Progress
+from mpitune.corpus.progress import Progress
 
 _BLOCK = 1 << 16
 

@@ -27,11 +27,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.atomic import open_atomic
+from mpitune.corpus.progress import Progress, StartProgress, no_progress
 from mpitune.corpus.text import counted, kilobytes, lines, split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError, UsageError
 from mpitune.lm.arpa_writer import Level, write_arpa
-from mpitune.progress import Progress, StartProgress, no_progress
 
 MARKERS = ("<unk>", "<s>", "</s>")
 """Words 0, 1 and 2, which the model adds."""

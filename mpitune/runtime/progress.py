@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import clock
-from mpitune.progress import Progress
 from mpitune.runtime.log import CLEAR_LINE, LOG
 
 LOG_INTERVAL = 30.0

@@ -26,6 +26,7 @@ from mpitune.array_files.arrays import (
 from mpitune.array_files.checked import Check, open_checked
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.progress import StartProgress, no_progress
 from mpitune.corpus.text import Fingerprint, fingerprint, kilobytes, unchanged
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError, UsageError
@@ -37,7 +38,6 @@ from mpitune.grammar.rules import RuleReader, RuleTypes
 from mpitune.grammar.templates import compile_features
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
-from mpitune.progress import StartProgress, no_progress
 from mpitune.store.compile_lists import compile_lists
 from mpitune.store.estimate import Estimate, announce, of_grammars, of_lm
 from mpitune.store.input_checks import check_files, check_score_names, warn_of_built_in_names, warn_of_unknown_words

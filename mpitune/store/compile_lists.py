@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from mpitune.array_files.arrays import Stored, add_prefix
+from mpitune.corpus.progress import StartProgress
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.decoder.lists.compiler import ListCompiler
 from mpitune.decoder.lists.scores import ScoreFiles
 from mpitune.errors import DataError
-from mpitune.progress import StartProgress
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import encoded_corpus
 

@@ -17,6 +17,7 @@ import numpy as np
 from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays, write_lock
 from mpitune.array_files.checked import open_checked
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.progress import StartProgress
 from mpitune.corpus.text import lines, split_words
 from mpitune.corpus.vocabulary import Names
 from mpitune.errors import DataError
@@ -27,7 +28,6 @@ from mpitune.extraction.rule_arrays import TablePart, merged, part_of
 from mpitune.extraction.rule_lines import rule_lines
 from mpitune.extraction.sentences import index_sentences, items_of_work
 from mpitune.grammar.extracted import ExtractedGrammars
-from mpitune.progress import StartProgress
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.input_checks import check_files

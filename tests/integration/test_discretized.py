@@ -20,12 +20,12 @@ from mpitune.cli.parser import main
 from mpitune.config.effective_keys import effective_keys, ignored_keys
 from mpitune.config.load import load
 from mpitune.config.spec import Job
+from mpitune.corpus.progress import no_progress
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.grammar.binning import make_bins
 from mpitune.learner.bin_chains import linear
-from mpitune.progress import no_progress
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.run_folder.scoring import read_scoring
 from mpitune.store import build

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
-from mpitune.progress import Progress
 from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Store, open_store

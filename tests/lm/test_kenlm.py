@@ -21,6 +21,7 @@ from support.naive_kenlm import MAGIC, murmur, with_blanks, write_kenlm
 from support.naive_lm import NaiveLm, random_arpa
 from support.tiny import Tiny
 
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import DataError
@@ -28,7 +29,6 @@ from mpitune.exchange.comm import SerialComm
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, open_kenlm, read_kenlm
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, child, entry, find, language_model
-from mpitune.progress import Progress
 from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import content_digests, open_store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mpitune.progress import Progress
+from mpitune.corpus.progress import Progress
 from mpitune.runtime import log
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import ReportedProgress, progress

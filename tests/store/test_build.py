@@ -14,11 +14,11 @@ from support.commands import Cli, Done
 from support.stages import Stages
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.corpus.progress import Progress, StartProgress
 from mpitune.corpus.text import read_parallel
 from mpitune.errors import DataError, UsageError
 from mpitune.grammar.templates import GLUE, features, pass_through
 from mpitune.lm.arpa import read_arpa
-from mpitune.progress import Progress, StartProgress
 from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Store, open_store

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
-from mpitune.progress import no_progress
+from mpitune.corpus.progress import no_progress
 from mpitune.store.compile_lists import compile_lists
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.structure import check_lists

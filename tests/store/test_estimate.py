@@ -10,10 +10,10 @@ from typing import NamedTuple
 import pytest
 from support.commands import Cli
 
+from mpitune.corpus.progress import no_progress
 from mpitune.errors import MachineError
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kneser_ney import estimate
-from mpitune.progress import no_progress
 from mpitune.store import estimate as estimates
 from mpitune.store.build import build_store
 from mpitune.store.estimate import Estimate, announce, of_grammars, of_lm

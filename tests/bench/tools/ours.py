@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import lines
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import KBest
@@ -18,7 +19,6 @@ from mpitune.learner.online.perceptron import Perceptron, PerceptronOptions
 from mpitune.learner.pair_sampling import make_sampler
 from mpitune.metrics import bleu
 from mpitune.metrics.sentence_bleu import make_sentence_metric
-from mpitune.progress import Progress
 from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Corpus, Store, open_store
