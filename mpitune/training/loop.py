@@ -83,7 +83,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
                 _learn_epoch(run, state, lock)
                 comm.on_root(write_state, folder, "running", job.learner.epochs, state.epoch)
             LOG.info("done: %s holds the weights of %s", folder.result, early_stopping.ending(job, state.history))
-            _log_next_steps(folder)
+            _log_next_steps(folder, job)
             reason = early_end_reason(devtest_bleus(state.history), job.learner.epochs, job.learner.patience)
             comm.on_root(write_state, folder, "done", job.learner.epochs, state.epoch, reason)
     except Exception as error:
@@ -95,9 +95,12 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
         lock.release()
 
 
-def _log_next_steps(folder: RunFolder) -> None:
+def _log_next_steps(folder: RunFolder, job: Job) -> None:
     LOG.info("next, to see curves, translations and features: mpitune report %s", _argument(folder.path))
-    LOG.info("next, to translate: mpitune decode %s --input TEXT", _argument(folder.config))
+    if job.decoder.backend == "lists":
+        LOG.info("next, to rerank: mpitune rerank %s --input LISTS", _argument(folder.config))
+    else:
+        LOG.info("next, to translate: mpitune decode %s --input TEXT", _argument(folder.config))
 
 
 def _argument(path: Path) -> str:

@@ -78,6 +78,7 @@ def test_nothing_is_overwritten(cli: Cli, tmp_path: Path, name: str) -> None:
     assert sorted(tmp_path.rglob("*")) == before and (tmp_path / name).read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_nothing(little: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -44,6 +44,7 @@ def difference(name: str, first: list[tuple[int, ...]]) -> float:
     return abs(score([list(runs) for runs in first]) - score(others))
 
 
+@pytest.mark.slow
 def test_all_permutations_of_labels() -> None:
     """Three sentences, two runs against three: 10 ways to label the translations of a sentence, 1,000 in all."""
     statistics = sentence_statistics(RUNS, [REFERENCES])

@@ -171,6 +171,7 @@ def test_names_of_runs_may_have_any_characters(tmp_path: Path) -> None:
     assert f"{tmp_path}/\ufffd/run" in Page(write_report(same)).text
 
 
+@pytest.mark.slow
 def test_a_report_of_seeds_has_means_with_bands(tmp_path: Path) -> None:
     """Of epochs that all runs have; beside a single run, which has no band."""
     job = tmp_path / "job"
@@ -289,6 +290,7 @@ def test_everything_written_by_others_is_escaped(tmp_path: Path) -> None:
     assert "R:X:<b>&amp:\"x'y</td>" in page.text
 
 
+@pytest.mark.slow
 def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
     """Whatever the user has set for plots, and where matplotlib can keep nothing: then without a word, too."""
     folder = make_run(tmp_path / "run")
@@ -327,6 +329,7 @@ def test_one_epoch_has_ticks_at_whole_epochs(tmp_path: Path) -> None:
         assert texts[: texts.index("epoch")] == [str(epoch) for epoch in range(first, 6)]
 
 
+@pytest.mark.slow
 def test_the_end_of_an_unfinished_run_is_told(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", epochs=2, planned=9)
     log = folder.path / "log.txt"
@@ -469,6 +472,7 @@ def test_averages_have_their_best_epoch_too(tmp_path: Path, algorithm: str) -> N
     assert "The dotted line marks epoch 2, whose weights are the result" in page.text
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_early(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", planned=9)
     assert "3 of 9 epochs done" in report(folder).text, "no patience in configurations of earlier versions"
