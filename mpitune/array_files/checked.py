@@ -41,7 +41,7 @@ def open_checked(path: Path, check: Check) -> dict[str, np.ndarray]:
 
 
 def _state(path: Path) -> list[int] | None:
-    """What changes when a file is changed or replaced; None if there is no file."""
+    """Size, times and inode, which tell a changed or replaced file; None if there is no file."""
     try:
         status = os.stat(path)
     except OSError:
