@@ -1,7 +1,7 @@
 """Command line: parses options and calls the packages that do the work.
 
 - `parser`: main; errors to one line and an exit code
-- `options`: the options, help texts and exit codes of all commands
+- `options`: the options and help texts of all commands; `help`: examples, exit codes, completion
 - `commands`: all commands except those below
 - `init`, `decode`, `extract`, `local`, `rerank`: the commands of these names
 - `streams`: standard output and standard error

@@ -7,31 +7,18 @@ command is imported when the command runs.
 from __future__ import annotations
 
 import argparse
-import textwrap
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from mpitune import __version__
-from mpitune.errors import DataError, MachineError, StopRequested, UsageError
+from mpitune.cli.help import Commands, PrintCompletion
+from mpitune.errors import StopRequested
 from mpitune.grammar.choices import TemplateName
 from mpitune.metrics.choices import GainName, SignificanceTest, Tokenizer
 from mpitune.training.choices import KbestFormat
 
 EACH_TEMPLATE = "each"
 """Value of --template that shows all templates, one after the other."""
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, that of a shell."""
-
-_EXIT_CODES = {
-    0: "done",
-    UsageError.exit_code: "bad usage or configuration",
-    DataError.exit_code: "bad or missing data",
-    MachineError.exit_code: "the machine failed: disk full, not enough memory, external decoder gone",
-    StopRequested.exit_code: "stopped on request, finished work is saved: run the same command again",
-    INTERRUPTED: "Ctrl-C, with nothing to save",
-}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -44,13 +31,13 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mpitune {__version__}")
     parser.add_argument(
         "--print-completion",
-        action=_PrintCompletion,
+        action=PrintCompletion,
         choices=["bash", "zsh", "tcsh"],
         metavar="SHELL",
         help="print the completion script of a shell: bash, zsh or tcsh",
     )
     parser.set_defaults(folder=None)
-    commands = _Commands(parser.add_subparsers(required=True, metavar="COMMAND"))
+    commands = Commands(parser.add_subparsers(required=True, metavar="COMMAND"))
     for add in (
         _add_init,
         _add_train,
@@ -70,66 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults that say something, and keeps the lines of examples."""
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        return super()._get_help_string(action) if action.default else action.help
-
-
-class _PrintCompletion(argparse.Action):
-    """Prints a completion script and ends the program."""
-
-    def __call__(self, parser: argparse.ArgumentParser, _: object, shell: Any, option: object = None) -> None:
-        import shtab
-
-        for command in _subparsers(parser):
-            for action in command._actions:
-                if action.type is Path:
-                    action.complete = shtab.FILE  # type: ignore[attr-defined]
-        print(shtab.complete(parser, shell))
-        parser.exit()
-
-
-def _subparsers(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
-    """The parsers of the commands."""
-    [commands] = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    return list(commands.choices.values())
-
-
-class _Commands:
-    """Adds commands to the parser."""
-
-    def __init__(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-        self._subparsers = subparsers
-
-    def add(
-        self, name: str, run: str, text: str, example: str, *, more: str = "", codes: Sequence[int] = ()
-    ) -> argparse.ArgumentParser:
-        """Add a command. ``more``: text after ``text``; ``codes``: exit codes that not every command has."""
-        meaning = {code: text for code, text in _EXIT_CODES.items() if code in (0, 2, 3, 4, INTERRUPTED, *codes)}
-        table = "\n".join(f"  {code:<4} {text}" for code, text in meaning.items())
-        sub = self._subparsers.add_parser(
-            name,
-            help=text,
-            description=textwrap.fill(f"{text} {more}", 79),
-            epilog=f"example:\n  {example}\n\nexit codes:\n{table}",
-            formatter_class=_HelpFormatter,
-        )
-        sub.set_defaults(run=run)
-        return sub
-
-    def add_of_job(self, name: str, run: str, text: str, example: str, **more: Any) -> argparse.ArgumentParser:
-        """Add a command that reads a job file; arguments as for `add`."""
-        sub = self.add(name, run, text, example, **more)
-        sub.add_argument("job", type=Path, metavar="JOB.toml", help="the job file")
-        sub.add_argument(
-            "--set", action="append", default=[], metavar="table.key=value", help="override a key of the job file"
-        )
-        return sub
-
-
-def _add_init(commands: _Commands) -> None:
+def _add_init(commands: Commands) -> None:
     sub = commands.add(
         "init",
         "init:run_init",
@@ -146,7 +74,7 @@ def _add_init(commands: _Commands) -> None:
     sub.add_argument("--slurm", action="store_true", help="also write batch scripts for SLURM")
 
 
-def _add_train(commands: _Commands) -> None:
+def _add_train(commands: Commands) -> None:
     sub = commands.add_of_job(
         "train",
         "commands:run_train",
@@ -169,7 +97,7 @@ def _add_train(commands: _Commands) -> None:
     sub.add_argument("--quiet", action="store_true", help="print warnings and errors only")
 
 
-def _add_prepare(commands: _Commands) -> None:
+def _add_prepare(commands: Commands) -> None:
     commands.add_of_job(
         "prepare",
         "commands:run_prepare",
@@ -178,7 +106,7 @@ def _add_prepare(commands: _Commands) -> None:
     )
 
 
-def _add_decode(commands: _Commands) -> None:
+def _add_decode(commands: Commands) -> None:
     sub = commands.add_of_job(
         "decode",
         "decode:run_decode",
@@ -203,7 +131,7 @@ def _add_decode(commands: _Commands) -> None:
     )
 
 
-def _add_local(commands: _Commands) -> None:
+def _add_local(commands: Commands) -> None:
     sub = commands.add_of_job(
         "local",
         "local:run_local",
@@ -224,7 +152,7 @@ def _add_local(commands: _Commands) -> None:
     )
 
 
-def _add_rerank(commands: _Commands) -> None:
+def _add_rerank(commands: Commands) -> None:
     sub = commands.add_of_job(
         "rerank",
         "rerank:run_rerank",
@@ -254,7 +182,7 @@ def _add_rerank(commands: _Commands) -> None:
     )
 
 
-def _add_evaluate(commands: _Commands) -> None:
+def _add_evaluate(commands: Commands) -> None:
     sub = commands.add(
         "evaluate",
         "commands:run_evaluate",
@@ -281,7 +209,7 @@ def _add_evaluate(commands: _Commands) -> None:
     layout.add_argument("--markdown", action="store_true", help="print a table in Markdown")
 
 
-def _add_report(commands: _Commands) -> None:
+def _add_report(commands: Commands) -> None:
     sub = commands.add(
         "report",
         "commands:run_report",
@@ -295,7 +223,7 @@ def _add_report(commands: _Commands) -> None:
     sub.add_argument("--watch", action="store_true", help="show the progress of running jobs in the terminal instead")
 
 
-def _add_weights(commands: _Commands) -> None:
+def _add_weights(commands: Commands) -> None:
     sub = commands.add(
         "weights",
         "commands:run_weights",
@@ -321,7 +249,7 @@ def _add_weights(commands: _Commands) -> None:
     )
 
 
-def _add_extract(commands: _Commands) -> None:
+def _add_extract(commands: Commands) -> None:
     sub = commands.add(
         "extract",
         "extract:run_extract",
@@ -353,7 +281,7 @@ def _add_extract(commands: _Commands) -> None:
     )
 
 
-def _add_align(commands: _Commands) -> None:
+def _add_align(commands: Commands) -> None:
     sub = commands.add(
         "align",
         "commands:run_align",
@@ -366,7 +294,7 @@ def _add_align(commands: _Commands) -> None:
     sub.add_argument("--output", type=Path, required=True, metavar="A", help="alignment (gzipped for a name in .gz)")
 
 
-def _add_lm(commands: _Commands) -> None:
+def _add_lm(commands: Commands) -> None:
     sub = commands.add(
         "lm",
         "commands:run_lm",
@@ -383,7 +311,7 @@ def _add_lm(commands: _Commands) -> None:
     )
 
 
-def _add_import_dtrain(commands: _Commands) -> None:
+def _add_import_dtrain(commands: Commands) -> None:
     sub = commands.add(
         "import-dtrain",
         "commands:run_import_dtrain",

@@ -15,7 +15,8 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mpitune.cli.options import INTERRUPTED, make_parser
+from mpitune.cli.help import INTERRUPTED
+from mpitune.cli.options import make_parser
 from mpitune.cli.streams import open_streams
 from mpitune.errors import MachineError, MpituneError
 from mpitune.exchange.launcher import is_first_on_machine, is_first_process

@@ -12,10 +12,10 @@ import pytest
 from support.mpi import ROOT
 
 from mpitune import errors
-from mpitune.cli import options
+from mpitune.cli import help, options
 from mpitune.cli.parser import _load, main
 
-PARSERS = {parser.prog.split()[1]: parser for parser in options._subparsers(options.make_parser())}
+PARSERS = {parser.prog.split()[1]: parser for parser in help.subparsers(options.make_parser())}
 every_command = pytest.mark.parametrize("command", PARSERS)
 
 IMPORTED = """

@@ -1,0 +1,82 @@
+"""Help texts with examples and exit codes, and completion scripts. Like `mpitune.cli.options`, it imports no work."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mpitune.errors import DataError, MachineError, StopRequested, UsageError
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, that of a shell."""
+
+_EXIT_CODES = {
+    0: "done",
+    UsageError.exit_code: "bad usage or configuration",
+    DataError.exit_code: "bad or missing data",
+    MachineError.exit_code: "the machine failed: disk full, not enough memory, external decoder gone",
+    StopRequested.exit_code: "stopped on request, finished work is saved: run the same command again",
+    INTERRUPTED: "Ctrl-C, with nothing to save",
+}
+
+
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows defaults that say something, and keeps the lines of examples."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return super()._get_help_string(action) if action.default else action.help
+
+
+class PrintCompletion(argparse.Action):
+    """Prints a completion script and ends the program."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, shell: Any, option: object = None) -> None:
+        import shtab
+
+        for command in subparsers(parser):
+            for action in command._actions:
+                if action.type is Path:
+                    action.complete = shtab.FILE  # type: ignore[attr-defined]
+        print(shtab.complete(parser, shell))
+        parser.exit()
+
+
+def subparsers(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
+    """The parsers of the commands."""
+    [commands] = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return list(commands.choices.values())
+
+
+class Commands:
+    """Adds commands to the parser."""
+
+    def __init__(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+        self._subparsers = subparsers
+
+    def add(
+        self, name: str, run: str, text: str, example: str, *, more: str = "", codes: Sequence[int] = ()
+    ) -> argparse.ArgumentParser:
+        """Add a command. ``more``: text after ``text``; ``codes``: exit codes that not every command has."""
+        meaning = {code: text for code, text in _EXIT_CODES.items() if code in (0, 2, 3, 4, INTERRUPTED, *codes)}
+        table = "\n".join(f"  {code:<4} {text}" for code, text in meaning.items())
+        sub = self._subparsers.add_parser(
+            name,
+            help=text,
+            description=textwrap.fill(f"{text} {more}", 79),
+            epilog=f"example:\n  {example}\n\nexit codes:\n{table}",
+            formatter_class=_HelpFormatter,
+        )
+        sub.set_defaults(run=run)
+        return sub
+
+    def add_of_job(self, name: str, run: str, text: str, example: str, **more: Any) -> argparse.ArgumentParser:
+        """Add a command that reads a job file; arguments as for `add`."""
+        sub = self.add(name, run, text, example, **more)
+        sub.add_argument("job", type=Path, metavar="JOB.toml", help="the job file")
+        sub.add_argument(
+            "--set", action="append", default=[], metavar="table.key=value", help="override a key of the job file"
+        )
+        return sub
