@@ -137,6 +137,14 @@ def test_sharing() -> None:
 
 
 @pytest.mark.mpi
+def test_lists() -> None:
+    launcher()
+    cells = [[cell.strip() for cell in line.split("|")[1:3]] for line in run("lists.py", "--small").splitlines()[2:-1]]
+    methods = [f"an epoch: {name}" for name in ("perceptron, itersel", "MIRA", "PRO")]
+    assert cells == [["prepare", "1"], *([method, ranks] for method in methods for ranks in "12")]
+
+
+@pytest.mark.mpi
 def test_exchange() -> None:
     launcher()
     printed = run("exchange.py", "--scale", "0.0002", "--case", "select", "mix", "--ranks", "2", "--memory", "0.5")

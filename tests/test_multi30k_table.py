@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 from support.mpi import ROOT
 
@@ -21,7 +22,7 @@ from mpitune.training.local_training import SentenceTimings, summary
 
 SENTENCES = [f"a man number {n} is walking down the long street" for n in range(30)]
 TESTS = ("test_2016_flickr", "test_2017_flickr")
-SCRIPTS = {"systems", "table", "methods", "curves", "seeds", "cdec_tuners", "discretised", "local"}
+SCRIPTS = {"systems", "table", "methods", "curves", "seeds", "oracles", "cdec_tuners", "discretised", "local"}
 
 
 @pytest.fixture
@@ -155,6 +156,10 @@ def test_local_training_is_tabulated_and_drawn(scripts: Callable[[str], ModuleTy
     assert rows[3] == ["MBUU", "0.0018", "100", "100.00", "100.00", "0.25", "1.5", "4.0", "8.0", "1.50"]
     # Only what differs significantly from the first has the mark.
     assert all(("*" in cell) == (row[2] == "40") for row in rows[2:] for cell in row[3:5])
+    picked = cells(script.chosen(bleu))
+    assert picked[0] == ["", f"lambda chosen on {TESTS[0]}", f"BLEU on {TESTS[1]}", "global"]
+    # Of equals, the smallest.
+    assert picked[2:] == [["MBUU", "0.0018", "100.00", "100.00"], ["EBUU", "0.006", "100.00", "100.00"]]
     script.draw(bleu, data / "local.svg")
     drawn = (data / "local.svg").read_text(encoding="utf-8")
     assert all(f">{name}<" in drawn for name in ("MBUU", "EBUU", "global", f"BLEU, {TESTS[1]}"))
@@ -195,6 +200,16 @@ def test_scores_of_seeds_are_summed_up_and_known_ones_not_measured_again(
     assert all(f">{name}<" in drawn for name in bleu)
 
 
+def test_oracles_are_tabulated_by_length(scripts: Callable[[str], ModuleType]) -> None:
+    script = scripts("oracles")
+    perfect = [12, 11, 10, 9, 12, 11, 10, 9, 12, 12, 12]
+    half = [6, 5, 4, 3, 12, 11, 10, 9, 12, 12, 12]
+    rows = cells(script.table(np.array([half, perfect, perfect, perfect]), np.array([0.01, 0.02, 0.5, 1.0])))
+    assert rows[0] == ["list", "1", "500", "50,000", "100,000"]
+    assert rows[2][0] == "oracle BLEU" and 35 < float(rows[2][1]) < 50 and rows[2][2:] == ["100.00"] * 3
+    assert rows[3] == ["seconds a sentence", "0.010", "0.020", "0.500", "1.000"]
+
+
 def test_parts_of_cdec_processes_become_one_text_and_one_mean(
     scripts: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
@@ -222,7 +237,7 @@ def test_pseudo_document_of_undefined_length(scripts: Callable[[str], ModuleType
             tuners.check_length(said)
 
 
-@pytest.mark.parametrize("script", ["table", "methods", "curves", "seeds", "cdec_tuners", "local"])
+@pytest.mark.parametrize("script", ["table", "methods", "curves", "seeds", "oracles", "cdec_tuners", "local"])
 def test_without_data_it_says_so(
     script: str, scripts: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,10 +1,11 @@
 """Arrays in memory and on disk.
 
-atomic       `atomic_replace`, `open_atomic`, `write_text`: files that are written completely or not at all
-arrays       `write_arrays`, `open_arrays`, `write_lock`: memory-mapped HDF5 files
-digest       `matches_digest`, `write_user_block`: a digest of a file in its first bytes
-checked      `open_checked`: array files that are checked once
-disk_array   `DiskArray`: an array that grows on disk
-csr          `row_ends`, `select_rows`, `iter_rows`: rows of different lengths in one array
-row_table    `DistinctRows`: a hash table of rows
+atomic        `atomic_replace`, `open_atomic`, `write_text`: files that are written completely or not at all
+arrays        `write_arrays`, `open_arrays`, `write_lock`: memory-mapped HDF5 files
+digest        `matches_digest`, `write_user_block`: a digest of a file in its first bytes
+checked       `open_checked`: array files that are checked once
+disk_array    `DiskArray`: an array that grows on disk
+csr           `row_ends`, `select_rows`, `iter_rows`: rows of different lengths in one array
+row_table     `DistinctRows`: a hash table of rows
+number_table  `DistinctNumbers`: a hash table of 64-bit numbers
 """

@@ -27,8 +27,11 @@ from mpitune.corpus.weights import export_weights
 from mpitune.decoder.cdec.process import resolve_program
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange.comm import Comm
+from mpitune.grammar.choices import PREFIXES
 from mpitune.lm.kneser_ney import estimate
 from mpitune.metrics.evaluation import SystemRuns, evaluate
+from mpitune.metrics.list_evaluation import CHOICES, as_table, evaluate_lists
+from mpitune.metrics.sacrebleu import check_counts
 from mpitune.report.rule_names import rule_in_words
 from mpitune.run_folder import model_weights
 from mpitune.run_folder.status import follow
@@ -91,9 +94,14 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
 
 
 def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
-    """Score translations by BLEU, TER, chrF and length, and test the systems against the first one."""
+    """Score translations by BLEU, TER, chrF and length, and test systems against the first one; or n-best lists."""
 
     def score() -> None:
+        if options.lists:
+            _evaluate_lists(options)
+            return
+        if not options.refs:
+            raise UsageError("--refs: found none, expected one or more files beside --hyps and --system")
         systems = _systems(options)
         result = evaluate(
             [_read_text(path) for path in options.refs],
@@ -108,6 +116,25 @@ def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
             print(result.as_markdown() if options.markdown else result.as_text(), flush=True)
 
     comm.on_root(score)
+
+
+def _evaluate_lists(options: argparse.Namespace) -> None:
+    """Print the metrics of the first entries of lists, of their best ones, and of a random choice."""
+    for option in ("test", "tokenize", "lowercase", "markdown"):
+        if getattr(options, option) not in (None, False, "none"):
+            raise UsageError(f"--{option}: found beside --lists, expected --json at most")
+    references = [_read_text(path) for path in options.refs]
+    if references:
+        check_counts(references)
+    scores = {str(path): evaluate_lists(path, [lines for _, lines in references]) for path in options.lists}
+    if options.json:
+        by_choice = {
+            file: {name: dict(zip(CHOICES, of_choice, strict=True)) for name, of_choice in of_file.items()}
+            for file, of_file in scores.items()
+        }
+        print(json.dumps(by_choice, indent=1), flush=True)
+    else:
+        print(as_table(scores), flush=True)
 
 
 def _systems(options: argparse.Namespace) -> dict[str, list[Path]]:
@@ -191,9 +218,11 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
 
 
 def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
-    """Rules that fire the features ``names``, as text; empty if the store of the ``run`` no longer exists."""
+    """Rules that fire the features ``names``, as text; empty for lists, or if the store no longer exists."""
     try:
         job = load(run / "config.toml")
+        if job.decoder.backend == "lists":
+            return {}
         found = rules_firing(job.run.store, job.features.templates, names, EXAMPLES)
     except MpituneError:
         return {}
@@ -224,7 +253,7 @@ def _select_weights(options: argparse.Namespace, weights: Mapping[str, float]) -
     """The weights that the ``options`` select: one group, or one for each template."""
     if options.template == EACH_TEMPLATE and not options.near:
         groups = []
-        for name in ("dense", *model_weights.PREFIXES):
+        for name in ("dense", *PREFIXES):
             if selected := model_weights.filtered(weights, name, options.find):
                 heading = f"# {name}: {counted(len(selected), 'feature')}"
                 groups.append((heading, model_weights.largest(selected, options.top)))

@@ -63,7 +63,7 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     initial = comm.on_root(read_model, job, path)
     kbest = options.explain or options.nbest
     decoder, model, sentences = open_decoder(job, comm, options.input, kbest, initial.scoring)
-    if initial.weights and not any(name in decoder.features for name in initial.weights):
+    if initial.weights and not comm.on_root(model.fires_any, initial.weights):
         comm.on_root(print_message, f"warning: {path}: none of its features occurs in this job")
     weights = _weight_vector(initial.weights, decoder)
     decode = _decode_function(options, decoder, sentences, weights, model.words.words)
@@ -89,7 +89,7 @@ def _check_decode_options(options: argparse.Namespace, job: Job) -> None:
 
 def _weight_vector(weights: Mapping[str, float], decoder: Decoder) -> np.ndarray:
     """float64 [D]: ``weights`` by slot of the decoder's features, to which unknown names are added."""
-    slots = [decoder.features.slot(name) for name in weights]
+    slots = decoder.features.slots(list(weights))
     vector = np.zeros(len(decoder.features))
     vector[slots] = list(weights.values())
     return vector

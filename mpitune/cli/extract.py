@@ -52,8 +52,9 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     )
     with StopFlag() as stop:
         extraction = GrammarExtractor(bitext, sentences)
-        extract_parts(comm, extraction, work, inputs, partial(progress, rank=comm.rank), stop)
-    grammars = ExtractedGrammars.stored(open_arrays(comm.on_root(_merge, work, len(read))), None)
+        extract_parts(comm, extraction, work, inputs, print_message, partial(progress, rank=comm.rank), stop)
+    merged_file = comm.on_root(_merge, work, len(read))
+    grammars = ExtractedGrammars.stored(open_arrays(merged_file), max_translations=options.max_translations)
     words = Names.stored(open_arrays(bitext), "words")
 
     def write(i: int) -> int:

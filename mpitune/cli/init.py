@@ -25,6 +25,8 @@ DATA = "data"
 """Folder of the demo's data."""
 DEMO = "demo"
 """The template that comes with data."""
+LISTS = "rerank"
+"""The template for n-best lists."""
 
 
 def run_init(options: argparse.Namespace, comm: Comm) -> None:
@@ -68,6 +70,9 @@ def _next_steps(folder: Path, template: str, slurm: bool) -> str:
     steps = [] if folder == Path() else [f"cd {shlex.quote(str(folder))}"]
     steps += [] if template == DEMO else [f"edit {JOB}: the names of your files", f"mpitune train {JOB} --dry-run"]
     steps += [f"sbatch slurm/train.sbatch {JOB}" if slurm else f"mpirun -n 2 mpitune train {JOB}"]
-    steps += [f"mpitune decode {JOB} --input {test} --output test.out"]
+    if template == LISTS:
+        steps += [f"mpitune rerank {JOB} --input test.nbest.gz --output test.out"]
+    else:
+        steps += [f"mpitune decode {JOB} --input {test} --output test.out"]
     steps += [f"mpitune evaluate --refs {reference} --hyps test.out", "mpitune report runs/job"]
     return "\n".join([f"{folder / JOB}: every key is explained in it. Next:", *(f"    {step}" for step in steps)])

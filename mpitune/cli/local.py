@@ -19,7 +19,7 @@ from mpitune.decoder.base import Sentence
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.runtime.log import start_logging
-from mpitune.training import factory, local_training, parallel_map
+from mpitune.training import local_learning, local_training, parallel_map
 
 
 def run_local(options: argparse.Namespace, comm: Comm) -> None:
@@ -27,6 +27,7 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     job = load_job(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
     comm.on_root(load.require_data, job)
+    comm.on_root(load.check_retraining, job)
     initial = comm.on_root(read_model, job, options.weights)
     # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
     decoder, model, sentences = open_decoder(job, comm, options.input, 1, initial.scoring)
@@ -36,7 +37,7 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
         raise raised_on_all_ranks(error)
     training = local_training.training_data(job, comm, initial)
     retrieval = local_training.Retrieval(comm, training, job.local.k, job.local.theta)
-    translator = local_training.Translator(training, factory.local_update(job), decoder, initial.weights)
+    translator = local_training.Translator(training, local_learning.learner(job, training), decoder, initial.weights)
     if options.explain is not None:
         _explain_sentence(options, comm, retrieval, translator, sentences[options.explain], model.words)
     else:

@@ -13,7 +13,7 @@ from typing import get_args
 from mpitune import __version__
 from mpitune.cli.help import Commands, PrintCompletion
 from mpitune.errors import StopRequested
-from mpitune.grammar.choices import TemplateName
+from mpitune.grammar.choices import ListTemplateName, TemplateName
 from mpitune.metrics.choices import GainName, SignificanceTest, Tokenizer
 from mpitune.training.choices import KbestFormat
 
@@ -67,9 +67,10 @@ def _add_init(commands: Commands) -> None:
     sub.add_argument("directory", type=Path, nargs="?", default=Path(), metavar="DIR", help="folder to write it to")
     sub.add_argument(
         "--template",
-        choices=["demo", "dev", "train", "cdec"],
+        choices=["demo", "bitext", "dev", "train", "cdec", "rerank"],
         default="dev",
-        help="demo: with data; dev: tune on a development set; train: on the whole training set; cdec: for cdec",
+        help="demo: with data; bitext: a bitext is all there is; dev: tune on a development set; train: on the whole "
+        "training set; cdec: for cdec",
     )
     sub.add_argument("--slurm", action="store_true", help="also write batch scripts for SLURM")
 
@@ -170,6 +171,7 @@ def _add_rerank(commands: Commands) -> None:
     sub.add_argument(
         "--scores", type=Path, nargs="+", default=[], metavar="FILE", help="the files of the job's [[features.files]]"
     )
+    sub.add_argument("--source", type=Path, metavar="F", help='the source sentences, for the template "word-pair"')
     sub.add_argument(
         "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
     )
@@ -186,10 +188,10 @@ def _add_evaluate(commands: Commands) -> None:
     sub = commands.add(
         "evaluate",
         "commands:run_evaluate",
-        "Score translations by BLEU, TER, chrF and length, and test the systems against the first one.",
+        "Score translations by BLEU, TER, chrF and length, and test systems against the first one; or n-best lists.",
         "mpitune evaluate --refs test.en --hyps before.out after.out --test ar",
     )
-    sub.add_argument("--refs", type=Path, nargs="+", required=True, metavar="R", help="references")
+    sub.add_argument("--refs", type=Path, nargs="+", default=[], metavar="R", help="references")
     systems = sub.add_mutually_exclusive_group(required=True)
     systems.add_argument("--hyps", type=Path, nargs="+", metavar="A", help="translations, one system each")
     systems.add_argument(
@@ -198,6 +200,13 @@ def _add_evaluate(commands: Commands) -> None:
         action="append",
         metavar="NAME",
         help="a system's name and its translations, one file for each run; repeated for each system",
+    )
+    systems.add_argument(
+        "--lists",
+        type=Path,
+        nargs="+",
+        metavar="LISTS",
+        help="n-best lists instead: the metrics of the first entries, of the best ones (oracle) and of a random choice",
     )
     sub.add_argument(
         "--test", choices=get_args(SignificanceTest), help="ar: approximate randomisation; bootstrap: paired"
@@ -232,7 +241,7 @@ def _add_weights(commands: Commands) -> None:
     )
     sub.add_argument("model", type=Path, metavar="RUN_OR_FILE", help="a run folder, checkpoint or weights file")
     sub.add_argument("--top", type=_positive, metavar="N", help="only the N of largest absolute value")
-    templates = ["dense", *get_args(TemplateName), EACH_TEMPLATE]
+    templates = ["dense", *dict.fromkeys(get_args(TemplateName) + get_args(ListTemplateName)), EACH_TEMPLATE]
     sub.add_argument(
         "--template", choices=templates, metavar="T", help=f"only features of one template: {', '.join(templates)}"
     )
@@ -278,6 +287,13 @@ def _add_extract(commands: Commands) -> None:
         "--leave-one-out",
         action="store_true",
         help="exclude each sentence's own pair; the input must be the bitext's source",
+    )
+    sub.add_argument(
+        "--max-translations",
+        type=_positive,
+        default=0,
+        metavar="N",
+        help="keep the N most frequent rules of each source side (default: all)",
     )
 
 

@@ -6,20 +6,22 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 
 from mpitune.array_files.csr import row_ends
 from mpitune.cli.decode import read_model
 from mpitune.cli.output import load_job, open_output, print_message
-from mpitune.config.spec import Job
-from mpitune.corpus.text import counted
+from mpitune.config.spec import Job, column_metrics
+from mpitune.corpus.text import counted, read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import KBest
 from mpitune.decoder.lists.formats import Entry
 from mpitune.decoder.lists.scores import ScoreFiles
 from mpitune.decoder.lists.stream import line_with_score, model_score, read_lists
-from mpitune.errors import UsageError
+from mpitune.decoder.lists.templates import TextFeatures
+from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.metrics.minimum_bayes_risk import ExpectedGain
 
@@ -29,11 +31,11 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
     job = load_job(options, comm)
 
     def rerank() -> None:
-        path, scores = options.weights or job.run.dir, _score_files(options, job)
+        path = options.weights or job.run.dir
         weights, lists, known = read_model(job, path).weights, 0, False
         next_line = 0
         with nullcontext(sys.stdout.buffer) if options.output is None else open_output(options.output) as file:
-            for number, entries, score in _scored(options, scores, weights):
+            for number, entries, score in _scored(options, job, weights):
                 order = np.argsort(-score, kind="stable").tolist()
                 if options.nbest is None:
                     # A line for each sentence, also for those without a list.
@@ -55,7 +57,7 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
 
 def _score_files(options: argparse.Namespace, job: Job) -> ScoreFiles:
     """The files of the option ``--scores``, which have the features of the job's ``[[features.files]]``."""
-    names = [of.name for of in job.features.files]
+    names = [of.name for of in job.features.files if of.name not in column_metrics(job)]
     if len(options.scores) != len(names):
         found, expected = counted(len(options.scores), "file"), f"{len(names)} ({', '.join(names)})"
         raise UsageError(f"--scores: found {found}, expected {expected}, as features.files has")
@@ -64,15 +66,33 @@ def _score_files(options: argparse.Namespace, job: Job) -> ScoreFiles:
     return ScoreFiles(dict(zip(names, options.scores, strict=True)))
 
 
+def _sources(options: argparse.Namespace, job: Job) -> list[list[str]]:
+    """The words of each source sentence, of the option ``--source``, if the job's templates need them."""
+    if ("word-pair" in job.features.templates) != (options.source is not None):
+        raise UsageError('--source: expected beside the template "word-pair" (features.templates), and only there')
+    return [sentence.words for sentence in read_sentences(options.source)] if options.source else []
+
+
 def _scored(
-    options: argparse.Namespace, scores: ScoreFiles, weights: Mapping[str, float]
+    options: argparse.Namespace, job: Job, weights: Mapping[str, float]
 ) -> Iterator[tuple[int, list[Entry], np.ndarray]]:
     """The input's lists, with their numbers and float64 [entries], the scores by which they are to be sorted."""
+    scores, sources = _score_files(options, job), _sources(options, job)
+    text = TextFeatures(job.features.templates, job.features.lexicon)
+
+    def add_features(entry: Entry, path: Path) -> None:
+        if sources and entry.sentence >= len(sources):
+            expected = f"at most {len(sources) - 1}, as {options.source} has {counted(len(sources), 'line')}"
+            raise DataError.at(path, entry.line, found=f"number {entry.sentence}", expected=expected)
+        scores.add_to(entry, path)
+        text.add_to(entry, path, sources[entry.sentence] if sources else ())
+
     words = Vocabulary()
     gain = ExpectedGain(options.mbr, words.words) if options.mbr else None
-    for number, entries in read_lists(options.input, scores):
+    for number, entries in read_lists(options.input, add_features):
         score = np.array([model_score(entry, weights) for entry in entries])
         yield number, entries, score if gain is None else gain.of(_kbest(entries, score, words))
+    scores.check_ends()
 
 
 def _kbest(entries: Sequence[Entry], score: np.ndarray, words: Vocabulary) -> KBest:

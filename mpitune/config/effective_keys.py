@@ -9,7 +9,7 @@ from typing import Any
 
 from mpitune.config.presets import PRESETS
 from mpitune.config.schema import values
-from mpitune.config.spec import BATCH, DecoderKeys, DiscretizeKeys, Job, LearnerKeys, SelectKeys
+from mpitune.config.spec import BATCH, DecoderKeys, DiscretizeKeys, Job, LearnerKeys, SelectKeys, metric_weights
 
 _NO_INFLUENCE = {
     "run.dir",
@@ -43,7 +43,13 @@ _PERCEPTRON_KEYS = tuple(
 )
 """Keys that methods other than the perceptron ignore."""
 
-_DECODER_KEYS = ("decoder.pop_limit", "decoder.span_limit", "decoder.unique", "grammar.format")
+_DECODER_KEYS = (
+    "decoder.pop_limit",
+    "decoder.rule_margin",
+    "decoder.span_limit",
+    "decoder.unique",
+    "grammar.format",
+)
 """Keys that the backend "lists" ignores."""
 
 _OF_REGULARIZERS = {
@@ -52,16 +58,32 @@ _OF_REGULARIZERS = {
 }
 """By key: the regularizers that use it; the others ignore it."""
 
+_ADDED_LATER: dict[str, Any] = {
+    "decoder.rule_margin": 0.0,
+    "decoder.sample": "none",
+    "features.discretize.conjunctions": (),
+    "grammar.max_translations": 0,
+    "learner.metric": "bleu",
+}
+"""Keys that earlier versions did not have, with the value that gives the result of those versions."""
+
 _METHODS_WITH_TABLES = ("mira", *BATCH)
 """Methods with a table of their name in ``[learner]``; the other methods ignore that table."""
 
 
 def effective_keys(job: Job) -> dict[str, Any]:
-    """Dotted keys and values that the result depends on, except paths: the content of the files counts instead."""
+    """Dotted keys and values that the result depends on, except paths: the content of the files counts instead.
+
+    A key of `_ADDED_LATER` is left out where it changes nothing: runs of earlier versions continue.
+    """
     return {
         key: value
         for key, kind, value in values(job)
-        if kind is not Path and key not in _NO_INFLUENCE and not _is_ignored(job, key) and not key.startswith("local.")
+        if kind is not Path
+        and key not in _NO_INFLUENCE
+        and not _is_ignored(job, key)
+        and not key.startswith("local.")
+        and _ADDED_LATER.get(key, ...) != value
     }
 
 
@@ -99,7 +121,10 @@ def _is_ignored(job: Job, key: str) -> bool:
     tables = tuple(f"learner.{other}." for other in _METHODS_WITH_TABLES if other != method)
     return (
         (method != "perceptron" and key in _PERCEPTRON_KEYS)
+        or (key == "learner.gold" and "bleu" not in metric_weights(job))
         or (job.decoder.backend == "lists" and key in _DECODER_KEYS)
+        or (key.startswith("lm.") and key.endswith(".order"))  # the content of the estimated model counts
+        or (job.decoder.backend == "cdec" and key == "decoder.rule_margin")
         or (job.learner.algorithm != "itersel" and key.startswith("select."))
         or key.startswith(tables)
         or (not job.features.discretize.features and key.startswith("features.discretize."))

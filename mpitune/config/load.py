@@ -10,22 +10,37 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from mpitune.config.presets import METHOD_DEFAULTS, PRESETS, Keys
 from mpitune.config.schema import literal, read, set_key
-from mpitune.config.spec import BATCH, DataKeys, DevTestKeys, GrammarKeys, Job, lm_names
+from mpitune.config.spec import (
+    BATCH,
+    DataKeys,
+    DevTestKeys,
+    GrammarKeys,
+    Job,
+    LmKeys,
+    column_metrics,
+    lm_names,
+    metric_weights,
+    tunes_on_bitext,
+)
 from mpitune.corpus.text import lines
 from mpitune.errors import DataError, UsageError
+from mpitune.grammar.choices import ListTemplateName, TemplateName
 
 _TEMPLATES_CDEC_LACKS = ("word-pair", "word-pair-all", "insertion", "target-words")
 """Templates that cdec does not have."""
 
-_LAMBDA = {"ebuu": 0.06, "mbuu": 0.018}
+_LAMBDA = {"ebuu": 0.06, "mbuu": 0.018, "retrain": 0.0}
 """By method of local training: default of lambda (Liu, Cao, Watanabe, Zhao, Yu, Zhu, EMNLP 2012)."""
 
-_REGULARIZED_METHODS = {"linear": ("pro", "perceptron", "mira"), "monotone": ("pro",)}
-"""By regularizer: the methods that implement it."""
+_MAX_BLEU_LIST = 50000
+"""Length of the lists that oracle MB of MIRA is chosen from by default (Eidelman, WMT 2012)."""
+
+_REGULARIZED_METHODS = ("perceptron", "mira", "pro", "minrisk")
+"""The methods with a regularizer of bins."""
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Job:
@@ -103,6 +118,18 @@ def require_data(job: Job) -> DataKeys:
     return job.data
 
 
+def check_retraining(job: Job) -> None:
+    """Raise UsageError if ``local.method`` is ``retrain`` and the job lacks what that needs."""
+    learner = job.learner
+    if job.local.method != "retrain":
+        return
+    if learner.method not in BATCH or (learner.method == "mert" and learner.mert.search == "hypergraph"):
+        expected = f"learner.method to be {' or '.join(BATCH)}, on lists"
+        raise UsageError(f'{job.file}: local.method = "retrain": expected {expected}')
+    if job.data is None or job.data.devtest is None:
+        raise UsageError(f'{job.file}: local.method = "retrain": expected [data.devtest], the set to retrain on')
+
+
 def _checked(job: Job, *, complete: bool) -> Job:
     """``job`` after the checks that involve several keys, with dependent values filled in.
 
@@ -128,13 +155,19 @@ def _resolve_defaults(job: Job) -> Job:
         decoder = replace(decoder, binary=binary)
     if select.lambda_ is not None:
         select = replace(select, k=None)
+    if learner.method == "mira" and learner.mira.oracle_kbest is None:
+        longest = _MAX_BLEU_LIST if learner.mira.oracle == "MB" else decoder.kbest
+        learner = replace(learner, mira=replace(learner.mira, oracle_kbest=longest))
     if local.lambda_ is None:
         local = replace(local, lambda_=_LAMBDA[local.method])
     if learner.method in BATCH:
         learner = replace(learner, algorithm="itermix")
     if learner.algorithm == "sgd":
         parallel = replace(parallel, shards=1)
-    return replace(job, data=data, decoder=decoder, select=select, local=local, learner=learner, parallel=parallel)
+    lm = job.lm or ((LmKeys(),) if _has_lm_text(job) else ())
+    return replace(
+        job, data=data, lm=lm, decoder=decoder, select=select, local=local, learner=learner, parallel=parallel
+    )
 
 
 def _check_data(job: Job, data: DataKeys) -> None:
@@ -160,6 +193,7 @@ def _check_lists(job: Job, data: DataKeys) -> None:
     """Check ``[data]`` of the backend "lists"."""
     if data.bitext is not None:
         raise UsageError(f"{job.file}: data.bitext: found beside data.lists, expected data.references")
+    columns = column_metrics(job)
     names = [of.name for of in job.features.files]
     for name in names:
         if names.count(name) > 1:
@@ -168,10 +202,13 @@ def _check_lists(job: Job, data: DataKeys) -> None:
         raise UsageError(f"{job.file}: features.files: found no devtest for {lacking[0]}, as data.devtest needs")
     tables = {"data": data} | ({"data.devtest": data.devtest} if data.devtest else {})
     for table, keys in tables.items():
-        for key in ("lists", "references"):
-            if not getattr(keys, key):
-                found = f"{job.file}: {table}.{key}: found none"
-                raise UsageError(f'{found}, expected one or more files, as decoder.backend = "lists"')
+        if not keys.lists:
+            found = f"{job.file}: {table}.lists: found none"
+            raise UsageError(f'{found}, expected one or more files, as decoder.backend = "lists"')
+        compared = [name for name in metric_weights(job) if name not in columns]
+        if compared and not keys.references:
+            found = f"{job.file}: {table}.references: found none"
+            raise UsageError(f"{found}, expected one or more files, as learner.metric has {compared[0]}")
 
 
 def _grammars(grammar: GrammarKeys) -> list[str]:
@@ -186,37 +223,57 @@ def _check_inputs(job: Job) -> None:
         _check_list_inputs(job)
         return
     found = _grammars(job.grammar)
-    if len(found) != 1:
+    from_data = tunes_on_bitext(job)
+    if len(found) != 1 and not from_data:
         choices = "grammar.file, grammar.per_sentence = true, grammar.source (a bitext)"
         raise UsageError(f"{job.file}: found {' and '.join(found) or 'no grammar'}, expected one of {choices}")
     grammar = job.grammar
-    if grammar.source is not None and None in (grammar.target, grammar.alignment):
-        raise UsageError(f"{job.file}: grammar.source: expected grammar.target and grammar.alignment beside it")
+    if grammar.source is not None and grammar.target is None:
+        raise UsageError(f"{job.file}: grammar.source: expected grammar.target beside it")
+    if from_data and job.data is not None and len(job.data.references) > 1:
+        expected = "one file: without a grammar, source and references are the bitext that rules are extracted from"
+        raise UsageError(f"{job.file}: data.references: found {len(job.data.references)} files, expected {expected}")
     if grammar.folder is not None and not grammar.per_sentence:
         raise UsageError(f"{job.file}: grammar.folder: expected grammar.per_sentence = true beside it")
-    if grammar.source is None and (grammar.target or grammar.alignment or grammar.leave_one_out):
-        raise UsageError(
-            f"{job.file}: [grammar]: found target, alignment or leave_one_out, expected source beside them"
-        )
+    of_bitext = ("target",) if from_data else ("target", "alignment", "leave_one_out", "max_translations")
+    if grammar.source is None and (given := [key for key in of_bitext if getattr(grammar, key)]):
+        raise UsageError(f"{job.file}: [grammar]: found {' and '.join(given)}, expected source beside it")
     if job.decoder.backend == "cdec" and grammar.source is not None:
         raise UsageError(f"{job.file}: grammar.source: cdec needs grammar files: write them by `mpitune extract`")
     if job.decoder.backend == "cdec" and job.grammar.format not in ("auto", "cdec"):
         raise UsageError(f"{job.file}: grammar.format = {literal(job.grammar.format)}: cdec cannot read this format")
+    _check_templates(job, get_args(TemplateName))
+    if job.features.lexicon is not None:
+        raise UsageError(f'{job.file}: features.lexicon: found beside a decoder, expected decoder.backend = "lists"')
     unsupported = [template for template in job.features.templates if template in _TEMPLATES_CDEC_LACKS]
     if job.decoder.backend == "cdec" and unsupported:
         raise UsageError(f"{job.file}: features.templates: cdec does not have {', '.join(unsupported)}")
     _check_scores(job)
-    searches_forests = job.learner.method == "mert" and job.learner.mert.search == "hypergraph"
-    if job.decoder.backend == "cdec" and searches_forests:
-        raise UsageError(f'{job.file}: learner.mert.search = "hypergraph": cdec returns no hypergraphs')
-    if searches_forests and job.learner.mert.metric != "bleu":
-        metric = literal(job.learner.mert.metric)
-        raise UsageError(f'{job.file}: learner.mert.metric = {metric}: expected "bleu", as search = "hypergraph"')
-    if not job.lm and job.decoder.backend == "embedded":
+    if columns := column_metrics(job):
+        expected = 'bleu, ter or chrf: only lists (decoder.backend = "lists") have columns'
+        raise UsageError(f"{job.file}: learner.metric: found {literal(columns[0])}, expected {expected}")
+    keys = _keys_of_forests(job)
+    if job.decoder.backend == "cdec" and keys:
+        raise UsageError(f"{job.file}: {keys[0]}: cdec returns no hypergraphs")
+    if len(keys) > 1:
+        raise UsageError(f"{job.file}: found both {' and '.join(keys)}: the search needs no sample of the forest")
+    if keys and keys[0].startswith("learner") and metric_weights(job) != {"bleu": 1.0}:
+        metric = ", ".join(metric_weights(job))
+        raise UsageError(f'{job.file}: learner.metric: found {metric}, expected "bleu", as mert.search = "hypergraph"')
+    if not job.lm and job.decoder.backend == "embedded" and not _has_lm_text(job):
         raise UsageError(f"{job.file}: found no language model, expected one or more [[lm]] tables")
+    for n, lm in enumerate(job.lm):
+        if (lm.file is not None and lm.text) or not (lm.file or lm.text or _has_lm_text(job)):
+            which = "both file and text" if lm.file else "neither file nor text"
+            raise UsageError(f"{job.file}: lm.{n}: found {which}, expected one of them")
     names = lm_names(job)
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{job.file}: found two language models called {twice[0]}, expected a name for each")
+
+
+def _has_lm_text(job: Job) -> bool:
+    """True if the job has a bitext with other target sentences than the tuned ones, to estimate a language model."""
+    return tunes_on_bitext(job) or (job.grammar.target is not None and not job.grammar.leave_one_out)
 
 
 def _check_list_inputs(job: Job) -> None:
@@ -225,7 +282,6 @@ def _check_list_inputs(job: Job) -> None:
     tables = {
         "[grammar]": _grammars(job.grammar),
         "[[lm]]": job.lm,
-        "features.templates": wanted.templates,
         "features.discretize.features": wanted.discretize.features,
         "features.unlog": wanted.unlog.features,
         "decoder.config": job.decoder.config,
@@ -233,8 +289,33 @@ def _check_list_inputs(job: Job) -> None:
     for key, value in tables.items():
         if value:
             raise UsageError(f'{job.file}: {key}: found beside decoder.backend = "lists": lists have all features')
-    if job.learner.method == "mert" and job.learner.mert.search == "hypergraph":
-        raise UsageError(f'{job.file}: learner.mert.search = "hypergraph": lists have no hypergraphs')
+    _check_templates(job, get_args(ListTemplateName))
+    pairs = "word-pair" in wanted.templates
+    if pairs != (wanted.lexicon is not None):
+        raise UsageError(f'{job.file}: features.lexicon: expected beside the template "word-pair", and only there')
+    data = {"data": job.data, "data.devtest": job.data.devtest if job.data else None}
+    for table, keys in data.items():
+        if pairs and keys and keys.source is None:
+            raise UsageError(f'{job.file}: {table}.source: found none, as the template "word-pair" needs')
+    if of_forests := _keys_of_forests(job):
+        raise UsageError(f"{job.file}: {of_forests[0]}: lists have no hypergraphs")
+
+
+def _keys_of_forests(job: Job) -> list[str]:
+    """The job's keys, with their values, for which the decoder must return forests."""
+    wanted = {
+        'learner.mert.search = "hypergraph"': job.learner.method == "mert" and job.learner.mert.search == "hypergraph",
+        'decoder.sample = "forest"': job.decoder.sample == "forest",
+    }
+    return [key for key, asked in wanted.items() if asked]
+
+
+def _check_templates(job: Job, known: Sequence[str]) -> None:
+    """Check that the job's decoder has its templates; ``known``: those that it has."""
+    for template in job.features.templates:
+        if template not in known:
+            found = f"features.templates: found {template}, which decoder.backend = {literal(job.decoder.backend)}"
+            raise UsageError(f"{job.file}: {found} does not have: expected any of {', '.join(known)}")
 
 
 def _check_scores(job: Job) -> None:
@@ -245,10 +326,14 @@ def _check_scores(job: Job) -> None:
             raise UsageError(f"{job.file}: features.{key}: cdec reads grammar files itself, with unchanged scores")
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"{job.file}: features.{key}: found {twice[0]} twice, expected each feature once")
-    methods = _REGULARIZED_METHODS.get(wanted.regularizer, (job.learner.method,))
-    if wanted.features and job.learner.method not in methods:
+    for text in wanted.conjunctions:
+        pair = text.split()
+        if len(pair) != 2 or pair[0] == pair[1] or not {*pair} <= {*wanted.features}:
+            found = f"features.discretize.conjunctions: found {literal(text)}"
+            raise UsageError(f"{job.file}: {found}, expected two of features.discretize.features with a blank between")
+    if wanted.features and wanted.regularizer != "none" and job.learner.method not in _REGULARIZED_METHODS:
         found = f"features.discretize.regularizer = {literal(wanted.regularizer)}"
-        raise UsageError(f"{job.file}: {found}: expected learner.method to be {' or '.join(methods)}")
+        raise UsageError(f"{job.file}: {found}: expected learner.method to be {' or '.join(_REGULARIZED_METHODS)}")
 
 
 def _add_defaults(raw: dict[str, Any]) -> None:

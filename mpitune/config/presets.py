@@ -48,6 +48,7 @@ _MULTIPARTITE: Keys = {
     "learner.algorithm": "itersel",
     "learner.epochs": 10,
     "learner.patience": 0,
+    "learner.metric": "bleu",
     "learner.learning_rate": 0.0001,
     "learner.pairs": "multipartite",
     "learner.share": 0.1,
@@ -94,6 +95,7 @@ PRESETS: dict[str, Preset] = {
         "which has no option for them. Left out: the number of shards, for which parallelize.rb has no default.",
         keys={
             **_MULTIPARTITE,
+            "decoder.sample": "none",
             "learner.gold": "bleu+1",
             "learner.extend_ties": True,
             "learner.order": "sentence",
@@ -112,7 +114,6 @@ PRESETS: dict[str, Preset] = {
             "learner.mira.prediction": "M+C",
             "learner.mira.variant": "1-best",
             "learner.mira.c": 0.01,
-            "learner.mira.oracle_kbest": 50000,
         },
     ),
     "green2013": Preset(

@@ -2,16 +2,17 @@
 
 A table is a dataclass and a key is one of its fields (``lambda_`` is the key ``lambda``). The type of a key is bool,
 int, float, str or Path, with ``| None`` if the key may be missing (a path: may be ""), or ``tuple[..., ...]`` of str,
-Path or tables. Fields with ``internal`` in their metadata are not keys.
+Path or tables. A `name_or_weights` is a string or a dict. Fields with ``internal`` in their metadata are not keys.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -44,6 +45,11 @@ def choices(*names: str) -> Any:
 def number(default: float | None, least: float, most: float = _LARGEST, *, above: bool = False) -> Any:
     """Field of a key whose value is a finite number from ``least`` to ``most``; ``above`` excludes ``least``."""
     return field(default=default, metadata={"least": least, "most": most, "above": above})
+
+
+def name_or_weights(default: str) -> Any:
+    """Field of a key whose value is a name, or a table of names and numbers other than 0."""
+    return field(default=default, metadata={"weights": True})
 
 
 def internal(default: Any) -> Any:
@@ -150,8 +156,13 @@ def _lines(table: Any, prefix: str) -> Iterator[str]:
                 if entry is not None:
                     inner += ["", brackets.format(prefix + key), *_lines(entry, f"{prefix}{key}.")]
         elif value is not None or core is Path:
-            yield f"{key} = {literal('' if value is None else value)}"
+            written = _inline_table(value) if isinstance(value, dict) else literal("" if value is None else value)
+            yield f"{key} = {written}"
     yield from inner
+
+
+def _inline_table(numbers: Mapping[str, float]) -> str:
+    return "{ " + ", ".join(f"{literal(name)} = {number}" for name, number in numbers.items()) + " }"
 
 
 class _Reader:
@@ -201,6 +212,8 @@ class _Reader:
             if not isinstance(raw, dict):
                 raise self.wrong(key, raw, "a table")
             return self.table(core, raw, f"{key}.")
+        if "weights" in limits:
+            return self.name_or_weights(key, raw)
         types, expected = _TYPES[core]
         if type(raw) not in types:
             raise self.wrong(key, raw, expected)
@@ -214,6 +227,17 @@ class _Reader:
         if core is Path:
             return self.path(key, raw, may_be_empty=hint is not Path)
         return float(raw) if core is float else raw
+
+    def name_or_weights(self, key: str, raw: Any) -> str | dict[str, float]:
+        if isinstance(raw, str) and raw:
+            return raw
+        if not isinstance(raw, dict) or not raw:
+            raise self.wrong(key, raw, "a name, or a table of names and numbers")
+        for name, number in raw.items():
+            if type(number) not in (int, float) or not math.isfinite(number) or number == 0:
+                raise self.wrong(f"{key}.{name}", number, "a number other than 0")
+        weights = {name: float(number) for name, number in raw.items()}
+        return next(iter(weights)) if list(weights.values()) == [1.0] else weights
 
     def path(self, key: str, text: str, *, may_be_empty: bool) -> Path | None:
         if not text and may_be_empty:

@@ -16,8 +16,8 @@ from typing import get_args
 
 from mpitune.config import schema
 from mpitune.config.presets import PRESETS
-from mpitune.config.schema import choice, choices, internal, number
-from mpitune.grammar.choices import TemplateName
+from mpitune.config.schema import choice, choices, internal, name_or_weights, number
+from mpitune.grammar.choices import ListTemplateName, TemplateName
 from mpitune.learner.choices import (
     PRO_CANDIDATES,
     PRO_KEPT,
@@ -29,7 +29,7 @@ from mpitune.learner.choices import (
     RateName,
     UpdateOrder,
 )
-from mpitune.metrics.choices import SentenceMetricName, TuningMetricName
+from mpitune.metrics.choices import ReferenceMetricName, SentenceMetricName
 
 MAX_SEED = 2**63 - 1
 """Largest `RunKeys.seed`."""
@@ -70,7 +70,9 @@ class DataKeys:
 
 @dataclass(frozen=True)
 class GrammarKeys:
-    """``[grammar]``: one of file, per_sentence, or source with target and alignment; and the format of the files."""
+    """``[grammar]``: one of file, per_sentence, or source with target; none of them: rules from the data's own pairs.
+
+    Without an alignment, source and target are aligned."""
 
     file: Path | None = None
     per_sentence: bool = False
@@ -81,15 +83,20 @@ class GrammarKeys:
     target: Path | None = None
     alignment: Path | None = None
     leave_one_out: bool = False
+    max_translations: int = number(0, 0)
+    """Number of rules that a source side keeps; 0: all."""
 
 
 @dataclass(frozen=True)
 class LmKeys:
-    """``[[lm]]``: one language model."""
+    """``[[lm]]``: one language model: a file, or estimated from texts, by default the bitext's target side."""
 
-    file: Path
+    file: Path | None = None
     name: str = ""
     """Name of the feature with the log probability; if empty, LanguageModel, LanguageModel_1, ..."""
+    text: tuple[Path, ...] = ()
+    order: int = number(5, 1, 10)
+    """Order of an estimated model."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +119,12 @@ class DecoderKeys:
     config: Path | None = None
     binary: str = "cdec"
     pop_limit: int = number(200, 1, _MAX_SIZE)
+    rule_margin: float = number(0.0, 0.0)
     span_limit: int = number(15, 1, _MAX_SIZE)
     kbest: int = number(100, 1, _MAX_SIZE)
     unique: bool = True
+    sample: str = choice("none", "forest")
+    """Lists to learn from: the k best translations, or k derivations sampled from the forest."""
     cdec: CdecKeys = CdecKeys()
 
 
@@ -139,15 +149,23 @@ class UnlogKeys:
 
 @dataclass(frozen=True)
 class DiscretizeKeys:
-    """``[features.discretize]``: grammar scores to be discretised into bins (Clark et al. 2014)."""
+    """``[features.discretize]``: features of rules to be discretised into bins (Clark et al. 2014)."""
 
     features: tuple[str, ...] = ()
+    """Scores of the grammar, and WordPenalty."""
+    conjunctions: tuple[str, ...] = ()
+    """Two of `features` each, separated by a blank, whose bins fire together too."""
     bins: int = number(20, 1, 1000)
     overlap: int = number(0, 0, 1000)
     keep: bool = False
     regularizer: str = choice("none", "linear", "monotone")
     beta: float = number(0.1, 0.0)
     gamma: float = number(1.0, 0.0, above=True)
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The features of each of `conjunctions`, which are two (checked by `mpitune.config.load`)."""
+        return tuple((one, other) for one, other in map(str.split, self.conjunctions))
 
 
 @dataclass(frozen=True)
@@ -163,7 +181,10 @@ class FeatureFileKeys:
 class FeaturesKeys:
     """``[features]``: the sparse feature templates and the transforms of the grammar's scores."""
 
-    templates: tuple[str, ...] = choices(*get_args(TemplateName))
+    templates: tuple[str, ...] = choices(*dict.fromkeys(get_args(TemplateName) + get_args(ListTemplateName)))
+    """Those of grammars are `TemplateName`, those of lists `ListTemplateName`."""
+    lexicon: Path | None = None
+    """Pairs of source and target words, for the template "word-pair" of lists."""
     unlog: UnlogKeys = UnlogKeys()
     discretize: DiscretizeKeys = DiscretizeKeys()
     files: tuple[FeatureFileKeys, ...] = ()
@@ -179,8 +200,10 @@ class MiraKeys:
     c: float = number(0.01, 0.0, above=True)
     cost_scale: float = number(0.0, 0.0)
     """Factor of the BLEU of the whole set if ``gold = "context"``; 0: the number of sentences."""
-    oracle_kbest: int = number(50000, 1, _MAX_SIZE)
-    """Length of the list from which oracle MB is chosen, if larger than ``decoder.kbest``."""
+    oracle_kbest: int | None = number(None, 1, _MAX_SIZE)
+    """Length of the list that the oracle is chosen from, if larger than ``decoder.kbest``.
+
+    None: 50,000 for MB, ``decoder.kbest`` for the others."""
 
 
 @dataclass(frozen=True)
@@ -196,9 +219,8 @@ class ProKeys:
 
 @dataclass(frozen=True)
 class MertKeys:
-    """``[learner.mert]``: metric, search space and starting points of MERT (Och 2003; Kumar et al. 2009)."""
+    """``[learner.mert]``: search space and starting points of MERT (Och 2003; Kumar et al. 2009)."""
 
-    metric: TuningMetricName = choice(*get_args(TuningMetricName))
     search: str = choice("kbest", "hypergraph")
     directions: int = number(10, 0, _MAX_SIZE)
     restarts: int = number(10, 0, _MAX_SIZE)
@@ -233,9 +255,12 @@ class LearnerKeys:
     method: str = choice("perceptron", "mira", "pro", "mert", "rampion", "minrisk")
     epochs: int = number(10, 1)
     patience: int = number(3, 0)
-    """Epochs without an improvement of devtest BLEU after which training ends early; 0: never."""
+    """Epochs without an improvement of the devtest score after which training ends early; 0: never."""
     learning_rate: float = number(0.1, 0.0, above=True)
+    metric: str | dict[str, float] = name_or_weights("bleu")
+    """A `ReferenceMetricName`, a column of n-best lists, or several with their weights."""
     gold: SentenceMetricName = choice(*get_args(SentenceMetricName))
+    """The sentence form of BLEU."""
     pairs: PairSampling = choice(*get_args(PairSampling))
     share: float = number(0.1, 0.0, 0.5, above=True)
     extend_ties: bool = False
@@ -279,18 +304,22 @@ class SelectKeys:
 
     k: int | None = number(100000, 1)
     lambda_: float | None = number(None, 0.0)
-    norm: str = choice("l2", "l0", "l1", "linf", "mean", "median")
+    norm: str = choice("l2", "l0", "l1", "linf", "mean", "median", "lplp-l0", "lplp-median")
 
 
 @dataclass(frozen=True)
 class LocalKeys:
     """``[local]``: retrieval and update of `mpitune local` (Liu et al. 2012)."""
 
-    method: str = choice("ebuu", "mbuu")
+    method: str = choice("ebuu", "mbuu", "retrain")
     k: int = number(100, 1, _MAX_SIZE)
     """Number of training sentences retrieved for each sentence."""
     theta: float = number(0.1, 0.0, 1.0)
     """Weight of the edit distance relative to TF-IDF."""
+    oracle: str = choice("LU", "M-C")
+    """The oracle of MBUU, as in ``[learner.mira]``."""
+    rounds: int = number(1, 1, _MAX_SIZE)
+    """How often the retrieved sentences are decoded and learned from."""
     lambda_: float | None = number(None, 0.0)
     """Weight of the loss relative to the distance from the global weights; None: ``_LAMBDA`` in `load`, by method."""
     alpha: float = number(1.0, 0.0, above=True)
@@ -324,6 +353,24 @@ class Job:
 
 BATCH = ("pro", "mert", "minrisk", "rampion")
 """Methods that learn once per epoch, from the lists of all sentences; they use no distributed algorithm."""
+
+
+def tunes_on_bitext(job: Job) -> bool:
+    """True if the job names no grammar: the pairs of ``[data]`` are the bitext that rules are extracted from."""
+    grammar, data = job.grammar, job.data
+    named = grammar.file or grammar.per_sentence or grammar.source or job.decoder.config
+    return not named and job.decoder.backend == "embedded" and data is not None
+
+
+def metric_weights(job: Job) -> dict[str, float]:
+    """The weights of the metrics in ``learner.metric``, by name."""
+    metric = job.learner.metric
+    return {metric: 1.0} if isinstance(metric, str) else metric
+
+
+def column_metrics(job: Job) -> tuple[str, ...]:
+    """The metrics in ``learner.metric`` that are columns of n-best lists."""
+    return tuple(name for name in metric_weights(job) if name not in get_args(ReferenceMetricName))
 
 
 def lm_names(job: Job) -> tuple[str, ...]:

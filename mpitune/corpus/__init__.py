@@ -1,12 +1,14 @@
 """Texts, words and weights: readers of plain files, and algorithms on texts alone.
 
-text         `read_sentences`, `read_bitext`, `read_parallel`, `Fingerprint`: lines, sentences, changes of files
-vocabulary   `Vocabulary`, `Names`, `FeatureTable`: words and feature names as numbers
-weights      `read_weights`, `write_weights`: weights files
-bitext       `AlignedFiles`: word-aligned bitexts
-eflomal      `align`: word alignment by the program eflomal
-symmetrise   `grow_diag_final_and`: one alignment from two directed ones
-retrieval    `IndexedPart`: search for similar sentences
-word_table   `WordTable`, `GrowingWordTable`: words as bytes, with a hash table
-progress     `Progress`, `StartProgress`: what long tasks report
+text           `read_sentences`, `read_bitext`, `read_parallel`, `Fingerprint`: lines, sentences, changes of files
+vocabulary     `Vocabulary`, `Names`: words as numbers, many strings in an array
+feature_table  `FeatureTable`: names, ids and slots of the features in use
+weights        `read_weights`, `write_weights`: weights files
+bitext         `AlignedFiles`: word-aligned bitexts
+eflomal        `align`: word alignment by the program eflomal
+symmetrise     `grow_diag_final_and`: one alignment from two directed ones
+retrieval      `IndexedPart`: search for similar sentences
+word_table     `WordTable`, `GrowingWordTable`: words as bytes, with a hash table
+name_hash      `hashed`, `joined`: hashes of names from those of their parts
+progress       `Progress`, `StartProgress`: what long tasks report
 """

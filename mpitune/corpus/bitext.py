@@ -44,10 +44,9 @@ class AlignedFiles:
 
         Raises DataError for a bad line, or if the files differ in their numbers of lines.
         """
-        source, target = self.source, self.target
-        texts = _bitext(source, progress) if target is None else _parallel(source, target, progress)
         number = 0
         links = lines(self.alignment, progress)
+        texts = read_pairs(self.source, self.target, progress)
         for number, (source_words, target_words) in enumerate(texts, start=1):
             _, text = next(links, (None, None))
             if text is None:
@@ -58,6 +57,13 @@ class AlignedFiles:
             raise DataError.at(
                 self.alignment, number + 1, found="a line more", expected=f"as many as {self.source} has"
             )
+
+
+def read_pairs(
+    source: Path, target: Path | None, progress: Progress | None = None
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Source and target words of each pair; files and errors as in `AlignedFiles`."""
+    return _bitext(source, progress) if target is None else _parallel(source, target, progress)
 
 
 def _parallel(source: Path, target: Path, progress: Progress | None) -> Iterator[tuple[list[str], list[str]]]:

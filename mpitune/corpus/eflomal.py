@@ -51,7 +51,9 @@ def align(
     Raises UsageError if eflomal is not installed, DataError if a file cannot be read or the files differ in their
     numbers of lines, MachineError if eflomal fails.
     """
-    program = _find()
+    program = find_program()
+    if program is None:
+        raise UsageError("eflomal is not installed: pip install 'mpitune[align]'")
     with _temporary_files(4) as files:
         texts, links = files[:2], files[2:]
         with start_progress("kB of the bitext read", kilobytes([source, target])) as progress:
@@ -68,17 +70,14 @@ def align(
                 progress.advance()
 
 
-def _find() -> str:
-    """The program eflomal: that of its Python package, else the one on the PATH."""
+def find_program() -> str | None:
+    """The program eflomal: that of its Python package, else the one on the PATH; None if there is neither."""
     package = find_spec("eflomal")
     for folder in (package and package.submodule_search_locations) or ():
         program = Path(folder) / "bin" / "eflomal"
         if program.is_file():
             return str(program)
-    program_on_path = shutil.which("eflomal")
-    if program_on_path is None:
-        raise UsageError("eflomal is not installed: pip install 'mpitune[align]'")
-    return program_on_path
+    return shutil.which("eflomal")
 
 
 @contextmanager

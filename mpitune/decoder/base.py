@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from mpitune.corpus.vocabulary import FeatureTable, Names, Vocabulary, feature_id
+from mpitune.corpus.feature_table import FeatureTable
+from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
+from mpitune.grammar.fired import names_fired
 from mpitune.grammar.grammars import Grammars
-from mpitune.grammar.templates import Gap, Rule, RuleFeatures
+from mpitune.grammar.score_transforms import Scoring
+from mpitune.grammar.templates import Gap, Rule
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary
 
 
@@ -28,23 +31,37 @@ class TranslationModel(NamedTuple):
     score_names: Sequence[str]
     """Names of the scores of an opened grammar."""
     templates: Sequence[str]
-    rule_features: RuleFeatures
-    """The features that those templates fire on each rule type."""
+    """Templates of the sparse features that the rules fire."""
     lms: Sequence[tuple[LanguageModel, LmVocabulary]]
     """Empty for an external decoder, which loads its language models itself."""
     lm_names: Sequence[str] = ()
     """Names of the features that hold the language models' log10 probabilities."""
+    scoring: Scoring | None = None
+    """The transforms and bins of opened grammars; None: unchanged."""
 
     def dense_features(self) -> list[str]:
         """Names of all features that no template fires, as in cdec."""
         dense = built_in_features(self.lm_names)
         return dense + [name for name in self.score_names if name not in dense]
 
-    def feature_table(self) -> FeatureTable:
-        """All features known before decoding, the dense ones first. Raises DataError if two share an id."""
-        dense = self.dense_features()
-        ids = np.array([feature_id(name) for name in dense], dtype=np.uint64)
-        return FeatureTable([(Names.of(dense), ids), (self.rule_features.names, self.rule_features.ids)])
+    def feature_table(self, sparse: Iterable[str] = ()) -> FeatureTable:
+        """The dense features, then ``sparse``, distinct names. Raises DataError if two share an id."""
+        names = [*self.dense_features(), *sparse]
+        ids = np.array([feature_id(name) for name in names], dtype=np.uint64)
+        return FeatureTable([(Names.of(names), ids)])
+
+    def fired(self, names: Collection[str]) -> set[str]:
+        """Those of ``names`` that are dense features or that a template fires on some rule."""
+        dense = set(self.dense_features())
+        sparse = [name for name in names if name not in dense]
+        types, categories, words = self.grammars.types, self.categories, self.words.words
+        # Rules are searched only if need be: there may be millions.
+        found = names_fired(self.templates, types, categories, words, sparse) if sparse else set()
+        return dense.intersection(names) | found
+
+    def fires_any(self, names: Collection[str]) -> bool:
+        """True if any of ``names`` is `fired`."""
+        return not set(self.dense_features()).isdisjoint(names) or bool(self.fired(names))
 
 
 class Sentence(NamedTuple):
@@ -74,6 +91,8 @@ class KBest(NamedTuple):
     decoding stand last, ordered by feature id."""
     feature_value: np.ndarray
     """float64: values of those features."""
+    metrics: np.ndarray = np.zeros((0, 0))
+    """float64 [k, columns]: metrics that come with n-best lists, as far as the job asks for them; NaN: no value."""
 
     @property
     def size(self) -> int:
@@ -85,11 +104,11 @@ class KBest(NamedTuple):
         return self.word[self.word_ptr[j] : self.word_ptr[j + 1]]
 
 
-def empty_translation() -> KBest:
-    """One translation of no words and no features."""
+def empty_translation(metrics: int = 0) -> KBest:
+    """One translation of no words and no features, without values of so many ``metrics``."""
     none = np.zeros(0, dtype=np.int32)
     ptr = np.zeros(2, dtype=np.int64)
-    return KBest(ptr, none, np.zeros(1), ptr, none, np.zeros(0))
+    return KBest(ptr, none, np.zeros(1), ptr, none, np.zeros(0), np.full((1, metrics), np.nan))
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +240,13 @@ class ForestDecoder(Decoder, Protocol):
 
     def forest(self, sentence: Sentence, weights: np.ndarray, k: int = 0) -> Hypergraph:
         """The hypergraph that `decode` extracts its list from, with the derivations of the ``k`` best entries."""
+        ...
+
+    def sample(self, sentence: Sentence, weights: np.ndarray, k: int, random: np.random.Generator) -> KBest:
+        """Translations of ``k`` derivations sampled from the forest of `decode`, with probability ~ exp(score).
+
+        Best first; a translation that is drawn several times may be listed once.
+        """
         ...
 
     def decode_all(self, sentence: Sentence, weights: np.ndarray, k: int) -> tuple[KBest, PackedForest]:

@@ -158,17 +158,34 @@ def _mean(stacked: WeightColumns, shards: int) -> np.ndarray:
     return np.abs(sums(stacked) / shards)
 
 
+def _lplp_l0(stacked: WeightColumns, shards: int) -> np.ndarray:
+    everywhere: np.ndarray = NORMS["l0"](stacked, shards) == shards
+    return everywhere.astype(np.float64)
+
+
 def _median(stacked: WeightColumns, shards: int) -> np.ndarray:
+    middle: np.ndarray = np.abs(_medians(stacked, shards, (shards - 1) // 2))
+    return middle
+
+
+def _lplp_median(stacked: WeightColumns, shards: int) -> np.ndarray:
+    # A feature whose median is negative ranks below those that no shard has, which are never selected.
+    upper: np.ndarray = np.maximum(_medians(stacked, shards, shards // 2), 0.0)
+    return upper
+
+
+def _medians(stacked: WeightColumns, shards: int, lower: int) -> np.ndarray:
+    """float64 [columns]: the mean of the values ``lower`` and ``shards`` // 2, from 0, of each column in order."""
     column = np.repeat(np.arange(len(stacked.id)), np.diff(stacked.ptr))
     ascending = stacked._replace(value=stacked.value[np.lexsort((stacked.value, column))])
     out = np.empty(len(stacked.id), dtype=np.float64)
-    _absolute_medians(ascending, shards, out)
+    _fill_medians(ascending, shards, lower, out)
     return out
 
 
 @kernel
-def _absolute_medians(ascending: WeightColumns, shards: int, out: np.ndarray) -> None:
-    """Absolute medians of ``shards`` values: the values of a column, ascending, and zeros for the absent ones."""
+def _fill_medians(ascending: WeightColumns, shards: int, lower: int, out: np.ndarray) -> None:
+    """Fill `_medians` of ``shards`` values: the values of a column, ascending, and zeros for the absent ones."""
     for c in range(len(out)):
         start, end = ascending.ptr[c], ascending.ptr[c + 1]
         zeros = shards - (end - start)
@@ -176,13 +193,13 @@ def _absolute_medians(ascending: WeightColumns, shards: int, out: np.ndarray) ->
         while negative < end and ascending.value[negative] < 0.0:
             negative += 1
         middle = 0.0
-        for nth in ((shards - 1) // 2, shards // 2):
+        for nth in (lower, shards // 2):
             i = start + nth
             if i < negative:
                 middle += ascending.value[i]
             elif i >= negative + zeros:
                 middle += ascending.value[i - zeros]
-        out[c] = abs(middle / 2.0)
+        out[c] = middle / 2.0
 
 
 NORMS: dict[str, Callable[[WeightColumns, int], np.ndarray]] = {
@@ -192,6 +209,9 @@ NORMS: dict[str, Callable[[WeightColumns, int], np.ndarray]] = {
     "linf": _norm(_linf),
     "mean": _mean,
     "median": _median,
+    "lplp-l0": _lplp_l0,
+    "lplp-median": _lplp_median,
 }
 """The column norms by name: (columns, number of shards) to float64 [columns]. A shard without the feature counts as 0;
-``l0`` is the number of shards with a nonzero weight; ``mean`` and ``median`` are absolute values."""
+``l0`` is the number of shards with a nonzero weight; ``mean`` and ``median`` are absolute values. Those of dtrain's
+``lplp.rb``: ``lplp-l0`` is 1 for a feature of all shards, else 0; ``lplp-median`` the upper median, if above 0."""

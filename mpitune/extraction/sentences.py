@@ -49,8 +49,7 @@ def index_sentences(bitext: Bitext, sentences: list[np.ndarray], without: np.nda
 
 def items_of_work(sentences: Sentences) -> list[range]:
     """Ranges of words; the cores that begin with the words of a range are extracted together."""
-    cores = count_cores(sentences.ptr[sentence_of(sentences, sentences.by_word) + 1] - sentences.by_word)
-    ends = row_ends(cores)[sentences.word_ptr]
+    ends = row_ends(cores_of(sentences))[sentences.word_ptr]
     size = min(max(ends[-1] // ITEMS, SMALLEST_ITEM), LARGEST_ITEM)
     items, first = list[range](), 0
     while first + 1 < len(ends):
@@ -59,6 +58,11 @@ def items_of_work(sentences: Sentences) -> list[range]:
             items.append(range(first, last))
         first = last
     return items
+
+
+def cores_of(sentences: Sentences) -> np.ndarray:
+    """int64: the number of cores that begin at each of the places ``by_word``, repeated ones included."""
+    return count_cores(sentences.ptr[sentence_of(sentences, sentences.by_word) + 1] - sentences.by_word)
 
 
 def sentence_of(sentences: Sentences, places: np.ndarray) -> np.ndarray:

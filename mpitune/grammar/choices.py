@@ -11,3 +11,18 @@ TemplateName = Literal[
     "id", "source-bigram", "target-bigram", "shape", "word-pair", "word-pair-all", "insertion", "target-words"
 ]
 """``features.templates``, implemented by `mpitune.grammar.templates.TEMPLATES`."""
+PREFIXES: dict[str, str] = {
+    "id": "R:",
+    "source-bigram": "RBS:",
+    "target-bigram": "RBT:",
+    "shape": "Shape_",
+    "word-pair": "WP:",
+    "word-pair-all": "WPA:",
+    "insertion": "INS:",
+    "target-words": "TB:",
+    "text-length": "TextLength",
+    "target-ngrams": "TN:",
+}
+"""Prefix of the feature names of each template."""
+ListTemplateName = Literal["text-length", "target-ngrams", "word-pair"]
+"""``features.templates`` of n-best lists, implemented by `mpitune.decoder.lists.templates.TextFeatures`."""

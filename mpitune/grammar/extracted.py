@@ -58,6 +58,17 @@ class RuleCountTable(NamedTuple):
     """int16 [changes]: ... and its count for this sentence; 0: the sentence does not have it."""
 
 
+class _Workspace(NamedTuple):
+    """Arrays that `_write_rules` works in."""
+
+    counts: np.ndarray
+    """int64: the counts of the rules of a source side."""
+    best: np.ndarray
+    """int64 [`ExtractedGrammars.max_translations`]: the rules kept so far, best first, ..."""
+    key: np.ndarray
+    """float64: ... and what they are sorted by."""
+
+
 @dataclass(frozen=True)
 class ExtractedGrammars:
     """Grammars stored as source sides of a common table, one for each sentence; see `Grammars`."""
@@ -66,12 +77,17 @@ class ExtractedGrammars:
     table: RuleCountTable
     plan: TransformPlan | None = None
     """The transformation of scores; None: unchanged."""
+    max_translations: int = 0
+    """Number of rules that a source side keeps, those with the largest counts, and among equal counts those with the
+    best lexical scores; 0: all."""
 
     @classmethod
-    def stored(cls, arrays: Mapping[str, np.ndarray], plan: TransformPlan | None) -> ExtractedGrammars:
+    def stored(
+        cls, arrays: Mapping[str, np.ndarray], plan: TransformPlan | None = None, max_translations: int = 0
+    ) -> ExtractedGrammars:
         """The grammars in ``arrays``, which have the prefixes ``types`` and ``counts``."""
         table = RuleCountTable(**with_prefix(arrays, "counts"))
-        return cls(RuleTypes(**with_prefix(arrays, "types")), table, plan)
+        return cls(RuleTypes(**with_prefix(arrays, "types")), table, plan, max_translations)
 
     def __len__(self) -> int:
         return len(self.table.grammar_ptr) - 1
@@ -79,10 +95,17 @@ class ExtractedGrammars:
     def open(self, number: int) -> Rules:
         table = self.table
         side = table.entry_side[table.grammar_ptr[number] : table.grammar_ptr[number + 1]]
-        most = int((table.rule_ptr[side + 1] - table.rule_ptr[side]).sum())
+        rules_of_side = table.rule_ptr[side + 1] - table.rule_ptr[side]
+        kept = self.max_translations
+        space = _Workspace(
+            counts=np.empty(rules_of_side.max(initial=0), dtype=np.int64),
+            best=np.empty(kept, dtype=np.int64),
+            key=np.empty(kept),
+        )
+        most = int((np.minimum(rules_of_side, kept) if kept else rules_of_side).sum())
         type_, score_ptr = np.empty(most, dtype=np.int32), np.empty(most + 1, dtype=np.int64)
         index, value = np.empty(len(FEATURES) * most, dtype=np.int32), np.empty(len(FEATURES) * most)
-        rules = _write_rules(table, number, type_, score_ptr, index, value)
+        rules = _write_rules(table, number, space, type_, score_ptr, index, value)
         scores = int(score_ptr[rules])
         opened = Rules(
             types=self.types,
@@ -99,6 +122,7 @@ class ExtractedGrammars:
 def _write_rules(
     table: RuleCountTable,
     sentence: int,
+    space: _Workspace,
     type_: np.ndarray,
     score_ptr: np.ndarray,
     score_index: np.ndarray,
@@ -117,11 +141,15 @@ def _write_rules(
         last_change = change + table.entry_changes[entry]
         sample_score = np.log10(1.0 + sample)
         first = table.rule_ptr[side]
-        for rule in range(first, table.rule_ptr[side + 1]):
-            count = int64(table.rule_count[rule])
-            for k in range(change, last_change):
-                if table.change_rule[k] == rule - first:
-                    count = int64(table.change_count[k])
+        rules = table.rule_ptr[side + 1] - first
+        for k in range(rules):
+            space.counts[k] = table.rule_count[first + k]
+        for k in range(change, last_change):
+            space.counts[table.change_rule[k]] = table.change_count[k]
+        if len(space.best) > 0:
+            _keep_most_frequent(space, table.lexical_value, table.lexical[first:], rules)
+        for k in range(rules):
+            rule, count = first + k, space.counts[k]
             if count == 0:
                 continue
             type_[rows] = rule
@@ -137,6 +165,33 @@ def _write_rules(
             score_ptr[rows] = end
         change = last_change
     return rows
+
+
+@kernel
+def _keep_most_frequent(space: _Workspace, lexical_value: np.ndarray, lexical: np.ndarray, rules: int) -> None:
+    """Set the counts of the first ``rules`` rules to 0 but for those that `ExtractedGrammars.max_translations` keeps.
+
+    The lexical scores of rule r are ``lexical_value[lexical[r]]``.
+    """
+    count, best, key_of = space.counts, space.best, space.key
+    kept = 0
+    for rule in range(rules):
+        if count[rule] == 0:
+            continue
+        # A sum of two -log10 p is below 10,000: counts decide first.
+        key = lexical_value[lexical[rule], 0] + lexical_value[lexical[rule], 1] - 10000.0 * count[rule]
+        if kept == len(best):
+            if key >= key_of[kept - 1]:
+                count[rule] = 0
+                continue
+            kept -= 1
+            count[best[kept]] = 0
+        place = kept
+        while place > 0 and key_of[place - 1] > key:
+            best[place], key_of[place] = best[place - 1], key_of[place - 1]
+            place -= 1
+        best[place], key_of[place] = rule, key
+        kept += 1
 
 
 @kernel

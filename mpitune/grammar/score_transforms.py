@@ -1,9 +1,14 @@
-"""Transform the scores of an opened grammar: undo logarithms, or replace scores by indicator features of bins.
+"""Transform the features of an opened grammar's rules: undo logarithms, or replace them by indicators of bins.
 
 Bins: Clark, Dyer and Lavie, "Locally Non-Linear Learning for Statistical Machine Translation via Discretization and
 Structured Regularization" (TACL 2014), section 3. A score that a rule does not name is 0. Each rule fires one indicator
 of a binned feature, ``<feature>_<bin>`` = 1, and those of neighbouring bins if bins overlap; indicators add up over the
-rules of a derivation. Glue and pass-through rules have no scores and fire no bins.
+rules of a derivation. A conjunction of two features fires an indicator of both bins, ``<feature>_<bin>&<other>_<bin>``
+(footnote 5 of the paper).
+
+Binned features are the grammar's scores and the word penalty, which the decoder otherwise counts itself. A pass-through
+rule has one target word and fires a bin of the word penalty; it has no scores, and fires no bins of these. Glue rules
+fire no bins.
 
 Bins are computed from the values in the grammar, before any transform. A transform would change at most the order of
 the bins' numbers, but its powers and exponentials could differ between machines.
@@ -15,6 +20,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +28,14 @@ import numpy as np
 from mpitune.errors import UsageError
 from mpitune.grammar.binning import Bins
 from mpitune.grammar.rules import Rules
-from mpitune.jit import kernel
+from mpitune.jit import int64, kernel
 
 TRANSFORMS = ("10**-v", "10**v-1", "exp(-v)", "exp(v)")
 """Transforms of a score v, by their names in job files: -log10(p) to p, log10(1 + c) to c, -ln(p) to p, ln(p) to p."""
+WORD_PENALTY = -1.0 / math.log(10.0)
+"""Value of the feature WordPenalty for one target word."""
+WORDS = -2
+"""Index of the word penalty among scores: it is no score of the grammar."""
 _COUNTED_AT_ONCE = 1 << 22
 """Rules after which equal values are merged, to bound memory."""
 
@@ -41,16 +51,31 @@ class Scoring(NamedTuple):
     """Number of neighbouring bins on either side that a value fires too; missing neighbours are left out."""
     keep: bool = False
     """True if binned features remain beside their bins."""
+    conjunctions: Sequence[tuple[str, str]] = ()
+    """Pairs of binned features whose bins fire together too."""
+
+    def replaces(self, feature: str) -> bool:
+        """True if ``feature`` is no more than its bins."""
+        return not self.keep and any(bins.feature == feature for bins in self.bins)
 
     def names(self, given: Sequence[str]) -> list[str]:
         """Score names after the transform of scores named ``given``. Raises UsageError if two names are equal."""
-        replaced = set() if self.keep else {bins.feature for bins in self.bins}
-        names = [name for name in given if name not in replaced]
-        for bins in self.bins:
-            if clash := set(bins.names) & set(names):
+        names = [name for name in given if not self.replaces(name)]
+        of = {bins.feature: bins.names for bins in self.bins}
+        pairs = [["&".join(both) for both in product(of[one], of[other])] for one, other in self.conjunctions]
+        for fired in (*of.values(), *pairs):
+            if clash := set(fired) & set(names):
                 raise UsageError(f"features.discretize: found a score {min(clash)}, which is also the name of a bin")
-            names += bins.names
+            names += fired
         return names
+
+    def of_pass_through(self) -> list[str]:
+        """The indicators that a pass-through rule fires: those of the word penalty of one word."""
+        for bins in self.bins:
+            if bins.feature == "WordPenalty":
+                place = int(bins.indices(np.array([WORD_PENALTY]))[0])
+                return bins.names[max(place - self.overlap, 0) : place + self.overlap + 1]
+        return []
 
     def to_bin_weights(self, weights: Mapping[str, float]) -> dict[str, float]:
         """Replace the weight of each binned feature in ``weights`` by weights of its bins; other weights stay.
@@ -78,7 +103,9 @@ class Scoring(NamedTuple):
             }
             for of in self.bins
         ]
-        return {"transforms": dict(self.transforms), "overlap": self.overlap, "keep": self.keep, "bins": bins}
+        written = {"transforms": dict(self.transforms), "overlap": self.overlap, "keep": self.keep, "bins": bins}
+        # Only where there are any: files of versions without conjunctions are those of the same bins.
+        return written | ({"conjunctions": [list(pair) for pair in self.conjunctions]} if self.conjunctions else {})
 
     @classmethod
     def from_json(cls, json_object: Mapping[str, Any]) -> Scoring:
@@ -94,8 +121,11 @@ class Scoring(NamedTuple):
         ]
         if any(not (0 < len(of.most) == len(of.least) == len(of.population)) for of in bins):
             raise ValueError("bins of different number")
+        conjunctions = tuple((str(one), str(other)) for one, other in json_object.get("conjunctions", []))
+        if any(name not in {of.feature for of in bins} for pair in conjunctions for name in pair):
+            raise ValueError("a conjunction of features without bins")
         transforms = dict(json_object["transforms"])
-        return cls(transforms, tuple(bins), int(json_object["overlap"]), bool(json_object["keep"]))
+        return cls(transforms, tuple(bins), int(json_object["overlap"]), bool(json_object["keep"]), conjunctions)
 
     @property
     def digest(self) -> str:
@@ -114,12 +144,12 @@ class ValueCounts(NamedTuple):
 
 
 def count_values(grammars: Iterable[Rules], scores: Sequence[int]) -> list[ValueCounts]:
-    """Count the values of ``scores`` (indices in the list of score names) in the rules of all ``grammars``."""
+    """Count the values of ``scores`` (indices in the list of score names, or `WORDS`) in all rules of ``grammars``."""
     counts = [[ValueCounts(np.zeros(0), np.zeros(0, dtype=np.int64))] for _ in scores]
     waiting = 0
     for rules in grammars:
         for score, parts in zip(scores, counts, strict=True):
-            value = np.zeros(len(rules.type))
+            value = np.empty(len(rules.type))
             _fill_values(rules, score, value)
             parts.append(ValueCounts(value, np.ones(len(value), dtype=np.int64)))
         waiting += len(rules.type)
@@ -131,12 +161,26 @@ def count_values(grammars: Iterable[Rules], scores: Sequence[int]) -> list[Value
 
 @kernel
 def _fill_values(rules: Rules, score: int, value: np.ndarray) -> None:
-    """Fill ``value`` (float64 [rules], zeros) with the values of ``score``."""
+    """Fill ``value`` (float64 [rules]) with the values of ``score``."""
     for rule in range(len(rules.type)):
-        row = rules.score_row[rule]
-        for e in range(rules.score_ptr[row], rules.score_ptr[row + 1]):
-            if rules.score_index[e] == score:
-                value[rule] = rules.score_value[e]
+        value[rule] = _value_of(rules, rule, score)
+
+
+@kernel
+def _value_of(rules: Rules, rule: int, score: int) -> float:
+    """The value of ``score`` (an index in the list of score names, or `WORDS`) on ``rule``; 0 without it."""
+    found = 0.0
+    if score == WORDS:
+        target = rules.types.target_side[rules.type[rule]]
+        for k in range(rules.types.target_ptr[target], rules.types.target_ptr[target + 1]):
+            if rules.types.target[k] >= 0:
+                found += 1.0
+        return found * WORD_PENALTY
+    row = rules.score_row[rule]
+    for e in range(rules.score_ptr[row], rules.score_ptr[row + 1]):
+        if rules.score_index[e] == score:
+            found = rules.score_value[e]
+    return found
 
 
 def merge_counts(parts: Sequence[ValueCounts]) -> ValueCounts:
@@ -165,7 +209,7 @@ class TransformPlan(NamedTuple):
     copied: np.ndarray
     """int32 [old names]: new index of an unchanged score; -1 for a score that changes."""
     changed: np.ndarray
-    """int32 [m]: old index of each score that changes; -1 for one that no rule names."""
+    """int32 [m]: old index of each score that changes; -1 for one that no rule names, or `WORDS`."""
     transform: np.ndarray
     """int32 [m]: its index in `TRANSFORMS`, or -1."""
     kept: np.ndarray
@@ -177,6 +221,10 @@ class TransformPlan(NamedTuple):
     most: np.ndarray
     """float64: the largest value in each bin."""
     overlap: int
+    joined: np.ndarray
+    """int32 [conjunctions, 2]: the two scores, as indices in `changed`."""
+    first_joined: np.ndarray
+    """int32 [conjunctions]: new index of the indicator of the first bins of both."""
 
 
 def make_plan(scoring: Scoring, names: Sequence[str]) -> TransformPlan:
@@ -184,12 +232,14 @@ def make_plan(scoring: Scoring, names: Sequence[str]) -> TransformPlan:
 
     Raises UsageError as `Scoring.names` does.
     """
-    old = {name: n for n, name in enumerate(names)}
+    old = {name: n for n, name in enumerate(names)} | {"WordPenalty": WORDS}
     new = {name: n for n, name in enumerate(scoring.names(names))}
     bins = {of.feature: of for of in scoring.bins}
     # A score that no rule names is 0: it may be binned, but is not transformed.
     changed = [name for name in dict.fromkeys([*scoring.transforms, *bins]) if name in old or name in bins]
     most = [bins[name].most if name in bins else np.zeros(0) for name in changed]
+    joined = [[changed.index(name) for name in pair] for pair in scoring.conjunctions]
+    first_joined = [new["&".join(bins[name].names[0] for name in pair)] for pair in scoring.conjunctions]
     return TransformPlan(
         copied=np.array([-1 if name in changed else new[name] for name in names], dtype=np.int32),
         changed=np.array([old.get(name, -1) for name in changed], dtype=np.int32),
@@ -202,6 +252,8 @@ def make_plan(scoring: Scoring, names: Sequence[str]) -> TransformPlan:
         bin_ptr=np.cumsum([0, *map(len, most)], dtype=np.int64),
         most=np.concatenate([np.zeros(0), *most]),
         overlap=scoring.overlap,
+        joined=np.array(joined, dtype=np.int32).reshape(-1, 2),
+        first_joined=np.array(first_joined, dtype=np.int32),
     )
 
 
@@ -211,8 +263,7 @@ def _transform_scores(rules: Rules, plan: TransformPlan, ptr: np.ndarray, index:
     count, fill = 0, len(index) > 0
     for rule in range(len(rules.type)):
         ptr[rule] = count
-        first_entry, last_entry = rules.score_ptr[rules.score_row[rule]], rules.score_ptr[rules.score_row[rule] + 1]
-        for e in range(first_entry, last_entry):
+        for e in range(rules.score_ptr[rules.score_row[rule]], rules.score_ptr[rules.score_row[rule] + 1]):
             new = plan.copied[rules.score_index[e]]
             if new >= 0:
                 if fill:
@@ -220,25 +271,27 @@ def _transform_scores(rules: Rules, plan: TransformPlan, ptr: np.ndarray, index:
                     value[count] = rules.score_value[e]
                 count += 1
         for m in range(len(plan.changed)):
-            v = 0.0
-            for e in range(first_entry, last_entry):
-                if rules.score_index[e] == plan.changed[m]:
-                    v = rules.score_value[e]
             if plan.kept[m] >= 0:
-                transformed = _apply_transform(plan.transform[m], v)
+                transformed = _apply_transform(plan.transform[m], _value_of(rules, rule, plan.changed[m]))
                 if transformed != 0.0:
                     if fill:
                         index[count] = plan.kept[m]
                         value[count] = transformed
                     count += 1
             if plan.first_bin[m] >= 0:
-                first, end = plan.bin_ptr[m], plan.bin_ptr[m + 1]
-                bin_ = _bin_of(v, plan.most, first, end)
-                for neighbour in range(max(bin_ - plan.overlap, first), min(bin_ + plan.overlap + 1, end)):
+                bin_, bins = _bin_of(rules, rule, plan, m), plan.bin_ptr[m + 1] - plan.bin_ptr[m]
+                for neighbour in range(max(bin_ - plan.overlap, 0), min(bin_ + plan.overlap + 1, bins)):
                     if fill:
-                        index[count] = plan.first_bin[m] + neighbour - first
+                        index[count] = plan.first_bin[m] + neighbour
                         value[count] = 1.0
                     count += 1
+        for c in range(len(plan.joined)):
+            one, other = int64(plan.joined[c, 0]), int64(plan.joined[c, 1])
+            if fill:
+                place = _bin_of(rules, rule, plan, one) * (plan.bin_ptr[other + 1] - plan.bin_ptr[other])
+                index[count] = plan.first_joined[c] + place + _bin_of(rules, rule, plan, other)
+                value[count] = 1.0
+            count += 1
     ptr[len(rules.type)] = count
 
 
@@ -261,13 +314,14 @@ def _apply_transform(transform: int, v: float) -> float:
 
 
 @kernel
-def _bin_of(v: float, most: np.ndarray, first: int, end: int) -> int:
-    """Index in ``most`` of the bin of ``v``, as `Bins.indices`, among the bins ``first`` to ``end`` - 1."""
-    low, high = first, end - 1
+def _bin_of(rules: Rules, rule: int, plan: TransformPlan, m: int) -> int:
+    """The bin, from 0, of ``rule`` for the changed score ``m``, as `Bins.indices`."""
+    v = _value_of(rules, rule, plan.changed[m])
+    low, high = plan.bin_ptr[m], plan.bin_ptr[m + 1] - 1
     while low < high:
         middle = (low + high) // 2
-        if most[middle] < v:
+        if plan.most[middle] < v:
             low = middle + 1
         else:
             high = middle
-    return low
+    return int64(low - plan.bin_ptr[m])

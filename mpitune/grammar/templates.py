@@ -8,17 +8,12 @@ Translation" (WMT 2012), section 3.3; their names are a choice of this implement
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
-import numpy as np
-
 from mpitune.array_files.csr import iter_rows, select_rows
-from mpitune.corpus.progress import Progress
-from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.errors import UsageError
 from mpitune.grammar.rules import RuleTypes
 
@@ -49,22 +44,6 @@ class Rule(NamedTuple):
 
 
 Template = Callable[[Rule], Iterable[str]]
-
-
-@dataclass(frozen=True)
-class RuleFeatures:
-    """The sparse features of all rule types (CSR)."""
-
-    names: Names
-    """Every feature that a rule of the grammar, a pass-through rule or a glue rule can fire."""
-    ids: np.ndarray
-    """uint64 [names]: feature ids of ``names``."""
-    ptr: np.ndarray
-    """int64 [types + 1]: the features of type t are ``ptr[t]`` to ``ptr[t + 1]``."""
-    index: np.ndarray
-    """int32: indices of ``names``; each row in the order of firing."""
-    value: np.ndarray
-    """float64: number of times that each fires."""
 
 
 def pass_through(word: str) -> Rule:
@@ -99,20 +78,21 @@ def _bigrams(prefix: str, symbols: list[str]) -> Iterable[str]:
 
 
 def _shape(rule: Rule) -> Iterable[str]:
-    return [f"Shape_S{_side_shape(rule.source)}_T{_side_shape(rule.target)}"]
+    return [shape_name(side_shape(rule.source), side_shape(rule.target))]
 
 
-def _side_shape(side: Sequence[str | Gap]) -> str:
-    """Five flags: words before the first gap, first gap, words after it, second gap, words after that."""
-    shape = ["0"] * 5
-    slot = 0
+def shape_name(source: int, target: int) -> str:
+    """The name of the feature of a rule with sides of these `side_shape`."""
+    return f"Shape_S{source:05b}_T{target:05b}"
+
+
+def side_shape(side: Sequence[str | Gap]) -> int:
+    """Five flags, the highest bit first: words before the first gap, first gap, words, second gap, words after that."""
+    shape, bit = 0, 0b10000
     for symbol in side:
-        if isinstance(symbol, Gap):
-            slot += 2
-            shape[slot - 1] = "1"
-        else:
-            shape[slot] = "1"
-    return "".join(shape)
+        shape |= bit >> 1 if isinstance(symbol, Gap) else bit
+        bit >>= 2 if isinstance(symbol, Gap) else 0
+    return shape
 
 
 def _word_pairs(rule: Rule) -> Iterable[str]:
@@ -159,37 +139,17 @@ def features(templates: Sequence[str], rule: Rule) -> list[tuple[str, float]]:
     return [(name, float(count)) for name, count in Counter(_fired(_look_up(templates), rule)).items()]
 
 
-def compile_features(
-    templates: Sequence[str],
-    types: RuleTypes,
-    categories: Sequence[str],
-    words: Sequence[str],
-    sources: Iterable[str],
-    progress: Progress | None = None,
-) -> RuleFeatures:
-    """Compute the features of all ``types``.
+def all_names(
+    templates: Sequence[str], types: RuleTypes, categories: Sequence[str], words: Sequence[str]
+) -> Iterator[str]:
+    """Yield the names of all features that rules of these ``types`` fire, with repetitions, and those of glue rules.
 
-    ``names`` of the result also has the features of the glue rules and of pass-through rules for the words ``sources``.
-    ``categories`` and ``words`` name the rules' symbols; the items of ``progress`` are rule types. Raises UsageError
-    for an unknown template.
+    ``categories`` and ``words`` name the rules' symbols. Raises UsageError for an unknown template.
     """
-    functions, progress = _look_up(templates), progress or Progress()
-    names = Vocabulary()
-    index, value = array("i"), array("d")
-    ptr = np.zeros(len(types.side) + 1, dtype=np.int64)
+    functions = _look_up(templates)
     # Without templates, no rule need be spelled out.
-    spelled_out = _all_as_symbols(types, categories, words) if functions else ()
-    for number, rule in enumerate(spelled_out, start=1):
-        fired = Counter([names.add(name) for name in _fired(functions, rule)])
-        index.extend(fired.keys())
-        value.extend(fired.values())
-        ptr[number] = len(index)
-        progress.advance()
-    for rule in (*GLUE, *map(pass_through, sources)):
-        for name in _fired(functions, rule):
-            names.add(name)
-    ids = np.fromiter(map(feature_id, names.words), dtype=np.uint64, count=len(names))
-    return RuleFeatures(Names.of(names.words), ids, ptr, np.asarray(index), np.asarray(value))
+    for rule in chain(_all_as_symbols(types, categories, words), GLUE) if functions else ():
+        yield from _fired(functions, rule)
 
 
 def as_symbols(types: RuleTypes, rule_type: int, categories: Sequence[str], words: Sequence[str]) -> Rule:
@@ -226,13 +186,23 @@ def _make_rule(
     return Rule(categories[lhs], source_side, target_side, list(zip(links[::2], links[1::2], strict=True)))
 
 
-def _look_up(templates: Sequence[str]) -> list[Template]:
+def checked(templates: Sequence[str]) -> Sequence[str]:
+    """``templates``, if they are all in `TEMPLATES`; else raises UsageError."""
     for template in templates:
         if template not in TEMPLATES:
             raise UsageError(f"unknown feature template {template!r}, expected any of {', '.join(TEMPLATES)}")
-    return [TEMPLATES[template] for template in templates]
+    return templates
+
+
+def _look_up(templates: Sequence[str]) -> list[Template]:
+    return [TEMPLATES[template] for template in checked(templates)]
 
 
 def _fired(templates: Sequence[Template], rule: Rule) -> list[str]:
-    """List the names that ``rule`` fires, with repetitions; ``=`` and ``;``, which end a name in files, become _."""
-    return [name.replace("=", "_").replace(";", "_") for template in templates for name in template(rule)]
+    """List the names that ``rule`` fires, with repetitions."""
+    return [without_separators(name) for template in templates for name in template(rule)]
+
+
+def without_separators(text: str) -> str:
+    """``text`` as part of a name: ``=`` and ``;``, which end a name in files, become _."""
+    return text.replace("=", "_").replace(";", "_")

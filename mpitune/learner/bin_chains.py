@@ -11,11 +11,13 @@ m_j = (w_{j-1} + w_{j+1}) / 2 - w_j, for j = 2, ..., N - 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.linalg import solveh_banded
+from scipy.optimize import minimize
 
 from mpitune.decoder.base import KBest
 from mpitune.learner.base import Counts, OnlineLearner
@@ -84,14 +86,63 @@ class Smoothness:
         """int64 [N] each: the chains' positions in ``ids`` (uint64, ascending), which contain all bins."""
         return [np.searchsorted(ids, chain) for chain in self.chains]
 
+    def of_chain(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
+        """beta times the penalty of one chain, and its gradient; ``weights``: float64 [N]."""
+        value, slope = linear(weights) if self.regularizer == "linear" else monotone(weights, self.gamma)
+        return self.beta * value, self.beta * slope
+
     def penalty(self, weights: np.ndarray, chains: Sequence[np.ndarray]) -> tuple[float, np.ndarray]:
         """beta times the penalty of all ``chains`` (int64 [N] each, positions in ``weights``), and its gradient."""
         total, gradient = 0.0, np.zeros(len(weights))
         for chain in chains:
-            each = linear(weights[chain]) if self.regularizer == "linear" else monotone(weights[chain], self.gamma)
-            total += self.beta * each[0]
-            gradient[chain] += self.beta * each[1]
+            value, slope = self.of_chain(weights[chain])
+            total += value
+            gradient[chain] += slope
         return total, gradient
+
+    def proximal(self, weights: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """The v that minimises |v - w|^2 / 2 + beta times the penalty of v, for the weights w of a chain (float64 [N]).
+
+        ``free``: bool [N], weights that are not frozen. Exact for ``linear``; for ``monotone``, which is not convex, a
+        local minimum, found by L-BFGS from w.
+        """
+        if self.regularizer == "linear":
+            return smoothed(weights, self.beta, free)
+        moved = weights.copy()
+
+        def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
+            moved[free] = point
+            value, slope = self.of_chain(moved)
+            away = point - weights[free]
+            return 0.5 * float(away @ away) + value, away + slope[free]
+
+        if free.any():
+            moved[free] = minimize(objective, weights[free], jac=True, method="L-BFGS-B").x
+        return moved
+
+
+class ChainPenalty:
+    """The penalty of a batch learner's objective, over features whose order the epoch sets.
+
+    The base of learners that are an `mpitune.learner.base.ChainLearner`.
+    """
+
+    def __init__(self, smoothness: Smoothness | None) -> None:
+        """``smoothness``: None without a penalty."""
+        self._smoothness = smoothness
+        self._chains: list[np.ndarray] = []
+
+    @property
+    def chained(self) -> np.ndarray:
+        return self._smoothness.features if self._smoothness else np.zeros(0, dtype=np.uint64)
+
+    def set_feature_order(self, ids: np.ndarray) -> None:
+        self._chains = self._smoothness.places(ids) if self._smoothness else []
+
+    @property
+    def penalty(self) -> Callable[[np.ndarray], tuple[float, np.ndarray]] | None:
+        """From the weights (float64 [features]) to the penalty and its gradient; None without one."""
+        return partial(self._smoothness.penalty, chains=self._chains) if self._smoothness else None
 
 
 def smoothed(weights: np.ndarray, beta: float, free: np.ndarray) -> np.ndarray:
@@ -117,20 +168,22 @@ def smoothed(weights: np.ndarray, beta: float, free: np.ndarray) -> np.ndarray:
 
 
 class Smoothing:
-    """An `mpitune.learner.base.OnlineLearner` that applies `smoothed` to its chains at the end of each shard's pass.
+    """An `mpitune.learner.base.OnlineLearner` that smooths its chains at the end of each shard's pass.
 
     The point in time is *(ours)*. Once a pass, not after each list: a list changes few bins by little, solving for
     every chain would cost more than the list's own update, and ``beta`` would have to depend on the length of the pass.
-    In the shard, not after the exchange: the step is linear, so that the mean over shards is as smooth as if it had
-    been smoothed itself; it works with all algorithms, also those that do not mix shards; and selection ranks smoothed
-    weights.
+    In the shard, not after the exchange: it works with all algorithms, also those that do not mix shards; selection
+    ranks smoothed weights; and the step of ``linear`` is linear, so that the mean over shards is as smooth as if it had
+    been smoothed itself.
     """
 
-    def __init__(self, learner: OnlineLearner, chains: Sequence[np.ndarray], beta: float, frozen: np.ndarray) -> None:
+    def __init__(
+        self, learner: OnlineLearner, chains: Sequence[np.ndarray], smoothness: Smoothness, frozen: np.ndarray
+    ) -> None:
         """``chains``: int64 [N] each, the slots of a feature's bins; ``frozen``: bool [slots]."""
         self._learner = learner
         self._chains = chains
-        self._beta = beta
+        self._smoothness = smoothness
         self._frozen = frozen
         self.state_width = learner.state_width
 
@@ -143,5 +196,5 @@ class Smoothing:
     def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
         state = self._learner.end_shard(weights)
         for chain in self._chains:
-            weights[chain] = smoothed(weights[chain], self._beta, ~self._frozen[chain])
+            weights[chain] = self._smoothness.proximal(weights[chain], ~self._frozen[chain])
         return state

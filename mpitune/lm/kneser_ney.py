@@ -62,13 +62,14 @@ def estimate(
     start_progress: StartProgress = no_progress,
     *,
     vocabulary: Path | None = None,
+    further_texts: Sequence[Path] = (),
 ) -> None:
     """Estimate a model of n-grams up to length ``order`` from ``text`` (tokenised, a sentence a line) into ``output``.
 
     ``vocabulary``: a file of words, separated by blanks and line ends; other words of the text count as ``<unk>``.
-    ``text`` is plain or gzipped; ``output`` is gzipped if its name ends in .gz. ``log`` receives messages about the
-    work, and a warning if `FALLBACK_DISCOUNTS` are used; ``start_progress`` displays its stages. Memory: about 60 bytes
-    for each word of the text, 40 for each n-gram.
+    ``further_texts`` are read after ``text``; all may be gzipped, and ``output`` is gzipped if its name ends in .gz.
+    ``log`` receives messages about the work, and a warning if `FALLBACK_DISCOUNTS` are used; ``start_progress``
+    displays its stages. Memory: about 60 bytes for each word of the text, 40 for each n-gram.
 
     Raises UsageError for an order below 1; DataError for a text without sentences, for a vocabulary of which the text
     has no word, and for a line that is not UTF-8 or contains a marker or a character that no ARPA file can hold;
@@ -78,10 +79,11 @@ def estimate(
         raise UsageError(f"order {order}: must be 1 or more")
     # Opened first, so that an unwritable output fails before the work.
     with open_atomic(output) as file:
-        log(f"reading {text}")
+        texts = [text, *further_texts]
+        log(f"reading {', '.join(map(str, texts))}")
         allowed = None if vocabulary is None else read_vocabulary(vocabulary)
-        with start_progress("kB of text read", kilobytes([text])) as progress:
-            words, token = read_tokens(text, allowed, progress)
+        with start_progress("kB of text read", kilobytes(texts)) as progress:
+            words, token = read_tokens(texts, allowed, progress)
         distinct = len(words) - len(MARKERS)
         if vocabulary is not None and distinct == 0:
             raise DataError.at(vocabulary, None, found=f"no word of {text}", expected="words, separated by blanks")
@@ -103,30 +105,33 @@ def read_vocabulary(path: Path) -> frozenset[str]:
 
 
 def read_tokens(
-    text: Path, allowed: Collection[str] | None = None, progress: Progress | None = None
+    texts: Sequence[Path], allowed: Collection[str] | None = None, progress: Progress | None = None
 ) -> tuple[list[str], np.ndarray]:
-    """Read a text; returns its words, `MARKERS` first, and its concatenated sentences with markers as numbers (int32).
+    """Read texts; returns their words, `MARKERS` first, and their sentences with markers as numbers (int32).
 
     Words that are not ``allowed`` (None: all are) become ``<unk>``.
     Raises DataError as `estimate` does.
     """
     vocabulary = Vocabulary(MARKERS)
     tokens = array("i")
-    for number, line in lines(text, progress):
-        words = split_words(line)
-        marker = next((word for word in words if word in MARKERS), None)
-        if marker is not None:
-            expected = f"a sentence without {', '.join(MARKERS)}, which the model adds itself: remove or rename them"
-            raise DataError.at(text, number, found=f"the word {marker}", expected=expected)
-        if "\r" in line:
-            # Readers of ARPA files, including KenLM's, end a word there.
-            raise DataError.at(text, number, found="the character '\\r'", expected="words and blanks")
-        tokens.append(_START)
-        known = (word if allowed is None or word in allowed else MARKERS[_UNKNOWN] for word in words)
-        tokens.extend(map(vocabulary.add, known))
-        tokens.append(_END)
+    for text in texts:
+        for number, line in lines(text, progress):
+            words = split_words(line)
+            marker = next((word for word in words if word in MARKERS), None)
+            if marker is not None:
+                expected = f"a sentence without {', '.join(MARKERS)}, which the model adds itself"
+                raise DataError.at(
+                    text, number, found=f"the word {marker}", expected=f"{expected}: remove or rename them"
+                )
+            if "\r" in line:
+                # Readers of ARPA files, including KenLM's, end a word there.
+                raise DataError.at(text, number, found="the character '\\r'", expected="words and blanks")
+            tokens.append(_START)
+            known = (word if allowed is None or word in allowed else MARKERS[_UNKNOWN] for word in words)
+            tokens.extend(map(vocabulary.add, known))
+            tokens.append(_END)
     if not tokens:
-        raise DataError.at(text, None, found="no lines", expected="sentences, one a line")
+        raise DataError.at(texts[0], None, found="no lines", expected="sentences, one a line")
     return vocabulary.words, np.frombuffer(tokens, dtype=np.intc)
 
 

@@ -2,7 +2,8 @@
 
 - `bleu`, `ter`, `chrf`: additive statistics of translations against their references; scores of TER and chrF.
 - `sentence_bleu`: gold scores of single translations (`SENTENCE_METRICS`), corpus BLEU of summed statistics.
-- `tuning_metric`: the corpus metrics that MERT can optimise (`SCORES`, `Metric`).
+- `list_evaluation`: n-best lists evaluated.
+- `tuning_metric`: the metrics that a learner can optimise (`SCORES`, `Metric`); `metric_gold`: their gold scores.
 - `sacrebleu`: BLEU of texts and of sentences, by the sacreBLEU package.
 - `sentence_statistics`: additive statistics of texts, sentence by sentence, and corpus scores (`CORPUS_SCORES`).
 - `significance`: tests of the difference of two systems over several runs, Holm's correction.

@@ -10,13 +10,13 @@ from typing import Literal
 SentenceMetricName = Literal["document", "liang", "bleu+1", "nakov", "papineni", "sum", "chiang", "context"]
 """``learner.gold``, implemented by `mpitune.metrics.sentence_bleu.SENTENCE_METRICS`; the first is the default."""
 
-TuningMetricName = Literal["bleu", "ter", "chrf"]
-"""``learner.mert.metric``, implemented by `mpitune.metrics.tuning_metric.SCORES`; the first is the default."""
+ReferenceMetricName = Literal["bleu", "ter", "chrf"]
+"""Metrics of ``learner.metric`` that need references, implemented by `mpitune.metrics.tuning_metric.SCORES`."""
 
 EvaluationMetricName = Literal["bleu", "ter", "chrf", "length_ratio"]
 """Metrics of `mpitune.metrics.evaluation`, computed by `mpitune.metrics.sentence_statistics.CORPUS_SCORES`."""
 GainName = Literal["bleu", "chrf"]
-"""``--mbr``, implemented by `mpitune.metrics.minimum_bayes_risk.GAINS`."""
+"""``--mbr``: names of `mpitune.metrics.tuning_metric.SCORES`."""
 
 SignificanceTest = Literal["ar", "bootstrap"]
 """Approximate randomisation (Noreen 1989), paired bootstrap resampling (Koehn 2004)."""

@@ -6,31 +6,27 @@ the model, the softmax of the scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import softmax
 
 from mpitune.decoder.base import KBest
 from mpitune.metrics.choices import GainName
-from mpitune.metrics.sentence_bleu import bleu_plus_one
-from mpitune.metrics.tuning_metric import SCORES, Metric
-
-GAINS: dict[GainName, Callable[[np.ndarray], np.ndarray]] = {"bleu": bleu_plus_one, "chrf": SCORES["chrf"]}
-"""By name: float64 [k], scores of single translations, from the statistics of a `Metric` of the name."""
+from mpitune.metrics.tuning_metric import Metric
 
 
 class ExpectedGain:
     """Computes expected gains; ``words``, the vocabulary, may grow."""
 
     def __init__(self, name: GainName, words: Sequence[str]) -> None:
-        self._metric = Metric(name, words)
-        self._gain = GAINS[name]
+        self._metric = Metric({name: 1.0}, words)
 
     def of(self, kbest: KBest) -> np.ndarray:
         """float64 [k]: the expected gain of each entry of ``kbest``."""
         expected = np.zeros(kbest.size)
         for j, probability in enumerate(softmax(kbest.score).tolist()):
             if probability > 0:
-                expected += probability * self._gain(self._metric.statistics(kbest, [kbest.translation(j)]))
+                counted = self._metric.statistics(kbest, [kbest.translation(j)])
+                expected += probability * self._metric.sentence_scores(counted)
         return expected

@@ -1,49 +1,165 @@
-"""Corpus metrics of additive statistics, which a learner can optimise.
+"""The metrics that a learner can optimise: of single translations, and of a set by statistics that add up.
 
-A row of statistics starts with those of BLEU, because metrics.jsonl always reports BLEU; the statistics of another
-metric follow.
+A row of statistics starts with those of BLEU, because metrics.jsonl always reports BLEU; those of the other metrics
+follow. The statistics of a column of n-best lists are its value in whole units of 1 / `UNIT`, so that sums do not
+depend on their order, and 1 where there is a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from mpitune.decoder.base import KBest
 from mpitune.metrics import bleu, chrf, sentence_bleu, ter
-from mpitune.metrics.choices import TuningMetricName
+from mpitune.metrics.choices import ReferenceMetricName
+
+UNIT = 1 << 30
+"""Units of 1 in the statistics of columns."""
+SPREAD = 0.065
+"""Mean standard deviation of a metric in a list, to which metrics other than BLEU alone are scaled *(ours)*, so that
+margins and thresholds fit them: between those of `bleu+1` in 100-best lists of news commentary, 0.043, and of Multi30k,
+0.100."""
+
+_Scores = Callable[[np.ndarray], np.ndarray]
+"""float64 [n] from statistics, int64 [n, columns]; larger is better."""
 
 
 class _Counter(Protocol):
     def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray: ...
 
 
-_COUNTERS: dict[TuningMetricName, tuple[int, Callable[[Sequence[str]], _Counter]]] = {
+_COUNTERS: dict[str, tuple[int, Callable[[Sequence[str]], _Counter]]] = {
     "ter": (ter.WIDTH, ter.Ter),
     "chrf": (chrf.WIDTH, chrf.Chrf),
 }
-"""By metric other than BLEU: the number of its columns, and its counter for a vocabulary."""
+"""By metric: the number of its columns, and its counter for a vocabulary."""
 
-SCORES: dict[TuningMetricName, Callable[[np.ndarray], np.ndarray]] = {
+SCORES: dict[ReferenceMetricName, _Scores] = {
     "bleu": sentence_bleu.papineni,
-    "ter": lambda statistics: ter.score(statistics[:, bleu.WIDTH :]),
-    "chrf": lambda statistics: chrf.score(statistics[:, bleu.WIDTH :]),
+    "ter": ter.score,
+    "chrf": chrf.score,
 }
-"""By metric: float64 [n] from summed statistics (int64 [n, columns]); larger is better, so TER is negated."""
+"""By metric: the score of a set from the sums of its own statistics; TER is negated."""
+
+
+def column_score(statistics: np.ndarray) -> np.ndarray:
+    """float64 [n]: means of a column from the sums of its statistics (int64 [n, 2]); 0 without values."""
+    mean: np.ndarray = statistics[:, 0] / UNIT / np.maximum(statistics[:, 1], 1)
+    return mean
+
+
+class _Column:
+    """Reads the statistics of column ``n`` of n-best lists."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+
+    def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
+        # An empty translation in the place of a list without entries has no value.
+        value = kbest.metrics[:, self._n : self._n + 1]
+        return np.where(np.isnan(value), 0, np.hstack([np.rint(value * UNIT), np.ones_like(value)])).astype(np.int64)
+
+
+class _Part(NamedTuple):
+    """One of the metrics."""
+
+    weight: float
+    columns: slice
+    """Its statistics."""
+    of_set: _Scores
+    of_sentence: _Scores
 
 
 class Metric:
-    """Counts the statistics of a metric."""
+    """A weighted sum of metrics.
 
-    def __init__(self, name: TuningMetricName, words: Sequence[str]) -> None:
-        """``words``: the vocabulary, which may grow."""
-        columns, counter = _COUNTERS.get(name, (0, None))
-        self.width = bleu.WIDTH + columns
-        self._counter = counter(words) if counter else None
+    The score of a set with a single metric of weight w is w times the metric. Otherwise, and for all sentence scores,
+    each metric is multiplied by `SPREAD` / its own spread in the lists (`set_spreads`), and by its share in the
+    weights' absolute sum. BLEU alone is not scaled.
+    """
+
+    def __init__(self, weights: Mapping[str, float], words: Sequence[str]) -> None:
+        """``weights``: by metric; those that need no references are columns of n-best lists, in their order.
+
+        ``words``: the vocabulary, which may grow.
+        """
+        self.names = list(weights)
+        self._counters: list[_Counter] = []
+        self._parts: list[_Part] = []
+        self.width, columns = bleu.WIDTH, 0
+        for name, weight in weights.items():
+            if name == "bleu":
+                place = slice(0, bleu.WIDTH)
+                self._parts.append(_Part(weight, place, sentence_bleu.papineni, sentence_bleu.bleu_plus_one))
+                continue
+            if name in _COUNTERS:
+                width, counter = _COUNTERS[name]
+                self._counters.append(counter(words))
+                score = SCORES[name]  # type: ignore[index]
+            else:
+                width, score = 2, column_score
+                self._counters.append(_Column(columns))
+                columns += 1
+            self._parts.append(_Part(weight, slice(self.width, self.width + width), score, score))
+            self.width += width
+        self._needs_references = columns < len(weights)
+        self._factors = np.ones(len(weights))
+
+    @property
+    def is_bleu(self) -> bool:
+        """True for BLEU alone."""
+        return self.names == ["bleu"] and self._parts[0].weight == 1
+
+    def set_spreads(self, spreads: np.ndarray) -> None:
+        """Set the mean standard deviations of the metrics in a list (float64 [metrics], above 0)."""
+        weights = np.array([part.weight for part in self._parts])
+        self._factors = weights * SPREAD / spreads / np.abs(weights).sum()
 
     def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
-        """int64 [k, width], by translation; ``references``: int32 [words] each, at least one."""
-        counted = bleu.statistics(kbest, references)
-        return np.hstack([counted, self._counter.statistics(kbest, references)]) if self._counter else counted
+        """int64 [k, width], by translation; ``references``: int32 [words] each. Without any, those of BLEU are 0.
+
+        Raises ValueError without references if a metric needs them.
+        """
+        if references or self._needs_references:
+            counted = bleu.statistics(kbest, references)
+        else:
+            counted = np.zeros((kbest.size, bleu.WIDTH), dtype=np.int64)
+        return np.hstack([counted, *(each.statistics(kbest, references) for each in self._counters)])
+
+    def single_scores(self, statistics: np.ndarray, bleu_score: _Scores | None = None) -> np.ndarray:
+        """float64 [n, metrics]: each metric of single translations; ``statistics``: int64 [n, width].
+
+        ``bleu_score``: sentence BLEU from the statistics of BLEU, by default `bleu+1`.
+        """
+        columns = []
+        for name, part in zip(self.names, self._parts, strict=True):
+            score = bleu_score if bleu_score and name == "bleu" else part.of_sentence
+            columns.append(score(np.ascontiguousarray(statistics[:, part.columns])))
+        return np.stack(columns, axis=1)
+
+    def sentence_scores(self, statistics: np.ndarray, bleu_score: _Scores | None = None) -> np.ndarray:
+        """float64 [n]: scores of single translations, larger is better; the arguments of `single_scores`."""
+        return self._sum(self.single_scores(statistics, bleu_score))
+
+    def set_scores(self, sums: np.ndarray) -> np.ndarray:
+        """float64 [n]: scores of sets from sums of statistics (int64 [n, width]), larger is better."""
+        scores = [part.of_set(np.ascontiguousarray(sums[:, part.columns])) for part in self._parts]
+        if len(scores) == 1:
+            return self._parts[0].weight * scores[0]
+        return self._sum(np.stack(scores, axis=1))
+
+    def reported(self, sums: np.ndarray) -> list[float]:
+        """`set_scores` as they are reported: of BLEU, TER or chrF alone 0 to 100."""
+        percent = 100.0 if len(self.names) == 1 and self._needs_references else 1.0
+        scores: list[float] = (percent * self.set_scores(sums)).tolist()
+        return scores
+
+    def _sum(self, scores: np.ndarray) -> np.ndarray:
+        # Not a product of matrices: equal rows must have equal sums.
+        total = np.zeros(len(scores))
+        for factor, column in zip(self._factors.tolist(), scores.T, strict=True):
+            total += factor * column
+        return total

@@ -95,8 +95,8 @@ class Runs(NamedTuple):
         return len(self.families) > 1
 
     @property
-    def any_devtest(self) -> bool:
-        return any(record.has_devtest for record in self.records)
+    def any_bleu(self) -> bool:
+        return any(record.has_bleu for record in self.records)
 
 
 def sections(runs: Runs) -> list[Section]:
@@ -105,7 +105,11 @@ def sections(runs: Runs) -> list[Section]:
 
 
 def _quality(runs: Runs) -> Section:
-    charts = [chart for make in (_bleu, _gold, _training_bleu, _objective) if (chart := make(runs)) is not None]
+    charts = [
+        chart
+        for make in (_bleu, _devtest_metric, _gold, _choices, _training_bleu, _objective)
+        if (chart := make(runs)) is not None
+    ]
     chosen = runs.records[0].chosen.epoch
     lines = "Dotted lines mark the epochs" if runs.several else f"The dotted line marks epoch {chosen},"
     text = f"{lines} whose weights are the result."
@@ -195,9 +199,40 @@ def _bleu(runs: Runs) -> Figure | None:
         if before is not None:
             notes.append(Note(0, before, f"before {before:.2f}", above=before > series[0].y[0]))
             series, text = [Series([0, *series[0].x], [before, *series[0].y])], f"{text}; 0: before training"
-    marks = [mark for mark, record in zip(_chosen(runs), runs.records, strict=True) if record.has_devtest]
+    marks = [mark for mark, record in zip(_chosen(runs), runs.records, strict=True) if record.has_bleu]
     plot = plots.lines("bleu", "Devtest BLEU", series, keys=keys, marks=marks, notes=notes, least_span=2.0)
     return Figure("bleu", "Devtest BLEU", text, plot, keys)
+
+
+def _devtest_metric(runs: Runs) -> Figure | None:
+    series, keys = _curves(runs, lambda epoch: epoch.devtest_metric), _keys(runs)
+    if not series or len({record.metric for record in runs.records}) > 1:
+        return None
+    title = f"Devtest {runs.records[0].metric}"
+    plot = plots.lines("devtest-metric", title, series, keys=keys, marks=_chosen(runs), least_span=_span(series))
+    return Figure("devtest-metric", title, "with the weights published after each epoch", plot, keys)
+
+
+def _choices(runs: Runs) -> Figure | None:
+    """The metric of three choices from the lists; metrics of different names are not comparable."""
+    values: dict[str, Callable[[Epoch], float | None]] = {
+        "solid": lambda epoch: epoch.metric_best,
+        "dashed": lambda epoch: epoch.metric_oracle,
+        "dotted": lambda epoch: epoch.metric_random,
+    }
+    series = [curve for style, value in values.items() for curve in _curves(runs, value, style)]
+    if not series or len({record.metric for record in runs.records}) > 1:
+        return None
+    keys = _keys(runs, solid="1-best", dashed="oracle", dotted="random choice")
+    title = f"{runs.records[0].metric} of the lists"
+    plot = plots.lines("choices", title, series, keys=keys, marks=_chosen(runs), least_span=_span(series))
+    text = "of the training set: the 1-best translations, the best entry of each list, and one drawn at random"
+    return Figure("choices", title, text, plot, keys)
+
+
+def _span(series: Sequence[Series]) -> float:
+    """The least range of the axis of a quantity of unknown size."""
+    return max(abs(y) for curve in series for y in curve.y) / 10
 
 
 def _gold(runs: Runs) -> Figure:
@@ -225,8 +260,7 @@ def _objective(runs: Runs) -> Figure | None:
     # Objectives of different methods are not comparable.
     if not series or len({record.method for record in runs.records}) > 1:
         return None
-    span = max(abs(y) for curve in series for y in curve.y) / 10
-    plot = plots.lines("objective", "Objective", series, keys=keys, marks=_chosen(runs), least_span=span)
+    plot = plots.lines("objective", "Objective", series, keys=keys, marks=_chosen(runs), least_span=_span(series))
     return Figure(
         "objective", "Objective", f"of {runs.records[0].method}, over all lists accumulated so far", plot, keys
     )

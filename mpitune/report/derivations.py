@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from mpitune.corpus.vocabulary import FeatureTable
+from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import Derivation, Hypergraph
 from mpitune.run_folder.model_weights import difference, filtered, largest
 

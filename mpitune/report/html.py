@@ -12,13 +12,14 @@ import jinja2
 
 from mpitune.array_files.atomic import open_atomic, write_text
 from mpitune.corpus.text import clock, split_words
+from mpitune.grammar.choices import PREFIXES
 from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.report import diff
 from mpitune.report.charts import Family, Runs, sections
 from mpitune.report.rule_names import readable
 from mpitune.run_folder.best_epoch import AVERAGING
 from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.model_weights import PREFIXES, filtered, largest
+from mpitune.run_folder.model_weights import filtered, largest
 from mpitune.run_folder.reader import LogLine, Record, Watched, printable, read_record
 from mpitune.run_folder.seeds import run_folders
 from mpitune.run_folder.versions import versions
@@ -169,14 +170,15 @@ def _distinct_names(folders: Sequence[Path]) -> list[str]:
 
 def _bleu_before(record: Record) -> float | None:
     """Devtest BLEU before training; None if unknown."""
-    if not record.has_devtest or not isinstance(record.watched, Watched):
+    if not record.has_bleu or not isinstance(record.watched, Watched):
         return None
     return corpus_bleu(record.watched.before, record.watched.references)
 
 
 def _selection_reason(record: Record) -> str:
     """Reason for the choice of the epoch."""
-    reason = "the best on devtest" if record.has_devtest else "the last: there is no devtest set to choose on"
+    by = "" if record.chosen.devtest_metric is None else f" by {record.metric}"
+    reason = f"the best on devtest{by}" if record.has_devtest else "the last: there is no devtest set to choose on"
     return (
         f"{reason} ({record.algorithm}: each epoch's are the average so far)"
         if record.algorithm in AVERAGING

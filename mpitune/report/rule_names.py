@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from mpitune.run_folder.model_weights import PREFIXES
+from mpitune.grammar.choices import PREFIXES
 
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _GAP = re.compile(r"\[(.+),(\d)\]")

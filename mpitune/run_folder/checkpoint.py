@@ -90,6 +90,8 @@ class ShardResult:
     """int32 [sentences, 11]: BLEU statistics of the 1-best translation of each sentence of the shard."""
     bleu: np.ndarray = field(default_factory=lambda: np.zeros((3, 11), dtype=np.int64))
     """int64 [3, 11]: BLEU statistics summed over 1-best translations, oracles and predictions."""
+    choices: np.ndarray = field(default_factory=lambda: np.zeros((3, 0)))
+    """float64 [3, columns]: statistics of the metric, see `mpitune.training.epoch_statistics.ShardStatistics`."""
     learner: tuple[np.ndarray, ...] = ()
     """float64 [n] each: the learner's state for the features."""
 
@@ -216,6 +218,7 @@ def write_shard(folder: Path, epoch: int, job_digest: str, result: ShardResult) 
         "names": _strings(result.names),
         "best": result.best,
         "bleu": result.bleu,
+        "choices": result.choices,
         "learner": _stacked(result.learner, len(result.index)),
     }
     _write(_shard_path(folder, epoch, result.shard), attributes, datasets)
@@ -242,6 +245,7 @@ def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardRe
                 _texts(datasets.get("names", _strings([]))),
                 datasets.get("best", _NO_COUNTS),
                 datasets.get("bleu", np.zeros((3, 11), dtype=np.int64)),
+                datasets.get("choices", np.zeros((3, 0))),
                 tuple(datasets["learner"]),
             )
     except (DataError, UsageError):

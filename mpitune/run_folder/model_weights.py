@@ -11,20 +11,9 @@ import numpy as np
 
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import UsageError
+from mpitune.grammar.choices import PREFIXES
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.run_folder.layout import RunFolder
-
-PREFIXES = {
-    "id": "R:",
-    "source-bigram": "RBS:",
-    "target-bigram": "RBT:",
-    "shape": "Shape_",
-    "word-pair": "WP:",
-    "word-pair-all": "WPA:",
-    "insertion": "INS:",
-    "target-words": "TB:",
-}
-"""Prefix of the feature names of each template."""
 
 
 def read_model(path: Path) -> dict[str, float]:

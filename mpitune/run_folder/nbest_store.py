@@ -19,7 +19,7 @@ from mpitune.errors import DataError, UsageError
 from mpitune.learner.forests import Forests
 from mpitune.learner.pool import NBestPool
 
-VERSION = 2
+VERSION = 3
 """Raised whenever the meaning of lists, forests or their statistics changes; older files are made again."""
 
 _Kept = TypeVar("_Kept", NBestPool, Forests)
@@ -37,6 +37,8 @@ class ShardLists:
     """Names of the features in the lists that were discovered while decoding."""
     bleu: np.ndarray
     """int64 [3, 11]: as in `mpitune.run_folder.checkpoint.ShardResult`."""
+    choices: np.ndarray
+    """float64 [3, columns]: likewise."""
     forests: Forests | None = None
     """Forests of the latest epoch, if the learner needs them."""
 
@@ -51,6 +53,7 @@ def write_lists(folder: Path, epoch: int, job_digest: str, lists: ShardLists) ->
         "statistics": lists.statistics,
         "names": lists.names,
         "bleu": lists.bleu.tolist(),
+        "choices": lists.choices.tolist(),
     }
     if lists.forests is not None:
         _write(_path(folder, "forests", epoch, lists.shard), lists.forests, attributes)
@@ -69,8 +72,10 @@ def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests
     if lists is None or (forests and found is None):
         return None
     attributes, pool = lists
-    epoch_statistics = attributes["statistics"], attributes["names"], np.array(attributes["bleu"])
-    return ShardLists(shard, pool, *epoch_statistics, found[1] if found else None)
+    bleu, choices = np.array(attributes["bleu"]), np.array(attributes["choices"])
+    return ShardLists(
+        shard, pool, attributes["statistics"], attributes["names"], bleu, choices, found[1] if found else None
+    )
 
 
 def open_lists(folder: Path, epoch: int, shard: int) -> NBestPool:

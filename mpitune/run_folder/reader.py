@@ -35,8 +35,15 @@ class Epoch:
     gold: float
     """Mean gold score of the 1-best translations of the training sentences."""
     devtest_bleu: float | None
-    """0 to 100."""
-    length_ratio: float
+    """0 to 100; None without a devtest set or its references."""
+    devtest_metric: float | None
+    """``learner.metric`` of the devtest set, if it is another one than BLEU."""
+    metric_best: float | None
+    """``learner.metric`` of the 1-best translations of training, of the best entries of all lists, and of a random
+    choice; None in metrics of earlier versions."""
+    metric_oracle: float | None
+    metric_random: float | None
+    length_ratio: float | None
     devtest_length_ratio: float | None
     """Also None in metrics of earlier versions."""
     weight_norm: float | None
@@ -69,6 +76,11 @@ class Epoch:
     """Warnings of the sanity checks."""
 
     @property
+    def devtest_score(self) -> float | None:
+        """The score on which the epoch is chosen."""
+        return self.devtest_bleu if self.devtest_metric is None else self.devtest_metric
+
+    @property
     def rate(self) -> float:
         """Sentences per second."""
         return self.sentences / self.seconds if self.seconds > 0 else 0.0
@@ -79,9 +91,11 @@ class Settings(NamedTuple):
 
     algorithm: str
     method: str
+    metric: str
+    """The metrics in ``learner.metric``."""
     epochs: int
     patience: int
-    """Training ends after this number of epochs without a better devtest BLEU; 0: never."""
+    """Training ends after this number of epochs without a better devtest score; 0: never."""
 
 
 class LogLine(NamedTuple):
@@ -113,6 +127,8 @@ class Record:
     """The effective configuration, as TOML."""
     algorithm: str
     method: str
+    metric: str
+    """The name of the metric that is tuned; names joined by + for several."""
     state: RunState
     epochs: list[Epoch]
     """The finished epochs, at least one."""
@@ -125,13 +141,18 @@ class Record:
     """Versions of mpitune and its libraries, from the last start in the log; empty in logs of earlier versions."""
 
     @property
-    def bleus(self) -> list[float | None]:
-        """Devtest BLEU of each epoch."""
-        return [epoch.devtest_bleu for epoch in self.epochs]
+    def scores(self) -> list[float | None]:
+        """The devtest score of each epoch."""
+        return [epoch.devtest_score for epoch in self.epochs]
 
     @property
     def has_devtest(self) -> bool:
-        return None not in self.bleus
+        return None not in self.scores
+
+    @property
+    def has_bleu(self) -> bool:
+        """True if each epoch has devtest BLEU."""
+        return all(epoch.devtest_bleu is not None for epoch in self.epochs)
 
     @property
     def selects(self) -> bool:
@@ -141,7 +162,7 @@ class Record:
     @property
     def chosen(self) -> Epoch:
         """The epoch whose weights are the result."""
-        return self.epochs[chosen_epoch(self.bleus) - 1]
+        return self.epochs[chosen_epoch(self.scores) - 1]
 
 
 def read_record(path: Path) -> Record:
@@ -157,17 +178,18 @@ def read_record(path: Path) -> Record:
     if not epochs:
         raise UsageError(f"{path}: found no finished epoch, expected at least one to report on")
     text = "".join(f"{line}\n" for _, line in lines(config))
-    settings, bleus, log = read_settings(config), [epoch.devtest_bleu for epoch in epochs], read_log(path / "log.txt")
+    settings, scores, log = read_settings(config), [epoch.devtest_score for epoch in epochs], read_log(path / "log.txt")
     return Record(
         path=path,
         name=printable(path.resolve().name),
         config=text,
         algorithm=settings.algorithm,
         method=settings.method,
-        state=read_state(folder) or infer_state(bleus, settings.epochs, settings.patience),
+        metric=settings.metric,
+        state=read_state(folder) or infer_state(scores, settings.epochs, settings.patience),
         epochs=epochs,
         weights=read_model(path),
-        watched=_watched(folder, chosen_epoch(bleus)),
+        watched=_watched(folder, chosen_epoch(scores)),
         warnings=[line for line in log if line.level == "WARNING"],
         versions=next((line.text for line in reversed(log) if line.text.startswith("mpitune ")), ""),
     )
@@ -213,7 +235,8 @@ def _metric(path: Path, number: int, metrics: dict[str, Any], key: str) -> Any:
 
 _OPTIONAL = (
     *("devtest_bleu", "lambda", "best_bleu", "oracle_bleu", "prediction_bleu", "objective"),
-    *("devtest_length_ratio", "weight_norm"),
+    *("devtest_length_ratio", "weight_norm", "length_ratio"),
+    *("devtest_metric", "metric_best", "metric_oracle", "metric_random"),
 )
 """Keys that may be null or missing."""
 
@@ -256,9 +279,11 @@ _PARSERS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 def read_settings(config: Path) -> Settings:
     """Read the settings from the configuration file ``config``. Raises DataError if one is missing."""
     learner = read_tables(config).get("learner")
-    # Configurations of earlier versions have no patience.
-    found = {"patience": 0, **learner} if isinstance(learner, dict) else {}
-    for key, kind in zip(Settings._fields, (str, str, int, int), strict=True):
+    # Configurations of earlier versions have no patience and no metric.
+    found = {"patience": 0, "metric": "bleu", **learner} if isinstance(learner, dict) else {}
+    if isinstance(found.get("metric"), dict):
+        found["metric"] = " + ".join(found["metric"])
+    for key, kind in zip(Settings._fields, (str, str, str, int, int), strict=True):
         if not isinstance(found.get(key), kind):
             raise DataError.at(config, None, found=f"no learner.{key}", expected="the configuration that the run wrote")
     return Settings(**{key: found[key] for key in Settings._fields})

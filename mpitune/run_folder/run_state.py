@@ -85,7 +85,7 @@ def _last_epoch(folder: RunFolder) -> int:
     return last.epoch if last else 0
 
 
-def infer_state(bleus: Sequence[float | None], epochs: int, patience: int) -> RunState:
-    """The state of a run of an earlier version, from the devtest BLEU of each of its epochs: done or unknown."""
-    reason = early_end_reason(bleus, epochs, patience)
-    return RunState("done" if reason or len(bleus) >= epochs else "unknown", len(bleus), epochs, reason)
+def infer_state(scores: Sequence[float | None], epochs: int, patience: int) -> RunState:
+    """The state of a run of an earlier version, from the devtest score of each of its epochs: done or unknown."""
+    reason = early_end_reason(scores, epochs, patience)
+    return RunState("done" if reason or len(scores) >= epochs else "unknown", len(scores), epochs, reason)

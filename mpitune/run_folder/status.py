@@ -22,7 +22,7 @@ SILENT_AFTER = 180.0
 INTERVAL = 2.0
 """Seconds between two readings of the run folders."""
 
-_HEAD = ("epoch", "devtest BLEU", "gold score", "features", "sentences/s", "time")
+_HEAD = ("epoch", "devtest score", "gold score", "features", "sentences/s", "time")
 
 
 class Status(NamedTuple):
@@ -54,7 +54,7 @@ def read_status(path: Path) -> Status:
     state = read_state(folder)
     if state is None and config.is_file():
         settings = read_settings(config)
-        state = infer_state([epoch.devtest_bleu for epoch in epochs], settings.epochs, settings.patience)
+        state = infer_state([epoch.devtest_score for epoch in epochs], settings.epochs, settings.patience)
     planned = f" of {state.epochs}" if state else ""
     warnings = sum(line.level == "WARNING" for line in log_lines)
     text = f"{path.resolve().name}: {len(epochs)}{planned} epochs done, {_progress(state, log)}"
@@ -100,7 +100,7 @@ def follow(runs: Sequence[Path]) -> None:
 def _table(epochs: Sequence[Epoch]) -> list[str]:
     if not epochs:
         return []
-    chosen = chosen_epoch([epoch.devtest_bleu for epoch in epochs])
+    chosen = chosen_epoch([epoch.devtest_score for epoch in epochs])
     rows = [_HEAD, *(_row(epoch, epoch.epoch == chosen) for epoch in epochs)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
@@ -108,5 +108,6 @@ def _table(epochs: Sequence[Epoch]) -> list[str]:
 
 def _row(epoch: Epoch, chosen: bool) -> tuple[str, ...]:
     bleu = "-" if epoch.devtest_bleu is None else f"{epoch.devtest_bleu:.2f}"
-    figures = (bleu, f"{epoch.gold:.4f}", f"{epoch.selected_features:,}", f"{epoch.rate:.3g}", clock(epoch.seconds))
+    score = bleu if epoch.devtest_metric is None else f"{epoch.devtest_metric:.5g}"
+    figures = (score, f"{epoch.gold:.4f}", f"{epoch.selected_features:,}", f"{epoch.rate:.3g}", clock(epoch.seconds))
     return (f"{'*' if chosen else ''}{epoch.epoch}", *figures)

@@ -34,16 +34,16 @@ from mpitune.extraction.bitext import compiled_bitext
 from mpitune.extraction.rule_arrays import TablePart, merged
 from mpitune.grammar.extracted import FEATURES
 from mpitune.grammar.grammars import ListedGrammars
-from mpitune.grammar.rules import RuleReader, RuleTypes
-from mpitune.grammar.templates import compile_features
+from mpitune.grammar.rules import RuleReader
+from mpitune.grammar.templates import checked
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
 from mpitune.store.compile_lists import compile_lists
 from mpitune.store.estimate import Estimate, announce, of_grammars, of_lm
 from mpitune.store.input_checks import check_files, check_score_names, warn_of_built_in_names, warn_of_unknown_words
 from mpitune.store.inputs import StoreInputs, grammar_files
-from mpitune.store.store import BITEXT, DATA, content_digest, encoded_corpus, features_name, inputs_digest, lm_name
-from mpitune.store.structure import check_bitext, check_data, check_features, check_lists, check_lm
+from mpitune.store.store import BITEXT, DATA, encoded_corpus, inputs_digest, lm_name
+from mpitune.store.structure import check_bitext, check_data, check_lists, check_lm
 
 _MISSING = "missing"
 
@@ -63,13 +63,14 @@ def build_store(
     ``folder``. Raises DataError for bad data, UsageError for an unknown template or for a store that a newer version
     built, MachineError if the disk of ``folder`` is too small.
     """
-    data, rule_features = folder / DATA, folder / features_name(sources.templates)
+    data = folder / DATA
     check_files(sources)
     grammars = grammar_files(sources)
     files, settings = _data_inputs(sources, grammars)
     if sources.from_lists:
         lists = _StoreFile(data, files, settings, check_lists)
         return _build_if_stale(lists, partial(compile_lists, sources, folder, start_progress), log)
+    checked(sources.templates)
     data_file = _StoreFile(data, files, settings, check_data)
     lm_files = [
         _StoreFile((lms or folder) / lm_name(n, sources.external), [file], {}, check_lm)
@@ -78,12 +79,7 @@ def build_store(
     announce(folder, _estimates(sources, grammars, data_file, lm_files), log)
     compile_data = partial(_compile_data, sources, grammars, parts, lms or folder, start_progress)
     built = _build_if_stale(data_file, compile_data, log)
-    settings = {"templates": list(sources.templates), "data": content_digest(data)}
-    built += _build_if_stale(
-        _StoreFile(rule_features, [], settings, check_features),
-        lambda: _compile_features(data, sources.templates, grammars, start_progress),
-        log,
-    )
+    check_score_names(open_checked(data, check_data), sources.templates, grammars)
     for lm in lm_files:
         compile_lm = dict if sources.external else partial(_compile_lm, lm.inputs[0], start_progress)
         built += _build_if_stale(lm, compile_lm, log)
@@ -110,6 +106,9 @@ def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[P
     if sources.table_format not in ("auto", "cdec"):
         settings["table_format"] = sources.table_format
     files = [file for texts in sources.texts.values() for file in texts.files]
+    if sources.from_lists:
+        settings |= {"metrics": list(sources.metrics), "templates": list(sources.templates)}
+        return [*files, *([sources.lexicon] if sources.lexicon else [])], settings
     if sources.aligned is not None:
         settings["extracted"] = {"files": len(sources.aligned.files), "leave_one_out": sources.leave_one_out}
         return [*files, *sources.aligned.files], settings
@@ -281,27 +280,6 @@ def read_parts(folder: Path) -> Iterator[TablePart]:
     """The parts in ``folder`` in the order of their words, opened one after the other."""
     for file in sorted(folder.glob("part-*.h5")):
         yield TablePart(**with_prefix(open_arrays(file), "part"))
-
-
-def _compile_features(
-    data: Path, templates: Sequence[str], grammars: Sequence[Path], start_progress: StartProgress
-) -> dict[str, np.ndarray]:
-    arrays = open_checked(data, check_data)
-    words = Names.stored(arrays, "words").all()
-    corpora = [array for name, array in arrays.items() if name in ("train.source", "devtest.source")]
-    sources = [words[word] for word in np.unique(np.concatenate([np.zeros(0, np.int32), *corpora])).tolist()]
-    categories = Names.stored(arrays, "categories").all()
-    types = RuleTypes(**with_prefix(arrays, "types"))
-    with start_progress("rules with features", len(types.side)) as progress:
-        fired = compile_features(templates, types, categories, words, sources, progress)
-    check_score_names(grammars, Names.stored(arrays, "score_names").all(), fired.ids)
-    return {
-        **fired.names.as_arrays("names"),
-        "ids": fired.ids,
-        "ptr": fired.ptr,
-        "index": fired.index,
-        "value": fired.value,
-    }
 
 
 def _compile_lm(file: Path, start_progress: StartProgress) -> dict[str, np.ndarray]:

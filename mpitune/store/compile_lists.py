@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from mpitune.array_files.arrays import Stored, add_prefix
 from mpitune.corpus.progress import StartProgress
+from mpitune.corpus.text import SentencePair, SourceSentence
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.decoder.lists.compiler import ListCompiler
+from mpitune.decoder.lists.formats import Entry
 from mpitune.decoder.lists.scores import ScoreFiles
+from mpitune.decoder.lists.templates import TextFeatures
 from mpitune.errors import DataError
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import encoded_corpus
@@ -27,19 +31,27 @@ def compile_lists(sources: StoreInputs, folder: Path, start_progress: StartProgr
     """The arrays of the store: texts, lists and the words of both. Lists are numbered like the sentences of all texts.
 
     A text without source sentences gets the first entries of its lists as such: reports show them, and their lengths
-    balance the load of ranks. ``folder`` is for temporary files; ``start_progress`` displays the reading.
+    balance the load of ranks. A text that is not `counted` ends with the last list of its files. ``folder`` is for
+    temporary files; ``start_progress`` displays the reading.
     """
     words, arrays, first = Vocabulary(), dict[str, Stored](), 0
-    compiler = ListCompiler(words, folder)
-    corpora = {name: texts.read() for name, texts in sources.texts.items()}
+    compiler = ListCompiler(words, folder, sources.metrics)
+    text_features = TextFeatures(sources.templates, sources.lexicon)
+    corpora = {name: texts.read() if texts.counted else [] for name, texts in sources.texts.items()}
     total = sum(len(pairs) * len(sources.texts[name].lists) for name, pairs in corpora.items())
     starts = {}
     with start_progress("lists read", total) as progress:
         for name, pairs in corpora.items():
             texts, starts[name] = sources.texts[name], first
             scores, limited = ScoreFiles(texts.scores), texts.limit > 0
+            sentences = len(pairs) if texts.counted else texts.limit or None
+            add_features = partial(_add_features, scores, text_features, pairs)
             for path in texts.lists:
-                compiler.read(path, first, len(pairs), scores=scores, limited=limited, advance=progress.advance)
+                lists = compiler.read(
+                    path, first, sentences, add_features=add_features, limited=limited, advance=progress.advance
+                )
+                if not texts.counted:
+                    pairs += [SentencePair(SourceSentence([], None), [])] * (lists - len(pairs))
             scores.check_ends()
             first += len(pairs)
     merged = compiler.merged(first)
@@ -55,6 +67,13 @@ def compile_lists(sources: StoreInputs, folder: Path, start_progress: StartProgr
         arrays |= add_prefix(name, corpus._asdict())
     _check_scales([path for texts in sources.texts.values() for path in texts.lists], compiler.scales())
     return arrays | add_prefix("lists", compiler.compile(merged)) | Names.of(words.words).as_arrays("words")
+
+
+def _add_features(
+    scores: ScoreFiles, text_features: TextFeatures, pairs: Sequence[SentencePair], entry: Entry, path: Path
+) -> None:
+    scores.add_to(entry, path)
+    text_features.add_to(entry, path, pairs[entry.sentence].source.words if entry.sentence < len(pairs) else ())
 
 
 def _check_scales(files: Sequence[Path], scales: Mapping[str, float]) -> None:

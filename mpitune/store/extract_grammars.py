@@ -26,12 +26,14 @@ from mpitune.extraction.bitext import from_arrays
 from mpitune.extraction.extractor import extract_item
 from mpitune.extraction.rule_arrays import TablePart, merged, part_of
 from mpitune.extraction.rule_lines import rule_lines
-from mpitune.extraction.sentences import index_sentences, items_of_work
+from mpitune.extraction.sentences import cores_of, index_sentences, items_of_work
 from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
+from mpitune.store.estimate import Estimate, announce, of_extraction
 from mpitune.store.input_checks import check_files
 from mpitune.store.inputs import StoreInputs
+from mpitune.store.made_inputs import make_inputs
 from mpitune.store.store import DATA
 from mpitune.store.structure import check_bitext
 
@@ -50,12 +52,15 @@ def extract_and_build(
 ) -> list[str]:
     """Build the store on rank 0; before that, all ranks extract the grammars if the store needs them from a bitext.
 
-    ``shared``: the folder of the files that do not depend on the texts, language models and the compiled bitext.
+    Before both, rank 0 makes the inputs that the job leaves out. ``shared``: the folder of the files that do not depend
+    on the texts, language models and the compiled bitext.
     ``log`` and ``start_progress`` are called on rank 0, ``start_progress`` on the other ranks too during extraction.
     Returns the names of the files built. Raises StopRequested on every rank if ``stop`` is set on rank 0, or during
     extraction on any rank.
     """
     comm.on_root(_explain_store, folder, log)
+    if sources.made:
+        comm.on_root(_make_inputs, sources, log, start_progress, stop)
     aligned = sources.aligned
 
     def build_store(parts: Path | None) -> list[str]:
@@ -75,7 +80,7 @@ def extract_and_build(
             file = comm.on_root(_prepare_bitext, aligned, sources, shared, log, start_progress, stop)
             extraction = GrammarExtractor(file, _sentences(sources))
             inputs = comm.on_root(build.inputs_of_grammars, sources)
-            extract_parts(comm, extraction, parts, inputs, start_progress, stop)
+            extract_parts(comm, extraction, parts, inputs, log, start_progress, stop)
         built = comm.on_root(build_store, parts)
         comm.on_root(_remove, parts)
     return built
@@ -85,6 +90,15 @@ def _explain_store(folder: Path, log: Callable[[str], None]) -> None:
     """Say what a store is before the first one is built."""
     if not (folder / DATA).exists():
         log(f"{folder}: building the store: all inputs as arrays, for this run and later ones on the same data")
+
+
+def _make_inputs(
+    sources: StoreInputs, log: Callable[[str], None], start_progress: StartProgress, stop: StopFlag
+) -> None:
+    """Make the input files that the job leaves out, after a look at those that it gives."""
+    with stop.interrupts("the preparation of the data"):
+        check_files(sources)
+        make_inputs(sources.made, log, start_progress)
 
 
 def _prepare_bitext(
@@ -113,15 +127,18 @@ def extract_parts(
     extraction: GrammarExtractor,
     parts: Path,
     inputs: Mapping[str, Any],
+    log: Callable[[str], None],
     start_progress: StartProgress,
     stop: StopFlag,
 ) -> None:
     """Extract the rules that are not in ``parts`` yet, on all ranks, into a file in ``parts`` for each item of work.
 
-    ``inputs``: attributes that identify the inputs, see `build.valid_part`; parts with other ones are removed. Raises
-    StopRequested on every rank if ``stop`` is set on any rank.
+    ``inputs``: attributes that identify the inputs, see `build.valid_part`; parts with other ones are removed. ``log``
+    receives an estimate of time and disk. Raises StopRequested on every rank if ``stop`` is set on any rank,
+    MachineError if the disk is too small.
     """
     missing = comm.on_root(_missing, extraction.items, inputs, parts)
+    comm.on_root(announce, parts, [extraction.estimate(len(missing), comm.size)], log)
     words = np.array([extraction.words_of(item) for item in missing])
     with start_progress("source words extracted", int(words.sum())) as progress, comm.work_queue() as queue:
         while not stop and (n := queue.next()) < len(missing):
@@ -178,6 +195,11 @@ class GrammarExtractor:
         """The number of words of the sentences that are in ``item``."""
         ptr = self._sentences.word_ptr
         return int(ptr[item.stop] - ptr[item.start])
+
+    def estimate(self, missing: int, ranks: int) -> Estimate:
+        """Time and disk for the rules of so many ``missing`` items, which have about equal numbers of cores."""
+        cores = int(cores_of(self._sentences).sum())
+        return of_extraction(cores, len(self._bitext.occurrence), missing / max(len(self.items), 1), ranks)
 
     def part(self, item: range) -> TablePart:
         """The rules whose source sides have their first words in ``item``."""

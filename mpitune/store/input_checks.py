@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from mpitune.array_files.arrays import with_prefix
 from mpitune.corpus.text import check_readable, lines
-from mpitune.corpus.vocabulary import feature_id
+from mpitune.corpus.vocabulary import Names
 from mpitune.decoder.base import built_in_features
 from mpitune.errors import DataError
+from mpitune.grammar.choices import PREFIXES
+from mpitune.grammar.fired import names_fired
+from mpitune.grammar.rules import RuleTypes
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import Corpus
 
@@ -43,10 +47,14 @@ def warn_of_built_in_names(grammars: Sequence[Path], score_names: Sequence[str],
             )
 
 
-def check_score_names(grammars: Sequence[Path], score_names: Sequence[str], sparse: np.ndarray) -> None:
-    """Raise DataError for a score with the name of a sparse feature; ``sparse`` (uint64): the ids of these."""
-    for name in score_names:
-        if feature_id(name) in sparse:
+def check_score_names(data: Mapping[str, np.ndarray], templates: Sequence[str], grammars: Sequence[Path]) -> None:
+    """Raise DataError for a score with the name of a feature that a rule fires; ``data``: the arrays of `DATA`."""
+    # Rules are searched only for names like those that templates make.
+    alike = [name for name in Names.stored(data, "score_names").all() if name.startswith(tuple(PREFIXES.values()))]
+    if alike:
+        categories, words = (Names.stored(data, name).all() for name in ("categories", "words"))
+        types = RuleTypes(**with_prefix(data, "types"))
+        for name in sorted(names_fired(templates, types, categories, words, alike)):
             expected = "another name: a template of this job makes such a feature"
             raise DataError(f"{_first_use(grammars, name)}: found score {name}, expected {expected}")
 

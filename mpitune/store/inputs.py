@@ -11,6 +11,7 @@ from typing import Any
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import SentencePair, read_bitext, read_parallel, read_references
 from mpitune.errors import DataError
+from mpitune.store.made_inputs import MadeInput
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,11 @@ class Texts:
     """N-best lists of the sentences, instead of a grammar."""
     scores: Mapping[str, Path] = field(default_factory=dict)
     """Files of further features of the lists' entries, by the name of the feature."""
+
+    @property
+    def counted(self) -> bool:
+        """True if a file tells the number of sentences; else lists alone do."""
+        return self.source is not None or bool(self.references)
 
     @property
     def files(self) -> list[Path]:
@@ -57,7 +63,11 @@ class StoreInputs:
     grammar: Path | None = None
     """One grammar for all sentences; None if each sentence names its grammar."""
     templates: tuple[str, ...] = ()
-    """Sparse feature templates, see `mpitune.grammar.templates.TEMPLATES`."""
+    """Sparse feature templates, see `mpitune.grammar.templates.TEMPLATES`; of lists, see `TextFeatures`."""
+    lexicon: Path | None = None
+    """Pairs of words for the templates of lists."""
+    metrics: tuple[str, ...] = ()
+    """Metrics that come with lists."""
     lms: tuple[Path, ...] = ()
     """Language models: ARPA files or KenLM binaries."""
     lm_names: tuple[str, ...] = ("LanguageModel",)
@@ -72,8 +82,12 @@ class StoreInputs:
     """Bitext from which a grammar is extracted for each sentence."""
     leave_one_out: bool = False
     """True if the sentences of ``train`` are those of the bitext; extraction for one leaves out its own pair."""
+    max_translations: int = 0
+    """Number of rules that a source side of an extracted grammar keeps when it is opened; 0: all."""
     table_format: str = "auto"
     """The format of the grammars, see `mpitune.grammar.formats.FORMATS`; ``auto``: detected from the first line."""
+    made: tuple[MadeInput, ...] = ()
+    """Those of the files that are made from others, in this order."""
 
     @property
     def from_lists(self) -> bool:
@@ -87,10 +101,14 @@ class StoreInputs:
 
     @property
     def files(self) -> list[Path]:
-        """The files, without the grammars that sentences name."""
+        """The files that are given, without the grammars that sentences name."""
         texts = [file for texts in self.texts.values() for file in texts.files]
         grammars = [*([self.grammar] if self.grammar else []), *self.further_grammars]
-        return [*texts, *grammars, *self.lms, *(self.aligned.files if self.aligned else [])]
+        files = [*texts, *grammars, *self.lms, *(self.aligned.files if self.aligned else [])]
+        files += [self.lexicon] if self.lexicon else []
+        files += [file for made in self.made for file in made.inputs]
+        outputs = {file for made in self.made for file in made.outputs}
+        return [file for file in files if file not in outputs]
 
 
 def grammar_files(sources: StoreInputs) -> list[Path]:

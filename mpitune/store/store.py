@@ -2,7 +2,6 @@
 
 data.h5                   words, rules or n-best lists, corpora
 bitext.h5                 a compiled word-aligned bitext, the input of grammar extraction
-features-<templates>.h5   the sparse features that the templates fire on the rules
 lm-<n>.h5                 a language model; for a KenLM binary, which is mapped in place, its size only
 lm-<n>-external.h5        the fingerprint of a language model that an external decoder reads
 """
@@ -18,27 +17,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import damaged, read_attributes, with_prefix
+from mpitune.array_files.arrays import read_attributes, with_prefix
 from mpitune.array_files.checked import open_checked
 from mpitune.array_files.csr import row_ends
+from mpitune.array_files.number_table import DistinctNumbers
+from mpitune.corpus.name_hash import hashed
 from mpitune.corpus.text import Fingerprint, SentencePair
-from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
+from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.decoder.base import Sentence, TranslationModel
 from mpitune.decoder.lists.model import ListModel, open_model
 from mpitune.grammar.extracted import ExtractedGrammars
-from mpitune.grammar.grammars import ListedGrammars
+from mpitune.grammar.fired import rules_that_fire, spelling
+from mpitune.grammar.grammars import Grammars, ListedGrammars
 from mpitune.grammar.rules import RuleTypes
-from mpitune.grammar.score_transforms import Scoring, make_plan
-from mpitune.grammar.templates import Rule, RuleFeatures, as_symbols
+from mpitune.grammar.score_transforms import Scoring, TransformPlan, make_plan
+from mpitune.grammar.templates import Rule, as_symbols
 from mpitune.lm.kenlm import open_kenlm
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, language_model
 from mpitune.store.inputs import StoreInputs
-from mpitune.store.structure import check_data, check_features, check_lists, check_lm
+from mpitune.store.structure import check_data, check_lists, check_lm
 
 DATA = "data.h5"
 BITEXT = "bitext.h5"
-_PIECE = 1 << 20
-"""Entries searched at a time."""
 
 
 class Corpus(NamedTuple):
@@ -98,11 +98,6 @@ class Store:
     """The transformation of the grammars' scores; None: unchanged."""
 
 
-def features_name(templates: Sequence[str]) -> str:
-    """The name of the file of the features that ``templates`` fire."""
-    return f"features-{'+'.join(templates) or 'none'}.h5"
-
-
 def lm_name(n: int, external: bool = False) -> str:
     """The name of the file of language model ``n``; ``external``: an external decoder reads the model."""
     return f"lm-{n}-external.h5" if external else f"lm-{n}.h5"
@@ -157,25 +152,25 @@ def _open_model(
     lms: Path,
 ) -> TranslationModel:
     """The grammars and language models; ``data``: the arrays of `DATA`, ``words`` theirs; for the others see above."""
-    fired = _open_features(folder, sources.templates, data)
     lm_files = () if sources.external else sources.lms
     score_names = Names.stored(data, "score_names").all()
-    rule_features = fired["ids"], fired["ptr"], fired["index"], fired["value"]
     return TranslationModel(
         words=words,
         categories=Names.stored(data, "categories").all(),
-        grammars=_grammars(data).stored(data, make_plan(scoring, score_names) if scoring else None),
+        grammars=_grammars(data, make_plan(scoring, score_names) if scoring else None, sources.max_translations),
         score_names=scoring.names(score_names) if scoring else score_names,
         templates=sources.templates,
-        rule_features=RuleFeatures(Names.stored(fired, "names"), *rule_features),
         lms=[_open_lm(file, lms / lm_name(n)) for n, file in enumerate(lm_files)],
         lm_names=sources.lm_names[: len(sources.lms)],
+        scoring=scoring,
     )
 
 
-def _grammars(data: Mapping[str, np.ndarray]) -> type[ExtractedGrammars] | type[ListedGrammars]:
-    """The class of the grammars that ``data`` holds."""
-    return ExtractedGrammars if "counts.rule_count" in data else ListedGrammars
+def _grammars(data: Mapping[str, np.ndarray], plan: TransformPlan | None, max_translations: int) -> Grammars:
+    """The grammars that ``data`` holds."""
+    if "counts.rule_count" in data:
+        return ExtractedGrammars.stored(data, plan, max_translations)
+    return ListedGrammars.stored(data, plan)
 
 
 def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], most: int) -> dict[str, list[Rule]]:
@@ -184,35 +179,21 @@ def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], m
     Raises DataError for a missing or damaged store.
     """
     data = open_checked(folder / DATA, check_data)
-    fired = _open_features(folder, templates, data)
     words, categories = Names.stored(data, "words").all(), Names.stored(data, "categories").all()
-    types, by_id = RuleTypes(**with_prefix(data, "types")), {feature_id(name): name for name in names}
-    ids, ptr, index = fired["ids"], fired["ptr"], fired["index"]
-    places = np.flatnonzero(np.isin(ids, np.array(list(by_id), dtype=np.uint64)))
-    found: dict[int, list[int]] = {place: [] for place in places.tolist()}
-    # Search in pieces: frequent features are complete after a few pieces, and drop out of the search.
-    for first in range(0, len(index), _PIECE):
-        hits = first + np.flatnonzero(np.isin(index[first : first + _PIECE], places))
-        hits = hits[np.argsort(index[hits], kind="stable")]
-        for place, start, count in zip(*np.unique(index[hits], return_index=True, return_counts=True), strict=True):
+    types, wanted = RuleTypes(**with_prefix(data, "types")), DistinctNumbers()
+    places = wanted.add(hashed(names).hash)
+    found: list[list[int]] = [[] for _ in range(len(wanted))]
+    for rules, hits in rules_that_fire(spelling(templates, categories, words), types, wanted):
+        order = np.argsort(hits, kind="stable")
+        for place, start, count in zip(*np.unique(hits[order], return_index=True, return_counts=True), strict=True):
             # Evenly spaced: rules are sorted by source side, so that the first ones resemble each other.
-            taken = np.unique(np.linspace(start, start + count - 1, most - len(found[int(place)])).astype(np.int64))
-            found[int(place)] += hits[taken].tolist()
-        places = np.array([place for place in places.tolist() if len(found[place]) < most], dtype=np.int64)
-
-    def rule(hit: int) -> Rule:
-        return as_symbols(types, int(np.searchsorted(ptr, hit, side="right")) - 1, categories, words)
-
-    return {by_id[int(ids[place])]: [rule(hit) for hit in hits] for place, hits in found.items() if hits}
-
-
-def _open_features(folder: Path, templates: Sequence[str], data: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of the features that ``templates`` fire on the rules of ``data``."""
-    path = folder / features_name(templates)
-    fired = open_checked(path, check_features)
-    if len(fired["ptr"]) != len(data["types.side"]) + 1:
-        raise damaged(path, ValueError(f"its rules are not those of {DATA}"))
-    return fired
+            taken = np.unique(np.linspace(start, start + count - 1, most - len(found[place])).astype(np.int64))
+            found[place] += rules[order[taken]].tolist()
+    return {
+        name: [as_symbols(types, rule, categories, words) for rule in found[place]]
+        for name, place in zip(names, places.tolist(), strict=True)
+        if found[place]
+    }
 
 
 def _open_lm(file: Path, stored: Path) -> tuple[LanguageModel, LmVocabulary]:

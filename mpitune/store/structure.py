@@ -49,19 +49,12 @@ def check_lists(arrays: Arrays) -> None:
         _check_rows(lists[f"{numbers}_ptr"], lists[numbers], entries)
         _check_range(lists[numbers], np.int32, 0, count)
     _check_type(lists["value"], np.float64, len(lists["feature"]))
+    _check_type(lists["metric"], np.float64, entries, lists["metric"].shape[-1])
+    _expect(bool(np.isfinite(lists["metric"]).all()), "finite metrics")
     _check_type(lists["ids"], np.uint64, features)
     _check_type(lists["dense"], np.int64, 1)
     _check_range(lists["dense"], np.int64, 0, features + 1)
     _check_corpora(arrays, words, len(lists["entry_ptr"]) - 1)
-
-
-def check_features(arrays: Arrays) -> None:
-    """Check a file of sparse features."""
-    names = _check_names(arrays, "names")
-    _check_type(arrays["ids"], np.uint64, names)
-    _check_type(arrays["value"], np.float64, len(arrays["index"]))
-    _check_rows(arrays["ptr"], arrays["index"])
-    _check_range(arrays["index"], np.int32, 0, names)
 
 
 def check_lm(arrays: Arrays) -> None:

@@ -5,9 +5,10 @@
 - `session`: a run's parts, opened once; `state`: what changes from epoch to epoch, with resume.
 - `factory`: constructs store inputs, decoder, learner and metric from a job.
 - `scheduler`: shards and their distribution over the ranks; `shard_pass`: one pass over a shard; `parallel_map`.
-- `dense_start`, `initial_size`: initial weights; `fit_bins`: bins of the grammar's scores.
+- `dense_start`, `initial_size`: initial weights; `metric_spreads`: scales of metrics; `fit_bins`: bins of the rules'
+  features.
 - `epoch_statistics`: sums and metrics; `epoch_clock`: time and memory; `devtest`: translation of the devtest set;
   `sanity_checks`: warnings; `early_stopping`: the end of training.
-- `local_training`: weights for each sentence.
+- `local_training`, `local_learning`: weights for each sentence.
 - `choices`: the names of formats of translations.
 """

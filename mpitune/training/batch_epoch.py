@@ -26,7 +26,6 @@ from mpitune.learner.base import (
 )
 from mpitune.learner.forests import Forests, forests_of
 from mpitune.learner.pool import NBestPool, empty, merged, pool_of
-from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import Vector, checkpoint_path, digest, read_checkpoint
 from mpitune.run_folder.nbest_store import ShardLists, read_lists, remove_forests, remove_lists, write_lists
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, StatisticsAccumulator
@@ -71,7 +70,8 @@ def batch_epoch(run: TrainingRun, tuner: BatchLearner, state: State) -> EpochRes
     shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0)
     lists = _collect(run, state, shards)
     run.comm.on_root(_forget, run, epoch)
-    _register(run, lists)
+    for each in lists:
+        run.features.slots(each.names)
     space = _space(run, tuner, state.shared_weights, lists)
     if isinstance(tuner, ChainLearner):
         tuner.set_feature_order(space.ids)
@@ -81,6 +81,7 @@ def batch_epoch(run: TrainingRun, tuner: BatchLearner, state: State) -> EpochRes
         raise DataError(f"epoch {epoch}: found NaN or infinite weights, expected numbers")
     index, value = run.comm.bcast_sparse(*(space.sparse(tuned.weights) if tuned else (None, None)))
     weights = index, value
+    run.share_names(index)
     pairs = run.comm.sum(sum(part.pairs for part in parts.values()))
     entries = run.comm.sum(sum(len(each.pool.fingerprint) for each in lists))
     metrics = {
@@ -92,7 +93,9 @@ def batch_epoch(run: TrainingRun, tuner: BatchLearner, state: State) -> EpochRes
         "objective": tuned.objective if tuned else 0.0,
         "list_entries": entries,
     }
-    return EpochResult(weights, metrics, [ShardStatistics(each.shard, each.statistics, each.bleu) for each in lists])
+    return EpochResult(
+        weights, metrics, [ShardStatistics(each.shard, each.statistics, each.bleu, each.choices) for each in lists]
+    )
 
 
 def _collect(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> list[ShardLists]:
@@ -148,11 +151,12 @@ def _lists(
             return None
         pool, known = before.pool, before.names
     weights = run.dense(_weights_before(run, state, epoch))
-    decoded = decode_shard(run, f"epoch {epoch}", z, shard, weights, advance, forests=forests)
+    decoded = decode_shard(run, epoch, f"epoch {epoch}", z, shard, weights, advance, forests=forests)
     if decoded is None:
         return None
     new, found, statistics, names = decoded
-    lists = ShardLists(z, merged(pool, new), statistics.sums, sorted({*known, *names}), statistics.bleu, found)
+    names = sorted({*known, *names})
+    lists = ShardLists(z, merged(pool, new), statistics.sums, names, statistics.bleu, statistics.choices, found)
     write_lists(run.folder.checkpoints, epoch, job_digest, lists)
     return lists
 
@@ -168,6 +172,7 @@ def _weights_before(run: TrainingRun, state: State, epoch: int) -> Vector:
 
 def decode_shard(
     run: TrainingRun,
+    epoch: int,
     what: str,
     z: int,
     shard: np.ndarray,
@@ -180,7 +185,7 @@ def decode_shard(
 
     Returns None if a stop was requested. ``what`` names the work in errors.
     """
-    tally, lists, graphs = StatisticsAccumulator(run.decoder), [], []
+    tally, lists, graphs = StatisticsAccumulator(run.decoder, run.metric), [], []
     run.gold.start_shard()
     for i in shard.tolist():
         if run.stop:
@@ -191,12 +196,11 @@ def decode_shard(
             kbest, graph = run.decoder.decode_all(sentence, weights, run.kbest)
             graphs.append(graph)
         else:
-            kbest = run.decoder.decode(sentence, weights, run.kbest)
+            kbest = run.decode(i, weights, epoch)
         if not np.isfinite(kbest.score).all():
             raise DataError(f"{what}: found NaN or infinite scores, expected numbers: weights are too large")
         counted = run.metric.statistics(kbest, run.corpus.references(i))
         lists.append((kbest, counted))
-        counted = counted[:, :WIDTH]
         run.gold.update_context(counted, len(sentence.words))
         gold = run.gold.report(counted)
         tally.add(sentence.words, kbest, counted, gold, Counts(0, 0))
@@ -207,11 +211,6 @@ def decode_shard(
     found = forests_of(graphs, references, run.features.ids) if forests else None
     pool = pool_of(lists, run.features.ids, run.metric.width)
     return pool, found, tally.statistics(z), [run.features.name(slot) for slot in late]
-
-
-def _register(run: TrainingRun, lists: Sequence[ShardLists]) -> None:
-    """Register the discovered features of all lists on all ranks."""
-    run.register_features(run.comm.union(name for each in lists for name in each.names))
 
 
 def _space(run: TrainingRun, tuner: BatchLearner, start: Vector, lists: Sequence[ShardLists]) -> _Space:

@@ -61,9 +61,10 @@ def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
 def _learn(run: TrainingRun, sentences: np.ndarray) -> ShardResult | None:
     """Result of a pass over ``sentences`` (int64) with dense features alone; None if a stop was requested."""
     features, first_sparse = run.features, len(run.store.model.dense_features())
+    run = replace(run, decoder=factory.without_templates(run.job, run.store, run.decoder))
     frozen = run.first.frozen.copy()
     frozen[first_sparse:] = True
-    learner = factory.learner(run.job, frozen, features, first_sparse, run.store.scoring)
+    learner = factory.learner(run.job, run.metric, frozen, features, first_sparse, run.store.scoring)
     assert not isinstance(learner, BatchLearner)  # `dense_start` sees to it
     with progress("dense start", len(sentences), rank=run.comm.rank, quiet=run.quiet) as shown:
         result = learn_shard(run, learner, 0, 0, sentences, run.first.weights.copy(), (), lambda gold: shown.advance())

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from mpitune.metrics.sacrebleu import bleu_and_length
 from mpitune.run_folder.checkpoint import Vector
 from mpitune.store.store import Corpus
@@ -18,12 +20,14 @@ WITHOUT_DEVTEST = 20
 
 
 class Scores(NamedTuple):
-    """Scores of the devtest set; None if the job has none."""
+    """Scores of the devtest set; None if the job has none, or if it has no references to compare with."""
 
     bleu: float | None
     """Corpus BLEU, 0 to 100."""
     length_ratio: float | None
     """Words of the translations to words of their closest references."""
+    metric: float | None = None
+    """``learner.metric``, if it is another one than BLEU."""
 
 
 def watch_start(run: TrainingRun, weights: Vector) -> Scores:
@@ -49,25 +53,28 @@ def watch_epoch(run: TrainingRun, epoch: int, weights: Vector) -> Scores:
     """
     corpus, count = _watched(run)
     dense, words, failed = run.dense(weights), run.store.model.words.words, -run.decoder.failed
-    translations = list(
-        parallel_map.parallel_map(
-            run.comm,
-            count,
-            lambda i: parallel_map.text(run.decoder.decode(corpus.sentence(i), dense, 1).translation(0), words),
-            "devtest",
-            quiet=run.quiet,
-        )
-    )
+    tuned = None if run.store.devtest is None or run.metric.is_bleu else run.metric
+
+    def translate(i: int) -> tuple[str, np.ndarray]:
+        kbest = run.decoder.decode(corpus.sentence(i), dense, 1)
+        counted = tuned.statistics(kbest, corpus.references(i))[0] if tuned else np.zeros(0)
+        return parallel_map.text(kbest.translation(0), words), counted
+
+    done = list(parallel_map.parallel_map(run.comm, count, translate, "devtest", quiet=run.quiet))
     failures = run.comm.gather(failed + run.decoder.failed)
 
     def keep() -> Scores:
         if run.store.devtest is not None:
             # A few training sentences are too few to judge the decoder; training checks all of them.
             parallel_map.check_failed(sum(failures or []), count)
+        translations = [translation for translation, _ in done]
         run.folder.write_translations(epoch, translations)
         if run.store.devtest is None:
             return Scores(None, None)
-        return Scores(*bleu_and_length(translations, _references(run, corpus, count)))
+        metric = tuned.reported(np.sum([counted for _, counted in done], axis=0)[None])[0] if tuned else None
+        references = _references(run, corpus, count)
+        bleu, length_ratio = bleu_and_length(translations, references) if references[0] else (None, None)
+        return Scores(bleu, length_ratio, metric)
 
     return run.comm.on_root(keep)
 

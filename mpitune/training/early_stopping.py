@@ -1,4 +1,4 @@
-"""End of training: after the last epoch, or early if devtest BLEU no longer improves; and warnings after an epoch."""
+"""End of training: after the last epoch, or early if the devtest score no longer improves; warnings after an epoch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpitune.config.spec import Job, LearnerKeys
-from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus, epochs_since_best, out_of_patience
+from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores, epochs_since_best, out_of_patience
 from mpitune.training import sanity_checks
 from mpitune.training.session import NamedWeights, TrainingRun
 
@@ -46,16 +46,16 @@ def remedy(learner: LearnerKeys) -> str:
 
 def goes_on(job: Job, history: History) -> bool:
     """True if there is another epoch to do."""
-    bleus = devtest_bleus(history)
-    return len(history) < job.learner.epochs and not out_of_patience(bleus, job.learner.patience)
+    scores = devtest_scores(history)
+    return len(history) < job.learner.epochs and not out_of_patience(scores, job.learner.patience)
 
 
 def ending(job: Job, history: History) -> str:
     """The epoch whose weights are the result, and the reason for the end, for the log."""
-    bleus = devtest_bleus(history)
-    of = f"epoch {chosen_epoch(bleus)}" + ("" if None in bleus else ", the best on devtest")
+    scores = devtest_scores(history)
+    of = f"epoch {chosen_epoch(scores)}" + ("" if None in scores else ", the best on devtest")
     if len(history) >= job.learner.epochs:
         return f"{of}; all {len(history)} epochs are done"
-    vain = epochs_since_best(bleus)
-    why = f"no better devtest BLEU in {vain} epoch{'s' if vain > 1 else ''}"
+    vain = epochs_since_best(scores)
+    why = f"no better devtest score in {vain} epoch{'s' if vain > 1 else ''}"
     return f"{of}; ended after epoch {len(history)} of {job.learner.epochs}: {why} (raise learner.patience to go on)"

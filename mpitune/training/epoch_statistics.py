@@ -15,6 +15,7 @@ from mpitune.decoder.base import Decoder, KBest
 from mpitune.learner.base import Counts
 from mpitune.metrics.bleu import LENGTH, REFERENCE, WIDTH
 from mpitune.metrics.sentence_bleu import papineni
+from mpitune.metrics.tuning_metric import Metric
 from mpitune.run_folder.checkpoint import Vector
 
 LOG = logging.getLogger(__name__)
@@ -24,6 +25,9 @@ SUMS = ("sentences", "gold", "pairs", "updates", "length", "reference", "empty",
 references; ``change``: norms of the weight changes by single lists; ``changing``: lists that changed a weight."""
 TRACKED_HYPOTHESES = ("best", "oracle", "prediction")
 """Translations whose corpus BLEU is reported: the 1-best, and the oracle and prediction that the method selects."""
+CHOICES = ("best", "oracle", "random")
+"""Entries whose metric is reported: the 1-best, that of the largest sentence score, and one drawn at random, whose
+expected statistics are the means of the list."""
 
 
 class ShardStatistics(NamedTuple):
@@ -35,6 +39,8 @@ class ShardStatistics(NamedTuple):
     the end of the shard, 0 for batch methods), and ``seconds``."""
     bleu: np.ndarray
     """int64 [3, 11]: summed statistics of `TRACKED_HYPOTHESES`; 0 where the method selects none."""
+    choices: np.ndarray
+    """float64 [3, columns]: summed statistics of the metric, of `CHOICES`; no columns in shards of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +59,25 @@ class EpochResult:
 class StatisticsAccumulator:
     """Accumulates the statistics of one shard."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder, metric: Metric) -> None:
         self._decoder = decoder
+        self._metric = metric
         self._began, self._failed = time.monotonic(), decoder.failed
         self._sums = dict.fromkeys(SUMS, 0.0)
         self._bleu = np.zeros((len(TRACKED_HYPOTHESES), WIDTH), dtype=np.int64)
+        self._choices = np.zeros((len(CHOICES), metric.width))
 
     def add(
         self, source: np.ndarray, kbest: KBest, counted: np.ndarray, gold: float, counts: Counts, change: float = 0.0
     ) -> None:
-        """Add a sentence: its words, its list with statistics ``counted`` (int64 [k, 11]), the 1-best's gold score.
+        """Add a sentence: its words, its list with statistics ``counted`` (int64 [k, width]), the 1-best's gold score.
 
         ``change``: L2 norm of the change of the weights by this list.
         """
         for sum_, entry in zip(self._bleu, (0, counts.oracle, counts.prediction), strict=True):
-            sum_ += counted[entry] if entry >= 0 else 0
+            sum_ += counted[entry, :WIDTH] if entry >= 0 else 0
+        oracle = int(np.argmax(self._metric.sentence_scores(counted)))
+        self._choices += np.stack([counted[0], counted[oracle], counted.mean(axis=0)])
         lengths = counted[0, [LENGTH, REFERENCE]].tolist()
         empty = len(source) > 0 and len(kbest.translation(0)) == 0
         numbers = (1, gold, counts.pairs, counts.updates, *lengths, empty, change, change > 0)
@@ -81,7 +91,7 @@ class StatisticsAccumulator:
             "norm": 0.0 if weights is None else norm(weights),
             "seconds": time.monotonic() - self._began,
         }
-        return ShardStatistics(shard, self._sums | more, self._bleu)
+        return ShardStatistics(shard, self._sums | more, self._bleu, self._choices)
 
 
 class Change:
@@ -105,7 +115,7 @@ def norm(values: np.ndarray) -> float:
     return most * math.sqrt(float(((sizes / most) ** 2).sum())) if most else 0.0
 
 
-def summary(shards: Sequence[ShardStatistics]) -> dict[str, Any]:
+def summary(shards: Sequence[ShardStatistics], metric: Metric) -> dict[str, Any]:
     """The metrics of an epoch's decoding from the sums of its shards, in shard order."""
     # Shards written by earlier versions lack some sums.
     sums = {name: sum(shard.sums.get(name, 0.0) for shard in shards) for name in (*SUMS, "failed", "norm")}
@@ -117,7 +127,8 @@ def summary(shards: Sequence[ShardStatistics]) -> dict[str, Any]:
             f"{name}_bleu": 100 * float(score) if counts.any() else None
             for name, score, counts in zip(TRACKED_HYPOTHESES, papineni(bleu), bleu, strict=True)
         },
-        "length_ratio": sums["length"] / sums["reference"] if sums["reference"] else 0.0,
+        **_choices(shards, metric),
+        "length_ratio": sums["length"] / sums["reference"] if sums["reference"] else None,
         "pairs": int(sums["pairs"]),
         "updates": int(sums["updates"]),
         "empty_outputs": int(sums["empty"]),
@@ -128,9 +139,17 @@ def summary(shards: Sequence[ShardStatistics]) -> dict[str, Any]:
     }
 
 
+def _choices(shards: Sequence[ShardStatistics], metric: Metric) -> dict[str, float | None]:
+    if any(shard.choices.shape[1] != metric.width for shard in shards):
+        return {f"metric_{name}": None for name in CHOICES}
+    sums = np.rint(sum((shard.choices for shard in shards), np.zeros((len(CHOICES), metric.width)))).astype(np.int64)
+    return {f"metric_{name}": score for name, score in zip(CHOICES, metric.reported(sums), strict=True)}
+
+
 def log_epoch(metrics: dict[str, Any]) -> None:
     """Log one line for an epoch."""
-    bleu = "" if metrics["devtest_bleu"] is None else f", devtest BLEU {metrics['devtest_bleu']:.2f}"
+    devtest = "" if metrics["devtest_bleu"] is None else f", devtest BLEU {metrics['devtest_bleu']:.2f}"
+    devtest += "" if metrics["devtest_metric"] is None else f", devtest metric {metrics['devtest_metric']:.6g}"
     learned = f"{metrics['updates']} of {metrics['pairs']} pairs updated"
     if "objective" in metrics:
         learned = f"objective {metrics['objective']:.6g} after {metrics['updates']} steps"
@@ -138,7 +157,7 @@ def log_epoch(metrics: dict[str, Any]) -> None:
         "epoch %d: mean gold score %.4f%s, %d features, %s, %.1f sentences/s",
         metrics["epoch"],
         metrics["gold"],
-        bleu,
+        devtest,
         metrics["selected_features"],
         learned,
         metrics["sentences"] / metrics["seconds"],

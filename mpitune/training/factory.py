@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,12 +12,12 @@ import numpy as np
 
 from mpitune.config import load
 from mpitune.config.effective_keys import effective_keys
-from mpitune.config.spec import DataKeys, GrammarKeys, Job, lm_names
-from mpitune.corpus.bitext import AlignedFiles
+from mpitune.config.spec import DataKeys, Job, column_metrics, lm_names, metric_weights
+from mpitune.corpus.feature_table import FeatureTable
 from mpitune.corpus.text import check_readable, fingerprint
-from mpitune.corpus.vocabulary import FeatureTable, feature_id
+from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
-from mpitune.decoder.base import Decoder
+from mpitune.decoder.base import Decoder, TranslationModel
 from mpitune.decoder.cdec.decoder import CdecDecoder
 from mpitune.decoder.cdec.process import Timeouts
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
@@ -27,6 +27,7 @@ from mpitune.errors import UsageError
 from mpitune.grammar.binning import Bins
 from mpitune.grammar.cdec_ini import SPAN_LIMIT, IniFile, make_inifile, read_inifile
 from mpitune.grammar.score_transforms import Scoring
+from mpitune.grammar.templates import all_names, features, pass_through
 from mpitune.learner import bin_chains
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.learner.batch import hypergraph, mert, minrisk, pro, rampion
@@ -36,11 +37,13 @@ from mpitune.learner.local.mbuu import mbuu
 from mpitune.learner.local.update import Update
 from mpitune.learner.online import averaging, mira, perceptron
 from mpitune.learner.pair_sampling import Sampler, make_sampler
+from mpitune.metrics.metric_gold import MetricGold
 from mpitune.metrics.sentence_bleu import SentenceMetric, make_sentence_metric
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.run_folder.seeds import seed_folder
 from mpitune.store.inputs import StoreInputs, Texts, grammar_files
 from mpitune.store.store import Store, content_digests
+from mpitune.training.bitext_jobs import with_made_inputs
 
 
 def load_job(path: Path, overrides: list[str]) -> Job:
@@ -71,7 +74,7 @@ def with_seed(job: Job, seed: int) -> Job:
 
 
 def sources(job: Job) -> StoreInputs:
-    """The files that the job's store is made from."""
+    """The files that the job's store is made from, those in the store that stand for what the job leaves out too."""
     train = devtest = None
     if job.data is not None:
         train = _texts(job.data, {of.name: of.file for of in job.features.files})
@@ -79,24 +82,26 @@ def sources(job: Job) -> StoreInputs:
             keys = job.data.devtest
             scores = {of.name: of.devtest for of in job.features.files if of.devtest is not None}
             devtest = Texts(keys.source, keys.references, lists=keys.lists, scores=scores)
-    return StoreInputs(
+    given = StoreInputs(
         train=train,
         devtest=devtest,
         grammar=job.grammar.file,
         grammar_folder=job.grammar.folder,
         table_format="cdec" if job.decoder.backend == "cdec" else job.grammar.format,
         templates=job.features.templates,
-        lms=tuple(lm.file for lm in job.lm),
+        lexicon=job.features.lexicon,
+        metrics=column_metrics(job),
         lm_names=lm_names(job),
         external=job.decoder.backend == "cdec",
         further_grammars=_further_grammars(job),
-        aligned=_aligned(job.grammar),
         leave_one_out=job.grammar.leave_one_out,
+        max_translations=job.grammar.max_translations,
     )
+    return with_made_inputs(job, given)
 
 
 def scoring(job: Job, bins: Sequence[Bins]) -> Scoring:
-    """Transforms of the grammar's scores; ``bins``: of the features to be discretised."""
+    """Transforms of the rules' features; ``bins``: of the features to be discretised."""
     wanted, unlog = job.features, job.features.unlog
     transforms = {
         **dict.fromkeys(unlog.minus_log10, "10**-v"),
@@ -104,13 +109,9 @@ def scoring(job: Job, bins: Sequence[Bins]) -> Scoring:
         **dict.fromkeys(unlog.minus_ln, "exp(-v)"),
         **dict.fromkeys(unlog.ln, "exp(v)"),
     }
-    return Scoring(transforms, tuple(bins), wanted.discretize.overlap, wanted.discretize.keep)
-
-
-def _aligned(grammar: GrammarKeys) -> AlignedFiles | None:
-    if grammar.source is None or grammar.alignment is None:
-        return None
-    return AlignedFiles(grammar.source, grammar.target, grammar.alignment)
+    found = {of.feature for of in bins}
+    pairs = tuple(pair for pair in wanted.discretize.pairs if found.issuperset(pair))
+    return Scoring(transforms, tuple(bins), wanted.discretize.overlap, wanted.discretize.keep, pairs)
 
 
 def _inifile(job: Job) -> IniFile | None:
@@ -143,14 +144,14 @@ def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence
     if isinstance(model, ListModel):
         return ListDecoder(model)
     if wanted.backend == "embedded":
-        return EmbeddedDecoder(model, pop_limit=wanted.pop_limit, span_limit=wanted.span_limit, unique=wanted.unique)
+        return _embedded(job, model)
     return CdecDecoder(
         model,
         binary=wanted.binary,
         inifile=make_inifile(
             _inifile(job),
             grammars=[*([job.grammar.file] if job.grammar.file else []), *_further_grammars(job)],
-            language_models=list(zip(lm_names(job), [lm.file for lm in job.lm], strict=True)),
+            language_models=list(zip(lm_names(job), sources(job).lms, strict=True)),
             templates=job.features.templates,
             pop_limit=wanted.pop_limit,
             span_limit=wanted.span_limit,
@@ -160,6 +161,37 @@ def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence
         kbest=kbest,
         unique=wanted.unique,
         timeouts=Timeouts(wanted.cdec.start_timeout, wanted.cdec.first_timeout, wanted.cdec.sentence_timeout),
+        sparse=_sparse_features(store, model),
+    )
+
+
+def _sparse_features(store: Store, model: TranslationModel) -> Iterable[str]:
+    """Names of all features that templates fire, for cdec, which breaks ties by the order in which it meets them."""
+    names = dict.fromkeys(all_names(model.templates, model.grammars.types, model.categories, model.words.words))
+    corpora = [corpus.source for corpus in (store.train, store.devtest) if corpus is not None]
+    for word in np.unique(np.concatenate([np.zeros(0, np.int32), *corpora])).tolist():
+        names |= dict.fromkeys(name for name, _ in features(model.templates, pass_through(model.words.words[word])))
+    return names
+
+
+def without_templates(job: Job, store: Store, decoder: Decoder) -> Decoder:
+    """A decoder that fires no sparse features and has the dense ones in the same slots, if that takes no other program.
+
+    Else ``decoder``, the job's own.
+    """
+    if not isinstance(store.model, TranslationModel) or not isinstance(decoder, EmbeddedDecoder):
+        return decoder
+    return _embedded(job, store.model._replace(templates=()))
+
+
+def _embedded(job: Job, model: TranslationModel) -> EmbeddedDecoder:
+    wanted = job.decoder
+    return EmbeddedDecoder(
+        model,
+        pop_limit=wanted.pop_limit,
+        rule_margin=wanted.rule_margin,
+        span_limit=wanted.span_limit,
+        unique=wanted.unique,
     )
 
 
@@ -195,40 +227,45 @@ def first_weights(
     The weight of a feature that ``scoring`` has replaced by bins is given to its bins, see `Scoring.to_bin_weights`.
     """
     given = scoring.to_bin_weights(given) if scoring else given
-    slots = {features.slot(name): value for name, value in given.items()}
-    frozen_slots = [features.slot(name) for name in job.learner.frozen]
+    slots, frozen_slots = (features.slots(list(names)) for names in (given, job.learner.frozen))
     weights, frozen = np.zeros(len(features)), np.zeros(len(features), dtype=np.bool_)
-    weights[list(slots)] = list(slots.values())
+    weights[slots] = list(given.values())
     frozen[frozen_slots] = True
     return FirstWeights(weights, frozen)
 
 
 def learner(
-    job: Job, frozen: np.ndarray, features: FeatureTable, first_sparse: int, scoring: Scoring | None = None
+    job: Job,
+    metric: Metric,
+    frozen: np.ndarray,
+    features: FeatureTable,
+    first_sparse: int,
+    scoring: Scoring | None = None,
 ) -> OnlineLearner | BatchLearner:
-    """The job's learner.
+    """The job's learner, which optimises ``metric``.
 
     ``frozen``: bool [D], features that keep their weights; ``first_sparse``: first slot of sparse features; bins of
     ``scoring`` are regularised as ``[features.discretize]`` says.
     """
     wanted, smooth = job.learner, job.features.discretize
-    bins = (
-        [np.array([feature_id(name) for name in of.names], dtype=np.uint64) for of in scoring.bins] if scoring else []
-    )
+    smoothness = None
+    if scoring and scoring.bins and smooth.regularizer != "none":
+        bins = [np.array([feature_id(name) for name in of.names], dtype=np.uint64) for of in scoring.bins]
+        smoothness = bin_chains.Smoothness(bins, smooth.regularizer, smooth.beta, smooth.gamma)
     if wanted.method == "pro":
-        kind = smooth.regularizer if bins else "none"
-        smoothness = bin_chains.Smoothness(bins, kind, smooth.beta, smooth.gamma) if kind != "none" else None
-        return pro.Pro(pro.ProOptions(**asdict(wanted.pro)), smoothness)
-    learner = _plain_learner(job, frozen, first_sparse)
+        return pro.Pro(pro.ProOptions(**asdict(wanted.pro)), metric, smoothness)
+    if wanted.method == "minrisk":
+        return minrisk.MinRisk(minrisk.MinRiskOptions(**asdict(wanted.minrisk)), metric, smoothness)
+    learner = _plain_learner(job, metric, frozen, first_sparse)
     if job.learner.averaging == "sentence" and not isinstance(learner, BatchLearner):
         learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0)
-    if bins and smooth.regularizer == "linear":
+    if smoothness is not None:
         assert not isinstance(learner, BatchLearner)  # checked by config.load
-        return bin_chains.Smoothing(learner, [features.find(ids) for ids in bins], smooth.beta, frozen)
+        return bin_chains.Smoothing(learner, [features.find(ids) for ids in smoothness.chains], smoothness, frozen)
     return learner
 
 
-def _plain_learner(job: Job, frozen: np.ndarray, first_sparse: int) -> OnlineLearner | BatchLearner:
+def _plain_learner(job: Job, metric: Metric, frozen: np.ndarray, first_sparse: int) -> OnlineLearner | BatchLearner:
     """The job's learner without the regularisation of bins."""
     wanted = job.learner
     match wanted.method:
@@ -240,11 +277,9 @@ def _plain_learner(job: Job, frozen: np.ndarray, first_sparse: int) -> OnlineLea
         case "mert":
             line = wanted.mert
             kind = hypergraph.HypergraphMert if line.search == "hypergraph" else mert.Mert
-            return kind(mert.MertOptions(line.metric, line.directions, line.restarts))
-        case "minrisk":
-            return minrisk.MinRisk(minrisk.MinRiskOptions(**asdict(wanted.minrisk)))
+            return kind(mert.MertOptions(line.directions, line.restarts), metric)
         case "rampion":
-            return rampion.Rampion(rampion.RampionOptions(**asdict(wanted.rampion)))
+            return rampion.Rampion(rampion.RampionOptions(**asdict(wanted.rampion)), metric)
     options = perceptron.PerceptronOptions(
         learning_rate=wanted.learning_rate,
         margin=wanted.margin,
@@ -276,19 +311,22 @@ def local_update(job: Job) -> Callable[[Examples], Update]:
 def list_length(job: Job) -> int:
     """Length of the k-best lists that are learned from."""
     wanted = job.learner
-    longer_lists = wanted.method == "mira" and wanted.mira.oracle == "MB"
-    return max(job.decoder.kbest, wanted.mira.oracle_kbest if longer_lists else 0)
+    if wanted.method != "mira":
+        return job.decoder.kbest
+    assert wanted.mira.oracle_kbest is not None  # set by config.load
+    return max(job.decoder.kbest, wanted.mira.oracle_kbest)
 
 
-def gold(job: Job, sentences: int) -> SentenceMetric:
+def gold(job: Job, metric: Metric, sentences: int) -> SentenceMetric:
     """The job's gold score for a set of so many sentences."""
     scale = job.learner.mira.cost_scale if job.learner.method == "mira" else 0.0
-    return make_sentence_metric(job.learner.gold, scale or float(sentences))
+    bleu = make_sentence_metric(job.learner.gold, scale or float(sentences))
+    return bleu if metric.is_bleu else MetricGold(metric, bleu)
 
 
 def metric(job: Job, words: Sequence[str]) -> Metric:
     """The metric that the job's learner optimises; ``words``: the vocabulary."""
-    return Metric(job.learner.mert.metric if job.learner.method == "mert" else "bleu", words)
+    return Metric(metric_weights(job), words)
 
 
 def identity(job: Job, folder: Path) -> dict[str, Any]:

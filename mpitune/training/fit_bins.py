@@ -1,4 +1,4 @@
-"""Bins of the grammar's scores, fitted to the grammars of the tuned sentences.
+"""Bins of the rules' features, fitted to the grammars of the tuned sentences.
 
 All ranks count values, each in its share of the grammars. Counts are whole numbers, so their sums are exact and the
 bins do not depend on the number of ranks.
@@ -15,7 +15,7 @@ from mpitune.decoder.base import TranslationModel
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.binning import Bins, make_bins
-from mpitune.grammar.score_transforms import count_values, merge_counts
+from mpitune.grammar.score_transforms import WORDS, count_values, merge_counts
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import Store, open_store
 from mpitune.training import factory
@@ -29,11 +29,10 @@ def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, log: C
     All ranks call this; ``log`` is called on rank 0. Raises UsageError if the job names scores that no rule has.
     """
     store, wanted = open_store(sources, folder), job.features
-    named = [*wanted.unlog.features, *wanted.discretize.features]
-    if not named:
+    if not (wanted.unlog.features or wanted.discretize.features):
         return store
     assert isinstance(store.model, TranslationModel)  # checked by config.load
-    comm.on_root(_check, job, named, store.model.score_names)
+    comm.on_root(_check, job, store.model.score_names)
     bins = fit(comm, store, wanted.discretize.features, wanted.discretize.bins) if wanted.discretize.features else ()
     lines = [
         f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins
@@ -47,15 +46,17 @@ def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, log: C
 def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[Bins, ...]:
     """At most ``most`` bins for each of ``features``, from their values in all rules of the grammars of ``[data]``.
 
+    ``features``: scores of the grammars, or WordPenalty.
+
     A rule counts once for each grammar that has it. All ranks call this and get the bins.
     """
     assert isinstance(store.model, TranslationModel)
     assert store.train is not None  # jobs without training data have no bins to fit
-    names = list(store.model.score_names)
+    places = {name: n for n, name in enumerate(store.model.score_names)} | {"WordPenalty": WORDS}
     # Grammars are numbered in the order in which sentences name them, and those of [data] come first.
     total = int(store.train.grammar.max(initial=-1)) + 1
     share = range(total * comm.rank // comm.size, total * (comm.rank + 1) // comm.size)
-    counts = count_values(map(store.model.grammars.open, share), [names.index(feature) for feature in features])
+    counts = count_values(map(store.model.grammars.open, share), [places[feature] for feature in features])
     parts = comm.gather(counts)
 
     def fitted() -> tuple[Bins, ...]:
@@ -69,8 +70,9 @@ def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[B
     return comm.on_root(fitted)
 
 
-def _check(job: Job, wanted: Sequence[str], names: Sequence[str]) -> None:
-    for name in wanted:
-        if name not in names:
+def _check(job: Job, names: Sequence[str]) -> None:
+    wanted = job.features
+    for name in (*wanted.unlog.features, *wanted.discretize.features):
+        if name not in names and (name != "WordPenalty" or name in wanted.unlog.features):
             expected = f"a score of the grammar: {', '.join(names) or 'it has none'}"
             raise UsageError(f"{job.file}: [features]: found {name}, expected {expected}")

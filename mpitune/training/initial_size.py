@@ -11,7 +11,6 @@ import logging
 
 import numpy as np
 
-from mpitune.metrics.bleu import statistics
 from mpitune.runtime.progress import progress
 from mpitune.training import factory
 from mpitune.training.session import TrainingRun
@@ -48,8 +47,8 @@ def fitted_factor(run: TrainingRun, sentences: np.ndarray) -> float | None:
             if run.stop:
                 return None
             sentence = run.corpus.sentence(i)
-            kbest = run.decoder.decode(sentence, weights, run.kbest)
-            counted = statistics(kbest, run.corpus.references(i))
+            kbest = run.decode(i, weights, 0)
+            counted = run.metric.statistics(kbest, run.corpus.references(i))
             gold = run.gold.score(counted, len(sentence.words), i)
             pairs = sampler(gold, kbest.score, np.random.default_rng([job.run.seed, 0, i]))
             run.gold.update_context(counted, len(sentence.words))

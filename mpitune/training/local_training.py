@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,16 +27,15 @@ from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import Decoder, Sentence
 from mpitune.errors import MachineError, UsageError
 from mpitune.exchange.comm import Comm
-from mpitune.learner.local.examples import Examples, TrainingLists
-from mpitune.learner.local.update import Update
+from mpitune.learner.local.examples import TrainingLists
 from mpitune.run_folder.checkpoint import digest
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import largest
 from mpitune.run_folder.nbest_store import ShardLists, open_lists, read_lists, write_lists
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
-from mpitune.store.store import Corpus
 from mpitune.training.batch_epoch import decode_shard
+from mpitune.training.local_learning import Learn, Learned, TrainingData
 from mpitune.training.parallel_map import text
 from mpitune.training.scheduler import check_stop, process_shards
 from mpitune.training.session import InitialModel, TrainingRun, open_run
@@ -54,25 +54,17 @@ _NOT_OF_LISTS = ("run.seed", "learner.", "parallel.", "select.")
 """Prefixes of keys that lists under given weights do not depend on."""
 
 
-@dataclass(frozen=True)
-class TrainingData:
-    """Training data with their lists."""
-
-    corpus: Corpus
-    words: Vocabulary
-    lists: TrainingLists
-    names: list[str]
-    """Names of the features in the lists that were discovered while decoding."""
-
-
 def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
     """The job's training data with their lists under the weights ``given``; missing lists are decoded.
+
+    Method ``retrain`` needs no lists.
 
     Raises UsageError if existing lists are of another job or other weights, StopRequested after a signal.
     """
     # Lists do not depend on the learner: the default one will do.
     learner, parallel = LearnerKeys(frozen=job.learner.frozen), ParallelKeys(shards=1)
-    job = replace(job, learner=learner, parallel=parallel)
+    wanted, decoder = job.local, replace(job.decoder, sample="none")
+    job = replace(job, learner=learner, parallel=parallel, decoder=decoder)
     folder = RunFolder(job.run.dir).local
     with ExitStack() as held:
         # Other processes wait for the lock until the lists are complete.
@@ -81,12 +73,21 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
             run = open_run(job, comm, stop, quiet=False, given=given)
             made_from = _made_from(run, given.weights)
             comm.on_root(_check_same, folder, made_from)
-            shards = [np.arange(n, min(n + BLOCK, run.corpus.size)) for n in range(0, run.corpus.size, BLOCK)]
+            size = 0 if wanted.method == "retrain" else run.corpus.size
+            shards = [np.arange(n, min(n + BLOCK, size)) for n in range(0, size, BLOCK)]
             names = _decode(run, folder, digest(made_from), shards)
+            # Of lists that other ranks decoded, or an earlier run, too.
+            run.features.slots(names)
         pools = [open_lists(folder, _EPOCH, z) for z in range(len(shards))]
     ids, first = run.features.ids, run.first
-    lists = TrainingLists(pools, ids[: len(first.weights)], first.weights, ids[np.flatnonzero(first.frozen)])
-    return TrainingData(run.corpus, run.store.model.words, lists, names)
+    lists_of = partial(
+        TrainingLists,
+        index=ids[: len(first.weights)],
+        value=first.weights,
+        frozen=ids[np.flatnonzero(first.frozen)],
+        hope=wanted.method == "mbuu" and wanted.oracle == "M-C",
+    )
+    return TrainingData(run, pools, lists_of, names, lists_of(pools))
 
 
 def _made_from(run: TrainingRun, weights: Mapping[str, float]) -> dict[str, Any]:
@@ -121,13 +122,14 @@ def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np
         return read_lists(folder, _EPOCH, job_digest, z, forests=False)
 
     def make(z: int, advance: Callable[[float], None]) -> ShardLists | None:
-        decoded = decode_shard(run, _WHAT, z, shards[z], run.first.weights, advance, forests=False)
+        decoded = decode_shard(run, _EPOCH, _WHAT, z, shards[z], run.first.weights, advance, forests=False)
         if decoded is None:
             return None
         pool, _, statistics, names = decoded
-        write_lists(folder, _EPOCH, job_digest, ShardLists(z, pool, statistics.sums, names, statistics.bleu))
+        lists = ShardLists(z, pool, statistics.sums, names, statistics.bleu, statistics.choices)
+        write_lists(folder, _EPOCH, job_digest, lists)
         # Mapped from its file, where it takes no memory of ours.
-        return ShardLists(z, open_lists(folder, _EPOCH, z), statistics.sums, names, statistics.bleu)
+        return replace(lists, pool=open_lists(folder, _EPOCH, z))
 
     done = process_shards(run, State(shared_weights=run.sparse(run.first.weights)), _WHAT, shards, kept, make)
     check_stop(run, _WHAT, bool(run.stop))
@@ -197,7 +199,7 @@ class SentenceTimings(NamedTuple):
     distance: float
     """||w - w_b||"""
     gap: float | None
-    """Duality gap; None for EBUU."""
+    """Duality gap of MBUU; None for other methods."""
 
 
 @dataclass(frozen=True)
@@ -206,50 +208,49 @@ class Translated:
 
     best: np.ndarray
     """int32: the translation's words."""
-    examples: Examples
-    learned: Update
+    learned: Learned
     learning: float
     """Seconds, as is `decoding`."""
     decoding: float
 
     def timings(self) -> SentenceTimings:
         """Times and distances, for the summary."""
-        return SentenceTimings(self.learning, self.decoding, self.learned.distance, self.learned.gap)
+        update = self.learned.update
+        return SentenceTimings(self.learning, self.decoding, update.distance, update.gap)
 
 
 class Translator:
-    """Translation of each sentence with weights learned from the lists of its neighbours."""
+    """Translation of each sentence with weights learned from its neighbours."""
 
-    def __init__(
-        self,
-        training: TrainingData,
-        update: Callable[[Examples], Update],
-        decoder: Decoder,
-        weights: Mapping[str, float],
-    ) -> None:
+    def __init__(self, training: TrainingData, learn: Learn, decoder: Decoder, weights: Mapping[str, float]) -> None:
         """``decoder``: of the sentences to translate; ``weights``: the global weights."""
-        self._training, self._update, self._decoder = training, update, decoder
-        slots = {name: decoder.features.slot(name) for name in sorted({*training.names, *weights})}
+        self._training, self._learn, self._decoder = training, learn, decoder
+        decoder.features.slots(sorted({*training.names, *weights}))
+        slots = decoder.features.slots(list(weights))
         self._weights = np.zeros(len(decoder.features))
-        self._weights[[slots[name] for name in weights]] = list(weights.values())
-        self._slot = decoder.features.find(training.lists.feature_id)
-        """int64 [features of the lists]: slot in the decoder, -1 for features that it does not have."""
+        self._weights[slots] = list(weights.values())
 
     def translate(self, sentence: Sentence, nearest: Neighbours) -> Translated:
         """Translate ``sentence`` with weights learned from the training sentences ``nearest`` to it."""
         began = time.perf_counter()
-        examples = self._training.lists.examples(nearest.number)
-        learned = self._update(examples)
+        learned = self._learn(nearest.number)
         then = time.perf_counter()
-        slots = self._slot[examples.feature]
-        known = slots >= 0
-        best = self._decode(sentence, slots[known], learned.change[known])
-        return Translated(best, examples, learned, then - began, time.perf_counter() - then)
+        best = self._decode(sentence, self._slots(learned.ids), learned.update.change)
+        return Translated(best, learned, then - began, time.perf_counter() - then)
+
+    def _slots(self, ids: np.ndarray) -> np.ndarray:
+        """int64 [n]: the slots of the features ``ids`` (uint64 [n]) in the decoder; it gets those that it lacks."""
+        features, learned = self._decoder.features, self._training.run.features
+        slots = features.find(ids)
+        if (slots < 0).any():
+            features.slots([learned.name(slot) for slot in learned.find(ids[slots < 0]).tolist()])
+            slots = features.find(ids)
+        if (new := len(features) - len(self._weights)) > 0:
+            self._weights = np.concatenate([self._weights, np.zeros(new)])
+        return slots
 
     def _decode(self, sentence: Sentence, slots: np.ndarray, change: np.ndarray) -> np.ndarray:
         """int32: the best translation under the global weights plus ``change`` in ``slots``."""
-        if new := len(self._decoder.features) - len(self._weights):
-            self._weights = np.concatenate([self._weights, np.zeros(new)])
         weights = self._weights
         # In place: there may be millions of other weights.
         before = weights[slots]
@@ -263,10 +264,9 @@ class Translator:
         done, training, features = self.translate(sentence, nearest), self._training, self._decoder.features
         none = np.zeros(0, dtype=np.int64)
         plain = self._decode(sentence, none, np.zeros(0))
-        learned = done.learned
+        ids, learned = done.learned
         gap = "" if learned.gap is None else f", duality gap {learned.gap:.3g}"
-        slots = self._slot[done.examples.feature].tolist()
-        moved = {slot: change for slot, change in zip(slots, learned.change.tolist(), strict=True) if slot >= 0}
+        moved = dict(zip(self._slots(ids).tolist(), learned.change.tolist(), strict=True))
         named = largest({features.name(slot): change for slot, change in moved.items() if change != 0.0}, MOST_NAMED)
         lines = [
             f"sentence {sentence.number}: {text(sentence.words, words.words)}",

@@ -19,7 +19,7 @@ from mpitune.config import load
 from mpitune.config.spec import Job
 from mpitune.exchange.comm import Comm
 from mpitune.learner.base import BatchLearner
-from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus, early_end_reason
+from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores, early_end_reason
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import largest_by_template
 from mpitune.run_folder.run_state import write_error, write_state
@@ -33,6 +33,7 @@ from mpitune.training.dense_start import dense_start
 from mpitune.training.devtest import Scores, watch_epoch, watch_start
 from mpitune.training.epoch_clock import EpochClock, RankUsage
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, log_epoch, norm, summary
+from mpitune.training.metric_spreads import fit_metric
 from mpitune.training.online_epoch import online_epoch
 from mpitune.training.parallel_map import check_failed
 from mpitune.training.scheduler import check_stop
@@ -61,6 +62,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
         comm.on_root(write_state, folder, "running", job.learner.epochs)
         with StopFlag() as stop:
             run = open_run(job, comm, stop, quiet)
+            fit_metric(run)
             state = begin(run, resume)
             comm.on_root(write_state, folder, "running", job.learner.epochs, state.epoch)
             comm.on_root(folder.write_config, job.to_toml())
@@ -68,7 +70,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
             comm.on_root(folder.write_scoring, scoring.as_json() if scoring else None)
             comm.on_root(folder.make_checkpoints)
             # Earlier versions chose the epoch otherwise for some algorithms.
-            comm.on_root(folder.set_result, chosen_epoch(devtest_bleus(state.history)))
+            comm.on_root(folder.set_result, chosen_epoch(devtest_scores(state.history)))
             if run.store.devtest is None:
                 LOG.info("no [data.devtest]: the result will be the weights of the last epoch, not of the best one")
             if state.epoch == 0:
@@ -84,7 +86,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
                 comm.on_root(write_state, folder, "running", job.learner.epochs, state.epoch)
             LOG.info("done: %s holds the weights of %s", folder.result, early_stopping.ending(job, state.history))
             _log_next_steps(folder, job)
-            reason = early_end_reason(devtest_bleus(state.history), job.learner.epochs, job.learner.patience)
+            reason = early_end_reason(devtest_scores(state.history), job.learner.epochs, job.learner.patience)
             comm.on_root(write_state, folder, "done", job.learner.epochs, state.epoch, reason)
     except Exception as error:
         # An error of one rank ends all others: that rank records it.
@@ -151,7 +153,7 @@ def _metrics(
 ) -> dict[str, Any]:
     """The epoch's line in metrics.jsonl; ``shards``: of all ranks; ``usage``: by rank."""
     shards.sort(key=attrgetter("shard"))
-    summed = summary(shards)
+    summed = summary(shards, run.metric)
     check_failed(summed["failed_sentences"], summed["sentences"])
     return {
         "epoch": state.epoch,
@@ -159,6 +161,7 @@ def _metrics(
         **summed,
         "devtest_bleu": scores.bleu,
         "devtest_length_ratio": scores.length_ratio,
+        "devtest_metric": scores.metric,
         **({"devtest_bleu_before": state.before} if state.epoch == 1 else {}),
         **result.metrics,
         "weight_norm": norm(result.weights[1]),

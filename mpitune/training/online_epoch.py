@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from mpitune.array_files.csr import row_ends
-from mpitune.corpus.vocabulary import feature_id
 from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.reduction import Mix, reduce
@@ -46,10 +45,10 @@ def online_epoch(run: TrainingRun, learner: OnlineLearner, state: State) -> Epoc
     run.gold.start_epoch(state.previous_1best)
     results = _learn_shards(run, learner, state, shards)
     kept, weights, norms = _mix(run, learner, state, results)
-    _register(run, results, weights)
+    run.share_names(weights[0])
     if run.gold.needs_previous_epoch:
         state.previous_1best = _best_of_all(run, shards, results)
-    statistics = [ShardStatistics(result.shard, result.statistics, result.bleu) for result in results]
+    statistics = [ShardStatistics(result.shard, result.statistics, result.bleu, result.choices) for result in results]
     return EpochResult(weights, kept, statistics, norms)
 
 
@@ -65,12 +64,20 @@ def _learn_shards(
         result = learn_shard(run, learner, epoch, z, shards[z], run.dense(start), by_slot, advance)
         if result is not None:
             write_shard(run.folder.checkpoints, epoch, job_digest, result)
+            # The feature table has them too, and takes less space.
+            result = replace(result, names=[])
         return result
 
     what = f"epoch {epoch} of {run.job.learner.epochs}"
-    return process_shards(
-        run, state, what, shards, lambda z: read_shard(run.folder.checkpoints, epoch, job_digest, z), learn
-    )
+
+    def read(z: int) -> ShardResult | None:
+        result = read_shard(run.folder.checkpoints, epoch, job_digest, z)
+        if result is None:
+            return None
+        run.features.slots(result.names)
+        return replace(result, names=[])
+
+    return process_shards(run, state, what, shards, read, learn)
 
 
 def _shard_start(run: TrainingRun, state: State, z: int) -> tuple[Vector, tuple[np.ndarray, ...]]:
@@ -121,15 +128,6 @@ def _mix(
         "column_norms": mixed.profile,
     }
     return kept, weights, (mixed.index, mixed.norm) if len(mixed.norm) else EpochResult.norms
-
-
-def _register(run: TrainingRun, results: Sequence[ShardResult], weights: Vector) -> None:
-    """Register the discovered features that have ``weights`` on all ranks."""
-    names = [name for result in results for name in result.names]
-    ids = np.array([feature_id(name) for name in names], dtype=np.uint64)
-    # Ids of weights ascend.
-    first, end = (np.searchsorted(weights[0], ids, side=side) for side in ("left", "right"))
-    run.register_features(run.comm.union(names[i] for i in np.flatnonzero(first < end)))
 
 
 def _best_of_all(run: TrainingRun, shards: list[np.ndarray], results: Sequence[ShardResult]) -> np.ndarray:

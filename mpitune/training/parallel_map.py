@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from mpitune.corpus.vocabulary import FeatureTable
+from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import KBest
 from mpitune.errors import MachineError
 from mpitune.exchange.comm import Comm

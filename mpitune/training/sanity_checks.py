@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from mpitune.run_folder.model_weights import PREFIXES
+from mpitune.grammar.choices import PREFIXES
 
 HUGE = 1e4
 """Bound on the absolute value of a weight; weights of sound models are of the order of 1."""
@@ -87,8 +87,8 @@ def _length(course: Course) -> Iterator[str]:
 def _bleu(course: Course) -> Iterator[str]:
     known = [(metrics["devtest_bleu"], f"epoch {metrics['epoch']}") for metrics in course.history]
     now = known[-1][0]
-    if now is None:
-        return
+    if now is None or course.history[-1].get("devtest_metric") is not None:
+        return  # Another metric may improve at the expense of BLEU.
     before = course.history[0].get("devtest_bleu_before")
     best, when = max([*([(before, "before training")] if before is not None else []), *known], key=lambda pair: pair[0])
     if now < best - BLEU_BELOW_BEST:

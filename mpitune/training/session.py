@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,13 +12,15 @@ import numpy as np
 
 from mpitune.config.effective_keys import ignored_keys
 from mpitune.config.spec import Job
-from mpitune.corpus.vocabulary import FeatureTable
-from mpitune.decoder.base import Decoder
+from mpitune.corpus.feature_table import FeatureTable
+from mpitune.decoder.base import Decoder, ForestDecoder, KBest, TranslationModel
 from mpitune.decoder.cdec.process import resolve_program
+from mpitune.decoder.lists.model import ListModel
 from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.learner.base import BatchLearner, OnlineLearner
+from mpitune.learner.online.rates import grow_to
 from mpitune.metrics.sentence_bleu import SentenceMetric
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.run_folder.best_epoch import AVERAGING
@@ -27,11 +29,17 @@ from mpitune.run_folder.layout import RunFolder
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
+from mpitune.store.made_inputs import known_decisions
 from mpitune.store.store import Corpus, Store, open_store
 from mpitune.training import factory
 from mpitune.training.fit_bins import open_fitted
 
 LOG = logging.getLogger(__name__)
+
+_AT_ONCE = 1 << 18
+"""Features whose names are exchanged at a time: as strings they take much memory."""
+_SAMPLING = 1
+"""Tells the random numbers of sampling from those of the learner, which is seeded by seed, epoch and sentence."""
 
 
 class NamedWeights(NamedTuple):
@@ -64,13 +72,11 @@ class TrainingRun:
     learner: OnlineLearner | BatchLearner
     gold: SentenceMetric
     metric: Metric
-    """The metric whose statistics batch methods keep."""
+    """The metric that the learner optimises."""
     identity: dict[str, Any]
     """The keys and input digests that the result depends on."""
     first_dynamic_slot: int
     """First slot of features discovered while decoding; their order differs from rank to rank."""
-    registered: set[str] = field(default_factory=set)
-    """Names of the discovered features that all ranks have slots for: those that an epoch's weights named."""
 
     @property
     def features(self) -> FeatureTable:
@@ -91,16 +97,38 @@ class TrainingRun:
         """True where an epoch ends with the mean of its weights after each sentence, not with the last ones."""
         return self.job.learner.averaging == "sentence"
 
-    def register_features(self, names: Iterable[str]) -> None:
-        """Give the features ``names`` slots. All ranks call this with the same names."""
-        for name in sorted(set(names) - self.registered):
-            self.features.slot(name)
-            self.registered.add(name)
+    def share_names(self, ids: np.ndarray) -> None:
+        """Give the features ``ids`` (uint64, the same on all ranks) slots on all ranks; one of them must know each.
+
+        Collective.
+        """
+        for first in range(0, len(ids), _AT_ONCE):
+            part = ids[first : first + _AT_ONCE]
+            slots = self.features.find(part)
+            is_new = self.comm.sum((slots < 0).astype(np.int32)) > 0
+            self.features.slots(self.comm.union(map(self.features.name, slots[is_new & (slots >= 0)].tolist())))
+
+    def decode(self, i: int, weights: np.ndarray, epoch: int) -> KBest:
+        """The list to learn from of training sentence ``i`` under ``weights``: the k best, or sampled from its forest.
+
+        What is sampled depends on the run's seed, ``epoch`` and sentence only.
+        """
+        sentence = self.corpus.sentence(i)
+        if self.job.decoder.sample == "none":
+            return self.decoder.decode(sentence, weights, self.kbest)
+        assert isinstance(self.decoder, ForestDecoder)  # checked by config.load
+        random = np.random.default_rng([self.job.run.seed, epoch, i, _SAMPLING])
+        return self.decoder.sample(sentence, weights, self.kbest, random)
 
     def grow_to_features(self, weights: np.ndarray) -> np.ndarray:
         """``weights`` (float64, by slot), padded with 0 for features that the decoder has discovered since."""
-        new = len(self.features) - len(weights)
-        return np.concatenate([weights, np.zeros(new)]) if new else weights
+        return weights if len(self.features) <= len(weights) else grow_to(weights, self._slots, 0.0)
+
+    @property
+    def _slots(self) -> int:
+        """D: the number of slots rounded up by at most an eighth, lest each sentence copies all arrays by slot."""
+        step = 1 << max(len(self.features).bit_length() - 4, 8)
+        return -(-len(self.features) // step) * step
 
     def dense(self, vector: Vector) -> np.ndarray:
         """float64 [D]: the sparse vector ``vector`` by slot; frozen features have their initial weights."""
@@ -111,7 +139,7 @@ class TrainingRun:
 
     def by_slot(self, vector: Vector) -> np.ndarray:
         """float64 [D]: the sparse vector ``vector`` by slot."""
-        values = np.zeros(len(self.features))
+        values = np.zeros(self._slots)
         values[self.features.find(vector[0])] = vector[1]
         return values
 
@@ -129,6 +157,11 @@ class TrainingRun:
     def new_names(self, slots: np.ndarray) -> list[str]:
         """Names of those of ``slots`` that were discovered while decoding."""
         return [self.features.name(slot) for slot in slots[slots >= self.first_dynamic_slot].tolist()]
+
+    def discovered(self, *vectors: Vector) -> list[str]:
+        """Names of the features of ``vectors`` that were discovered while decoding, sorted."""
+        ids = np.unique(np.concatenate([ids for ids, _ in vectors]))
+        return sorted(self.new_names(self.features.find(ids)))
 
     def learned(self, weights: np.ndarray, kept: Sequence[np.ndarray] = ()) -> np.ndarray:
         """int64 [n]: slots that are not frozen and have a weight other than 0 or learner state.
@@ -162,6 +195,8 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     ``given`` replaces the job's initial weights and score transforms.
     """
     folder, sources = job.run.store, factory.sources(job)
+    for decision in comm.on_root(known_decisions, sources.made):
+        LOG.info("%s", decision)
     extract_and_build(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet), stop)
     if given is None:
         store = open_fitted(comm, job, sources, folder, LOG.info)
@@ -173,10 +208,11 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     own = RunFolder(job.run.dir).decoder_folder(f"rank-{comm.rank}")
     decoder = factory.decoder(job, store, own, factory.list_length(job), grammars)
     weights = comm.on_root(factory.initial_weights, job) if given is None else given.weights
-    comm.on_root(_warn_of_unknown, job, weights, decoder.features)
+    comm.on_root(_warn_of_unknown, job, weights, store.model)
     if idle := ignored_keys(job):
         LOG.info("keys ignored by this method: %s", ", ".join(idle))
     first = factory.first_weights(job, weights, decoder.features, store.scoring)
+    metric, dense = factory.metric(job, store.model.words.words), len(store.model.dense_features())
     run = TrainingRun(
         job=job,
         comm=comm,
@@ -187,9 +223,9 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
         corpus=store.train,
         decoder=decoder,
         first=first,
-        learner=factory.learner(job, first.frozen, decoder.features, len(store.model.dense_features()), store.scoring),
-        gold=factory.gold(job, store.train.size),
-        metric=factory.metric(job, store.model.words.words),
+        learner=factory.learner(job, metric, first.frozen, decoder.features, dense, store.scoring),
+        gold=factory.gold(job, metric, store.train.size),
+        metric=metric,
         identity=comm.on_root(factory.identity, job, folder) | _identity_of_scores(store),
         first_dynamic_slot=len(decoder.features),
     )
@@ -206,17 +242,18 @@ def _check_store(job: Job, store: Store) -> None:
     for table, corpus in {"data": store.train, "data.devtest": store.devtest}.items():
         if corpus is not None and len(corpus.source) == 0:
             raise DataError(f"{job.file}: found no sentences in [{table}], expected at least one")
-        if corpus is not None and len(corpus.reference) == 0:
+        if corpus is not None and len(corpus.reference) == 0 and len(corpus.reference_ptr) > 1:
             raise DataError(f"{job.file}: found only empty references in [{table}], expected translations")
 
 
-def _warn_of_unknown(job: Job, given: Mapping[str, float], features: FeatureTable) -> None:
+def _warn_of_unknown(job: Job, given: Mapping[str, float], model: TranslationModel | ListModel) -> None:
     """Warn of features that nothing in the job fires: they are harmless, but often misspelt."""
     if job.decoder.backend == "cdec":
         return  # An external decoder may have features that only it knows.
-    if unknown := [name for name in job.learner.frozen if name not in features]:
+    known = model.fired(job.learner.frozen)
+    if unknown := [name for name in job.learner.frozen if name not in known]:
         LOG.warning("learner.frozen: nothing in this job fires %s", ", ".join(unknown))
-    if given and not any(name in features for name in given):
+    if given and not model.fires_any(given):
         where = job.learner.initial_weights or "the given weights"
         LOG.warning("%s: none of its features occurs in this job", where)
 
@@ -227,7 +264,7 @@ def _warm_up(run: TrainingRun) -> None:
     Kernels are compiled unless an earlier run has cached them: to get them all, the shortest sentence is decoded and
     learned from; the result is discarded.
     """
-    LOG.info("%d sentences, %d features", run.corpus.size, len(run.features))
+    LOG.info("%d sentences, %d dense features", run.corpus.size, len(run.store.model.dense_features()))
     if (shards := run.job.parallel.shards) > run.corpus.size and run.comm.root:
         LOG.warning(
             "%d shards for %d sentences: empty shards count as zero vectors in every mean; lower parallel.shards",
@@ -239,7 +276,7 @@ def _warm_up(run: TrainingRun) -> None:
     sentence, weights = run.corpus.sentence(i), run.first.weights
 
     def learn() -> None:
-        kbest = run.decoder.decode(sentence, weights, run.kbest)
+        kbest = run.decode(i, weights, 0)
         counted = run.metric.statistics(kbest, run.corpus.references(i))
         if isinstance(run.learner, BatchLearner):
             return

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpitune.errors import DataError
 from mpitune.learner.base import OnlineLearner
-from mpitune.metrics.bleu import WIDTH, statistics
+from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import ShardResult, checkpoint_path
 from mpitune.training.epoch_statistics import Change, StatisticsAccumulator
 from mpitune.training.session import TrainingRun
@@ -29,23 +29,23 @@ def learn_shard(
     ``z``: the shard's number; ``shard``: int64, its sentence numbers; ``weights``: float64 [D], changed in place;
     ``kept``: float64 [D] each, the learner's state. Returns None if a stop was requested.
     """
-    tally, best = StatisticsAccumulator(run.decoder), np.zeros((len(shard), WIDTH), dtype=np.int32)
+    tally, best = StatisticsAccumulator(run.decoder, run.metric), np.zeros((len(shard), WIDTH), dtype=np.int32)
     learner.start_shard(weights, kept)
     run.gold.start_shard()
     for n, i in enumerate(shard.tolist()):
         if run.stop:
             return None
         sentence = run.corpus.sentence(i)
-        kbest = run.decoder.decode(sentence, weights, run.kbest)
+        kbest = run.decode(i, weights, epoch)
         weights = run.grow_to_features(weights)
         check_finite(run, epoch, kbest.score)
-        counted = statistics(kbest, run.corpus.references(i))
+        counted = run.metric.statistics(kbest, run.corpus.references(i))
         gold = run.gold.score(counted, len(sentence.words), i)
         random = np.random.default_rng([run.job.run.seed, epoch, i])
         change = Change(kbest, weights)
         counts = learner.update(kbest, gold, weights, random)
         run.gold.update_context(counted, len(sentence.words))
-        best[n] = counted[0]
+        best[n] = counted[0, :WIDTH]
         best_gold = run.gold.report(counted)
         tally.add(sentence.words, kbest, counted, best_gold, counts, change.norm(weights))
         advance(best_gold)
@@ -61,6 +61,7 @@ def learn_shard(
         names=run.new_names(slots),
         best=best,
         bleu=counts_of_shard.bleu,
+        choices=counts_of_shard.choices,
         learner=tuple(array[slots] for array in kept),
     )
 

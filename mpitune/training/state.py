@@ -13,7 +13,7 @@ from mpitune.config.effective_keys import describe_changes
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.mixing import RunningMean
 from mpitune.metrics.bleu import WIDTH
-from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus
+from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
 from mpitune.run_folder.checkpoint import Checkpoint, Vector, latest_valid_checkpoint, read_checkpoint, write_checkpoint
 from mpitune.run_folder.checkpoint import checkpoint_path as path_of
 from mpitune.training.session import NamedWeights, TrainingRun
@@ -57,7 +57,7 @@ def begin(run: TrainingRun, resume: str) -> State:
     if epoch == 0:
         return State(shared_weights=run.sparse(run.first.weights), mean=RunningMean(rising=run.averages_sentences))
     checkpoint = read_checkpoint(path_of(folder, epoch))
-    run.register_features(checkpoint.dynamic_names)
+    run.features.slots(checkpoint.dynamic_names)
     LOG.info("going on after epoch %d", epoch)
     return State(
         shared_weights=checkpoint.start,
@@ -93,7 +93,7 @@ def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
     """Write the files of the latest epoch on rank 0: weights, metrics, and last the checkpoint."""
     named = model.named
     run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
-    if chosen_epoch(devtest_bleus(state.history)) == state.epoch:
+    if chosen_epoch(devtest_scores(state.history)) == state.epoch:
         run.folder.write_weights(run.folder.result, named)
     run.folder.write_metrics(state.history)
     checkpoint = Checkpoint(
@@ -107,7 +107,7 @@ def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
         learner=state.learner,
         shards=0 if run.mixes_each_epoch else run.job.parallel.shards,
         total=(state.mean.index, state.mean.total),
-        dynamic_names=sorted(run.registered),
+        dynamic_names=run.discovered(state.shared_weights, (state.mean.index, state.mean.total)),
         best=state.previous_1best,
         scoring=run.store.scoring.as_json() if run.store.scoring else None,
     )

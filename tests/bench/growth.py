@@ -38,6 +38,8 @@ RULES = 100
 WEIGHTS = {"LanguageModel": 1.0, "WordPenalty": -0.3, "Glue": -0.2, "PassThrough": -5.0, "A": -0.3, "B": -0.2}
 SHARDS = 2
 SELECTED = 100_000
+AT_ONCE = 100_000
+"""Names of features that are added at a time."""
 
 
 class Lm(NamedTuple):
@@ -147,18 +149,17 @@ class World:
 
     def _learning(self, features: int) -> Point:
         """Learn with weights for all ``features`` features."""
-        model = self._model_with(features)
 
         def begin() -> Work:
-            decoder = EmbeddedDecoder(model)
+            decoder = self._decoder_with(features)
             learn = learning(decoder, _weights(decoder), training(self._store))
             return Work(lambda: [learn(i) for i in self._of(LENGTH)], SENTENCES)
 
-        return measured(features, begin, _mapped(model), self._passes)
+        return measured(features, begin, _mapped(self._store.model), self._passes)
 
     def _selecting(self, features: int) -> Point:
         """Do the end of an epoch: gather ``features`` weights of each shard, select, and scatter the result."""
-        decoder = EmbeddedDecoder(self._model_with(features))
+        decoder = self._decoder_with(features)
         weights = _weights(decoder)
 
         def select_once() -> None:
@@ -179,10 +180,17 @@ class World:
         first = SENTENCES * list(self._sizes.words).index(words)
         return range(first, first + SENTENCES)
 
-    def _model_with(self, features: int) -> TranslationModel:
+    def _decoder_with(self, features: int) -> EmbeddedDecoder:
+        """A decoder with sparse features: those of its rules, and ``features`` others."""
         model = self._store.model
-        fired = synthetic.rule_features(len(model.grammars.types.side), features)
-        return model._replace(lms=[self._lm.opened], lm_names=["LanguageModel"], rule_features=fired)
+        decoder = EmbeddedDecoder(
+            model._replace(
+                lms=[self._lm.opened], lm_names=["LanguageModel"], templates=["id", "source-bigram", "shape"]
+            )
+        )
+        for first in range(0, features, AT_ONCE):
+            decoder.features.slots([f"R:X:{n}:{n}" for n in range(first, min(first + AT_ONCE, features))])
+        return decoder
 
     def _language_model(self, order: int, words: int) -> Lm:
         text, arpa = self._folder / f"text.{words}", self._folder / f"lm.{order}.{words}"
@@ -215,10 +223,9 @@ def _weights(decoder: EmbeddedDecoder) -> np.ndarray:
 
 
 def _mapped(model: TranslationModel) -> int:
-    """Bytes of rules, language models and sparse features of rules."""
-    fired = model.rule_features
+    """Bytes of rules and language models."""
     rules = model.grammars.open(0)
-    parts = [*rules.types, *rules, fired.ptr, fired.index, fired.value, *(part for lm, _ in model.lms for part in lm)]
+    parts = [*rules.types, *rules, *(part for lm, _ in model.lms for part in lm)]
     return sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
 
 

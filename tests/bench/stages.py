@@ -44,12 +44,13 @@ def rows(path: Path) -> Iterator[Sequence[str]]:
         corpus, decoder = training(store), factory.decoder(job, store, job.run.dir, job.decoder.kbest)
         first = factory.first_weights(job, factory.initial_weights(job), decoder.features)
         dense = len(store.model.dense_features())
-        learner = factory.learner(job, first.frozen, decoder.features, dense)
+        metric = factory.metric(job, store.model.words.words)
         gold = make_sentence_metric(job.learner.gold)
         numbers = range(min(SENTENCES, corpus.size))
         for _ in range(1 + PASSES):
             weights = first.weights.copy()
             weights[decoder.features.slot("LanguageModel")] = 0.01
+            learner = factory.learner(job, metric, first.frozen, decoder.features, dense)
             learner.start_shard(weights)
             gold.start_shard()
             spent = dict.fromkeys(("references", "learner"), 0.0)
@@ -57,6 +58,8 @@ def rows(path: Path) -> Iterator[Sequence[str]]:
                 for i in numbers:
                     sentence = corpus.sentence(i)
                     kbest = decoder.decode(sentence, weights, job.decoder.kbest)
+                    if (new := len(decoder.features) - len(weights)) > 0:
+                        weights = np.concatenate([weights, np.zeros(new)])
                     with CpuTime() as scoring:
                         scores = gold.score(statistics(kbest, corpus.references(i)), len(sentence.words))
                     with CpuTime() as learning:

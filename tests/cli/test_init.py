@@ -14,7 +14,7 @@ from mpitune.config import schema
 from mpitune.config.load import load
 from mpitune.demo import generate
 
-NAMES = ("demo", "dev", "train", "cdec")
+NAMES = ("demo", "bitext", "dev", "train", "cdec", "rerank")
 every_template = pytest.mark.parametrize("template", NAMES)
 
 
@@ -38,6 +38,7 @@ def test_the_job_means_what_the_template_means(cli: Cli, little: None, tmp_path:
     assert (
         done.code == 0 and f"cd {tmp_path}/new\n" in done.output and "mpirun -n 2 mpitune train job.toml" in done.output
     )
+    assert f"mpitune {'rerank' if template == 'rerank' else 'decode'} job.toml --input" in done.output
     (tmp_path / "job.toml").write_bytes((init.TEMPLATES / f"{template}.toml").read_bytes())
     written, short = load(tmp_path / "new" / "job.toml"), load(tmp_path / "job.toml")
     keys = {key: str(value) for key, _, value in schema.values(short)}

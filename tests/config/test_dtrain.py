@@ -331,6 +331,8 @@ def test_every_option_is_told(imported: Callable[[str], str], folder: Path, year
         (2012, "scorer=sum_bleu", {"learner.gold": "sum"}),
         (2012, "scorer=approx_bleu", {"learner.gold": "chiang"}),
         (2012, "filter=not", {"decoder.unique": False}),
+        (2012, "sample_from=forest", {"decoder.sample": "forest"}),
+        (2016, "forest_sample=true", {"decoder.sample": "forest"}),
         (2012, "select_weights=best", {"learner.algorithm": "itermix", "parallel.shards": 1}),
         (2012, "loss_margin=9999", {"learner.margin": ALWAYS}),
         (2012, "pair_sampling=PRO", {"learner.pairs": "pro", "learner.margin": ALWAYS}),

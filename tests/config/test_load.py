@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,18 @@ from hypothesis import strategies as st
 from mpitune.config import schema
 from mpitune.config.effective_keys import effective_keys, ignored_keys
 from mpitune.config.load import complete_from_cdec_ini, load, require_data
-from mpitune.config.spec import DataKeys, DevTestKeys, Job, LearnerKeys, LmKeys, RunKeys, SelectKeys
+from mpitune.config.spec import (
+    DataKeys,
+    DevTestKeys,
+    GrammarKeys,
+    Job,
+    LearnerKeys,
+    LmKeys,
+    RunKeys,
+    SelectKeys,
+    metric_weights,
+    tunes_on_bitext,
+)
 from mpitune.errors import UsageError
 
 SMALL = """
@@ -49,23 +61,29 @@ source = ""
 target = ""
 alignment = ""
 leave_one_out = false
+max_translations = 0
 [[lm]]
 file = "lm.3.arpa.gz"
 name = ""
+text = []
+order = 5
 [decoder]
 backend = "embedded"
 config = ""
 binary = "cdec"
 pop_limit = 200
+rule_margin = 0.0
 span_limit = 15
 kbest = 100
 unique = true
+sample = "none"
 [decoder.cdec]
 start_timeout = 1800.0
 first_timeout = 900.0
 sentence_timeout = 300.0
 [features]
 templates = []
+lexicon = ""
 [features.unlog]
 minus_log10 = []
 log10_plus_1 = []
@@ -73,6 +91,7 @@ minus_ln = []
 ln = []
 [features.discretize]
 features = []
+conjunctions = []
 bins = 20
 overlap = 0
 keep = false
@@ -86,6 +105,7 @@ method = "perceptron"
 epochs = 10
 patience = 3
 learning_rate = 0.1
+metric = "bleu"
 gold = "document"
 pairs = "pro"
 share = 0.1
@@ -107,7 +127,6 @@ prediction = "M+C"
 variant = "1-best"
 c = 0.01
 cost_scale = 0.0
-oracle_kbest = 50000
 [learner.pro]
 candidates = 5000
 threshold = 0.05
@@ -115,7 +134,6 @@ kept = 50
 c = 500.0
 interpolation = 0.1
 [learner.mert]
-metric = "bleu"
 search = "kbest"
 directions = 10
 restarts = 10
@@ -140,6 +158,8 @@ norm = "l2"
 method = "ebuu"
 k = 100
 theta = 0.1
+oracle = "LU"
+rounds = 1
 lambda = 0.06
 alpha = 1.0
 """
@@ -285,7 +305,8 @@ def test_tables_and_lists_without_end(tmp_path: Path, text: str, overrides: list
         ("[parallel]\nqqq = 1", "parallel.qqq: unknown key; expected one of shards, reshuffle, mixing, exchange"),
         ("[select]\nlambda_ = 1.0", "select.lambda_: unknown key; did you mean select.lambda?"),
         ('[[lm]]\nfiel = "x"', "lm.1.fiel: unknown key; did you mean lm.1.file?"),
-        ("[[lm]]", "lm.1.file: missing"),
+        ("[[lm]]", "lm.1: found neither file nor text, expected one of them"),
+        ('[[lm]]\nfile = "x"\ntext = ["y"]', "lm.1: found both file and text, expected one of them"),
         ("[learner]\nepochs = 3.0", "learner.epochs: found 3.0, expected a whole number"),
         ("[learner]\nepochs = true", "learner.epochs: found true, expected a whole number"),
         ("[learner]\nepochs = 0", "learner.epochs: found 0, expected a whole number of at least 1"),
@@ -353,7 +374,17 @@ def test_a_job_over_lists_is_written_as_it_was_read(tmp_path: Path) -> None:
     [
         ('[grammar]\nfile = "g"', '[grammar]: found beside decoder.backend = "lists": lists have all features'),
         ('[[lm]]\nfile = "l"', '[[lm]]: found beside decoder.backend = "lists"'),
-        ('[features]\ntemplates = ["id"]', 'features.templates: found beside decoder.backend = "lists"'),
+        (
+            '[features]\ntemplates = ["id"]',
+            'features.templates: found id, which decoder.backend = "lists" does not have',
+        ),
+        ('[features]\ntemplates = ["word-pair"]', 'features.lexicon: expected beside the template "word-pair"'),
+        ('[features]\nlexicon = "x"', 'features.lexicon: expected beside the template "word-pair"'),
+        (
+            '[features]\ntemplates = ["word-pair"]\nlexicon = "x"',
+            'data.source: found none, as the template "word-pair" needs',
+        ),
+        ('[learner.metric]\nbleu = 1\nchrf = 1\n[data.devtest]\nlists = ["d"]', "data.devtest.references: found none"),
         ('[features.unlog]\nln = ["a"]', 'features.unlog: found beside decoder.backend = "lists"'),
         (f"{FILE}{FILE}", "features.files: found lm twice, expected each feature once"),
         (f'{FILE}[data.devtest]\nlists = ["d"]', "features.files: found no devtest for lm, as data.devtest needs"),
@@ -388,7 +419,7 @@ def test_a_value_where_a_table_belongs(tmp_path: Path) -> None:
         ('lm = "lm.arpa"', 'lm: found "lm.arpa", expected [[lm]]'),
         ('[lm]\nfile = "lm.arpa"', "lm: found a table, expected [[lm]]"),
         ('lm = ["lm.arpa"]', 'lm.0: found "lm.arpa", expected a table'),
-        ('lm = [{file = ""}]', 'lm.0.file: found "", expected a path'),
+        ("lm = [{file = 3}]", "lm.0.file: found 3, expected a path (a string)"),
     ):
         with pytest.raises(UsageError) as error:
             job(tmp_path, text)
@@ -417,10 +448,32 @@ def test_only_train_needs_data(tmp_path: Path) -> None:
 
 
 def test_hypergraphs_are_searched_for_bleu_only(tmp_path: Path) -> None:
-    asked = "learner.method=mert", "learner.mert.search=hypergraph", "learner.mert.metric=ter"
-    told = 'learner.mert.metric = "ter": expected "bleu", as search = "hypergraph"'
+    asked = "learner.method=mert", "learner.mert.search=hypergraph", "learner.metric=ter"
+    told = 'learner.metric: found ter, expected "bleu", as mert.search = "hypergraph"'
     assert refused(tmp_path, "", *asked) == told
-    assert job(tmp_path, SMALL, *asked, "learner.mert.search=kbest").learner.mert.metric == "ter"
+    assert job(tmp_path, SMALL, *asked, "learner.mert.search=kbest").learner.metric == "ter"
+    assert job(tmp_path, SMALL, *asked[:2], "learner.metric={bleu=1}").learner.metric == "bleu"
+
+
+def test_the_metric_is_a_name_or_several_with_weights(tmp_path: Path) -> None:
+    both = job(tmp_path, SMALL, "learner.metric={ter = 1, chrf = -0.5}")
+    assert both.learner.metric == {"ter": 1.0, "chrf": -0.5} == metric_weights(both)
+    written = tmp_path / "config.toml"
+    written.write_text(both.to_toml())
+    assert load(written, []).learner == both.learner
+    assert metric_weights(job(tmp_path, SMALL)) == {"bleu": 1.0}
+    assert "learner.metric" not in effective_keys(job(tmp_path, SMALL)), "runs of earlier versions go on"
+    assert effective_keys(both)["learner.metric"] == both.learner.metric
+    assert "learner.gold" in effective_keys(job(tmp_path, SMALL)).keys() - effective_keys(both).keys()
+    old = "--set learner.mert.metric: unknown key; did you mean learner.metric?"
+    assert refused(tmp_path, "", "learner.mert.metric=bleu") == old
+    expected = "expected a name, or a table of names and numbers"
+    assert refused(tmp_path, "", "learner.metric=3") == f"--set learner.metric: found 3, {expected}"
+    for weight in ("0", "nan", '"a"'):
+        said = refused(tmp_path, "", f"learner.metric={{bleu = {weight}}}")
+        assert said.endswith(f"learner.metric.bleu: found {weight}, expected a number other than 0")
+    told = 'learner.metric: found "comet", expected bleu, ter or chrf'
+    assert refused(tmp_path, "", "learner.metric={bleu = 1, comet = 1}").startswith(told)
 
 
 def test_what_cdec_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
@@ -435,11 +488,10 @@ def test_what_cdec_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_bitext_to_extract_from_is_named_whole(tmp_path: Path) -> None:
-    told = "grammar.source: expected grammar.target and grammar.alignment beside it"
+    told = "grammar.source: expected grammar.target beside it"
     assert refused(tmp_path, "", "grammar.file=", "grammar.source=a") == told
-    assert refused(tmp_path, "", "grammar.file=", "grammar.source=a", "grammar.target=b") == told
-    for override in ("grammar.alignment=a", "grammar.target=b", "grammar.leave_one_out=true"):
-        assert refused(tmp_path, "", override).endswith("expected source beside them")
+    for key in ("alignment=a", "target=b", "leave_one_out=true", "max_translations=20"):
+        assert refused(tmp_path, "", f"grammar.{key}").endswith("expected source beside it")
     whole = (
         "grammar.file=",
         "grammar.source=a",
@@ -450,6 +502,53 @@ def test_a_bitext_to_extract_from_is_named_whole(tmp_path: Path) -> None:
     found = job(tmp_path, SMALL, *whole).grammar
     assert (found.source, found.alignment, found.leave_one_out) == (tmp_path / "a", tmp_path / "c", True)
     assert refused(tmp_path, "", *whole, "decoder.backend=cdec").startswith("grammar.source: cdec needs grammar files")
+
+
+BITEXT = '[data]\nsource = "f"\nreferences = ["e"]\n'
+"""A whole job."""
+
+
+def test_a_bitext_is_enough(tmp_path: Path) -> None:
+    found = job(tmp_path, BITEXT)
+    assert found.lm == (LmKeys(None, order=5),) and found.grammar == GrammarKeys() and tunes_on_bitext(found)
+    assert job(tmp_path, found.to_toml()) == found
+    assert tunes_on_bitext(job(tmp_path, '[data]\nbitext = "fe"\n[grammar]\nalignment = "a"'))
+    assert job(tmp_path, f'{BITEXT}[[lm]]\norder = 3\n[[lm]]\ntext = ["a", "b"]').lm == (
+        LmKeys(None, order=3),
+        LmKeys(None, text=(tmp_path / "a", tmp_path / "b")),
+    )
+    # The bitext may be another one; tuned sentences must not be the text of a language model.
+    other = f'{BITEXT}[grammar]\nsource = "f2"\ntarget = "e2"\n'
+    assert job(tmp_path, other).lm == (LmKeys(),) and not tunes_on_bitext(job(tmp_path, other))
+    for more, told in (
+        ("leave_one_out = true", "found no language model, expected one or more [[lm]] tables"),
+        ("leave_one_out = true\n[[lm]]", "lm.0: found neither file nor text, expected one of them"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(told)):
+            job(tmp_path, f"{other}{more}")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f'{BITEXT}[grammar]\ntarget = "e"', "found target, expected source beside it"),
+        (
+            BITEXT.replace('["e"]', '["e", "e2"]'),
+            "data.references: found 2 files, expected one file: without",
+        ),
+        ('[decoder]\nbackend = "embedded"', "found no grammar, expected one of grammar.file"),
+        (f'{BITEXT}[decoder]\nbackend = "cdec"', "found no grammar, expected one of grammar.file"),
+    ],
+)
+def test_what_a_bitext_alone_does_not_allow(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(told)):
+        job(tmp_path, text)
+
+
+def test_a_job_with_models_of_its_own_is_the_same_as_before(tmp_path: Path) -> None:
+    """Runs that began before models could be estimated go on."""
+    found = effective_keys(job(tmp_path, SMALL + DATA))
+    assert not {key for key in found if key.startswith("lm.")} - {"lm.0.name"}
 
 
 def test_a_job_file_that_cannot_be_read(tmp_path: Path) -> None:

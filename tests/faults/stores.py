@@ -31,7 +31,7 @@ def flipped_bits(task: Task, start: list[str], count: int = 100, whole: int = 3)
         name, same = json.loads(line)
         yield Outcome(f"a bit flips in {name}", 0, same, 0, 0.0)
     drawn = random.Random(1)
-    for name in ("data.h5", "features-id+source-bigram+shape.h5", "lm-0.h5")[:whole]:
+    for name in ("data.h5", "lm-0.h5")[:whole]:
         run = task.new() / "run"
         shutil.copytree(task.folder / "whole" / "store", run / "store")
         _flip(run / "store" / name, drawn)

@@ -37,7 +37,7 @@ TABLE = RuleCountTable(
     change_rule=int16(0, 1, 2, 3),
     change_count=int16(5, 0, 0, 2),
 )
-TYPES = RuleTypes(*[np.zeros(0)] * len(RuleTypes._fields))
+TYPES = RuleTypes(*[np.zeros(0, dtype=np.int64)] * len(RuleTypes._fields))
 
 
 def rules_of(rules: Rules, names: list[str]) -> list[tuple[int, Scores]]:
@@ -86,6 +86,35 @@ def test_rules_and_features_are_computed_from_counts() -> None:
         assert [type_ for type_, _ in found] == [type_ for type_, _ in expected]
         for (_, scores), (_, given) in zip(found, expected, strict=True):
             assert scores == pytest.approx({name: value for name, value in given.items() if value}, rel=1e-14)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+def test_the_most_frequent_rules_of_a_source_side_are_kept(most: int) -> None:
+    # Rules 5 to 10 of one source side; sentence 1 has other counts of two of them.
+    lexical_value = np.array([[0.5, 0.0], [99.0, 1400.0], [0.25, 0.2]])
+    count, lexical = int16(2, 7, 2, 3, 0, 2), np.array([0, 1, 2, 0, 2, 0], dtype=np.int32)
+    table = TABLE._replace(
+        rule_ptr=np.array([0, 6]),
+        rule_count=count,
+        lexical=lexical,
+        lexical_value=lexical_value,
+        grammar_ptr=np.array([0, 1, 2]),
+        entry_side=np.zeros(2, dtype=np.int32),
+        entry_sample=int16(16, 15),
+        entry_single=np.zeros(2, dtype=np.bool_),
+        entry_changes=int16(0, 2),
+        change_ptr=np.array([0, 0, 2]),
+        change_rule=int16(1, 4),
+        change_count=int16(0, 2),
+    )
+    for sentence, counts in enumerate(([2, 7, 2, 3, 0, 2], [2, 0, 2, 3, 2, 2])):
+        sums = lexical_value[lexical].sum(axis=1).tolist()
+        order = sorted(range(6), key=lambda rule: (-counts[rule], sums[rule], rule))
+        kept = sorted(rule for rule in order[:most] if counts[rule])
+        found = rules_of(ExtractedGrammars(TYPES, table, max_translations=most).open(sentence), list(FEATURES))
+        everything = rules_of(ExtractedGrammars(TYPES, table).open(sentence), list(FEATURES))
+        assert found == [rule for rule in everything if rule[0] in kept]
+        assert len(found) == most
 
 
 def test_scores_are_transformed() -> None:

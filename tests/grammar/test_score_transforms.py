@@ -18,6 +18,8 @@ from mpitune.grammar.binning import Bins, make_bins
 from mpitune.grammar.rules import Rules, RuleTypes
 from mpitune.grammar.score_transforms import (
     TRANSFORMS,
+    WORD_PENALTY,
+    WORDS,
     Scoring,
     count_values,
     make_plan,
@@ -30,12 +32,22 @@ VALUES = st.sampled_from([-1.5, -0.25, 0.0, 0.125, 1.0, 2.75])
 ROWS = st.lists(st.dictionaries(st.sampled_from(NAMES), VALUES), min_size=1, max_size=8)
 
 
+LENGTHS = [1, 0, 3]
+"""Target words of the rule types; each has a gap besides."""
+
+
 def rules_of(rows: Sequence[dict[str, float]], score_row: Sequence[int]) -> Rules:
-    """Rules with these rows of scores; zeros are left out, as readers do it."""
+    """Rules with these rows of scores; zeros are left out, as readers do it. Their types take turns."""
     kept = [{NAMES.index(name): value for name, value in row.items() if value} for row in rows]
+    none = np.zeros(0, dtype=np.int32)
+    types = RuleTypes(*[none] * len(RuleTypes._fields))._replace(
+        target_side=np.arange(len(LENGTHS), dtype=np.int32),
+        target_ptr=np.cumsum([0] + [length + 1 for length in LENGTHS]),
+        target=np.array([symbol for length in LENGTHS for symbol in (-1, *range(length))], dtype=np.int32),
+    )
     return Rules(
-        types=RuleTypes(*[np.zeros(0)] * len(RuleTypes._fields)),
-        type=np.zeros(len(score_row), dtype=np.int32),
+        types=types,
+        type=np.arange(len(score_row), dtype=np.int32) % len(LENGTHS),
         score_row=np.array(score_row, dtype=np.int32),
         score_ptr=np.cumsum([0] + [len(row) for row in kept]),
         score_index=np.array([index for row in kept for index in row], dtype=np.int32),
@@ -53,10 +65,12 @@ BINS = st.lists(VALUES, min_size=1, max_size=5, unique=True).map(sorted)
 @st.composite
 def scorings(draw: st.DrawFn) -> Scoring:
     # X is a score that no rule has any more.
-    bins = draw(st.dictionaries(st.sampled_from([*NAMES, "X"]), BINS))
+    bins = draw(st.dictionaries(st.sampled_from([*NAMES, "X", "WordPenalty"]), BINS))
     transforms = draw(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(TRANSFORMS)))
     chosen = tuple(bins_of(feature, most) for feature, most in bins.items())
-    return Scoring(transforms, chosen, draw(st.integers(0, 2)), draw(st.booleans()))
+    pairs = [(one, other) for one in bins for other in bins if one < other]
+    joined = tuple(draw(st.lists(st.sampled_from(pairs), unique=True))) if pairs else ()
+    return Scoring(transforms, chosen, draw(st.integers(0, 2)), draw(st.booleans()), joined)
 
 
 def transformed(transform: str | None, v: float) -> float:
@@ -64,17 +78,22 @@ def transformed(transform: str | None, v: float) -> float:
     return formulas[transform]
 
 
-def plainly(row: dict[str, float], scoring: Scoring) -> dict[str, float]:
-    """What becomes of one row, by name."""
+def plainly(row: dict[str, float], words: int, scoring: Scoring) -> dict[str, float]:
+    """What becomes of one row of a rule with so many target words, by name."""
     found, replaced = {}, {bins.feature for bins in scoring.bins}
     for name in NAMES:
         if name not in replaced or scoring.keep:
             found[name] = transformed(scoring.transforms.get(name), row.get(name, 0.0))
+    own = {}
     for bins in scoring.bins:
-        v, most = row.get(bins.feature, 0.0), bins.most.tolist()
+        v = -words / math.log(10) if bins.feature == "WordPenalty" else row.get(bins.feature, 0.0)
+        most = bins.most.tolist()
         place = next((n for n, largest in enumerate(most) if largest >= v), len(most) - 1)
         for n in range(len(most)):
             found[f"{bins.feature}_{n + 1}"] = float(abs(n - place) <= scoring.overlap)
+        own[bins.feature] = f"{bins.feature}_{place + 1}"
+    for one, other in scoring.conjunctions:
+        found[f"{own[one]}&{own[other]}"] = 1.0
     return {name: value for name, value in found.items() if value}
 
 
@@ -88,10 +107,10 @@ def test_rescored_rows_are_those_of_the_plain_twin(
     names = scoring.names(NAMES)
     assert len(names) == len(set(names))
     rules = transform_scores(rules_of(rows, given_rows), make_plan(scoring, NAMES))
-    for given_row, found_row in zip(given_rows, rules.score_row.tolist(), strict=True):
+    for n, (given_row, found_row) in enumerate(zip(given_rows, rules.score_row.tolist(), strict=True)):
         place = slice(rules.score_ptr[found_row], rules.score_ptr[found_row + 1])
-        found = [(names[n], v) for n, v in zip(rules.score_index[place], rules.score_value[place], strict=True)]
-        expected = plainly(rows[given_row], scoring)
+        found = [(names[i], v) for i, v in zip(rules.score_index[place], rules.score_value[place], strict=True)]
+        expected = plainly(rows[given_row], LENGTHS[n % len(LENGTHS)], scoring)
         assert dict(found) == pytest.approx(expected, rel=1e-12) and len(dict(found)) == len(found)
     assert rules.score_ptr[-1] == len(rules.score_index) == len(rules.score_value)
 
@@ -101,7 +120,7 @@ def test_rescored_rows_are_those_of_the_plain_twin(
 def test_values_are_counted_in_any_parts(rows: list[dict[str, float]], data: st.DataObject) -> None:
     score_row = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=30))
     ends = sorted(data.draw(st.lists(st.integers(0, len(score_row)), max_size=3)))
-    scores = [2, 0]
+    scores = [2, 0, WORDS]
     # Each part is the share of a rank: any number of grammars.
     bounds = list(zip([0, *ends], [*ends, len(score_row)], strict=True))
     shares = [[score_row[n : min(n + 3, last)] for n in range(first, last, 3)] for first, last in bounds]
@@ -109,7 +128,12 @@ def test_values_are_counted_in_any_parts(rows: list[dict[str, float]], data: st.
         parts = [count_values((rules_of(rows, grammar) for grammar in share), scores) for share in shares]
     for n, score in enumerate(scores):
         whole = merge_counts([part[n] for part in parts])
-        expected = Counter(rows[row].get(NAMES[score], 0.0) for row in score_row)
+        expected = Counter(
+            WORD_PENALTY * LENGTHS[i % len(LENGTHS)] if score == WORDS else rows[row].get(NAMES[score], 0.0)
+            for share in shares
+            for grammar in share
+            for i, row in enumerate(grammar)
+        )
         assert list(zip(*(column.tolist() for column in whole), strict=True)) == sorted(expected.items())
         # All ranks' parts in another order are the same.
         assert all((a == b).all() for a, b in zip(merge_counts([part[n] for part in parts[::-1]]), whole, strict=True))
@@ -119,13 +143,16 @@ def test_values_are_counted_in_any_parts(rows: list[dict[str, float]], data: st.
 def test_what_is_written_down_is_read_to_the_bit(scoring: Scoring) -> None:
     found = Scoring.from_json(json.loads(json.dumps(scoring.as_json())))
     assert (found.digest, found.overlap, found.keep) == (scoring.digest, scoring.overlap, scoring.keep)
-    assert found.names(NAMES) == scoring.names(NAMES)
+    assert (found.names(NAMES), found.conjunctions) == (scoring.names(NAMES), scoring.conjunctions)
     if scoring.bins:
         other = found._replace(bins=(*found.bins[:-1], found.bins[-1]._replace(most=found.bins[-1].most + 1e-12)))
         assert other.digest != scoring.digest
 
 
-@pytest.mark.parametrize("damage", [{}, {"bins": 3}, {"bins": [{"feature": "A"}]}])
+UNKNOWN = {**Scoring().as_json(), "conjunctions": [["A", "B"]]}
+
+
+@pytest.mark.parametrize("damage", [{}, {"bins": 3}, {"bins": [{"feature": "A"}]}, UNKNOWN])
 def test_what_is_not_a_scoring(damage: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
         Scoring.from_json(damage)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import gzip
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 from mpitune.corpus.text import read_sentences
-from mpitune.corpus.vocabulary import Vocabulary, feature_id
+from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import UsageError
 from mpitune.grammar.rules import RuleReader
-from mpitune.grammar.templates import GLUE, TEMPLATES, Gap, Rule, RuleFeatures, compile_features, features, pass_through
+from mpitune.grammar.templates import GLUE, TEMPLATES, Gap, Rule, all_names, as_symbols, features, pass_through
 
 X1, X2 = Gap("X", 1), Gap("X", 2)
 PAPER = ["id", "source-bigram", "shape"]
@@ -141,68 +141,55 @@ def test_an_unknown_template_is_refused() -> None:
         features(["id", "shapes"], GLUE[0])
 
 
-def rows(compiled: RuleFeatures) -> list[dict[str, float]]:
-    names = compiled.names.all()
-    spans = zip(compiled.ptr[:-1], compiled.ptr[1:], strict=True)
-    return [
-        {names[i]: float(v) for i, v in zip(compiled.index[a:b], compiled.value[a:b], strict=True)} for a, b in spans
-    ]
-
-
-def test_compiled_features_are_those_of_each_rule(tmp_path: Path) -> None:
+def test_all_names_are_those_of_each_rule(tmp_path: Path) -> None:
     (tmp_path / "g").write_text(
         "[X] ||| a [NP,2] a [X,1] ||| b = [1] [2]\n[NP] ||| a a a ||| \n[X] ||| a ||| a\n"
         "[X] ||| a [X,1] a ||| b [1] c = ||| Cost=1 ||| 0-0 2-2 2-0\n"
-        "[X] ||| a [X,1] a ||| b [1] c = ||| Cost=1 ||| 0-0\n"
     )
     vocabulary = Vocabulary()
     reader = RuleReader(vocabulary)
     reader.read(tmp_path / "g")
     arguments = (reader.rules().types, reader.categories, vocabulary.words)
-    compiled = compile_features(list(TEMPLATES), *arguments, ["new", "a"])
-    expected = [
+    rules = [
         Rule("X", ["a", Gap("NP", 1), "a", Gap("X", 2)], ["b", "=", Gap("X", 2), Gap("NP", 1)]),
         Rule("NP", ["a", "a", "a"], []),
         Rule("X", ["a"], ["a"]),
         Rule("X", ["a", X1, "a"], ["b", X1, "c", "="], [(0, 0), (2, 2), (2, 0)]),
-        Rule("X", ["a", X1, "a"], ["b", X1, "c", "="], [(0, 0)]),
     ]
-    assert rows(compiled) == [dict(features(list(TEMPLATES), rule)) for rule in expected]
-    assert compiled.ids.tolist() == [feature_id(name) for name in compiled.names.all()]
-    registered = {
-        name
-        for rule in (*expected, *GLUE, pass_through("new"), pass_through("a"))
-        for name, _ in features(list(TEMPLATES), rule)
-    }
-    assert set(compiled.names.all()) == registered
-    assert len(compiled.names) == len(registered)
-    dtypes = [array.dtype for array in (compiled.ids, compiled.ptr, compiled.index, compiled.value)]
-    assert dtypes == [np.dtype(kind) for kind in ("uint64", "int64", "int32", "float64")]
-    assert rows(compile_features([], *arguments, ["new"])) == [{}] * len(expected)
+    fired = [name for rule in (*rules, *GLUE) for name, _ in features(list(TEMPLATES), rule)]
+    assert set(all_names(list(TEMPLATES), *arguments)) == set(fired)
+    assert list(all_names([], *arguments)) == []
+
+
+class News(NamedTuple):
+    """The features of the rules of the news data."""
+
+    rows: list[dict[str, float]]
+    names: set[str]
 
 
 @pytest.fixture(scope="module")
-def news(shared: Path) -> RuleFeatures:
+def news(shared: Path) -> News:
     vocabulary = Vocabulary()
     reader = RuleReader(vocabulary)
     reader.read(shared / "data" / "nc" / "grammar.gz")
+    types, categories = reader.rules().types, reader.categories
+    rules = [as_symbols(types, number, categories, vocabulary.words) for number in range(len(types.side))]
     sources = [word for sentence in read_sentences(shared / "data" / "nc" / "nc.de.gz", 50) for word in sentence.words]
-    return compile_features(PAPER, reader.rules().types, reader.categories, vocabulary.words, sources)
+    rows = [dict(features(PAPER, rule)) for rule in (*rules, *GLUE, *map(pass_through, sources))]
+    return News(rows, {name for row in rows for name in row})
 
 
 @pytest.mark.slow
-def test_names_and_counts_are_those_of_the_reference_decoder(shared: Path, news: RuleFeatures) -> None:
+def test_names_and_counts_are_those_of_the_reference_decoder(shared: Path, news: News) -> None:
     """Each golden derivation tells its rules by their ids; their other features must add up to the golden ones."""
-    known = set(news.names.all())
-    fires = {next(name for name in row if name.startswith("R:")): row for row in rows(news)}
-    for rule in GLUE:
-        fires[features(["id"], rule)[0][0]] = dict(features(PAPER, rule))
+    fires = {next(name for name in row if name.startswith("R:")): row for row in news.rows}
     entries = 0
     with gzip.open(shared / "golden" / "nc-sparse.kbest.gz", "rt") as file:
         for line in file:
             scores = dict(score.rsplit("=", 1) for score in line.split(" ||| ")[2].split())
             golden = {name: float(v) for name, v in scores.items() if name.startswith(("R:", "RBS:", "Shape_"))}
-            assert golden.keys() <= known
+            assert golden.keys() <= news.names
             sums: Counter[str] = Counter()
             for name in golden:
                 if name.startswith("R:"):
@@ -215,8 +202,8 @@ def test_names_and_counts_are_those_of_the_reference_decoder(shared: Path, news:
     assert entries > 4000
 
 
-def test_the_golden_weights_name_known_features(shared: Path, news: RuleFeatures) -> None:
+def test_the_golden_weights_name_known_features(shared: Path, news: News) -> None:
     weights = read_weights(shared / "golden" / "nc-sparse.weights")
     sparse = {name for name in weights if name.startswith(("R:", "RBS:"))}
     assert sparse
-    assert sparse <= set(news.names.all())
+    assert sparse <= news.names

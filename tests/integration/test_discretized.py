@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from mpitune.config.load import load
 from mpitune.config.spec import Job
 from mpitune.corpus.progress import no_progress
 from mpitune.corpus.weights import read_weights
+from mpitune.decoder.base import TranslationModel
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.grammar.binning import make_bins
@@ -31,7 +35,7 @@ from mpitune.run_folder.scoring import read_scoring
 from mpitune.store import build
 from mpitune.store.store import open_store
 from mpitune.training import factory
-from mpitune.training.fit_bins import fit
+from mpitune.training.fit_bins import fit, open_fitted
 
 BINS: dict[str, Any] = {"features": ["Cost", "Lex"], "bins": 4}
 PRO: dict[str, Any] = {"method": "pro", "learning_rate": None, "pro.candidates": 200, "pro.c": 1.0}
@@ -48,11 +52,12 @@ def in_bins(**keys: Any) -> dict[str, Any]:
 JOBS: dict[str, dict[str, Any]] = {
     "pro": {**in_bins(regularizer="monotone"), "learner": PRO},
     "itersel": in_bins(regularizer="linear", overlap=1, keep=True),
+    "mira": {**in_bins(regularizer="monotone", conjunctions=["Cost Lex"]), "learner": {"method": "mira"}},
 }
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("name", "ranks"), [("pro", 2), ("pro", 3), ("itersel", 3)])
+@pytest.mark.parametrize(("name", "ranks"), [("pro", 2), ("pro", 3), ("itersel", 3), ("mira", 2)])
 def test_any_number_of_ranks(tiny: Tiny, tmp_path: Path, name: str, ranks: int) -> None:
     tiny.train(tmp_path / "one", **JOBS[name])
     job = tiny.job_file(tmp_path / "many", **JOBS[name])
@@ -161,6 +166,50 @@ def test_new_text_is_put_into_the_bins_of_the_model(
     (run / "scoring.json").unlink()
     assert main(arguments) == 2
     assert "found no bins or transforms of scores for it, expected scoring.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_lengths_of_target_sides_and_conjunctions(tiny: Tiny, tmp_path: Path, keep: bool) -> None:
+    """The features of the best translations are those of a plain sum over the rules of their derivations."""
+    wanted = {"features": ["Lex", "WordPenalty"], "conjunctions": ["WordPenalty Lex"], "bins": 3, "keep": keep}
+    job = tiny.job(tmp_path / "run", features__discretize=wanted)
+    sources = factory.sources(job)
+    build.build_store(sources, job.run.store, lambda _: None, no_progress)
+    store = open_fitted(SerialComm(), job, sources, job.run.store, lambda _: None)
+    assert store.scoring is not None and store.train is not None and isinstance(store.model, TranslationModel)
+    bins = {of.feature: of for of in store.scoring.bins}
+    decoder = EmbeddedDecoder(store.model)
+    random = np.random.default_rng(1)
+    weights, fired = random.normal(size=len(decoder.features)), set()
+
+    def fires(feature: str, value: float) -> str:
+        most = bins[feature].most.tolist()
+        return f"{feature}_{next((n for n, largest in enumerate(most) if largest >= value), len(most) - 1) + 1}"
+
+    for n in range(store.train.size):
+        graph = decoder.forest(store.train.sentence(n), weights, 5)
+        kbest = decoder.decode(store.train.sentence(n), weights, 5)
+        for j, derivation in enumerate(graph.best):
+            expected: Counter[str] = Counter()
+            for edge in derivation.edges():
+                number = int(graph.edge_rule[edge])
+                here = slice(graph.feature_ptr[number], graph.feature_ptr[number + 1])
+                own = {decoder.features.name(i) for i in graph.feature_index[here].tolist()}
+                words = sum(isinstance(symbol, str) for symbol in graph.rules[number].target)
+                length = fires("WordPenalty", -words / math.log(10))
+                if graph.origin[number] == "pass-through":
+                    expected[length] += 1
+                elif graph.origin[number] == "grammar":
+                    # Which of the rules with the same sides it was is told by its bin of Lex alone.
+                    [lexical] = own & {f"Lex_{m}" for m in range(1, 4)}
+                    expected.update([length, lexical, f"{length}&{lexical}"])
+            row = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])
+            values = zip(kbest.feature_index[row].tolist(), kbest.feature_value[row].tolist(), strict=True)
+            found = {decoder.features.name(slot): value for slot, value in values}
+            assert {name: v for name, v in found.items() if name.startswith(("Lex_", "WordPenalty_"))} == expected
+            assert ("WordPenalty" in found) == (keep and len(kbest.translation(j)) > 0)
+            fired |= expected.keys()
+    assert len(fired) > 6, "several bins of each, and pairs"
 
 
 def test_grammars_of_new_text_do_not_move_the_bins(tiny: Tiny, tmp_path: Path) -> None:
@@ -281,15 +330,18 @@ def refused(tiny: Tiny, tmp_path: Path, text: str, **tables: Any) -> str:
         ("", in_bins(features=["A", "B", "A"]), "features.discretize.features: found A twice, expected each"),
         ("", {"features__unlog": {"ln": ["Cost"], "minus_ln": ["Lex", "Cost"]}}, "features.unlog: found Cost twice"),
         ("", {**in_bins(), "decoder": {"backend": "cdec"}}, "features.discretize.features: cdec reads grammar files"),
-        (
-            "",
-            in_bins(regularizer="monotone"),
-            'features.discretize.regularizer = "monotone": expected learner.method to be pro',
+        *(
+            (
+                "",
+                in_bins(conjunctions=[pair]),
+                f'features.discretize.conjunctions: found "{pair}", expected two of features.discretize.features',
+            )
+            for pair in ("Cost", "Cost Rare", "Lex Lex", "Cost Lex Cost")
         ),
         (
             "",
             {**in_bins(regularizer="linear"), "learner": {"method": "mert", "learning_rate": None}},
-            'features.discretize.regularizer = "linear": expected learner.method to be pro or perceptron or mira',
+            'features.discretize.regularizer = "linear": expected learner.method to be perceptron or mira or pro or',
         ),
     ],
 )

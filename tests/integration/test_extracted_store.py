@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -97,6 +98,26 @@ def test_the_rules_are_those_of_the_grammar_files(folder: Path) -> None:
     assert len(extracted) == len(PAIRS) + 2 and sum(map(len, extracted)) > 300
 
 
+def test_a_limit_of_translations_needs_no_other_store_and_is_that_of_the_files(folder: Path) -> None:
+    limit = "grammar.max_translations=1"
+    assert main(["prepare", f"{folder}/job.toml"]) == 0
+    before = grammars(folder / "job.toml")
+    stamp = (folder / "runs/job/store/data.h5").stat().st_mtime_ns
+    assert main(["prepare", f"{folder}/job.toml", "--set", limit]) == 0
+    assert (folder / "runs/job/store/data.h5").stat().st_mtime_ns == stamp
+    limited = grammars(folder / "job.toml", limit)
+    for rules, all_rules in zip(limited, before, strict=True):
+        sides = [str(rule[0]).split(" ||| ")[1] for rule in rules]
+        assert rules <= all_rules and len(set(sides)) == len(sides)
+        assert set(sides) == {str(rule[0]).split(" ||| ")[1] for rule in all_rules}
+    assert sum(map(len, limited)) < sum(map(len, before))
+    files = ["--source", f"{folder}/f", "--target", f"{folder}/e", "--alignment", f"{folder}/a"]
+    output = ["--input", f"{folder}/dev", "--output", f"{folder}/dev.d", "--max-translations", "1"]
+    assert main(["extract", *files, *output]) == 0
+    lines = [gzip.decompress((folder / f"dev.d/grammar.{i}.gz").read_bytes()).count(b"\n") for i in range(2)]
+    assert lines == [len(rules) for rules in limited[-2:]]
+
+
 def test_a_store_that_is_up_to_date_is_only_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["prepare", f"{folder}/job.toml"]) == 0
     for module in ("build", "extract_grammars"):
@@ -114,7 +135,7 @@ def test_the_store_does_not_tell_how_many_ranks_there_were(folder: Path) -> None
     assert one.keys() == three.keys() and all((one[name] == three[name]).all() for name in one)
     assert (folder / "run1/weights.txt.gz").read_bytes() == (folder / "run3/weights.txt.gz").read_bytes()
     assert sorted(path.name for path in (folder / "run3/store").glob("[!.]*")) == sorted(
-        ["bitext.h5", "data.h5", "features-none.h5", "lm-0.h5", "lock", "parts"]
+        ["bitext.h5", "data.h5", "lm-0.h5", "lock", "parts"]
     )
     assert len((folder / "run3/metrics.jsonl").read_text().splitlines()) == 1
 
@@ -285,8 +306,8 @@ def test_decode_extracts_for_its_input(folder: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("grammar", "code", "told"),
     [
-        ('source = "f"\ntarget = "e"\n', 2, "grammar.source: expected grammar.target and grammar.alignment beside it"),
-        ('file = "grammar"\nleave_one_out = true\n', 2, "found target, alignment or leave_one_out, expected source"),
+        ('source = "f"\n', 2, "grammar.source: expected grammar.target beside it"),
+        ('file = "grammar"\nleave_one_out = true\n', 2, "found leave_one_out, expected source beside it"),
         (EXTRACTED + 'file = "grammar"\n', 2, "found grammar.file and grammar.source, expected one of"),
         (EXTRACTED + '[decoder]\nbackend = "cdec"\n', 2, "cdec needs grammar files: write them by `mpitune extract`"),
         (EXTRACTED + "[data]", 3, "dev:1: found another sentence, expected that of "),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from support.tiny import Tiny
 from support.tiny_lists import FORMATS, Hypothesis, TinyLists
 
 from mpitune.array_files.csr import row_ends
-from mpitune.corpus.vocabulary import FeatureTable
+from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import KBest, Sentence, empty_translation
 from mpitune.decoder.lists.model import ListModel
 from mpitune.decoder.lists.stream import read_lists
@@ -103,6 +104,38 @@ def test_learners_see_the_lists_as_if_they_had_them_in_memory(
     run_job(lists, tmp_path / "memory", **tables)
     assert files_of(tmp_path / "files") == files_of(tmp_path / "memory")
     assert len(epoch_weights(tmp_path / "files", 1)) > 5
+
+
+@pytest.mark.parametrize("method", ["perceptron", "mira", "pro", "mert"])
+def test_lists_of_real_data_give_the_updates_of_lists_in_memory(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Lists of Multi30k, whose values need all of the 17 digits that they are written with."""
+    lists: list[list[Hypothesis]] = [[] for _ in range(40)]
+    with gzip.open(shared / "golden" / "multi30k.kbest.gz", "rt", encoding="utf-8") as file:
+        for line in file:
+            number, text, row, _ = line.split(" ||| ")
+            pairs = (feature.rpartition("=") for feature in row.split())
+            features = {name: math.pi * float(value) for name, _, value in pairs}
+            lists[int(number)].append(Hypothesis(text, features))
+    with open(tmp_path / "lists", "w", encoding="utf-8") as written:
+        for i, entries in enumerate(lists):
+            for text, features in entries:
+                row = " ".join(f"{name}={value:.17g}" for name, value in features.items())
+                written.write(f"{i} ||| {text} ||| {row}\n")
+    references = shared / "data" / "multi30k" / "val.en.gz"
+    data = f'[data]\nlists = ["lists"]\nreferences = ["{references}"]\nlimit = 40\n[decoder]\nbackend = "lists"\n'
+    more = f'[learner]\nmethod = "{method}"\nepochs = 1\nmert.restarts = 1\n'
+
+    def run(name: str) -> dict[str, bytes]:
+        (tmp_path / "job.toml").write_text(f'run = {{dir = "{name}", store = "store"}}\n{data}{more}')
+        train(factory.load_job(tmp_path / "job.toml", []), SerialComm(), quiet=True)
+        return files_of(tmp_path / name)
+
+    files = run("files")
+    monkeypatch.setattr(factory, "decoder", lambda job, store, *_: InMemory(store.model, lists))
+    assert run("memory") == files
+    assert len(epoch_weights(tmp_path / "files", 1)) >= 10
 
 
 @pytest.mark.mpi

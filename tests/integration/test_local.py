@@ -19,8 +19,8 @@ from scipy.optimize import linprog
 from support.commands import Arguments, Cli
 from support.fake import FakeCdec
 from support.mpi import ROOT, mpirun
-from support.runs import SENTENCES, Decodes, damage
-from support.tiny import Tiny
+from support.runs import SENTENCES, Decodes, damage, metrics
+from support.tiny import DEVTEST, Tiny
 
 from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
@@ -28,10 +28,12 @@ from mpitune.decoder.base import Sentence
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.local.mbuu import mbuu
+from mpitune.metrics import bleu
+from mpitune.metrics.sentence_bleu import bleu_plus_one
 from mpitune.run_folder import nbest_store
 from mpitune.run_folder.scoring import read_scoring
 from mpitune.store.store import open_store
-from mpitune.training import factory, local_training
+from mpitune.training import factory, local_learning, local_training
 from mpitune.training.session import InitialModel
 
 SMALL = 5
@@ -144,7 +146,7 @@ def test_what_is_global_is_left_as_it_was(tiny: Tiny, tmp_path: Path, weights: P
     training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
     retrieval = local_training.Retrieval(SerialComm(), training, 5, 0.1)
     decoder = factory.decoder(job, open_store(factory.sources(job), job.run.store), tmp_path, 1)
-    translator = local_training.Translator(training, factory.local_update(job), decoder, given)
+    translator = local_training.Translator(training, local_learning.learner(job, training), decoder, given)
     seen = []
 
     def decode(sentence: Sentence, weights: np.ndarray, k: int) -> Any:
@@ -163,7 +165,7 @@ def test_what_is_global_is_left_as_it_was(tiny: Tiny, tmp_path: Path, weights: P
 
 @pytest.mark.mpi
 def test_ranks_leave_no_trace(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
-    asked, source, found = ("local.lambda=20", "local.k=7"), tiny.folder / "dev.de", {}
+    asked, source, found = ("local.lambda=20", "local.k=7", "local.rounds=2"), tiny.folder / "dev.de", {}
     for ranks in (1, 2, 3):
         arguments = command(tiny.job_file(tmp_path / f"{ranks}"), weights, source, *asked)
         both: list[Arguments] = [arguments, [*arguments, "--explain", "3"]]
@@ -418,7 +420,7 @@ def test_bad_usage_and_missing_files_are_refused(cli: Cli, tiny: Tiny, tmp_path:
         "local.lambda=-1": "--set local.lambda: found -1, expected a number of at least 0.0",
         "local.alpha=0": "--set local.alpha: found 0, expected a number above 0.0",
         "local.k=0": "--set local.k: found 0, expected a whole number of at least 1",
-        "local.K=1": "--set local.K: unknown key; expected one of method, k, theta, lambda, alpha",
+        "local.K=1": "--set local.K: unknown key; expected one of method, k, theta, oracle, rounds, lambda, alpha",
     }.items():
         assert cli.refused(2, *command(job, weights, source, setting)).startswith(found)
     assert not (tmp_path / "run").exists(), "nothing is begun"
@@ -438,3 +440,122 @@ def test_no_sentences_are_no_error(cli: Cli, tiny: Tiny, tmp_path: Path, weights
     (empty := tmp_path / "empty").write_text("")
     done = cli(*command(tiny.job_file(tmp_path / "run"), weights, empty))
     assert (done.code, done.output) == (0, "") and "0 sentences" in done.errors.splitlines()[-1]
+
+
+# Decoding again
+
+
+def naive_ebuu(lists: list[list[tuple[dict[str, float], float]]], start: dict[str, float], strength: float) -> Any:
+    """EBUU's objective at a change of the weights (by name), written out."""
+
+    def objective(change: dict[str, float]) -> float:
+        risk = 0.0
+        for entries in lists:
+            scores = np.array([sum((start.get(f, 0) + change.get(f, 0)) * v for f, v in x.items()) for x, _ in entries])
+            p = np.exp(scores - scores.max())
+            risk += float(p @ (1 - np.array([gold for _, gold in entries]))) / float(p.sum())
+        return sum(v * v for v in change.values()) / 2 + strength * risk / len(lists)
+
+    return objective
+
+
+def named(decoder: Any, kbest: Any, j: int) -> dict[str, float]:
+    row = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])
+    slots = kbest.feature_index[row].tolist()
+    return dict(zip(map(decoder.features.name, slots), kbest.feature_value[row].tolist(), strict=True))
+
+
+def test_several_rounds_are_those_of_the_plain_twin(tiny: Tiny, tmp_path: Path, weights: Path) -> None:
+    """Each round adds the lists under the weights of the round before; what is learned minimises the objective."""
+    strength, rounds, k = 3.0, 3, 4
+    job, given = tiny.job(tmp_path / "run", local={"k": k, "rounds": rounds, "lambda": strength}), read_weights(weights)
+    training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
+    [found] = local_training.Retrieval(SerialComm(), training, k, 0.1).nearest([["das", "haus"]], quiet=True)
+    run, lists, own = training.run, [[] for _ in range(k)], dict(given)
+    sizes = []
+    for round_ in range(1, rounds + 1):
+        at = np.zeros(len(run.features))
+        for name, value in own.items():
+            at[run.features.slot(name)] = value
+        for kept, i in zip(lists, found.number.tolist(), strict=True):
+            kbest = run.decoder.decode(training.corpus.sentence(i), at, run.kbest)
+            statistics = bleu.statistics(kbest, training.corpus.references(i))
+            for j, gold in enumerate(bleu_plus_one(statistics).tolist()):
+                entry = named(run.decoder, kbest, j), gold, statistics[j].tolist()
+                if entry not in kept:
+                    kept.append(entry)
+        learned = local_learning.updated(training, factory.local_update(job), round_, found.number)
+        names = [run.features.name(slot) for slot in run.features.find(learned.ids).tolist()]
+        change = dict(zip(names, learned.update.change.tolist(), strict=True))
+        objective = naive_ebuu([[entry[:2] for entry in kept] for kept in lists], given, strength)
+        assert learned.update.objective == pytest.approx(objective(change))
+        for name in names:
+            up, down = ({**change, name: change[name] + step} for step in (1e-5, -1e-5))
+            assert abs(objective(up) - objective(down)) / 2e-5 < 1e-4 * strength
+        own = {**given, **{name: given.get(name, 0.0) + value for name, value in change.items()}}
+        sizes.append(sum(map(len, lists)))
+    assert sizes[0] < sizes[-1], "other weights, other translations"
+
+
+@pytest.mark.parametrize("method", ["pro", "minrisk", "mert"])
+def test_retraining_is_training_on_the_set_and_the_neighbours(
+    cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path, method: str
+) -> None:
+    """The weights are those of `mpitune train` on both texts in one, from the same weights."""
+    k = 5
+    learner: dict[str, Any] = {"method": method, "learning_rate": None, "epochs": 3, "pro.kept": 5000}
+    dense = {"features": {"templates": []}, "learner": learner}
+    job = tiny.job(tmp_path / "run", **DEVTEST, **dense, local={"method": "retrain", "k": k})
+    given = read_weights(weights)
+    training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
+    assert not training.pools, "no lists of all training data"
+    [found] = local_training.Retrieval(SerialComm(), training, k, 0.1).nearest([["das", "haus"]], quiet=True)
+    learned = local_learning.learner(job, training)(found.number)
+    run, words = training.run, training.words.words
+    devtest = run.store.devtest
+    assert devtest is not None and learned.update.change.any()
+    texts: dict[str, list[str]] = {"source": [], "one": [], "other": []}
+    for corpus, i in [(devtest, i) for i in range(devtest.size)] + [(run.corpus, i) for i in found.number.tolist()]:
+        # Sentences with one reference have it twice, which counts the same.
+        references = (corpus.references(i) * 2)[:2]
+        for lines, row in zip(texts.values(), [corpus.sentence(i).words, *references], strict=True):
+            lines.append(" ".join(words[word] for word in row))
+    for name, lines in texts.items():
+        (tiny.folder / f"both.{name}").write_text("".join(f"{line}\n" for line in lines))
+    data = {"source": "both.source", "references": ["both.one", "both.other"]}
+    dense["learner"] = {**learner, "initial_weights": os.fspath(weights)}
+    tiny.train(tmp_path / "train", data=data, **dense, parallel={"shards": 1}, run={"seed": job.run.seed})
+    expected = read_weights(tmp_path / "train" / "weights" / "epoch-0003.txt.gz")
+    names = [run.features.name(slot) for slot in run.features.find(learned.ids).tolist()]
+    change = dict(zip(names, learned.update.change.tolist(), strict=True))
+    # Sums over sentences are in another order, and the optimiser stops where it is almost flat.
+    assert learned.update.objective == pytest.approx(metrics(tmp_path / "train")[-1]["objective"], rel=1e-6)
+    for name in {*given, *names, *expected}:
+        own = given.get(name, 0.0) + change.get(name, 0.0)
+        assert own == pytest.approx(expected.get(name, 0.0), rel=1e-2, abs=1e-5), name
+
+
+def test_retraining_in_the_command(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
+    source = tiny.folder / "dev.de"
+    asked = "local.method=retrain", "local.k=4"
+    done = cli(*command(tiny.job_file(tmp_path / "run"), weights, source, *asked))
+    assert done.code == 2 and 'local.method = "retrain": expected learner.method to be pro or' in done.errors
+    learner = {"method": "minrisk", "learning_rate": None, "epochs": 1}
+    done = cli(*command(tiny.job_file(tmp_path / "run", learner=learner), weights, source, *asked))
+    assert done.code == 2 and 'local.method = "retrain": expected [data.devtest]' in done.errors
+    done = cli(*command(tiny.job_file(tmp_path / "run", **DEVTEST, learner=learner), weights, source, *asked))
+    said = SUMMARY.match(done.errors.splitlines()[-1])
+    assert done.code == 0 and len(done.output.splitlines()) == 8 and said and float(said[1]) > 0
+
+
+def test_the_oracle_may_be_the_hope(tiny: Tiny, tmp_path: Path, weights: Path) -> None:
+    oracles, given = [], {name: 8 * weight for name, weight in read_weights(weights).items()}
+    for oracle in ("LU", "M-C"):
+        job = tiny.job(tmp_path / "run", local={"method": "mbuu", "oracle": oracle})
+        training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
+        examples = training.lists.examples(np.arange(training.corpus.size))
+        oracles.append(examples.oracle.tolist())
+        best = examples.gold + (examples.ahead if oracle == "M-C" else 0.0)
+        for j, chosen in enumerate(examples.oracle.tolist()):
+            assert best[chosen] == best[examples.list_ptr[j] : examples.list_ptr[j + 1]].max()
+    assert oracles[0] != oracles[1]

@@ -37,6 +37,9 @@ def tables(epochs: int = 3, algorithm: str = "itermix", mira: dict[str, Any] | N
         ({**CONTEXT, "algorithm": "mix"}, {"c": 0.05}),
         (CONTEXT, {"oracle": "MB", "prediction": "MC", "oracle_kbest": 40}),
         (CONTEXT, {"oracle": "LU", "prediction": "MC", "cost_scale": 5.0}),
+        (CONTEXT, {"oracle": "M-C", "prediction": "M+C", "oracle_kbest": 40}),
+        (CONTEXT, {"oracle": "LU", "prediction": "PB", "oracle_kbest": 40}),
+        (CONTEXT, {"oracle": "M-C", "prediction": "MC"}),
         ({"gold": "context", "frozen": ["LanguageModel"]}, {}),
     ],
 )
@@ -84,7 +87,8 @@ def test_other_methods_do_not_depend_on_its_table(tiny: Tiny, tmp_path: Path) ->
         tiny.job(tmp_path / "run", learner__mira=mira) for mira in ({}, {"c": 0.5, "cost_scale": 2.0, "oracle": "MB"})
     )
     assert effective_keys(plain) == effective_keys(other)
-    assert factory.list_length(other) == 30 and factory.gold(plain, 7).needs_previous_epoch is False
+    assert factory.list_length(other) == 30
+    assert factory.gold(plain, factory.metric(plain, ()), 7).needs_previous_epoch is False
 
 
 # What is told
@@ -133,7 +137,8 @@ def test_what_is_not_picked_is_null(tiny: Tiny, tmp_path: Path) -> None:
 def test_the_scale_is_the_number_of_sentences(tiny: Tiny, tmp_path: Path) -> None:
     best = np.array([[3, 2, 1, 1, 4, 3, 2, 1, 4, 5, 5], [5, 4, 3, 2, 6, 5, 4, 3, 6, 5, 7]], dtype=np.int32)
     rows = np.array([[4, 3, 2, 1, 5, 4, 3, 2, 5, 5, 7], [0, 0, 0, 0, 2, 1, 0, 0, 2, 5, 7]], dtype=np.int64)
-    gold = factory.gold(tiny.job(tmp_path / "run", **tables()), 2)
+    job = tiny.job(tmp_path / "run", **tables())
+    gold = factory.gold(job, factory.metric(job, ()), 2)
     assert gold.score(rows, 4, 1).tolist() == make_sentence_metric("bleu+1").score(rows, 4).tolist()
     gold.start_epoch(best)
     expected = [2 * naive.gold("papineni", (best[0] + row).tolist()) for row in rows]

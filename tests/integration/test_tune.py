@@ -33,8 +33,8 @@ def tables_of(method: str, epochs: int = 2, **learner: Any) -> dict[str, Any]:
     named = method if method in METHODS and method != "hypergraph" else "mert"
     return {
         "features": {"templates": ["shape"]},
-        "learner": {"method": named, "initial_weights": "warm", "epochs": epochs, **learner},
-        "learner.mert": {"search": search, "metric": metric, "restarts": 1, "directions": 2},
+        "learner": {"method": named, "initial_weights": "warm", "epochs": epochs, "metric": metric, **learner},
+        "learner.mert": {"search": search, "restarts": 1, "directions": 2},
     }
 
 

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad, linprog, minimize
 from scipy.sparse import csr_array
 from support import naive
-from support.learner_options import pro_options
+from support.learner_options import BLEU, pro_options
 
 from mpitune.learner.base import Reply
+from mpitune.learner.batch.minrisk import MinRisk, MinRiskOptions
 from mpitune.learner.batch.pro import Pro, ProObjective
 from mpitune.learner.bin_chains import Smoothing, Smoothness, linear, monotone, smoothed
 from mpitune.learner.pool import empty, merged, pool_of
 from mpitune.metrics.bleu import WIDTH
+from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 WEIGHTS = st.lists(st.floats(-3, 3, width=16), min_size=1, max_size=9).map(np.array)
 Penalty = Callable[[np.ndarray], tuple[float, np.ndarray]]
@@ -95,6 +97,30 @@ def test_the_proximal_step_is_exact(weights: np.ndarray, beta: float, data: st.D
     assert np.abs(gradient[free]).max(initial=0.0) < 1e-7 * (1 + beta)
 
 
+@given(WEIGHTS, st.floats(0.01, 10), st.data())
+def test_the_monotone_proximal_step_is_a_minimum(weights: np.ndarray, beta: float, data: st.DataObject) -> None:
+    """Against the definition: no step in any direction from there is better, nor is the place where it began."""
+    free = np.array(data.draw(st.lists(st.booleans(), min_size=len(weights), max_size=len(weights))))
+    found = Smoothness([], "monotone", beta, 1.0).proximal(weights, free)
+    assert (found[~free] == weights[~free]).all()
+
+    def objective(v: np.ndarray) -> float:
+        return float(((v - weights) ** 2).sum() / 2 + beta * plainly(v.tolist(), 1.0))
+
+    least = objective(found)
+    assert least <= objective(weights) + 1e-12
+    slope = check_slopes(objective, found)[free]
+    # At a corner, r_j = 0, there is no slope; elsewhere it is 0.
+    if (np.abs(found[:-2] - found[2:]) > 0.05).all():
+        assert np.abs(slope).max(initial=0.0) < 1e-3 * (1 + beta)
+
+
+def check_slopes(objective: Callable[[np.ndarray], float], at: np.ndarray) -> np.ndarray:
+    """Central differences."""
+    steps = 1e-6 * np.eye(len(at))
+    return np.array([(objective(at + step) - objective(at - step)) / 2e-6 for step in steps])
+
+
 def test_the_mean_of_smoothed_shards_is_the_smoothed_mean() -> None:
     random = np.random.default_rng(1)
     shards, free = random.normal(size=(5, 8)), np.ones(8, dtype=np.bool_)
@@ -102,7 +128,8 @@ def test_the_mean_of_smoothed_shards_is_the_smoothed_mean() -> None:
     assert means[0] == pytest.approx(means[1])
 
 
-def test_an_online_learner_is_smoothed_when_a_pass_ends() -> None:
+@pytest.mark.parametrize("regularizer", ["linear", "monotone"])
+def test_an_online_learner_is_smoothed_when_a_pass_ends(regularizer: str) -> None:
     said: list[str] = []
 
     class Inner:
@@ -120,14 +147,18 @@ def test_an_online_learner_is_smoothed_when_a_pass_ends() -> None:
             return (np.arange(5.0),)
 
     weights = np.array([1.0, 0.0, 3.0, 0.0, 2.0])
-    learner = Smoothing(Inner(), [np.array([4, 2, 1, 0])], 2.0, np.zeros(5, dtype=np.bool_))
+    chain, smoothness = np.array([4, 2, 1, 0]), Smoothness([], regularizer, 2.0)
+    learner = Smoothing(Inner(), [chain], smoothness, np.zeros(5, dtype=np.bool_))
     learner.start_shard(weights, ("kept",))
     learner.update(None, None, weights, None)
     assert weights.tolist() == [1, 0, 3, 0, 2]
     [kept] = learner.end_shard(weights)
     assert said == ["start with ('kept',)", "update", "end"]
     assert learner.state_width == 1 and kept.tolist() == [0, 1, 2, 3, 4], "what goes on is that of the other learner"
-    assert weights[[4, 2, 1, 0]] == pytest.approx(smoothed(np.array([2.0, 3.0, 0.0, 5.0]), 2.0, np.ones(4, np.bool_)))
+    expected = smoothness.proximal(np.array([2.0, 3.0, 0.0, 5.0]), np.ones(4, np.bool_))
+    if regularizer == "linear":
+        assert expected.tolist() == smoothed(np.array([2.0, 3.0, 0.0, 5.0]), 2.0, np.ones(4, np.bool_)).tolist()
+    assert weights[[4, 2, 1, 0]].tolist() == expected.tolist()
     assert weights[3] == 0
 
 
@@ -143,7 +174,7 @@ def learn(pairs: Sequence[Pair], smoothness: Smoothness | None = None, names: Se
     rows = [[[side.get(name, 0.0) for name in names] for side in pair] for pair in pairs]
     better, worse = np.array(rows).transpose(1, 0, 2)
     part = ProObjective(csr_array(better - worse))
-    learner = Pro(pro_options(interpolation=1.0), smoothness)
+    learner = Pro(pro_options(interpolation=1.0), BLEU, smoothness)
     learner.set_feature_order(np.arange(len(names), dtype=np.uint64))
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
@@ -269,6 +300,43 @@ def test_the_whole_objective_has_the_gradient_that_it_says() -> None:
     assert objective(weights) <= float(again.fun) * (1 + 1e-4)
 
 
+@pytest.mark.parametrize("kind", ["linear", "monotone"])
+def test_minimum_risk_has_the_penalty_too(kind: str) -> None:
+    """Its objective, written out: the expected loss of each list, and beta times the penalty for each; its least."""
+    random, count, width = np.random.default_rng(5), 6, 5
+    lists = []
+    for _ in range(count):
+        rows = [{slot: float(random.integers(0, 3)) for slot in range(width)} for _ in range(4)]
+        statistics = np.zeros((4, WIDTH), dtype=np.int64)
+        statistics[:, :4] = random.integers(1, 5, 4)[:, None]
+        statistics[:, 4:8], statistics[:, 8:] = 6, 6
+        lists.append((naive.kbest_of([[n] for n in range(4)], rows), statistics))
+    pool = merged(empty(count), pool_of(lists, np.arange(width, dtype=np.uint64)))
+    smoothness = Smoothness([np.arange(width, dtype=np.uint64)], kind, 0.05)
+    learner, free = MinRisk(MinRiskOptions(20.0), BLEU, smoothness), np.ones(width, np.bool_)
+    learner.set_feature_order(np.arange(width, dtype=np.uint64))
+    part = learner.shard_objective(pool, np.arange(width), free, lambda s: random)
+
+    def ask(question: np.ndarray) -> Iterator[Reply]:
+        return iter([part.evaluate(question)])
+
+    def objective(w: np.ndarray) -> float:
+        total = float(w @ w / 2)
+        for kbest, statistics in lists:
+            x = np.array([[0.0] * width for _ in range(4)])
+            for j in range(4):
+                here = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])
+                x[j, kbest.feature_index[here]] = kbest.feature_value[here]
+            p = np.exp(x @ w)
+            risk = 1 - float((p / p.sum()) @ bleu_plus_one(statistics))
+            total += 20.0 * (risk + 0.05 * plainly(w.tolist(), None if kind == "linear" else 1.0))
+        return total
+
+    found = learner.optimise(random.normal(size=width), free, ask, random)
+    assert found.objective == pytest.approx(objective(found.weights))
+    assert np.abs(check_slopes(objective, found.weights)).max() < 1e-2
+
+
 def test_no_line_ranks_the_examples() -> None:
     """Not only those weights that were tried: there is none, as a linear programme tells, and for bins there are."""
     for example in (COLLINEAR, COLLIDING, CURVED):
@@ -284,7 +352,7 @@ def test_chains_are_found_among_the_features_of_lists() -> None:
     lists = [(naive.kbest_of([[1], [1]], [{0: 1.0}, {1: 1.0}]), np.zeros((2, WIDTH), dtype=np.int64))]
     pool = merged(empty(1), pool_of(lists, np.array([30, 10], dtype=np.uint64)))
     smoothness = Smoothness([np.array([30, 20, 10], dtype=np.uint64)], "linear", 1.0)
-    learner = Pro(pro_options(), smoothness)
+    learner = Pro(pro_options(), BLEU, smoothness)
     ids = np.union1d(pool.feature_id, learner.chained)
     assert ids.tolist() == [10, 20, 30]
     assert [place.tolist() for place in smoothness.places(ids)] == [[2, 1, 0]]

@@ -226,7 +226,7 @@ def test_words_are_known_by_their_hashes(tmp_path: Path) -> None:
     assert murmur(b"") == 0 and murmur(b"<unk>") != 0
 
 
-WRITTEN = ["data.h5", "features-none.h5", "lm-0.h5"]
+WRITTEN = ["data.h5", "lm-0.h5"]
 
 
 def test_the_store_takes_them_as_it_takes_arpa_files(tmp_path: Path) -> None:

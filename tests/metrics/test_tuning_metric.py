@@ -25,7 +25,7 @@ Sentences = Sequence[tuple[str, Sequence[str]]]
 def ours(name: str, sentences: Sentences) -> np.ndarray:
     """int64 [sentences, columns]: statistics; the vocabulary grows from sentence to sentence."""
     vocabulary = Vocabulary()
-    metric = Metric(name, vocabulary.words)
+    metric = Metric({name: 1.0}, vocabulary.words)
     rows = []
     for text, references in sentences:
         encoded = [vocabulary.encode(reference.split()) for reference in references]
@@ -46,13 +46,13 @@ def check(sentences: Sentences) -> None:
         theirs = TER().sentence_score(text, references)
         assert (edits[i], length[i]) == (theirs.num_edits, pytest.approx(theirs.ref_length)), (text, references)
     expected = TER().corpus_score(texts, by_reference).score
-    assert -100 * SCORES["ter"](counted.sum(axis=0)[None])[0] == pytest.approx(expected)
+    assert -100 * SCORES["ter"](counted.sum(axis=0)[None, bleu.WIDTH :])[0] == pytest.approx(expected)
 
     counted = ours("chrf", sentences)
-    found = 100 * SCORES["chrf"](counted)
+    found = 100 * SCORES["chrf"](counted[:, bleu.WIDTH :])
     assert found.tolist() == pytest.approx([CHRF().sentence_score(*sentence).score for sentence in sentences])
     expected = CHRF().corpus_score(texts, by_reference).score
-    assert 100 * SCORES["chrf"](counted.sum(axis=0)[None])[0] == pytest.approx(expected)
+    assert 100 * SCORES["chrf"](counted.sum(axis=0)[None, bleu.WIDTH :])[0] == pytest.approx(expected)
 
 
 few = st.lists(st.sampled_from(["a", "b", "ab", "A", "ba", "c"]), max_size=14)
@@ -104,10 +104,10 @@ def test_statistics_are_of_each_entry_of_a_list() -> None:
     vocabulary = Vocabulary(["the", "house", "blue", "is", "The"])
     kbest = naive.kbest_of([[0, 2, 1], [], [4, 1, 3, 2]], [{}] * 3)
     references = [np.array([0, 1, 3, 2], dtype=np.int32)]
-    counted = Metric("ter", vocabulary.words).statistics(kbest, references)[:, bleu.WIDTH :]
+    counted = Metric({"ter": 1.0}, vocabulary.words).statistics(kbest, references)[:, bleu.WIDTH :]
     # "is" is missing, and "house" has to move; nothing; nothing is wrong in lower case.
     assert counted.tolist() == [[2, 4 * ter.UNIT], [4, 4 * ter.UNIT], [0, 4 * ter.UNIT]]
-    found = 100 * SCORES["chrf"](Metric("chrf", vocabulary.words).statistics(kbest, references))
+    found = 100 * SCORES["chrf"](Metric({"chrf": 1.0}, vocabulary.words).statistics(kbest, references)[:, bleu.WIDTH :])
     texts = ["the blue house", "", "The house is blue"]
     assert found.tolist() == pytest.approx([CHRF().sentence_score(text, ["the house is blue"]).score for text in texts])
-    assert Metric("bleu", vocabulary.words).width == bleu.WIDTH
+    assert Metric({"bleu": 1.0}, vocabulary.words).width == bleu.WIDTH

@@ -458,7 +458,7 @@ def test_the_best_epoch_on_devtest_is_chosen(bleus: list[float | None], expected
 def test_patience_runs_out_after_epochs_in_vain(bleus: list[float | None], patience: int, expected: bool) -> None:
     assert out_of_patience(bleus, patience) == expected
     reason = early_end_reason(bleus, len(bleus) + 1, patience)
-    assert reason.startswith(f"no better devtest BLEU in {epochs_since_best(bleus)} epoch" if expected else "")
+    assert reason.startswith(f"no better devtest score in {epochs_since_best(bleus)} epoch" if expected else "")
     assert bool(reason) == expected
     assert early_end_reason(bleus, len(bleus), patience) == "", "all epochs are done"
 
@@ -478,7 +478,7 @@ def test_a_run_that_ended_early(tmp_path: Path) -> None:
     assert "3 of 9 epochs done" in report(folder).text, "no patience in configurations of earlier versions"
     edit(folder.path / "config.toml", "epochs = 9", "epochs = 9\npatience = 1")
     text = report(folder).text
-    assert "finished early, after epoch 3 of 9: no better devtest BLEU in 1 epoch " in text
+    assert "finished early, after epoch 3 of 9: no better devtest score in 1 epoch " in text
     assert "with the weights of epoch 2 of 3, the best on devtest" in text
     edit(folder.path / "config.toml", "patience = 1", "patience = 2")
     assert "still running, or was killed" in report(folder).text

@@ -47,7 +47,7 @@ def test_a_finished_run(tmp_path: Path) -> None:
     assert status.ended
     bleu = [f"{epoch.devtest_bleu:.2f}" for epoch in read_epochs(folder.metrics)]
     assert [line.split() for line in status.table] == [
-        ["epoch", "devtest", "BLEU", "gold", "score", "features", "sentences/s", "time"],
+        ["epoch", "devtest", "score", "gold", "score", "features", "sentences/s", "time"],
         ["1", bleu[0], "0.3100", "2,000", "400", "0:02"],
         ["*2", bleu[1], "0.3200", "2,000", "400", "0:02"],
         ["3", bleu[2], "0.3300", "2,000", "400", "0:02"],
@@ -79,7 +79,7 @@ def test_a_run_that_ended_early(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace("epochs = 9", "epochs = 9\npatience = 1"))
     log(folder, "INFO done: weights.txt.gz holds the weights of epoch 2, the best on devtest; ended after epoch 3 of 9")
     status = read_status(folder.path)
-    assert status.state == "run: 3 of 9 epochs done, finished early: no better devtest BLEU in 1 epoch"
+    assert status.state == "run: 3 of 9 epochs done, finished early: no better devtest score in 1 epoch"
     assert status.ended and status.table[2].startswith("   *2")
 
 
@@ -122,7 +122,7 @@ def test_a_terminal_has_a_page(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["report", "--watch", str(folder.path)]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("\x1b[H\x1b[2J") and "finished" in text and "devtest BLEU" in text
+    assert text.startswith("\x1b[H\x1b[2J") and "finished" in text and "devtest score" in text
 
 
 # status.json
@@ -161,8 +161,8 @@ def test_an_early_end_is_recorded_with_its_reason(tiny: Tiny, tmp_path: Path) ->
     learner = {"learning_rate": 0.004, "initial_weights": "warm", "epochs": 9, "patience": 2}
     tiny.train(run, learner=learner, **DEVTEST)
     done = len(read_epochs(RunFolder(run).metrics))
-    assert done < 9 and recorded(run) == ("done", done, 9, "no better devtest BLEU in 2 epochs")
-    assert f"{done} of 9 epochs done, finished early: no better devtest BLEU in 2 epochs" in read_status(run).state
+    assert done < 9 and recorded(run) == ("done", done, 9, "no better devtest score in 2 epochs")
+    assert f"{done} of 9 epochs done, finished early: no better devtest score in 2 epochs" in read_status(run).state
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
@@ -235,4 +235,4 @@ def test_without_a_record_the_epochs_tell(tmp_path: Path) -> None:
     """Runs of earlier versions have none."""
     assert infer_state([1.0, 2.0], 2, 0) == RunState("done", 2, 2)
     assert infer_state([1.0, 2.0], 3, 1) == RunState("unknown", 2, 3)
-    assert infer_state([2.0, 1.0], 3, 1) == RunState("done", 2, 3, "no better devtest BLEU in 1 epoch")
+    assert infer_state([2.0, 1.0], 3, 1) == RunState("done", 2, 3, "no better devtest score in 1 epoch")

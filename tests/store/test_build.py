@@ -47,7 +47,7 @@ FILES = {
     "grammar": "[X] ||| haus ||| house ||| A=1\n[X] ||| das [X,1] ||| the [1] ||| B=2 ||| 0-0 1-1\n",
     "lm": ARPA,
 }
-ALL = ["data.h5", "features-id+shape.h5", "lm-0.h5"]
+ALL = ["data.h5", "lm-0.h5"]
 
 
 @pytest.fixture
@@ -97,13 +97,10 @@ def test_a_store_holds_all_that_training_needs(sources: StoreInputs, tmp_path: P
     assert words(store, store.model.grammars.types.target[:1]) == "house"
     [(lm, vocabulary)] = store.model.lms
     assert (lm.order, vocabulary.numbers(["house", "das"]).tolist()) == (2, [3, 0])
-    fired = store.model.rule_features
-    assert [fired.names[i] for i in fired.index[fired.ptr[1] : fired.ptr[2]]] == [
-        "R:X:das_NX:the_N1",
-        "Shape_S11000_T11000",
-    ]
+    of_rules = ["R:X:das_NX:the_N1", "Shape_S11000_T11000"]
     expected = [*GLUE, *map(pass_through, ["das", "haus", ";", "neu"])]
-    assert {name for rule in expected for name, _ in features(sources.templates, rule)} <= set(fired.names.all())
+    known = {*of_rules, *(name for rule in expected for name, _ in features(sources.templates, rule)), "A", "Glue"}
+    assert store.model.fired([*known, "R:X:das_NX:a_N1", "RBS:<r>_das"]) == known
 
 
 def test_nothing_is_made_twice(sources: StoreInputs, tmp_path: Path) -> None:
@@ -120,13 +117,13 @@ def test_nothing_is_made_twice(sources: StoreInputs, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("train.de", ALL[:2]),
-        ("train.en", ALL[:2]),
-        ("other.en", ALL[:2]),
-        ("dev.de", ALL[:2]),
-        ("dev.en", ALL[:2]),
-        ("grammar", ALL[:2]),
-        ("lm", ALL[2:]),
+        ("train.de", ALL[:1]),
+        ("train.en", ALL[:1]),
+        ("other.en", ALL[:1]),
+        ("dev.de", ALL[:1]),
+        ("dev.en", ALL[:1]),
+        ("grammar", ALL[:1]),
+        ("lm", ALL[1:]),
     ],
 )
 def test_changed_files_make_their_parts_anew(sources: StoreInputs, tmp_path: Path, name: str, parts: list[str]) -> None:
@@ -143,17 +140,16 @@ def test_changed_files_make_their_parts_anew(sources: StoreInputs, tmp_path: Pat
 def test_changed_parameters_make_their_parts_anew(sources: StoreInputs, tmp_path: Path) -> None:
     folder = tmp_path / "store"
     made(sources, folder)
-    assert made(replace(sources, templates=("shape",)), folder) == ["features-shape.h5"]
-    assert made(replace(sources, templates=()), folder) == ["features-none.h5"]
-    assert made(sources, folder) == [], "each choice of templates has its file"
+    for templates in [("shape",), ()]:
+        assert made(replace(sources, templates=templates), folder) == [], "features are not stored"
     assert sources.train is not None
     limited = replace(sources, train=replace(sources.train, limit=1))
-    assert made(limited, folder) == ALL[:2]
+    assert made(limited, folder) == ALL[:1]
     train = open_store(limited, folder).train
     assert train is not None and train.size == 1
-    assert made(replace(sources, devtest=None), folder) == ALL[:2]
+    assert made(replace(sources, devtest=None), folder) == ALL[:1]
     assert open_store(replace(sources, devtest=None), folder).devtest is None
-    assert made(replace(sources, train=sources.devtest, devtest=sources.train), folder) == ALL[:2]
+    assert made(replace(sources, train=sources.devtest, devtest=sources.train), folder) == ALL[:1]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -190,10 +186,10 @@ def test_attributes_of_another_kind_are_stale(
 ) -> None:
     folder = tmp_path / "store"
     made(sources, folder)
-    whole = (folder / ALL[2]).read_bytes()
-    write_arrays(folder / ALL[2], open_arrays(folder / ALL[2]), attributes)
-    assert made(sources, folder) == [ALL[2]]
-    assert (folder / ALL[2]).read_bytes() == whole
+    whole = (folder / ALL[1]).read_bytes()
+    write_arrays(folder / ALL[1], open_arrays(folder / ALL[1]), attributes)
+    assert made(sources, folder) == [ALL[1]]
+    assert (folder / ALL[1]).read_bytes() == whole
 
 
 def test_a_store_that_is_up_to_date_is_only_read(
@@ -293,7 +289,7 @@ def test_a_score_named_like_a_sparse_feature(sources: StoreInputs, tmp_path: Pat
     said = f"{tmp_path}/grammar:2: found score R:X:haus:house, expected another name: a template of this job makes"
     with pytest.raises(DataError, match=said):
         made(sources, tmp_path / "store")
-    assert made(replace(sources, templates=("shape",)), tmp_path / "store") == ["features-shape.h5", "lm-0.h5"]
+    assert made(replace(sources, templates=("shape",)), tmp_path / "store") == ["lm-0.h5"]
 
 
 def test_scores_named_like_built_in_features(
@@ -325,7 +321,7 @@ def test_sentences_with_grammars_of_their_own(sources: StoreInputs, tmp_path: Pa
     assert store.devtest.references(0) == []
     (tmp_path / "g2").write_text("[X] ||| haus ||| house ||| A=4\n")
     os.utime(tmp_path / "g2", ns=(1, 1))
-    assert made(own, tmp_path / "store") == ALL[:2]
+    assert made(own, tmp_path / "store") == ALL[:1]
     (tmp_path / "dev").write_text("\ndas\n")
     with pytest.raises(DataError, match="dev:2: found a sentence that names no grammar"):
         made(own, tmp_path / "store")
@@ -349,8 +345,8 @@ def test_the_same_texts_with_other_grammars_beside_them(sources: StoreInputs, tm
         (tmp_path / folder / "in").write_text('<seg grammar="g">haus</seg>\n')
         (tmp_path / folder / "g").write_text(f"[X] ||| haus ||| {word}\n")
     first, second = (StoreInputs(train=Texts(tmp_path / folder / "in")) for folder in "ab")
-    assert made(first, tmp_path / "store") == ["data.h5", "features-none.h5"]
-    assert made(second, tmp_path / "store") == ["data.h5", "features-none.h5"]
+    assert made(first, tmp_path / "store") == ["data.h5"]
+    assert made(second, tmp_path / "store") == ["data.h5"]
     assert "house" in open_store(second, tmp_path / "store").model.words.words
 
 
@@ -371,7 +367,6 @@ def test_the_store_of_the_news_data(shared: Path, tmp_path: Path) -> None:
     assert made(sources, tmp_path / "store") == []
     store = open_store(sources, tmp_path / "store")
     assert rules_of_grammars(store) == [72_745]
-    assert len(store.model.rule_features.ptr) == len(store.model.grammars.types.side) + 1
     assert store.train is not None and store.train.size == 200
     pairs = read_parallel(nc / "nc.de.gz", [nc / "nc.en.gz"], 200)
     for i in (0, 99, 199):
@@ -392,7 +387,6 @@ def test_the_news_data_with_grammars_per_sentence(shared: Path, tmp_path: Path) 
 
 STAGES = {
     "kB of grammars read": "kB of grammars read: 3/3, 3/s, 0:00 left",
-    "rules with features": "rules with features: 4/4, 4/s, 0:00 left",
     "n-grams read": "n-grams read: 5/5, 5/s, 0:00 left",
 }
 
@@ -417,7 +411,7 @@ def test_each_stage_shows_its_progress_and_heeds_a_stop(
     done = prepare("undisturbed")
     assert done.code == 0
     assert stages.lines == STAGES
-    assert "INFO rules with features: 1/4" in done.errors
+    assert "INFO kB of grammars read: 1/3" in done.errors
     for task in STAGES:
         stages.stop(task, number)
         done = prepare("stopped")

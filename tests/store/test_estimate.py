@@ -16,7 +16,7 @@ from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kneser_ney import estimate
 from mpitune.store import estimate as estimates
 from mpitune.store.build import build_store
-from mpitune.store.estimate import Estimate, announce, of_grammars, of_lm
+from mpitune.store.estimate import Estimate, announce, of_extraction, of_grammars, of_lm
 from mpitune.store.inputs import StoreInputs, Texts
 
 
@@ -100,3 +100,60 @@ def test_a_disk_that_is_too_small_is_refused_before_the_work(
     # What is up to date takes nothing.
     monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: Disk(0))
     assert cli(*command).code == 0
+
+
+@pytest.mark.parametrize(
+    ("cores", "words", "seconds", "size"),
+    [
+        (14_318_058, 1_362_672, 40.0, 580e6),
+        (14_318_058, 2_729_467, 65.5, 895e6),
+        (2_916_472, 5_456_551, 50.4, 568e6),
+        (14_318_058, 5_456_551, 105.5, 1375e6),
+        (56_299_413, 5_456_551, 188.0, 2640e6),
+    ],
+)
+def test_extraction_takes_about_what_the_benchmark_says(cores: int, words: int, seconds: float, size: float) -> None:
+    """Europarl, 50,000 to 200,000 pairs, 1,000 to 20,000 sentences: tests/bench/README.md, "Extraction"."""
+    of_all = of_extraction(cores, words, 1, 1)
+    # The parts, the arrays merged from them, and the file.
+    assert of_all == pytest.approx((seconds, 3 * size), rel=0.1)
+    assert of_extraction(cores, words, 0.5, 2) == pytest.approx((of_all.seconds / 4, of_all.disk * 2.5 / 3))
+    assert of_extraction(0, words, 0, 1) == (0, 0)
+
+
+@pytest.fixture
+def bitext(tmp_path: Path) -> Path:
+    """A bitext to extract from for its own sentences, and its job."""
+    (tmp_path / "f").write_text("a b c d\n" * 3)
+    (tmp_path / "e").write_text("x y z w\n" * 3)
+    (tmp_path / "a").write_text("0-0 1-1 2-2 3-3\n" * 3)
+    (tmp_path / "job.toml").write_text(
+        '[data]\nsource = "f"\nreferences = ["e"]\n[grammar]\nsource = "f"\ntarget = "e"\nalignment = "a"\n'
+        "[[lm]]\norder = 1\n"
+    )
+    return tmp_path
+
+
+def test_extraction_is_announced(bitext: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
+    told = "takes about 0:00 and 0 MB of disk"
+    assert told not in cli("prepare", bitext / "job.toml").errors
+    monkeypatch.setattr(estimates, "SHORT", 0.0)
+    done = cli("prepare", bitext / "job.toml", "--set", f"run.store={bitext / 'store'}")
+    assert done.errors.count(f"{bitext / 'store' / 'parts'}: building {told}") == 1
+    command = ["extract", "--source", bitext / "f", "--target", bitext / "e", "--alignment", bitext / "a"]
+    done = cli(*command, "--input", bitext / "f", "--output", bitext / "out")
+    assert done.code == 0 and done.errors.count(told) == 1
+
+
+def test_extraction_is_refused_where_the_disk_is_too_small(
+    bitext: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    disk = Disk(of_extraction(3 * 15, 12, 1, 1).disk - 1)
+    monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: disk)
+    done = cli("prepare", bitext / "job.toml")
+    assert done.code == MachineError.exit_code
+    assert "found 0 MB of free disk, expected about 0 MB for the files to be built" in done.errors.splitlines()[-1]
+    store = bitext / "runs/job/store"
+    assert not list((store / "parts").glob("part-*.h5")) and not (store / "data.h5").exists()
+    monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: Disk(disk.free + 1_000_000))
+    assert cli("prepare", bitext / "job.toml").code == 0

@@ -22,13 +22,11 @@ from mpitune.store.build import build_store
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import open_store
-from mpitune.store.structure import check_bitext, check_data, check_features, check_lm
+from mpitune.store.structure import check_bitext, check_data, check_lm
 
-FEATURES = "features-id+shape.h5"
 EXTRACTED = "extracted/data.h5"
 CHECKS = {
     "data.h5": check_data,
-    FEATURES: check_features,
     "lm-0.h5": check_lm,
     EXTRACTED: check_data,
     "extracted/bitext.h5": check_bitext,
@@ -134,9 +132,6 @@ BROKEN = [
     ("data.h5", "words.ptr", number(10**6)),
     ("data.h5", "words.text", number(0xFF)),
     ("data.h5", "categories.ptr", number(-5, 1)),
-    (FEATURES, "ptr", number(10**6)),
-    (FEATURES, "index", number(10**6)),
-    (FEATURES, "names.ptr", number(10**6, 1)),
     ("lm-0.h5", "word_ptr", number(10**6)),
     ("lm-0.h5", "word_slot", number(10**6)),
     ("lm-0.h5", "word_slot", full),
@@ -226,13 +221,3 @@ def test_a_forged_file_is_named_and_built_anew(sources: StoreInputs, tmp_path: P
         open_store(sources, tmp_path)
     assert build(sources, tmp_path) == ["data.h5"]
     assert path.read_bytes() == whole
-
-
-def test_features_of_other_rules_are_refused(sources: StoreInputs, tmp_path: Path) -> None:
-    assert sources.train is not None
-    shorter = replace(sources, grammar=sources.train.source.parent / "own.1")
-    for folder, inputs in (("a", sources), ("b", shorter)):
-        build(inputs, tmp_path / folder)
-    (tmp_path / "b" / FEATURES).replace(tmp_path / "a" / FEATURES)
-    with pytest.raises(DataError, match=r"its rules are not those of data\.h5"):
-        open_store(sources, tmp_path / "a")

@@ -16,7 +16,6 @@ from mpitune.decoder.base import KBest, Sentence, TranslationModel
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleReader
-from mpitune.grammar.templates import compile_features
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.ngram_table import language_model
 
@@ -62,7 +61,6 @@ class Case:
             grammars=ListedGrammars(rules, reader.grammar_ptr),
             score_names=reader.score_names,
             templates=templates,
-            rule_features=compile_features(templates, rules.types, reader.categories, self.vocabulary.words, []),
             lms=[language_model(read_arpa(arpa)) for arpa in arpas],
             lm_names=["LanguageModel", "LanguageModel_1"][: len(arpas)],
         )
@@ -70,8 +68,10 @@ class Case:
     def naive(self, grammar: int = 0) -> NaiveDecoder:
         return NaiveDecoder(self.grammars[grammar], self.naive_lms, self.templates, self.span_limit)
 
-    def decoder(self, pop_limit: int = EVERYTHING, unique: bool = True) -> EmbeddedDecoder:
-        return EmbeddedDecoder(self.model, pop_limit=pop_limit, span_limit=self.span_limit, unique=unique)
+    def decoder(self, pop_limit: int = EVERYTHING, unique: bool = True, rule_margin: float = 0.0) -> EmbeddedDecoder:
+        return EmbeddedDecoder(
+            self.model, pop_limit=pop_limit, rule_margin=rule_margin, span_limit=self.span_limit, unique=unique
+        )
 
     def sentence(self, words: Sequence[str], grammar: int = 0) -> Sentence:
         return Sentence(0, self.vocabulary.encode(words), grammar)
@@ -111,7 +111,8 @@ def entries(case: Case, decoder: EmbeddedDecoder, kbest: KBest) -> list[tuple[Tr
     assert kbest.word_ptr[0] == kbest.feature_ptr[0] == 0
     assert (kbest.word_ptr[-1], kbest.feature_ptr[-1]) == (len(kbest.word), len(kbest.feature_index))
     assert len(kbest.feature_index) == len(kbest.feature_value)
-    assert [array.dtype for array in kbest] == [np.int64, np.int32, np.float64, np.int64, np.int32, np.float64]
+    assert [array.dtype for array in kbest[:6]] == [np.int64, np.int32, np.float64, np.int64, np.int32, np.float64]
+    assert kbest.metrics.size == 0
     listed = []
     for j in range(kbest.size):
         row = slice(kbest.feature_ptr[j], kbest.feature_ptr[j + 1])

@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.vocabulary import Names, Vocabulary
+from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.weights import read_weights, write_weights
 from mpitune.decoder.base import Sentence, TranslationModel
 from mpitune.decoder.cdec.decoder import CdecDecoder
 from mpitune.decoder.cdec.process import Timeouts
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import Rules, RuleTypes
-from mpitune.grammar.templates import RuleFeatures
 
 Table = Mapping[str, Sequence[tuple[str, Mapping[str, float]]]]
 """Translations with their features, by source sentence."""
@@ -122,10 +121,9 @@ def _command(pid: int) -> str:
 def bare_model(names: Sequence[str], lm_names: Sequence[str] = ()) -> TranslationModel:
     """A model of no rules: all that an external decoder needs is the names of the features."""
     none = np.zeros(0, dtype=np.int32)
-    nothing = RuleFeatures(Names.of([]), np.zeros(0, np.uint64), np.zeros(1, np.int64), none, np.zeros(0))
     types = RuleTypes(*[none] * len(RuleTypes._fields))
     grammars = ListedGrammars(Rules(types, *[none] * (len(Rules._fields) - 1)), np.zeros(1, np.int64))
-    return TranslationModel(Vocabulary(), [], grammars, list(names), (), nothing, (), list(lm_names))
+    return TranslationModel(Vocabulary(), [], grammars, list(names), (), (), list(lm_names))
 
 
 SHORT = Timeouts(start=20.0, first=20.0, sentence=20.0)

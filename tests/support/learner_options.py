@@ -13,6 +13,10 @@ from mpitune.learner.batch.rampion import RampionOptions
 from mpitune.learner.online.mira import MiraOptions
 from mpitune.learner.online.perceptron import PerceptronOptions
 from mpitune.learner.pair_sampling import Sampler, make_sampler
+from mpitune.metrics.tuning_metric import Metric
+
+BLEU = Metric({"bleu": 1.0}, ())
+"""The metric of learners that count no statistics."""
 
 
 def perceptron_options(**given: Any) -> PerceptronOptions:
@@ -34,8 +38,8 @@ def mira_options(**given: Any) -> MiraOptions:
     return MiraOptions(**(of_the_paper | given))
 
 
-def mert_options(metric: Any = "bleu", directions: int = 10, restarts: int = 10) -> MertOptions:
-    return MertOptions(metric, directions, restarts)
+def mert_options(directions: int = 10, restarts: int = 10) -> MertOptions:
+    return MertOptions(directions, restarts)
 
 
 def pro_options(**given: Any) -> ProOptions:

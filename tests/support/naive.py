@@ -14,7 +14,8 @@ from statistics import median
 
 import numpy as np
 
-from mpitune.decoder.base import KBest
+from mpitune.decoder.base import KBest, TranslationModel
+from mpitune.grammar.templates import all_names, features, pass_through
 from mpitune.training.scheduler import draw_shards
 from mpitune.training.session import TrainingRun
 
@@ -360,6 +361,8 @@ NORMS: dict[str, Callable[[Sequence[float]], float]] = {
     "linf": lambda column: max(abs(value) for value in column),
     "mean": lambda column: abs(_sum(column) / len(column)),
     "median": lambda column: abs(median(column)),
+    "lplp-l0": lambda column: float(0 not in column),
+    "lplp-median": lambda column: max(0.0, sorted(column)[len(column) // 2]),
 }
 
 
@@ -394,12 +397,19 @@ def select(
 
 def train(run: TrainingRun) -> list[dict[str, float]]:
     """The weights by name that each epoch publishes, those that are 0 left out."""
+    model = run.store.model
+    assert isinstance(model, TranslationModel)
+    # Vectors of one length for all: every feature that could fire gets a slot beforehand.
+    rules = all_names(model.templates, model.grammars.types, model.categories, model.words.words)
+    copies = [name for word in model.words.words for name, _ in features(model.templates, pass_through(word))]
+    run.features.slots([*rules, *copies])
     size = len(run.features)
+    initial = np.concatenate([run.first.weights, np.zeros(size - len(run.first.weights))])
     frozen = np.flatnonzero(run.first.frozen).tolist()
     shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0)
     talking = run.job.learner.algorithm in ("itermix", "itersel")
-    v = run.first.weights.copy()
-    own = [run.first.weights.copy() for _ in shards]
+    v = initial.copy()
+    own = [initial.copy() for _ in shards]
     total = np.zeros(size)
     published = []
     best: list[list[int]] = []
@@ -442,7 +452,7 @@ def learn(
     sentence = run.corpus.sentence(i)
     wanted = run.job.learner.mira
     k = run.job.decoder.kbest
-    kbest = run.decoder.decode(sentence, w, max(k, wanted.oracle_kbest) if wanted.oracle == "MB" else k)
+    kbest = run.decoder.decode(sentence, w, max(k, wanted.oracle_kbest or 0))
     references = [reference.tolist() for reference in run.corpus.references(i)]
     rows = [statistics(kbest.translation(j).tolist(), references) for j in range(kbest.size)]
     lists.append((rows, len(sentence.words)))
@@ -457,7 +467,7 @@ def learn(
         scores = [gold("bleu+1" if kind == "context" else kind, row) for row in rows]
     if run.job.learner.method == "mira":
         model = kbest.score.tolist()
-        oracle = pick(wanted.oracle, *((scores, model) if wanted.oracle == "MB" else (scores[:k], model[:k])))
+        oracle = pick(wanted.oracle, scores, model)
         prediction = pick(wanted.prediction, scores[:k], model[:k])
         mira(dense(kbest, len(w)), scores, oracle, prediction, wanted.c, perceptron.free, w)
         return
@@ -471,7 +481,8 @@ def selected(run: TrainingRun, rows: list[np.ndarray], frozen: list[int]) -> np.
     matrix = [[float(w[slot]) for slot in free] for w in rows]
     wanted = run.job.select
     kept, means, _, _ = select(matrix, ids, wanted.norm, wanted.k, wanted.lambda_)
-    v = np.where(run.first.frozen, run.first.weights, 0.0)
+    v = np.zeros(len(run.features))
+    v[frozen] = run.first.weights[frozen]
     for id_, value in zip(kept, means, strict=True):
         v[free[ids.index(id_)]] = value
     return v

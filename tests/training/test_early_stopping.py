@@ -46,12 +46,12 @@ def test_the_best_epoch_is_the_result_and_what_is_in_vain_ends_the_run(
     best = 1 + bleus(run).index(max(bleus(run)))
     assert len(bleus(run)) == best + 2 < 9
     assert read_weights(run / "weights.txt.gz") == epoch_weights(run, best) != epoch_weights(run, best + 2)
-    why = f"ended after epoch {best + 2} of 9: no better devtest BLEU in 2 epochs (raise learner.patience to go on)"
+    why = f"ended after epoch {best + 2} of 9: no better devtest score in 2 epochs (raise learner.patience to go on)"
     assert (
         last_words(run) == f"done: {run}/weights.txt.gz holds the weights of epoch {best}, the best on devtest; {why}"
     )
     status = read_status(run)
-    assert status.ended and "finished early: no better devtest BLEU in 2 epochs" in status.state
+    assert status.ended and "finished early: no better devtest score in 2 epochs" in status.state
     assert [line.split()[0] for line in status.table if "*" in line] == [f"*{best}"]
 
 
@@ -86,7 +86,7 @@ def test_what_ended_stays_so_until_patience_is_raised(tiny: Tiny, tmp_path: Path
     before = files_of(run)
     tiny.train(run, **falling(algorithm, patience=2, epochs=20))
     assert files_of(run) == before
-    assert "of 20: no better devtest BLEU in 2 epochs (raise learner.patience to go on)" in last_words(run)
+    assert "of 20: no better devtest score in 2 epochs (raise learner.patience to go on)" in last_words(run)
     tiny.train(run, **falling(algorithm, patience=0, epochs=6))
     tiny.train(tmp_path / "unbroken", **falling(algorithm, patience=0, epochs=6))
     assert len(bleus(run)) == 6 and files_of(run) == files_of(tmp_path / "unbroken")
@@ -157,7 +157,7 @@ def test_warnings_are_in_log_metrics_and_report(tiny: Tiny, tmp_path: Path) -> N
     assert first == [] and len(second) == 1 and re.match(expected, second[0])
     assert f"WARNING epoch 2: {second[0]}\n" in log and log.count("WARNING") == 1
     html = write_report([run]).read_text()
-    assert "finished early, after epoch 2 of 9: no better devtest BLEU in 1 epoch" in html
+    assert "finished early, after epoch 2 of 9: no better devtest score in 1 epoch" in html
     assert html.count(second[0]) == 1, "once, not from the log again"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mpitune.config.spec import BATCH, LearnerKeys
-from mpitune.run_folder.model_weights import PREFIXES
+from mpitune.grammar.choices import PREFIXES
 from mpitune.training.early_stopping import remedy
 from mpitune.training.epoch_statistics import Change, norm
 from mpitune.training.sanity_checks import Course, warnings

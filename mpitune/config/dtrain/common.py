@@ -39,13 +39,17 @@ def unneeded(reason: str) -> Translation:
     return remark
 
 
-sampling = unsupported("mpitune learns from the k best, not from samples")
 max_pairs = unsupported("mpitune uses all pairs of a list")
 threshold = unsupported("mpitune compares all pairs whose gold scores differ")
 batch = unsupported("mpitune learns after each sentence; the nearest equivalent is itermix with a shard per sentence")
 no_learning = unsupported("training always learns; to translate with given weights: `mpitune decode`")
 epoch_weights = unneeded("the run folder contains the weights of each epoch: weights/epoch-N.txt.gz")
 print_weights = unneeded("`mpitune weights RUN --find TEXT` shows them")
+
+
+def sampling(draft: Draft, name: str) -> None:
+    """Translate the source of the lists: the k best, or samples of the forest."""
+    draft.set_key("decoder.sample", "forest" if draft[name] in (True, "forest") else "none", name)
 
 
 def with_another(draft: Draft, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,11 +43,13 @@ class CdecDecoder:
         kbest: int,
         unique: bool,
         timeouts: Timeouts,
+        sparse: Iterable[str] = (),
     ) -> None:
         """``grammars``: grammar files by `Sentence.grammar` (empty if ``inifile`` names one for all sentences);
-        ``kbest``: the largest ``k`` of `decode`; for the others see `CdecSession`.
+        ``kbest``: the largest ``k`` of `decode`; ``sparse``: distinct names of sparse features that cdec gets to know
+        before it decodes; for the others see `CdecSession`.
         """
-        self.features = model.feature_table()
+        self.features = model.feature_table(sparse)
         self.failed = 0
         self._words = model.words
         self._grammars = grammars

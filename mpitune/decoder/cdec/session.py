@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from mpitune.array_files.atomic import write_text
-from mpitune.corpus.vocabulary import FeatureTable
+from mpitune.corpus.feature_table import FeatureTable
 from mpitune.corpus.weights import write_weights
 from mpitune.decoder.cdec.process import Child, ChildError, NotStarted, Timeouts
 from mpitune.decoder.cdec.protocol import segment

@@ -12,20 +12,29 @@ from typing import Any
 import numpy as np
 
 _LINE = 64
-"""Bytes of a cache line: no two arrays share one."""
+"""Bytes of a cache line: every array begins at a multiple of it."""
+
+
+def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
+    """As `numpy.empty`, from the beginning of a cache line: records whose size divides a line lie in one each."""
+    size = math.prod(shape if isinstance(shape, tuple) else (shape,)) * np.dtype(dtype).itemsize
+    block = np.empty(size + _LINE, dtype=np.uint8)
+    begin = -block.ctypes.data % _LINE
+    array: np.ndarray = block[begin : begin + size].view(dtype).reshape(shape)
+    return array
 
 
 class Arena:
     """Allocates arrays that are all freed at once."""
 
     def __init__(self) -> None:
-        self._block = np.empty(1 << 22, dtype=np.uint8)
+        self._block = aligned_empty(1 << 22, np.uint8)
         self._used = 0
 
     def reset(self) -> None:
         """Free all arrays: later ones overwrite them."""
         if self._used > len(self._block):
-            self._block = np.empty(self._used + self._used // 2, dtype=np.uint8)
+            self._block = aligned_empty(self._used + self._used // 2, np.uint8)
         self._used = 0
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:

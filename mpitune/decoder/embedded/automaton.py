@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.decoder.embedded.arena import aligned_empty
 from mpitune.decoder.embedded.lm_state import (
     LEFT_KEY,
     LEFT_LENGTH,
@@ -49,7 +50,11 @@ TRANSITION = np.dtype(
 
 ``next_left``, ``next_right``: the halves of the state that it leads to; -1 if the left half stays the same, or the
 right half is that of the partial translation appended. ``gains``: the number of addends of the change of the log10
-probability; `Automaton.gain` holds all of them, ``gain_0`` to ``gain_2`` copies of the first three."""
+probability: ``gain_0`` to ``gain_2``, and all of them in `Automaton.gain` if there are more. A record lies in one cache
+line, and so does a row of states of 5-grams: the speed of this module is that of the memory."""
+
+HALF = np.dtype([("key", "<i8"), ("number", "<i4")], align=True)
+"""A slot of the hash table of halves: the key that identifies a half, and its number; -1 in an empty slot."""
 
 _COUNT, _FAILED = 0, 1
 
@@ -59,10 +64,8 @@ class Halves(NamedTuple):
 
     states: LmStates
     """For each number, one of the states with this half."""
-    key: np.ndarray
-    """int64 [capacity]: a key that identifies the half."""
     slot: np.ndarray
-    """int32 [power of two]: open-addressing hash table of the numbers by key; -1 = empty."""
+    """HALF [power of two]: open-addressing hash table."""
     size: np.ndarray
     """int64 [2]: number of halves; 1 if there was no space for another one, else 0."""
 
@@ -79,7 +82,8 @@ class Automaton(NamedTuple):
     transition: np.ndarray
     """TRANSITION [power of two]: a direct-mapped cache, the last one used of those with the same hash."""
     gain: np.ndarray
-    """float32 [transitions, 2 W]: addends of each transition's change of the log10 probability."""
+    """float32 [transitions + 1, 2 W]: addends of the transitions that have more than three. The last row is working
+    space."""
     work: LmStates
     """Working space: two states."""
 
@@ -89,7 +93,7 @@ def new_automaton(lm: LanguageModel, capacity: int, transitions: int) -> Automat
 
     ``capacity``: the most left halves and the most right halves; ``transitions``: size of the cache. Powers of two.
     """
-    free = np.zeros(transitions, dtype=TRANSITION)
+    free = aligned_empty(transitions, TRANSITION)
     free["right"] = -1
     work = new_states(lm.order, 2)
     automaton = Automaton(
@@ -97,7 +101,7 @@ def new_automaton(lm: LanguageModel, capacity: int, transitions: int) -> Automat
         left=_new_halves(lm.order, capacity),
         right=_new_halves(lm.order, capacity),
         transition=free,
-        gain=np.zeros((transitions, 2 * int(width(work))), dtype=np.float32),
+        gain=aligned_empty((transitions + 1, 2 * int(width(work))), np.float32),
         work=work,
     )
     _start(automaton)
@@ -105,12 +109,9 @@ def new_automaton(lm: LanguageModel, capacity: int, transitions: int) -> Automat
 
 
 def _new_halves(order: int, capacity: int) -> Halves:
-    return Halves(
-        states=new_states(order, capacity),
-        key=np.empty(capacity, dtype=np.int64),
-        slot=np.full(2 * capacity, -1, dtype=np.int32),
-        size=np.zeros(2, dtype=np.int64),
-    )
+    slot = aligned_empty(2 * capacity, HALF)
+    slot["number"] = -1
+    return Halves(new_states(order, capacity), slot, np.zeros(2, dtype=np.int64))
 
 
 def failed(automaton: Automaton) -> bool:
@@ -120,7 +121,7 @@ def failed(automaton: Automaton) -> bool:
 
 def is_half_full(automaton: Automaton) -> bool:
     """True if half the space for left halves or for right halves is used."""
-    return any(bool(2 * halves.size[_COUNT] > len(halves.key)) for halves in (automaton.left, automaton.right))
+    return any(bool(2 * halves.size[_COUNT] > len(halves.states.row)) for halves in (automaton.left, automaton.right))
 
 
 @kernel
@@ -162,30 +163,35 @@ def advance(
 @kernel
 def _add_transition(automaton: Automaton, place: int, right: int, symbol: int) -> None:
     """Compute a transition with the model and store it at index ``place``."""
-    lm, work, gain = automaton.lm, automaton.work, automaton.gain[place]
+    lm, work, gain = automaton.lm, automaton.work, automaton.gain[automaton.transition.shape[0]]
     transition = automaton.transition[place]
     state, other = int64(0), int64(1)
     copy(work, state, automaton.right.states, right)
-    is_open = automaton.right.key[right] & 1 != 0
+    is_open = work.row[state, LEFT_KEY] >= 0
     if not is_open:
+        # That of some other state with this right half.
         work.row[state, LEFT_KEY] = ~0
         work.row[state, LEFT_LENGTH] = 0
     transition["right"], transition["symbol"] = right, symbol
-    gain[:] = 0
     if symbol >= 0:
         gain[0] = terminal(lm, work, state, symbol)
-        transition["gains"] = 1
+        gains = int64(1)
         transition["next_right"] = _number_right(automaton)
     else:
         copy(work, other, automaton.left.states, ~symbol)
-        transition["gains"] = nonterminal(lm, work, state, other, gain)
+        gain[0] = 0.0
+        gains = nonterminal(lm, work, state, other, gain)
         transition["next_right"] = _number_right(automaton) if work.row[other, LEFT_KEY] >= 0 else -1
     transition["next_left"] = _number_left(automaton) if is_open else -1
-    transition["gain_0"], transition["gain_1"], transition["gain_2"] = (
-        gain[0],
-        gain[1],
-        gain[2] if gain.shape[0] > 2 else 0.0,
-    )
+    transition["gains"] = gains
+    transition["gain_0"] = gain[0]
+    if gains > 1:
+        transition["gain_1"] = gain[1]
+    if gains > 2:
+        transition["gain_2"] = gain[2]
+    if gains > 3:
+        for k in range(3, gains):
+            automaton.gain[place, k] = gain[k]
 
 
 @kernel
@@ -206,16 +212,16 @@ def _number(halves: Halves, key: int, work: LmStates) -> int:
     """The number of the half with that key; a new one is copied from the first state in ``work``."""
     places = halves.slot.shape[0]
     place = key * 1640531527 >> 9 & (places - 1)
-    while halves.slot[place] >= 0:
-        if halves.key[halves.slot[place]] == key:
-            return int64(halves.slot[place])
+    while halves.slot[place]["number"] >= 0:
+        if halves.slot[place]["key"] == key:
+            return int64(halves.slot[place]["number"])
         place = (place + 1) & (places - 1)
     number = int64(halves.size[_COUNT])
-    if number == halves.key.shape[0]:
+    if number == halves.states.row.shape[0]:
         halves.size[_FAILED] = 1
         return int64(EMPTY)
     halves.size[_COUNT] += 1
-    halves.slot[place] = number
-    halves.key[number] = key
+    halves.slot[place]["number"] = number
+    halves.slot[place]["key"] = key
     copy(halves.states, number, work, int64(0))
     return number

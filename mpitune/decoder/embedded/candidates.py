@@ -1,4 +1,8 @@
-"""The candidates of cube pruning: rules over a node for each of their gaps, scored with language models."""
+"""The candidates of cube pruning: rules over a node for each of their gaps, scored with language models.
+
+With a rule margin, a candidate is on the heap twice, one after the other: with a bound of its score when it enters,
+and, once that is the best of the heap, with its score. Without one, it is scored when it enters.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,15 @@ from mpitune.jit import at, inlined, int64, kernel
 FREE = -1
 """Content of an empty slot of the hash tables."""
 
+UNSCORED = -2
+"""Content of ``next`` of a candidate before it is scored."""
+
 CANDIDATE = np.dtype(
-    [("score", "f8"), ("rule", "i4"), ("first", "i4"), ("second", "i4"), ("edge", "i4"), ("next", "i4")], align=True
+    [("score", "f8"), *((name, "i4") for name in ("rule", "first", "second", "edge", "place", "next"))], align=True
 )
 """A matched rule over the nodes of its first and second gap (-1: no such gap), of an edge of the chart. ``score``: its
-model score; ``next``: the next candidate of the same node, or -1."""
+model score; ``place``: where `ScoringModel.ranking` has the rule that enters when this one is scored; ``next``: the
+next candidate of the same node, or -1."""
 
 
 class ScoringModel(NamedTuple):
@@ -35,6 +43,12 @@ class ScoringModel(NamedTuple):
     """float32 [rules, LMs]: log10 probability of the leading words."""
     leading_state: np.ndarray
     """int32 [rules, LMs, 2]: their LM state, left half and right half."""
+    estimate: np.ndarray
+    """float64 [rules]: model score, in which the words on either side of a gap are no context of one another."""
+    ranking: np.ndarray
+    """int32 [rules]: the rules of each group, best first by ``estimate``."""
+    margin: float
+    """What context may add to an estimated score; 0: ``estimate`` and ``ranking`` are not used."""
     node_state: np.ndarray
     """int32 [nodes, LMs, 2]: the LM state of each node of the forest."""
 
@@ -80,58 +94,56 @@ def new_candidates(arena: Arena, candidates: int, lms: int, limit: int) -> Candi
 
 
 @kernel
-def score_leading_words(matched: MatchedRules, model: ScoringModel) -> None:
-    """Score the leading words of every rule, once for all its candidates: fills ``leading*`` of ``model``."""
+def score_words(matched: MatchedRules, model: ScoringModel) -> None:
+    """Score the words of every rule without context, once for all its candidates: fills ``leading*``, ``estimate``."""
     for rule in range(matched.score.shape[0]):
-        end = int64(matched.target_ptr[rule + 1])
-        rest = int64(matched.target_ptr[rule])
+        begin, end = int64(matched.target_ptr[rule]), int64(matched.target_ptr[rule + 1])
+        rest = begin
         while rest < end and matched.target[rest] >= 0:
             rest += 1
         model.leading[rule] = rest
+        score = matched.score[rule]
         for m in range(len(model.automata)):
             automaton, left, right, total = model.automata[m], int64(EMPTY), int64(EMPTY), np.float32(0.0)
-            for k in range(matched.target_ptr[rule], rest):
+            for k in range(begin, rest):
                 word = int64(matched.lm_target[m, k])
                 left, right, total = advance(automaton, left, right, word, int64(EMPTY), total)
             model.leading_state[rule, m, 0] = left
             model.leading_state[rule, m, 1] = right
             model.leading_lm[rule, m] = total
+            if model.margin == 0.0:
+                continue
+            for k in range(rest, end):
+                word = int64(matched.lm_target[m, k])
+                if word < 0:
+                    left, right = int64(EMPTY), int64(EMPTY)
+                else:
+                    left, right, total = advance(automaton, left, right, word, int64(EMPTY), total)
+            score += model.lm_weight[m] * np.float64(total)
+            score += matched.oov_score[rule, m]
+        if model.margin > 0.0:
+            model.estimate[rule] = score
 
 
-@inlined
-def add_candidate(
-    matched: MatchedRules,
-    model: ScoringModel,
-    candidates: Candidates,
-    number: int,
-    node_score: np.ndarray,
-    edge: int,
-    rule: int,
-    first: int,
-    second: int,
-) -> None:
-    """Score candidate ``number``, ``rule`` over the nodes ``first`` and ``second``, and push it on the heap."""
-    # Added in the order of cdec, so that rounding gives the same bits and candidates tie as they do there.
-    score, below = matched.score[at(rule)], 0.0
-    if first >= 0:
-        below += node_score[at(first)]
-    if second >= 0:
-        below += node_score[at(second)]
-    for m in range(len(model.automata)):
-        left, right, total = _lm_score(matched, model, m, rule, first, second)
-        candidates.lm[at(number), m] = total
-        candidates.state[at(number), m, 0] = left
-        candidates.state[at(number), m, 1] = right
-        score += model.lm_weight[m] * np.float64(total)
-        score += matched.oov_score[at(rule), m]
-    score += below
-    record = candidates.record[at(number)]
-    record["score"] = score
-    record["rule"] = rule
-    record["first"] = first
-    record["second"] = second
-    record["edge"] = edge
-    push(candidates.heap, score, number)
+@kernel
+def rank_rules(matched: MatchedRules, model: ScoringModel) -> None:
+    """Fill `ScoringModel.ranking`; on a tie the first rule of the grammar comes first (Shell sort, gaps by Ciura)."""
+    ranking, score = model.ranking, model.estimate
+    for rule in range(ranking.shape[0]):
+        ranking[rule] = rule
+    for group in range(matched.group_ptr.shape[0] - 1):
+        begin, end = int64(matched.group_ptr[group]), int64(matched.group_ptr[group + 1])
+        for gap in (301, 132, 57, 23, 10, 4, 1):
+            for i in range(begin + gap, end):
+                rule = ranking[at(i)]
+                k = i
+                while k >= begin + gap:
+                    other = ranking[at(k - gap)]
+                    if score[at(other)] > score[at(rule)] or (score[at(other)] == score[at(rule)] and other < rule):
+                        break
+                    ranking[at(k)] = other
+                    k -= gap
+                ranking[at(k)] = rule
 
 
 @inlined
@@ -159,6 +171,63 @@ def _lm_score(
         left, right, total = advance(automaton, left, right, symbol, after, total)
         k += 1
     return left, right, total
+
+
+@inlined
+def score_candidate(
+    matched: MatchedRules, model: ScoringModel, candidates: Candidates, number: int, node_score: np.ndarray
+) -> None:
+    """Score candidate ``number``, and push it on the heap."""
+    record = candidates.record[at(number)]
+    rule, first, second = int64(record["rule"]), int64(record["first"]), int64(record["second"])
+    # Added in the order of cdec, so that rounding gives the same bits and candidates tie as they do there.
+    score, below = matched.score[at(rule)], 0.0
+    if first >= 0:
+        below += node_score[at(first)]
+    if second >= 0:
+        below += node_score[at(second)]
+    for m in range(len(model.automata)):
+        left, right, total = _lm_score(matched, model, m, rule, first, second)
+        candidates.lm[at(number), m] = total
+        candidates.state[at(number), m, 0] = left
+        candidates.state[at(number), m, 1] = right
+        score += model.lm_weight[m] * np.float64(total)
+        score += matched.oov_score[at(rule), m]
+    score += below
+    record["score"] = score
+    record["next"] = -1
+    push(candidates.heap, score, number)
+
+
+@inlined
+def enter(
+    matched: MatchedRules,
+    model: ScoringModel,
+    candidates: Candidates,
+    number: int,
+    node_score: np.ndarray,
+    bound: float,
+    edge: int,
+    rule: int,
+    place: int,
+    first: int,
+    second: int,
+) -> None:
+    """Push candidate ``number``, ``rule`` over the nodes ``first`` and ``second``, with the ``bound`` of its score.
+
+    Without a margin: with its score.
+    """
+    record = candidates.record[at(number)]
+    record["rule"] = rule
+    record["first"] = first
+    record["second"] = second
+    record["edge"] = edge
+    record["place"] = place
+    if model.margin > 0.0:
+        record["next"] = UNSCORED
+        push(candidates.heap, bound, number)
+    else:
+        score_candidate(matched, model, candidates, number, node_score)
 
 
 @inlined

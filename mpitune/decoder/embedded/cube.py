@@ -1,9 +1,17 @@
 """Cube pruning: the forest with language models, at most ``pop_limit`` hypotheses for each vertex.
 
 Chiang (Computational Linguistics 2007, section 5.3.4); Huang and Chiang (ACL 2007). A candidate is a rule over one
-hypothesis (node) for each of its gaps. The heap begins with every rule over the best nodes; each candidate popped
-becomes an edge of the forest, and its two neighbours, which use the next best node of one gap, are pushed. Candidates
-with equal LM states recombine in one node.
+hypothesis (node) for each of its gaps. Each candidate popped from the heap becomes an edge of the forest, and its two
+neighbours, which use the next best node of one gap, enter the heap. Candidates with equal LM states recombine in one
+node.
+
+LM scores take most of the time. With a rule margin, a candidate therefore enters with a bound instead of its score: an
+estimate, plus the margin for what context may add. It is scored only when this bound is the best of the heap. The rules
+of one source side (a group) are sorted by their estimates, in which the LMs score the words between gaps without
+context, and enter one after the other: first the best rule over the best nodes, and when a rule is scored, the next
+one. A neighbour is estimated from the candidate that it neighbours, with half the margin. The margin trades exactness
+for speed: where context adds more, a candidate comes too late. Without a margin (0), every rule over the best nodes is
+scored at the start, as in cdec.
 """
 
 from __future__ import annotations
@@ -14,19 +22,22 @@ from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.automaton import BEGIN, EMPTY, Automaton, advance, failed
 from mpitune.decoder.embedded.candidates import (
     FREE,
+    UNSCORED,
     Candidates,
     ScoringModel,
-    add_candidate,
     add_if_new,
+    enter,
     new_candidates,
+    rank_rules,
     recombine,
-    score_leading_words,
+    score_candidate,
+    score_words,
 )
 from mpitune.decoder.embedded.chart import GOAL, VERTICES, Chart
 from mpitune.decoder.embedded.forest import EDGES, NODES, Forest, insert_edge, new_forest
 from mpitune.decoder.embedded.heap import pop
 from mpitune.decoder.embedded.matched import MatchedRules
-from mpitune.jit import at, int64, kernel
+from mpitune.jit import at, inlined, int64, kernel
 
 
 def search(
@@ -36,11 +47,12 @@ def search(
     automata: tuple[Automaton, ...],
     lm_weight: np.ndarray,
     limit: int,
+    margin: float,
 ) -> Forest | None:
     """The forest with LMs of a sentence that has at least one word, or None if an automaton is out of space.
 
     ``automata``: one for each LM; ``lm_weight``: float64 [LMs]; ``limit``: the most candidates popped from the
-    heap for each vertex.
+    heap for each vertex; ``margin``: see above, the same for each LM.
     """
     rules, count = len(matched.score), len(automata)
     size = np.zeros(2, dtype=np.int64)
@@ -54,6 +66,9 @@ def search(
         leading=arena.empty(rules, dtype=np.int32),
         leading_lm=arena.empty((rules, count), dtype=np.float32),
         leading_state=arena.empty((rules, count, 2), dtype=np.int32),
+        estimate=arena.empty(rules, dtype=np.float64),
+        ranking=arena.empty(rules, dtype=np.int32),
+        margin=margin * float(np.abs(lm_weight).sum()),
         node_state=arena.empty((nodes, count, 2), dtype=np.int32),
     )
     _search(chart, matched, model, new_candidates(arena, candidates, count, limit), limit, forest)
@@ -94,7 +109,9 @@ def _search(
     - ``limit``: the most candidates popped for each vertex;
     - ``forest``: space for V vertices, N + 1 nodes (the goal is the last) and N + 1 + ``limit`` edges.
     """
-    score_leading_words(matched, model)
+    score_words(matched, model)
+    if model.margin > 0.0:
+        rank_rules(matched, model)
     for k in range(chart.size[VERTICES]):
         vertex = int64(chart.order[k])
         nodes = _take_best(chart, matched, model, candidates, limit, forest, vertex)
@@ -122,17 +139,32 @@ def _take_best(
         group, left, right = chart.edge_group[edge], chart.edge_tail[edge, 0], chart.edge_tail[edge, 1]
         first = int64(forest.vertex_ptr[left, 0]) if left >= 0 else -1
         second = int64(forest.vertex_ptr[right, 0]) if right >= 0 else -1
-        for rule in range(matched.group_ptr[group], matched.group_ptr[group + 1]):
-            add_candidate(matched, model, candidates, count, forest.node_score, edge, rule, first, second)
-            count += 1
+        begin, end = int64(matched.group_ptr[group]), int64(matched.group_ptr[group + 1])
+        # A group's candidates have the numbers from ``count`` on in the order of its rules, whatever their ranking.
+        if model.margin > 0.0:
+            number = count + model.ranking[at(begin)] - begin
+            _enter_rule(matched, model, candidates, number, forest.node_score, edge, begin, first, second)
+        else:
+            for rule in range(begin, end):
+                number = count + rule - begin
+                enter(matched, model, candidates, number, forest.node_score, 0.0, edge, rule, end, first, second)
+        count += end - begin
         edge = int64(chart.next_edge[edge])
-    for _ in range(limit):
-        if candidates.heap.size[0] == 0:
-            break
+    popped = 0
+    while popped < limit and candidates.heap.size[0] > 0:
         best = pop(candidates.heap)
-        nodes = recombine(model, candidates, best, nodes)
         record = candidates.record[at(best)]
-        edge, rule = int64(record["edge"]), int64(record["rule"])
+        edge, rule, place = int64(record["edge"]), int64(record["rule"]), int64(record["place"])
+        end = int64(matched.group_ptr[at(chart.edge_group[at(edge)] + 1)])
+        if record["next"] == UNSCORED:
+            score_candidate(matched, model, candidates, best, forest.node_score)
+            if place < end:
+                first, second = int64(record["first"]), int64(record["second"])
+                number = best + model.ranking[at(place)] - rule
+                _enter_rule(matched, model, candidates, number, forest.node_score, edge, place, first, second)
+            continue
+        popped += 1
+        nodes = recombine(model, candidates, best, nodes)
         for side in range(2):
             first, second = int64(record["first"]) + (1 - side), int64(record["second"]) + side
             moved, stayed = (first, second) if side == 0 else (second, first)
@@ -143,9 +175,34 @@ def _take_best(
             two_ways = other >= 0 and stayed > forest.vertex_ptr[at(other), 0]
             if two_ways and not add_if_new(candidates, count, rule, first, second):
                 continue
-            add_candidate(matched, model, candidates, count, forest.node_score, edge, rule, first, second)
+            # Another node changes the LMs' scores less than context that was missing.
+            bound = record["score"] + (forest.node_score[at(moved)] - forest.node_score[at(moved - 1)])
+            bound += 0.5 * model.margin
+            enter(matched, model, candidates, count, forest.node_score, bound, edge, rule, end, first, second)
             count += 1
     return nodes
+
+
+@inlined
+def _enter_rule(
+    matched: MatchedRules,
+    model: ScoringModel,
+    candidates: Candidates,
+    number: int,
+    node_score: np.ndarray,
+    edge: int,
+    place: int,
+    first: int,
+    second: int,
+) -> None:
+    """Enter candidate ``number``: the rule at ``place`` of the ranking over the best nodes of ``edge``."""
+    rule = int64(model.ranking[at(place)])
+    bound = model.estimate[at(rule)] + model.margin
+    if first >= 0:
+        bound += node_score[at(first)]
+    if second >= 0:
+        bound += node_score[at(second)]
+    enter(matched, model, candidates, number, node_score, bound, edge, rule, place + 1, first, second)
 
 
 @kernel

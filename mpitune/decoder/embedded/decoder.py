@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mpitune.decoder.base import Hypergraph, KBest, PackedForest, Sentence, TranslationModel, empty_translation
-from mpitune.decoder.embedded import automaton, chart, cube, explain, kbest, matched, packed, readout, trie
+from mpitune.decoder.embedded import automaton, chart, cube, explain, kbest, matched, packed, readout, sample, trie
 from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.forest import Forest
+from mpitune.grammar import fired
 from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes
+from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import GLUE, Rule, features, pass_through
 
 LM_STATES = 1 << 16
@@ -27,14 +31,18 @@ class EmbeddedDecoder:
         model: TranslationModel,
         *,
         pop_limit: int = 200,
+        rule_margin: float = 0.0,
         span_limit: int = 15,
         unique: bool = True,
     ) -> None:
-        """``pop_limit``: candidates popped for each vertex in cube pruning; ``span_limit``: the most source words
-        that a rule of a category other than S covers; ``unique``: a k-best list contains each translation once.
+        """``pop_limit``: candidates popped for each vertex in cube pruning; ``rule_margin``: what LM context may add to
+        the estimate of a candidate, in log10 probability, 0: none is estimated (`cube`); ``span_limit``: the most
+        source words that a rule of a category other than S covers; ``unique``: a k-best list contains each translation
+        once.
         """
         self._model = model
         self._pop_limit = pop_limit
+        self._rule_margin = rule_margin
         self._span_limit = span_limit
         self._unique = unique
         dense = model.dense_features()
@@ -42,9 +50,11 @@ class EmbeddedDecoder:
         self.failed = 0
         self._lm_slot = np.array([dense.index(name) for name in model.lm_names], dtype=np.int32)
         self._score_slot = np.array([dense.index(name) for name in model.score_names], dtype=np.int32)
-        self._template_slot = len(dense)
-        self._templates = matched.Rows(model.rule_features.ptr, model.rule_features.index, model.rule_features.value)
-        self._glue = [self._fixed_row(GLUE[0], None), self._fixed_row(GLUE[1], "Glue")]
+        scoring = model.scoring or Scoring()
+        self._word_penalty_slot = -1 if scoring.replaces("WordPenalty") else dense.index("WordPenalty")
+        self._spelling = fired.spelling(model.templates, model.categories, model.words.words)
+        self._glue = [self._fixed_row(GLUE[0], []), self._fixed_row(GLUE[1], ["Glue"])]
+        self._of_pass_through = ["PassThrough", *scoring.of_pass_through()]
         self._pass_through: dict[int, tuple[list[int], list[float]]] = {}
         self._lm_word = np.zeros((len(model.lms), 0), dtype=np.int32)
         self._category_order = _category_order(model.grammars.types, len(model.categories))
@@ -54,7 +64,7 @@ class EmbeddedDecoder:
         self._goals: tuple[trie.Trie, np.ndarray]
         self._stamp = 1
         self._space = {"vertices": 1 << 10, "edges": 1 << 13, "items": 1 << 13, "groups": 1 << 11}
-        self._scratch = readout.new_scratch(self.features, 0)
+        self._scratch = readout.new_scratch(0, 0)
         self._arena = Arena()
         self._lm_states, self._transitions = LM_STATES, TRANSITIONS
         self._automata: tuple[automaton.Automaton, ...] = ()
@@ -66,54 +76,90 @@ class EmbeddedDecoder:
         """
         if len(sentence.words) == 0:
             return empty_translation()
-        weights, _, rules, forest = self._search(sentence, weights)
-        return self._extract_kbest(sentence, weights, rules, forest, k)
+        parsed, rules, forest = self._search(sentence, weights)
+        found = kbest.best_derivations(self._arena, forest, rules, k, self._unique)
+        return self._extract_kbest(sentence, weights, parsed, rules, forest, *found)
+
+    def sample(self, sentence: Sentence, weights: np.ndarray, k: int, random: np.random.Generator) -> KBest:
+        """Translations of ``k`` derivations sampled from the forest of `decode`, with probability ~ exp(score)."""
+        if len(sentence.words) == 0:
+            return empty_translation()
+        parsed, rules, forest = self._search(sentence, weights)
+        found = sample.sampled_derivations(self._arena, forest, rules, k, self._unique, random)
+        return self._extract_kbest(sentence, weights, parsed, rules, forest, *found)
 
     def decode_all(self, sentence: Sentence, weights: np.ndarray, k: int) -> tuple[KBest, PackedForest]:
         """The result of `decode`, and the forest that it is extracted from."""
         if len(sentence.words) == 0:
             return empty_translation(), packed.empty_forest(self._lm_slot)
-        weights, _, rules, forest = self._search(sentence, weights)
-        listed = self._extract_kbest(sentence, weights, rules, forest, k)
-        return listed, packed.pack(forest, rules, packed.reachable(forest), self._lm_slot)
+        parsed, rules, forest = self._search(sentence, weights)
+        found = kbest.best_derivations(self._arena, forest, rules, k, self._unique)
+        listed = self._extract_kbest(sentence, weights, parsed, rules, forest, *found)
+        part = packed.reachable(forest)
+        self._give_slots(sentence, parsed, rules, part.rule[1:])
+        return listed, packed.pack(forest, rules, part, self._lm_slot)
 
     def _extract_kbest(
-        self, sentence: Sentence, weights: np.ndarray, rules: matched.MatchedRules, forest: Forest, k: int
+        self,
+        sentence: Sentence,
+        weights: np.ndarray,
+        parsed: chart.Chart,
+        rules: matched.MatchedRules,
+        forest: Forest,
+        found: np.ndarray,
+        derivations: kbest.Derivations,
     ) -> KBest:
-        """The ``k`` best translations of ``forest``."""
-        depth = len(sentence.words) * len(self._category_order) + 1
-        if len(self._scratch.total) < len(self.features) or len(self._scratch.stack) < depth + 2:
-            self._scratch = readout.new_scratch(self.features, depth)
-        found, derivations = kbest.best_derivations(self._arena, forest, rules, k, self._unique)
-        return readout.extract_kbest(forest, rules, derivations, found, self._lm_slot, weights, self._scratch)
+        """The translations of ``found``, int32 indices of ``derivations`` of ``forest``."""
+        self._give_slots(sentence, parsed, rules, readout.rules_without_slots(forest, rules, derivations, found))
+        slots, depth = len(self.features), len(sentence.words) * len(self._category_order) + 1
+        if len(self._scratch.total) < slots or len(self._scratch.stack) < depth + 2:
+            # With room for features of the next sentences.
+            self._scratch = readout.new_scratch(slots + slots // 4, depth)
+        order = readout.SlotOrder(self.features.first_dynamic_slot, self.features.dynamic_ids)
+        return readout.extract_kbest(forest, rules, derivations, found, self._lm_slot, weights, order, self._scratch)
+
+    def _give_slots(
+        self, sentence: Sentence, parsed: chart.Chart, rules: matched.MatchedRules, numbers: np.ndarray
+    ) -> None:
+        """Name those features of the rules ``numbers`` (int32) of ``rules`` that are new, and give them slots."""
+        source = self._model.words.decode(sentence.words)
+        names, places = list[str](), list[np.ndarray]()
+        for number in numbers.tolist():
+            begin, end = rules.features.ptr[number : number + 2].tolist()
+            column = rules.features.column[begin:end]
+            if column.min(initial=0) > matched.NO_SLOT:
+                continue
+            rule, _ = explain.rule_of(self._model, self._rules, source, parsed, rules, number)
+            sparse = np.flatnonzero((column == matched.NO_SLOT) | (column >= self.features.first_dynamic_slot))
+            new = np.flatnonzero(column[sparse] == matched.NO_SLOT)
+            of_rule = features(self._model.templates, rule)
+            names += [of_rule[i][0] for i in new.tolist()]
+            places.append(begin + sparse[new])
+        if names:
+            rules.features.column[np.concatenate(places)] = self.features.slots(names)
 
     def forest(self, sentence: Sentence, weights: np.ndarray, k: int = 0) -> Hypergraph:
         """The hypergraph that `decode` extracts its list from, with the derivations of the ``k`` best entries."""
         if len(sentence.words) == 0:
             return explain.empty_hypergraph(self._lm_slot, k)
-        weights, parsed, rules, forest = self._search(sentence, weights)
+        parsed, rules, forest = self._search(sentence, weights)
+        self._give_slots(sentence, parsed, rules, packed.reachable(forest).rule[1:])
         found = kbest.best_derivations(self._arena, forest, rules, k, self._unique)
         source = self._model.words.decode(sentence.words)
         return explain.hypergraph(
             self._model, self._rules, source, parsed, rules, forest, found, self._lm_slot, weights
         )
 
-    def _search(
-        self, sentence: Sentence, weights: np.ndarray
-    ) -> tuple[np.ndarray, chart.Chart, matched.MatchedRules, Forest]:
-        """The forest of ``sentence``, the last of the results.
-
-        Before it: the weights, extended to features that the sentence added; the forest without LMs; its rules.
-        """
+    def _search(self, sentence: Sentence, weights: np.ndarray) -> tuple[chart.Chart, matched.MatchedRules, Forest]:
+        """The forest of ``sentence`` without LMs, its rules, and the forest with LMs."""
         self._arena.reset()
         if sentence.grammar != self._grammar:
             self._open_grammar(sentence.grammar)
-        sources = self._rule_sources(sentence)
-        if len(weights) < len(self.features):
-            weights = np.concatenate([weights, np.zeros(len(self.features) - len(weights))])
+        if (lacking := self.features.first_dynamic_slot - len(weights)) > 0:
+            weights = np.concatenate([weights, np.zeros(lacking)])
         parsed = self._parse(sentence)
-        rules = matched.match(self._arena, parsed, sources, weights)
-        return weights, parsed, rules, self._add_lms(parsed, rules, weights[self._lm_slot])
+        rules = matched.match(self._arena, parsed, self._rule_sources(sentence), weights)
+        return parsed, rules, self._add_lms(parsed, rules, weights[self._lm_slot])
 
     def _add_lms(self, parsed: chart.Chart, rules: matched.MatchedRules, lm_weight: np.ndarray) -> Forest:
         """The forest with LMs; ``lm_weight``: float64 [LMs]. Automata out of space are replaced, larger if needed."""
@@ -127,7 +173,9 @@ class EmbeddedDecoder:
         if is_new:
             self._replace_automata()
         while True:
-            forest = cube.search(self._arena, parsed, rules, self._automata, lm_weight, self._pop_limit)
+            forest = cube.search(
+                self._arena, parsed, rules, self._automata, lm_weight, self._pop_limit, self._rule_margin
+            )
             if forest is not None:
                 return forest
             # Full of states of earlier sentences; or, if it was empty before this sentence, too small for it.
@@ -182,27 +230,28 @@ class EmbeddedDecoder:
         for word in sentence.words.tolist():
             if word not in self._pass_through:
                 rule = pass_through(self._model.words.words[word])
-                self._pass_through[word] = self._fixed_row(rule, "PassThrough")
+                self._pass_through[word] = self._fixed_row(rule, self._of_pass_through)
         rows = self._glue + [self._pass_through[word] for word in sentence.words.tolist()]
         return matched.RuleSources(
             words=sentence.words,
             rules=self._rules,
-            templates=self._templates,
+            spelling=self._spelling,
+            known=self.features.hashes,
+            first_known=self.features.first_dynamic_slot,
             fixed=matched.Rows(
                 np.cumsum([0] + [len(row[0]) for row in rows], dtype=np.int64),
                 np.array([slot for row in rows for slot in row[0]], dtype=np.int32),
                 np.array([value for row in rows for value in row[1]], dtype=np.float64),
             ),
             score_slot=self._score_slot,
-            template_slot=self._template_slot,
-            word_penalty_slot=1,
+            word_penalty_slot=self._word_penalty_slot,
             lm_word=self._lm_word,
             oov_slot=self._lm_slot + np.int32(1),
         )
 
-    def _fixed_row(self, rule: Rule, dense: str | None) -> tuple[list[int], list[float]]:
-        """Slots and values of the features of a rule that no grammar contains; ``dense``: its dense feature, if any."""
-        row = [(dense, 1.0)] if dense else []
+    def _fixed_row(self, rule: Rule, dense: Sequence[str]) -> tuple[list[int], list[float]]:
+        """Slots and values of the features of a rule that no grammar contains; ``dense``: its dense indicators."""
+        row = [(name, 1.0) for name in dense]
         row += features(self._model.templates, rule)
         return [self.features.slot(name) for name, _ in row], [value for _, value in row]
 

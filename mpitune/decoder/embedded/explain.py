@@ -34,13 +34,15 @@ def hypergraph(
 
     ``grammar``: the open grammar; ``source``: the source words; ``chart``: the forest without LMs, which gives spans
     and categories; ``matched``: the rules of ``forest``; ``lm_slot``: int32 [LMs], slots of the LMs' features;
-    ``weights``: float64 [slots].
+    ``weights``: float64 by slot, 0 past the end.
     """
     nodes, edges = forest.size.tolist()
     part = reachable(forest)
     packed = pack(forest, matched, part, lm_slot)
-    rules = [_rule(model, grammar, source, chart, matched, number) for number in part.rule.tolist()[1:]]
+    rules = [rule_of(model, grammar, source, chart, matched, number) for number in part.rule.tolist()[1:]]
     edge_lm = packed.edge_lm.astype(np.float64)
+    # Features that the sentence added are past the end of the weights.
+    weights = np.concatenate([weights, np.zeros(max(0, int(packed.feature_index.max(initial=0)) + 1 - len(weights)))])
     products = weights[packed.feature_index] * packed.feature_value
     rule_score = np.bincount(
         np.repeat(np.arange(len(part.rule)), np.diff(packed.feature_ptr)), products, len(part.rule)
@@ -106,7 +108,7 @@ def _spans_and_categories(chart: Chart, forest: Forest) -> tuple[np.ndarray, np.
     return node_place[:, :2], node_place[:-1, 2]
 
 
-def _rule(
+def rule_of(
     model: TranslationModel, grammar: Rules, source: Sequence[str], chart: Chart, matched: MatchedRules, number: int
 ) -> tuple[Rule, str]:
     """Matched rule ``number``, and its origin as in `Hypergraph.origin`."""

@@ -82,7 +82,7 @@ def best_derivations(
     while True:
         blank = arena.full((5, nodes), NONE, dtype=np.int32)
         lists = NodeLists(blank[0], blank[1], blank[2], blank[3], blank[4], arena.full(nodes, NEW, dtype=np.int8))
-        derivations = _new_derivations(arena, capacity, nodes)
+        derivations = new_derivations(arena, capacity, nodes)
         found = arena.empty(k, dtype=np.int32)
         number = _best_derivations(forest, matched, lists, derivations, unique, found)
         if number >= 0:
@@ -90,7 +90,8 @@ def best_derivations(
         capacity *= 4
 
 
-def _new_derivations(arena: Arena, capacity: int, nodes: int) -> Derivations:
+def new_derivations(arena: Arena, capacity: int, nodes: int) -> Derivations:
+    """Space for so many derivations and candidates of a forest of so many nodes."""
     table = 8
     while table < 2 * capacity:
         table *= 2
@@ -162,7 +163,7 @@ def _list_next(
             continue
         lists.pending[node] = NONE
         lists.expand[node] = candidate
-        _hash_translation(forest, matched, derivations, candidate)
+        hash_translation(forest, matched, derivations, candidate)
         if not unique or _add_if_new(derivations, candidate):
             derivations.next[candidate] = NONE
             if lists.first[node] == NONE:
@@ -276,7 +277,8 @@ def _push_neighbours(forest: Forest, lists: NodeLists, derivations: Derivations,
 
 
 @inlined
-def _hash_translation(forest: Forest, matched: MatchedRules, derivations: Derivations, candidate: int) -> None:
+def hash_translation(forest: Forest, matched: MatchedRules, derivations: Derivations, candidate: int) -> None:
+    """Fill the hash of the translation of ``candidate``, whose subderivations have theirs."""
     edge = derivations.edge[candidate]
     rule = forest.edge_rule[edge]
     if rule < 0:

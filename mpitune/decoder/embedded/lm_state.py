@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.decoder.embedded.arena import aligned_empty
 from mpitune.jit import int64, kernel
 from mpitune.lm.ngram_table import LanguageModel, child, entry
 
@@ -47,7 +48,7 @@ class LmStates(NamedTuple):
 
 def new_states(order: int, capacity: int) -> LmStates:
     """Space for ``capacity`` states of a model of that ``order``; undefined until `reset` or `copy`."""
-    return LmStates(np.empty((capacity, LEFT + 3 * max(order - 1, 1)), dtype=np.int32))
+    return LmStates(aligned_empty((capacity, LEFT + 3 * max(order - 1, 1)), np.int32))
 
 
 @kernel

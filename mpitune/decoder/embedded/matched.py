@@ -5,19 +5,21 @@ Online learners change the weights after every sentence: only these rules are sc
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.array_files.number_table import NumberTable, place_of
 from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.chart import GLUE_ONE, GLUE_TWO, GROUPS, PASS_THROUGH, Chart
+from mpitune.grammar.fired import Spelling, Workspace, fire, most_fired, new_workspace
 from mpitune.grammar.rules import Rules
+from mpitune.grammar.score_transforms import WORD_PENALTY
 from mpitune.jit import kernel
 from mpitune.lm.ngram_table import UNKNOWN
 
-WORD_PENALTY = -1.0 / math.log(10.0)
-"""Value of the feature WordPenalty for one target word."""
+NO_SLOT = -1
+"""Column of a sparse feature that is not in the feature table; its weight is 0."""
 
 
 class Rows(NamedTuple):
@@ -38,16 +40,18 @@ class RuleSources(NamedTuple):
     """int32 [n]: the source words."""
     rules: Rules
     """The open grammar."""
-    templates: Rows
-    """Template features of each rule type; column c is slot ``template_slot + c``."""
+    spelling: Spelling
+    """The templates of sparse features."""
+    known: NumberTable
+    """Hashes of the names of the sparse features in use: place p is slot ``first_known + p``."""
+    first_known: int
     fixed: Rows
     """Features of the rules that no grammar contains: S -> X, S -> S X, the pass-through rule of each position. Columns
     are slots."""
     score_slot: np.ndarray
     """int32 [score names]: slots of the grammar's scores."""
-    template_slot: int
-    """Slot of the first template feature."""
     word_penalty_slot: int
+    """-1 if bins replace the word penalty."""
     lm_word: np.ndarray
     """int32 [LMs, vocabulary]: number of each word in each LM."""
     oov_slot: np.ndarray
@@ -66,7 +70,7 @@ class MatchedRules(NamedTuple):
     lm_target: np.ndarray
     """int32 [LMs, symbols of all targets]: `target` with the word numbers of each LM."""
     features: Rows
-    """A row for each rule; columns are slots."""
+    """A row for each rule; columns are slots, or `NO_SLOT`."""
     score: np.ndarray
     """float64 [rules]: weights times features, without the LMs' out-of-vocabulary counts."""
     oov_score: np.ndarray
@@ -75,10 +79,13 @@ class MatchedRules(NamedTuple):
 
 
 def match(arena: Arena, chart: Chart, sources: RuleSources, weights: np.ndarray) -> MatchedRules:
-    """Collect the rules of ``chart``, in arrays of ``arena``, and score them with ``weights`` (float64 [slots])."""
-    size = np.zeros(3, dtype=np.int64)
+    """Collect the rules of ``chart``, in arrays of ``arena``, and score them with ``weights`` (float64, by slot).
+
+    Slots past the end of ``weights`` have weight 0.
+    """
+    size = np.zeros(4, dtype=np.int64)
     _measure(chart, sources, size)
-    rules, symbols, features = size.tolist()
+    rules, symbols, features, most = size.tolist()
     matched = MatchedRules(
         group_ptr=arena.empty(int(chart.size[GROUPS]) + 1, dtype=np.int32),
         target_ptr=arena.empty(rules + 1, dtype=np.int32),
@@ -92,14 +99,17 @@ def match(arena: Arena, chart: Chart, sources: RuleSources, weights: np.ndarray)
         score=arena.empty(rules, dtype=np.float64),
         oov_score=arena.empty((rules, sources.lm_word.shape[0]), dtype=np.float64),
     )
-    _gather(chart, sources, weights, matched)
+    _gather(chart, sources, weights, new_workspace(most), matched)
     return matched
 
 
 @kernel
 def _measure(chart: Chart, sources: RuleSources, size: np.ndarray) -> None:
-    """Write the number of rules, of target symbols and (an upper bound) of features to ``size`` (int64 [3])."""
-    rules, templates = sources.rules, sources.templates
+    """Write the number of rules, of target symbols and (an upper bound) of features to ``size`` (int64 [4]).
+
+    Last, an upper bound on the sparse features of one rule.
+    """
+    rules = sources.rules
     most_extra = 1 + sources.oov_slot.shape[0]
     n = sources.words.shape[0]
     size[0] = PASS_THROUGH + n
@@ -113,13 +123,15 @@ def _measure(chart: Chart, sources: RuleSources, size: np.ndarray) -> None:
             size[1] += rules.types.target_ptr[target + 1] - rules.types.target_ptr[target]
             row = rules.score_row[rule]
             size[2] += rules.score_ptr[row + 1] - rules.score_ptr[row]
-            size[2] += templates.ptr[type_ + 1] - templates.ptr[type_] + most_extra
+            most = most_fired(sources.spelling, rules.types, type_)
+            size[2] += most + most_extra
+            size[3] = max(size[3], most)
 
 
 @kernel
-def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, matched: MatchedRules) -> None:
-    """Fill ``matched``, whose arrays have the sizes that `_measure` gives."""
-    rules, templates, fixed, rows = sources.rules, sources.templates, sources.fixed, matched.features
+def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, space: Workspace, matched: MatchedRules) -> None:
+    """Fill ``matched``; its arrays and ``space`` have the sizes that `_measure` gives."""
+    rules, fixed, rows = sources.rules, sources.fixed, matched.features
     n = sources.words.shape[0]
     count, symbols, features = 0, 0, 0
     for group in range(chart.size[GROUPS]):
@@ -155,14 +167,16 @@ def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, matched: Ma
                     rows.column[features] = sources.score_slot[rules.score_index[k]]
                     rows.value[features] = rules.score_value[k]
                     features += 1
-                for k in range(templates.ptr[type_], templates.ptr[type_ + 1]):
-                    rows.column[features] = sources.template_slot + templates.column[k]
-                    rows.value[features] = templates.value[k]
+                for k in range(fire(sources.spelling, rules.types, type_, space)):
+                    place = place_of(sources.known, space.hash[k])
+                    rows.column[features] = sources.first_known + place if place >= 0 else NO_SLOT
+                    rows.value[features] = space.value[k]
                     features += 1
             features = _count_words(sources, matched, count, symbols, features)
             score = 0.0
             for k in range(rows.ptr[count], features):
-                score += weights[rows.column[k]] * rows.value[k]
+                if 0 <= rows.column[k] < len(weights):
+                    score += weights[rows.column[k]] * rows.value[k]
             matched.score[count] = score
             features = _count_unknown(sources, weights, matched, count, symbols, features)
             count += 1
@@ -174,6 +188,8 @@ def _gather(chart: Chart, sources: RuleSources, weights: np.ndarray, matched: Ma
 @kernel
 def _count_words(sources: RuleSources, matched: MatchedRules, rule: int, end: int, features: int) -> int:
     """Append the word penalty of the target side that ends at ``end``; returns the new number of features."""
+    if sources.word_penalty_slot < 0:
+        return features
     words = 0
     for k in range(matched.target_ptr[rule], end):
         if matched.target[k] >= 0:

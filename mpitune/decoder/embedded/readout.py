@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.vocabulary import FeatureTable
 from mpitune.decoder.base import KBest
 from mpitune.decoder.embedded.forest import Forest
 from mpitune.decoder.embedded.kbest import NONE, Derivations
-from mpitune.decoder.embedded.matched import MatchedRules
+from mpitune.decoder.embedded.matched import NO_SLOT, MatchedRules
 from mpitune.jit import int64, kernel
 
 
@@ -23,20 +22,24 @@ class Scratch(NamedTuple):
     """uint8 [slots]: 1 if the current derivation fires the feature."""
     stack: np.ndarray
     """int32 [depth, 2]: derivations on the path from the top, and the current index in the target of each."""
+
+
+class SlotOrder(NamedTuple):
+    """The order of the features of an entry: that of slots, but see below."""
+
     first_dynamic_slot: int
-    """First slot of features discovered while decoding, whose order differs from process to process."""
+    """First slot of features discovered while decoding, which are ordered by id: their slots differ from process to
+    process."""
     dynamic_ids: np.ndarray
     """uint64 [slots - first_dynamic_slot]: ids of these features."""
 
 
-def new_scratch(features: FeatureTable, depth: int) -> Scratch:
-    """Space for all current ``features``, and for derivations at most ``depth`` rules deep."""
+def new_scratch(slots: int, depth: int) -> Scratch:
+    """Space for so many ``slots``, and for derivations at most ``depth`` rules deep."""
     return Scratch(
-        total=np.zeros(len(features)),
-        touched=np.zeros(len(features), dtype=np.uint8),
+        total=np.zeros(slots),
+        touched=np.zeros(slots, dtype=np.uint8),
         stack=np.empty((depth + 2, 2), dtype=np.int32),
-        first_dynamic_slot=features.first_dynamic_slot,
-        dynamic_ids=features.dynamic_ids,
     )
 
 
@@ -47,11 +50,12 @@ def extract_kbest(
     found: np.ndarray,
     lm_slot: np.ndarray,
     weights: np.ndarray,
+    order: SlotOrder,
     scratch: Scratch,
 ) -> KBest:
     """The k-best list of the derivations ``found`` (int32 [k], indices in ``derivations``).
 
-    ``lm_slot``: int32 [LMs], slots of the LMs' features; ``weights``: float64 [slots].
+    ``lm_slot``: int32 [LMs], slots of the LMs' features; ``weights``: float64 by slot, 0 past the end.
     """
     size = np.zeros(2, dtype=np.int64)
     _measure(forest, matched, derivations, found, scratch.stack, lm_slot, size)
@@ -63,11 +67,56 @@ def extract_kbest(
         feature_index=np.empty(size[1], dtype=np.int32),
         feature_value=np.empty(size[1], dtype=np.float64),
     )
-    _extract(forest, matched, derivations, found, lm_slot, weights, scratch, kbest)
+    _extract(forest, matched, derivations, found, lm_slot, weights, order, scratch, kbest)
     features = int(kbest.feature_ptr[-1])
     return kbest._replace(
         feature_index=kbest.feature_index[:features].copy(), feature_value=kbest.feature_value[:features].copy()
     )
+
+
+def rules_without_slots(
+    forest: Forest, matched: MatchedRules, derivations: Derivations, found: np.ndarray
+) -> np.ndarray:
+    """int32: the rules of the derivations ``found`` that fire features without a slot, ascending."""
+    rules = np.zeros(len(matched.score), dtype=np.bool_)
+    seen, waiting = np.zeros(len(derivations.edge), dtype=np.bool_), np.empty(len(derivations.edge), dtype=np.int32)
+    _mark_without_slots(forest, matched, derivations, found, seen, waiting, rules)
+    return np.flatnonzero(rules).astype(np.int32)
+
+
+@kernel
+def _mark_without_slots(
+    forest: Forest,
+    matched: MatchedRules,
+    derivations: Derivations,
+    found: np.ndarray,
+    seen: np.ndarray,
+    waiting: np.ndarray,
+    rules: np.ndarray,
+) -> None:
+    """Mark rules with features without a slot in ``rules`` (bool [rules]).
+
+    ``seen`` (bool, all False) and ``waiting`` (int32): space for all ``derivations``.
+    """
+    for j in range(found.shape[0]):
+        if seen[found[j]]:
+            continue
+        seen[found[j]] = True
+        waiting[0] = found[j]
+        height = 1
+        while height > 0:
+            height -= 1
+            derivation = int64(waiting[height])
+            rule = forest.edge_rule[derivations.edge[derivation]]
+            if rule >= 0:
+                for k in range(matched.features.ptr[rule], matched.features.ptr[rule + 1]):
+                    rules[rule] |= matched.features.column[k] == NO_SLOT
+            for side in range(2):
+                part = derivations.subderivation[derivation, side]
+                if part != NONE and not seen[part]:
+                    seen[part] = True
+                    waiting[height] = part
+                    height += 1
 
 
 @kernel
@@ -109,6 +158,7 @@ def _extract(
     found: np.ndarray,
     lm_slot: np.ndarray,
     weights: np.ndarray,
+    order: SlotOrder,
     scratch: Scratch,
     kbest: KBest,
 ) -> None:
@@ -119,12 +169,13 @@ def _extract(
         kbest.word_ptr[j + 1] = words
         kbest.feature_ptr[j + 1] = features
         begin = kbest.feature_ptr[j]
-        _sort(scratch, kbest.feature_index, begin, features)
+        _sort(order, kbest.feature_index, begin, features)
         score = 0.0
         for k in range(begin, features):
             slot = kbest.feature_index[k]
             kbest.feature_value[k] = scratch.total[slot]
-            score += weights[slot] * scratch.total[slot]
+            if slot < len(weights):
+                score += weights[slot] * scratch.total[slot]
             scratch.total[slot] = 0.0
             scratch.touched[slot] = 0
         kbest.score[j] = score
@@ -194,23 +245,21 @@ def _add_up(scratch: Scratch, kbest: KBest, slot: int, value: float, features: i
 
 
 @kernel
-def _is_before(scratch: Scratch, a: int, b: int) -> bool:
-    """Order of slots; of dynamic ones by feature id, so that sums over features have the same bits in all processes."""
-    if a < scratch.first_dynamic_slot or b < scratch.first_dynamic_slot:
+def _is_before(order: SlotOrder, a: int, b: int) -> bool:
+    """True if slot ``a`` comes before slot ``b``: sums over features have the same bits in all processes."""
+    if a < order.first_dynamic_slot or b < order.first_dynamic_slot:
         return a < b
-    return bool(
-        scratch.dynamic_ids[a - scratch.first_dynamic_slot] < scratch.dynamic_ids[b - scratch.first_dynamic_slot]
-    )
+    return bool(order.dynamic_ids[a - order.first_dynamic_slot] < order.dynamic_ids[b - order.first_dynamic_slot])
 
 
 @kernel
-def _sort(scratch: Scratch, numbers: np.ndarray, begin: int, end: int) -> None:
+def _sort(order: SlotOrder, numbers: np.ndarray, begin: int, end: int) -> None:
     """Sort the slots ``numbers[begin:end]``, some hundred of them (Shell sort, gaps by Ciura)."""
     for gap in (301, 132, 57, 23, 10, 4, 1):
         for i in range(begin + gap, end):
             number = numbers[i]
             k = i
-            while k >= begin + gap and _is_before(scratch, int64(number), int64(numbers[k - gap])):
+            while k >= begin + gap and _is_before(order, int64(number), int64(numbers[k - gap])):
                 numbers[k] = numbers[k - gap]
                 k -= gap
             numbers[k] = number

@@ -2,6 +2,7 @@
 
 - `formats`: `ListReader`, the entries of files of Moses, cdec or JSON lines
 - `scores`: `ScoreFiles`, further features of the entries
+- `templates`: `TextFeatures`, features of their texts
 - `compiler`: `ListCompiler`, from entries to arrays of the store
 - `model`: `Lists` and `ListModel`, the opened arrays
 - `decoder`: `ListDecoder`

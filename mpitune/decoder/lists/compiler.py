@@ -8,7 +8,7 @@ several systems, are merged: the entry has the features of all, with the value o
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,14 +19,17 @@ from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.corpus.text import split_words
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
-from mpitune.decoder.lists.formats import ListReader
-from mpitune.decoder.lists.scores import ScoreFiles
+from mpitune.decoder.lists.formats import Entry, ListReader
 from mpitune.errors import DataError
 
 CHUNK = 1 << 20
 """Number of words or feature values processed at a time."""
 DENSE = 10
 """A feature is dense if one of so many entries has it."""
+LARGEST_METRIC = 10_000
+"""Largest absolute value of a metric: sums of 800,000 are then exact in the units of `metrics.tuning_metric`."""
+MOST_LISTS = 10_000_000
+"""Maximum number of lists where nothing tells how many there are: a larger number is an error of the file."""
 
 
 class Merged(NamedTuple):
@@ -55,9 +58,10 @@ class _FeatureNumbers(dict[str, int]):
 class ListCompiler:
     """Reads files of lists, and compiles them."""
 
-    def __init__(self, words: Vocabulary, folder: Path) -> None:
-        """``words``: gets the words of all hypotheses; ``folder``: for temporary files."""
+    def __init__(self, words: Vocabulary, folder: Path, metrics: Sequence[str] = ()) -> None:
+        """``words``: gets the words of all hypotheses; ``folder``: for temporary files; ``metrics``: those to keep."""
         self._words = words
+        self._metrics = metrics
         self._folder = folder
         self._reader = ListReader()
         self._numbers = _FeatureNumbers()
@@ -66,32 +70,38 @@ class ListCompiler:
         self._word_count, self._feature_count = array("i"), array("i")
         self._word, self._feature = DiskArray(folder), DiskArray(folder)
         self._value = DiskArray(folder, np.float64)
+        self._metric = array("d")
 
     def read(
         self,
         path: Path,
         first: int,
-        sentences: int,
+        sentences: int | None,
         *,
-        scores: ScoreFiles,
+        add_features: Callable[[Entry, Path], object],
         limited: bool,
         advance: Callable[[], object],
-    ) -> None:
-        """Read a file whose list 0 gets the number ``first``.
+    ) -> int:
+        """Read a file whose list 0 gets the number ``first``; returns the number of lists, up to the last one found.
 
-        ``sentences``: the number of lists; entries of others are skipped if ``limited``, else an error. ``scores``:
-        further features. ``advance`` is called when another list begins. Raises DataError for a malformed entry.
+        ``sentences``: the number of lists, if it is known; entries of others are skipped if ``limited``, else an error.
+        ``add_features`` adds further features to an entry of the file. ``advance`` is called when another list begins.
+        Raises DataError for a malformed entry.
         """
         word, feature, value = array("i"), array("i"), array("d")
         self._files += 1
-        previous = -1
+        previous, lists = -1, 0
+        known = f", as there are {sentences} sentences" if sentences is not None else ""
+        sentences = MOST_LISTS if sentences is None else sentences
         for entry in self._reader.entries(path):
-            scores.add_to(entry, path)
+            add_features(entry, path)
             if entry.sentence >= sentences:
                 if limited:
                     continue
-                expected = f"at most {sentences - 1}, as there are {sentences} sentences"
+                expected = f"at most {sentences - 1}{known}"
                 raise DataError.at(path, entry.line, found=f"number {entry.sentence}", expected=expected)
+            lists = max(lists, entry.sentence + 1)
+            self._metric.extend(_metric(name, entry, path) for name in self._metrics)
             if entry.sentence != previous:
                 previous = entry.sentence
                 advance()
@@ -112,6 +122,7 @@ class ListCompiler:
             if len(word) + len(value) > CHUNK:
                 self._flush(word, feature, value)
         self._flush(word, feature, value)
+        return lists
 
     def _flush(self, word: array[int], feature: array[int], value: array[float]) -> None:
         for numbers, disk in ((word, self._word), (feature, self._feature), (value, self._value)):
@@ -157,6 +168,7 @@ class ListCompiler:
             "feature_ptr": row_ends(length),
             "feature": feature,
             "value": value,
+            "metric": np.array(self._metric).reshape(len(self._list), len(self._metrics))[merged.first],
             **Names.of(names).as_arrays("names"),
             "ids": np.array([feature_id(name) for name in names], dtype=np.uint64),
             "dense": np.array([dense]),
@@ -189,6 +201,18 @@ class ListCompiler:
             chunk = slice(first, first + CHUNK)
             sums += np.bincount(numbers[chunk], of_values(values[chunk]), minlength=len(sums))
         return sums
+
+
+def _metric(name: str, entry: Entry, path: Path) -> float:
+    """The value of a metric: one of JSON's metrics, or else a feature, which ``entry`` then no longer has."""
+    value = entry.metrics[name] if name in entry.metrics else entry.features.pop(name, None)
+    if value is None:
+        expected = "a value among its metrics or features, as learner.metric asks for"
+        raise DataError.at(path, entry.line, found=f"no {name}", expected=expected)
+    if abs(value) > LARGEST_METRIC:
+        expected = f"a metric from -{LARGEST_METRIC} to {LARGEST_METRIC}"
+        raise DataError.at(path, entry.line, found=f"value {value} of {name}", expected=expected)
+    return value
 
 
 def merge(list_: np.ndarray, text: np.ndarray, file: np.ndarray, lists: int) -> Merged:

@@ -25,7 +25,7 @@ class ListDecoder:
         lists = self._lists
         first, last = lists.entry_ptr[sentence.grammar : sentence.grammar + 2].tolist()
         if first == last:
-            return empty_translation()
+            return empty_translation(lists.metric.shape[1])
         if len(weights) < len(self.features):
             weights = np.concatenate([weights, np.zeros(len(self.features) - len(weights))])
         word_ptr, feature_ptr = lists.word_ptr[first : last + 1], lists.feature_ptr[first : last + 1]
@@ -36,4 +36,5 @@ class ListDecoder:
         new_word_ptr, word = select_rows(word_ptr, lists.word, order)
         new_feature_ptr, feature = select_rows(feature_ptr, lists.feature, order)
         value = select_rows(feature_ptr, lists.value, order)[1]
-        return KBest(new_word_ptr, word, score[order], new_feature_ptr, feature, value)
+        metrics = lists.metric[first:last][order]
+        return KBest(new_word_ptr, word, score[order], new_feature_ptr, feature, value, metrics)

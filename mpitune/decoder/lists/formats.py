@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -32,6 +33,8 @@ class Entry(NamedTuple):
     """The number of its list, from 0."""
     words: list[str]
     features: dict[str, float]
+    metrics: dict[str, float]
+    """Those of JSON lines; the other formats have none."""
     text: str
     """The line itself."""
 
@@ -40,8 +43,8 @@ class _Malformed(Exception):
     """A malformed line: what was found, and what was expected."""
 
 
-_Parsed = tuple[int, list[str], dict[str, float]]
-"""Number of the list, words and features of an entry."""
+_Parsed = tuple[int, list[str], dict[str, float], dict[str, float]]
+"""Number of the list, words, features and metrics of an entry."""
 
 
 class ListReader:
@@ -73,12 +76,15 @@ class ListReader:
         return partial(_fields_entry, self._moses_features if is_moses else _cdec_features)
 
     def _moses_features(self, text: str) -> dict[str, float]:
-        pairs = text.replace("= ", "=")
-        if not self._has_groups and len(split_words(pairs)) == text.count("= "):
-            features = _cdec_features(pairs)
-            if not features.keys() <= self._names.keys():
-                self._names.update((name, (name,)) for name in features)
-            return features
+        flat = split_words(text.replace("= ", " "))
+        if not self._has_groups and len(flat) == 2 * text.count("= "):
+            # Twice as fast as name by name.
+            with suppress(ValueError):
+                features = dict(zip(flat[::2], map(float, flat[1::2]), strict=True))
+                new = [name for name in features if name not in self._names]
+                if 2 * len(features) == len(flat) and all(f"{name}= " in text for name in new):
+                    self._names.update((name, (name,)) for name in new)
+                    return features
         return self._moses_groups(split_words(text))
 
     def _moses_groups(self, tokens: list[str]) -> dict[str, float]:
@@ -121,7 +127,7 @@ def _fields_entry(parse_features: Callable[[str], dict[str, float]], line: str) 
         raise _Malformed(f"{number[:60]!r}", f"the number of a sentence, from 0: {_FIELDS}")
     features = parse_features(fields[2])
     _check_finite(features)
-    return int(number), split_words(fields[1]), features
+    return int(number), split_words(fields[1]), features, {}
 
 
 def _cdec_features(text: str) -> dict[str, float]:
@@ -164,7 +170,8 @@ def _json_entry(line: str) -> _Parsed:
         raise _Malformed(f"id {json.dumps(sentence)}", "the number of a sentence, from 0")
     if not isinstance(text, str):
         raise _Malformed(f"text {json.dumps(text)[:60]}", "a string")
-    return sentence, split_words(text), _json_numbers("features", features)
+    metrics = _json_numbers("metrics", entry["metrics"]) if "metrics" in entry else {}
+    return sentence, split_words(text), _json_numbers("features", features), metrics
 
 
 def _json_numbers(key: str, values: object) -> dict[str, float]:

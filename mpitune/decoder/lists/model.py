@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.vocabulary import FeatureTable, Names, Vocabulary
+from mpitune.corpus.feature_table import FeatureTable
+from mpitune.corpus.vocabulary import Names, Vocabulary
 
 
 class Lists(NamedTuple):
@@ -25,6 +26,8 @@ class Lists(NamedTuple):
     """int32: slots, ascending in each row."""
     value: np.ndarray
     """float64: values of these features."""
+    metric: np.ndarray
+    """float64 [entries, metrics]: the metrics that the job asks for."""
 
 
 class ListModel(NamedTuple):
@@ -46,6 +49,15 @@ class ListModel(NamedTuple):
     def feature_table(self) -> FeatureTable:
         """All features, the dense ones first. Raises DataError if two share an id."""
         return FeatureTable([(self.names, self.ids)])
+
+    def fired(self, names: Collection[str]) -> set[str]:
+        """Those of ``names`` that occur in some list."""
+        known = self.feature_table()
+        return {name for name in names if name in known}
+
+    def fires_any(self, names: Collection[str]) -> bool:
+        """True if any of ``names`` is `fired`."""
+        return bool(self.fired(names))
 
 
 def open_model(arrays: Mapping[str, np.ndarray], words: Vocabulary) -> ListModel:

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from math import fsum
 from pathlib import Path
 
 from mpitune.corpus.text import split_fields
 from mpitune.decoder.lists.formats import Entry, ListReader
-from mpitune.decoder.lists.scores import ScoreFiles
 from mpitune.errors import DataError
 
 
-def read_lists(paths: Sequence[Path], scores: ScoreFiles | None = None) -> Iterator[tuple[int, list[Entry]]]:
+def read_lists(
+    paths: Sequence[Path], add_features: Callable[[Entry, Path], object] = lambda entry, path: None
+) -> Iterator[tuple[int, list[Entry]]]:
     """The lists of all files with their numbers; equal hypotheses are merged as in `ListCompiler`.
 
-    ``scores``: further features of the entries of a single file. Raises DataError for a malformed entry, or if the
+    ``add_features`` adds further features to an entry of a file. Raises DataError for a malformed entry, or if the
     numbers of a file do not ascend.
     """
     reader = ListReader()
-    scores = scores or ScoreFiles({})
-    streams = [_ascending(path, file, reader.entries(path), scores) for file, path in enumerate(paths)]
+    streams = [_ascending(path, file, reader.entries(path), add_features) for file, path in enumerate(paths)]
     for number, entries in groupby(heapq.merge(*streams, key=lambda entry: entry[0]), key=lambda entry: entry[0]):
         yield number, _merged((file, entry) for _, file, entry in entries)
-    scores.check_ends()
 
 
-def _ascending(path: Path, file: int, entries: Iterable[Entry], scores: ScoreFiles) -> Iterator[tuple[int, int, Entry]]:
+def _ascending(
+    path: Path, file: int, entries: Iterable[Entry], add_features: Callable[[Entry, Path], object]
+) -> Iterator[tuple[int, int, Entry]]:
     """``entries`` with their list and the number of their ``file``."""
     number = 0
     for entry in entries:
@@ -37,7 +38,7 @@ def _ascending(path: Path, file: int, entries: Iterable[Entry], scores: ScoreFil
             expected = f"at least {number}: lists are read one after the other"
             raise DataError.at(path, entry.line, found=f"number {entry.sentence}", expected=expected)
         number = entry.sentence
-        scores.add_to(entry, path)
+        add_features(entry, path)
         yield number, file, entry
 
 

@@ -1,10 +1,10 @@
 """MERT, minimum error rate training (Och 2003): maximises a metric over accumulated k-best lists.
 
 Along a line w + t d the score of an entry is linear in t, so that the 1-best of a list changes only at the corners of
-the upper envelope of its entries' lines. Between the corners of all lists a metric of additive statistics (BLEU, TER,
-chrF) is constant, so that the best t of the whole line is found exactly. A round searches along each feature, then
-along random directions; rounds repeat until the gain is below `GAIN`. Searches start from the weights of the epoch
-before and from random weights.
+the upper envelope of its entries' lines. Between the corners of all lists a metric of additive statistics is constant,
+so that the best t of the whole line is found exactly. A round searches along each feature, then along random
+directions; rounds repeat until the gain is below `GAIN`. Searches start from the weights of the epoch before and from
+random weights.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from mpitune.array_files.csr import row_ends
 from mpitune.jit import kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.pool import NBestPool, scores
-from mpitune.metrics.choices import TuningMetricName
-from mpitune.metrics.tuning_metric import SCORES
+from mpitune.metrics.tuning_metric import Metric
 
 LOG = logging.getLogger(__name__)
 
@@ -37,7 +36,6 @@ MANY = 1000
 class MertOptions:
     """The options of MERT, named as in a job's ``[learner.mert]``."""
 
-    metric: TuningMetricName
     directions: int
     """Random directions in each round, besides the features."""
     restarts: int
@@ -158,9 +156,9 @@ class MertObjective:
 class Mert:
     """An `mpitune.learner.base.BatchLearner`."""
 
-    def __init__(self, options: MertOptions) -> None:
+    def __init__(self, options: MertOptions, metric: Metric) -> None:
         self._options = options
-        self._score = SCORES[options.metric]
+        self._score = metric.set_scores
 
     def shard_objective(
         self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]

@@ -1,7 +1,9 @@
-"""Minimum risk training (Smith & Eisner 2006): maximises the expected `bleu+1` of accumulated k-best lists.
+"""Minimum risk training (Smith & Eisner 2006): maximises the expected score of accumulated k-best lists.
 
-The probability of an entry is the softmax of w.x over its list; the risk of a sentence is 1 minus the expected gold
-score. The weights minimise |w|^2 / 2 + c * (sum of risks) *(ours)*, by L-BFGS from the weights of the epoch before.
+Scores are those of the metric, of BLEU `bleu+1`. The probability of an entry is the softmax of w.x over its list; the
+risk of a sentence is 1 minus the expected score. The weights minimise |w|^2 / 2 + c * (sum of risks) *(ours)*, by
+L-BFGS from the weights of the epoch before. With structured regularisation (`mpitune.learner.bin_chains`), beta times
+the penalty is added to each risk *(ours)*.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ import numpy as np
 from mpitune.jit import kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.batch.smooth import minimize_lbfgs
+from mpitune.learner.bin_chains import ChainPenalty, Smoothness
 from mpitune.learner.pool import NBestPool, scores, summed
-from mpitune.metrics.sentence_bleu import bleu_plus_one
+from mpitune.metrics.tuning_metric import Metric
 
 
 @dataclass(frozen=True)
@@ -32,36 +35,42 @@ class MinRiskObjective:
 
     pairs = 0
 
-    def __init__(self, pool: NBestPool, place: np.ndarray) -> None:
+    def __init__(self, pool: NBestPool, place: np.ndarray, metric: Metric) -> None:
         self._pool = pool
         self._place = place
-        self._gold = bleu_plus_one(pool.statistics)
+        self._gold = metric.sentence_scores(pool.statistics)
 
     def evaluate(self, point: np.ndarray) -> Reply:
-        """The sum of risks (float64 [1]) and its gradient (float64 [features]); ``point``: float64 [features], w."""
+        """The sum of risks and their number (float64 [2]), and the gradient of the sum (float64 [features]).
+
+        ``point``: float64 [features], w.
+        """
         found = scores(self._pool, point[self._place])
         coefficients = np.empty(len(found))
         risk = risks(self._pool.sentence_ptr, found, self._gold, coefficients)
         gradient = np.zeros(len(point))
         gradient[self._place] = summed(self._pool, coefficients)
-        return np.array([risk]), gradient
+        return np.array([risk, np.count_nonzero(np.diff(self._pool.sentence_ptr))]), gradient
 
 
-class MinRisk:
-    """An `mpitune.learner.base.BatchLearner`."""
+class MinRisk(ChainPenalty):
+    """An `mpitune.learner.base.ChainLearner`."""
 
-    def __init__(self, options: MinRiskOptions) -> None:
+    def __init__(self, options: MinRiskOptions, metric: Metric, smoothness: Smoothness | None = None) -> None:
+        """``smoothness``: the penalty on the weights of bins, None without one."""
+        super().__init__(smoothness)
         self._options = options
+        self._metric = metric
 
     def shard_objective(
         self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> MinRiskObjective:
-        return MinRiskObjective(pool, place)
+        return MinRiskObjective(pool, place, self._metric)
 
     def optimise(
         self, weights: np.ndarray, free: np.ndarray, evaluate_shards: EvaluateShards, random: np.random.Generator
     ) -> OptimizerResult:
-        return minimize_lbfgs(weights, free, self._options.c, evaluate_shards)
+        return minimize_lbfgs(weights, free, self._options.c, evaluate_shards, self.penalty)
 
 
 @kernel

@@ -1,18 +1,17 @@
 """PRO, pairwise ranking optimisation (Hopkins & May, EMNLP 2011), over accumulated k-best lists.
 
-Logistic regression separates the better from the worse entry of sampled pairs of each list whose gold scores (`bleu+1`)
-differ most. A pair with difference d = x_better - x_worse gives two examples, d with label + and -d with label -, of
-the same loss log(1 + exp(-w.d)). w_new minimises |w|^2 / 2 + c * (sum of losses) *(ours)*, by L-BFGS from 0, and the
-epoch's result is w = psi w_new + (1 - psi) w_old. With structured regularisation (`mpitune.learner.bin_chains`), beta
-times the penalty is added to the loss of each example *(ours: the effect of beta does not depend on the number of
-sentences)*.
+Logistic regression separates the better from the worse entry of sampled pairs of each list whose scores by the metric
+(of BLEU: `bleu+1`) differ most. A pair with difference d = x_better - x_worse gives two examples, d with label + and -d
+with label -, of the same loss log(1 + exp(-w.d)). w_new minimises |w|^2 / 2 + c * (sum of losses) *(ours)*, by L-BFGS
+from 0, and the epoch's result is w = psi w_new + (1 - psi) w_old. With structured regularisation
+(`mpitune.learner.bin_chains`), beta times the penalty is added to the loss of each example *(ours: the effect of beta
+does not depend on the number of sentences)*.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -21,10 +20,10 @@ from scipy.special import expit
 from mpitune.array_files.csr import select_rows
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.batch.smooth import minimize_lbfgs
-from mpitune.learner.bin_chains import Smoothness
+from mpitune.learner.bin_chains import ChainPenalty, Smoothness
 from mpitune.learner.pair_sampling import pro
 from mpitune.learner.pool import NBestPool
-from mpitune.metrics.sentence_bleu import bleu_plus_one
+from mpitune.metrics.tuning_metric import Metric
 
 
 @dataclass(frozen=True)
@@ -61,26 +60,19 @@ class ProObjective:
         return np.array([np.logaddexp(0.0, -margins).sum(), self.pairs]), self._columns @ -expit(-margins)
 
 
-class Pro:
+class Pro(ChainPenalty):
     """An `mpitune.learner.base.ChainLearner`."""
 
-    def __init__(self, options: ProOptions, smoothness: Smoothness | None = None) -> None:
+    def __init__(self, options: ProOptions, metric: Metric, smoothness: Smoothness | None = None) -> None:
         """``smoothness``: the penalty on the weights of bins, None without one."""
+        super().__init__(smoothness)
         self._options = options
-        self._smoothness = smoothness
-        self._chains: list[np.ndarray] = []
-
-    @property
-    def chained(self) -> np.ndarray:
-        return self._smoothness.features if self._smoothness else np.zeros(0, dtype=np.uint64)
-
-    def set_feature_order(self, ids: np.ndarray) -> None:
-        self._chains = self._smoothness.places(ids) if self._smoothness else []
+        self._metric = metric
 
     def shard_objective(
         self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> ProObjective:
-        options, gold = self._options, bleu_plus_one(pool.statistics)
+        options, gold = self._options, self._metric.sentence_scores(pool.statistics)
         pairs = [np.empty((0, 2), dtype=np.int64)]
         for s in range(pool.sentences):
             start, end = pool.sentence_ptr[s], pool.sentence_ptr[s + 1]
@@ -95,17 +87,12 @@ class Pro:
     ) -> OptimizerResult:
         """The weights of the epoch before are returned if there are no pairs."""
         # Each pair is two examples.
-        found = minimize_lbfgs(
-            np.where(free, 0.0, weights), free, 2 * self._options.c, evaluate_shards, self._penalty()
-        )
+        start = np.where(free, 0.0, weights)
+        found = minimize_lbfgs(start, free, 2 * self._options.c, evaluate_shards, self.penalty)
         if not found.weights[free].any():
             return OptimizerResult(weights, found.objective, 0)
         psi = self._options.interpolation
         return found._replace(weights=np.where(free, psi * found.weights + (1 - psi) * weights, weights))
-
-    def _penalty(self) -> Callable[[np.ndarray], tuple[float, np.ndarray]] | None:
-        smoothness = self._smoothness
-        return partial(smoothness.penalty, chains=self._chains) if smoothness else None
 
 
 def _rows(pool: NBestPool, place: np.ndarray, width: int, entries: np.ndarray) -> csr_array:

@@ -1,11 +1,11 @@
 """RAMPION (Gimpel & Smith, NAACL 2012): minimises the structured ramp loss over accumulated k-best lists.
 
-With cost(y) = `cost_scale` (1 - `bleu+1`), the loss of a sentence is the score of its fear, max(w.x + cost), minus that
-of its hope, max(w.x - cost): loss 3 of the paper, which it recommends. Loss 1 replaces the hope by the 1-best,
-max(w.x); loss 2 replaces the fear by it. The sum of losses + c |w - w0|^2 / 2 is a difference of convex functions. Each
-round fixes the hopes under its initial weights (CCCP) and takes subgradient steps on the remaining convex function,
-whose fears depend on the current weights. w0 are the weights of the epoch before *(ours)*; in the paper, those before
-the first epoch.
+With cost(y) = `cost_scale` (1 - the score by the metric, of BLEU `bleu+1`), the loss of a sentence is the score of its
+fear, max(w.x + cost), minus that of its hope, max(w.x - cost): loss 3 of the paper, which it recommends. Loss 1
+replaces the hope by the 1-best, max(w.x); loss 2 replaces the fear by it. The sum of losses + c |w - w0|^2 / 2 is a
+difference of convex functions. Each round fixes the hopes under its initial weights (CCCP) and takes subgradient steps
+on the remaining convex function, whose fears depend on the current weights. w0 are the weights of the epoch before
+*(ours)*; in the paper, those before the first epoch.
 
 The paper takes a step after each sentence and makes several passes over all sentences in a round. Here a pass is a
 single step along the sum over all sentences *(ours)*, so that shards are evaluated in parallel. A step that would not
@@ -23,7 +23,7 @@ import numpy as np
 from mpitune.jit import kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.pool import NBestPool, scores, summed
-from mpitune.metrics.sentence_bleu import bleu_plus_one
+from mpitune.metrics.tuning_metric import Metric
 
 LOSSES = {1: (0.0, 1.0), 2: (-1.0, 0.0), 3: (-1.0, 1.0)}
 """By the paper's number: the factors of the cost in the hope and in the fear."""
@@ -52,10 +52,10 @@ class RampionObjective:
 
     pairs = 0
 
-    def __init__(self, pool: NBestPool, place: np.ndarray, options: RampionOptions) -> None:
+    def __init__(self, pool: NBestPool, place: np.ndarray, options: RampionOptions, metric: Metric) -> None:
         self._pool = pool
         self._place = place
-        cost = options.cost_scale * (1 - bleu_plus_one(pool.statistics))
+        cost = options.cost_scale * (1 - metric.sentence_scores(pool.statistics))
         self._hope_cost, self._fear_cost = (sign * cost for sign in LOSSES[options.loss])
 
     def evaluate(self, point: np.ndarray) -> Reply:
@@ -76,13 +76,14 @@ class RampionObjective:
 class Rampion:
     """An `mpitune.learner.base.BatchLearner`."""
 
-    def __init__(self, options: RampionOptions) -> None:
+    def __init__(self, options: RampionOptions, metric: Metric) -> None:
         self._options = options
+        self._metric = metric
 
     def shard_objective(
         self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> RampionObjective:
-        return RampionObjective(pool, place, self._options)
+        return RampionObjective(pool, place, self._options, self._metric)
 
     def optimise(
         self, weights: np.ndarray, free: np.ndarray, evaluate_shards: EvaluateShards, random: np.random.Generator

@@ -1,7 +1,8 @@
 """Training data of local training: k-best lists of a few training sentences, as differences from their oracles.
 
-The oracle of a list is its entry of largest gold score `bleu+1`; ties go to the largest model score under the global
-weights, then to the first entry *(ours: Liu et al. 2012 follow Chiang 2008)*. Only differences between entries of a
+The oracle of a list is its entry of largest gold score `bleu+1`, of equals that of largest model score under the global
+weights *(ours)*; or the hope, the entry of largest sum of both, as in Chiang 2008, whom Liu et al. 2012 follow. Of
+equals it is the first. Only differences between entries of a
 list affect learning, so an entry is stored as its features minus those of the oracle and its score minus that of the
 oracle. Features of the same value in all entries cancel; frozen features count in the scores only.
 """
@@ -54,8 +55,16 @@ class _Workspace(NamedTuple):
 class TrainingLists:
     """The lists of all training sentences, in parts, and the global weights with which they were decoded."""
 
-    def __init__(self, pools: Sequence[NBestPool], index: np.ndarray, value: np.ndarray, frozen: np.ndarray) -> None:
-        """``pools``: the training data, in order.
+    def __init__(
+        self,
+        pools: Sequence[NBestPool],
+        index: np.ndarray,
+        value: np.ndarray,
+        frozen: np.ndarray,
+        *,
+        hope: bool = False,
+    ) -> None:
+        """``pools``: the training data, in order; ``hope``: the oracles are hopes.
 
         ``index``, ``value``: uint64 and float64 [n], ids and global weights of features; all others have weight 0;
         ``frozen``: uint64, ids of the features that are not updated.
@@ -71,6 +80,7 @@ class TrainingLists:
         self._weights = np.zeros(size)
         self._weights[np.searchsorted(self.feature_id, index[occurs])] = value[occurs]
         self._frozen = np.isin(self.feature_id, frozen)
+        self._hope = hope
         self._workspace = _Workspace(
             np.zeros(size), np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int32)
         )
@@ -107,7 +117,7 @@ class TrainingLists:
             np.empty(most),
             np.empty(min(most, len(self.feature_id)), dtype=np.int64),
         )
-        columns = _differences(rows, feature, value, self._weights, self._frozen, self._workspace, result)
+        columns = _differences(rows, feature, value, self._weights, self._frozen, self._hope, self._workspace, result)
         values = int(result.row_ptr[-1])
         return result._replace(
             column=result.column[:values], value=result.value[:values], feature=result.feature[:columns]
@@ -115,14 +125,17 @@ class TrainingLists:
 
 
 @kernel
-def _oracle(gold: np.ndarray, scores: np.ndarray, start: int, end: int) -> int:
-    """The entry of largest gold score; ties: of largest model score, then the first.
+def _oracle(gold: np.ndarray, scores: np.ndarray, hope: bool, start: int, end: int) -> int:
+    """The entry of largest gold score; ties: of largest model score, then the first. ``hope``: of the largest sum.
 
     ``gold``, ``scores``: float64 [entries]; the list has the entries from ``start`` to ``end``.
     """
     best = start
     for j in range(start + 1, end):
-        if gold[j] > gold[best] or (gold[j] == gold[best] and scores[j] > scores[best]):
+        if hope:
+            if gold[j] + scores[j] > gold[best] + scores[best]:
+                best = j
+        elif gold[j] > gold[best] or (gold[j] == gold[best] and scores[j] > scores[best]):
             best = j
     return best
 
@@ -153,13 +166,14 @@ def _differences(
     value: np.ndarray,
     weights: np.ndarray,
     frozen: np.ndarray,
+    hope: bool,
     workspace: _Workspace,
     result: Examples,
 ) -> int:
     """Fill ``result``, except ``list_ptr`` and ``gold``, from the lists' rows; returns the number of columns.
 
     ``rows``: int64 [entries + 1], ``feature``: int32, ``value``: float64, the entries' features (CSR); ``weights``:
-    float64 [features]; ``frozen``: bool [features].
+    float64 [features]; ``frozen``: bool [features]; ``hope``: see `_oracle`.
     """
     columns = 0
     values = 0
@@ -170,7 +184,7 @@ def _differences(
             for e in range(rows[j], rows[j + 1]):
                 score += weights[at(feature[at(e)])] * value[at(e)]
             result.ahead[j] = score
-        oracle = _oracle(result.gold, result.ahead, start, end)
+        oracle = _oracle(result.gold, result.ahead, hope, start, end)
         result.oracle[i] = oracle
         first, last = rows[oracle], rows[oracle + 1]
         oracle_score = result.ahead[oracle]

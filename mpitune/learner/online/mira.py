@@ -48,7 +48,7 @@ class MiraOptions:
     c: float
     """Largest sum of step sizes of a list, above 0."""
     kbest: int
-    """Number of entries among which oracles LU and M-C and all predictions are chosen; MB uses the whole list."""
+    """Number of entries among which predictions are chosen; the oracle is chosen from the whole list."""
 
 
 class Mira:
@@ -76,8 +76,7 @@ class Mira:
             return Counts(0, 0)
         options = self._options
         cost, near = 1.0 - gold, min(options.kbest, kbest.size)
-        searched = kbest.size if options.oracle == "MB" else near
-        oracle = ORACLES[options.oracle](cost[:searched], kbest.score[:searched])
+        oracle = ORACLES[options.oracle](cost, kbest.score)
         prediction = PREDICTIONS[options.prediction](cost[:near], kbest.score[:near])
         constraints = [prediction] if options.variant == "1-best" else range(near)
         entries = np.array([oracle, *(j for j in constraints if j != oracle)])

@@ -63,7 +63,13 @@ class Task:
             text = "".join(chosen).replace('<seg grammar="', f'<seg grammar="{file.parent.resolve()}/')
             (folder / name).write_text(text, encoding="utf-8")
         texts = Texts(folder / "source", (folder / "references",))
-        return StoreInputs(train=texts, grammar=self.grammar, templates=self.templates, lms=(self.lm,))
+        return StoreInputs(
+            train=texts,
+            grammar=self.grammar,
+            grammar_folder=self.source.parent,
+            templates=self.templates,
+            lms=(self.lm,),
+        )
 
 
 def news_commentary(data: Path, golden: Path) -> Task:
@@ -157,7 +163,7 @@ class Ours:
 
 
 def learning(decoder: EmbeddedDecoder, weights: np.ndarray, corpus: Corpus) -> Callable[[int], Counts]:
-    """Make a function that learns from the sentence of a given number as `mpitune train` does, changing ``weights``."""
+    """Make a function that learns from the sentence of a given number as `mpitune train` does, from ``weights``."""
     sampler, frozen = make_sampler("multipartite", SHARE, False), np.zeros(len(weights), dtype=np.bool_)
     options = PerceptronOptions(
         learning_rate=LEARNING_RATE,
@@ -174,8 +180,11 @@ def learning(decoder: EmbeddedDecoder, weights: np.ndarray, corpus: Corpus) -> C
     gold.start_shard()
 
     def learn(i: int) -> Counts:
+        nonlocal weights
         sentence = corpus.sentence(i)
         kbest = decoder.decode(sentence, weights, K)
+        if (new := len(decoder.features) - len(weights)) > 0:
+            weights = np.concatenate([weights, np.zeros(new)])
         counted = bleu.statistics(kbest, corpus.references(i))
         counts = learner.update(kbest, gold.score(counted, len(sentence.words)), weights, np.random.default_rng(i))
         gold.update_context(counted, len(sentence.words))

@@ -12,9 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mpitune.corpus.vocabulary import Names
-from mpitune.grammar.templates import RuleFeatures
-
 VOCABULARY = 50_000
 COMMON = 5_000
 """Number of words from which wrong translations are drawn."""
@@ -102,18 +99,3 @@ def _source_sides(sentence: Sequence[str]) -> Iterable[tuple[str, ...]]:
                 yield from ((*words, GAP), (GAP, *words), (GAP, *words, GAP))
         elif i + j <= len(sentence):
             yield words[0], GAP, words[-1]
-
-
-def rule_features(types: int, features: int, seed: int = 3) -> RuleFeatures:
-    """Make ``features`` sparse features; each of ``types`` rule types fires five of them, drawn at random."""
-    random = np.random.default_rng(seed)
-    width = len(str(features))
-    digits = np.char.zfill(np.arange(features).astype(f"S{width}"), width)
-    names = Names(np.frombuffer(digits.tobytes(), dtype=np.uint8), width * np.arange(features + 1, dtype=np.int64))
-    return RuleFeatures(
-        names=names,
-        ids=random.permutation(features).astype(np.uint64) * np.uint64(2**64 // (features + 1)) + np.uint64(1),
-        ptr=5 * np.arange(types + 1, dtype=np.int64),
-        index=random.integers(0, features, 5 * types, dtype=np.int32),
-        value=np.ones(5 * types),
-    )

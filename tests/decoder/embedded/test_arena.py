@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpitune.decoder.embedded.arena import Arena
+from mpitune.decoder.embedded.arena import Arena, aligned_empty
 
 
 def test_arrays_are_apart_until_they_are_taken_back() -> None:
@@ -20,9 +20,15 @@ def test_arrays_are_apart_until_they_are_taken_back() -> None:
 def test_structured_arrays_begin_at_cache_lines() -> None:
     arena = Arena()
     dtype = np.dtype([("a", "<f8"), ("b", "<i4")])
-    first, second = arena.empty(3, dtype), arena.empty(3, dtype)
-    assert first.dtype == dtype
-    assert (second.ctypes.data - first.ctypes.data) % 64 == 0
+    for array in (
+        arena.empty(3, dtype),
+        arena.empty((2, 3), dtype),
+        aligned_empty(5, dtype),
+        aligned_empty((2, 3), dtype),
+    ):
+        assert array.dtype == dtype
+        assert array.ctypes.data % 64 == 0
+    assert aligned_empty((2, 3), dtype).shape == (2, 3)
 
 
 def test_more_than_there_is() -> None:

@@ -17,7 +17,7 @@ from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import Rules
-from mpitune.grammar.templates import Gap, Rule
+from mpitune.grammar.templates import GLUE, TEMPLATES, Gap, Rule, features, pass_through
 
 pytestmark = [
     pytest.mark.kernel,
@@ -82,10 +82,11 @@ def check_sound(
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("pop_limit", [1, 2, 7])
-def test_low_pop_limits_give_sound_lists(tmp_path: Path, seed: int, pop_limit: int) -> None:
+@pytest.mark.parametrize("rule_margin", [0.0, 2.0])
+def test_low_pop_limits_give_sound_lists(tmp_path: Path, seed: int, pop_limit: int, rule_margin: float) -> None:
     case = Case(tmp_path, 200 + seed, orders=[1 + seed, 2])
     words = case.some_words(50, 500)
-    decoder = case.decoder(pop_limit)
+    decoder = case.decoder(pop_limit, rule_margin=rule_margin)
     check_sound(case, decoder, words, case.weights(decoder, words))
 
 
@@ -228,13 +229,13 @@ def test_space_that_runs_out_is_enlarged(tmp_path: Path, monkeypatch: pytest.Mon
     expected = usual.decode(case.sentence(words), vector, 50)
     tight._space = dict.fromkeys(tight._space, 1)
     tried = []
-    new_derivations = kbest._new_derivations
+    new_derivations = kbest.new_derivations
 
     def small(arena: Arena, capacity: int, nodes: int) -> kbest.Derivations:
         tried.append(capacity)
         return new_derivations(arena, capacity // 256, nodes)
 
-    monkeypatch.setattr(kbest, "_new_derivations", small)
+    monkeypatch.setattr(kbest, "new_derivations", small)
     assert same(expected, tight.decode(case.sentence(words), vector, 50))
     assert min(tight._space.values()) > 1
     assert tight._lm_states > 4 and tight._transitions > 2
@@ -260,6 +261,20 @@ def test_what_was_decoded_before_does_not_show(tmp_path: Path) -> None:
     ]
     assert names[0] == names[1]
     assert first.score.tolist() == second.score.tolist()
+
+
+def test_only_features_of_listed_translations_get_slots(tmp_path: Path) -> None:
+    """And those of glue and pass-through rules, which are few."""
+    case = Case(tmp_path, 760, templates=[*TEMPLATES])
+    decoder, words = case.decoder(), ["a", "b", "Zug", "a", "b"]
+    listed = decoder.decode(case.sentence(words), np.zeros(0), 2)
+    always = {name for rule in (*GLUE, *map(pass_through, words)) for name, _ in features([*TEMPLATES], rule)}
+    in_use = set(map(decoder.features.name, range(decoder.features.first_dynamic_slot, len(decoder.features))))
+    fired = set(map(decoder.features.name, listed.feature_index.tolist()))
+    assert fired - always - set(case.model.dense_features()) == in_use - always
+    assert always <= in_use
+    possible = {name for _, row in case.naive().derivations(words) for name in row}
+    assert in_use < possible
 
 
 def test_words_that_the_vocabulary_gains_later(tmp_path: Path) -> None:

@@ -13,14 +13,13 @@ from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.lists import compiler
 from mpitune.decoder.lists.compiler import ListCompiler
 from mpitune.decoder.lists.model import ListModel, open_model
-from mpitune.decoder.lists.scores import ScoreFiles
 from mpitune.errors import DataError
 
 Files = list[list[tuple[int, str, dict[str, float]]]]
 
 
 def read(lists: ListCompiler, path: Path, sentences: int, *, limited: bool = False) -> None:
-    lists.read(path, 0, sentences, scores=ScoreFiles({}), limited=limited, advance=lambda: None)
+    lists.read(path, 0, sentences, add_features=lambda entry, path: None, limited=limited, advance=lambda: None)
 
 
 def compiled(folder: Path, files: Files, sentences: int, *, limited: bool = False) -> ListModel:

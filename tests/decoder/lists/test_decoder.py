@@ -23,6 +23,7 @@ def decoder() -> ListDecoder:
         feature_ptr=np.cumsum([0, *map(len, ROWS)]),
         feature=np.array([slot for row in ROWS for slot in row], dtype=np.int32),
         value=np.array([value for row in ROWS for value in row.values()]),
+        metric=np.arange(5.0)[:, None] / 8,
     )
     ids = np.array([feature_id(name) for name in NAMES], dtype=np.uint64)
     return ListDecoder(ListModel(Vocabulary(), lists, Names.of(NAMES), ids, 2))
@@ -37,6 +38,7 @@ def order(list_: int, weights: list[float], k: int = 10) -> list[int]:
         assert dict(zip(kbest.feature_index[row], kbest.feature_value[row], strict=True)) == ROWS[entry]
         assert kbest.score[j] == sum(([*weights, 0, 0, 0][slot]) * value for slot, value in ROWS[entry].items())
         assert kbest.translation(j).tolist() == [entry, 7]
+        assert kbest.metrics[j].tolist() == [entry / 8]
     return entries
 
 
@@ -54,3 +56,4 @@ def test_weights_of_a_shorter_vector_count_as_0() -> None:
 def test_a_list_without_entries_gives_one_translation_of_no_words() -> None:
     kbest = decoder().decode(Sentence(5, SOURCE, 1), np.zeros(3), 10)
     assert (kbest.size, len(kbest.word), len(kbest.feature_index)) == (1, 0, 0)
+    assert np.isnan(kbest.metrics).tolist() == [[True]]

@@ -14,7 +14,9 @@ from mpitune.errors import DataError
 def read(folder: Path, scores: str, *entries: str) -> list[dict[str, float]]:
     (folder / "scores").write_text(scores)
     (folder / "lists").write_text("".join(f"{entry}\n" for entry in entries))
-    lists = read_lists([folder / "lists"], ScoreFiles({"lm": folder / "scores"}))
+    files = ScoreFiles({"lm": folder / "scores"})
+    lists = list(read_lists([folder / "lists"], files.add_to))
+    files.check_ends()
     return [entry.features for _, entries_of_one in lists for entry in entries_of_one]
 
 

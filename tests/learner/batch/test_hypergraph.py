@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive
 from support.decoder_case import EVERYTHING, Case, by_slot
-from support.learner_options import mert_options
+from support.learner_options import BLEU, mert_options
 
 from mpitune.array_files.csr import row_ends
 from mpitune.decoder.base import PackedForest
@@ -168,7 +168,7 @@ def test_lists_and_forests_are_searched_as_one(all_of: list[Graph], seed: int) -
     lists = [[(random.normal(size=FEATURES).tolist(), [1, 2, 3]) for _ in range(3)] for _ in all_of]
     w, d = random.normal(size=(2, FEATURES))
     place = np.arange(FEATURES)
-    part = HypergraphMert(mert_options()).forest_objective(pool(lists), place, forests(all_of), place)
+    part = HypergraphMert(mert_options(), BLEU).forest_objective(pool(lists), place, forests(all_of), place)
     everything = pool([[*entries, *derivations(graph)] for entries, graph in zip(lists, all_of, strict=True)])
     check_same(
         Envelope(*part.evaluate(np.stack([w, d]))),

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.batch_lists import IDS, lists_of_entries, optimise, part_of, pool, statistics_of, values
-from support.learner_options import mert_options
+from support.learner_options import BLEU, mert_options
 
 from mpitune.learner.base import Reply
 from mpitune.learner.batch import mert
 from mpitune.learner.batch.mert import Mert, search
 from mpitune.learner.pool import NBestPool, scores
 from mpitune.metrics import ter
-from mpitune.metrics.tuning_metric import SCORES
+from mpitune.metrics.tuning_metric import SCORES, UNIT, Metric
 
 
 def score_at(pools: Sequence[NBestPool], weights: np.ndarray, metric: str = "bleu") -> float:
@@ -27,12 +27,24 @@ def score_at(pools: Sequence[NBestPool], weights: np.ndarray, metric: str = "ble
         found = scores(each, weights[np.searchsorted(np.sort(IDS), each.feature_id)])
         for a, b in zip(each.sentence_ptr[:-1], each.sentence_ptr[1:], strict=True):
             rows.append(each.statistics[a + int(np.argmax(found[a:b]))])
-    return float(SCORES[metric](np.sum(rows, axis=0)[None])[0])
+    return float(metric_of(metric).set_scores(np.sum(rows, axis=0)[None])[0])
+
+
+def metric_of(name: str) -> Metric:
+    weights = {"bleu": 0.25, "ter": 0.75, "comet": -0.5} if name == "sum" else {name: 1.0}
+    metric = Metric(weights, ())
+    if len(weights) > 1:
+        metric.set_spreads(np.array([0.5, 0.25, 0.125]))
+    return metric
 
 
 def with_metric(row: Sequence[int], metric: str) -> list[int]:
     """Statistics of BLEU, and further ones to go with them."""
     matches, length, reference = row[:4], *row[8:10]
+    if metric == "comet":
+        return [*row, (matches[0] - matches[2]) * UNIT // 7, 1]
+    if metric == "sum":
+        return [*with_metric(row, "ter"), *with_metric(row, "comet")[-2:]]
     if metric == "ter":
         return [*row, length - matches[0] + matches[3], reference * ter.UNIT]
     if metric == "chrf":
@@ -60,12 +72,14 @@ def corners(pools: Sequence[NBestPool], w: np.ndarray, d: np.ndarray) -> list[fl
 
 @pytest.mark.kernel
 @settings(max_examples=60, deadline=None)
-@given(st.lists(lists_of_entries, min_size=1, max_size=3), values, values, st.sampled_from(sorted(SCORES)))
+@given(st.lists(lists_of_entries, min_size=1, max_size=3), values, values, st.sampled_from([*SCORES, "comet", "sum"]))
 def test_the_line_search_finds_what_brute_force_finds(lists: Any, w: list[float], d: list[float], metric: str) -> None:
     pools = [pool([[(x, with_metric(row, metric)) for x, row in entries] for entries in shard]) for shard in lists]
     at, along = np.array(w), np.array(d)
-    mert = Mert(mert_options(metric=metric))
-    t, score = search([part_of(mert, shard).evaluate(np.stack([at, along])) for shard in pools], SCORES[metric])
+    mert = Mert(mert_options(), metric_of(metric))
+    t, score = search(
+        [part_of(mert, shard).evaluate(np.stack([at, along])) for shard in pools], metric_of(metric).set_scores
+    )
     found = corners(pools, at, along)
     between = [(a + b) / 2 for a, b in zip(found, found[1:], strict=False)]
     tried = [found[0] - 1, *between, found[-1] + 1] if found else [0.0]
@@ -88,7 +102,7 @@ def test_mert_finds_the_weights_that_pick_the_best_of_every_list() -> None:
             order = np.argsort(np.argsort(x[:, [1, 2, 0, 3]] @ planted))
             lists.append([(x[j].tolist(), statistics_of([3 + int(order[j]) - n for n in range(4)])) for j in range(10)])
         pools.append(pool(lists))
-    tuned = optimise(Mert(mert_options(directions=5, restarts=5)), pools, [0.0, 0.0, 0.0, 0.0])
+    tuned = optimise(Mert(mert_options(directions=5, restarts=5), BLEU), pools, [0.0, 0.0, 0.0, 0.0])
     assert tuned.objective == pytest.approx(score_at(pools, tuned.weights)) and tuned.steps > 0
     assert tuned.objective > 0.97 * score_at(pools, planted)
     assert np.abs(tuned.weights).sum() == pytest.approx(1.0)
@@ -100,20 +114,20 @@ def test_mert_warns_where_there_are_many_features(
     pools = [pool([[([1.0, 2.0, 0.0, 1.0], statistics_of([5] * 4))]])]
     for most, warned in ((4, False), (3, True)):
         monkeypatch.setattr(mert, "MANY", most)
-        optimise(Mert(mert_options(directions=0, restarts=0)), pools, [0.0] * 4)
+        optimise(Mert(mert_options(directions=0, restarts=0), BLEU), pools, [0.0] * 4)
         assert ("MERT searches along each of 4 features" in caplog.text) == warned
 
 
 @pytest.mark.parametrize(("options", "starts", "lines"), [((0, 0), 1, 4), ((3, 0), 1, 7), ((0, 2), 3, 4)])
 def test_mert_starts_as_often_and_looks_as_far_as_asked(options: tuple[int, int], starts: int, lines: int) -> None:
     asked = []
-    alike = part_of(Mert(mert_options()), pool([[([1.0, 2.0], statistics_of([5] * 4))]]))
+    alike = part_of(Mert(mert_options(), BLEU), pool([[([1.0, 2.0], statistics_of([5] * 4))]]))
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
         asked.append(question)
         return iter([alike.evaluate(question)])
 
-    tuned = Mert(mert_options("bleu", *options)).optimise(
+    tuned = Mert(mert_options(*options), BLEU).optimise(
         np.ones(4), np.ones(4, dtype=bool), ask, np.random.default_rng(1)
     )
     # A second round sees that the first has found all that there is.

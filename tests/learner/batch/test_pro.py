@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 from support.batch_lists import optimise, part_of, pool, ranking, statistics_of
-from support.learner_options import mert_options, minrisk_options, pro_options, rampion_options
+from support.learner_options import BLEU, mert_options, minrisk_options, pro_options, rampion_options
 from support.mpi import ROOT
 
 from mpitune.learner.base import BatchLearner
@@ -22,7 +22,13 @@ from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 @pytest.mark.kernel
 @pytest.mark.parametrize(
-    "learner", [Mert(mert_options()), Pro(pro_options()), MinRisk(minrisk_options()), Rampion(rampion_options())]
+    "learner",
+    [
+        Mert(mert_options(), BLEU),
+        Pro(pro_options(), BLEU),
+        MinRisk(minrisk_options(), BLEU),
+        Rampion(rampion_options(), BLEU),
+    ],
 )
 def test_what_is_frozen_stays(learner: BatchLearner) -> None:
     random = np.random.default_rng(0)
@@ -35,17 +41,17 @@ def test_what_is_frozen_stays(learner: BatchLearner) -> None:
 def test_pro_recovers_planted_weights() -> None:
     planted = np.array([1.0, -2.0, 0.5, 0.0])
     pools = [ranking(seed, planted) for seed in (1, 2)]
-    tuned = optimise(Pro(pro_options(interpolation=1.0, c=0.01)), pools, [0.0] * 4)
+    tuned = optimise(Pro(pro_options(interpolation=1.0, c=0.01), BLEU), pools, [0.0] * 4)
     cosine = tuned.weights @ planted / np.linalg.norm(tuned.weights) / np.linalg.norm(planted)
     assert cosine > 0.99
-    assert sum(part_of(Pro(pro_options()), each).pairs for each in pools) == 2 * 20 * 50
+    assert sum(part_of(Pro(pro_options(), BLEU), each).pairs for each in pools) == 2 * 20 * 50
     old = np.array([1.0, 1.0, 1.0, 1.0])
-    third = optimise(Pro(pro_options(interpolation=0.25, c=0.01)), pools, old.tolist())
+    third = optimise(Pro(pro_options(interpolation=0.25, c=0.01), BLEU), pools, old.tolist())
     assert third.weights == pytest.approx(0.25 * tuned.weights + 0.75 * old)
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("learner", [Pro(pro_options()), MinRisk(minrisk_options())])
+@pytest.mark.parametrize("learner", [Pro(pro_options(), BLEU), MinRisk(minrisk_options(), BLEU)])
 def test_gradients_are_those_of_the_losses(learner: BatchLearner) -> None:
     part = part_of(learner, ranking(5, np.array([1.0, 1.0, -1.0, 1.0])))
     at = np.array([0.2, -0.1, 0.3, 0.05])
@@ -59,7 +65,7 @@ def test_gradients_are_those_of_the_losses(learner: BatchLearner) -> None:
 @pytest.mark.kernel
 def test_losses_of_equal_scores() -> None:
     lists = ranking(5, np.ones(4))
-    part, risk = part_of(Pro(pro_options()), lists), part_of(MinRisk(minrisk_options()), lists)
+    part, risk = part_of(Pro(pro_options(), BLEU), lists), part_of(MinRisk(minrisk_options(), BLEU), lists)
     assert part.evaluate(np.zeros(4))[0][0] == pytest.approx(part.pairs * np.log(2))
     means = bleu_plus_one(lists.statistics).reshape(20, 30).mean(axis=1)
     assert risk.evaluate(np.zeros(4))[0][0] == pytest.approx((1 - means).sum())
@@ -82,5 +88,5 @@ def test_sums_do_not_depend_on_the_cores() -> None:
 
 def test_pro_without_pairs_keeps_the_weights() -> None:
     alike = pool([[([1.0, 2.0], statistics_of([3] * 4)), ([2.0, 1.0], statistics_of([3] * 4))]])
-    tuned = optimise(Pro(pro_options()), [alike], [0.5, 0.25, 0.0, 1.0])
+    tuned = optimise(Pro(pro_options(), BLEU), [alike], [0.5, 0.25, 0.0, 1.0])
     assert tuned.weights.tolist() == [0.5, 0.25, 0.0, 1.0] and tuned.steps == 0

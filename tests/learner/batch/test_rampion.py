@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.batch_lists import IDS, lists_of_entries, optimise, part_of, pool, ranking, values
-from support.learner_options import rampion_options
+from support.learner_options import BLEU, rampion_options
 
 from mpitune.learner.batch.rampion import Rampion, RampionOptions
 from mpitune.learner.pool import NBestPool, empty
@@ -54,7 +54,7 @@ def by_ids(by_slot: np.ndarray) -> np.ndarray:
 def test_losses_and_subgradients_are_those_of_plain_numpy(lists: Any, hopes: Any, w: Any, loss: int) -> None:
     options = rampion_options(loss=loss)
     question = np.array([hopes, w])
-    found, gradient = part_of(Rampion(options), pool(lists)).evaluate(by_ids(question))
+    found, gradient = part_of(Rampion(options, BLEU), pool(lists)).evaluate(by_ids(question))
     expected, slope = naive_loss(lists, *question, options)
     assert found[0] == pytest.approx(expected)
     assert gradient.tolist() == by_ids(slope).tolist()
@@ -63,7 +63,7 @@ def test_losses_and_subgradients_are_those_of_plain_numpy(lists: Any, hopes: Any
 @settings(max_examples=60, deadline=None)
 @given(lists_of_entries, values, values, values, losses)
 def test_a_subgradient_is_below_the_convex_part(lists: Any, hopes: Any, w: Any, v: Any, loss: int) -> None:
-    part = part_of(Rampion(rampion_options(loss=loss)), pool(lists))
+    part = part_of(Rampion(rampion_options(loss=loss), BLEU), pool(lists))
     at_w, gradient = part.evaluate(np.array([hopes, w]))
     at_v, _ = part.evaluate(np.array([hopes, v]))
     own, _ = part.evaluate(np.array([v, v]))
@@ -96,7 +96,7 @@ def test_steps_are_those_of_plain_numpy(shards: Any, w: Any, loss: int) -> None:
                 length /= 2
             else:
                 return  # What rounding decides is not compared.
-    tuned = optimise(Rampion(options), [pool(shard) for shard in shards], by_ids(start).tolist())
+    tuned = optimise(Rampion(options, BLEU), [pool(shard) for shard in shards], by_ids(start).tolist())
     assert tuned.steps == steps
     assert tuned.weights == pytest.approx(by_ids(weights))
     assert tuned.objective == pytest.approx(objective(weights)[0])
@@ -104,7 +104,7 @@ def test_steps_are_those_of_plain_numpy(shards: Any, w: Any, loss: int) -> None:
 
 def loss_at(pools: Sequence[NBestPool], weights: np.ndarray, options: RampionOptions) -> float:
     asked = np.stack([weights, weights])
-    return sum(float(part_of(Rampion(options), each).evaluate(asked)[0][0]) for each in pools)
+    return sum(float(part_of(Rampion(options, BLEU), each).evaluate(asked)[0][0]) for each in pools)
 
 
 @pytest.mark.parametrize("loss", [1, 2, 3])
@@ -113,7 +113,7 @@ def test_the_loss_goes_down_and_planted_weights_are_found(loss: int, step: float
     options = replace(FAST, loss=loss, passes=20, step=step, c=0.0)
     pools = [ranking(seed, PLANTED) for seed in (1, 2)]
     start = np.array([0.1, 0.1, 0.1, 0.1])
-    tuned = optimise(Rampion(options), pools, start.tolist())
+    tuned = optimise(Rampion(options, BLEU), pools, start.tolist())
     assert loss_at(pools, tuned.weights, options) <= tuned.objective < 0.8 * loss_at(pools, start, options)
     cosine = tuned.weights @ PLANTED / np.linalg.norm(tuned.weights) / np.linalg.norm(PLANTED)
     assert cosine > 0.97
@@ -126,21 +126,21 @@ def test_the_loss_goes_down_and_planted_weights_are_found(loss: int, step: float
 )
 def test_every_option_makes_a_difference(options: dict[str, Any]) -> None:
     lists = ranking(1, PLANTED)
-    plain, other = (optimise(Rampion(each), [lists], [0.1] * 4) for each in (FAST, replace(FAST, **options)))
+    plain, other = (optimise(Rampion(each, BLEU), [lists], [0.1] * 4) for each in (FAST, replace(FAST, **options)))
     assert plain.weights.tolist() != other.weights.tolist()
 
 
 def test_weights_stay_near_those_before() -> None:
     lists, start = ranking(1, PLANTED), np.array([3.0, 3.0, 3.0, 3.0])
-    free, held = (optimise(Rampion(replace(FAST, c=c)), [lists], start.tolist()) for c in (0.0, 400.0))
+    free, held = (optimise(Rampion(replace(FAST, c=c), BLEU), [lists], start.tolist()) for c in (0.0, 400.0))
     assert np.linalg.norm(held.weights - start) < 0.5 * np.linalg.norm(free.weights - start)
 
 
 def test_lists_without_entries_have_no_say() -> None:
-    nothing = optimise(Rampion(FAST), [empty(3)], [0.5, 0.25, 0.0, 1.0])
+    nothing = optimise(Rampion(FAST, BLEU), [empty(3)], [0.5, 0.25, 0.0, 1.0])
     assert nothing.weights.tolist() == [0.5, 0.25, 0.0, 1.0] and nothing.objective == 0.0
     lists = ranking(1, PLANTED)
     gaps = lists._replace(sentence_ptr=np.concatenate([[0], np.repeat(lists.sentence_ptr[1:], 2), [600]]))
     assert gaps.sentences > lists.sentences
-    found = [optimise(Rampion(FAST), [each], [0.1] * 4).weights.tolist() for each in (lists, gaps)]
+    found = [optimise(Rampion(FAST, BLEU), [each], [0.1] * 4).weights.tolist() for each in (lists, gaps)]
     assert found[0] == found[1]

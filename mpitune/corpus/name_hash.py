@@ -1,0 +1,76 @@
+"""Hashes of names that can be computed from the hashes of their parts, without spelling the names out.
+
+The hash of a string is a polynomial of its bytes modulo the prime 2^61 - 1 (Karp and Rabin 1987), at a fixed random
+point. Two of n names of at most m bytes have the same hash with a probability below n^2 m / 2^62.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.corpus.vocabulary import Names
+from mpitune.jit import inlined, kernel, uint64
+
+PRIME = (1 << 61) - 1
+_POINT = 0x0D3C1E8B5A7F2469
+"""Where the polynomials are evaluated: any number below `PRIME`, never changed in a run."""
+
+
+class HashedNames(NamedTuple):
+    """Strings to be joined."""
+
+    hash: np.ndarray
+    """uint64 [n]"""
+    power: np.ndarray
+    """uint64 [n]: the point to the power of each string's length in bytes."""
+
+
+def hashed(names: Names | Iterable[str]) -> HashedNames:
+    """The hashes of ``names``."""
+    names = names if isinstance(names, Names) else Names.of(names)
+    strings = HashedNames(np.empty(len(names), dtype=np.uint64), np.empty(len(names), dtype=np.uint64))
+    _hash(np.ascontiguousarray(names.text), np.ascontiguousarray(names.ptr), strings)
+    return strings
+
+
+@kernel
+def _hash(text: np.ndarray, ptr: np.ndarray, strings: HashedNames) -> None:
+    for i in range(len(strings.hash)):
+        hash_, power = uint64(0), uint64(1)
+        for k in range(ptr[i], ptr[i + 1]):
+            # A byte of 0 would leave the empty string's hash unchanged.
+            hash_ = _sum(_product(hash_, uint64(_POINT)), uint64(text[k]) + uint64(1))
+            power = _product(power, uint64(_POINT))
+        strings.hash[i] = hash_
+        strings.power[i] = power
+
+
+@inlined
+def joined(hash_: int, strings: HashedNames, i: int) -> int:
+    """The hash of a string, of hash ``hash_``, with string ``i`` after it."""
+    return _sum(_product(hash_, strings.power[i]), strings.hash[i])
+
+
+@inlined
+def _sum(a: int, b: int) -> int:
+    """a + b modulo `PRIME`, for a and b below it."""
+    total = a + b
+    return total - uint64(PRIME) if total >= uint64(PRIME) else total
+
+
+@inlined
+def _product(a: int, b: int) -> int:
+    """a b modulo `PRIME`, for a and b below it; 2^61 = 1, so that bits from 61 on are added at the low end.
+
+    Factors are split into 30 high and 31 low bits: kernels have no integers of 128 bits.
+    """
+    low31, low30 = uint64((1 << 31) - 1), uint64((1 << 30) - 1)
+    a_high, a_low = a >> uint64(31), a & low31
+    b_high, b_low = b >> uint64(31), b & low31
+    middle = a_low * b_high + a_high * b_low
+    total = (a_high * b_high << uint64(1)) + (middle >> uint64(30)) + ((middle & low30) << uint64(31)) + a_low * b_low
+    total = (total >> uint64(61)) + (total & uint64(PRIME))
+    return total - uint64(PRIME) if total >= uint64(PRIME) else total

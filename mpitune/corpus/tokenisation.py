@@ -1,0 +1,41 @@
+"""A look at a text: is it tokenised, with punctuation marks as words of their own?"""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from mpitune.corpus.text import lines, split_words
+
+SAMPLE = 1000
+"""Number of lines looked at, from the first."""
+_MARKS = ",;:!?؟،。，！？"
+_ALONE = re.compile(rf"[.{_MARKS}]+")
+_ATTACHED = re.compile(rf".*\w[.{_MARKS}]*[{_MARKS}]")
+_FULL_STOP = re.compile(r".*\w\.")
+
+
+class Punctuation(NamedTuple):
+    """Numbers of punctuation marks in a text."""
+
+    attached: int
+    """At the end of a word. Full stops count at the end of a line only: others may be those of abbreviations."""
+    alone: int
+    """As words of their own."""
+
+    @property
+    def looks_untokenised(self) -> bool:
+        return self.attached > self.alone
+
+
+def punctuation(path: Path) -> Punctuation:
+    """Punctuation in the first `SAMPLE` lines of a file. Raises DataError as `lines` does."""
+    attached = alone = 0
+    for _, line in islice(lines(path), SAMPLE):
+        words = split_words(line)
+        alone += sum(1 for word in words if _ALONE.fullmatch(word))
+        attached += sum(1 for word in words if _ATTACHED.fullmatch(word))
+        attached += bool(words and _FULL_STOP.fullmatch(words[-1]))
+    return Punctuation(attached, alone)

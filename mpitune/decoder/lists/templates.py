@@ -1,0 +1,66 @@
+"""Features of the text of an entry: its length, its n-grams, and pairs of words that a lexicon knows."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from mpitune.corpus.text import counted, lines, split_words
+from mpitune.decoder.lists.formats import Entry
+from mpitune.errors import DataError
+from mpitune.grammar.choices import ListTemplateName
+
+ORDER = 3
+"""Largest order of the n-grams."""
+
+
+class TextFeatures:
+    """The features that ``templates`` fire on an entry; an n-gram, or a pair, counts as often as it occurs."""
+
+    def __init__(self, templates: Sequence[str], lexicon: Path | None) -> None:
+        """``lexicon``: for `word-pair`, a source and a target word a line; further fields are not read.
+
+        Raises DataError for a line without two words.
+        """
+        self._lexicon = _read_lexicon(lexicon) if lexicon is not None else {}
+        functions: dict[ListTemplateName, Callable[[Sequence[str], Sequence[str]], Iterator[str]]] = {
+            "text-length": lambda source, target: ("TextLength" for _ in target),
+            "target-ngrams": lambda source, target: _ngrams(target),
+            "word-pair": self._word_pairs,
+        }
+        self._templates = [function for name, function in functions.items() if name in templates]
+
+    def add_to(self, entry: Entry, origin: Path, source: Sequence[str]) -> None:
+        """Add the features of ``entry``, read from the file ``origin``, a translation of the words ``source``.
+
+        Raises DataError for a feature that the entry has itself.
+        """
+        for template in self._templates:
+            # As in names of rule features: = and ; end a name in files.
+            fired = Counter(name.replace("=", "_").replace(";", "_") for name in template(source, entry.words))
+            if twice := fired.keys() & entry.features.keys():
+                expected = "another name: features.templates has one of this name"
+                raise DataError.at(origin, entry.line, found=f"feature {min(twice)}", expected=expected)
+            entry.features.update({name: float(count) for name, count in fired.items()})
+
+    def _word_pairs(self, source: Sequence[str], target: Sequence[str]) -> Iterator[str]:
+        known = [(word, self._lexicon[word]) for word in dict.fromkeys(source) if word in self._lexicon]
+        return (f"WP:{f}_{e}" for f, translations in known for e in target if e in translations)
+
+
+def _ngrams(words: Sequence[str]) -> Iterator[str]:
+    for n in range(1, ORDER + 1):
+        yield from (f"TN:{'_'.join(words[i : i + n])}" for i in range(len(words) - n + 1))
+
+
+def _read_lexicon(path: Path) -> dict[str, set[str]]:
+    """The target words of each source word."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for number, line in lines(path):
+        words = split_words(line)
+        if len(words) < 2:
+            expected = "a source and a target word"
+            raise DataError.at(path, number, found=counted(len(words), "field"), expected=expected)
+        found[words[0]].add(words[1])
+    return dict(found)

@@ -1,0 +1,374 @@
+"""The features that rules fire, as hashes of their names: nothing is spelled out, so that decoding can afford them.
+
+`mpitune.grammar.templates` defines the names; the kernels here join the hashes of the words, categories and signs that
+a name is made of, in the order of the name. Names of few features are needed, those that a k-best list fires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.array_files.number_table import DistinctNumbers, NumberTable, place_of
+from mpitune.corpus.name_hash import HashedNames, hashed, joined
+from mpitune.grammar.rules import RuleTypes
+from mpitune.grammar.templates import (
+    GLUE,
+    TEMPLATES,
+    checked,
+    features,
+    pass_through,
+    shape_name,
+    without_separators,
+)
+from mpitune.jit import inlined, kernel, uint64
+
+_ID, _SOURCE_BIGRAM, _TARGET_BIGRAM, _SHAPE, _WORD_PAIR, _WORD_PAIR_ALL, _INSERTION, _TARGET_WORDS = range(8)
+"""Numbers of the templates: their places in `TEMPLATES`."""
+_SIGNS = ("_", ":", "R:", "RBS:<r>_", "RBS:", "RBT:<r>_", "RBT:", "</r>", "WP:", "WPA:", "INS:", "TB:", "N1", "N2")
+_UNDERSCORE, _COLON, _R, _RBS_FIRST, _RBS, _RBT_FIRST, _RBT, _LAST, _WP, _WPA, _INS, _TB, _N1, _ = range(len(_SIGNS))
+_OF_CATEGORY = 4
+"""Strings of a category: its label; with N before it; with 1 or 2 after it."""
+_SHAPES = 32
+"""Number of shapes of a side."""
+_PIECE = 1 << 20
+"""Hits collected at a time."""
+
+
+class Spelling(NamedTuple):
+    """The templates of a job, and hashes of the strings that their names are made of."""
+
+    template: np.ndarray
+    """int8 [templates]: numbers of the templates, in the job's order."""
+    string: HashedNames
+    """`_SIGNS`, the strings of each category, the words."""
+    first_word: int
+    """Place in ``string`` of word 0."""
+    shape: np.ndarray
+    """uint64 [32, 32]: hashes of the names of shapes, by the flags of the source side and of the target side."""
+
+
+class Workspace(NamedTuple):
+    """The features that a rule fires, and what its source side contributes to those of the next rules."""
+
+    hash: np.ndarray
+    """uint64 [most]: hashes of the names, in the order of firing."""
+    value: np.ndarray
+    """float64 [most]: number of times that each fires."""
+    side_hash: np.ndarray
+    """uint64 [most]: as ``hash``: source bigrams of the latest source side."""
+    side_value: np.ndarray
+    """float64 [most]"""
+    side_name: np.ndarray
+    """uint64 [1]: hash of the name of a rule with this source side, up to the target side."""
+    side: np.ndarray
+    """int64 [5]: the latest source side or -1, number of its bigrams, its shape, categories of its gaps."""
+
+
+def spelling(templates: Sequence[str], categories: Sequence[str], words: Iterable[str]) -> Spelling:
+    """The hashes for rules of these ``categories`` and ``words``. Raises UsageError for an unknown template."""
+    numbers = [list(TEMPLATES).index(template) for template in checked(templates)]
+    labels = [text for label in categories for text in (label, f"N{label}", f"{label}1", f"{label}2")]
+    signs, symbols = hashed(_SIGNS), hashed(map(without_separators, (*labels, *words)))
+    shapes = [shape_name(source, target) for source in range(_SHAPES) for target in range(_SHAPES)]
+    return Spelling(
+        np.array(numbers, dtype=np.int8),
+        HashedNames(*map(np.concatenate, zip(signs, symbols, strict=True))),
+        len(_SIGNS) + len(labels),
+        hashed(shapes).hash.reshape(_SHAPES, _SHAPES),
+    )
+
+
+def new_workspace(most: int) -> Workspace:
+    """Space for ``most`` features, see `most_fired`."""
+    return Workspace(
+        np.empty(most, dtype=np.uint64),
+        np.empty(most),
+        np.empty(most, dtype=np.uint64),
+        np.empty(most),
+        np.empty(1, dtype=np.uint64),
+        np.full(5, -1, dtype=np.int64),
+    )
+
+
+@inlined
+def most_fired(spelling: Spelling, types: RuleTypes, type_: int) -> int:
+    """An upper bound on the number of features that rule type ``type_`` fires."""
+    side, target_side, alignment = types.side[type_], types.target_side[type_], types.alignment[type_]
+    source = types.source_ptr[side + 1] - types.source_ptr[side]
+    target = types.target_ptr[target_side + 1] - types.target_ptr[target_side]
+    most = 0
+    for k in range(len(spelling.template)):
+        template = spelling.template[k]
+        if template == _SOURCE_BIGRAM:
+            most += source + 1
+        elif template in (_TARGET_BIGRAM, _TARGET_WORDS):
+            most += target + 1
+        elif template == _WORD_PAIR:
+            most += types.align_ptr[alignment + 1] - types.align_ptr[alignment]
+        elif template in (_WORD_PAIR_ALL, _INSERTION):
+            most += source * target
+        else:
+            most += 1
+    return most
+
+
+@kernel
+def fire(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace) -> int:
+    """Write the features of rule type ``type_`` to ``space``; returns their number."""
+    if space.side[0] != types.side[type_]:
+        _read_side(spelling, types, types.side[type_], space)
+    end = 0
+    for k in range(len(spelling.template)):
+        template = spelling.template[k]
+        if template == _ID:
+            end = _put(space, end, end, _identity(spelling, types, type_, space))
+        elif template == _SOURCE_BIGRAM:
+            for i in range(space.side[1]):
+                space.hash[end + i] = space.side_hash[i]
+                space.value[end + i] = space.side_value[i]
+            end += space.side[1]
+        elif template == _TARGET_BIGRAM:
+            end = _target_bigrams(spelling, types, type_, space, end)
+        elif template == _SHAPE:
+            target_side = types.target_side[type_]
+            shape = _side_shape(types.target, types.target_ptr[target_side], types.target_ptr[target_side + 1])
+            end = _put(space, end, end, spelling.shape[space.side[2], shape])
+        elif template == _WORD_PAIR:
+            end = _word_pairs(spelling, types, type_, space, end)
+        elif template == _WORD_PAIR_ALL:
+            end = _all_word_pairs(spelling, types, type_, space, end)
+        elif template == _INSERTION:
+            end = _insertions(spelling, types, type_, space, end)
+        else:
+            end = _target_words(spelling, types, type_, space, end)
+    return end
+
+
+@inlined
+def _put(space: Workspace, begin: int, end: int, hash_: int) -> int:
+    """Count a feature among those from ``begin`` to ``end``, or append it; returns the new end."""
+    for k in range(begin, end):
+        if space.hash[k] == hash_:
+            space.value[k] += 1.0
+            return end
+    space.hash[end] = hash_
+    space.value[end] = 1.0
+    return end + 1
+
+
+@inlined
+def _word(spelling: Spelling, symbol: int) -> int:
+    """Place of the string of a word."""
+    return spelling.first_word + symbol
+
+
+@inlined
+def _of_category(category: int, form: int) -> int:
+    """Place of a string of ``category``; ``form``: as in `_OF_CATEGORY`."""
+    return len(_SIGNS) + _OF_CATEGORY * category + form
+
+
+@inlined
+def _pair(spelling: Spelling, sign: int, first: int, second: int) -> int:
+    """Hash of the name of a pair of strings."""
+    string = spelling.string
+    return joined(joined(joined(string.hash[sign], string, first), string, _UNDERSCORE), string, second)
+
+
+@kernel
+def _read_side(spelling: Spelling, types: RuleTypes, side: int, space: Workspace) -> None:
+    """Write to ``space`` what all rules with this source side have in common."""
+    string, first, last = spelling.string, types.source_ptr[side], types.source_ptr[side + 1]
+    name = joined(joined(string.hash[_R], string, _of_category(types.lhs[side], 0)), string, _COLON)
+    gaps = 0
+    for k in range(first, last):
+        symbol = types.source[k]
+        if k > first:
+            name = joined(name, string, _UNDERSCORE)
+        if symbol < 0:
+            space.side[3 + gaps] = -1 - symbol
+            gaps += 1
+        name = joined(name, string, _word(spelling, symbol) if symbol >= 0 else _of_category(-1 - symbol, 1))
+    space.side_name[0] = joined(name, string, _COLON)
+    space.side[2] = _side_shape(types.source, first, last)
+    space.side[0], space.side[1] = side, 0
+    for k in range(len(spelling.template)):
+        if spelling.template[k] == _SOURCE_BIGRAM:
+            _source_bigrams(spelling, types, side, space)
+
+
+@kernel
+def _source_bigrams(spelling: Spelling, types: RuleTypes, side: int, space: Workspace) -> None:
+    string, end, before = spelling.string, 0, -1
+    for k in range(types.source_ptr[side], types.source_ptr[side + 1] + 1):
+        symbol = types.source[k] if k < types.source_ptr[side + 1] else 0
+        next_ = _word(spelling, symbol) if symbol >= 0 else _of_category(-1 - symbol, 0)
+        if k == types.source_ptr[side + 1]:
+            next_ = _LAST
+        is_first = before < 0
+        hash_ = joined(string.hash[_RBS_FIRST], string, next_) if is_first else _pair(spelling, _RBS, before, next_)
+        end = _put(space, 0, end, hash_)
+        before = next_
+    for i in range(end):
+        space.side_hash[i] = space.hash[i]
+        space.side_value[i] = space.value[i]
+    space.side[1] = end
+
+
+@kernel
+def _side_shape(symbols: np.ndarray, first: int, last: int) -> int:
+    """The shape of a side: a bit for each of the flags of `mpitune.grammar.templates.side_shape`, the first highest."""
+    shape, bit = 0, 16
+    for k in range(first, last):
+        if symbols[k] < 0:
+            shape |= bit >> 1
+            bit >>= 2
+        else:
+            shape |= bit
+    return shape
+
+
+@kernel
+def _identity(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace) -> int:
+    """Hash of the name of a rule; its source side has been read."""
+    string, target_side = spelling.string, types.target_side[type_]
+    name = uint64(space.side_name[0])
+    first = types.target_ptr[target_side]
+    for k in range(first, types.target_ptr[target_side + 1]):
+        if k > first:
+            name = joined(name, string, _UNDERSCORE)
+        symbol = types.target[k]
+        name = joined(name, string, _word(spelling, symbol) if symbol >= 0 else _N1 - 1 - symbol)
+    return name
+
+
+@kernel
+def _target_bigrams(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace, end: int) -> int:
+    string, begin, before, target_side = spelling.string, end, -1, types.target_side[type_]
+    last = types.target_ptr[target_side + 1]
+    for k in range(types.target_ptr[target_side], last + 1):
+        next_ = _LAST
+        if k < last:
+            symbol = types.target[k]
+            # Gap -1 has the form 2: its label with 1 after it.
+            next_ = _word(spelling, symbol) if symbol >= 0 else _of_category(space.side[2 - symbol], 1 - symbol)
+        is_first = before < 0
+        hash_ = joined(string.hash[_RBT_FIRST], string, next_) if is_first else _pair(spelling, _RBT, before, next_)
+        end = _put(space, begin, end, hash_)
+        before = next_
+    return end
+
+
+@kernel
+def _word_pairs(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace, end: int) -> int:
+    begin, alignment = end, types.alignment[type_]
+    source, target = types.source_ptr[types.side[type_]], types.target_ptr[types.target_side[type_]]
+    for link in range(types.align_ptr[alignment], types.align_ptr[alignment + 1]):
+        f, e = types.source[source + types.align[link, 0]], types.target[target + types.align[link, 1]]
+        if f >= 0 and e >= 0:
+            end = _put(space, begin, end, _pair(spelling, _WP, _word(spelling, f), _word(spelling, e)))
+    return end
+
+
+@kernel
+def _all_word_pairs(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace, end: int) -> int:
+    begin, side, target_side = end, types.side[type_], types.target_side[type_]
+    for i in range(types.source_ptr[side], types.source_ptr[side + 1]):
+        for j in range(types.target_ptr[target_side], types.target_ptr[target_side + 1]):
+            f, e = types.source[i], types.target[j]
+            if f >= 0 and e >= 0:
+                end = _put(space, begin, end, _pair(spelling, _WPA, _word(spelling, f), _word(spelling, e)))
+    return end
+
+
+@kernel
+def _insertions(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace, end: int) -> int:
+    begin, side, target_side, alignment = end, types.side[type_], types.target_side[type_], types.alignment[type_]
+    first_link, last_link = types.align_ptr[alignment], types.align_ptr[alignment + 1]
+    if first_link == last_link:
+        return end
+    for j in range(types.target_ptr[target_side], types.target_ptr[target_side + 1]):
+        e, is_linked = types.target[j], False
+        for link in range(first_link, last_link):
+            is_linked = is_linked or types.align[link, 1] == j - types.target_ptr[target_side]
+        if e < 0 or is_linked:
+            continue
+        for i in range(types.source_ptr[side], types.source_ptr[side + 1]):
+            f = types.source[i]
+            if f >= 0:
+                end = _put(space, begin, end, _pair(spelling, _INS, _word(spelling, f), _word(spelling, e)))
+    return end
+
+
+@kernel
+def _target_words(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace, end: int) -> int:
+    begin, target_side = end, types.target_side[type_]
+    for j in range(types.target_ptr[target_side], types.target_ptr[target_side + 1] - 1):
+        a, b = types.target[j], types.target[j + 1]
+        if a >= 0 and b >= 0:
+            end = _put(space, begin, end, _pair(spelling, _TB, _word(spelling, a), _word(spelling, b)))
+    return end
+
+
+def rules_that_fire(
+    spelling: Spelling, types: RuleTypes, wanted: DistinctNumbers
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield rule types (int64 [n], ascending) and the places (int64 [n]) in ``wanted``, hashes of names, of what they
+    fire; in parts of a million.
+    """
+    first, end, space = 0, len(types.side), new_workspace(_most_fired(spelling, types))
+    while first < end:
+        rules, places = np.empty(_PIECE + len(space.hash), dtype=np.int64), np.empty(_PIECE + len(space.hash), np.int64)
+        first, hits = _find_rules(spelling, types, first, wanted.table, space, rules, places)
+        yield rules[:hits], places[:hits]
+
+
+def names_fired(
+    templates: Sequence[str], types: RuleTypes, categories: Sequence[str], words: Sequence[str], names: Sequence[str]
+) -> set[str]:
+    """Those of ``names`` that some rule of these ``types`` fires, a glue rule, or the pass-through rule of a word.
+
+    ``categories`` and ``words`` name the rules' symbols. Raises UsageError for an unknown template.
+    """
+    wanted = DistinctNumbers()
+    places = wanted.add(hashed(names).hash)
+    found = np.zeros(len(wanted), dtype=np.bool_)
+    for _, hits in rules_that_fire(spelling(templates, categories, words), types, wanted):
+        found[hits] = True
+    fired = {name for rule in (*GLUE, *map(pass_through, words)) for name, _ in features(templates, rule)}
+    return {name for name, place in zip(names, places.tolist(), strict=True) if found[place] or name in fired}
+
+
+@kernel
+def _most_fired(spelling: Spelling, types: RuleTypes) -> int:
+    """The largest `most_fired` of all rule types."""
+    most = 0
+    for type_ in range(len(types.side)):
+        most = max(most, most_fired(spelling, types, type_))
+    return most
+
+
+@kernel
+def _find_rules(
+    spelling: Spelling,
+    types: RuleTypes,
+    first: int,
+    wanted: NumberTable,
+    space: Workspace,
+    rules: np.ndarray,
+    places: np.ndarray,
+) -> tuple[int, int]:
+    """Write hits from rule type ``first`` on until `_PIECE` are found; returns the next rule type and their number."""
+    hits = 0
+    while first < len(types.side) and hits < _PIECE:
+        for k in range(fire(spelling, types, first, space)):
+            place = place_of(wanted, space.hash[k])
+            if place >= 0:
+                rules[hits] = first
+                places[hits] = place
+                hits += 1
+        first += 1
+    return first, hits

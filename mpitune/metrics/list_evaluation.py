@@ -1,0 +1,94 @@
+"""Evaluation of n-best lists: the metric of the first entries, of the best ones, and of a random choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from mpitune.array_files.csr import row_ends
+from mpitune.corpus.text import counted
+from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.decoder.base import KBest, empty_translation
+from mpitune.decoder.lists.formats import Entry
+from mpitune.decoder.lists.stream import read_lists
+from mpitune.errors import DataError
+from mpitune.metrics.choices import ReferenceMetricName
+from mpitune.metrics.tuning_metric import Metric
+
+CHOICES = ("1-best", "oracle", "random")
+"""The first entry of each list; the one with the best value of the metric, of `bleu+1` for BLEU; one drawn at random,
+whose expected statistics are the means of the list."""
+
+Scores = Mapping[str, Sequence[float]]
+"""By metric: its score for each of `CHOICES`; BLEU and chrF 0 to 100, TER in edits per 100 words, columns as means."""
+
+
+def evaluate_lists(path: Path, references: Sequence[Sequence[str]]) -> Scores:
+    """The scores of the lists in ``path``, whose numbers ascend: of the metrics of JSON lines, which are those of the
+    first entry, and, with ``references`` (one or more texts, or none), BLEU, TER and chrF.
+
+    Raises DataError for a malformed entry, one without a metric, or a list beyond the references.
+    """
+    words, sums = Vocabulary(), dict[str, np.ndarray]()
+    metrics: dict[str, Metric] = {}
+    columns: list[str] = []
+    for number, entries in _all_lists(path, len(references[0]) if references else None):
+        if entries and not metrics:
+            columns = list(entries[0].metrics)
+            names = [*(get_args(ReferenceMetricName) if references else ()), *columns]
+            metrics = {name: Metric({name: 1.0}, words.words) for name in names}
+            sums = {name: np.zeros((len(CHOICES), metric.width)) for name, metric in metrics.items()}
+        kbest = _as_kbest(path, entries, columns, words)
+        encoded = [words.encode(text[number].split()) for text in references]
+        for name, metric in metrics.items():
+            own = kbest._replace(metrics=kbest.metrics[:, columns.index(name)][:, None]) if name in columns else kbest
+            statistics = metric.statistics(own, encoded)
+            best = int(np.argmax(metric.sentence_scores(statistics)))
+            sums[name] += np.stack([statistics[0], statistics[best], statistics.mean(axis=0)])
+    found = {name: metric.reported(np.rint(sums[name]).astype(np.int64)) for name, metric in metrics.items()}
+    return {name: [-score for score in scores] if name == "ter" else scores for name, scores in found.items()}
+
+
+def as_table(scores: Mapping[str, Scores]) -> str:
+    """A plain table of several files' ``scores``."""
+    metrics = list(dict.fromkeys(name for of_file in scores.values() for name in of_file))
+    rows = [["lists", "choice", *metrics]]
+    for file, of_file in scores.items():
+        for n, choice in enumerate(CHOICES):
+            rows.append([file, choice, *(f"{of_file[name][n]:.5g}" if name in of_file else "" for name in metrics)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _all_lists(path: Path, count: int | None) -> Iterator[tuple[int, list[Entry]]]:
+    """The lists with their numbers; of ``count`` sentences, also those without entries."""
+    following = 0
+    for number, entries in read_lists([path]):
+        if count is not None and number >= count:
+            found, expected = f"number {number}", f"at most {count - 1}, as there are {counted(count, 'reference')}"
+            raise DataError.at(path, entries[0].line, found=found, expected=expected)
+        yield from ((missing, []) for missing in range(following, number if count is not None else following))
+        yield number, entries
+        following = number + 1
+    if following == 0:
+        raise DataError.at(path, None, found="no entries", expected="n-best lists")
+    yield from ((missing, []) for missing in range(following, count or 0))
+
+
+def _as_kbest(path: Path, entries: Sequence[Entry], columns: Sequence[str], words: Vocabulary) -> KBest:
+    """The entries in their order, without features; a translation of no words for none."""
+    if not entries:
+        return empty_translation(len(columns))
+    for entry in entries:
+        if lacking := [name for name in columns if name not in entry.metrics]:
+            expected = "a value, as the first entry has one"
+            raise DataError.at(path, entry.line, found=f"no {lacking[0]} among the metrics", expected=expected)
+    texts, none = [words.encode(entry.words) for entry in entries], np.zeros(0)
+    values = np.array([[entry.metrics[name] for name in columns] for entry in entries]).reshape(len(entries), -1)
+    ptr = row_ends([len(text) for text in texts])
+    return KBest(ptr, np.concatenate(texts), np.zeros(len(entries)), none, none, none, values)

@@ -1,0 +1,326 @@
+"""Input files that a job leaves out, made in the store from its bitext: parts of it, word alignments, language models.
+
+A record beside the files keeps the fingerprints of the files and of what they were made from, and what the log says of
+them. Files are made again only if one of these has changed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mpitune.array_files.arrays import write_lock
+from mpitune.array_files.atomic import open_atomic, write_text
+from mpitune.corpus.bitext import AlignedFiles, AlignedPair, read_pairs
+from mpitune.corpus.eflomal import align, find_program
+from mpitune.corpus.progress import Progress, StartProgress
+from mpitune.corpus.text import Fingerprint, counted, fingerprint, kilobytes, unchanged
+from mpitune.corpus.tokenisation import SAMPLE, punctuation
+from mpitune.errors import DataError, MachineError, UsageError
+from mpitune.lm.kneser_ney import estimate
+
+LOG = logging.getLogger(__name__)
+
+_SEED = 1
+"""Of the draw of held-out pairs. It is not the run's seed, so that runs with several seeds share a store."""
+_HELD_OUT_SHARE, MOST_HELD_OUT = 20, 1000
+"""One pair in so many is held out, and at most so many pairs."""
+_TUNED_SHARE, MOST_TUNED = 10, 2000
+"""Likewise of the pairs to tune on, where the others are the text of a language model and the job sets no limit."""
+_HELD_OUT, _TUNED, _OTHER = 0, 1, 2
+
+
+class MadeInput(Protocol):
+    """Files that are made together."""
+
+    @property
+    def outputs(self) -> list[Path]:
+        """The files."""
+
+    @property
+    def inputs(self) -> list[Path]:
+        """The files that they are made from."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that they depend on besides (JSON types)."""
+
+    def check(self) -> None:
+        """Raise UsageError if a program is missing that `make` needs."""
+
+    def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
+        """Write the files; returns lines for the log about them. Raises OSError if they cannot be written."""
+
+
+@dataclass(frozen=True)
+class BitextParts:
+    """A bitext without the pairs that have an empty side, and its parts: pairs held out, pairs tuned on, the others."""
+
+    source: Path
+    """Source sentences, or pairs ``source ||| target`` if ``target`` is None."""
+    target: Path | None
+    alignment: Path | None
+    """Links of the pairs, if the job has them."""
+    folder: Path
+    """The folder of the files made."""
+    limit: int
+    """Number of pairs to tune on; 0: all that are not held out, but only some where ``needs_others``."""
+    holds_out: bool
+    needs_others: bool
+    """True if a language model is to be estimated from ``others``."""
+
+    @property
+    def bitext(self) -> tuple[Path, Path]:
+        """All pairs that are not held out; those that are tuned on come first."""
+        return self.folder / "bitext.source", self.folder / "bitext.target"
+
+    @property
+    def links(self) -> Path:
+        """The links of ``bitext``, where the job has an alignment."""
+        return self.folder / "bitext.links"
+
+    @property
+    def tuned(self) -> tuple[Path, Path]:
+        """The pairs that are tuned on."""
+        return self.folder / "tuned.source", self.folder / "tuned.target"
+
+    @property
+    def held_out(self) -> tuple[Path, Path]:
+        """The pairs that are held out."""
+        return self.folder / "held-out.source", self.folder / "held-out.target"
+
+    @property
+    def others(self) -> Path:
+        """The target sides of the other pairs."""
+        return self.folder / "others.target"
+
+    @property
+    def outputs(self) -> list[Path]:
+        optional = [self.links] if self.alignment else []
+        optional += self.held_out if self.holds_out else ()
+        optional += [self.others] if self.needs_others else []
+        return [*self.bitext, *self.tuned, *optional]
+
+    @property
+    def inputs(self) -> list[Path]:
+        return [path for path in (self.source, self.target, self.alignment) if path is not None]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        given = {"target": self.target is not None, "alignment": self.alignment is not None, "limit": self.limit}
+        return given | {"holds_out": self.holds_out, "needs_others": self.needs_others}
+
+    def check(self) -> None:
+        pass
+
+    def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
+        with ExitStack() as stack:
+            progress = stack.enter_context(start_progress("kB of the bitext read", 2 * kilobytes(self.inputs)))
+            count = left_out = 0
+            for number, (source, target, _) in enumerate(self._pairs(progress), start=1):
+                self._check_words(number, source)
+                count += bool(source and target)
+                left_out += not (source and target)
+            parts = self._draw(count)
+            files = {path: stack.enter_context(open_atomic(path)) for path in self.outputs}
+            usable = (pair for pair in self._pairs(progress) if pair[0] and pair[1])
+            for part, (source, target, links) in zip(parts.tolist(), usable, strict=True):
+                for source_file, target_file in self._files_of(part):
+                    files[source_file].write(f"{' '.join(source)}\n".encode())
+                    files[target_file].write(f"{' '.join(target)}\n".encode())
+                if self.alignment is not None and part != _HELD_OUT:
+                    files[self.links].write(f"{' '.join(f'{i}-{j}' for i, j in links)}\n".encode())
+                if self.needs_others and part == _OTHER:
+                    files[self.others].write(f"{' '.join(target)}\n".encode())
+        return self._told(parts, left_out)
+
+    def _files_of(self, part: int) -> list[tuple[Path, Path]]:
+        """The files that the pairs of a part are written to, source and target."""
+        return {_HELD_OUT: [self.held_out], _TUNED: [self.bitext, self.tuned], _OTHER: [self.bitext]}[part]
+
+    def _pairs(self, progress: Progress) -> Iterator[AlignedPair]:
+        if self.alignment is not None:
+            return AlignedFiles(self.source, self.target, self.alignment).read(progress)
+        return ((source, target, []) for source, target in read_pairs(self.source, self.target, progress))
+
+    def _check_words(self, number: int, source: Sequence[str]) -> None:
+        for word in source:
+            if word == "|||" or word.startswith("<seg"):
+                expected = "words alone: rules are to be extracted from this text"
+                raise DataError.at(self.source, number, found=word, expected=expected)
+
+    def _draw(self, count: int) -> np.ndarray:
+        """uint8 [count]: the part of each pair. Raises DataError if there are too few pairs."""
+        parts = np.full(count, _OTHER, dtype=np.uint8)
+        if self.holds_out:
+            held_out = min(max(1, count // _HELD_OUT_SHARE), MOST_HELD_OUT)
+            parts[np.random.default_rng(_SEED).permutation(count)[:held_out]] = _HELD_OUT
+        left = np.flatnonzero(parts == _OTHER)
+        share = min(max(1, len(left) // _TUNED_SHARE), MOST_TUNED) if self.needs_others else len(left)
+        parts[left[: self.limit or share]] = _TUNED
+        if not (parts == _TUNED).any() or (self.needs_others and not (parts == _OTHER).any()):
+            expected = "more: some to tune on, some to hold out without [data.devtest], others without [[lm]]"
+            limit = f", data.limit = {self.limit}" if self.limit else ""
+            raise DataError.at(self.source, None, found=f"{counted(count, 'sentence pair')}{limit}", expected=expected)
+        return parts
+
+    def _told(self, parts: np.ndarray, left_out: int) -> list[str]:
+        held_out, tuned, others = np.bincount(parts, minlength=3).tolist()
+        rules = f"rules are extracted from {counted(tuned + others, 'pair')}, for a tuned sentence from all but its own"
+        told = [f"{self.source}: no [grammar]: {rules}"]
+        if left_out:
+            told.append(f"{self.source}: {counted(left_out, 'pair')} with an empty side left out")
+        if self.holds_out:
+            what = f"{counted(held_out, 'pair')}, drawn at random, held out for it: neither grammar nor LM has them"
+            told.append(f"{self.source}: no [data.devtest]: {what}")
+        limit = f"data.limit = {self.limit}" if self.limit else "no data.limit"
+        told.append(f"{self.source}: {limit}: the first {counted(tuned, 'pair')} of the others are tuned on")
+        if self.needs_others:
+            told[-1] += f", {others} left for the language model"
+        return told
+
+
+@dataclass(frozen=True)
+class WordAlignment:
+    """The links of a bitext."""
+
+    source: Path
+    target: Path
+    links: Path
+
+    @property
+    def outputs(self) -> list[Path]:
+        return [self.links]
+
+    @property
+    def inputs(self) -> list[Path]:
+        return [self.source, self.target]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {}
+
+    def check(self) -> None:
+        if find_program() is None:
+            raise UsageError(
+                "eflomal is not installed, and the job has no grammar.alignment: pip install 'mpitune[align]', or name "
+                "a file of links there"
+            )
+
+    def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
+        count = 0
+        with open_atomic(self.links) as file:
+            for line in align(self.source, self.target, log, start_progress):
+                file.write(f"{line}\n".encode())
+                count += line.count("-")
+        return [f"{self.links}: no grammar.alignment: aligned by eflomal, {counted(count, 'link')}"]
+
+
+@dataclass(frozen=True)
+class EstimatedLm:
+    """A language model, estimated from texts."""
+
+    texts: tuple[Path, ...]
+    order: int
+    model: Path
+
+    @property
+    def outputs(self) -> list[Path]:
+        return [self.model]
+
+    @property
+    def inputs(self) -> list[Path]:
+        return list(self.texts)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"order": self.order, "texts": len(self.texts)}
+
+    def check(self) -> None:
+        pass
+
+    def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
+        first, *further = self.texts
+        estimate(first, self.order, self.model, log, start_progress, further_texts=further)
+        texts = ", ".join(map(str, self.texts))
+        return [f"{self.model}: no file in [[lm]]: a model of order {self.order}, estimated from {texts}"]
+
+
+def make_inputs(wanted: Sequence[MadeInput], log: Callable[[str], None], start_progress: StartProgress) -> None:
+    """Make the files of ``wanted`` that are missing or stale; each may be made from those before it.
+
+    Raises UsageError if a program is missing or the folder cannot be written, DataError for bad inputs, MachineError
+    for a full disk.
+    """
+    stale = [made for made in wanted if _record(made) is None]
+    for made in stale:
+        made.check()
+    outputs = {path for made in wanted for path in made.outputs}
+    for text in dict.fromkeys(path for made in stale for path in made.inputs if path not in outputs):
+        _warn_of_untokenised(text)
+    for made in wanted:
+        if _record(made) is not None:
+            continue
+        with write_lock(made.outputs[0].parent):
+            # Another run may have made them in the meantime.
+            if _record(made) is None:
+                for line in _make(made, log, start_progress):
+                    log(line)
+
+
+def known_decisions(wanted: Sequence[MadeInput]) -> list[str]:
+    """What the log said of the files of ``wanted`` that are up to date."""
+    records = [_record(made) for made in wanted]
+    return [line for record in records if record is not None for line in record["told"]]
+
+
+def _make(made: MadeInput, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
+    """Make files and their record; returns lines for the log."""
+    # Taken before the files are read: a change in between is noticed the next time.
+    inputs = [fingerprint(path) for path in made.inputs]
+    try:
+        told = made.make(log, start_progress)
+        outputs = [fingerprint(path) for path in made.outputs]
+        record = {"inputs": inputs, "settings": made.settings, "outputs": outputs, "told": told}
+        write_text(_record_file(made), json.dumps(record, indent=1) + "\n")
+    except OSError as error:
+        raise MachineError(f"{made.outputs[0].parent}: cannot be written: {error.strerror}") from error
+    return told
+
+
+def _record_file(made: MadeInput) -> Path:
+    return made.outputs[0].with_name(f"{made.outputs[0].name}.json")
+
+
+def _record(made: MadeInput) -> dict[str, Any] | None:
+    """The record of files that are up to date; None if they must be made."""
+    try:
+        record: dict[str, Any] = json.loads(_record_file(made).read_text(encoding="utf-8"))
+        files = {"inputs": made.inputs, "outputs": made.outputs}
+        fresh = record["settings"] == made.settings and all(
+            len(record[kind]) == len(paths)
+            and all(unchanged(Fingerprint(*known), path) for known, path in zip(record[kind], paths, strict=True))
+            for kind, paths in files.items()
+        )
+        return record if fresh and isinstance(record["told"], list) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _warn_of_untokenised(text: Path) -> None:
+    found = punctuation(text)
+    if found.looks_untokenised:
+        LOG.warning(
+            "%s: %d of %d punctuation marks in the first %d lines are attached to words: is this text tokenised?",
+            text,
+            found.attached,
+            sum(found),
+            SAMPLE,
+        )

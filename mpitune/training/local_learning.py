@@ -1,0 +1,177 @@
+"""Learning of a sentence's own weights from the training sentences retrieved for it.
+
+Liu, Cao, Watanabe, Zhao, Yu and Zhu (EMNLP-CoNLL 2012; the paper). Algorithm 2 updates the global weights by stored
+lists; the paper names several rounds of decoding as possible. Algorithm 1 trains from the development set and the
+retrieved sentences together, which are decoded in every epoch: the paper calls it impractical and does not run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.array_files.csr import row_ends
+from mpitune.config.spec import Job
+from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.decoder.base import Sentence
+from mpitune.learner.base import BatchLearner, ChainLearner, Reply, ShardObjective
+from mpitune.learner.local.examples import Examples, TrainingLists
+from mpitune.learner.local.update import Update
+from mpitune.learner.pool import NBestPool, empty, merged, pool_of
+from mpitune.metrics.tuning_metric import Metric
+from mpitune.store.store import Corpus
+from mpitune.training import factory
+from mpitune.training.session import TrainingRun
+
+Source = tuple[Sentence, list[np.ndarray]]
+"""A sentence with its references."""
+
+
+class Learned(NamedTuple):
+    """The weights learned for a sentence."""
+
+    ids: np.ndarray
+    """uint64 [n]: ids of the features whose weights may have changed."""
+    update: Update
+    """The changes of their weights (float64 [n])."""
+
+
+Learn = Callable[[np.ndarray], Learned]
+"""Learns from the training sentences of these numbers (int64 [k]), the nearest first."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Training data with their lists."""
+
+    run: TrainingRun
+    """Its initial weights are the global ones."""
+    pools: Sequence[NBestPool]
+    """The lists under the global weights, in order; none if they are not needed."""
+    lists_of: Callable[[Sequence[NBestPool]], TrainingLists]
+    """Examples of other lists, with the same global weights."""
+    names: list[str]
+    """Names of the features in the lists that were discovered while decoding."""
+    lists: TrainingLists
+    """Examples of `pools`."""
+
+    @property
+    def corpus(self) -> Corpus:
+        return self.run.corpus
+
+    @property
+    def words(self) -> Vocabulary:
+        return self.run.store.model.words
+
+
+def learner(job: Job, training: TrainingData) -> Learn:
+    """The local training that ``[local]`` of ``job`` asks for."""
+    if job.local.method == "retrain":
+        return partial(retrained, training.run, job)
+    return partial(updated, training, factory.local_update(job), job.local.rounds)
+
+
+def updated(
+    training: TrainingData, update: Callable[[Examples], Update], rounds: int, sentences: np.ndarray
+) -> Learned:
+    """The ``update`` of the global weights by the lists of ``sentences`` (int64 [k]).
+
+    In each of ``rounds`` but the first, the sentences are decoded with the weights of the round before; the update
+    starts again from the global weights, and learns from the lists of all rounds.
+    """
+
+    def learned(lists: TrainingLists, chosen: np.ndarray) -> Learned:
+        examples = lists.examples(chosen)
+        return Learned(lists.feature_id[examples.feature], update(examples))
+
+    found = learned(training.lists, sentences)
+    if rounds == 1:
+        return found
+    run, pool = training.run, _select(training.pools, sentences)
+    sources = _sources(run.corpus, sentences)
+    for _ in range(rounds - 1):
+        weights = run.grow_to_features(run.first.weights.copy())
+        weights[run.features.find(found.ids)] += found.update.change
+        pool = merged(pool, _decoded(run, run.metric, sources, weights))
+        found = learned(training.lists_of([pool]), np.arange(len(sources)))
+    return found
+
+
+def retrained(run: TrainingRun, job: Job, sentences: np.ndarray) -> Learned:
+    """Algorithm 1: weights trained by the batch learner of ``job`` on its devtest set and ``sentences`` (int64 [k]).
+
+    Training takes ``learner.epochs`` epochs and starts from the global weights *(ours)*. The reported objective and
+    steps are those of the last epoch. Random numbers depend on seed, epoch and place among these sentences, as in a run
+    of the command `train` on them.
+    """
+    development, words = run.store.devtest, run.store.model.words.words
+    assert development is not None  # checked by config.load.check_retraining
+    sources = _sources(development, np.arange(development.size)) + _sources(run.corpus, sentences)
+    metric, frozen = factory.metric(job, words), run.first.frozen
+    tuner = factory.learner(job, metric, frozen, run.features, len(run.store.model.dense_features()), run.store.scoring)
+    assert isinstance(tuner, BatchLearner)  # checked by config.load.check_retraining
+    chained = tuner.chained if isinstance(tuner, ChainLearner) else np.zeros(0, dtype=np.uint64)
+    pool, weights = empty(len(sources), metric.width), run.first.weights.copy()
+    for epoch in range(1, job.learner.epochs + 1):
+        weights = run.grow_to_features(weights)
+        pool = merged(pool, _decoded(run, metric, sources, weights))
+        weights = run.grow_to_features(weights)
+        ids = np.unique(np.concatenate([pool.feature_id, chained, run.features.ids[np.flatnonzero(weights)]]))
+        if isinstance(tuner, ChainLearner):
+            tuner.set_feature_order(ids)
+        slots = run.features.find(ids)
+        free = ~np.isin(slots, np.flatnonzero(frozen))
+        place, seed = np.searchsorted(ids, pool.feature_id), job.run.seed
+        objective = tuner.shard_objective(pool, place, free, partial(_random, seed, epoch))
+        random = np.random.default_rng([seed, epoch])
+        tuned = tuner.optimise(weights[slots], free, partial(_evaluate, objective), random)
+        weights[slots] = tuned.weights
+    change = weights.copy()
+    change[: len(run.first.weights)] -= run.first.weights
+    moved = np.flatnonzero(change)
+    return Learned(run.features.ids[moved], Update(change[moved], tuned.objective, tuned.steps, None))
+
+
+def _evaluate(objective: ShardObjective, point: np.ndarray) -> Iterator[Reply]:
+    return iter([objective.evaluate(point)])
+
+
+def _random(seed: int, epoch: int, place: int) -> np.random.Generator:
+    return np.random.default_rng([seed, epoch, place])
+
+
+def _sources(corpus: Corpus, sentences: np.ndarray) -> list[Source]:
+    return [(corpus.sentence(i), corpus.references(i)) for i in sentences.tolist()]
+
+
+def _decoded(run: TrainingRun, metric: Metric, sources: Sequence[Source], weights: np.ndarray) -> NBestPool:
+    """The lists of ``sources`` under ``weights`` (float64, by slot)."""
+    lists = []
+    for sentence, references in sources:
+        kbest = run.decoder.decode(sentence, weights, run.kbest)
+        lists.append((kbest, metric.statistics(kbest, references)))
+    return pool_of(lists, run.features.ids, metric.width)
+
+
+def _select(pools: Sequence[NBestPool], sentences: np.ndarray) -> NBestPool:
+    """The lists of these ``sentences`` (int64 [k]), numbered from the first of the first pool."""
+    first = row_ends([pool.sentences for pool in pools])
+    parts = (np.searchsorted(first, sentences, side="right") - 1).tolist()
+    chosen = [(pools[part], number) for part, number in zip(parts, (sentences - first[parts]).tolist(), strict=True)]
+    entries = [(pool, slice(*pool.sentence_ptr[number : number + 2].tolist())) for pool, number in chosen]
+    rows = [slice(*pool.feature_ptr[[here.start, here.stop]].tolist()) for pool, here in entries]
+    ids = [pool.feature_id[pool.feature[row]] for (pool, _), row in zip(entries, rows, strict=True)]
+    feature_id, feature = np.unique(np.concatenate(ids), return_inverse=True)
+    return NBestPool(
+        row_ends([here.stop - here.start for _, here in entries]),
+        np.concatenate([pool.statistics[here] for pool, here in entries]),
+        np.concatenate([pool.fingerprint[here] for pool, here in entries]),
+        row_ends(np.concatenate([np.diff(pool.feature_ptr[here.start : here.stop + 1]) for pool, here in entries])),
+        feature.astype(np.int32),
+        np.concatenate([pool.value[row] for (pool, _), row in zip(entries, rows, strict=True)]),
+        feature_id,
+    )

@@ -1,0 +1,50 @@
+"""Features of the text of entries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mpitune.decoder.lists.formats import Entry
+from mpitune.decoder.lists.templates import TextFeatures
+from mpitune.errors import DataError
+
+LEXICON = 'haus house 0.5\nhaus home 0.25\n"=; x\ndas the\n'
+
+
+def fired(folder: Path, templates: list[str], text: str, source: str = "") -> dict[str, float]:
+    (folder / "lexicon").write_text(LEXICON)
+    entry = Entry(1, 0, text.split(), {"lm": -1.0}, {}, "")
+    TextFeatures(templates, folder / "lexicon").add_to(entry, folder / "lists", source.split())
+    assert entry.features.pop("lm") == -1.0
+    return entry.features
+
+
+def test_length(tmp_path: Path) -> None:
+    assert fired(tmp_path, ["text-length"], "a b a") == {"TextLength": 3.0}
+    assert fired(tmp_path, ["text-length"], "") == {}
+
+
+@pytest.mark.parametrize("text", ["", "a", "a b", "a b a b a c", "a=b ; a=b ;"])
+def test_ngrams_of_one_to_three_words(tmp_path: Path, text: str) -> None:
+    words = text.replace("=", "_").replace(";", "_").split()
+    expected = Counter(f"TN:{'_'.join(words[i:j])}" for i in range(len(words)) for j in range(i + 1, i + 4))
+    expected -= Counter(f"TN:{'_'.join(words[i:])}" for i in range(len(words)) for j in range(len(words) + 1, i + 4))
+    assert fired(tmp_path, ["target-ngrams"], text) == expected
+
+
+def test_pairs_of_the_lexicon(tmp_path: Path) -> None:
+    found = fired(tmp_path, ["word-pair"], "house of the house home x", 'das haus haus "=;')
+    assert found == {"WP:haus_house": 2.0, "WP:haus_home": 1.0, "WP:das_the": 1.0, 'WP:"___x': 1.0}
+    assert fired(tmp_path, ["word-pair"], "the house", "") == {}
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    entry = Entry(7, 0, ["a"], {"TN:a": 1.0}, {}, "")
+    with pytest.raises(DataError, match="lists:7: found feature TN:a, expected another name"):
+        TextFeatures(["target-ngrams"], None).add_to(entry, tmp_path / "lists", ())
+    (tmp_path / "lexicon").write_text("haus house\nhaus\n")
+    with pytest.raises(DataError, match="lexicon:2: found 1 field, expected a source and a target word"):
+        TextFeatures(["word-pair"], tmp_path / "lexicon")

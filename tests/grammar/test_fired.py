@@ -1,0 +1,75 @@
+"""The features that rules fire, as hashes of the names that `mpitune.grammar.templates` spells out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mpitune.corpus.name_hash import hashed
+from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.errors import UsageError
+from mpitune.grammar.fired import fire, names_fired, new_workspace, spelling
+from mpitune.grammar.rules import RuleReader, RuleTypes
+from mpitune.grammar.templates import TEMPLATES, as_symbols, features
+
+RULES = """\
+[X] ||| a [NP,2] a [X,1] ||| b = [1] [2]
+[NP] ||| a a a |||
+[X] ||| a ||| a
+[X] ||| a [X,1] a ||| b [1] c = ||| Cost=1 ||| 0-0 2-2 2-0
+[X] ||| a [X,1] a ||| b [1] c = ||| Cost=1 ||| 0-0
+[X] ||| [X,1] é_: [NP;=,2] ||| [2] é é [1] d é é ||| Cost=1 ||| 1-1 1-2 0-3 2-0
+[X] ||| a b a b a_b ||| c c c c c c ||| Cost=1 ||| 0-0 2-0 0-1 4-4 1-1
+[S] ||| [S,1] [X,2] . ||| [2] [1] a ||| Cost=1 ||| 2-2
+"""
+CHOICES = [[*TEMPLATES], [*reversed(TEMPLATES)], ["shape", "id"], *([name] for name in TEMPLATES)]
+SPACE = 200
+
+
+class Grammar:
+    def __init__(self, grammar: Path) -> None:
+        vocabulary = Vocabulary()
+        reader = RuleReader(vocabulary)
+        reader.read(grammar)
+        self.words = vocabulary.words
+        self.categories = reader.categories
+        self.types: RuleTypes = reader.rules().types
+
+    def check(self, templates: Sequence[str]) -> None:
+        """Compare the features of all rules, one after the other as in a sentence, with their names."""
+        spelled, space = spelling(templates, self.categories, self.words), new_workspace(SPACE)
+        for number in range(len(self.types.side)):
+            named = features(templates, as_symbols(self.types, number, self.categories, self.words))
+            count = fire(spelled, self.types, number, space)
+            assert space.hash[:count].tolist() == hashed([name for name, _ in named]).hash.tolist()
+            assert space.value[:count].tolist() == [value for _, value in named]
+
+
+@pytest.fixture
+def grammar(tmp_path: Path) -> Grammar:
+    (tmp_path / "g").write_text(RULES)
+    return Grammar(tmp_path / "g")
+
+
+@pytest.mark.parametrize("templates", CHOICES, ids="+".join)
+def test_hashes_are_those_of_the_names(grammar: Grammar, templates: list[str]) -> None:
+    grammar.check(templates)
+
+
+def test_hashes_of_a_grammar_per_sentence(shared: Path) -> None:
+    Grammar(next((shared / "data" / "nc" / "persent").iterdir())).check([*TEMPLATES])
+
+
+def test_names_that_something_fires(grammar: Grammar) -> None:
+    fired = ["R:X:a:a", "RBS:a_b", "TB:é_é", "R:S:NX:N1", "R:X:b:b", "Shape_S01110_T01111"]
+    others = ["R:X:a:b", "RBS:b_b", "TB:é_a", "Shape_S11111_T11111", "Cost", "", "RBT:<r>_a"]
+    arguments = (["id", "source-bigram", "shape", "target-words"], grammar.types, grammar.categories, grammar.words)
+    assert names_fired(*arguments, [*others, *fired, *fired]) == set(fired)
+    assert names_fired([], *arguments[1:], fired) == set()
+
+
+def test_an_unknown_template_is_refused(grammar: Grammar) -> None:
+    with pytest.raises(UsageError, match="'shapes', expected any of id, "):
+        spelling(["shapes"], grammar.categories, grammar.words)

@@ -1,0 +1,233 @@
+"""N-best lists with metrics of their own, and features of their texts: whole runs over the lists of a tiny task."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import Cli
+from support.mpi import mpirun
+from support.runs import SENTENCES, TRAIN_JOBS, Decodes, epoch_weights, files_of, metrics
+from support.tiny import Tiny
+from support.tiny_lists import Hypothesis, TinyLists
+
+from mpitune.errors import DataError, StopRequested
+from mpitune.exchange.comm import SerialComm
+from mpitune.training import factory
+from mpitune.training.loop import train
+
+METHODS = ["perceptron", "mira", "pro", "mert", "minrisk", "rampion"]
+NO_REFERENCES: dict[str, Any] = {"data": {"references": []}, "data__devtest": {"references": []}}
+
+
+@pytest.fixture(scope="module")
+def lists(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> TinyLists:
+    """The lists also as ``.metrics``, where "comet" is the share of the longest word, and "words" the length."""
+    lists = TinyLists(tiny, tmp_path_factory.mktemp("metrics"))
+    for name, part in lists.lists.items():
+        entries = [(number, entry) for number, entries in enumerate(part) for entry in entries]
+        write(lists.folder / f"{name}.metrics", entries)
+        (lists.folder / f"{name}.comet").write_text("".join(f"{comet(entry)!r}\n" for _, entry in entries))
+    return lists
+
+
+def write(path: Path, entries: Sequence[tuple[int, Hypothesis]], percent: float = 1.0) -> None:
+    path.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "id": number,
+                    "text": entry.text,
+                    "features": entry.features,
+                    "metrics": {"comet": percent * comet(entry), "words": len(entry.text.split())},
+                }
+            )
+            + "\n"
+            for number, entry in entries
+        )
+    )
+
+
+def comet(entry: Hypothesis) -> float:
+    words = entry.text.split()
+    return max(map(len, words), default=0) / max(len(entry.text), 1)
+
+
+def run_job(lists: TinyLists, run: Path, metric: Any, kind: str = "metrics", /, **tables: Any) -> None:
+    train(factory.load_job(job_of(lists, run, metric, kind, **tables), []), SerialComm(), quiet=True)
+
+
+def job_of(lists: TinyLists, run: Path, metric: Any, kind: str = "metrics", /, **tables: Any) -> Path:
+    # A store of its own: it depends on the metric.
+    tables = {"run": {"store": str(run / "store")}, **tables}
+    if isinstance(metric, dict):
+        return lists.job_file(run, kind, **tables, learner__metric=metric)
+    tables["learner"] = {**tables.get("learner", {}), "metric": metric}
+    return lists.job_file(run, kind, **tables)
+
+
+def of_method(method: str, epochs: int = 2) -> dict[str, Any]:
+    tables: dict[str, Any] = {"learner": {"method": method, "epochs": epochs, "patience": 0}}
+    return tables | ({"learner__mert": {"restarts": 1, "directions": 2}} if method == "mert" else {})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_column_is_learned_without_references(lists: TinyLists, tmp_path: Path, method: str) -> None:
+    run_job(lists, tmp_path / "run", "comet", **of_method(method, 3), **NO_REFERENCES)
+    epochs = metrics(tmp_path / "run")
+    for epoch in epochs:
+        assert epoch["metric_random"] < epoch["metric_oracle"] and epoch["metric_best"] <= epoch["metric_oracle"]
+        assert epoch["devtest_bleu"] is epoch["best_bleu"] is epoch["length_ratio"] is None
+    # Unlike the first ones, the last lists are sorted by weights that know the metric.
+    assert epochs[-1]["metric_best"] > epochs[-1]["metric_random"]
+    found = [epoch["devtest_metric"] for epoch in epochs]
+    best = 1 + found.index(max(found))
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert f"holds the weights of epoch {best}, the best on devtest" in log
+
+
+def test_the_choices_of_an_epoch_are_those_of_the_lists(lists: TinyLists, tmp_path: Path) -> None:
+    run_job(lists, tmp_path / "run", "comet", **of_method("pro", 1), **NO_REFERENCES)
+    [epoch] = metrics(tmp_path / "run")
+    values = [[comet(entry) for entry in unique(entries)] for entries in lists.lists["train"] if entries]
+    assert epoch["metric_oracle"] == pytest.approx(sum(map(max, values)) / len(values))
+    assert epoch["metric_random"] == pytest.approx(sum(sum(of) / len(of) for of in values) / len(values))
+    # Without weights, the first entry of a list is its best.
+    assert epoch["metric_best"] == pytest.approx(sum(of[0] for of in values) / len(values))
+
+
+def unique(entries: Sequence[Hypothesis]) -> list[Hypothesis]:
+    return list({entry.text: entry for entry in reversed(entries)}.values())[::-1]
+
+
+@pytest.mark.parametrize("metric", ["ter", "chrf", {"bleu": 0.5, "comet": 0.5}, {"comet": 1.0, "words": -0.25}])
+@pytest.mark.parametrize("method", ["perceptron", "pro", "mira"])
+def test_every_metric_gets_better(lists: TinyLists, tmp_path: Path, metric: Any, method: str) -> None:
+    run_job(lists, tmp_path / "run", metric, **of_method(method, 3))
+    last = metrics(tmp_path / "run")[-1]
+    assert last["metric_random"] < last["metric_best"] <= last["metric_oracle"]
+    assert last["devtest_bleu"] is not None and last["devtest_metric"] is not None
+
+
+def test_the_unit_of_a_column_does_not_matter(lists: TinyLists, tmp_path: Path) -> None:
+    for name in ("train", "dev"):
+        entries = [(number, entry) for number, part in enumerate(lists.lists[name]) for entry in part]
+        write(lists.folder / f"{name}.percent", entries, percent=64.0)
+    for kind in ("metrics", "percent"):
+        run_job(lists, tmp_path / kind, "comet", kind, **of_method("perceptron", 1))
+    first, second = (epoch_weights(tmp_path / kind, 1) for kind in ("metrics", "percent"))
+    assert second == pytest.approx(first, rel=1e-5, abs=1e-7)
+
+
+def test_a_column_may_be_a_feature_or_a_file(lists: TinyLists, tmp_path: Path) -> None:
+    """Of lists in other formats: what the metric names is then no feature."""
+    run_job(lists, tmp_path / "json", "comet")
+    for name in ("train", "dev"):
+        with_feature = [
+            [entry._replace(features={**entry.features, "comet": comet(entry)}) for entry in entries]
+            for entries in lists.lists[name]
+        ]
+        lists.write(f"{name}.moses-comet", "moses", with_feature)
+    (lists.folder / "train.moses-comet").rename(lists.folder / "train.feature")
+    (lists.folder / "dev.moses-comet").rename(lists.folder / "dev.feature")
+    run_job(lists, tmp_path / "feature", "comet", "feature")
+    job = job_of(lists, tmp_path / "file", "comet", "moses")
+    job.write_text(
+        f'{job.read_text()}\n[[features.files]]\nname = "comet"\nfile = "train.comet"\ndevtest = "dev.comet"\n'
+    )
+    train(factory.load_job(job, []), SerialComm(), quiet=True)
+    for other in ("feature", "file"):
+        assert files_of(tmp_path / other) == files_of(tmp_path / "json")
+
+
+@pytest.mark.mpi
+def test_ranks_leave_no_trace(lists: TinyLists, tmp_path: Path) -> None:
+    metric = {"chrf": 0.5, "comet": 0.5}
+    for method in ("perceptron", "mert"):
+        run_job(lists, tmp_path / method, metric, **of_method(method))
+        job = job_of(lists, tmp_path / f"{method}-2", metric, **of_method(method))
+        assert mpirun(2, [TRAIN_JOBS, job]).returncode == 0
+        assert files_of(tmp_path / method) == files_of(tmp_path / f"{method}-2")
+
+
+@pytest.mark.parametrize("method", ["perceptron", "pro"])
+def test_a_stopped_run_goes_on_as_if_unbroken(lists: TinyLists, tmp_path: Path, decodes: Decodes, method: str) -> None:
+    metric = {"ter": 0.5, "comet": 0.5}
+    run_job(lists, tmp_path / "unbroken", metric, **of_method(method))
+    # The spreads of the metrics are measured first.
+    decodes.count, decodes.stop_at = 0, (2 * SENTENCES + 10, signal.SIGTERM)
+    with pytest.raises(StopRequested):
+        run_job(lists, tmp_path / "run", metric, **of_method(method))
+    decodes.count, decodes.stop_at = 0, None
+    run_job(lists, tmp_path / "run", metric, **of_method(method))
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+def test_the_report_shows_the_metric(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    run_job(lists, tmp_path / "run", "comet", **NO_REFERENCES)
+    assert cli("report", tmp_path / "run").code == 0
+    html = (tmp_path / "run" / "report.html").read_text()
+    assert "the best on devtest by comet" in html and "comet of the lists" in html and "Devtest comet is" in html
+    assert (tmp_path / "run" / "plots" / "choices.png").is_file()
+    run_job(lists, tmp_path / "bleu", "bleu")
+    assert cli("report", tmp_path / "bleu", tmp_path / "run").code == 0
+    shown = cli("evaluate", "--lists", lists.folder / "dev.metrics", "--refs", lists.folder / "dev.en")
+    assert shown.output.splitlines()[0].split() == ["lists", "choice", "bleu", "ter", "chrf", "comet", "words"]
+    found = json.loads(cli("evaluate", "--lists", lists.folder / "dev.metrics", "--json").output)
+    values = [[comet(entry) for entry in unique(entries)] for entries in lists.lists["dev"] if entries]
+    [of_file] = found.values()
+    assert of_file["comet"]["oracle"] == pytest.approx(sum(map(max, values)) / len(values))
+    said = cli.refused(2, "evaluate", "--lists", lists.folder / "dev.metrics", "--markdown")
+    assert said == "--markdown: found beside --lists, expected --json at most"
+    assert cli.refused(2, "evaluate", "--hyps", lists.folder / "dev.de").startswith("--refs: found none")
+
+
+def test_bad_metrics(lists: TinyLists, tmp_path: Path) -> None:
+    def refused(lines: str) -> str:
+        (lists.folder / "train.bad").write_text(lines)
+        (lists.folder / "dev.bad").write_text('{"id": 0, "text": "a", "metrics": {"comet": 1}}\n')
+        with pytest.raises(DataError) as error:
+            run_job(lists, tmp_path / "run", "comet", "bad", **NO_REFERENCES)
+        return str(error.value).removeprefix(f"{lists.folder}/")
+
+    good = '{"id": 0, "text": "a", "metrics": {"comet": 1}}\n'
+    expected = "a value among its metrics or features, as learner.metric asks for"
+    assert refused(f'{good}{{"id": 0, "text": "b"}}\n') == f"train.bad:2: found no comet, expected {expected}"
+    assert refused(good.replace("1}", "1e9}")).endswith("of comet, expected a metric from -10000 to 10000")
+    assert refused(good.replace("1}", '"x"}')) == 'train.bad:1: found value "x" of comet, expected a finite number'
+    assert refused(f"{good}{good.replace('0', '10000000')}") == (
+        "train.bad:2: found number 10000000, expected at most 9999999"
+    )
+    told = "learner.metric: found the same comet in all entries of each list, expected different values"
+    assert refused(good + good.replace('"a"', '"b"')).endswith(told)
+
+
+def test_features_of_the_text(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    (lists.folder / "lexicon").write_text("der the 0.5\nmann man 1\nhaus house\n")
+    tables: dict[str, Any] = {
+        "features": {"templates": ["text-length", "target-ngrams", "word-pair"], "lexicon": "lexicon"},
+        "data": {"source": "train.de"},
+        "data__devtest": {"source": "dev.de"},
+        "select": {"k": 2000},
+    }
+    run_job(lists, tmp_path / "run", "bleu", "cdec", **tables)
+    weights = epoch_weights(tmp_path / "run", 2)
+    assert weights["TextLength"] != 0 and any(weights.get(f"WP:{pair}") for pair in ("der_the", "mann_man"))
+    assert len([name for name in weights if name.startswith("TN:")]) > 10
+    job = job_of(lists, tmp_path / "run", "bleu", "cdec", **tables)
+    command = ["rerank", job, "--input", lists.folder / "dev.cdec", "--weights"]
+    command += [tmp_path / "run" / "weights" / "epoch-0002.txt.gz"]
+    done = cli(*command, "--source", lists.folder / "dev.de")
+    assert done.output.splitlines() == translations(tmp_path / "run", 2)
+    assert cli.refused(2, *command).startswith('--source: expected beside the template "word-pair"')
+    (tmp_path / "short").write_text("der mann\n")
+    assert "expected at most 0, as" in cli.refused(3, *command, "--source", tmp_path / "short")
+
+
+def translations(run: Path, epoch: int) -> list[str]:
+    return gzip.decompress((run / "translations" / f"epoch-{epoch:04d}.txt.gz").read_bytes()).decode().splitlines()

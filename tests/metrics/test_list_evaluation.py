@@ -1,0 +1,65 @@
+"""Lists evaluated: first entries, best ones and a random choice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from mpitune.errors import DataError
+from mpitune.metrics.list_evaluation import as_table, evaluate_lists
+
+REFERENCES = ["the house is very old", "it is a small world today", "no", "nothing at all here"]
+LISTS = {
+    0: [("the house is old", 0.5), ("the house is very old", 0.25), ("house", 1.0)],
+    1: [("it is a world", 0.75), ("it is a small world", 0.25)],
+    3: [("nothing at all here", 0.0)],
+}
+
+
+def write(path: Path, *, metrics: bool = True) -> Path:
+    entries = [
+        {"id": number, "text": text, **({"metrics": {"comet": comet}} if metrics else {})}
+        for number, entries in LISTS.items()
+        for text, comet in entries
+    ]
+    path.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
+    return path
+
+
+def test_columns_need_no_references(tmp_path: Path) -> None:
+    found = evaluate_lists(write(tmp_path / "lists"), [])
+    assert found.keys() == {"comet"}
+    means = [(0.5 + 0.25 + 1.0) / 3, 0.5, 0.0]
+    assert found["comet"] == pytest.approx([(0.5 + 0.75) / 3, (1.0 + 0.75) / 3, sum(means) / 3])
+
+
+def test_first_and_best_entries_have_the_scores_of_sacrebleu(tmp_path: Path) -> None:
+    found = evaluate_lists(write(tmp_path / "lists"), [REFERENCES])
+    first = [LISTS[0][0][0], LISTS[1][0][0], "", LISTS[3][0][0]]
+    oracle = [LISTS[0][1][0], LISTS[1][1][0], "", LISTS[3][0][0]]
+    metrics = {"bleu": BLEU(tokenize="none", smooth_method="none"), "ter": TER(), "chrf": CHRF()}
+    for name, metric in metrics.items():
+        expected = [metric.corpus_score(texts, [REFERENCES]).score for texts in (first, oracle)]
+        assert found[name][:2] == pytest.approx(expected)
+    # The random choice is worse than the oracle, where less TER is better.
+    assert found["bleu"][2] < found["bleu"][1] and found["ter"][2] > found["ter"][1]
+    table = as_table({"a": found, "b": evaluate_lists(write(tmp_path / "b", metrics=False), [REFERENCES])}).split("\n")
+    assert table[0].split() == ["lists", "choice", "bleu", "ter", "chrf", "comet"]
+    assert [len(line.split()) for line in table[1:]] == [6] * 3 + [5] * 3
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    path = write(tmp_path / "lists")
+    with pytest.raises(DataError, match="lists:6: found number 3, expected at most 2, as there are 3 references"):
+        evaluate_lists(path, [REFERENCES[:3]])
+    path.write_text(path.read_text() + '{"id": 3, "text": "x", "metrics": {"other": 1}}\n')
+    with pytest.raises(DataError, match="lists:7: found no comet among the metrics"):
+        evaluate_lists(path, [])
+    path.write_text("")
+    with pytest.raises(DataError, match="lists: found no entries, expected n-best lists"):
+        evaluate_lists(path, [REFERENCES])
