@@ -25,7 +25,7 @@ from mpitune.array_files.atomic import write_text
 from mpitune.config.effective_keys import effective_keys
 from mpitune.corpus.text import clock, lines
 from mpitune.metrics.evaluation import SystemRuns, evaluate
-from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus
+from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
 from mpitune.training.factory import load_job
 
 Result = dict[str, Any]
@@ -142,7 +142,7 @@ class Runs:
         result: Result = {"set": task.data.name, "setting": task.setting.name, "seed": task.seed}
         result |= {"digest": task.digest, "given": task.given, "error": error, "bleu": None, "length_ratio": None}
         epochs = _objects(task.folder / "metrics.jsonl")
-        result |= {"epoch": chosen_epoch(devtest_bleus(epochs)), "epochs": len(epochs)}
+        result |= {"epoch": chosen_epoch(devtest_scores(epochs)), "epochs": len(epochs)}
         result["warnings"] = sum(len(epoch.get("warnings", ())) for epoch in epochs)
         if not error:
             if not (task.folder / "test.out").exists():

@@ -61,7 +61,7 @@ def _learner(*settings: str) -> tuple[str, ...]:
     return tuple(f"learner.{setting}" for setting in settings)
 
 
-STABLE, *OTHERS = "M-C/M+C", "LU/MC", "LU/PB", "LU/M+C", "M-C/PB"
+STABLE, *OTHERS = "M-C/M+C", "LU/MC", "LU/PB", "LU/M+C", "M-C/PB", "M-C/MC"
 PAIRINGS = [mira(pairing) for pairing in (STABLE, *OTHERS, "MB/MC")]
 FROM_ZERO = [mira(pairing, "0") for pairing in (STABLE, *OTHERS)]
 METHODS = (

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from systems import LEVEL, TESTS, Place, System, place, show
 
-from mpitune.run_folder.best_epoch import chosen_epoch, devtest_bleus
+from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
 
 ALL = 'features.templates=["id", "source-bigram", "shape"]'
 
@@ -54,7 +54,7 @@ def table(rows: Sequence[Row], where: Place) -> str:
     bleu = {test: _scores(rows, test, where) for test in TESTS}
     for n, row in enumerate(rows):
         epochs = where.epochs(row)
-        best = epochs[chosen_epoch(devtest_bleus(epochs)) - 1]
+        best = epochs[chosen_epoch(devtest_scores(epochs)) - 1]
         minutes = sum(epoch["seconds"] for epoch in epochs) / 60
         features, epoch = f"{best['selected_features']:,}", f"{best['epoch']} of {len(epochs)}"
         about = [_letter(n), row.algorithm, row.tuned_on, row.features, features, epoch]

@@ -1,0 +1,73 @@
+"""BLEU of the best translations in k-best lists of several lengths, on Multi30k's validation set.
+
+    MPITUNE_DATA=... python jobs/multi30k/oracles.py [--sentences N] [--small]
+
+The table follows table 2 of Eidelman, "Optimization Strategies for Online Large-Margin Learning in Machine Translation"
+(WMT 2012). The lists are those of the weights in start.weights, of distinct translations; the oracle of a list is its
+entry of largest `bleu+1`, and BLEU that of all oracles together. It works on one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from systems import JOBS, Place, place, show
+
+from mpitune.corpus.progress import no_progress
+from mpitune.exchange.comm import SerialComm
+from mpitune.metrics.bleu import WIDTH, statistics
+from mpitune.metrics.sentence_bleu import bleu_plus_one, papineni
+from mpitune.runtime.signals import StopFlag
+from mpitune.store.extract_grammars import extract_and_build
+from mpitune.store.store import open_store
+from mpitune.training import factory
+
+JOB = "multi30k-dev.toml"
+START = Path(__file__).with_name("start.weights")
+LENGTHS = (1, 500, 50_000, 100_000)
+"""Of the paper."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Decode the sentences and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sentences", type=int, default=100, help="the first sentences of the set (default 100)")
+    where, options = place(parser, arguments)
+    print(table(*oracles(where, options.sentences)), end="")
+
+
+def oracles(where: Place, sentences: int) -> tuple[np.ndarray, np.ndarray]:
+    """Statistics (int64 [lengths, 11]) of the oracles by length, and seconds of decoding (float64 [lengths])."""
+    store = where.runs / "multi30k-oracles-store"
+    settings = [f"run.dir={where.runs / 'multi30k-oracles'}", f"run.store={store}", f"data.limit={sentences}"]
+    job = factory.load_job(JOBS / JOB, [*settings, f"learner.initial_weights={START}"])
+    sources = factory.sources(job)
+    extract_and_build(SerialComm(), sources, store, store, lambda text: None, no_progress, StopFlag())
+    opened = open_store(sources, store)
+    assert opened.train is not None
+    decoder = factory.decoder(job, opened, store, max(LENGTHS))
+    weights = factory.first_weights(job, factory.initial_weights(job), decoder.features).weights
+    total, seconds = np.zeros((len(LENGTHS), WIDTH), dtype=np.int64), np.zeros(len(LENGTHS))
+    for i in range(opened.train.size):
+        for n, length in enumerate(LENGTHS):
+            began = time.process_time()
+            kbest = decoder.decode(opened.train.sentence(i), weights, length)
+            seconds[n] += time.process_time() - began
+            counted = statistics(kbest, opened.train.references(i))
+            total[n] += counted[int(np.argmax(bleu_plus_one(counted)))]
+    return total, seconds / max(opened.train.size, 1)
+
+
+def table(total: np.ndarray, seconds: np.ndarray) -> str:
+    """Tabulate BLEU of the oracles and CPU seconds of a sentence by the length of the lists."""
+    bleu = [f"{100 * score:.2f}" for score in papineni(total).tolist()]
+    times = [f"{each:.3f}" for each in seconds.tolist()]
+    return show([["list", *(f"{k:,}" for k in LENGTHS)], ["oracle BLEU", *bleu], ["seconds a sentence", *times]])
+
+
+if __name__ == "__main__":
+    main()
