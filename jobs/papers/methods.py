@@ -1,6 +1,6 @@
 """Tune 12 dense weights on Multi30k's validation set with each method, and write the table: `make methods`.
 
-    MPITUNE_DATA=... python jobs/multi30k/methods.py [--only NAME ...] [--small]
+    MPITUNE_DATA=... python jobs/papers/methods.py [--only NAME ...] [--small]
 
 All methods use the same k-best decoder, sentences and features. The result is the weights of the last epoch (for the
 perceptron, algorithm 1's mean over epochs): no epoch is chosen, because the validation set is the tuning set. The

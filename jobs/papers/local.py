@@ -1,6 +1,6 @@
 """Compare local training, MBUU and EBUU, with the global weights that it starts from, on Multi30k's test sets.
 
-    MPITUNE_DATA=... python jobs/multi30k/local.py [--model NAME] [--write FOLDER] [--small]
+    MPITUNE_DATA=... python jobs/papers/local.py [--model NAME] [--write FOLDER] [--small]
 
 The global weights are those of the method NAME of methods.py (default: mert). The 29,000 training sentences are decoded
 once with them, with leave-one-out grammars. Prints a table like tables 2, 3 and 7 of Liu, Cao, Watanabe, Zhao, Yu and
