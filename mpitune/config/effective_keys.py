@@ -64,6 +64,7 @@ _ADDED_LATER: dict[str, Any] = {
     "features.discretize.conjunctions": (),
     "grammar.max_translations": 0,
     "learner.metric": "bleu",
+    "learner.tune": "all",
 }
 """Keys that earlier versions did not have, with the value that gives the result of those versions."""
 

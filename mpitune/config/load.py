@@ -141,6 +141,8 @@ def _checked(job: Job, *, complete: bool) -> Job:
         _check_data(job, job.data)
     if {"select.k", "select.lambda"} <= job.explicit:
         raise UsageError(f"{job.file}: found both select.k and select.lambda, expected one of them")
+    if job.learner.tune == "dense" and job.learner.method in BATCH:
+        raise UsageError(f'{job.file}: learner.tune = "dense": expected learner.method to be perceptron or mira')
     return _resolve_defaults(job)
 
 

@@ -276,6 +276,8 @@ class LearnerKeys:
     """Sentences from which dense weights are learned before the first epoch if none are given; 0: none."""
     initial_weights: Path | None = None
     frozen: tuple[str, ...] = ()
+    tune: str = choice("all", "dense")
+    """``dense``: the sparse features keep the weights of ``initial_weights``."""
     mira: MiraKeys = MiraKeys()
     pro: ProKeys = ProKeys()
     mert: MertKeys = MertKeys()

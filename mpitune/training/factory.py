@@ -256,6 +256,9 @@ def learner(
         return pro.Pro(pro.ProOptions(**asdict(wanted.pro)), metric, smoothness)
     if wanted.method == "minrisk":
         return minrisk.MinRisk(minrisk.MinRiskOptions(**asdict(wanted.minrisk)), metric, smoothness)
+    if wanted.tune == "dense":
+        frozen = frozen.copy()
+        frozen[first_sparse:] = True
     learner = _plain_learner(job, metric, frozen, first_sparse)
     if job.learner.averaging == "sentence" and not isinstance(learner, BatchLearner):
         learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0)
@@ -268,19 +271,19 @@ def learner(
 def _plain_learner(job: Job, metric: Metric, frozen: np.ndarray, first_sparse: int) -> OnlineLearner | BatchLearner:
     """The job's learner without the regularisation of bins."""
     wanted = job.learner
+    new_frozen = wanted.tune == "dense"
     match wanted.method:
         case "mira":
             pick = wanted.mira
-            return mira.Mira(
-                mira.MiraOptions(pick.oracle, pick.prediction, pick.variant, pick.c, job.decoder.kbest), frozen
-            )
+            options = mira.MiraOptions(pick.oracle, pick.prediction, pick.variant, pick.c, job.decoder.kbest)
+            return mira.Mira(options, frozen, new_frozen)
         case "mert":
             line = wanted.mert
             kind = hypergraph.HypergraphMert if line.search == "hypergraph" else mert.Mert
             return kind(mert.MertOptions(line.directions, line.restarts), metric)
         case "rampion":
             return rampion.Rampion(rampion.RampionOptions(**asdict(wanted.rampion)), metric)
-    options = perceptron.PerceptronOptions(
+    of_perceptron = perceptron.PerceptronOptions(
         learning_rate=wanted.learning_rate,
         margin=wanted.margin,
         margin_by_gold=wanted.margin_by_gold,
@@ -290,7 +293,7 @@ def _plain_learner(job: Job, metric: Metric, frozen: np.ndarray, first_sparse: i
         l2=wanted.l2,
         scale_by_gold=wanted.scale_by_gold,
     )
-    return perceptron.Perceptron(sampler(job), options, frozen, first_sparse)
+    return perceptron.Perceptron(sampler(job), of_perceptron, frozen, first_sparse, new_frozen)
 
 
 def sampler(job: Job) -> Sampler:

@@ -121,6 +121,7 @@ averaging = "sentence"
 dense_start = 200
 initial_weights = ""
 frozen = []
+tune = "all"
 [learner.mira]
 oracle = "M-C"
 prediction = "M+C"

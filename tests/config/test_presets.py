@@ -80,7 +80,7 @@ def test_the_paper_of_2012_says_all_that_a_perceptron_looks_at() -> None:
     table = {
         key for key, kind, _ in schema.values(LearnerKeys(), "learner.") if key.count(".") == 1 and kind is not Path
     }
-    assert table - {"learner.preset", "learner.frozen"} <= PRESETS["simianer2012"].keys.keys()
+    assert table - {"learner.preset", "learner.frozen", "learner.tune"} <= PRESETS["simianer2012"].keys.keys()
     assert {
         "decoder.kbest",
         "decoder.unique",

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.commands import Cli
 from support.tiny import Tiny
 
+from mpitune.corpus.weights import read_weights
 from mpitune.exchange.comm import SerialComm
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.training import online_epoch as module
@@ -94,3 +96,23 @@ def test_the_size_of_initial_weights_changes_no_order(tiny: Tiny, tmp_path: Path
     assert found[0].keys() == found[1].keys()
     for name, weight in found[0].items():
         assert found[1][name] == pytest.approx(weight, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ["sgd", "itersel"])
+@pytest.mark.parametrize("method", ["perceptron", "mira"])
+def test_dense_features_alone_are_tuned(tiny: Tiny, tmp_path: Path, method: str, algorithm: str) -> None:
+    """Sparse features keep the proportions of their initial weights, and none that is not among them is learned."""
+    given = {name: value for name, value in read_weights(tiny.folder / "warm").items() if name.startswith("R:")}
+    keys = {"initial_weights": "warm", "method": method, "algorithm": algorithm}
+    every, dense = (checkpoint(tiny, tmp_path / tune, **keys, tune=tune) for tune in ("all", "dense"))
+    kept = {name: value for name, value in dense.items() if name.startswith("R:")}
+    assert kept.keys() == given.keys() and len(set(kept.values())) == len(set(given.values())) == 1
+    assert sum(name.startswith("R:") for name in every) > len(kept)
+    assert dense["LanguageModel"] != 0.015625 and dense["WordPenalty"] != 0.0
+
+
+def test_batch_methods_tune_all_features(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "run", learner={"method": "pro", "tune": "dense"})
+    assert cli.refused(2, "train", job).endswith(
+        'learner.tune = "dense": expected learner.method to be perceptron or mira'
+    )

@@ -56,10 +56,10 @@ class Mira:
 
     state_width = 0
 
-    def __init__(self, options: MiraOptions, frozen: np.ndarray) -> None:
-        """``frozen``: bool [slots], features that are not updated; slots beyond its end are updated."""
+    def __init__(self, options: MiraOptions, frozen: np.ndarray, new_frozen: bool = False) -> None:
+        """``frozen``: bool [slots], features that are not updated; ``new_frozen``: nor are slots beyond its end."""
         self._options = options
-        self._frozen = frozen
+        self._frozen, self._new_frozen = frozen, new_frozen
         self._place = np.zeros(0, dtype=np.int32)
         self._rate = make_rate("constant", 1.0)
 
@@ -68,7 +68,7 @@ class Mira:
 
     def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
         """Raises ValueError if ``kbest`` has features beyond the end of ``weights``."""
-        self._frozen = grow_to(self._frozen, len(weights), False)
+        self._frozen = grow_to(self._frozen, len(weights), self._new_frozen)
         self._place = grow_to(self._place, len(weights), -1)
         if len(kbest.feature_index) and kbest.feature_index.max() >= len(self._place):
             raise ValueError(f"feature slot {kbest.feature_index.max()}, but {len(self._place)} weights")

@@ -69,14 +69,21 @@ class PerceptronOptions:
 class Perceptron:
     """An `mpitune.learner.base.OnlineLearner`."""
 
-    def __init__(self, sampler: Sampler, options: PerceptronOptions, frozen: np.ndarray, first_sparse: int = 0) -> None:
-        """``frozen``: bool [slots], features that are not updated; slots beyond its end are updated.
+    def __init__(
+        self,
+        sampler: Sampler,
+        options: PerceptronOptions,
+        frozen: np.ndarray,
+        first_sparse: int = 0,
+        new_frozen: bool = False,
+    ) -> None:
+        """``frozen``: bool [slots], features that are not updated; ``new_frozen``: nor are slots beyond its end.
 
         ``first_sparse``: first slot of the sparse features.
         """
         self._sampler = sampler
         self._options = options
-        self._frozen = frozen
+        self._frozen, self._new_frozen = frozen, new_frozen
         self._first_sparse = first_sparse
         self.state_width = len(PERSISTENT_STATE[options.rate])
 
@@ -93,7 +100,7 @@ class Perceptron:
 
     def _grow(self, size: int) -> None:
         """Grow all arrays indexed by slot to ``size``; a new feature has the state of one that has never fired."""
-        self._frozen = grow_to(self._frozen, size, False)
+        self._frozen = grow_to(self._frozen, size, self._new_frozen)
         self._place = grow_to(self._place, size, -1)
         self._rate = grow_rate(self._rate, size)
         if self._options.l1 > 0:
