@@ -271,9 +271,10 @@ def _add_extract(commands: Commands) -> None:
     sub.add_argument(
         "--alignment",
         type=Path,
+        nargs="+",
         required=True,
         metavar="A",
-        help="alignment, a line of links for each pair: 0-0 1-2",
+        help="alignment, a line of links for each pair: 0-0 1-2; of several, counts of rules are added up",
     )
     sub.add_argument(
         "--input",

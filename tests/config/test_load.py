@@ -59,7 +59,7 @@ per_sentence = false
 format = "auto"
 source = ""
 target = ""
-alignment = ""
+alignment = []
 leave_one_out = false
 max_translations = 0
 [[lm]]
@@ -500,7 +500,9 @@ def test_a_bitext_to_extract_from_is_named_whole(tmp_path: Path) -> None:
         "grammar.leave_one_out=true",
     )
     found = job(tmp_path, SMALL, *whole).grammar
-    assert (found.source, found.alignment, found.leave_one_out) == (tmp_path / "a", tmp_path / "c", True)
+    assert (found.source, found.alignment, found.leave_one_out) == (tmp_path / "a", (tmp_path / "c",), True)
+    for value, expected in (('["c", "d"]', (tmp_path / "c", tmp_path / "d")), ("[]", ()), ('""', ())):
+        assert job(tmp_path, SMALL, *whole, f"grammar.alignment={value}").grammar.alignment == expected
     assert refused(tmp_path, "", *whole, "decoder.backend=cdec").startswith("grammar.source: cdec needs grammar files")
 
 
