@@ -84,11 +84,14 @@ class Study:
 
     where: Place
     model: System
+    limit: int = 0
+    """Training sentences; 0: all, or `_LIMIT` under --small."""
 
     @property
     def system(self) -> System:
         """The job of the training data that local training learns from."""
-        limit = (f"data.limit={_LIMIT}",) if self.where.settings else ()
+        most = self.limit or (_LIMIT if self.where.settings else 0)
+        limit = (f"data.limit={most}",) if most else ()
         return System(f"local-{self.model.name}", "multi30k-train.toml", ("features.templates=[]", *limit))
 
     def output(self, setting: Setting, text: str) -> Path:
