@@ -24,7 +24,7 @@ WORLD := mpirun -n 2 $(BIN)/python -c 'from mpi4py.MPI import COMM_WORLD as worl
     sizes = world.gather(world.size); sizes and print(len(sizes))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo rerank-demo multi30k methods discretised defaults test check lint types unit uncompiled checked test-faults format bench clean
+.PHONY: help setup demo rerank-demo multi30k europarl methods discretised defaults test check lint types unit uncompiled checked test-faults format bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -92,15 +92,19 @@ rerank-demo: $(DEMO)/job.toml  ## tune and rerank n-best lists, those of the dem
 	@mpitune evaluate --refs $(DEMO)/data/test.en --hyps $(LISTS)/before $(LISTS)/after --test ar
 	@mpitune report jobs/runs/rerank
 
-multi30k: setup  ## tune five systems on Multi30k (MPITUNE_DATA), print the table of their scores; an hour
-	@$(BIN)/python jobs/multi30k/table.py
+multi30k: setup  ## tune the systems of the papers' table on Multi30k (MPITUNE_DATA) and score them; two hours
+	@$(BIN)/python jobs/papers/table.py --corpus multi30k
+
+europarl: setup  ## the same on Europarl and news (MPITUNE_DATA), and BLEU by training sentences; half a day
+	@$(BIN)/python jobs/papers/table.py --corpus europarl
+	@$(BIN)/python jobs/papers/scale.py --corpus europarl --write jobs/europarl
 
 methods: setup  ## compare MIRA, PRO, MERT and others on Multi30k (MPITUNE_DATA): table and curves; two hours
-	@$(BIN)/python jobs/multi30k/methods.py
-	@$(BIN)/python jobs/multi30k/curves.py
+	@$(BIN)/python jobs/papers/methods.py
+	@$(BIN)/python jobs/papers/curves.py
 
 discretised: setup  ## compare binned with linear features on Multi30k (MPITUNE_DATA): table and curves; an hour
-	@$(BIN)/python jobs/multi30k/discretised.py
+	@$(BIN)/python jobs/papers/discretised.py
 
 defaults: setup  ## measure the quality of the defaults on the demo and the sets of MPITUNE_DATA: tables; days
 	@$(BIN)/python jobs/defaults/measure.py

@@ -23,8 +23,10 @@ from mpitune.training.local_training import SentenceTimings, summary
 SENTENCES = [f"a man number {n} is walking down the long street" for n in range(30)]
 TESTS = ("test_2016_flickr", "test_2017_flickr")
 SCRIPTS = {
+    "corpora",
     "systems",
     "table",
+    "scale",
     "methods",
     "curves",
     "seeds",
@@ -38,8 +40,8 @@ SCRIPTS = {
 
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
-    """Imports a script of jobs/multi30k by its name."""
-    monkeypatch.syspath_prepend(str(ROOT / "jobs" / "multi30k"))
+    """Imports a script of jobs/papers by its name."""
+    monkeypatch.syspath_prepend(str(ROOT / "jobs" / "papers"))
     before = set(sys.modules)
     yield importlib.import_module
     for name in SCRIPTS & (set(sys.modules) - before):
@@ -79,19 +81,47 @@ def test_the_table_has_scores_and_significance(scripts: Callable[[str], ModuleTy
     systems = [
         table.Row("dev", "no.toml", (), "1 SGD", "dev", "12 dense"),
         table.Row("itersel", "no.toml", (), "4 IterSelSGD", "train", "all"),
-        table.Row("worse", "no.toml", (), "1 SGD", "dev", "all"),
+        table.Row("worse", "no.toml", (), "1 SGD", "dev", "all", seeds=True),
     ]
     # One sentence differs between the first two: no significant difference.
     made_up(where.run(systems[0]), [None, None], SENTENCES)
     made_up(where.run(systems[1]), [30.0, 32.0, 31.0], ["a man is walking", *SENTENCES[1:]])
     made_up(where.run(systems[2]), [33.0, 31.0], WORSE)
     rows = cells(table.table(systems, where))
-    assert rows[2][:6] == ["a", "1 SGD", "dev", "12 dense", "2,000", "2 of 2"]
+    assert rows[2][:8] == ["a", "1 SGD", "dev", "12 dense", "1", "2,000", "2 of 2", ""]
     # Devtest chooses, whatever the algorithm.
-    assert [row[4:6] for row in rows[3:]] == [["2,000", "2 of 3"], ["1,000", "1 of 2"]]
+    assert [row[5:8] for row in rows[3:]] == [["2,000", "2 of 3", "32.00"], ["1,000", "1 of 2", "33.00"]]
     assert [row[-1] for row in rows[2:]] == ["3.0", "4.5", "3.0"]
-    assert rows[2][6:8] == ["100.00 <sup>c</sup>"] * 2
-    assert rows[3][6].endswith("<sup>c</sup>") and rows[4][6].endswith("<sup>a b</sup>")
+    assert rows[2][8:10] == ["100.00 <sup>c</sup>"] * 2
+    assert rows[3][8].endswith("<sup>c</sup>") and rows[4][8].endswith("<sup>a b</sup>")
+    # The mean of two runs, of which the second is that of the first system.
+    [_, again] = table.runs(systems[2], 2)
+    assert again.settings == ("run.seed=2",)
+    made_up(where.run(again), [33.0, 31.0], SENTENCES)
+    mean = (float(rows[4][8].partition(" ")[0]) + 100) / 2
+    row = cells(table.table(systems, where, 2))[4]
+    assert row[4] == "2" and float(row[8].partition(" ")[0]) == pytest.approx(mean, abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["multi30k", "europarl"])
+def test_the_jobs_of_the_table_load_and_are_what_their_rows_say(
+    scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    table, systems = scripts("table"), scripts("systems")
+    monkeypatch.setenv("MPITUNE_DATA", str(data))
+    where = table.Place(data, data, corpus=scripts("corpora").corpora()[name])
+    rows = list(table.rows_of(where.corpus))
+    assert len({row.name for row in rows}) == len(rows) <= 16, "letters are enough"
+    for row in rows:
+        job = load(systems.JOBS / row.job, where.given(row))
+        algorithm = {"1": "sgd", "2": "mix", "3": "itermix", "4": "itersel", "M": "itermix"}[row.algorithm[0]]
+        assert (job.learner.algorithm, job.learner.method == "mira") == (algorithm, row.algorithm == "MIRA")
+        assert job.learner.preset == ("simianer2012" if "printed" in row.algorithm else "default")
+        every = ("id", "source-bigram", "shape")
+        expected = {"dense": (), "all": every}.get(row.features, (row.features.removeprefix("+ "),))
+        assert tuple(job.features.templates) == expected
+        assert job.data is not None and job.data.source is not None
+        assert row.tuned_on in job.data.source.name or (row.tuned_on, job.data.source.name) == ("dev", "val.de.gz")
 
 
 def test_the_table_of_methods(scripts: Callable[[str], ModuleType], data: Path) -> None:
@@ -145,6 +175,27 @@ def test_curves_are_tabulated_and_drawn(scripts: Callable[[str], ModuleType], da
     curves.draw([pairing], [from_zero], where, data / "mira.svg")
     drawn = (data / "mira.svg").read_text(encoding="utf-8")
     assert "LU/PB" in drawn and all(f">{name}<" in drawn for name in (*curves.TRACKED_HYPOTHESES, "best, from 0"))
+
+
+def test_scale_is_tabulated_and_drawn(scripts: Callable[[str], ModuleType], data: Path) -> None:
+    scale = scripts("scale")
+    where = scale.Place(data, data)
+    corpus = where.corpus
+    lines = {title: scale.by_size(corpus, name, 1000) for name, title in scale.ALGORITHMS.items()}
+    assert [list(systems) for systems in lines.values()] == [[300, 1000]] * 2
+    selections = scale.by_selection(corpus, 1000)
+    assert selections[scale.DEFAULT] == lines["algorithm 4"][1000], "one run is in both figures"
+    systems = [*(system for line in lines.values() for system in line.values()), *selections.values()]
+    for system in {system.name: system for system in [*systems, scale.dense(corpus)]}.values():
+        made_up(where.run(system), [None], WORSE if system.name == "itersel-300" else SENTENCES)
+    rows = cells(scale.table(lines["algorithm 4"], where))[2:]
+    assert [row[0] for row in rows] == ["300", "1,000", "dense, dev"]
+    assert rows[1][1:] == rows[2][1:] == ["100.00"] * 2 != rows[0][1:]
+    scale.draw(lines, selections, where, data / "scale.svg")
+    drawn = (data / "scale.svg").read_text(encoding="utf-8")
+    assert all(
+        f">{text}<" in drawn for text in ("algorithm 3", "algorithm 4", "dense, dev", *(f"BLEU, {t}" for t in TESTS))
+    )
 
 
 def test_local_training_is_tabulated_and_drawn(scripts: Callable[[str], ModuleType], data: Path) -> None:

@@ -1,6 +1,6 @@
 """Tune weights on Multi30k's validation set with each method, and write the table: `make methods`.
 
-    MPITUNE_DATA=... python jobs/multi30k/methods.py [--only NAME ...] [--small]
+    MPITUNE_DATA=... python jobs/papers/methods.py [--only NAME ...] [--small]
 
 All methods use the same k-best decoder, sentences and 12 dense features; two pairings of MIRA are run with sparse ones
 too (Eidelman 2012, table 5). The result is the weights of the last epoch (for the perceptron, algorithm 1's mean over

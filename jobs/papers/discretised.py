@@ -1,6 +1,6 @@
 """Compare linear features, with and without logarithms, with bins on Multi30k: `make discretised`.
 
-    MPITUNE_DATA=... python jobs/multi30k/discretised.py [--only NAME ...] [--write FOLDER] [--small]
+    MPITUNE_DATA=... python jobs/papers/discretised.py [--only NAME ...] [--write FOLDER] [--small]
 
 The experiment follows Clark, Dyer and Lavie, "Locally Non-Linear Learning for Statistical Machine Translation via
 Discretization and Structured Regularization" (TACL 2014). All variants but the last are tuned by PRO on the validation

@@ -1,4 +1,4 @@
-"""Tune systems on Multi30k and translate with them, for the scripts of this folder.
+"""Tune systems on a corpus and translate with them, for the scripts of this folder.
 
 Finished work is not repeated: a script that is started again resumes.
 """
@@ -12,16 +12,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from corpora import Corpus, corpora
 
 from mpitune.corpus.text import lines
 from mpitune.metrics.evaluation import Score, SystemRuns, evaluate
 
 JOBS = Path(__file__).resolve().parents[1]
-TESTS = ("test_2016_flickr", "test_2017_flickr")
+MULTI30K = corpora()["multi30k"]
+TESTS = MULTI30K.tests
 LEVEL = 0.05
 _FEW, _SOME = 20, 2000
 """Sentences of each set, and pairs of the bitext, under --small."""
@@ -34,6 +37,8 @@ class System:
     name: str
     job: str
     settings: tuple[str, ...] = ()
+    store: str = field(default="", kw_only=True)
+    """The name of its store, if it is not that of all systems of its job."""
 
 
 @dataclass(frozen=True)
@@ -41,19 +46,28 @@ class Place:
     """Folders of data and runs, and settings common to all systems."""
 
     data: Path
-    """The folder multi30k."""
+    """The corpus's folder."""
     runs: Path
     ranks: int = 2
     settings: tuple[str, ...] = ()
     """Settings of every job."""
+    corpus: Corpus = MULTI30K
 
     def run(self, system: System) -> Path:
         """Run folder of a system."""
-        return self.runs / f"multi30k-{system.name}"
+        return self.runs / f"{self.corpus.name}-{system.name}"
 
     def output(self, system: System, text: str) -> Path:
-        """File of a system's translation of ``text``, one of `TESTS` or val."""
+        """File of a system's translation of ``text``, a text of the corpus."""
         return self.run(system) / f"{text}.out"
+
+    def source(self, text: str) -> Path:
+        """The source side of ``text``."""
+        return self.data / f"{text}.{self.corpus.languages[0]}.gz"
+
+    def reference(self, text: str) -> Path:
+        """The target side of ``text``."""
+        return self.data / f"{text}.{self.corpus.languages[1]}.gz"
 
     def train(self, systems: Sequence[System]) -> None:
         """Train each system, or resume its training; finished runs stay unchanged."""
@@ -67,12 +81,12 @@ class Place:
             for system in systems:
                 output, weights = self.output(system, text), self.run(system) / "weights.txt.gz"
                 if not output.exists() or output.stat().st_mtime < weights.stat().st_mtime:
-                    files = "--input", str(self.data / f"{text}.de.gz"), "--output", str(output)
+                    files = "--input", str(self.source(text)), "--output", str(output)
                     self._mpitune("decode", system, *files, "--weights", str(weights))
 
     def given(self, system: System) -> list[str]:
         """All settings of the system's job, ``table.key=value``."""
-        store = self.runs / f"{Path(system.job).stem}-store"
+        store = self.runs / f"{system.store or Path(system.job).stem}-store"
         return [f"run.dir={self.run(system)}", f"run.store={store}", *system.settings, *self.settings]
 
     def _mpitune(self, command: str, system: System, *more: str) -> None:
@@ -89,9 +103,15 @@ class Place:
 
     def scores(self, systems: Sequence[System], text: str) -> list[Score]:
         """Score the systems on ``text``; each but the first is tested against the first."""
-        references = [("reference", read(self.data / f"{text}.en.gz"))]
-        translations = [(system.name, read(self.output(system, text))) for system in systems]
-        return evaluate(references, [SystemRuns(text[0], [text]) for text in translations], test="ar").scores
+        return self.scores_of_runs([(system.name, [system]) for system in systems], text)
+
+    def scores_of_runs(self, systems: Sequence[tuple[str, Sequence[System]]], text: str) -> list[Score]:
+        """The same for systems that have several runs each, with a name for each system."""
+        references = [("reference", read(self.reference(text)))]
+        translations = [
+            SystemRuns(name, [(run.name, read(self.output(run, text))) for run in runs]) for name, runs in systems
+        ]
+        return evaluate(references, translations, test="ar" if len(systems) > 1 else None).scores
 
 
 def read(file: Path) -> list[str]:
@@ -100,28 +120,32 @@ def read(file: Path) -> list[str]:
 
 
 def place(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> tuple[Place, argparse.Namespace]:
-    """Parse the options of ``parser`` and those common to all scripts; returns the place that they choose, and them."""
+    """Parse the options of ``parser`` and those common to all scripts; returns the place that they choose, and them.
+
+    The corpus is that of the option --corpus, if ``parser`` has it, else Multi30k.
+    """
     parser.add_argument("--ranks", type=int, default=2, help="number of MPI ranks (default 2)")
     parser.add_argument(
         "--small", action="store_true", help="test the script on a few sentences; scores are meaningless"
     )
     options = parser.parse_args(arguments)
+    corpus = corpora()[getattr(options, "corpus", MULTI30K.name)]
     if "MPITUNE_DATA" not in os.environ:
-        sys.exit(f"{parser.prog}: MPITUNE_DATA is not set: set it to the folder that contains multi30k/")
-    data, runs = Path(os.environ["MPITUNE_DATA"]) / "multi30k", JOBS / "runs"
+        sys.exit(f"{parser.prog}: MPITUNE_DATA is not set: set it to the folder that contains {corpus.name}/")
+    data, runs = Path(os.environ["MPITUNE_DATA"]) / corpus.name, JOBS / "runs"
     if not options.small:
-        return Place(data, runs, options.ranks), options
+        return Place(data, runs, options.ranks, (), corpus), options
     small = runs / "small"
-    _cut(data, small / "multi30k")
-    return Place(small / "multi30k", small, options.ranks, ("learner.epochs=2",)), options
+    _cut(data, small / corpus.name)
+    return Place(small / corpus.name, small, options.ranks, ("learner.epochs=2",), corpus), options
 
 
 def _cut(data: Path, small: Path) -> None:
     """Write the beginnings of all texts into ``small``."""
     small.mkdir(parents=True, exist_ok=True)
     for file in data.iterdir():
-        most = _SOME if file.name.startswith("train") else _FEW
-        if file.name.startswith("lm"):
+        most = _SOME if file.name.startswith(("train", "lm")) else _FEW
+        if ".arpa" in file.name:
             most = sys.maxsize
         if not (cut := small / file.name).exists():
             with gzip.open(file, "rt", encoding="utf-8") as whole, gzip.open(cut, "wt", encoding="utf-8") as part:

@@ -1,6 +1,6 @@
 """Plot corpus BLEU of MIRA's 1-best, oracles and predictions over 20 epochs on Multi30k's validation set.
 
-    MPITUNE_DATA=... python jobs/multi30k/curves.py [--write FOLDER] [--small]
+    MPITUNE_DATA=... python jobs/papers/curves.py [--write FOLDER] [--small]
 
 The figure follows Eidelman, "Optimization Strategies for Online Large-Margin Learning in Machine Translation" (WMT
 2012). The runs are those of methods.py. Writes mira.svg, a panel for each pairing of oracle and prediction: BLEU of the

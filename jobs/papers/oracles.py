@@ -1,6 +1,6 @@
 """BLEU of the best translations in k-best lists of several lengths, on Multi30k's validation set.
 
-    MPITUNE_DATA=... python jobs/multi30k/oracles.py [--sentences N] [--small]
+    MPITUNE_DATA=... python jobs/papers/oracles.py [--sentences N] [--small]
 
 The table follows table 2 of Eidelman, "Optimization Strategies for Online Large-Margin Learning in Machine Translation"
 (WMT 2012). The lists are those of the weights in start.weights, of distinct translations; the oracle of a list is its

@@ -1,6 +1,6 @@
 """Look at local training sentence by sentence, against the best of five MERT runs, on Multi30k's test sets.
 
-    MPITUNE_DATA=... python jobs/multi30k/sentences.py [--sentences N] [--small]
+    MPITUNE_DATA=... python jobs/papers/sentences.py [--sentences N] [--small]
 
 Four tables after Liu, Cao, Watanabe, Zhao, Yu and Zhu, "Locally Training the Log-Linear Model for SMT" (EMNLP 2012;
 L12): the baseline, which is the best of five MERT runs (section 6; here by BLEU on the validation set, which they are
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     study = Study(where, runs[best], _RETRIEVED_FROM * options.sentences)
     study.translate(LINES)
     found = {text: {line: of_sentences(study, line, text) for line in LINES} for text in TESTS}
-    training = [line.split() for line in read(where.data / "train.de.gz")]
+    training = [line.split() for line in read(where.source("train"))]
     tables = [baseline(bleu, best), similarity(where, training), zeros(found), better_of_two(found)]
     text = "\n".join(tables)
     (where.runs / "multi30k-sentences.md").write_text(text, encoding="utf-8")
@@ -57,14 +57,17 @@ def mert_runs(sentences: int) -> list[System]:
     """MERT of methods.py with five seeds, on the first ``sentences``; 0: all."""
     [mert] = [method for method in METHODS if method.name == "mert"]
     suffix, limit = (f"-{sentences}", (f"data.limit={sentences}",)) if sentences else ("", ())
-    given = (*mert.settings, *limit)
-    return [System(f"mert{suffix}-seed{seed}", mert.job, (*given, f"run.seed={seed}")) for seed in SEEDS]
+    store = f"multi30k-dev{suffix}"
+    return [
+        System(f"mert{suffix}-seed{seed}", mert.job, (*mert.settings, *limit, f"run.seed={seed}"), store=store)
+        for seed in SEEDS
+    ]
 
 
 def of_sentences(study: Study, line: Setting, text: str) -> np.ndarray:
     """int64 [sentences, 11]: BLEU's statistics of each translation of ``text``."""
     words, rows = Vocabulary(), []
-    references = read(study.where.data / f"{text}.en.gz")
+    references = read(study.where.reference(text))
     for translation, reference in zip(read(study.output(line, text)), references, strict=True):
         encoded, other = (np.array([words.add(w) for w in side.split()], np.int32) for side in (translation, reference))
         rows.append(text_statistics(np.array([0, len(encoded)]), encoded, [other])[0])
@@ -81,7 +84,7 @@ def baseline(bleu: Sequence[float], best: int) -> str:
 
 def similarity(where: Place, training: Sequence[Sequence[str]]) -> str:
     """Tabulate the similarity of the test sets and, for comparison, the validation set to the validation set."""
-    sets = {text: [line.split() for line in read(where.data / f"{text}.de.gz")] for text in SETS}
+    sets = {text: [line.split() for line in read(where.source(text))] for text in SETS}
     means = [f"{mean_similarity(sets[VAL], sentences, training):.3f}" for sentences in sets.values()]
     return show([["similarity to", *sets], [VAL, *means]])
 

@@ -1,6 +1,6 @@
 """Compare cdec's MIRA and PRO with mpitune's on Multi30k's validation set: BLEU and time.
 
-    PATH=...:$PATH MPITUNE_DATA=... python jobs/multi30k/cdec_tuners.py [--passes N] [--small]
+    PATH=...:$PATH MPITUNE_DATA=... python jobs/papers/cdec_tuners.py [--passes N] [--small]
 
 Requires cdec's `cdec`, `kbest_cut_mira`, `mr_pro_map` and `mr_pro_reduce` and KenLM's `build_binary` on the PATH. This
 script does the work of cdec's mira.py and pro.pl, with their settings; only MIRA's are those of Simianer, Riezler and

@@ -1,6 +1,6 @@
 """Run MIRA with many seeds on a small development set, compare with the perceptron, and draw a box plot.
 
-    MPITUNE_DATA=... python jobs/multi30k/seeds.py [--runs N] [--write FOLDER] [--small]
+    MPITUNE_DATA=... python jobs/papers/seeds.py [--runs N] [--write FOLDER] [--small]
 
 The plot follows figure 4 of Simianer, Riezler and Dyer, "Joint Feature Selection in Distributed Stochastic Learning for
 Large-Scale Discriminative Training in SMT" (ACL 2012). 12 dense weights are tuned on the first `SENTENCES` sentences of

@@ -1,6 +1,6 @@
 """Compare local training, MBUU and EBUU, with the global weights that it starts from, on Multi30k's test sets.
 
-    MPITUNE_DATA=... python jobs/multi30k/local.py [--model NAME] [--write FOLDER] [--small]
+    MPITUNE_DATA=... python jobs/papers/local.py [--model NAME] [--write FOLDER] [--small]
 
 The global weights are those of the method NAME of methods.py (default: mert). The 29,000 training sentences are decoded
 once with them, with leave-one-out grammars. Prints a table like tables 2, 3 and 7 of Liu, Cao, Watanabe, Zhao, Yu and
@@ -92,7 +92,8 @@ class Study:
         """The job of the training data that local training learns from."""
         most = self.limit or (_LIMIT if self.where.settings else 0)
         limit = (f"data.limit={most}",) if most else ()
-        return System(f"local-{self.model.name}", "multi30k-train.toml", ("features.templates=[]", *limit))
+        store = f"multi30k-train-{self.limit}" if self.limit else ""
+        return System(f"local-{self.model.name}", "multi30k-train.toml", ("features.templates=[]", *limit), store=store)
 
     def output(self, setting: Setting, text: str) -> Path:
         """File of the translation of ``text``; its timings are in a file with ``.told`` appended to the name."""

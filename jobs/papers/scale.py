@@ -1,0 +1,115 @@
+"""BLEU by the number of training sentences, and by the number of features that algorithm 4 selects, as a figure.
+
+    MPITUNE_DATA=... python jobs/papers/scale.py --corpus NAME [--most N] [--write FOLDER] [--small]
+
+Algorithms 3 and 4 of Simianer, Riezler and Dyer, "Joint Feature Selection in Distributed Stochastic Learning for
+Large-Scale Discriminative Training in SMT" (ACL 2012), with all features, beside the dense system tuned on the
+development set. Corpora are in corpora.toml. Finished work is not repeated; a second call resumes the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from corpora import Corpus, corpora
+from matplotlib import pyplot
+from systems import JOBS, MULTI30K, Place, System, place, show
+
+SELECTED = (1_000, 10_000, 100_000, 1_000_000)
+"""Numbers of features; the default is `DEFAULT`."""
+DEFAULT = 100_000
+ALGORITHMS = {"itermix": "algorithm 3", "itersel": "algorithm 4"}
+
+
+def dense(corpus: Corpus) -> System:
+    """The system of the dashed line, which the table has too."""
+    return System("dev", corpus.dev)
+
+
+def by_size(corpus: Corpus, algorithm: str, most: int | None) -> dict[int, System]:
+    """The systems of ``algorithm`` by the number of sentences, at most ``most``."""
+    sizes = [size for size in corpus.sizes if most is None or size <= most]
+    return {size: _system(corpus, size, algorithm, DEFAULT) for size in sizes}
+
+
+def by_selection(corpus: Corpus, size: int) -> dict[int, System]:
+    """The systems of algorithm 4 on ``size`` sentences, by the number of features that it selects."""
+    return {k: _system(corpus, size, "itersel", k) for k in SELECTED}
+
+
+def _system(corpus: Corpus, size: int, algorithm: str, k: int) -> System:
+    name = f"{algorithm}-{size}" + ("" if k == DEFAULT else f"-{k}")
+    settings = [f"learner.algorithm={algorithm}", f"data.limit={size}"]
+    if algorithm == "itersel":
+        settings.append(f"select.k={k}")
+    return System(name, corpus.train, tuple(settings), store=f"{corpus.name}-train-{size}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Do the missing runs, draw the figure and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", choices=corpora(), default=MULTI30K.name, help="a section of corpora.toml")
+    parser.add_argument("--most", type=int, metavar="N", help="tune on no more than N training sentences")
+    parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="folder for scale-NAME.svg")
+    where, options = place(parser, arguments)
+    corpus = where.corpus
+    lines = {title: by_size(corpus, algorithm, options.most) for algorithm, title in ALGORITHMS.items()}
+    largest = max(next(iter(lines.values())))
+    selections = by_selection(corpus, largest)
+    for systems in (*lines.values(), selections, {0: dense(corpus)}):
+        where.train(list(systems.values()))
+        where.translate(list(systems.values()), corpus.tests)
+    draw(lines, selections, where, options.write / f"scale-{corpus.name}.svg")
+    for title, systems in [*lines.items(), (f"algorithm 4, {largest:,} sentences, by K", selections)]:
+        print(f"{title}\n\n{table(systems, where)}")
+
+
+def bleu(system: System, where: Place) -> list[float]:
+    """BLEU of ``system`` on each test of the corpus."""
+    return [where.scores([system], test)[0].bleu for test in where.corpus.tests]
+
+
+def table(systems: dict[int, System], where: Place) -> str:
+    """Tabulate BLEU by number, with that of the dense system below."""
+    named = [*((f"{number:,}", system) for number, system in systems.items()), ("dense, dev", dense(where.corpus))]
+    rows = [[name, *(f"{score:.2f}" for score in bleu(system, where))] for name, system in named]
+    return show([["", *where.corpus.tests], *rows])
+
+
+def draw(lines: dict[str, dict[int, System]], selections: dict[int, System], where: Place, path: Path) -> None:
+    """Draw BLEU by sentences and by features: a row of panels for each test."""
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "scale", "font.size": 8})
+    tests = where.corpus.tests
+    size = 3.2 * 2, 2.2 * len(tests)
+    figure, grid = pyplot.subplots(
+        len(tests), 2, figsize=size, layout="constrained", sharex="col", sharey="row", squeeze=False
+    )
+    flat = bleu(dense(where.corpus), where)
+    left = {
+        title: (list(systems), [bleu(each, where) for each in systems.values()]) for title, systems in lines.items()
+    }
+    right = {"algorithm 4": (list(selections), [bleu(each, where) for each in selections.values()])}
+    for n, (row, test) in enumerate(zip(grid, tests, strict=True)):
+        for panel, drawn in zip(row, (left, right), strict=True):
+            for title, (numbers, scores) in drawn.items():
+                colour = f"C{list(ALGORITHMS.values()).index(title)}"
+                panel.plot(numbers, [each[n] for each in scores], "o-", color=colour, markersize=3, label=title)
+            panel.axhline(flat[n], color="tab:gray", linestyle="--", linewidth=1, label="dense, dev")
+            panel.set_xscale("log")
+            panel.grid(axis="y", linewidth=0.3)
+        row[0].set_ylabel(f"BLEU, {test}")
+    grid[-1, 0].set_xlabel("training sentences")
+    grid[-1, 1].set_xlabel("features selected (K)")
+    grid[0, 0].legend()
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    main()

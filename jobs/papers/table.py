@@ -1,0 +1,124 @@
+"""Run the systems of the table, translate the test sets with each, and write the table.
+
+    MPITUNE_DATA=... python jobs/papers/table.py --corpus NAME [--only SYSTEM ...] [--seeds N] [--small]
+
+The table follows tables 2 and 3 of Simianer, Riezler and Dyer, "Joint Feature Selection in Distributed Stochastic
+Learning for Large-Scale Discriminative Training in SMT" (ACL 2012). Corpora are in corpora.toml; every learning key has
+its default but the algorithm (``paper-*``: the values printed in the paper). Finished work is not repeated; a second
+call resumes the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from corpora import Corpus, corpora
+from systems import LEVEL, MULTI30K, Place, System, place, show
+
+from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
+
+DENSE = "features.templates=[]"
+ALL = 'features.templates=["id", "source-bigram", "shape"]'
+PRINTED = "learner.preset=simianer2012"
+
+
+@dataclass(frozen=True)
+class Row(System):
+    """One line of the table."""
+
+    algorithm: str = ""
+    tuned_on: str = ""
+    features: str = ""
+    seeds: bool = False
+    """True for the systems that --seeds repeats."""
+
+
+def rows_of(corpus: Corpus) -> Iterator[Row]:
+    """The lines of the table of ``corpus``."""
+    dev, train, other = corpus.dev, corpus.train, corpus.other_domain
+    yield Row("mira", dev, ("learner.method=mira", "learner.algorithm=itermix"), "MIRA", "dev", "dense")
+    yield Row("dev", dev, (), "1 SGD", "dev", "dense", seeds=True)
+    for template in ("id", "source-bigram", "shape"):
+        yield Row(f"dev-{template}", dev, (f'features.templates=["{template}"]',), "1 SGD", "dev", f"+ {template}")
+    yield Row("dev-sparse", dev, (ALL,), "1 SGD", "dev", "all")
+    yield Row("paper-dev", dev, (PRINTED,), "1 SGD, as printed", "dev", "dense")
+    yield Row("paper-dev-sparse", dev, (PRINTED, ALL), "1 SGD, as printed", "dev", "all")
+    yield Row("train", train, (DENSE,), "4 IterSelSGD", "train", "dense")
+    yield Row("mix", train, (ALL, "learner.algorithm=mix"), "2 MixSGD", "train", "all")
+    yield Row("itermix", train, (ALL, "learner.algorithm=itermix"), "3 IterMixSGD", "train", "all")
+    yield Row("itersel", train, (ALL,), "4 IterSelSGD", "train", "all", seeds=True)
+    if other is not None:
+        source, target = (f"${{MPITUNE_DATA}}/{corpus.name}/{other}.{language}.gz" for language in corpus.languages)
+        tuned = f'data.source="{source}"', f'data.references=["{target}"]'
+        store = f"{corpus.name}-{other}"
+        yield Row("other", dev, tuned, "1 SGD", other, "dense", store=store)
+        yield Row("other-sparse", dev, (*tuned, ALL), "1 SGD", other, "all", store=store)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Do the missing runs and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", choices=corpora(), default=MULTI30K.name, help="a section of corpora.toml")
+    parser.add_argument("--only", nargs="+", metavar="SYSTEM", help="systems of the table (default: all)")
+    parser.add_argument("--seeds", type=int, default=1, help="runs of the systems `dev` and `itersel` (default 1)")
+    where, options = place(parser, arguments)
+    rows = list(rows_of(where.corpus))
+    if unknown := set(options.only or ()) - {row.name for row in rows}:
+        parser.error(f"no system {', '.join(sorted(unknown))}: expected any of {', '.join(row.name for row in rows)}")
+    rows = [row for row in rows if options.only is None or row.name in options.only]
+    for row in rows:
+        where.train(runs(row, options.seeds))
+        where.translate(runs(row, options.seeds), where.corpus.tests)
+    text = table(rows, where, options.seeds)
+    (where.runs / f"{where.corpus.name}.md").write_text(text, encoding="utf-8")
+    print(text, end="")
+
+
+def runs(row: Row, seeds: int) -> list[Row]:
+    """One system for each run of ``row``: seeds 1 to ``seeds`` if it is one that is repeated, else the first alone."""
+    again = range(2, seeds + 1) if row.seeds else ()
+    return [row, *(replace(row, name=f"{row.name}-{n}", settings=(*row.settings, f"run.seed={n}")) for n in again)]
+
+
+def table(rows: Sequence[Row], where: Place, seeds: int = 1) -> str:
+    """Make the table in Markdown; each BLEU score is followed by the lines that differ from it significantly.
+
+    BLEU is the mean over runs; devtest BLEU, features, epoch and time are those of the first one.
+    """
+    tests = where.corpus.tests
+    cells = [["", "algorithm", "tuned on", "features", "runs", "active", "epoch", "devtest", *tests, "minutes"]]
+    bleu = {test: _scores(rows, test, where, seeds) for test in tests}
+    for n, row in enumerate(rows):
+        epochs = where.epochs(row)
+        best = epochs[chosen_epoch(devtest_scores(epochs)) - 1]
+        minutes = sum(epoch["seconds"] for epoch in epochs) / 60
+        features, epoch = f"{best['selected_features']:,}", f"{best['epoch']} of {len(epochs)}"
+        devtest = "" if best["devtest_bleu"] is None else f"{best['devtest_bleu']:.2f}"
+        about = [_letter(n), row.algorithm, row.tuned_on, row.features, str(len(runs(row, seeds)))]
+        scores = (bleu[test][n] for test in tests)
+        cells.append([*about, features, epoch, devtest, *scores, f"{minutes:.1f}"])
+    return show(cells)
+
+
+def _scores(rows: Sequence[Row], test: str, where: Place, seeds: int) -> list[str]:
+    """BLEU of each system, with the letters of those that differ (approximate randomisation, p < `LEVEL`)."""
+    letters = {row.name: _letter(n) for n, row in enumerate(rows)}
+    cells = []
+    for first in rows:
+        order = [first, *(row for row in rows if row is not first)]
+        found = where.scores_of_runs([(row.name, runs(row, seeds)) for row in order], test)
+        different = sorted(
+            letters[score.system] for score in found[1:] if score.p_value is not None and score.p_value < LEVEL
+        )
+        cells.append(f"{found[0].bleu:.2f}" + (f" <sup>{' '.join(different)}</sup>" if different else ""))
+    return cells
+
+
+def _letter(n: int) -> str:
+    return "abcdefghijklmnop"[n]
+
+
+if __name__ == "__main__":
+    main()
