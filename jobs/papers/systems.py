@@ -128,13 +128,15 @@ def place(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> t
     parser.add_argument(
         "--small", action="store_true", help="test the script on a few sentences; scores are meaningless"
     )
+    parser.add_argument("--epochs", type=int, metavar="N", help="no more than N epochs (default: that of each job)")
     options = parser.parse_args(arguments)
     corpus = corpora()[getattr(options, "corpus", MULTI30K.name)]
     if "MPITUNE_DATA" not in os.environ:
         sys.exit(f"{parser.prog}: MPITUNE_DATA is not set: set it to the folder that contains {corpus.name}/")
     data, runs = Path(os.environ["MPITUNE_DATA"]) / corpus.name, JOBS / "runs"
+    epochs = (f"learner.epochs={options.epochs}",) if options.epochs else ()
     if not options.small:
-        return Place(data, runs, options.ranks, (), corpus), options
+        return Place(data, runs, options.ranks, epochs, corpus), options
     small = runs / "small"
     _cut(data, small / corpus.name)
     return Place(small / corpus.name, small, options.ranks, ("learner.epochs=2",), corpus), options
