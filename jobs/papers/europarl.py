@@ -29,12 +29,11 @@ EPOCHS = 3
 COMMON = (
     "data.devtest.source=",
     "data.devtest.references=[]",
-    "decoder.rule_margin=2",
     "learner.algorithm=itermix",
     "parallel.shards=5",
     f"learner.epochs={EPOCHS}",
 )
-"""Settings of all systems: no devtest set; a margin that halves the time of decoding."""
+"""Settings of all systems: no devtest set."""
 START = JOBS / "papers" / "start.weights"
 """Initial weights of MIRA: those of a grammar with the same features."""
 WITHOUT_PHRASE_PROBABILITY = (
