@@ -171,7 +171,7 @@ def _add_rerank(commands: Commands) -> None:
     sub.add_argument(
         "--scores", type=Path, nargs="+", default=[], metavar="FILE", help="the files of the job's [[features.files]]"
     )
-    sub.add_argument("--source", type=Path, metavar="F", help='the source sentences, for the template "word-pair"')
+    sub.add_argument("--source", type=Path, metavar="F", help='the source sentences, for the template "lexicon-pair"')
     sub.add_argument(
         "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
     )

@@ -185,7 +185,7 @@ class FeaturesKeys:
     templates: tuple[str, ...] = choices(*dict.fromkeys(get_args(TemplateName) + get_args(ListTemplateName)))
     """Those of grammars are `TemplateName`, those of lists `ListTemplateName`."""
     lexicon: Path | None = None
-    """Pairs of source and target words, for the template "word-pair" of lists."""
+    """Pairs of source and target words, for the template "lexicon-pair" of lists."""
     unlog: UnlogKeys = UnlogKeys()
     discretize: DiscretizeKeys = DiscretizeKeys()
     files: tuple[FeatureFileKeys, ...] = ()
