@@ -34,6 +34,7 @@ SCRIPTS = {
     "cdec_tuners",
     "discretised",
     "local",
+    "sentences",
 }
 
 
@@ -239,6 +240,50 @@ def test_the_jobs_of_local_training_load_and_have_their_settings(
         assert (job.features.templates, job.grammar.leave_one_out, job.decoder.kbest) == ((), True, 100)
 
 
+def test_local_training_sentence_by_sentence(
+    scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, systems = scripts("sentences"), scripts("systems")
+    monkeypatch.setenv("MPITUNE_DATA", str(data))
+    where = systems.Place(data, data)
+    for sentences in (0, 200):
+        runs = script.mert_runs(sentences)
+        jobs = [load(systems.JOBS / one.job, where.given(one)) for one in runs]
+        assert [(job.learner.method, job.run.seed, job.data.limit) for job in jobs if job.data] == [
+            ("mert", seed, sentences) for seed in range(1, 6)
+        ]
+        assert len({job.run.dir for job in jobs}) == 5
+    rows = cells(script.baseline([1.0, 2.0, 5.0, 4.0, 3.0], 2))
+    assert rows[0] == ["MERT, seed", "1", "2", "3, the baseline", "4", "5", "mean", "standard deviation"]
+    assert rows[2] == ["val", "1.00", "2.00", "5.00", "4.00", "3.00", "3.00", "1.58"]
+    # EBUU is right in one sentence where MERT is wrong, MBUU has nothing in common with another.
+    study = script.Study(where, runs[0], 2000)
+    assert load(systems.JOBS / study.system.job, where.given(study.system)).data.limit == 2000
+    study.where.run(study.system).mkdir()
+    lines = {
+        line: [*SENTENCES[:n], other, *SENTENCES[n + 1 :]]
+        for n, (line, other) in enumerate(zip(script.LINES, (WORSE[0], "nothing", WORSE[2]), strict=True))
+    }
+    for line, translations in lines.items():
+        study.output(line, "val").write_text("".join(f"{text}\n" for text in translations), encoding="utf-8")
+    found = {"val": {line: script.of_sentences(study, line, "val") for line in script.LINES}}
+    assert cells(script.zeros(found))[2:] == [["MERT", "0"], ["MBUU", "1"], ["EBUU", "0"], ["of", "30"]]
+    better = cells(script.better_of_two(found))
+    assert better[4] == ["better of two", "100.00"] and better[2][1] == better[3][1] != "100.00"
+
+
+def test_similarity_is_the_mean_cosine_with_the_whole_set(scripts: Callable[[str], ModuleType]) -> None:
+    collection = [["a", "b"], ["a", "c"], ["a"]]
+    # ln(4 / 4) = 0 for a, ln(4 / 2) for b and c, ln(4 / 1) for d.
+    b, d = np.log(2), np.log(4)
+    whole = np.array([2 * b, b, d])
+    expected = [2 * b * b / (np.linalg.norm(whole) * b), (whole @ [0, b, d]) / np.linalg.norm(whole) / np.hypot(b, d)]
+    found = scripts("sentences").mean_similarity(
+        [["a", "b"], ["b", "c", "d"]], [["b", "a", "a"], ["d", "c"], ["a"], []], collection
+    )
+    assert found == pytest.approx(sum(expected) / 4)
+
+
 def test_scores_of_seeds_are_summed_up_and_known_ones_not_measured_again(
     scripts: Callable[[str], ModuleType], data: Path
 ) -> None:
@@ -298,7 +343,9 @@ def test_pseudo_document_of_undefined_length(scripts: Callable[[str], ModuleType
             tuners.check_length(said)
 
 
-@pytest.mark.parametrize("script", ["table", "methods", "curves", "seeds", "oracles", "cdec_tuners", "local"])
+@pytest.mark.parametrize(
+    "script", ["table", "methods", "curves", "seeds", "oracles", "cdec_tuners", "local", "sentences"]
+)
 def test_without_data_it_says_so(
     script: str, scripts: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,12 +84,16 @@ class Study:
 
     where: Place
     model: System
+    limit: int = 0
+    """Training sentences; 0: all, or `_LIMIT` under --small."""
 
     @property
     def system(self) -> System:
         """The job of the training data that local training learns from."""
-        limit = (f"data.limit={_LIMIT}",) if self.where.settings else ()
-        return System(f"local-{self.model.name}", "multi30k-train.toml", ("features.templates=[]", *limit))
+        most = self.limit or (_LIMIT if self.where.settings else 0)
+        limit = (f"data.limit={most}",) if most else ()
+        store = f"multi30k-train-{self.limit}" if self.limit else ""
+        return System(f"local-{self.model.name}", "multi30k-train.toml", ("features.templates=[]", *limit), store=store)
 
     def output(self, setting: Setting, text: str) -> Path:
         """File of the translation of ``text``; its timings are in a file with ``.told`` appended to the name."""

@@ -1,13 +1,13 @@
-"""Tune 12 dense weights on Multi30k's validation set with each method, and write the table: `make methods`.
+"""Tune weights on Multi30k's validation set with each method, and write the table: `make methods`.
 
     MPITUNE_DATA=... python jobs/papers/methods.py [--only NAME ...] [--small]
 
-All methods use the same k-best decoder, sentences and features. The result is the weights of the last epoch (for the
-perceptron, algorithm 1's mean over epochs): no epoch is chosen, because the validation set is the tuning set. The
-perceptron starts from 0, the others from start.weights. Batch methods need initial weights: with weights of 0 all
-translations score the same, and the first lists contain nothing to learn from. MIRA is also started from 0: costs are
-then larger than model scores, and if the prediction is the 1-best, nothing makes the weights grow. Finished work is not
-repeated.
+All methods use the same k-best decoder, sentences and 12 dense features; two pairings of MIRA are run with sparse ones
+too (Eidelman 2012, table 5). The result is the weights of the last epoch (for the perceptron, algorithm 1's mean over
+epochs): no epoch is chosen, because the validation set is the tuning set. The perceptron starts from 0, the others from
+start.weights. Batch methods need initial weights: with weights of 0 all translations score the same, and the first
+lists contain nothing to learn from. MIRA is also started from 0: costs are then larger than model scores, and if the
+prediction is the 1-best, nothing makes the weights grow. Finished work is not repeated.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ class Method(System):
     start: str = "0"
 
 
-def mira(pairing: str, start: str = "given", variant: str = "1-best") -> Method:
+SPARSE = 'features.templates=["word-pair-all", "insertion", "target-words"]'
+"""The sparse features of Eidelman 2012, section 3.3."""
+
+
+def mira(pairing: str, start: str = "given", variant: str = "1-best", *, sparse: bool = False) -> Method:
     """MIRA with a pairing and the settings of Eidelman 2012: 20 epochs, 20 shards, 500-best lists, BLEU in context."""
     oracle, prediction = pairing.split("/")
     picks = f"mira.oracle={oracle}", f"mira.prediction={prediction}", f"mira.variant={variant}"
@@ -46,6 +50,8 @@ def mira(pairing: str, start: str = "given", variant: str = "1-best") -> Method:
     name, title = f"mira-{oracle}-{prediction}".lower().replace("+", "p"), f"MIRA {pairing}"
     if variant != "1-best":
         name, title = f"{name}-{variant}", f"{title}, {variant}"
+    if sparse:
+        name, title, settings = f"{name}-sparse", f"{title}, sparse features", (*settings, SPARSE)
     if start == "given":
         name, settings = f"{name}-given", (*settings, START)
     return Method(name, JOB, settings, title, start)
@@ -68,6 +74,7 @@ METHODS = (
     Method("dev", JOB, (), "perceptron"),  # of `make multi30k` too
     *PAIRINGS,
     *(mira(STABLE, variant=variant) for variant in ("k-constraint", "cutting-plane")),
+    *(mira(pairing, sparse=True) for pairing in (STABLE, "LU/MC")),
     *FROM_ZERO,
     batch("pro", 20, "PRO"),
     batch("mert", 10, "MERT"),

@@ -39,7 +39,7 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     if (options.bitext is None) == (options.source is None) or (options.source is None) != (options.target is None):
         raise raised_on_all_ranks(UsageError("expected --source F and --target E, or --bitext FE"))
     start_logging(None, rank=comm.rank, size=comm.size)
-    files = AlignedFiles(options.bitext or options.source, options.target, options.alignment)
+    files = AlignedFiles(options.bitext or options.source, options.target, tuple(options.alignment))
     output, work = options.output, options.output / WORK
     comm.on_root(files.check)
     read = comm.on_root(read_inputs, options.input)
@@ -48,7 +48,9 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     bitext = comm.on_root(_compile_bitext, files, work)
     sentences = [(words, i if options.leave_one_out else None) for i, (words, _) in enumerate(read)]
     inputs = comm.on_root(
-        build.input_attributes, [options.input, *files.files], {"leave_one_out": options.leave_one_out}
+        build.input_attributes,
+        [options.input, *files.files],
+        {**files.settings, "leave_one_out": options.leave_one_out},
     )
     with StopFlag() as stop:
         extraction = GrammarExtractor(bitext, sentences)

@@ -171,7 +171,7 @@ def _add_rerank(commands: Commands) -> None:
     sub.add_argument(
         "--scores", type=Path, nargs="+", default=[], metavar="FILE", help="the files of the job's [[features.files]]"
     )
-    sub.add_argument("--source", type=Path, metavar="F", help='the source sentences, for the template "word-pair"')
+    sub.add_argument("--source", type=Path, metavar="F", help='the source sentences, for the template "lexicon-pair"')
     sub.add_argument(
         "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
     )
@@ -271,9 +271,10 @@ def _add_extract(commands: Commands) -> None:
     sub.add_argument(
         "--alignment",
         type=Path,
+        nargs="+",
         required=True,
         metavar="A",
-        help="alignment, a line of links for each pair: 0-0 1-2",
+        help="alignment, a line of links for each pair: 0-0 1-2; of several, counts of rules are added up",
     )
     sub.add_argument(
         "--input",

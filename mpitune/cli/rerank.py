@@ -68,8 +68,8 @@ def _score_files(options: argparse.Namespace, job: Job) -> ScoreFiles:
 
 def _sources(options: argparse.Namespace, job: Job) -> list[list[str]]:
     """The words of each source sentence, of the option ``--source``, if the job's templates need them."""
-    if ("word-pair" in job.features.templates) != (options.source is not None):
-        raise UsageError('--source: expected beside the template "word-pair" (features.templates), and only there')
+    if ("lexicon-pair" in job.features.templates) != (options.source is not None):
+        raise UsageError('--source: expected beside the template "lexicon-pair" (features.templates), and only there')
     return [sentence.words for sentence in read_sentences(options.source)] if options.source else []
 
 

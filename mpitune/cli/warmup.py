@@ -57,7 +57,7 @@ def main() -> None:
         for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")
         estimate(folder / "references", 2, folder / "lm", lambda _: None)
-        files = AlignedFiles(folder / "source", folder / "references", folder / "links")
+        files = AlignedFiles(folder / "source", folder / "references", (folder / "links",))
         warm_up(build_bitext(files, folder, lambda _: None))
         for preset in PRESETS:
             settings = [f"run.dir={folder / preset}", f"run.store={folder / 'store'}", f"learner.preset={preset}"]

@@ -292,13 +292,13 @@ def _check_list_inputs(job: Job) -> None:
         if value:
             raise UsageError(f'{job.file}: {key}: found beside decoder.backend = "lists": lists have all features')
     _check_templates(job, get_args(ListTemplateName))
-    pairs = "word-pair" in wanted.templates
+    pairs = "lexicon-pair" in wanted.templates
     if pairs != (wanted.lexicon is not None):
-        raise UsageError(f'{job.file}: features.lexicon: expected beside the template "word-pair", and only there')
+        raise UsageError(f'{job.file}: features.lexicon: expected beside the template "lexicon-pair", and only there')
     data = {"data": job.data, "data.devtest": job.data.devtest if job.data else None}
     for table, keys in data.items():
         if pairs and keys and keys.source is None:
-            raise UsageError(f'{job.file}: {table}.source: found none, as the template "word-pair" needs')
+            raise UsageError(f'{job.file}: {table}.source: found none, as the template "lexicon-pair" needs')
     if of_forests := _keys_of_forests(job):
         raise UsageError(f"{job.file}: {of_forests[0]}: lists have no hypergraphs")
 

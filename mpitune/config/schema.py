@@ -42,6 +42,11 @@ def choices(*names: str) -> Any:
     return field(default=(), metadata={"choices": names})
 
 
+def one_or_more() -> Any:
+    """Field of a key whose value is a list of paths, or one path; empty by default."""
+    return field(default=(), metadata={"one": True})
+
+
 def number(default: float | None, least: float, most: float = _LARGEST, *, above: bool = False) -> Any:
     """Field of a key whose value is a finite number from ``least`` to ``most``; ``above`` excludes ``least``."""
     return field(default=default, metadata={"least": least, "most": most, "above": above})
@@ -203,6 +208,8 @@ class _Reader:
     def value(self, hint: Any, spec: Field[Any], raw: Any, key: str) -> Any:
         core, limits = _core(hint), spec.metadata
         if get_origin(hint) is tuple:
+            if "one" in limits and isinstance(raw, str):
+                raw = [raw] if raw else []
             if not isinstance(raw, list):
                 raise self.wrong(key, raw, f"[[{key}]]" if is_dataclass(core) else "a list of strings")
             if "choices" in limits and any(raw.count(entry) > 1 for entry in raw):

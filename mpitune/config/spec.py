@@ -16,7 +16,7 @@ from typing import get_args
 
 from mpitune.config import schema
 from mpitune.config.presets import PRESETS
-from mpitune.config.schema import choice, choices, internal, name_or_weights, number
+from mpitune.config.schema import choice, choices, internal, name_or_weights, number, one_or_more
 from mpitune.grammar.choices import ListTemplateName, TemplateName
 from mpitune.learner.choices import (
     PRO_CANDIDATES,
@@ -81,7 +81,8 @@ class GrammarKeys:
     format: str = choice("auto", "cdec", "joshua", "moses")
     source: Path | None = None
     target: Path | None = None
-    alignment: Path | None = None
+    alignment: tuple[Path, ...] = one_or_more()
+    """Of several, the counts of rules are added up."""
     leave_one_out: bool = False
     max_translations: int = number(0, 0)
     """Number of rules that a source side keeps; 0: all."""
@@ -184,7 +185,7 @@ class FeaturesKeys:
     templates: tuple[str, ...] = choices(*dict.fromkeys(get_args(TemplateName) + get_args(ListTemplateName)))
     """Those of grammars are `TemplateName`, those of lists `ListTemplateName`."""
     lexicon: Path | None = None
-    """Pairs of source and target words, for the template "word-pair" of lists."""
+    """Pairs of source and target words, for the template "lexicon-pair" of lists."""
     unlog: UnlogKeys = UnlogKeys()
     discretize: DiscretizeKeys = DiscretizeKeys()
     files: tuple[FeatureFileKeys, ...] = ()

@@ -1,4 +1,4 @@
-"""Reader of word-aligned bitexts: two files or one of sentence pairs, and a file of links in Pharaoh's format.
+"""Reader of word-aligned bitexts: two files or one of sentence pairs, and files of links in Pharaoh's format.
 
 A line of links: ``0-0 1-2``.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import check_readable, counted, lines, split_fields, split_words
@@ -17,8 +18,10 @@ from mpitune.errors import DataError
 
 _LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
-AlignedPair = tuple[list[str], list[str], list[tuple[int, int]]]
-"""Source words, target words, links (source position, target position, from 0)."""
+Links = list[tuple[int, int]]
+"""Source position and target position of each link, from 0."""
+AlignedPair = tuple[list[str], list[str], list[Links]]
+"""Source words, target words, the links of each alignment."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,18 @@ class AlignedFiles:
     source: Path
     """Source sentences, or pairs ``source ||| target`` if ``target`` is None."""
     target: Path | None
-    alignment: Path
+    alignments: tuple[Path, ...]
+    """One alignment or several: the bitext counts once with each."""
 
     @property
     def files(self) -> list[Path]:
-        return [self.source, *([self.target] if self.target else []), self.alignment]
+        return [self.source, *([self.target] if self.target else []), *self.alignments]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The kinds of the files."""
+        count = len(self.alignments)
+        return {"files": len(self.files)} | ({"alignments": count} if count > 1 else {})
 
     def check(self) -> None:
         """Raise DataError for a file that cannot be read, or that cannot be read again."""
@@ -45,18 +55,19 @@ class AlignedFiles:
         Raises DataError for a bad line, or if the files differ in their numbers of lines.
         """
         number = 0
-        links = lines(self.alignment, progress)
+        alignments = [(file, lines(file, progress)) for file in self.alignments]
         texts = read_pairs(self.source, self.target, progress)
         for number, (source_words, target_words) in enumerate(texts, start=1):
-            _, text = next(links, (None, None))
-            if text is None:
-                raise _too_few(self.alignment, number - 1, self.source)
-            linked = _links(self.alignment, number, text, len(source_words), len(target_words))
-            yield source_words, target_words, linked
-        if next(links, None) is not None:
-            raise DataError.at(
-                self.alignment, number + 1, found="a line more", expected=f"as many as {self.source} has"
-            )
+            links = []
+            for file, file_lines in alignments:
+                _, text = next(file_lines, (None, None))
+                if text is None:
+                    raise _too_few(file, number - 1, self.source)
+                links.append(_links(file, number, text, len(source_words), len(target_words)))
+            yield source_words, target_words, links
+        for file, file_lines in alignments:
+            if next(file_lines, None) is not None:
+                raise DataError.at(file, number + 1, found="a line more", expected=f"as many as {self.source} has")
 
 
 def read_pairs(
@@ -87,7 +98,7 @@ def _too_few(path: Path, count: int, other: Path) -> DataError:
     return DataError.at(path, None, found=counted(count, "line"), expected=f"as many as {other} has")
 
 
-def _links(path: Path, number: int, text: str, source: int, target: int) -> list[tuple[int, int]]:
+def _links(path: Path, number: int, text: str, source: int, target: int) -> Links:
     """The links of a line, each once."""
     found: dict[tuple[int, int], None] = {}
     for word in split_words(text):

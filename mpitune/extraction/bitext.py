@@ -1,6 +1,7 @@
 """A compiled word-aligned bitext, the input of rule extraction: texts, links, occurrences of words, lexical counts.
 
-The pairs are shuffled with a fixed seed, so that the first occurrences of a word are a random sample of all.
+The pairs are shuffled with a fixed seed, so that the first occurrences of a word are a random sample of all. With
+several alignments, the bitext is there once with each: the pairs with the first one, then all with the second.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.progress import StartProgress, no_progress
 from mpitune.corpus.text import kilobytes
 from mpitune.corpus.vocabulary import Names, Vocabulary
-from mpitune.errors import DataError
+from mpitune.errors import DataError, UsageError
+from mpitune.jit import kernel
 
 _SEED = 1
 
-Pair = tuple[Sequence[str], Sequence[str], Sequence[tuple[int, int]]]
-"""Source words, target words, links (source position, target position)."""
+MOST_ALIGNMENTS = 100
+"""Maximum number of alignments of a bitext: counts of rules in sampled occurrences are kept as int16."""
+
+Pair = tuple[Sequence[str], Sequence[str], Sequence[Sequence[tuple[int, int]]]]
+"""Source words, target words, for each alignment the links (source position, target position)."""
 _Rows = tuple[np.ndarray, np.ndarray]
 """``ptr`` and ``flat`` of `mpitune.array_files.csr`."""
 
@@ -38,7 +43,10 @@ TARGET = np.dtype([("word", np.int32), ("low", np.int16), ("high", np.int16)])
 
 
 class AlignedTexts(NamedTuple):
-    """The sentence pairs with their links; both languages share a vocabulary."""
+    """The sentence pairs with their links; both languages share a vocabulary.
+
+    Of P pairs of the bitext with several alignments, pair p with alignment a is number a * P + p here.
+    """
 
     source: np.ndarray
     """`SOURCE` [source words + pairs]"""
@@ -77,15 +85,21 @@ class Bitext(NamedTuple):
     """A compiled bitext."""
 
     place: np.ndarray
-    """int32 [pairs]: the place of each pair of the files among the pairs of ``texts``."""
+    """int32 [pairs]: the place of each pair of the files among the pairs of ``texts``, with the first alignment."""
     texts: AlignedTexts
     source_words: np.ndarray
-    """int32 [source words + pairs]: the words of ``texts.source`` side by side, which searches read."""
+    """int32 [source words + pairs]: the words of ``texts.source`` side by side, which searches read; only once."""
     occurrence: np.ndarray
-    """int32 [source words]: the places of each word in ``texts.source``, sorted by word and then by place."""
+    """int32 [source words]: the places of each word in ``source_words``, sorted by word and then by place."""
     word_ptr: np.ndarray
     """int64 [words + 1]: row pointer of ``occurrence`` by word."""
     lexicon: Lexicon
+
+
+@kernel
+def count_alignments(bitext: Bitext) -> int:
+    """The number of alignments of a bitext that has pairs."""
+    return (len(bitext.texts.source_ptr) - 1) // len(bitext.place)
 
 
 def compile_bitext(pairs: Iterable[Pair], words: Vocabulary) -> Bitext:
@@ -94,8 +108,14 @@ def compile_bitext(pairs: Iterable[Pair], words: Vocabulary) -> Bitext:
     order = np.random.default_rng(_SEED).permutation(len(source[0]) - 1)
     place = np.empty(len(order), dtype=np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
-    texts = _texts(*(select_rows(*rows, order) for rows in (source, target, link)))
-    source_words = texts.source["word"].copy()
+    alignments = (len(link[0]) - 1) // max(len(order), 1)
+    of_alignments = [alignments * order + number for number in range(alignments)] or [order]
+    texts = _texts(
+        select_rows(*source, np.tile(order, len(of_alignments))),
+        select_rows(*target, np.tile(order, len(of_alignments))),
+        select_rows(*link, np.concatenate(of_alignments)),
+    )
+    source_words = texts.source["word"][: len(source[1]) + len(order)].copy()
     occurrence = np.argsort(source_words, kind="stable")
     occurrence = occurrence[source_words[occurrence] >= 0].astype(np.int32)
     word_ptr = np.searchsorted(source_words[occurrence], np.arange(len(words) + 1)).astype(np.int64)
@@ -103,16 +123,19 @@ def compile_bitext(pairs: Iterable[Pair], words: Vocabulary) -> Bitext:
 
 
 def _read(pairs: Iterable[Pair], words: Vocabulary) -> tuple[_Rows, _Rows, _Rows]:
-    """Words and links of the pairs as arrays of numbers: a large bitext as strings would fill the memory."""
+    """Words and links of the pairs as arrays of numbers: a large bitext as strings would fill the memory.
+
+    A pair has a row of links for each alignment.
+    """
     lengths = array("q"), array("q"), array("q")
     source, target, link = array("i"), array("i"), array("h")
     for pair in pairs:
         source.extend(map(words.add, pair[0]))
         target.extend(map(words.add, pair[1]))
-        for one in pair[2]:
-            link.extend(one)
-        for length, part in zip(lengths, pair, strict=True):
-            length.append(len(part))
+        for links in pair[2]:
+            link.extend(chain.from_iterable(links))
+        for length, parts in zip(lengths, ([pair[0]], [pair[1]], pair[2]), strict=True):
+            length.extend(map(len, parts))
     flat = (np.frombuffer(part, dtype=part.typecode) for part in (source, target, link))
     source_rows, target_rows, link_rows = ((row_ends(length), part) for length, part in zip(lengths, flat, strict=True))
     return source_rows, target_rows, (link_rows[0], link_rows[1].reshape(-1, 2))
@@ -177,6 +200,8 @@ def _lexicon(texts: AlignedTexts, words: int) -> Lexicon:
 
 def compiled_bitext(files: AlignedFiles, start_progress: StartProgress = no_progress) -> dict[str, np.ndarray]:
     """The arrays of a bitext and its words, for storage. Raises DataError for bad files or an empty bitext."""
+    if len(files.alignments) > MOST_ALIGNMENTS:
+        raise UsageError(f"found {len(files.alignments)} alignments of a bitext, expected {MOST_ALIGNMENTS} at most")
     words = Vocabulary()
     with start_progress("kB of the bitext read", kilobytes(files.files)) as progress:
         pairs = files.read(progress)

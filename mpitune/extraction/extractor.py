@@ -15,12 +15,20 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.csr import row_ends
-from mpitune.extraction.bitext import Bitext
+from mpitune.extraction.bitext import Bitext, count_alignments
 from mpitune.extraction.cores import MOST_WORDS, Cores, Search, count_cores, find_cores, new_cores, new_search
 from mpitune.extraction.leave_one_out import EDGES
 from mpitune.extraction.occurrences import Occurrences, sample_occurrences
 from mpitune.extraction.phrase_pairs import SYMBOLS, Core, OccurrenceRules, new_occurrence_rules, phrase_pairs
-from mpitune.extraction.rule_counts import RULES, RuleCounts, clear, count_rule, log_occurrence, new_rule_counts
+from mpitune.extraction.rule_counts import (
+    RULES,
+    RuleCounts,
+    clear,
+    count_rule,
+    log_occurrence,
+    most_rules,
+    new_rule_counts,
+)
 from mpitune.extraction.rule_table import (
     GAP,
     RuleTable,
@@ -102,22 +110,23 @@ def extract_item(bitext: Bitext, sentences: Sentences, words: range) -> Iterator
     nodes = _useful_cores(bitext, occurrences, wanted)
     # In the order of source sides; prefixes come first.
     nodes = nodes[np.lexsort(spelled.symbols[nodes].T[::-1])]
-    item, space = _Item(spelled, occurrences, wanted, nodes), _new_workspace()
-    most = int(np.diff(wanted.ptr)[nodes].max(initial=0))
+    item, space = _Item(spelled, occurrences, wanted, nodes), _new_workspace(count_alignments(bitext))
+    entries = EDGES * int(np.diff(wanted.ptr)[nodes].max(initial=0))
     done = 0
     while done < len(nodes):
-        table = new_rule_table(TABLE, TABLE + EDGES * most)
+        table = new_rule_table(TABLE, TABLE + entries, most_rules(space.counts))
         done = _extract(bitext, item, done, space, table)
         yield trimmed(table)
 
 
-def _new_workspace() -> _Workspace:
+def _new_workspace(alignments: int) -> _Workspace:
+    counts = new_rule_counts(alignments)
     return _Workspace(
         core=Core(*(np.zeros(3, dtype=np.int64) for _ in Core._fields)),
         source=np.empty(SYMBOLS, dtype=np.int32),
         found=new_occurrence_rules(),
-        counts=new_rule_counts(),
-        table=new_table_workspace(),
+        counts=counts,
+        table=new_table_workspace(most_rules(counts)),
     )
 
 
@@ -205,12 +214,12 @@ def _extract(bitext: Bitext, item: _Item, done: int, space: _Workspace, table: R
     wanted, ptr = item.wanted, item.occurrences.ptr
     while done < len(item.nodes):
         node = int64(item.nodes[done])
-        if not fits(table, int64(wanted.ptr[node + 1] - wanted.ptr[node])):
+        if not fits(table, int64(wanted.ptr[node + 1] - wanted.ptr[node]), most_rules(space.counts)):
             break
         core = item.spelled.symbols[node, : item.spelled.length[node]]
         _count_rules(bitext, core, item.occurrences.at[ptr[node] : ptr[node + 1]], space)
         if space.counts.size[RULES] > 0:
-            sampled = int64(ptr[node + 1] - ptr[node])
+            sampled = int64(ptr[node + 1] - ptr[node]) * count_alignments(bitext)
             add_core(core, node, sampled, wanted, space.counts, space.table, table)
         done += 1
     return done
@@ -218,7 +227,7 @@ def _extract(bitext: Bitext, item: _Item, done: int, space: _Workspace, table: R
 
 @kernel
 def _count_rules(bitext: Bitext, symbols: np.ndarray, at: np.ndarray, space: _Workspace) -> None:
-    """Count the rules of the occurrences ``at`` (`Occurrences.at`) of the core ``symbols``."""
+    """Count the rules of the occurrences ``at`` (`Occurrences.at`) of the core ``symbols``, with each alignment."""
     core, counts = space.core, space.counts
     words, chunks = 0, 1
     core.length[0] = 0
@@ -233,8 +242,10 @@ def _count_rules(bitext: Bitext, symbols: np.ndarray, at: np.ndarray, space: _Wo
     source = space.source[:words]
     clear(counts)
     for o in range(len(at)):
-        for c in range(chunks):
-            core.at[c] = at[o, c]
-        log_occurrence(counts, int64(bitext.texts.source[core.at[0]]["pair"]), -1)
-        for r in range(phrase_pairs(bitext.texts, core, chunks, len(symbols), space.found)):
-            count_rule(bitext, source, core, chunks, r, space.found, counts)
+        pair = int64(bitext.texts.source[at[o, 0]]["pair"])
+        for alignment in range(count_alignments(bitext)):
+            for c in range(chunks):
+                core.at[c] = at[o, c] + alignment * len(bitext.source_words)
+            log_occurrence(counts, pair, -1)
+            for r in range(phrase_pairs(bitext.texts, core, chunks, len(symbols), space.found)):
+                count_rule(bitext, source, core, chunks, r, space.found, counts)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.extraction.rule_counts import LOG_ENTRIES, MOST_RULES, RULES, RuleCounts, is_before
+from mpitune.extraction.rule_counts import LOG_ENTRIES, RULES, RuleCounts, is_before
 from mpitune.jit import int64, kernel
 
 EDGES = 4
@@ -21,25 +21,25 @@ class Totals(NamedTuple):
     """Counts of the rules of one core; column 0: in all pairs, column 1: without the pair that is left out."""
 
     rule_count: np.ndarray
-    """int32 [MOST_RULES, 2]: the count of each rule."""
+    """int32 [rules, 2]: the count of each rule."""
     best: np.ndarray
-    """int32 [MOST_RULES, 2]: its most frequent alignment; -1 if its count is 0."""
+    """int32 [rules, 2]: its most frequent alignment; -1 if its count is 0."""
     edge_count: np.ndarray
     """int32 [EDGES, 2]: the sum of the counts of the rules with a gap at these edges."""
     touched: np.ndarray
-    """int32 [MOST_RULES]: the rules that the pair that is left out gives."""
+    """int32 [rules]: the rules that the pair that is left out gives."""
     is_touched: np.ndarray
-    """bool [MOST_RULES]: True for these."""
+    """bool [rules]: True for these."""
 
 
-def new_totals() -> Totals:
-    """Space for the rules of any core."""
+def new_totals(most: int) -> Totals:
+    """Space for the rules of a core, ``most`` at most."""
     return Totals(
-        rule_count=np.empty((MOST_RULES, 2), dtype=np.int32),
-        best=np.empty((MOST_RULES, 2), dtype=np.int32),
+        rule_count=np.empty((most, 2), dtype=np.int32),
+        best=np.empty((most, 2), dtype=np.int32),
         edge_count=np.empty((EDGES, 2), dtype=np.int32),
-        touched=np.empty(MOST_RULES, dtype=np.int32),
-        is_touched=np.zeros(MOST_RULES, dtype=np.bool_),
+        touched=np.empty(most, dtype=np.int32),
+        is_touched=np.zeros(most, dtype=np.bool_),
     )
 
 

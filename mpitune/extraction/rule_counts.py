@@ -16,10 +16,8 @@ from mpitune.extraction.occurrences import SAMPLES
 from mpitune.extraction.phrase_pairs import GAPS, SPAN, SYMBOLS, Core, OccurrenceRules
 from mpitune.jit import int64, kernel, uint64
 
-_SLOTS = 1 << 12
-"""Slots of the hash table of a core's rules: more than three times `MOST_RULES`."""
-MOST_RULES = 4 * SAMPLES
-"""Maximum number of rules of a core."""
+_RULES_OF_SAMPLE = 4 * SAMPLES
+"""Maximum number of rules of a core with one alignment of the bitext."""
 RULES, ALIGNMENTS, SYMBOL, LINK, LOG_ENTRIES = range(5)
 """Indices of the counters in ``RuleCounts.size``."""
 
@@ -30,7 +28,7 @@ class RuleCounts(NamedTuple):
     size: np.ndarray
     """int64 [5]: numbers of rules, alignments, symbols, links, log entries."""
     rule_slot: np.ndarray
-    """int32 [_SLOTS]: hash table of the rules; -1 in an empty slot."""
+    """int32 [a power of 2]: hash table of the rules; -1 in an empty slot."""
     edges: np.ndarray
     """int8 [rules]: the edges that have a gap, `LEFT` | `RIGHT`."""
     target: np.ndarray
@@ -57,31 +55,38 @@ class RuleCounts(NamedTuple):
     """int32 [log entries]: this alignment; -1 in the entry of the occurrence itself."""
 
 
-def new_rule_counts() -> RuleCounts:
-    """Space for the counts of a core."""
+def new_rule_counts(alignments: int) -> RuleCounts:
+    """Space for the counts of a core in a bitext with so many alignments."""
+    most = _RULES_OF_SAMPLE * alignments
     return RuleCounts(
         size=np.zeros(5, dtype=np.int64),
-        rule_slot=np.full(_SLOTS, -1, dtype=np.int32),
-        edges=np.empty(MOST_RULES, dtype=np.int8),
-        target=np.empty((MOST_RULES, 2), dtype=np.int32),
-        lexical=np.empty((MOST_RULES, 2), dtype=np.float64),
-        first_alignment=np.empty(MOST_RULES, dtype=np.int32),
-        symbol=np.empty((MOST_RULES + 1) * SPAN, dtype=np.int32),
-        alignment_rule=np.empty(MOST_RULES, dtype=np.int32),
-        next_alignment=np.empty(MOST_RULES, dtype=np.int32),
-        alignment_count=np.empty(MOST_RULES, dtype=np.int32),
-        links=np.empty((MOST_RULES, 2), dtype=np.int32),
-        link=np.empty(((MOST_RULES + 1) * SPAN * SYMBOLS, 2), dtype=np.int16),
-        log_pair=np.empty(SAMPLES + MOST_RULES, dtype=np.int32),
-        log_alignment=np.empty(SAMPLES + MOST_RULES, dtype=np.int32),
+        rule_slot=np.full(1 << (3 * most).bit_length(), -1, dtype=np.int32),
+        edges=np.empty(most, dtype=np.int8),
+        target=np.empty((most, 2), dtype=np.int32),
+        lexical=np.empty((most, 2), dtype=np.float64),
+        first_alignment=np.empty(most, dtype=np.int32),
+        symbol=np.empty((most + 1) * SPAN, dtype=np.int32),
+        alignment_rule=np.empty(most, dtype=np.int32),
+        next_alignment=np.empty(most, dtype=np.int32),
+        alignment_count=np.empty(most, dtype=np.int32),
+        links=np.empty((most, 2), dtype=np.int32),
+        link=np.empty(((most + 1) * SPAN * SYMBOLS, 2), dtype=np.int16),
+        log_pair=np.empty(SAMPLES * alignments + most, dtype=np.int32),
+        log_alignment=np.empty(SAMPLES * alignments + most, dtype=np.int32),
     )
+
+
+@kernel
+def most_rules(counts: RuleCounts) -> int:
+    """The number of rules that ``counts`` has space for, and of alignments."""
+    return len(counts.edges)
 
 
 @kernel
 def clear(counts: RuleCounts) -> None:
     """Start the counts of another core."""
-    for k in range(_SLOTS if counts.size[RULES] > 0 else 0):
-        counts.rule_slot[k] = -1
+    if counts.size[RULES] > 0:
+        counts.rule_slot[:] = -1
     for k in range(5):
         counts.size[k] = 0
 
@@ -98,7 +103,10 @@ def log_occurrence(counts: RuleCounts, pair: int, alignment: int) -> None:
 def count_rule(
     bitext: Bitext, source: np.ndarray, core: Core, chunks: int, r: int, found: OccurrenceRules, counts: RuleCounts
 ) -> None:
-    """Count rule ``r`` of ``found``, the rules of an occurrence of ``core``; ``source``: the core's words (int32)."""
+    """Count rule ``r`` of ``found``, the rules of an occurrence of ``core``; ``source``: the core's words (int32).
+
+    The log has the pair's place with the first alignment.
+    """
     texts = bitext.texts
     pair = int64(texts.source[core.at[0]]["pair"])
     rule = _rule(texts, pair, r, found, counts)
@@ -126,7 +134,7 @@ def count_rule(
         counts.size[ALIGNMENTS] += 1
         counts.size[LINK] = end
     counts.alignment_count[alignment] += 1
-    log_occurrence(counts, pair, alignment)
+    log_occurrence(counts, pair % len(bitext.place), alignment)
 
 
 @kernel
@@ -146,11 +154,12 @@ def _rule(texts: AlignedTexts, pair: int, r: int, found: OccurrenceRules, counts
         counts.symbol[end] = symbol
         hash_ = add_to_hash(hash_, symbol + GAPS)
         end += 1
-    slot = int64(hash_ & uint64(_SLOTS - 1))
+    last_slot = len(counts.rule_slot) - 1
+    slot = int64(hash_ & uint64(last_slot))
     while counts.rule_slot[slot] >= 0 and not _is_rule(
         counts, int64(counts.rule_slot[slot]), int64(found.edges[r]), begin, end
     ):
-        slot = (slot + 1) & (_SLOTS - 1)
+        slot = (slot + 1) & last_slot
     if counts.rule_slot[slot] < 0:
         rule = counts.size[RULES]
         counts.rule_slot[slot] = rule

@@ -13,13 +13,13 @@ import numpy as np
 
 from mpitune.extraction.leave_one_out import EDGES, Totals, leave_out, log_of_pair, new_totals, put_back, sum_up
 from mpitune.extraction.phrase_pairs import LEFT, RIGHT, SPAN, SYMBOLS
-from mpitune.extraction.rule_counts import ALIGNMENTS, MOST_RULES, RULES, RuleCounts
+from mpitune.extraction.rule_counts import ALIGNMENTS, RULES, RuleCounts
 from mpitune.jit import int64, kernel
 
 GAP = -2
 """A gap on a source side."""
-_MOST_LINKS = MOST_RULES * SPAN * SYMBOLS
-"""Maximum number of links of a core's rules."""
+_MOST_LINKS = SPAN * SYMBOLS
+"""Maximum number of links of a rule."""
 _ABSENT, _WANTED = -1, -2
 """Not in the table; to be added to it."""
 SIDES, SOURCES, ROWS, TARGETS, LINKS, ENTRIES, CHANGES = range(7)
@@ -81,15 +81,15 @@ class TableWorkspace(NamedTuple):
 
     totals: Totals
     row: np.ndarray
-    """int32 [MOST_RULES]: the row of each alignment among the rules of its source side, or `_ABSENT`, `_WANTED`."""
+    """int32 [alignments]: the row of each alignment among the rules of its source side, or `_ABSENT`, `_WANTED`."""
     side: np.ndarray
     """int32 [EDGES]: the source sides of the core by the edges that have a gap, likewise."""
 
 
-def new_rule_table(rules: int, entries: int) -> RuleTable:
-    """Space for about ``rules`` rules and ``entries`` entries, and for those of any one core."""
-    rules += MOST_RULES
-    sides, changes = rules, entries + 2 * MOST_RULES
+def new_rule_table(rules: int, entries: int, most: int) -> RuleTable:
+    """Space for about ``rules`` rules and ``entries`` entries, and for those of any one core: ``most`` rules."""
+    rules += most
+    sides, changes = rules, entries + 2 * most
     return RuleTable(
         size=np.zeros(7, dtype=np.int64),
         source_ptr=np.zeros(sides + 1, dtype=np.int64),
@@ -100,7 +100,7 @@ def new_rule_table(rules: int, entries: int) -> RuleTable:
         target_ptr=np.zeros(rules + 1, dtype=np.int64),
         target=np.empty(rules * SPAN, dtype=np.int32),
         align_ptr=np.zeros(rules + 1, dtype=np.int64),
-        align=np.empty((rules * SPAN + _MOST_LINKS, 2), dtype=np.int16),
+        align=np.empty((rules * SPAN + most * _MOST_LINKS, 2), dtype=np.int16),
         sentence=np.empty(entries, dtype=np.int32),
         side=np.empty(entries, dtype=np.int32),
         sample=np.empty(entries, dtype=np.int16),
@@ -111,9 +111,9 @@ def new_rule_table(rules: int, entries: int) -> RuleTable:
     )
 
 
-def new_table_workspace() -> TableWorkspace:
-    """A workspace, for any core."""
-    return TableWorkspace(new_totals(), np.empty(MOST_RULES, dtype=np.int32), np.empty(EDGES, dtype=np.int32))
+def new_table_workspace(most: int) -> TableWorkspace:
+    """A workspace for cores of ``most`` rules at most."""
+    return TableWorkspace(new_totals(most), np.empty(most, dtype=np.int32), np.empty(EDGES, dtype=np.int32))
 
 
 def trimmed(table: RuleTable) -> RuleTable:
@@ -141,17 +141,17 @@ def trimmed(table: RuleTable) -> RuleTable:
 
 
 @kernel
-def fits(table: RuleTable, sentences: int) -> bool:
-    """True if ``table`` has space for any core of ``sentences`` sentences."""
+def fits(table: RuleTable, sentences: int, most: int) -> bool:
+    """True if ``table`` has space for any core of ``most`` rules and ``sentences`` sentences."""
     size = table.size
     return bool(
-        size[ROWS] + MOST_RULES <= len(table.rule_count)
+        size[ROWS] + most <= len(table.rule_count)
         and size[SIDES] + EDGES < len(table.rule_ptr)
         and size[SOURCES] + EDGES * SYMBOLS <= len(table.source)
-        and size[TARGETS] + MOST_RULES * SPAN <= len(table.target)
-        and size[LINKS] + _MOST_LINKS <= len(table.align)
+        and size[TARGETS] + most * SPAN <= len(table.target)
+        and size[LINKS] + most * _MOST_LINKS <= len(table.align)
         and size[ENTRIES] + EDGES * sentences <= len(table.sentence)
-        and size[CHANGES] + 2 * MOST_RULES <= len(table.change_rule)
+        and size[CHANGES] + 2 * most <= len(table.change_rule)
     )
 
 

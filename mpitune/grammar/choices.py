@@ -22,7 +22,8 @@ PREFIXES: dict[str, str] = {
     "target-words": "TB:",
     "text-length": "TextLength",
     "target-ngrams": "TN:",
+    "lexicon-pair": "LP:",
 }
 """Prefix of the feature names of each template."""
-ListTemplateName = Literal["text-length", "target-ngrams", "word-pair"]
+ListTemplateName = Literal["text-length", "target-ngrams", "lexicon-pair"]
 """``features.templates`` of n-best lists, implemented by `mpitune.decoder.lists.templates.TextFeatures`."""

@@ -85,4 +85,5 @@ _READERS: dict[str, Callable[[str], str | None]] = {
     "word-pair-all": _pair,
     "insertion": _pair,
     "target-words": _bigram,
+    "lexicon-pair": _pair,
 }

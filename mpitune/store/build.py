@@ -110,7 +110,7 @@ def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[P
         settings |= {"metrics": list(sources.metrics), "templates": list(sources.templates)}
         return [*files, *([sources.lexicon] if sources.lexicon else [])], settings
     if sources.aligned is not None:
-        settings["extracted"] = {"files": len(sources.aligned.files), "leave_one_out": sources.leave_one_out}
+        settings["extracted"] = {**sources.aligned.settings, "leave_one_out": sources.leave_one_out}
         return [*files, *sources.aligned.files], settings
     return [*files, *grammars], settings
 
@@ -138,7 +138,7 @@ def build_bitext(
     files: AlignedFiles, folder: Path, log: Callable[[str], None], start_progress: StartProgress = no_progress
 ) -> Path:
     """Compile a bitext into ``folder`` unless it is up to date; returns the compiled file."""
-    file = _StoreFile(folder / BITEXT, files.files, {"files": len(files.files)}, check_bitext)
+    file = _StoreFile(folder / BITEXT, files.files, files.settings, check_bitext)
     _build_if_stale(file, partial(compiled_bitext, files, start_progress), log)
     return file.path
 

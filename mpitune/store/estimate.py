@@ -47,7 +47,8 @@ def of_grammars(files: Sequence[Path]) -> Estimate:
 
 
 def of_extraction(cores: int, words: int, left: float, ranks: int) -> Estimate:
-    """The estimate for rules of sentences of so many ``cores`` from a bitext of so many source ``words``.
+    """The estimate for rules of sentences of so many ``cores`` from a bitext of so many source ``words``,
+    which count once for each alignment.
 
     ``left``: the share of the cores whose rules are not in parts yet, in [0, 1]. The number of distinct source sides,
     and of their rules, grows with a power of the size of the text (Heaps' law); exponents and factors are those of the

@@ -22,7 +22,7 @@ from mpitune.corpus.text import lines, split_words
 from mpitune.corpus.vocabulary import Names
 from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
-from mpitune.extraction.bitext import from_arrays
+from mpitune.extraction.bitext import count_alignments, from_arrays
 from mpitune.extraction.extractor import extract_item
 from mpitune.extraction.rule_arrays import TablePart, merged, part_of
 from mpitune.extraction.rule_lines import rule_lines
@@ -199,7 +199,8 @@ class GrammarExtractor:
     def estimate(self, missing: int, ranks: int) -> Estimate:
         """Time and disk for the rules of so many ``missing`` items, which have about equal numbers of cores."""
         cores = int(cores_of(self._sentences).sum())
-        return of_extraction(cores, len(self._bitext.occurrence), missing / max(len(self.items), 1), ranks)
+        words = len(self._bitext.occurrence) * count_alignments(self._bitext)
+        return of_extraction(cores, words, missing / max(len(self.items), 1), ranks)
 
     def part(self, item: range) -> TablePart:
         """The rules whose source sides have their first words in ``item``."""

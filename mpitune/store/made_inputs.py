@@ -18,7 +18,7 @@ import numpy as np
 
 from mpitune.array_files.arrays import write_lock
 from mpitune.array_files.atomic import open_atomic, write_text
-from mpitune.corpus.bitext import AlignedFiles, AlignedPair, read_pairs
+from mpitune.corpus.bitext import AlignedFiles, AlignedPair
 from mpitune.corpus.eflomal import align, find_program
 from mpitune.corpus.progress import Progress, StartProgress
 from mpitune.corpus.text import Fingerprint, counted, fingerprint, kilobytes, unchanged
@@ -66,7 +66,7 @@ class BitextParts:
     source: Path
     """Source sentences, or pairs ``source ||| target`` if ``target`` is None."""
     target: Path | None
-    alignment: Path | None
+    alignments: tuple[Path, ...]
     """Links of the pairs, if the job has them."""
     folder: Path
     """The folder of the files made."""
@@ -82,9 +82,10 @@ class BitextParts:
         return self.folder / "bitext.source", self.folder / "bitext.target"
 
     @property
-    def links(self) -> Path:
-        """The links of ``bitext``, where the job has an alignment."""
-        return self.folder / "bitext.links"
+    def links(self) -> tuple[Path, ...]:
+        """The links of ``bitext`` in each alignment of the job."""
+        names = ["bitext.links", *(f"bitext.links-{n}" for n in range(1, len(self.alignments)))]
+        return tuple(self.folder / name for name in names[: len(self.alignments)])
 
     @property
     def tuned(self) -> tuple[Path, Path]:
@@ -103,18 +104,18 @@ class BitextParts:
 
     @property
     def outputs(self) -> list[Path]:
-        optional = [self.links] if self.alignment else []
-        optional += self.held_out if self.holds_out else ()
+        optional = [*self.links, *(self.held_out if self.holds_out else ())]
         optional += [self.others] if self.needs_others else []
         return [*self.bitext, *self.tuned, *optional]
 
     @property
     def inputs(self) -> list[Path]:
-        return [path for path in (self.source, self.target, self.alignment) if path is not None]
+        return [path for path in (self.source, self.target, *self.alignments) if path is not None]
 
     @property
     def settings(self) -> dict[str, Any]:
-        given = {"target": self.target is not None, "alignment": self.alignment is not None, "limit": self.limit}
+        given: dict[str, Any] = {"target": self.target is not None, "alignment": bool(self.alignments)}
+        given |= {"limit": self.limit} | ({"alignments": len(self.alignments)} if len(self.alignments) > 1 else {})
         return given | {"holds_out": self.holds_out, "needs_others": self.needs_others}
 
     def check(self) -> None:
@@ -135,8 +136,9 @@ class BitextParts:
                 for source_file, target_file in self._files_of(part):
                     files[source_file].write(f"{' '.join(source)}\n".encode())
                     files[target_file].write(f"{' '.join(target)}\n".encode())
-                if self.alignment is not None and part != _HELD_OUT:
-                    files[self.links].write(f"{' '.join(f'{i}-{j}' for i, j in links)}\n".encode())
+                for links_file, of_pair in zip(self.links, links, strict=True):
+                    if part != _HELD_OUT:
+                        files[links_file].write(f"{' '.join(f'{i}-{j}' for i, j in of_pair)}\n".encode())
                 if self.needs_others and part == _OTHER:
                     files[self.others].write(f"{' '.join(target)}\n".encode())
         return self._told(parts, left_out)
@@ -146,9 +148,7 @@ class BitextParts:
         return {_HELD_OUT: [self.held_out], _TUNED: [self.bitext, self.tuned], _OTHER: [self.bitext]}[part]
 
     def _pairs(self, progress: Progress) -> Iterator[AlignedPair]:
-        if self.alignment is not None:
-            return AlignedFiles(self.source, self.target, self.alignment).read(progress)
-        return ((source, target, []) for source, target in read_pairs(self.source, self.target, progress))
+        return AlignedFiles(self.source, self.target, self.alignments).read(progress)
 
     def _check_words(self, number: int, source: Sequence[str]) -> None:
         for word in source:

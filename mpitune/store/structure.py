@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpitune.array_files.arrays import with_prefix
-from mpitune.extraction.bitext import Bitext, from_arrays
+from mpitune.extraction.bitext import Bitext, count_alignments, from_arrays
 from mpitune.grammar.extracted import FEATURES, RuleCountTable
 from mpitune.grammar.line_parser import MAX_GAPS, MAX_SYMBOLS
 from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes
@@ -216,8 +216,9 @@ def _check_corpus(corpus: Arrays, words: int, grammars: int) -> None:
 
 def _check_aligned_texts(bitext: Bitext, words: int) -> None:
     texts = bitext.texts
-    pairs = len(bitext.place)
-    _check_range(bitext.place, np.int32, 0, pairs)
+    pairs = len(texts.source_ptr) - 1
+    _expect(len(bitext.place) > 0 and pairs > 0 and pairs % len(bitext.place) == 0, "pairs with each alignment")
+    _check_range(bitext.place, np.int32, 0, len(bitext.place))
     _check_range(texts.source["word"], np.int32, -1, words)
     _check_range(texts.target["word"], np.int32, 0, words)
     _check_range(texts.link, np.int16, 0, np.iinfo(np.int16).max, columns=2)
@@ -249,8 +250,10 @@ def _check_hulls(words: np.ndarray, sizes: np.ndarray) -> None:
 
 def _check_occurrences(bitext: Bitext, words: int) -> None:
     """Check that the occurrences of each word are its places, in ascending order."""
-    word = bitext.texts.source["word"]
-    _expect(bitext.source_words.dtype == np.int32 and np.array_equal(bitext.source_words, word), "the source words")
+    word = bitext.source_words
+    _expect(word.dtype == np.int32, "the source words")
+    for again in np.split(bitext.texts.source["word"], count_alignments(bitext)):
+        _expect(np.array_equal(again, word), "the source words")
     _check_rows(bitext.word_ptr, bitext.occurrence, words)
     _check_range(bitext.occurrence, np.int32, 0, len(word))
     for piece in _pieces(len(bitext.occurrence)):

@@ -28,15 +28,15 @@ def with_made_inputs(job: Job, given: StoreInputs) -> StoreInputs:
         own = _target(job.data)
         parts = _parts(job, job.data, folder)
         made.append(parts)
-        (source, target), links, lm_text = parts.bitext, parts.links if links else None, parts.others
+        (source, target), links, lm_text = parts.bitext, parts.links, parts.others
         given = replace(given, train=_texts(parts.tuned), leave_one_out=True)
         if parts.holds_out:
             given = replace(given, devtest=_texts(parts.held_out))
     aligned = None
     if source is not None and target is not None:
-        if links is None:
-            links = folder / "links.gz"
-            made.append(WordAlignment(source, target, links))
+        if not links:
+            links = (folder / "links.gz",)
+            made.append(WordAlignment(source, target, links[0]))
         aligned = AlignedFiles(source, target, links)
     lms = []
     for n, lm in enumerate(job.lm):
@@ -55,7 +55,7 @@ def _parts(job: Job, data: DataKeys, folder: Path) -> BitextParts:
     return BitextParts(
         source=source,
         target=own,
-        alignment=job.grammar.alignment,
+        alignments=job.grammar.alignment,
         folder=folder,
         limit=data.limit,
         holds_out=data.devtest is None,

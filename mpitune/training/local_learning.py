@@ -25,6 +25,7 @@ from mpitune.learner.pool import NBestPool, empty, merged, pool_of
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.store.store import Corpus
 from mpitune.training import factory
+from mpitune.training.scheduler import draw_shards
 from mpitune.training.session import TrainingRun
 
 Source = tuple[Sentence, list[np.ndarray]]
@@ -105,12 +106,14 @@ def retrained(run: TrainingRun, job: Job, sentences: np.ndarray) -> Learned:
     """Algorithm 1: weights trained by the batch learner of ``job`` on its devtest set and ``sentences`` (int64 [k]).
 
     Training takes ``learner.epochs`` epochs and starts from the global weights *(ours)*. The reported objective and
-    steps are those of the last epoch. Random numbers depend on seed, epoch and place among these sentences, as in a run
-    of the command `train` on them.
+    steps are those of the last epoch. The weights are to the bit those of the command `train` on these sentences in
+    one shard: their order and all random numbers are the same.
     """
     development, words = run.store.devtest, run.store.model.words.words
     assert development is not None  # checked by config.load.check_retraining
-    sources = _sources(development, np.arange(development.size)) + _sources(run.corpus, sentences)
+    both = _sources(development, np.arange(development.size)) + _sources(run.corpus, sentences)
+    [order] = draw_shards(len(both), 1, job.run.seed, 0)
+    sources = [both[i] for i in order.tolist()]
     metric, frozen = factory.metric(job, words), run.first.frozen
     tuner = factory.learner(job, metric, frozen, run.features, len(run.store.model.dense_features()), run.store.scoring)
     assert isinstance(tuner, BatchLearner)  # checked by config.load.check_retraining
@@ -120,13 +123,14 @@ def retrained(run: TrainingRun, job: Job, sentences: np.ndarray) -> Learned:
         weights = run.grow_to_features(weights)
         pool = merged(pool, _decoded(run, metric, sources, weights))
         weights = run.grow_to_features(weights)
-        ids = np.unique(np.concatenate([pool.feature_id, chained, run.features.ids[np.flatnonzero(weights)]]))
+        weighted = np.union1d(np.flatnonzero(weights), np.flatnonzero(frozen))
+        ids = np.unique(np.concatenate([pool.feature_id, chained, run.features.ids[weighted]]))
         if isinstance(tuner, ChainLearner):
             tuner.set_feature_order(ids)
         slots = run.features.find(ids)
         free = ~np.isin(slots, np.flatnonzero(frozen))
         place, seed = np.searchsorted(ids, pool.feature_id), job.run.seed
-        objective = tuner.shard_objective(pool, place, free, partial(_random, seed, epoch))
+        objective = tuner.shard_objective(pool, place, free, partial(_random, seed, epoch, order))
         random = np.random.default_rng([seed, epoch])
         tuned = tuner.optimise(weights[slots], free, partial(_evaluate, objective), random)
         weights[slots] = tuned.weights
@@ -140,8 +144,8 @@ def _evaluate(objective: ShardObjective, point: np.ndarray) -> Iterator[Reply]:
     return iter([objective.evaluate(point)])
 
 
-def _random(seed: int, epoch: int, place: int) -> np.random.Generator:
-    return np.random.default_rng([seed, epoch, place])
+def _random(seed: int, epoch: int, order: np.ndarray, place: int) -> np.random.Generator:
+    return np.random.default_rng([seed, epoch, int(order[place])])
 
 
 def _sources(corpus: Corpus, sentences: np.ndarray) -> list[Source]:

@@ -108,7 +108,7 @@ def _reference(files: AlignedFiles, folder: Path, wanted: Sequence[str]) -> Call
         "-e",
         files.target,
         "-a",
-        files.alignment,
+        *files.alignments,
         "-o",
         index,
         "-c",
@@ -205,7 +205,7 @@ def _peak() -> int:
 
 
 def _files(folder: Path) -> AlignedFiles:
-    return AlignedFiles(folder / "train.de", folder / "train.en", folder / "align")
+    return AlignedFiles(folder / "train.de", folder / "train.en", (folder / "align",))
 
 
 def _unpacked(data: Path, folder: Path) -> AlignedFiles:

@@ -59,7 +59,7 @@ per_sentence = false
 format = "auto"
 source = ""
 target = ""
-alignment = ""
+alignment = []
 leave_one_out = false
 max_translations = 0
 [[lm]]
@@ -379,11 +379,11 @@ def test_a_job_over_lists_is_written_as_it_was_read(tmp_path: Path) -> None:
             '[features]\ntemplates = ["id"]',
             'features.templates: found id, which decoder.backend = "lists" does not have',
         ),
-        ('[features]\ntemplates = ["word-pair"]', 'features.lexicon: expected beside the template "word-pair"'),
-        ('[features]\nlexicon = "x"', 'features.lexicon: expected beside the template "word-pair"'),
+        ('[features]\ntemplates = ["lexicon-pair"]', 'features.lexicon: expected beside the template "lexicon-pair"'),
+        ('[features]\nlexicon = "x"', 'features.lexicon: expected beside the template "lexicon-pair"'),
         (
-            '[features]\ntemplates = ["word-pair"]\nlexicon = "x"',
-            'data.source: found none, as the template "word-pair" needs',
+            '[features]\ntemplates = ["lexicon-pair"]\nlexicon = "x"',
+            'data.source: found none, as the template "lexicon-pair" needs',
         ),
         ('[learner.metric]\nbleu = 1\nchrf = 1\n[data.devtest]\nlists = ["d"]', "data.devtest.references: found none"),
         ('[features.unlog]\nln = ["a"]', 'features.unlog: found beside decoder.backend = "lists"'),
@@ -501,7 +501,9 @@ def test_a_bitext_to_extract_from_is_named_whole(tmp_path: Path) -> None:
         "grammar.leave_one_out=true",
     )
     found = job(tmp_path, SMALL, *whole).grammar
-    assert (found.source, found.alignment, found.leave_one_out) == (tmp_path / "a", tmp_path / "c", True)
+    assert (found.source, found.alignment, found.leave_one_out) == (tmp_path / "a", (tmp_path / "c",), True)
+    for value, expected in (('["c", "d"]', (tmp_path / "c", tmp_path / "d")), ("[]", ()), ('""', ())):
+        assert job(tmp_path, SMALL, *whole, f"grammar.alignment={value}").grammar.alignment == expected
     assert refused(tmp_path, "", *whole, "decoder.backend=cdec").startswith("grammar.source: cdec needs grammar files")
 
 

@@ -9,7 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.extraction import Corpus, Wanted
-from support.naive_extract import Grammar, Pair, naive_grammar, random_pairs, read_grammar, read_pairs
+from support.naive_extract import (
+    Grammar,
+    Lexicon,
+    Pair,
+    cores_of,
+    naive_grammar,
+    places,
+    random_pairs,
+    read_grammar,
+    read_pairs,
+    scored,
+)
 
 from mpitune.extraction import extractor, sentences
 from mpitune.extraction.occurrences import SAMPLES
@@ -34,6 +45,46 @@ def test_sentences_together_get_the_rules_of_the_plain_extractor(seed: int) -> N
     wanted = [*own, *other]
     for found, (words, without) in zip(Corpus(pairs).grammars(wanted), wanted, strict=True):
         assert_same(found, naive_grammar(pairs, words, without))
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("seed", range(8))
+def test_counts_of_several_alignments_are_added_up(seed: int) -> None:
+    """As of a bitext that has each pair once with each alignment, where leave-one-out leaves out the pair each time."""
+    first = random_pairs(seed)
+    second: list[Pair] = [(source, target, links[::2]) for source, target, links in first]
+    third: list[Pair] = [(source, target, [*links[1:], *links[:1]][:-2]) for source, target, links in first]
+    wanted: list[Wanted] = [(words, i) for i, (words, _, _) in enumerate(first)]
+    wanted += [([*words, "never", *words[:3]], None) for words, _, _ in first[:4]]
+    changed = False
+    for alignments in ([first, second, third], [first, first]):
+        together = [pair for pairs in alignments for pair in pairs]
+        grammars = Corpus(*alignments).grammars(wanted)
+        for found, (words, without) in zip(grammars, wanted, strict=True):
+            where = {
+                core: [(i, at) for i, at in found_at if i % len(first) != without]
+                for core, found_at in places(together, cores_of(words)).items()
+            }
+            assert_same(found, scored(together, where, Lexicon(together)))
+        changed |= grammars != Corpus(first).grammars(wanted)
+    assert changed == any(links for _, _, links in first)
+
+
+@pytest.mark.kernel
+def test_each_alignment_has_the_sample_of_one() -> None:
+    """A core with as many rules as there can be: a sample has `SAMPLES` occurrences, each with both alignments."""
+    one: list[Pair] = [(["a", "b"], [f"x{n}", f"y{n}"], [(0, 0), (1, 1)]) for n in range(SAMPLES + 50)]
+    other: list[Pair] = [(source, target, [(0, 1), (1, 0)]) for source, target, _ in one]
+    corpus = Corpus(one, other)
+    pair = int(corpus.bitext.place.argmin())  # the first in the order of the text
+    grammar, without = corpus.grammars([(["a", "b"], None), (["a", "b"], pair)])
+    alone = [Corpus(pairs).grammar(["a", "b"]) for pairs in (one, other)]
+    assert grammar.keys() == alone[0].keys() | alone[1].keys()
+    assert sum(source == ("a",) for source, _ in grammar) == 2 * SAMPLES
+    assert 10 ** grammar[("a",), (f"x{pair}",)].features["SampleCountF"] == pytest.approx(1 + 2 * SAMPLES)
+    left_out = {target for source, target in grammar.keys() - without.keys() if source == ("a",)}
+    assert left_out == {(f"x{pair}",), (f"y{pair}",)}
+    assert 10 ** next(iter(without.values())).features["SampleCountF"] == pytest.approx(1 + 2 * (SAMPLES - 1))
 
 
 @pytest.mark.kernel

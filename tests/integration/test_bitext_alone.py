@@ -81,11 +81,14 @@ def test_the_parts_of_a_bitext(folder: Path, one_file: bool) -> None:
     source, target = (folder / "fe", None) if one_file else (folder / "f", folder / "e")
     made = folder / "made"
     made.mkdir()
-    parts = BitextParts(source, target, folder / "a", made, 20, holds_out=True, needs_others=True)
+    write(folder / "b", [line.partition(" ")[0] for line in links])
+    alignments = folder / "a", folder / "b"
+    parts = BitextParts(source, target, alignments, made, 20, holds_out=True, needs_others=True)
     told = parts.make(print, no_progress)
     held_out = len(PAIRS) // 20
     found = {path.name: read(path) for path in made.iterdir()}
     bitext = list(zip(found["bitext.source"], found["bitext.target"], found["bitext.links"], strict=True))
+    assert found["bitext.links-1"] == [of_pair.partition(" ")[0] for of_pair in found["bitext.links"]]
     out = list(zip(found["held-out.source"], found["held-out.target"], strict=True))
     everything = list(zip(*texts, links, strict=True))[: len(PAIRS)]
     assert len(out) == held_out and sorted([pair[:2] for pair in bitext] + out) == sorted(p[:2] for p in everything)
@@ -105,7 +108,7 @@ def test_the_parts_of_a_bitext(folder: Path, one_file: bool) -> None:
 
 def test_sizes_of_the_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def sizes(limit: int, *, holds_out: bool, needs_others: bool) -> list[int]:
-        parts = BitextParts(folder / "f", folder / "e", None, folder, limit, holds_out, needs_others)
+        parts = BitextParts(folder / "f", folder / "e", (), folder, limit, holds_out, needs_others)
         parts.make(print, no_progress)
         return [len(read(path)) for path in parts.outputs if path.suffix != ".source"]
 

@@ -54,6 +54,7 @@ def folder(tmp_path: Path) -> Path:
         "f": [" ".join(pair[0]) for pair in PAIRS],
         "e": [" ".join(pair[1]) for pair in PAIRS],
         "a": [" ".join(f"{i}-{j}" for i, j in pair[2]) for pair in PAIRS],
+        "b": [" ".join(f"{i}-{j}" for i, j in pair[2][1:]) for pair in PAIRS],
         "dev": ["a b c d", "zzz f e a"],
         "dev.e": ["u v w x", "zzz z y u"],
     }
@@ -84,8 +85,11 @@ def grammars(job_file: Path, *overrides: str) -> list[set[tuple[object, ...]]]:
     return found
 
 
-def test_the_rules_are_those_of_the_grammar_files(folder: Path) -> None:
-    options = ["--source", f"{folder}/f", "--target", f"{folder}/e", "--alignment", f"{folder}/a"]
+@pytest.mark.parametrize("alignments", [["a"], ["a", "b"]])
+def test_the_rules_are_those_of_the_grammar_files(folder: Path, alignments: list[str]) -> None:
+    (folder / "job.toml").write_text(JOB + EXTRACTED.replace('"a"', json.dumps(alignments)))
+    files = [f"{folder}/{name}" for name in alignments]
+    options = ["--source", f"{folder}/f", "--target", f"{folder}/e", "--alignment", *files]
     for name, more in (("f", ["--leave-one-out"]), ("dev", [])):
         assert main(["extract", *options, "--input", f"{folder}/{name}", "--output", f"{folder}/{name}.d", *more]) == 0
     # input.sgm has references where its input has some: here it has none.
@@ -123,6 +127,17 @@ def test_a_store_that_is_up_to_date_is_only_read(folder: Path, monkeypatch: pyte
     for module in ("build", "extract_grammars"):
         monkeypatch.setattr(f"mpitune.store.{module}.write_lock", lambda folder: pytest.fail("locked to be written"))
     assert main(["prepare", f"{folder}/job.toml"]) == 0
+
+
+def test_another_alignment_makes_another_store(folder: Path) -> None:
+    both = 'grammar.alignment=["a", "b"]'
+    job = f"{folder}/job.toml"
+    assert main(["train", job]) == 0
+    first = grammars(folder / "job.toml")
+    assert main(["train", job, "--set", both, "--set", "learner.epochs=2"]) == 2
+    assert main(["train", job, "--set", both, "--resume", "never"]) == 0
+    joined = grammars(folder / "job.toml", both)
+    assert joined != first and sum(map(len, joined)) > sum(map(len, first))
 
 
 @pytest.mark.mpi

@@ -210,21 +210,21 @@ def test_bad_metrics(lists: TinyLists, tmp_path: Path) -> None:
 def test_features_of_the_text(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
     (lists.folder / "lexicon").write_text("der the 0.5\nmann man 1\nhaus house\n")
     tables: dict[str, Any] = {
-        "features": {"templates": ["text-length", "target-ngrams", "word-pair"], "lexicon": "lexicon"},
+        "features": {"templates": ["text-length", "target-ngrams", "lexicon-pair"], "lexicon": "lexicon"},
         "data": {"source": "train.de"},
         "data__devtest": {"source": "dev.de"},
         "select": {"k": 2000},
     }
     run_job(lists, tmp_path / "run", "bleu", "cdec", **tables)
     weights = epoch_weights(tmp_path / "run", 2)
-    assert weights["TextLength"] != 0 and any(weights.get(f"WP:{pair}") for pair in ("der_the", "mann_man"))
+    assert weights["TextLength"] != 0 and any(weights.get(f"LP:{pair}") for pair in ("der_the", "mann_man"))
     assert len([name for name in weights if name.startswith("TN:")]) > 10
     job = job_of(lists, tmp_path / "run", "bleu", "cdec", **tables)
     command = ["rerank", job, "--input", lists.folder / "dev.cdec", "--weights"]
     command += [tmp_path / "run" / "weights" / "epoch-0002.txt.gz"]
     done = cli(*command, "--source", lists.folder / "dev.de")
     assert done.output.splitlines() == translations(tmp_path / "run", 2)
-    assert cli.refused(2, *command).startswith('--source: expected beside the template "word-pair"')
+    assert cli.refused(2, *command).startswith('--source: expected beside the template "lexicon-pair"')
     (tmp_path / "short").write_text("der mann\n")
     assert "expected at most 0, as" in cli.refused(3, *command, "--source", tmp_path / "short")
 

@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import time
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from mpitune.errors import DataError, StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.base import Counts
 from mpitune.learner.online.perceptron import Perceptron
-from mpitune.run_folder.checkpoint import VERSION
+from mpitune.run_folder.checkpoint import VERSION, checkpoint_path, read_checkpoint, write_checkpoint
 from mpitune.run_folder.layout import RunFolder
 from mpitune.runtime.run_lock import RunLock
 from mpitune.runtime.signals import StopFlag
@@ -391,6 +392,35 @@ def test_resume_must_needs_a_checkpoint(tiny: Tiny, tmp_path: Path) -> None:
     tiny.train(tmp_path / "run", learner={"epochs": 1})
     tiny.train(tmp_path / "run", resume="must")
     assert len(metrics(tmp_path / "run")) == 2
+
+
+KEYS_OF_EARLIER_VERSIONS = """
+    run.seed data.limit grammar.per_sentence grammar.format grammar.leave_one_out lm.0.name decoder.backend
+    decoder.pop_limit decoder.span_limit decoder.kbest decoder.unique features.templates learner.algorithm
+    learner.method learner.learning_rate learner.gold learner.pairs learner.share learner.extend_ties
+    learner.order learner.margin learner.margin_by_gold learner.rate learner.l1 learner.l2 learner.scale_by_gold
+    learner.averaging learner.dense_start learner.frozen parallel.shards parallel.reshuffle parallel.mixing
+    select.k select.lambda select.norm learner.initial_weights
+"""
+"""The keys in the checkpoints of the tiny job, besides files, before any of them was added later."""
+
+
+def test_a_run_of_an_earlier_version_goes_on(tiny: Tiny, tmp_path: Path) -> None:
+    """Its checkpoint lacks newer keys: their defaults give the same result, other values are refused."""
+    for name, epochs in (("unbroken", 2), ("earlier", 1)):
+        tiny.train(tmp_path / name, learner={"epochs": epochs})
+    checkpoints = tmp_path / "earlier" / "checkpoints"
+    checkpoint = read_checkpoint(checkpoint_path(checkpoints, 1))
+    known = [*KEYS_OF_EARLIER_VERSIONS.split(), "files of [data] and [grammar]", "lm.0.file"]
+    write_checkpoint(checkpoints, replace(checkpoint, job={key: checkpoint.job[key] for key in known}))
+    changed = {"decoder": {"rule_margin": 2.0, "sample": "forest"}}
+    with pytest.raises(UsageError) as refused:
+        tiny.train(tmp_path / "earlier", **changed)
+    told = "decoder.rule_margin (was not there, is 2.0), decoder.sample (was not there, is 'forest')"
+    assert str(refused.value).endswith(f"the job has changed since its last checkpoint: {told}")
+    tiny.train(tmp_path / "earlier", resume="must")
+    assert len(metrics(tmp_path / "earlier")) == 2
+    assert result(tmp_path / "earlier") == result(tmp_path / "unbroken")
 
 
 @pytest.mark.parametrize(

@@ -425,6 +425,7 @@ def test_features_are_shown_by_template(tmp_path: Path) -> None:
         ("shape", "Shape_of_another", None),
         ("word-pair", "WP:letzter_last", "letzter → last"),
         ("word-pair-all", "WPA:letzter_last", "letzter → last"),
+        ("lexicon-pair", "LP:letzter_last", "letzter → last"),
         ("insertion", "INS:a_b_c", None),
         ("target-words", "TB:'s_last", "'s last"),
         ("dense", "LanguageModel", None),

@@ -75,6 +75,31 @@ def test_leaving_one_out_leaves_the_sentence_out(bitext: list[str], tmp_path: Pa
         assert_grammar(tmp_path / f"out/grammar.{i}.gz", PAIRS[i][0], without=i)
 
 
+def test_several_alignments_are_those_of_a_bitext_that_has_each_pair_as_often(
+    bitext: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    links = [[f"{i}-{j}" for i, j in pair[2]] for pair in PAIRS]
+    write(tmp_path / "b", [" ".join(of_pair[::2]) for of_pair in links])
+    for name in ("f", "e"):
+        write(tmp_path / f"{name}2", (tmp_path / name).read_text().splitlines() * 2)
+    write(tmp_path / "ab", [*(tmp_path / "a").read_text().splitlines(), *(tmp_path / "b").read_text().splitlines()])
+    file = write(tmp_path / "in", SOURCES[:5])
+    assert extract([*bitext, f"{tmp_path}/b"], file, tmp_path / "joined") == 0
+    twice = ["--source", f"{tmp_path}/f2", "--target", f"{tmp_path}/e2", "--alignment", f"{tmp_path}/ab"]
+    assert extract(twice, file, tmp_path / "twice") == 0
+    assert extract(bitext, file, tmp_path / "one") == 0
+    for i in range(5):
+        joined, expected, one = (
+            read_grammar(tmp_path / name / f"grammar.{i}.gz") for name in ("joined", "twice", "one")
+        )
+        assert joined == expected and joined != one
+    write(tmp_path / "b", [""])
+    assert extract([*bitext, f"{tmp_path}/b"], file, tmp_path / "bad") == 3
+    assert f"{tmp_path}/b: found 1 line, expected as many as {tmp_path}/f has" in capsys.readouterr().err
+    assert extract([*bitext, *[f"{tmp_path}/a"] * 100], file, tmp_path / "many") == 2
+    assert "found 101 alignments of a bitext, expected 100 at most" in capsys.readouterr().err
+
+
 def test_an_interrupted_extraction_goes_on(bitext: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SMALLEST_ITEM", "LARGEST_ITEM"):
         monkeypatch.setattr(sentences, name, 1)

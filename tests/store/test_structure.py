@@ -59,7 +59,7 @@ def store(sources: StoreInputs, tmp_path_factory: pytest.TempPathFactory) -> Pat
     assert sources.train is not None
     data = sources.train.source.parent
     build(sources, folder)
-    aligned = AlignedFiles(data / "train.de", data / "train.en", data / "links")
+    aligned = AlignedFiles(data / "train.de", data / "train.en", (data / "links", data / "links"))
     extracted = replace(sources, grammar=None, aligned=aligned, leave_one_out=True)
     extract_and_build(
         SerialComm(),

@@ -24,11 +24,12 @@ Wanted = tuple[Sequence[str], int | None]
 
 
 class Corpus:
-    """A compiled bitext."""
+    """A compiled bitext; ``others``: the same pairs with further alignments."""
 
-    def __init__(self, pairs: Sequence[Pair]) -> None:
+    def __init__(self, pairs: Sequence[Pair], *others: Sequence[Pair]) -> None:
         self.words = Vocabulary()
-        self.bitext = compile_bitext(pairs, self.words)
+        aligned = ((*same[0][:2], [links for _, _, links in same]) for same in zip(pairs, *others, strict=True))
+        self.bitext = compile_bitext(aligned, self.words)
         self._number = {word: number for number, word in enumerate(self.words.words)}
 
     def numbers(self, words: Sequence[str]) -> np.ndarray:

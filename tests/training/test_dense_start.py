@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from support.commands import Cli
 from support.tiny import Tiny
 
 from mpitune.corpus.weights import read_weights
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.exchange.comm import SerialComm
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.training import online_epoch as module
@@ -63,6 +65,26 @@ def test_the_number_of_sentences_is_that_of_the_key(tiny: Tiny, tmp_path: Path) 
     some = checkpoint(tiny, tmp_path / "some", dense_start=5)
     assert "from 5 sentences" in log(tmp_path / "some")
     assert some != checkpoint(tiny, tmp_path / "all")
+
+
+def test_it_decodes_as_the_job_does_but_for_templates(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, decode = list[dict[str, object]](), EmbeddedDecoder.decode
+
+    def spy(self: EmbeddedDecoder, *given: Any) -> Any:
+        limits = ("pop_limit", "rule_margin", "span_limit", "unique")
+        seen.append({name: getattr(self, f"_{name}") for name in limits} | {"templates": self._model.templates})
+        return decode(self, *given)
+
+    monkeypatch.setattr(EmbeddedDecoder, "decode", spy)
+    limits = {"pop_limit": 17, "rule_margin": 1.5, "span_limit": 9, "unique": False}
+    train(tiny.job(tmp_path / "run", learner={**DEFAULT, "dense_start": 5}, decoder=limits), SerialComm(), quiet=True)
+    # Lists of the job's own decoder are the sanity checks' and the epoch's.
+    templates = ("id", "source-bigram", "shape")
+    without = [one for one in seen if one["templates"] != templates]
+    assert without == [limits | {"templates": ()}] * 5 and len(seen) > 5
+    assert all(one == limits | {"templates": one["templates"]} for one in seen)
 
 
 def test_the_factor_is_that_of_the_smallest_loss() -> None:

@@ -19,7 +19,7 @@ class TextFeatures:
     """The features that ``templates`` fire on an entry; an n-gram, or a pair, counts as often as it occurs."""
 
     def __init__(self, templates: Sequence[str], lexicon: Path | None) -> None:
-        """``lexicon``: for `word-pair`, a source and a target word a line; further fields are not read.
+        """``lexicon``: for `lexicon-pair`, a source and a target word a line; further fields are not read.
 
         Raises DataError for a line without two words.
         """
@@ -27,7 +27,7 @@ class TextFeatures:
         functions: dict[ListTemplateName, Callable[[Sequence[str], Sequence[str]], Iterator[str]]] = {
             "text-length": lambda source, target: ("TextLength" for _ in target),
             "target-ngrams": lambda source, target: _ngrams(target),
-            "word-pair": self._word_pairs,
+            "lexicon-pair": self._lexicon_pairs,
         }
         self._templates = [function for name, function in functions.items() if name in templates]
 
@@ -44,9 +44,9 @@ class TextFeatures:
                 raise DataError.at(origin, entry.line, found=f"feature {min(twice)}", expected=expected)
             entry.features.update({name: float(count) for name, count in fired.items()})
 
-    def _word_pairs(self, source: Sequence[str], target: Sequence[str]) -> Iterator[str]:
+    def _lexicon_pairs(self, source: Sequence[str], target: Sequence[str]) -> Iterator[str]:
         known = [(word, self._lexicon[word]) for word in dict.fromkeys(source) if word in self._lexicon]
-        return (f"WP:{f}_{e}" for f, translations in known for e in target if e in translations)
+        return (f"LP:{f}_{e}" for f, translations in known for e in target if e in translations)
 
 
 def _ngrams(words: Sequence[str]) -> Iterator[str]:

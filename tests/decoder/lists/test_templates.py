@@ -36,9 +36,9 @@ def test_ngrams_of_one_to_three_words(tmp_path: Path, text: str) -> None:
 
 
 def test_pairs_of_the_lexicon(tmp_path: Path) -> None:
-    found = fired(tmp_path, ["word-pair"], "house of the house home x", 'das haus haus "=;')
-    assert found == {"WP:haus_house": 2.0, "WP:haus_home": 1.0, "WP:das_the": 1.0, 'WP:"___x': 1.0}
-    assert fired(tmp_path, ["word-pair"], "the house", "") == {}
+    found = fired(tmp_path, ["lexicon-pair"], "house of the house home x", 'das haus haus "=;')
+    assert found == {"LP:haus_house": 2.0, "LP:haus_home": 1.0, "LP:das_the": 1.0, 'LP:"___x': 1.0}
+    assert fired(tmp_path, ["lexicon-pair"], "the house", "") == {}
 
 
 def test_bad_input(tmp_path: Path) -> None:
@@ -47,4 +47,4 @@ def test_bad_input(tmp_path: Path) -> None:
         TextFeatures(["target-ngrams"], None).add_to(entry, tmp_path / "lists", ())
     (tmp_path / "lexicon").write_text("haus house\nhaus\n")
     with pytest.raises(DataError, match="lexicon:2: found 1 field, expected a source and a target word"):
-        TextFeatures(["word-pair"], tmp_path / "lexicon")
+        TextFeatures(["lexicon-pair"], tmp_path / "lexicon")

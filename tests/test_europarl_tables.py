@@ -1,0 +1,91 @@
+"""The tables of jobs/papers/europarl.py, from translations that are made up."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from support.mpi import ROOT
+
+from mpitune.config.load import load
+from mpitune.corpus.weights import read_weights
+
+SENTENCES = [f"the commission adopted report number {n} in plenary today" for n in range(20)]
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(ROOT / "jobs" / "papers"))
+    yield importlib.import_module("europarl")
+    del sys.modules["europarl"]
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "europarl").mkdir()
+    for language in ("fr", "en"):
+        with gzip.open(tmp_path / "europarl" / f"test.{language}.gz", "wt", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in SENTENCES)
+    monkeypatch.setenv("MPITUNE_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_the_jobs_load_and_are_what_their_names_say(script: ModuleType, data: Path) -> None:
+    work = script.Experiment(data / "runs", data / "europarl", 7, 5)
+    folders = set()
+    for table, systems in script.TABLES.items():
+        for system in systems:
+            job = load(script.JOB, work.given(system))
+            assert job.data is not None and (job.data.limit, job.data.devtest) == (7, None)
+            assert (job.decoder.rule_margin, job.learner.epochs) == (2.0, script.EPOCHS)
+            assert job.learner.initial_weights is not None and read_weights(job.learner.initial_weights)["Glue"]
+            folders.add(job.run.dir)
+            if table == "pairings":
+                assert f"{job.learner.mira.oracle}/{job.learner.mira.prediction}" == system.name
+                assert (job.learner.method, job.decoder.kbest) == ("mira", 500)
+            else:
+                bins = job.features.discretize
+                assert (job.learner.method, job.learner.frozen) == ("pro", ("EgivenFCoherent",))
+                assert len(bins.features) == (4 if "bins" in system.name else 0)
+                assert (bins.regularizer == "linear") == ("neighbours" in system.name)
+    assert len(folders) == sum(map(len, script.TABLES.values()))
+
+
+def test_a_table_compares_all_runs_of_the_systems(
+    script: ModuleType, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Known translations are not made again: here nothing can be run but the evaluation."""
+    names = ["linear", "bins"]
+    work = script.Experiment(data / "runs", data / "europarl", 7, 5)
+    systems = [system for system in script.TABLES["bins"] if system.name in names]
+    for system in systems:
+        for seed in script.SEEDS:
+            output = work.output(system, seed)
+            output.parent.mkdir(parents=True)
+            wrong = "nothing" if system.name == "bins" and seed > 1 else SENTENCES[0]
+            output.write_text("".join(f"{line}\n" for line in [wrong, *SENTENCES[1:5]]), encoding="utf-8")
+    run, commands = script._run, list[str]()
+
+    def evaluation_only(words: list[str], environment: dict[str, str], *, output: bool = False) -> str:
+        commands.append(words[1])
+        return str(run([sys.executable, "-m", *words], environment, output=output)) if words[1] == "evaluate" else ""
+
+    monkeypatch.setattr(script, "_run", evaluation_only)
+    script.main(["--sentences", "7", "--test", "5", "--runs", str(data / "runs"), "--only", *names])
+    assert commands == ["train", "train", "evaluate"]
+    table = (data / "runs" / "bins.md").read_text(encoding="utf-8")
+    assert capsys.readouterr().out.endswith(table) and not (data / "runs" / "pairings.md").exists()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("|")]
+    assert [row[:3] for row in rows if row[0] in names][0] == ["linear", "3", "100.00"]
+    assert float(next(row[2] for row in rows if row[0] == "bins")) < 100
+
+
+def test_without_data_it_says_so(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MPITUNE_DATA", raising=False)
+    with pytest.raises(SystemExit, match="MPITUNE_DATA is not set"):
+        script.main([])
