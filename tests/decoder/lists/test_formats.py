@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpitune.decoder.lists.formats import ListReader
+from mpitune.decoder.lists.formats import Entry, ListReader
 from mpitune.errors import DataError
 
 FEATURES = {"lm": -1.5, "tm_0": 1.0, "tm_1": 0.25, "R:a=b": 1e-3}
@@ -61,7 +61,7 @@ def test_line_ends_tabs_and_a_byte_order_mark(tmp_path: Path) -> None:
 def test_a_truncated_gzip_file_is_read_up_to_its_damage(tmp_path: Path) -> None:
     packed = gzip.compress("".join(f"{i} ||| a ||| lm={1 / (i + 3)}\n" for i in range(60_000)).encode())
     (tmp_path / "lists.gz").write_bytes(packed[: len(packed) // 2])
-    entries = []
+    entries: list[Entry] = []
     with pytest.raises(DataError, match="damaged gzip data") as error:
         entries.extend(ListReader().entries(tmp_path / "lists.gz"))
     assert f"lists.gz:{len(entries) + 1}: " in str(error.value) or not entries
