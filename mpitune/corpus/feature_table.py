@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -26,7 +28,7 @@ class FeatureTable:
         Raises DataError if two names have the same id.
         """
         self._blocks = [names for names, _ in blocks]
-        self._starts = np.cumsum([0] + [len(names) for names in self._blocks])
+        self._starts = [0, *accumulate(map(len, self._blocks))]
         self._ids = DistinctNumbers()
         ids = np.concatenate([ids for _, ids in blocks] or [np.zeros(0, dtype=np.uint64)])
         slots = self._ids.add(ids)
@@ -62,8 +64,8 @@ class FeatureTable:
     def name(self, slot: int) -> str:
         if slot >= self.first_dynamic_slot:
             return Names(self._text, self._ptr)[slot - self.first_dynamic_slot]
-        block = int(np.searchsorted(self._starts, slot, side="right")) - 1
-        return self._blocks[block][slot - int(self._starts[block])]
+        block = bisect_right(self._starts, slot) - 1
+        return self._blocks[block][slot - self._starts[block]]
 
     def find(self, ids: np.ndarray) -> np.ndarray:
         """int64 [n]: the slots of ``ids`` (uint64 [n]), -1 where a feature is unknown."""

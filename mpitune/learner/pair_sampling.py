@@ -105,8 +105,12 @@ def pro(
     # Takes memory for the drawn pairs only, not for all.
     first, second = _numbered_pairs(random.choice(count, min(candidates, count), replace=False))
     difference = gold[first] - gold[second]
-    far = np.flatnonzero((np.abs(difference) >= threshold) & (difference != 0))
-    far = far[np.argsort(-np.abs(difference[far]), kind="stable")[:kept]]
+    size = np.abs(difference)
+    if kept < len(size):
+        # Only the largest differences need sorting.
+        threshold = max(threshold, float(np.partition(size, -kept)[-kept]))
+    far = np.flatnonzero((size >= threshold) & (difference != 0))
+    far = far[np.argsort(-size[far], kind="stable")[:kept]]
     ahead = difference[far] > 0
     pairs = np.empty((len(far), 2), dtype=np.int32)
     pairs[:, 0] = np.where(ahead, first[far], second[far])

@@ -5,15 +5,15 @@ An entry that occurs in an earlier list is dropped: entries are equal if their f
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from mpitune.array_files.csr import row_ends, select_rows
+from mpitune.corpus.number_hash import extended
 from mpitune.decoder.base import KBest
-from mpitune.jit import kernel
+from mpitune.jit import at, kernel, uint64
 from mpitune.metrics.bleu import WIDTH
 
 
@@ -61,29 +61,46 @@ def pool_of(lists: Sequence[tuple[KBest, np.ndarray]], ids: np.ndarray, width: i
     """
     if not lists:
         return empty(0, width)
-    feature_id, feature = np.unique(
-        ids[np.concatenate([kbest.feature_index for kbest, _ in lists])], return_inverse=True
-    )
-    fingerprints = [entry for kbest, statistics in lists for entry in _fingerprints(kbest, statistics, ids)]
+    slots = np.concatenate([kbest.feature_index for kbest, _ in lists])
+    value = np.concatenate([kbest.feature_value for kbest, _ in lists])
+    statistics = np.concatenate([counted for _, counted in lists])
+    feature_ptr = row_ends(np.concatenate([np.diff(kbest.feature_ptr) for kbest, _ in lists]))
+    occurs = np.zeros(len(ids), dtype=np.bool_)
+    occurs[slots] = True
+    occurring = np.flatnonzero(occurs)
+    occurring = occurring[np.argsort(ids[occurring])]
+    number = np.empty(len(ids), dtype=np.int32)
+    number[occurring] = np.arange(len(occurring))
+    fingerprint = np.empty(len(statistics), dtype=np.uint64)
+    bits = value.view(np.uint64), statistics.view(np.uint64)
+    _fill_fingerprints(feature_ptr, ids[slots], *bits, fingerprint)
     return NBestPool(
         row_ends([kbest.size for kbest, _ in lists]),
-        np.concatenate([statistics for _, statistics in lists]),
-        np.array(fingerprints, dtype=np.uint64),
-        row_ends(np.concatenate([np.diff(kbest.feature_ptr) for kbest, _ in lists])),
-        feature.astype(np.int32),
-        np.concatenate([kbest.feature_value for kbest, _ in lists]),
-        feature_id,
+        statistics,
+        fingerprint,
+        feature_ptr,
+        number[slots],
+        value,
+        ids[occurring],
     )
 
 
-def _fingerprints(kbest: KBest, statistics: np.ndarray, ids: np.ndarray) -> list[int]:
-    names, ptr = ids[kbest.feature_index], kbest.feature_ptr.tolist()
-    fingerprints = []
-    for j in range(kbest.size):
-        row = slice(ptr[j], ptr[j + 1])
-        content = names[row].tobytes() + kbest.feature_value[row].tobytes() + statistics[j].tobytes()
-        fingerprints.append(int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little"))
-    return fingerprints
+@kernel
+def _fill_fingerprints(
+    ptr: np.ndarray, ids: np.ndarray, values: np.ndarray, statistics: np.ndarray, fingerprint: np.ndarray
+) -> None:
+    """Fill ``fingerprint`` (uint64 [entries]) with hashes of features and statistics.
+
+    ``ptr``: int64 [entries + 1], rows of ``ids`` and ``values``; ``statistics``: [entries, width]; all by their bits,
+    as uint64.
+    """
+    for j in range(len(fingerprint)):
+        hash_ = uint64(0)
+        for e in range(at(ptr[j]), at(ptr[j + 1])):
+            hash_ = extended(extended(hash_, ids[e]), values[e])
+        for n in range(statistics.shape[1]):
+            hash_ = extended(hash_, statistics[j, n])
+        fingerprint[j] = hash_
 
 
 def merged(old: NBestPool, new: NBestPool) -> NBestPool:
@@ -127,8 +144,8 @@ def row_scores(
     """
     for j in range(len(result)):
         score = 0.0
-        for e in range(ptr[j], ptr[j + 1]):
-            score += weights[feature[e]] * value[e]
+        for e in range(at(ptr[j]), at(ptr[j + 1])):
+            score += weights[at(feature[e])] * value[e]
         result[j] = score
 
 
@@ -148,5 +165,6 @@ def row_sums(
     ``ptr``: int64 [rows + 1], ``feature``: int32, ``value``: float64, the rows (CSR).
     """
     for j in range(len(coefficients)):
-        for e in range(ptr[j], ptr[j + 1]):
-            result[feature[e]] += coefficients[j] * value[e]
+        coefficient = coefficients[j]
+        for e in range(at(ptr[j]), at(ptr[j + 1])):
+            result[at(feature[e])] += coefficient * value[e]

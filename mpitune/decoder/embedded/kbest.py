@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.corpus.number_hash import mix
 from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.forest import NODES, Forest
 from mpitune.decoder.embedded.matched import MatchedRules
@@ -290,7 +291,7 @@ def hash_translation(forest: Forest, matched: MatchedRules, derivations: Derivat
     for k in range(matched.target_ptr[rule], matched.target_ptr[rule + 1]):
         symbol = matched.target[k]
         if symbol >= 0:
-            text = text * BASE + _mix(uint64(symbol + 1))
+            text = text * BASE + mix(uint64(symbol + 1))
             power = power * BASE
         else:
             child = derivations.subderivation[candidate, -1 - symbol]
@@ -301,19 +302,11 @@ def hash_translation(forest: Forest, matched: MatchedRules, derivations: Derivat
 
 
 @inlined
-def _mix(number: int) -> int:
-    """Hash of a 64-bit number (the finaliser of SplitMix64)."""
-    number = (number ^ (number >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
-    number = (number ^ (number >> uint64(27))) * uint64(0x94D049BB133111EB)
-    return number ^ (number >> uint64(31))
-
-
-@inlined
 def _add_if_new(derivations: Derivations, candidate: int) -> bool:
     """Record ``candidate`` unless its node lists a derivation with the same translation; returns True if recorded."""
     table, text, node = derivations.seen, derivations.text_hash[candidate, 0], derivations.head[candidate]
     size = int64(table.shape[0])
-    slot = int64(_mix(text + uint64(node)) >> uint64(1)) & (size - 1)
+    slot = int64(mix(text + uint64(node)) >> uint64(1)) & (size - 1)
     while table[slot] != NONE:
         other = table[slot]
         if derivations.head[other] == node and derivations.text_hash[other, 0] == text:

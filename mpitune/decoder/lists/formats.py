@@ -10,18 +10,24 @@ The format of a file is that of its first line. Scores and further fields are no
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mpitune.corpus.text import counted, lines, split_fields, split_words
 from mpitune.errors import DataError
 
 _FIELDS = "number ||| hypothesis ||| features [||| score]"
 _OBJECT = '{"id": 0, "text": "hypothesis", "features": {"name": 1.0}}'
+
+MOST_DIGITS = 18
+"""Maximum number of digits of the number of a list, so that it is an int64."""
+_UNWRITABLE = re.compile("[\n\r\0\ud800-\udfff]")
+"""Characters that strings of JSON can contain, but lines of text cannot."""
 
 
 class Entry(NamedTuple):
@@ -123,7 +129,7 @@ def _fields_entry(parse_features: Callable[[str], dict[str, float]], line: str) 
     if len(fields) < 3:
         raise _Malformed(counted(len(fields), "field"), _FIELDS)
     number = fields[0].strip(" \t")
-    if not (number.isascii() and number.isdecimal()):
+    if not (number.isascii() and number.isdecimal() and len(number) <= MOST_DIGITS):
         raise _Malformed(f"{number[:60]!r}", f"the number of a sentence, from 0: {_FIELDS}")
     features = parse_features(fields[2])
     _check_finite(features)
@@ -160,18 +166,36 @@ def _name_and_value(pair: str) -> tuple[str, str]:
 
 def _json_entry(line: str) -> _Parsed:
     try:
-        entry = json.loads(line)
-    except ValueError as error:
+        entry = _DECODER.decode(line)
+    except (ValueError, RecursionError) as error:
         raise _Malformed(f"no JSON ({error})", _OBJECT) from None
     if not isinstance(entry, dict):
         raise _Malformed("no JSON object", _OBJECT)
     sentence, text, features = entry.get("id"), entry.get("text"), entry.get("features", {})
-    if type(sentence) is not int or sentence < 0:
+    if type(sentence) is not int or not 0 <= sentence < 10**MOST_DIGITS:
         raise _Malformed(f"id {json.dumps(sentence)}", "the number of a sentence, from 0")
     if not isinstance(text, str):
         raise _Malformed(f"text {json.dumps(text)[:60]}", "a string")
     metrics = _json_numbers("metrics", entry["metrics"]) if "metrics" in entry else {}
-    return sentence, split_words(text), _json_numbers("features", features), metrics
+    numbers = _json_numbers("features", features)
+    if "\\" in line:
+        for string in (text, *numbers, *metrics):
+            if bad := _UNWRITABLE.search(string):
+                expected = "neither line ends nor NUL nor halves of surrogate pairs"
+                raise _Malformed(f"the character {bad[0]!a} in {string[:60]!a}", expected)
+    return sentence, split_words(text), numbers, metrics
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON with these ``pairs``."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _twice(next(name for i, name in enumerate(names) if name in names[:i]))
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def _json_numbers(key: str, values: object) -> dict[str, float]:

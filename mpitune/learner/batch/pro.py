@@ -10,14 +10,15 @@ does not depend on the number of sentences)*.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.special import expit
 
-from mpitune.array_files.csr import select_rows
+from mpitune.array_files.csr import row_ends, select_rows
+from mpitune.jit import at, kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.batch.smooth import minimize_lbfgs
 from mpitune.learner.bin_chains import ChainPenalty, Smoothness
@@ -42,22 +43,99 @@ class ProOptions:
     """psi: weight of the new solution against the weights of the epoch before."""
 
 
-class ProObjective:
-    """The pairs of one shard."""
+class Pairs(NamedTuple):
+    """The pairs of all lists, and the entries that occur in them, list by list."""
 
-    def __init__(self, differences: csr_array) -> None:
-        """``differences``: float64 [pairs, features], better minus worse."""
-        self._differences = differences
-        self._columns = differences.T.tocsr()
-        self.pairs = int(differences.shape[0])
+    list_ptr: np.ndarray
+    """int64 [lists + 1]: list s has the pairs ``list_ptr[s]`` to ``list_ptr[s + 1]``."""
+    better: np.ndarray
+    """int64 [pairs]: entries."""
+    worse: np.ndarray
+    """int64 [pairs]: entries."""
+    entry_ptr: np.ndarray
+    """int64 [lists + 1]: list s has the entries ``entry_ptr[s]`` to ``entry_ptr[s + 1]``."""
+    ptr: np.ndarray
+    """int64 [entries + 1]: rows of the feature vectors (CSR)."""
+    feature: np.ndarray
+    """int32: positions among all features."""
+    value: np.ndarray
+    """float64"""
+
+
+class ProObjective:
+    """The pairs of one shard.
+
+    Pairs have the largest differences of their lists, so that few entries are in many pairs: w.d is the difference of
+    two scores, and each entry is scored once.
+    """
+
+    def __init__(self, pairs: Pairs, features: int) -> None:
+        """``features``: the number of all features."""
+        self._pairs = pairs
+        self.pairs = len(pairs.better)
+        alike = np.zeros(features, dtype=np.bool_)
+        alike[pairs.feature] = True
+        _unmark_differences(pairs, np.zeros(features), alike)
+        self._alike = np.flatnonzero(alike)
 
     def evaluate(self, point: np.ndarray) -> Reply:
         """The sum of log(1 + exp(-w.d)) and the number of pairs (float64 [2]); the gradient (float64 [features]).
 
         ``point``: float64 [features], w.
         """
-        margins = self._differences @ point
-        return np.array([np.logaddexp(0.0, -margins).sum(), self.pairs]), self._columns @ -expit(-margins)
+        entries, gradient = len(self._pairs.ptr) - 1, np.zeros(len(point))
+        loss = _loss(self._pairs, point, np.empty(entries), np.zeros(entries), gradient)
+        # Where no pair differs the terms cancel, but for rounding.
+        gradient[self._alike] = 0
+        return np.array([loss, self.pairs]), gradient
+
+
+@kernel
+def _loss(pairs: Pairs, weights: np.ndarray, scores: np.ndarray, slopes: np.ndarray, gradient: np.ndarray) -> float:
+    """The sum of log(1 + exp(-w.d)), with its ``gradient`` (float64 [features], 0 before).
+
+    ``scores``, ``slopes``: float64 [entries], filled: w.x and its derivative; ``slopes`` is 0 before.
+    """
+    loss = 0.0
+    # List by list, so that rows are read from memory once.
+    for s in range(len(pairs.list_ptr) - 1):
+        for j in range(pairs.entry_ptr[s], pairs.entry_ptr[s + 1]):
+            score = 0.0
+            for e in range(at(pairs.ptr[j]), at(pairs.ptr[j + 1])):
+                score += weights[at(pairs.feature[e])] * pairs.value[e]
+            scores[j] = score
+        for i in range(pairs.list_ptr[s], pairs.list_ptr[s + 1]):
+            margin = scores[pairs.better[i]] - scores[pairs.worse[i]]
+            small = math.exp(-abs(margin))
+            loss += math.log1p(small) + max(-margin, 0.0)
+            slope = (small if margin > 0 else 1.0) / (1.0 + small)
+            slopes[pairs.better[i]] -= slope
+            slopes[pairs.worse[i]] += slope
+        for j in range(pairs.entry_ptr[s], pairs.entry_ptr[s + 1]):
+            slope = slopes[j]
+            for e in range(at(pairs.ptr[j]), at(pairs.ptr[j + 1])):
+                gradient[at(pairs.feature[e])] += slope * pairs.value[e]
+    return loss
+
+
+@kernel
+def _unmark_differences(pairs: Pairs, difference: np.ndarray, alike: np.ndarray) -> None:
+    """Set ``alike`` (bool [features]) to False for each feature in which the entries of some pair differ.
+
+    ``difference``: float64 [features], 0 before and after.
+    """
+    for i in range(len(pairs.better)):
+        better, worse = pairs.better[i], pairs.worse[i]
+        for e in range(at(pairs.ptr[better]), at(pairs.ptr[better + 1])):
+            difference[at(pairs.feature[e])] = pairs.value[e]
+        for e in range(at(pairs.ptr[worse]), at(pairs.ptr[worse + 1])):
+            difference[at(pairs.feature[e])] -= pairs.value[e]
+        for row in (better, worse):
+            for e in range(at(pairs.ptr[row]), at(pairs.ptr[row + 1])):
+                feature = at(pairs.feature[e])
+                if difference[feature] != 0:
+                    alike[feature] = False
+                difference[feature] = 0
 
 
 class Pro(ChainPenalty):
@@ -73,14 +151,19 @@ class Pro(ChainPenalty):
         self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> ProObjective:
         options, gold = self._options, self._metric.sentence_scores(pool.statistics)
-        pairs = [np.empty((0, 2), dtype=np.int64)]
+        drawn = [np.empty((0, 2), dtype=np.int64)]
         for s in range(pool.sentences):
             start, end = pool.sentence_ptr[s], pool.sentence_ptr[s + 1]
-            drawn = pro(gold[start:end], random(s), options.candidates, options.threshold, options.kept)
-            pairs.append(start + drawn.astype(np.int64))
-        better, worse = np.concatenate(pairs).T
+            pairs = pro(gold[start:end], random(s), options.candidates, options.threshold, options.kept)
+            drawn.append(start + pairs.astype(np.int64))
+        entries, numbers = np.unique(np.concatenate(drawn), return_inverse=True)
+        better, worse = np.ascontiguousarray(numbers.reshape(-1, 2).T)
+        list_ptr, entry_ptr = row_ends([len(pairs) for pairs in drawn[1:]]), np.searchsorted(entries, pool.sentence_ptr)
+        ptr, feature = select_rows(pool.feature_ptr, pool.feature, entries)
+        value = select_rows(pool.feature_ptr, pool.value, entries)[1]
         # Frozen features count in w.d.
-        return ProObjective(_rows(pool, place, len(free), better) - _rows(pool, place, len(free), worse))
+        feature = place[feature].astype(np.int32)
+        return ProObjective(Pairs(list_ptr, better, worse, entry_ptr, ptr, feature, value), len(free))
 
     def optimise(
         self, weights: np.ndarray, free: np.ndarray, evaluate_shards: EvaluateShards, random: np.random.Generator
@@ -93,11 +176,3 @@ class Pro(ChainPenalty):
             return OptimizerResult(weights, found.objective, 0)
         psi = self._options.interpolation
         return found._replace(weights=np.where(free, psi * found.weights + (1 - psi) * weights, weights))
-
-
-def _rows(pool: NBestPool, place: np.ndarray, width: int, entries: np.ndarray) -> csr_array:
-    """float64 [entries, width]: feature vectors of ``entries`` (int64) over all ``width`` features."""
-    ptr, feature = select_rows(pool.feature_ptr, pool.feature, entries)
-    return csr_array(
-        (select_rows(pool.feature_ptr, pool.value, entries)[1], place[feature], ptr), (len(entries), width)
-    )

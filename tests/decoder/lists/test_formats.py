@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpitune.decoder.lists.formats import ListReader
+from mpitune.decoder.lists.formats import Entry, ListReader
 from mpitune.errors import DataError
 
 FEATURES = {"lm": -1.5, "tm_0": 1.0, "tm_1": 0.25, "R:a=b": 1e-3}
@@ -45,6 +45,28 @@ def test_gzipped(tmp_path: Path) -> None:
     assert [entry.text for entry in ListReader().entries(tmp_path / "lists.gz")] == [CDEC]
 
 
+def test_escapes_of_json(tmp_path: Path) -> None:
+    [entry] = read(tmp_path / "lists", r'{"id": 0, "text": "\"a\" \u00e4\tb", "features": {"x\\y": 1}}')
+    assert entry[2:] == (['"a"', "ä", "b"], {"x\\y": 1.0})
+
+
+def test_line_ends_tabs_and_a_byte_order_mark(tmp_path: Path) -> None:
+    for text in (MOSES, CDEC):
+        (tmp_path / "lists").write_bytes(f"\ufeff{text}\n{text}\n".replace("\n", "\r\n").replace(" ", "\t").encode())
+        (tmp_path / "plain").write_text(f"{text}\n{text}\n")
+        found, plain = (list(ListReader().entries(tmp_path / name)) for name in ("lists", "plain"))
+        assert [entry[:-1] for entry in found] == [entry[:-1] for entry in plain]
+
+
+def test_a_truncated_gzip_file_is_read_up_to_its_damage(tmp_path: Path) -> None:
+    packed = gzip.compress("".join(f"{i} ||| a ||| lm={1 / (i + 3)}\n" for i in range(60_000)).encode())
+    (tmp_path / "lists.gz").write_bytes(packed[: len(packed) // 2])
+    entries: list[Entry] = []
+    with pytest.raises(DataError, match="damaged gzip data") as error:
+        entries.extend(ListReader().entries(tmp_path / "lists.gz"))
+    assert f"lists.gz:{len(entries) + 1}: " in str(error.value) or not entries
+
+
 def test_spaces_of_unicode_are_parts_of_names(tmp_path: Path) -> None:
     [entry] = read(tmp_path / "lists", "0 ||| a\u00a0b ||| R:\u3000=1 x=2 ||| 0")
     assert entry[2:] == (["a\u00a0b"], {"R:\u3000": 1.0, "x": 2.0})
@@ -56,6 +78,7 @@ def test_spaces_of_unicode_are_parts_of_names(tmp_path: Path) -> None:
         (CDEC, "0 ||| a", "found 2 fields, expected number"),
         (CDEC, "", "found 1 field, expected number"),
         (CDEC, "-1 ||| a ||| lm=1", "found '-1', expected the number of a sentence, from 0"),
+        (CDEC, f"{'9' * 5000} ||| a ||| lm=1", f"found '{'9' * 60}', expected the number of a sentence, from 0"),
         (CDEC, "0 ||| a ||| lm=1 tm", "found 'tm', expected name=value"),
         (CDEC, "0 ||| a ||| lm= 1", "found '1', expected name=value"),
         (CDEC, "0 ||| a ||| lm=x", "found value 'x' of lm, expected a finite number"),
@@ -73,6 +96,17 @@ def test_spaces_of_unicode_are_parts_of_names(tmp_path: Path) -> None:
         (JSON, "{", "found no JSON (Expecting property name"),
         (JSON, "[1]", "found no JSON object, expected "),
         (JSON, '{"id": true, "text": ""}', "found id true, expected the number of a sentence, from 0"),
+        (JSON, '{"id": 9999999999999999999, "text": ""}', "found id 9999999999999999999, expected the number of"),
+        (JSON, "[" * 100_000, "found no JSON (maximum recursion depth exceeded"),
+        (JSON, '{"id": 0, "text": "a\\nb"}', r"found the character '\n' in 'a\nb', expected neither line ends nor NUL"),
+        (JSON, '{"id": 0, "text": "\\u0000"}', r"found the character '\x00' in"),
+        (JSON, '{"id": 0, "text": "\\ud800"}', r"found the character '\ud800' in"),
+        (JSON, '{"id": 0, "text": "", "features": {"\\udc00": 1}}', r"found the character '\udc00' in"),
+        (
+            JSON,
+            '{"id": 0, "text": "", "features": {"lm": 1, "lm": 2}}',
+            "found a second value of lm, expected each name once",
+        ),
         (JSON, '{"id": 0}', "found text null, expected a string"),
         (JSON, '{"id": 0, "text": "", "features": [1]}', "found features [1], expected an object of names and numbers"),
         (JSON, '{"id": 0, "text": "", "features": {"lm": "1"}}', 'found value "1" of lm, expected a finite number'),

@@ -17,6 +17,7 @@ from mpitune.learner.batch.mert import Mert
 from mpitune.learner.batch.minrisk import MinRisk
 from mpitune.learner.batch.pro import Pro
 from mpitune.learner.batch.rampion import Rampion
+from mpitune.learner.pair_sampling import pro
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 
 
@@ -60,6 +61,32 @@ def test_gradients_are_those_of_the_losses(learner: BatchLearner) -> None:
         step = 1e-6 * np.eye(4)[d]
         slope = (part.evaluate(at + step)[0][0] - part.evaluate(at - step)[0][0]) / 2e-6
         assert gradient[d] == pytest.approx(slope, rel=1e-6)
+
+
+@pytest.mark.kernel
+def test_the_loss_of_pro_is_that_of_the_differences_of_its_pairs() -> None:
+    lists, options = ranking(6, np.array([1.0, 1.0, -1.0, 1.0])), pro_options(kept=9)
+    at, rows = np.array([0.2, -0.1, 0.3, 0.05]), np.zeros((len(lists.fingerprint), 4))
+    rows[np.repeat(np.arange(len(rows)), np.diff(lists.feature_ptr)), lists.feature] = lists.value
+    differences = []
+    for s in range(lists.sentences):
+        entries = slice(*lists.sentence_ptr[s : s + 2])
+        gold = bleu_plus_one(lists.statistics[entries])
+        pairs = pro(gold, np.random.default_rng(s), options.candidates, options.threshold, options.kept)
+        differences.append(rows[entries][pairs[:, 0]] - rows[entries][pairs[:, 1]])
+    d = np.concatenate(differences)
+    (loss, pairs), gradient = part_of(Pro(options, BLEU), lists).evaluate(at)
+    assert (loss, pairs) == (pytest.approx(np.log1p(np.exp(-d @ at)).sum()), len(d))
+    assert gradient == pytest.approx(-d.T @ (1 / (1 + np.exp(d @ at))))
+
+
+@pytest.mark.kernel
+def test_what_no_pair_differs_in_gets_no_weight() -> None:
+    random = np.random.default_rng(0)
+    # 0.1 and 0.7 do not cancel exactly in sums over entries of several pairs.
+    entries = [([0.1, float(random.normal()), 0.7, float(j)], statistics_of([j] * 4)) for j in range(9)]
+    tuned = optimise(Pro(pro_options(), BLEU), [pool([entries] * 3)], [0.0] * 4)
+    assert (tuned.weights != 0).tolist() == [True, False, False, True]
 
 
 @pytest.mark.kernel
