@@ -43,9 +43,14 @@ def warn_of_seen_references(files: Sequence[Path], store: Store) -> None:
         numbers = vocabulary.numbers(store.model.words.words)
         known, total = known_ngrams(lm, (numbers[words[ptr[i] : ptr[i + 1]]] for i in rows))
         if lm.order >= LEAST_ORDER and total >= LEAST_NGRAMS and known >= KNOWN * total:
-            found = f"has {100 * known / total:.1f} % of the {lm.order}-grams of the references in [data]"
-            remedy = "estimate it without them, or translations of other text will be worse"
-            LOG.warning("%s: %s, expected less than %g %%: %s", file, found, 100 * KNOWN, remedy)
+            LOG.warning(
+                "%s: has %.1f %% of the %d-grams of the references in [data], expected less than %g %%: "
+                "estimate it without them, or translations of other text will be worse",
+                file,
+                100 * known / total,
+                lm.order,
+                100 * KNOWN,
+            )
 
 
 def known_ngrams(lm: LanguageModel, sentences: Iterable[np.ndarray]) -> tuple[int, int]:
