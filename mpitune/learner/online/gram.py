@@ -15,6 +15,10 @@ from mpitune.jit import kernel
 from mpitune.learner.online.columns import FeatureColumns, same_row
 from mpitune.learner.online.rates import NORMALIZED, Rate, weight_change
 
+ROUNDING = 1e-9
+"""Largest difference of a feature's values, as a share of them, that counts as rounding. A sum over the rules of a
+derivation depends on their order: with a unit of 1e-16, one step would exceed all other weights for good."""
+
 
 class RankedPairs(NamedTuple):
     """The pairs of one list, in the order in which they are processed."""
@@ -108,7 +112,7 @@ def batch_update(columns: FeatureColumns, pairs: RankedPairs, scores: np.ndarray
 def update_units(columns: FeatureColumns, pairs: np.ndarray, rate: Rate) -> None:
     """Add the differences of all ``pairs`` (int32 [pairs, 2]) to the feature units of a normalized ``rate``.
 
-    Each list counts once per feature, with the mean square of its differences other than 0.
+    Each list counts once per feature, with the mean square of its differences that exceed `ROUNDING`.
     """
     width = len(columns.slot)
     _update_units(columns, pairs, rate, np.zeros(width), np.zeros(width), np.zeros(width))
@@ -133,10 +137,11 @@ def _update_units(
             row = pairs[p, side]
             for i in range(columns.row_ptr[row], columns.row_ptr[row + 1]):
                 c = columns.column[i]
-                if difference[c] != 0.0:
+                # A difference to no value at all is the value itself.
+                if abs(difference[c]) > ROUNDING * abs(columns.row_value[i]):
                     squares[c] += difference[c] * difference[c]
                     counts[c] += 1.0
-                    difference[c] = 0.0
+                difference[c] = 0.0
     for c in range(len(columns.slot)):
         if counts[c] > 0.0:
             rate.sizes[columns.slot[c]] += squares[c] / counts[c]
@@ -147,27 +152,17 @@ def _update_units(
 def _gradient(columns: FeatureColumns, coefficients: np.ndarray, gradient: np.ndarray) -> None:
     """Fill ``gradient`` (float64 [columns], all 0) with X^T ``coefficients`` (float64 [k]).
 
-    The coefficients of the entries that took part sum to 0, up to rounding. The gradient of a feature that has the same
-    value in all these entries is set to exactly 0.
+    A gradient whose terms cancel up to `ROUNDING` is set to exactly 0, as is that of a feature with the same value in
+    all entries that took part: their coefficients sum to 0.
     """
-    active = 0
-    for j in range(len(coefficients)):
-        if coefficients[j] != 0.0:
-            active += 1
     for c in range(len(columns.slot)):
-        seen = 0
-        low = 0.0
-        high = 0.0
         total = 0.0
+        magnitude = 0.0
         for i in range(columns.column_ptr[c], columns.column_ptr[c + 1]):
-            coefficient = coefficients[columns.row[i]]
-            if coefficient != 0.0:
-                value = columns.column_value[i]
-                total += coefficient * value
-                low = value if seen == 0 else min(low, value)
-                high = value if seen == 0 else max(high, value)
-                seen += 1
-        if seen > 0 and (seen < active or low < high):
+            term = coefficients[columns.row[i]] * columns.column_value[i]
+            total += term
+            magnitude += abs(term)
+        if abs(total) > ROUNDING * magnitude:
             gradient[c] = total
 
 

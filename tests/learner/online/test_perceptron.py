@@ -315,6 +315,32 @@ def test_counts_that_add_up_to_0_move_nothing() -> None:
     assert seen > 50
 
 
+def test_rounding_of_a_feature_is_no_difference() -> None:
+    """A count times a factor, summed over the rules of derivations in other orders: rounding must not become a unit."""
+    random = np.random.default_rng(25)
+    parts = [[0.1] * 3 + [0.3] * 3, [0.3] * 3 + [0.1] * 3, [0.3, 0.1] * 3]
+    lists: list[tuple[list[naive.Row], np.ndarray]] = []
+    for n in range(6):
+        # Feature 0 differs by rounding in the first three lists, and by whole steps, 0.3, in the others.
+        sums = [sum(parts[j % 3]) + (0.3 * (j % 4) if n > 2 else 0.0) for j in range(12)]
+        assert n > 2 or 0 < max(sums) - min(sums) < 1e-15
+        rows: list[naive.Row] = [{0: value, 1: float(random.normal()), 2: 1.0} for value in sums]
+        lists.append((rows, random.permutation(12) / 12))
+    options = {"rate": "normalized", "order": "sentence", "margin": 1.0, "learning_rate": 0.05}
+
+    def learned(digits: int, number: int) -> np.ndarray:
+        perceptron, weights = perceptron_learner(pairs="all", **options), np.zeros(SIZE)
+        perceptron.start_shard(weights)
+        for rows, gold in lists[:number]:
+            rounded: list[naive.Row] = [row | {0: round(row[0], digits)} for row in rows]
+            perceptron.update(naive.kbest_of([[1]] * 12, rounded), gold, weights, random)
+        return weights
+
+    assert learned(20, 3)[0] == 0.0 != learned(20, 3)[1]
+    assert learned(20, 6) == pytest.approx(learned(9, 6), rel=1e-9)
+    assert 0.0 < abs(learned(20, 6)[0]) < 10.0
+
+
 def test_weights_may_shrink_to_nothing() -> None:
     """2 l2 learning_rate / P = 1: each update leaves no weight at all, and the next one starts from there."""
     kbest = naive.kbest_of([[1], [2], [3]], [{0: 3.0}, {0: 2.0}, {0: 1.0, 1: 1.0}])
