@@ -16,7 +16,7 @@ from support.learner_options import BLEU, pro_options
 
 from mpitune.learner.base import Reply
 from mpitune.learner.batch.minrisk import MinRisk, MinRiskOptions
-from mpitune.learner.batch.pro import Pro, ProObjective
+from mpitune.learner.batch.pro import Pairs, Pro, ProObjective
 from mpitune.learner.bin_chains import Smoothing, Smoothness, linear, monotone, smoothed
 from mpitune.learner.pool import empty, merged, pool_of
 from mpitune.metrics.bleu import WIDTH
@@ -172,8 +172,10 @@ def learn(pairs: Sequence[Pair], smoothness: Smoothness | None = None, names: Se
     """The weights by which PRO tells these pairs apart."""
     names = sorted({*names, *(name for pair in pairs for side in pair for name in side)})
     rows = [[[side.get(name, 0.0) for name in names] for side in pair] for pair in pairs]
-    better, worse = np.array(rows).transpose(1, 0, 2)
-    part = ProObjective(csr_array(better - worse))
+    entries, ends = csr_array(np.concatenate(rows)), np.array([0, 2 * len(rows)])
+    first = np.arange(0, 2 * len(rows), 2)
+    lists = Pairs(ends // 2, first, first + 1, ends, entries.indptr.astype(np.int64), entries.indices, entries.data)
+    part = ProObjective(lists, len(names))
     learner = Pro(pro_options(interpolation=1.0), BLEU, smoothness)
     learner.set_feature_order(np.arange(len(names), dtype=np.uint64))
 
