@@ -177,6 +177,21 @@ def test_curves_are_tabulated_and_drawn(scripts: Callable[[str], ModuleType], da
     assert "LU/PB" in drawn and all(f">{name}<" in drawn for name in (*curves.TRACKED_HYPOTHESES, "best, from 0"))
 
 
+def test_each_text_is_translated_by_all_systems_in_turn(
+    scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store keeps the grammars of the text that was translated last: they are extracted once for each text."""
+    table, told = scripts("table"), []
+    monkeypatch.setenv("MPITUNE_DATA", str(data))
+    monkeypatch.setattr(table.Place, "train", lambda where, systems: None)
+    monkeypatch.setattr(table.Place, "translate", lambda where, systems, texts: told.append((len(systems), texts)))
+    monkeypatch.setattr(table, "table", lambda rows, where, seeds: "")
+    monkeypatch.setattr(scripts("systems"), "JOBS", data)
+    (data / "runs").mkdir()
+    table.main(["--only", "dev", "itersel", "train", "--seeds", "2"])
+    assert told == [(5, TESTS)]
+
+
 def test_scale_is_tabulated_and_drawn(scripts: Callable[[str], ModuleType], data: Path) -> None:
     scale = scripts("scale")
     where = scale.Place(data, data)

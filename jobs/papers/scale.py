@@ -62,12 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lines = {title: by_size(corpus, algorithm, options.most) for algorithm, title in ALGORITHMS.items()}
     largest = max(next(iter(lines.values())))
     selections = by_selection(corpus, largest)
-    for systems in (*lines.values(), selections, {0: dense(corpus)}):
-        where.train(list(systems.values()))
-        where.translate(list(systems.values()), corpus.tests)
+    systems = [system for of in (*lines.values(), selections) for system in of.values()]
+    where.train([dense(corpus), *systems])
+    where.translate([dense(corpus), *systems], corpus.tests)
     draw(lines, selections, where, options.write / f"scale-{corpus.name}.svg")
-    for title, systems in [*lines.items(), (f"algorithm 4, {largest:,} sentences, by K", selections)]:
-        print(f"{title}\n\n{table(systems, where)}")
+    for title, tabulated in [*lines.items(), (f"algorithm 4, {largest:,} sentences, by K", selections)]:
+        print(f"{title}\n\n{table(tabulated, where)}")
 
 
 def bleu(system: System, where: Place) -> list[float]:

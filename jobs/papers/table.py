@@ -68,9 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown := set(options.only or ()) - {row.name for row in rows}:
         parser.error(f"no system {', '.join(sorted(unknown))}: expected any of {', '.join(row.name for row in rows)}")
     rows = [row for row in rows if options.only is None or row.name in options.only]
-    for row in rows:
-        where.train(runs(row, options.seeds))
-        where.translate(runs(row, options.seeds), where.corpus.tests)
+    systems = [run for row in rows for run in runs(row, options.seeds)]
+    where.train(systems)
+    where.translate(systems, where.corpus.tests)
     text = table(rows, where, options.seeds)
     (where.runs / f"{where.corpus.name}.md").write_text(text, encoding="utf-8")
     print(text, end="")

@@ -275,8 +275,8 @@ def _plain_learner(job: Job, metric: Metric, frozen: np.ndarray, first_sparse: i
     match wanted.method:
         case "mira":
             pick = wanted.mira
-            options = mira.MiraOptions(pick.oracle, pick.prediction, pick.variant, pick.c, job.decoder.kbest)
-            return mira.Mira(options, frozen, new_frozen)
+            of_mira = mira.MiraOptions(pick.oracle, pick.prediction, pick.variant, pick.c, job.decoder.kbest)
+            return mira.Mira(of_mira, frozen, new_frozen)
         case "mert":
             line = wanted.mert
             kind = hypergraph.HypergraphMert if line.search == "hypergraph" else mert.Mert
