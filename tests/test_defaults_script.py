@@ -20,7 +20,7 @@ from mpitune.corpus.weights import read_weights
 from mpitune.demo import generate
 from mpitune.lm.arpa import read_arpa
 
-SCRIPTS = {"measure", "runs", "sets", "settings"}
+SCRIPTS = {"measure", "results", "sets", "settings"}
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_little_runs_fill_the_tables(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    measure, runs = scripts("measure"), scripts("runs")
+    measure, runs = scripts("measure"), scripts("results")
     words = [
         "--small",
         "--sets",
@@ -147,7 +147,7 @@ def test_nothing_tuned_sees_the_test(scripts: Callable[[str], ModuleType], news:
 
 def test_settings_are_jobs_and_differ(scripts: Callable[[str], ModuleType], news: Path) -> None:
     """What is set is a job, and what its name says; no two points of the grid are the same."""
-    settings, runs = scripts("settings"), scripts("runs")
+    settings, runs = scripts("settings"), scripts("results")
     nc = scripts("sets").Asked(news / "work").make("nc")
     for part, make in settings.PARTS.items():
         found = make(nc)
@@ -190,7 +190,7 @@ def test_the_best_of_the_grid(
     scripts: Callable[[str], ModuleType], news: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The best three by the first seed are run with all seeds; weights beyond bounds are no score."""
-    measure, runs, settings = scripts("measure"), scripts("runs"), scripts("settings")
+    measure, runs, settings = scripts("measure"), scripts("results"), scripts("settings")
     nc = scripts("sets").Asked(news / "work").make("nc")
     names = [one.name for one in settings.grid(nc)]
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from runs import Result, Runs, Task
+from results import Result, Runs, Task
 from sets import SETS, Asked, DataSet
 from settings import BEST, DEFAULTS, PARTS, SEEDS, Setting, best
 
