@@ -1,4 +1,4 @@
-"""The tables of jobs/papers/europarl.py, from translations that are made up."""
+"""The tables of jobs/papers/mira_and_bins.py, from translations that are made up."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from support.mpi import ROOT
@@ -21,26 +22,30 @@ SENTENCES = [f"the commission adopted report number {n} in plenary today" for n 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(str(ROOT / "jobs" / "papers"))
-    yield importlib.import_module("europarl")
-    del sys.modules["europarl"]
+    yield importlib.import_module("mira_and_bins")
+    del sys.modules["mira_and_bins"]
 
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "europarl").mkdir()
-    for language in ("fr", "en"):
-        with gzip.open(tmp_path / "europarl" / f"test.{language}.gz", "wt", encoding="utf-8") as file:
+    for corpus, name in ("europarl", "test.fr"), ("europarl", "test.en"), ("multi30k", "test_2016_flickr.en"):
+        (tmp_path / corpus).mkdir(exist_ok=True)
+        with gzip.open(tmp_path / corpus / f"{name}.gz", "wt", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in SENTENCES)
     monkeypatch.setenv("MPITUNE_DATA", str(tmp_path))
     return tmp_path
 
 
+def experiment(script: ModuleType, data: Path, corpus: str) -> Any:
+    return script.Experiment(script.corpora()[corpus], data / corpus, data / "runs", 7, 5)
+
+
 def test_the_jobs_load_and_are_what_their_names_say(script: ModuleType, data: Path) -> None:
-    work = script.Experiment(data / "runs", data / "europarl", 7, 5)
+    work = experiment(script, data, "europarl")
     folders = set()
     for table, systems in script.TABLES.items():
         for system in systems:
-            job = load(script.JOB, work.given(system))
+            job = load(script.JOBS / "europarl-dev.toml", work.given(system))
             assert job.data is not None and (job.data.limit, job.data.devtest) == (7, None)
             assert (job.decoder.rule_margin, job.learner.epochs) == (2.0, script.EPOCHS)
             assert job.learner.initial_weights is not None and read_weights(job.learner.initial_weights)["Glue"]
@@ -56,12 +61,13 @@ def test_the_jobs_load_and_are_what_their_names_say(script: ModuleType, data: Pa
     assert len(folders) == sum(map(len, script.TABLES.values()))
 
 
+@pytest.mark.parametrize("corpus", ["europarl", "multi30k"])
 def test_a_table_compares_all_runs_of_the_systems(
-    script: ModuleType, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    corpus: str, script: ModuleType, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Known translations are not made again: here nothing can be run but the evaluation."""
     names = ["linear", "bins"]
-    work = script.Experiment(data / "runs", data / "europarl", 7, 5)
+    work = experiment(script, data, corpus)
     systems = [system for system in script.TABLES["bins"] if system.name in names]
     for system in systems:
         for seed in script.SEEDS:
@@ -69,15 +75,16 @@ def test_a_table_compares_all_runs_of_the_systems(
             output.parent.mkdir(parents=True)
             wrong = "nothing" if system.name == "bins" and seed > 1 else SENTENCES[0]
             output.write_text("".join(f"{line}\n" for line in [wrong, *SENTENCES[1:5]]), encoding="utf-8")
-    run, commands = script._run, list[str]()
+    run, commands = script._run, list[list[str]]()
 
     def evaluation_only(words: list[str], environment: dict[str, str], *, output: bool = False) -> str:
-        commands.append(words[1])
+        commands.append(words[1:3])
         return str(run([sys.executable, "-m", *words], environment, output=output)) if words[1] == "evaluate" else ""
 
     monkeypatch.setattr(script, "_run", evaluation_only)
-    script.main(["--sentences", "7", "--test", "5", "--runs", str(data / "runs"), "--only", *names])
-    assert commands == ["train", "train", "evaluate"]
+    script.main(["--corpus", corpus, "--sentences", "7", "--test", "5", "--runs", str(data / "runs"), "--only", *names])
+    training = ["train", str(script.JOBS / f"{corpus}-dev.toml")]
+    assert commands == [training, training, ["evaluate", "--refs"]]
     table = (data / "runs" / "bins.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out.endswith(table) and not (data / "runs" / "pairings.md").exists()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("|")]

@@ -1,12 +1,13 @@
-"""Pairings of MIRA, and features in bins, on Europarl's development set, each with several seeds.
+"""Pairings of MIRA, and features in bins, on the development set of any corpus, each with several seeds.
 
-    MPITUNE_DATA=... python jobs/papers/europarl.py [--sentences N] [--test N] [--only NAME ...] [--runs FOLDER]
+    MPITUNE_DATA=... python jobs/papers/mira_and_bins.py --corpus NAME [--sentences N] [--test N] [--only SYSTEM ...]
 
 The first table follows tables 3 and 4 of Eidelman, "Optimization Strategies for Online Large-Margin Learning in Machine
 Translation" (WMT 2012), the second the experiments of Clark, Dyer and Lavie, "Locally Non-Linear Learning for
 Statistical Machine Translation via Discretization and Structured Regularization" (TACL 2014), with systems of
-methods.py and discretised.py. Each is `mpitune evaluate --system` over all seeds. The weights are those of the last
-epoch, as no set is left to choose it. It works on one process. Finished work is not repeated.
+methods.py and discretised.py. Corpora are in corpora.toml; the test is the first of a corpus. Each table is `mpitune
+evaluate --system` over all seeds. The weights are those of the last epoch, as no set is left to choose it. It works on
+one process. Finished work is not repeated.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from corpora import Corpus, corpora
+
 from mpitune.corpus.text import lines
 
 JOBS = Path(__file__).resolve().parents[1]
-JOB = JOBS / "europarl-dev.toml"
 SEEDS = (1, 2, 3)
 EPOCHS = 3
 COMMON = (
@@ -78,13 +80,14 @@ TABLES = {
 class Experiment:
     """Folders, sizes, and the systems' commands."""
 
-    runs: Path
+    corpus: Corpus
     data: Path
-    """The folder europarl."""
+    """The folder of the corpus."""
+    runs: Path
     sentences: int
     """Sentences tuned on."""
     test: int
-    """Sentences translated, the first of the test set."""
+    """Sentences translated, the first of the first test set."""
 
     def run(self, system: System) -> Path:
         """The folder of the system's runs, one for each seed."""
@@ -103,7 +106,7 @@ class Experiment:
         """The first sentences of the test set, as a file."""
         cut = self.runs / f"test-{self.test}.{language}"
         if not cut.exists():
-            text = islice(lines(self.data / f"test.{language}.gz"), self.test)
+            text = islice(lines(self.data / f"{self.corpus.tests[0]}.{language}.gz"), self.test)
             cut.write_text("".join(f"{line}\n" for _, line in text), encoding="utf-8")
         return cut
 
@@ -117,17 +120,17 @@ class Experiment:
             output = self.output(system, seed)
             if not output.exists():
                 weights = str(output.parent / "weights.txt.gz")
-                files = ("--input", str(self.cut("fr")), "--output", str(output))
+                files = ("--input", str(self.cut(self.corpus.languages[0])), "--output", str(output))
                 self._mpitune("decode", system, *files, "--weights", weights)
 
     def _mpitune(self, command: str, system: System, *more: str) -> None:
         given = [word for setting in self.given(system) for word in ("--set", setting)]
         print(f"\n== {system.name}: {command}", flush=True)
-        _run(["mpitune", command, str(JOB), *given, *more], {"MPITUNE_DATA": str(self.data.parent)})
+        _run(["mpitune", command, str(JOBS / self.corpus.dev), *given, *more], {"MPITUNE_DATA": str(self.data.parent)})
 
     def evaluate(self, systems: Sequence[System]) -> str:
         """The table of `mpitune evaluate`, in Markdown; all systems are compared with the first."""
-        words = ["mpitune", "evaluate", "--refs", str(self.cut("en")), "--test", "ar", "--markdown"]
+        words = ["mpitune", "evaluate", "--refs", str(self.cut(self.corpus.languages[1])), "--test", "ar", "--markdown"]
         for system in systems:
             words += ["--system", system.name, *(str(self.output(system, seed)) for seed in SEEDS)]
         return _run(words, {}, output=True)
@@ -144,17 +147,19 @@ def _run(words: Sequence[str], environment: dict[str, str], *, output: bool = Fa
 def main(arguments: Sequence[str] | None = None) -> None:
     """Do the missing runs and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", choices=corpora(), default="europarl", help="a section of corpora.toml")
     parser.add_argument("--sentences", type=int, default=500, metavar="N", help="sentences tuned on (default 500)")
     parser.add_argument("--test", type=int, default=1000, metavar="N", help="sentences translated (default 1000)")
-    parser.add_argument("--runs", type=Path, default=JOBS / "runs" / "europarl-methods", metavar="FOLDER")
+    parser.add_argument("--runs", type=Path, metavar="FOLDER", help="default: jobs/runs/CORPUS-mira-and-bins")
     names = [system.name for systems in TABLES.values() for system in systems]
     help_ = f"systems to run, of {', '.join(names)} (default: all)"
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=help_)
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="SYSTEM", help=help_)
     options = parser.parse_args(arguments)
     if "MPITUNE_DATA" not in os.environ:
-        sys.exit(f"{parser.prog}: MPITUNE_DATA is not set: set it to the folder that contains europarl/")
-    data = Path(os.environ["MPITUNE_DATA"]) / "europarl"
-    work = Experiment(options.runs, data, options.sentences, options.test)
+        sys.exit(f"{parser.prog}: MPITUNE_DATA is not set: set it to the folder that contains {options.corpus}/")
+    data = Path(os.environ["MPITUNE_DATA"]) / options.corpus
+    runs = options.runs or JOBS / "runs" / f"{options.corpus}-mira-and-bins"
+    work = Experiment(corpora()[options.corpus], data, runs, options.sentences, options.test)
     work.runs.mkdir(parents=True, exist_ok=True)
     wanted = {name: [system for system in table if system.name in options.only] for name, table in TABLES.items()}
     for name, systems in wanted.items():
