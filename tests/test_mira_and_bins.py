@@ -48,8 +48,11 @@ def test_the_jobs_load_and_are_what_their_names_say(script: ModuleType, data: Pa
             job = load(script.JOBS / "europarl-dev.toml", work.given(system))
             assert job.data is not None and (job.data.limit, job.data.devtest) == (7, None)
             assert (job.decoder.rule_margin, job.learner.epochs) == (2.0, script.EPOCHS)
-            assert job.learner.initial_weights is not None and read_weights(job.learner.initial_weights)["Glue"]
             folders.add(job.run.dir)
+            if system.name == "perceptron":
+                assert (job.learner.method, job.learner.initial_weights) == ("perceptron", None)
+                continue
+            assert job.learner.initial_weights is not None and read_weights(job.learner.initial_weights)["Glue"]
             if table == "pairings":
                 assert f"{job.learner.mira.oracle}/{job.learner.mira.prediction}" == system.name
                 assert (job.learner.method, job.decoder.kbest) == ("mira", 500)
