@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import mmap
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -132,7 +133,7 @@ def map_arrays(path: Path, *, check_digest: bool) -> dict[str, np.ndarray]:
     try:
         with open(path, "rb") as raw:
             mapped = np.memmap(raw, dtype=np.uint8, mode="c")
-            matches = matches_digest(mapped) if check_digest else True
+            matches = matches_digest(raw) if check_digest else True
             if matches is False:
                 raise ValueError("its bytes do not match its digest")
             with h5py.File(raw, "r") as file:
@@ -192,6 +193,22 @@ def _mapped(file: np.ndarray, dataset: h5py.Dataset) -> np.ndarray:
     # A plain ndarray over the mapped pages: kernels are compiled once for mapped and built arrays alike.
     array: np.ndarray = np.asarray(file[offset : offset + dataset.nbytes]).view(np.ndarray).view(dtype).reshape(shape)
     return array
+
+
+def release_pages(array: np.ndarray) -> None:
+    """Take the pages of an array of `map_arrays` out of this process, which has not written to them.
+
+    The next access maps them again, usually from the system's cache. Arrays that are not mapped are left alone.
+    """
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, mmap.mmap):
+        begin = array.ctypes.data - np.frombuffer(owner, dtype=np.uint8).ctypes.data
+        # Whole pages: the others have bytes of other arrays.
+        first, end = -(-begin // mmap.PAGESIZE), (begin + array.nbytes) // mmap.PAGESIZE
+        if first < end:
+            owner.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (end - first) * mmap.PAGESIZE)
 
 
 def add_prefix(prefix: str, arrays: Mapping[str, A]) -> dict[str, A]:

@@ -7,41 +7,47 @@ all following bytes, the structures of HDF5 included.
 from __future__ import annotations
 
 import hashlib
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-import numpy as np
+from typing import BinaryIO
 
 USER_BLOCK = 512
 """Size in bytes of the user block: HDF5's minimum."""
 _LINE = b"mpitune: HDF5 data follow, digest "
 _PIECE = 1 << 24
-"""Bytes that a thread hashes at a time."""
+"""Bytes that a thread hashes one after the other."""
+_READ = 1 << 16
+"""Bytes read at a time: mapped pages would count as memory of the process."""
 
 
-def matches_digest(file: np.ndarray) -> bool | None:
-    """True if the bytes of a ``file`` (uint8 [n]) match the digest in its user block; None if it has no digest."""
-    block = file[:USER_BLOCK].tobytes()
-    return block == _user_block(file[USER_BLOCK:]) if block.startswith(_LINE) else None
+def matches_digest(file: BinaryIO) -> bool | None:
+    """True if the bytes of a ``file`` match the digest in its user block; None if it has no digest."""
+    block = os.pread(file.fileno(), USER_BLOCK, 0)
+    return block == _user_block(file) if block.startswith(_LINE) else None
 
 
 def write_user_block(path: Path) -> None:
     """Write the digest of the other bytes of ``path`` to its user block."""
-    block = _user_block(np.memmap(path, dtype=np.uint8, mode="r", offset=USER_BLOCK))
     with open(path, "r+b") as file:
-        file.write(block)
+        file.write(_user_block(file))
 
 
-def _user_block(content: np.ndarray) -> bytes:
-    return _LINE + _digest(content).encode().ljust(USER_BLOCK - len(_LINE), b"\n")
+def _user_block(file: BinaryIO) -> bytes:
+    return _LINE + _digest(file).encode().ljust(USER_BLOCK - len(_LINE), b"\n")
 
 
-def _digest(content: np.ndarray) -> str:
+def _digest(file: BinaryIO) -> str:
     """blake2b of the digests of pieces, which threads compute in parallel (hashlib releases the lock)."""
+    size = os.fstat(file.fileno()).st_size
 
     def piece(first: int) -> bytes:
-        return hashlib.blake2b(content[first : first + _PIECE].data).digest()
+        hashed = hashlib.blake2b()
+        end = min(first + _PIECE, size)
+        for place in range(first, end, _READ):
+            hashed.update(os.pread(file.fileno(), min(_READ, end - place), place))
+        return hashed.digest()
 
     with ThreadPoolExecutor() as threads:
-        pieces = threads.map(piece, range(0, len(content), _PIECE))
+        pieces = threads.map(piece, range(USER_BLOCK, size, _PIECE))
         return hashlib.blake2b(b"".join(pieces)).hexdigest()

@@ -13,6 +13,9 @@ import numpy as np
 
 from mpitune.errors import MachineError
 
+_PIECE = 1 << 20
+"""Elements that `DiskArray.distinct` sorts at a time."""
+
 
 class DiskArray:
     """A vector or a matrix in a file without a name, which the system deletes when the process ends."""
@@ -62,7 +65,10 @@ class DiskArray:
 
     def distinct(self) -> np.ndarray:
         """The distinct elements, ascending."""
-        return np.unique(self.mapped())
+        found, numbers = np.zeros(0, self.dtype), self.mapped().ravel()
+        for first in range(0, self.size, _PIECE):
+            found = np.union1d(found, numbers[first : first + _PIECE])
+        return found
 
     def mapped(self) -> np.ndarray:
         """All elements so far, memory-mapped."""

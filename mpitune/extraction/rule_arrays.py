@@ -7,7 +7,7 @@ their order: those that begin with a gap first, then the others, each by their w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,12 @@ from mpitune.array_files.disk_array import DiskArray
 from mpitune.array_files.row_table import DistinctRows
 from mpitune.extraction.rule_table import GAP, RuleTable
 from mpitune.grammar.rules import PHRASE
+
+BATCH = 1 << 25
+"""Number of entries, over all sentences, that are merged in memory: they take some 0.3 GB."""
+_OF_ENTRIES = {"entry_side": np.int32, "entry_sample": np.int16, "entry_single": np.bool_, "entry_changes": np.int16}
+_OF_CHANGES = {"change_rule": np.int16, "change_count": np.int16}
+"""Arrays of `RuleCountTable`, a number for each entry or change of a sentence."""
 
 
 class TablePart(NamedTuple):
@@ -111,11 +117,11 @@ def _as_int32(align: np.ndarray) -> np.ndarray:
 def merged(read: Callable[[], Iterable[TablePart]], sentences: int, folder: Path) -> dict[str, Stored]:
     """The arrays of `ExtractedGrammars` for ``sentences`` sentences from all parts.
 
-    ``read`` returns the parts in the order of their words; it is called three times. ``folder``: the folder of
-    temporary files for the arrays that grow with the number of rules.
+    ``read`` returns the parts in the order of their words; it is called several times. ``folder``: the folder of
+    temporary files, which hold the arrays that grow with the number of rules or of source sides of sentences.
     """
     types, counts = _types(read(), folder)
-    return add_prefix("types", types) | add_prefix("counts", counts | _entries(read, sentences))
+    return add_prefix("types", types) | add_prefix("counts", counts | _entries(read, sentences, folder))
 
 
 def _types(parts: Iterable[TablePart], folder: Path) -> tuple[dict[str, Stored], dict[str, Stored]]:
@@ -162,37 +168,72 @@ def _types(parts: Iterable[TablePart], folder: Path) -> tuple[dict[str, Stored],
     return {**types, "lhs": np.full(sides, PHRASE, dtype=np.int32)}, {**counts}
 
 
-def _entries(read: Callable[[], Iterable[TablePart]], sentences: int) -> dict[str, Stored]:
+def _entries(read: Callable[[], Iterable[TablePart]], sentences: int, folder: Path) -> dict[str, Stored]:
     """The entries of all sentences: for each, those that begin with a gap from all parts, then the others."""
-    entries, changes = np.zeros(sentences, dtype=np.int64), np.zeros(sentences, dtype=np.int64)
+    # By sentence: of source sides that begin with a gap, and of others.
+    entries, changes = np.zeros((2, sentences), dtype=np.int64), np.zeros((2, sentences), dtype=np.int64)
     for part in read():
-        entries += np.bincount(part.sentence, minlength=sentences)
-        changes += np.bincount(part.sentence, weights=part.changes, minlength=sentences).astype(np.int64)
-    grammar_ptr, change_ptr = row_ends(entries), row_ends(changes)
-    whole = {
-        "entry_side": np.empty(grammar_ptr[-1], dtype=np.int32),
-        "entry_sample": np.empty(grammar_ptr[-1], dtype=np.int16),
-        "entry_single": np.empty(grammar_ptr[-1], dtype=np.bool_),
-        "entry_changes": np.empty(grammar_ptr[-1], dtype=np.int16),
-    }
-    of_changes = {name: np.empty(change_ptr[-1], dtype=np.int16) for name in ("change_rule", "change_count")}
-    next_entry, next_change = grammar_ptr[:-1].copy(), change_ptr[:-1].copy()
-    for with_gap in (True, False):
-        first_side = 0
-        for part in read():
-            chosen = (part.source[part.source_ptr[part.side]] == GAP) == with_gap
+        of_kind = _by_first_symbol(part, part.side)
+        for kind, chosen in enumerate(of_kind):
             sentence = part.sentence[chosen]
-            place = _places(sentence, next_entry)
-            whole["entry_side"][place] = part.side[chosen] + np.int32(first_side)
-            whole["entry_sample"][place] = part.sample[chosen]
-            whole["entry_single"][place] = part.single[chosen]
-            whole["entry_changes"][place] = part.changes[chosen]
-            of_change = np.repeat(chosen, part.changes)
-            place = _places(np.repeat(sentence, part.changes[chosen]), next_change)
-            for name, values in of_changes.items():
-                values[place] = getattr(part, name)[of_change]
-            first_side += len(part.rule_ptr) - 1
-    return {**whole, **of_changes, "grammar_ptr": grammar_ptr, "change_ptr": change_ptr}
+            entries[kind] += np.bincount(sentence, minlength=sentences)
+            weights = part.changes[chosen]
+            changes[kind] += np.bincount(sentence, weights=weights, minlength=sentences).astype(np.int64)
+    grammar_ptr, change_ptr = row_ends(entries.sum(axis=0)), row_ends(changes.sum(axis=0))
+    whole = {name: DiskArray(folder, dtype) for name, dtype in (_OF_ENTRIES | _OF_CHANGES).items()}
+    for batch in _batches(grammar_ptr):
+        found = _entries_of(batch, read(), entries[:, batch.start : batch.stop], changes[:, batch.start : batch.stop])
+        for name, array in found.items():
+            whole[name].append(array)
+    return {**whole, "grammar_ptr": grammar_ptr, "change_ptr": change_ptr}
+
+
+def _batches(grammar_ptr: np.ndarray) -> Iterator[range]:
+    """Ranges of sentences of at most `BATCH` entries, or of one sentence."""
+    first = 0
+    while first + 1 < len(grammar_ptr):
+        last = max(int(np.searchsorted(grammar_ptr, grammar_ptr[first] + BATCH, side="right")) - 1, first + 1)
+        yield range(first, last)
+        first = last
+
+
+def _entries_of(
+    batch: range, parts: Iterable[TablePart], entries: np.ndarray, changes: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The entries of the sentences ``batch``; ``entries``, ``changes``: int64 [2, sentences], their numbers by kind."""
+    found = {name: np.empty(entries.sum(), dtype) for name, dtype in _OF_ENTRIES.items()}
+    found |= {name: np.empty(changes.sum(), dtype) for name, dtype in _OF_CHANGES.items()}
+    next_entry, next_change = _first_places(entries), _first_places(changes)
+    first_side = 0
+    for part in parts:
+        begin, end = np.searchsorted(part.sentence, np.array([batch.start, batch.stop], dtype=np.int32))
+        sentence, side, count = part.sentence[begin:end] - batch.start, part.side[begin:end], part.changes[begin:end]
+        first_change = int(part.changes[:begin].sum(dtype=np.int64))
+        of_batch = slice(first_change, first_change + int(count.sum(dtype=np.int64)))
+        for kind, chosen in enumerate(_by_first_symbol(part, side)):
+            place = _places(sentence[chosen], next_entry[kind])
+            found["entry_side"][place] = side[chosen] + np.int32(first_side)
+            found["entry_changes"][place] = count[chosen]
+            for name in ("sample", "single"):
+                found[f"entry_{name}"][place] = getattr(part, name)[begin:end][chosen]
+            place = _places(np.repeat(sentence[chosen], count[chosen]), next_change[kind])
+            of_change = np.repeat(chosen, count)
+            for name in _OF_CHANGES:
+                found[name][place] = getattr(part, name)[of_batch][of_change]
+        first_side += len(part.rule_ptr) - 1
+    return found
+
+
+def _first_places(count: np.ndarray) -> np.ndarray:
+    """int64 [2, sentences]: where the rows of each kind and sentence begin; ``count``: likewise, their numbers."""
+    places: np.ndarray = row_ends(count.sum(axis=0))[:-1] + np.stack([np.zeros_like(count[0]), count[0]])
+    return places
+
+
+def _by_first_symbol(part: TablePart, side: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """bool [entries] each: which of the source sides ``side`` begin with a gap, and which do not."""
+    gap_first = part.source[part.source_ptr[side]] == GAP
+    return gap_first, ~gap_first
 
 
 def _places(sentence: np.ndarray, following: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ import numpy as np
 from mpitune.array_files.arrays import (
     Stored,
     add_prefix,
+    map_arrays,
     open_arrays,
     read_attributes,
     with_prefix,
@@ -272,14 +273,21 @@ def _extracted_rules(sources: StoreInputs, parts: Path, bitext: Path) -> _Compil
     """The extracted rules in the folder ``parts``; their words are those of the compiled ``bitext``."""
     words = Vocabulary(Names.stored(open_arrays(bitext), "words").all())
     sentences = sum(len(texts.read()) for texts in sources.texts.values())
-    arrays = merged(partial(read_parts, parts), sentences, parts)
+    arrays = merged(PartReader(parts), sentences, parts)
     return _CompiledGrammars(words, arrays, list(FEATURES), ["S", "X"])
 
 
-def read_parts(folder: Path) -> Iterator[TablePart]:
-    """The parts in ``folder`` in the order of their words, opened one after the other."""
-    for file in sorted(folder.glob("part-*.h5")):
-        yield TablePart(**with_prefix(open_arrays(file), "part"))
+class PartReader:
+    """Reads the parts in a folder in the order of their words, one after the other; the first time, it checks them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._is_checked = False
+
+    def __call__(self) -> Iterator[TablePart]:
+        for file in sorted(self._folder.glob("part-*.h5")):
+            yield TablePart(**with_prefix(map_arrays(file, check_digest=not self._is_checked), "part"))
+        self._is_checked = True
 
 
 def _compile_lm(file: Path, start_progress: StartProgress) -> dict[str, np.ndarray]:

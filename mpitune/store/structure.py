@@ -2,7 +2,8 @@
 
 A digest tells damage; a file that somebody else has written may have a digest that matches. Pointers must ascend and
 end where their rows end, and numbers must lie within the arrays that they refer to. Each check raises ValueError, or
-KeyError for a missing array. It reads every array once, in pieces of bounded memory.
+KeyError for a missing array. Arrays are read in pieces and their pages released, so that a check takes a few bytes for
+each source side and target side, whatever the size of the file.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.array_files.arrays import with_prefix
+from mpitune.array_files.arrays import release_pages, with_prefix
 from mpitune.extraction.bitext import Bitext, count_alignments, from_arrays
 from mpitune.grammar.extracted import FEATURES, RuleCountTable
 from mpitune.grammar.line_parser import MAX_GAPS, MAX_SYMBOLS
@@ -23,6 +24,8 @@ Arrays = Mapping[str, np.ndarray]
 
 _PIECE = 1 << 20
 """Rows checked at a time."""
+_SENTENCES = 1 << 10
+"""Sentences whose entries are checked at a time."""
 _MAX_ORDER = 1000
 """Bound on the order of a language model, which memory is proportional to."""
 
@@ -107,16 +110,15 @@ def _check_types(types: RuleTypes, words: int, categories: int) -> None:
     for of_type, end in ((types.side, sides), (types.target_side, target_sides), (types.alignment, alignments)):
         _check_range(of_type, np.int32, 0, end)
         _check_type(of_type, np.int32, len(types.side))
-    sizes, target_sizes = np.diff(types.source_ptr), np.diff(types.target_ptr)
-    gaps, _ = _gaps(types.source_ptr, types.source)
-    used, total = _gaps(types.target_ptr, types.target)
+    sizes, gaps = _sides(types.source_ptr, types.source, 1)
+    target_sizes, used = _sides(types.target_ptr, types.target, 0)
     longest = _longest_links(types)
-    _expect(
-        bool(((sizes > 0) & (sizes <= MAX_SYMBOLS)).all() and (target_sizes <= MAX_SYMBOLS).all()), "sides of rules"
-    )
-    _expect(bool((gaps <= MAX_GAPS).all()), f"at most {MAX_GAPS} gaps")
-    # Gaps of the target side are numbered -1, -2: their sum tells that each occurs once.
-    _expect(bool((2 * total == -used * (used + 1)).all()), "each gap once on the target side")
+    for piece in _pieces(len(types.target_ptr) - 1):
+        ptr = types.target_ptr[piece.start : piece.stop + 1]
+        symbols = types.target[ptr[0] : ptr[-1]]
+        # Gaps of the target side are numbered -1, -2: their sum tells that each occurs once.
+        total, number = _sums(ptr, np.minimum(symbols, 0)), used[piece.start : piece.stop].astype(np.int64)
+        _expect(bool((2 * total == -number * (number + 1)).all()), "each gap once on the target side")
     for piece in _pieces(len(types.side)):
         side, target, alignment = (
             of_type[piece.start : piece.stop] for of_type in (types.side, types.target_side, types.alignment)
@@ -124,7 +126,8 @@ def _check_types(types: RuleTypes, words: int, categories: int) -> None:
         _expect(np.array_equal(gaps[side], used[target]), "the same gaps on both sides")
         ends = np.stack([sizes[side], target_sizes[target]], axis=1)
         _expect(bool((longest[alignment] < ends).all()), "links between symbols of a rule")
-    _check_unary(types)
+        _release(side, target, alignment)
+    _check_unary(types, np.flatnonzero(sizes == 1))
 
 
 def _longest_links(types: RuleTypes) -> np.ndarray:
@@ -154,7 +157,9 @@ def _check_counts(types: RuleTypes, table: RuleCountTable, scores: int) -> int:
     _expect(scores == len(FEATURES), "a name for each feature of an extracted rule")
     rules, sides, entries = len(types.side), len(types.lhs), len(table.entry_side)
     _check_rows(table.rule_ptr, types.side, sides)
-    _expect(bool((np.diff(table.rule_ptr) <= np.iinfo(np.int16).max).all()), "few rules of a source side")
+    for piece in _pieces(sides):
+        rules_of_side = np.diff(table.rule_ptr[piece.start : piece.stop + 1])
+        _expect(bool((rules_of_side <= np.iinfo(np.int16).max).all()), "few rules of a source side")
     _check_type(table.rule_count, np.int16, rules)
     _check_range(table.lexical, np.int32, 0, len(table.lexical_value))
     _check_type(table.lexical, np.int32, rules)
@@ -167,16 +172,20 @@ def _check_counts(types: RuleTypes, table: RuleCountTable, scores: int) -> int:
     _check_type(table.entry_changes, np.int16, entries)
     sentences = len(table.grammar_ptr) - 1
     _check_rows(table.change_ptr, table.change_rule, sentences)
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(table.entry_changes, dtype=np.int64)])
-    _expect(np.array_equal(ends[table.grammar_ptr], table.change_ptr), "the changes of each sentence")
+    for piece in _pieces(sentences, _SENTENCES):
+        ptr, changes = (end[piece.start : piece.stop + 1] for end in (table.grammar_ptr, table.change_ptr))
+        of_sentence = _sums(ptr, table.entry_changes[ptr[0] : ptr[-1]])
+        _expect(np.array_equal(of_sentence, np.diff(changes)), "the changes of each sentence")
     _check_type(table.change_rule, np.int16, len(table.change_rule))
     _check_type(table.change_count, np.int16, len(table.change_rule))
     return max(sentences, 1)
 
 
-def _check_unary(types: RuleTypes) -> None:
-    """Check that unary rules, with the glue rule from S to X, form no cycle: no order of categories would exist."""
-    unary = np.flatnonzero(np.diff(types.source_ptr) == 1)
+def _check_unary(types: RuleTypes, unary: np.ndarray) -> None:
+    """Check that unary rules, with the glue rule from S to X, form no cycle: no order of categories would exist.
+
+    ``unary``: int64, the source sides of one symbol.
+    """
     symbol = types.source[types.source_ptr[unary]]
     gaps = np.stack([types.lhs[unary], -1 - symbol], axis=1)[symbol < 0]
     edges = {(GOAL, PHRASE), *map(tuple, np.unique(gaps, axis=0).tolist())}
@@ -187,15 +196,23 @@ def _check_unary(types: RuleTypes) -> None:
         edges = left
 
 
-def _gaps(ptr: np.ndarray, symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """int64 [rows] each: number and sum of the negative symbols of each row."""
-    part = symbols[ptr[0] : ptr[-1]]
-    ends = ptr - ptr[0]
-    number, total = (
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(column, dtype=np.int64)])
-        for column in (part < 0, np.minimum(part, 0))
-    )
-    return np.diff(number[ends]), np.diff(total[ends])
+def _sides(ptr: np.ndarray, symbols: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray]:
+    """int16 [rows] each: numbers of symbols, ``least`` to `MAX_SYMBOLS`, and of gaps, of sides of rules."""
+    sizes, gaps = np.empty(len(ptr) - 1, np.int16), np.empty(len(ptr) - 1, np.int16)
+    for piece in _pieces(len(sizes)):
+        ends = ptr[piece.start : piece.stop + 1]
+        size, number = np.diff(ends), _sums(ends, symbols[ends[0] : ends[-1]] < 0)
+        _expect(bool(((size >= least) & (size <= MAX_SYMBOLS)).all()), "sides of rules")
+        _expect(bool((number <= MAX_GAPS).all()), f"at most {MAX_GAPS} gaps")
+        sizes[piece.start : piece.stop], gaps[piece.start : piece.stop] = size, number
+    _release(ptr, symbols)
+    return sizes, gaps
+
+
+def _sums(ptr: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """int64 [rows]: the sum of the ``numbers`` of each row; ``ptr`` counts from any first number."""
+    sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(numbers, dtype=np.int64)])
+    return np.diff(sums[ptr - ptr[0]])
 
 
 def _check_corpora(arrays: Arrays, words: int, grammars: int) -> None:
@@ -281,12 +298,14 @@ def _check_rows(ptr: np.ndarray, flat: np.ndarray, rows: int | None = None) -> N
     _check_type(ptr, np.int64, len(ptr) if rows is None else rows + 1)
     _expect(len(ptr) > 0 and ptr[0] == 0 and ptr[-1] == len(flat), "rows that end where the array ends")
     _expect(bool((ptr[1:] >= ptr[:-1]).all()), "rows in ascending order")
+    _release(ptr)
 
 
 def _check_range(array: np.ndarray, dtype: Any, low: int, end: int, columns: int | None = None) -> None:
     """Check type and shape of ``array``, and that its numbers are ``low`` to ``end`` - 1."""
     _check_type(array, dtype, len(array), columns)
     _expect(array.size == 0 or bool(low <= array.min() and array.max() < end), f"numbers from {low} to {end - 1}")
+    _release(array)
 
 
 def _check_type(array: np.ndarray, dtype: Any, length: int, columns: int | None = None) -> None:
@@ -299,5 +318,11 @@ def _expect(holds: bool, what: str) -> None:
         raise ValueError(f"expected {what}")
 
 
-def _pieces(rows: int) -> Iterator[range]:
-    return (range(first, min(first + _PIECE, rows)) for first in range(0, rows, _PIECE))
+def _pieces(rows: int, size: int | None = None) -> Iterator[range]:
+    size = size or _PIECE
+    return (range(first, min(first + size, rows)) for first in range(0, rows, size))
+
+
+def _release(*arrays: np.ndarray) -> None:
+    for array in arrays:
+        release_pages(array)

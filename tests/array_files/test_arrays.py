@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from support.crafted import CRAFTED, Craft, write_secret
 
 from mpitune.array_files import arrays
-from mpitune.array_files.arrays import open_arrays, read_attributes, write_arrays
+from mpitune.array_files.arrays import open_arrays, read_attributes, release_pages, write_arrays
 from mpitune.array_files.digest import USER_BLOCK, write_user_block
 from mpitune.errors import DataError, MachineError, UsageError
 
@@ -46,6 +47,19 @@ def test_writing_to_an_opened_array_leaves_the_file_alone(tmp_path: Path) -> Non
     write_arrays(tmp_path / "a.h5", ARRAYS, {})
     open_arrays(tmp_path / "a.h5")["a"][:] = 7
     assert np.array_equal(open_arrays(tmp_path / "a.h5")["a"], ARRAYS["a"])
+
+
+def test_released_pages_are_read_again_from_the_file(tmp_path: Path) -> None:
+    small, large = np.arange(10), np.arange(5 * mmap.PAGESIZE)
+    write_arrays(tmp_path / "a.h5", {"small": small, "large": large, "none": large[:0]}, {})
+    opened = open_arrays(tmp_path / "a.h5")
+    # What a process has written to its own copy of a page tells whether it still has that page.
+    opened["large"][:], opened["small"][:] = -1, -1
+    for array in (*opened.values(), large):
+        release_pages(array)
+    kept = np.flatnonzero(opened["large"] == -1)
+    assert len(kept) < 2 * mmap.PAGESIZE and np.array_equal(np.delete(opened["large"], kept), np.delete(large, kept))
+    assert (opened["small"] == -1).all() and np.array_equal(large, np.arange(len(large)))
 
 
 def test_no_arrays_and_long_attributes(tmp_path: Path) -> None:

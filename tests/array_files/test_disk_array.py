@@ -25,7 +25,8 @@ def test_it_is_stored_as_the_array_would_be(tmp_path: Path) -> None:
     assert np.array_equal(open_arrays(tmp_path / "spool.h5")["a"], numbers)
 
 
-def test_a_matrix_of_another_type_and_distinct_elements(tmp_path: Path) -> None:
+def test_a_matrix_of_another_type_and_distinct_elements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpitune.array_files.disk_array._PIECE", 4)
     rows, lengths = DiskArray(tmp_path, np.int16, columns=2), DiskArray(tmp_path, np.int64)
     matrix = np.array([[3, 1], [2, 3], [1, 1]], dtype=np.int16)
     for piece in (matrix[:1], matrix[:0], matrix[1:].copy(order="F")):

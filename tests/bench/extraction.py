@@ -31,7 +31,7 @@ from mpitune.corpus.vocabulary import Names
 from mpitune.extraction.rule_arrays import merged
 from mpitune.extraction.rule_lines import rule_lines
 from mpitune.grammar.extracted import ExtractedGrammars
-from mpitune.store.build import build_bitext, part_file, read_parts
+from mpitune.store.build import PartReader, build_bitext, part_file
 from mpitune.store.extract_grammars import GrammarExtractor, SentenceToCover, warm_up
 
 PASSES = 3
@@ -155,7 +155,7 @@ def _extract(folder: Path, count: int) -> str:
         extraction = GrammarExtractor(file, sentences)
         for item in extraction.items:
             write_arrays(part_file(folder, item.start), add_prefix("part", extraction.part(item)._asdict()), {})
-        write_arrays(folder / "grammars.h5", merged(partial(read_parts, folder), count, folder), {})
+        write_arrays(folder / "grammars.h5", merged(PartReader(folder), count, folder), {})
     for item in extraction.items:
         part_file(folder, item.start).unlink()
     size = (folder / "grammars.h5").stat().st_size

@@ -99,7 +99,11 @@ def rows(ptr: np.ndarray, flat: np.ndarray) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("cuts", [[], [2], [1, 2, 3], [0, 2, 2, 4]])
-def test_however_the_tables_are_cut_into_parts(cuts: list[int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch", [1, 60, 1 << 25])
+def test_however_the_tables_are_cut_into_parts_and_merged(
+    cuts: list[int], batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpitune.extraction.rule_arrays.BATCH", batch)
     random = np.random.default_rng(5)
     sides = [[random_side(random, word) for _ in range(20)] for word in (7, 8, 9)]
     # The words of an item may need two tables; one needs none.

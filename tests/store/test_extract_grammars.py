@@ -10,12 +10,14 @@ import pytest
 from support.mpi import mpirun
 from support.naive_extract import naive_grammar, random_pairs, read_grammar
 
+from mpitune.array_files.arrays import add_prefix, write_arrays
 from mpitune.cli.extract import WORK
 from mpitune.cli.parser import main
 from mpitune.corpus.text import read_bitext, read_sentences
-from mpitune.errors import MachineError
+from mpitune.errors import DataError, MachineError
 from mpitune.extraction import sentences
-from mpitune.extraction.rule_arrays import TablePart
+from mpitune.extraction.rule_arrays import TablePart, part_of
+from mpitune.store.build import PartReader, part_file
 from mpitune.store.extract_grammars import GrammarExtractor
 
 PAIRS = [pair for seed in (3, 8, 9) for pair in random_pairs(seed) if pair[0] and pair[1]]
@@ -183,3 +185,17 @@ def test_bad_usage_is_refused(bitext: list[str], tmp_path: Path, capsys: pytest.
         write(tmp_path / name, [])
     assert extract(bitext, file, tmp_path / "out") == 3
     assert "f: found no sentences, expected a bitext" in capsys.readouterr().err
+
+
+def test_parts_are_checked_when_they_are_read_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for first in (7, 30):
+        write_arrays(part_file(tmp_path, first), add_prefix("part", part_of([])._asdict()), {})
+    damaged, read = part_file(tmp_path, 30), PartReader(tmp_path)
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(DataError, match=r"part-000000000030\.h5: found a damaged"):
+        list(read())
+    damaged.write_bytes(content)
+    assert len(list(read())) == 2
+    monkeypatch.setattr("mpitune.array_files.arrays.matches_digest", lambda file: pytest.fail("hashed again"))
+    assert len(list(read())) == 2

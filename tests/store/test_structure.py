@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -74,8 +75,46 @@ def store(sources: StoreInputs, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.mark.parametrize("name", list(CHECKS))
-def test_files_as_they_are_built_pass(store: Path, name: str) -> None:
+@pytest.mark.parametrize("piece", [1, 1 << 20])
+def test_files_as_they_are_built_pass(store: Path, name: str, piece: int, small_pieces: Callable[[int], None]) -> None:
+    small_pieces(piece)
     CHECKS[name](open_arrays(store / name))
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Has arrays checked in pieces of so many rows."""
+
+    def set_size(rows: int) -> None:
+        monkeypatch.setattr("mpitune.store.structure._PIECE", rows)
+        monkeypatch.setattr("mpitune.store.structure._SENTENCES", rows)
+
+    return set_size
+
+
+def test_memory_does_not_grow_with_the_entries_of_sentences(store: Path) -> None:
+    arrays = open_arrays(store / "extracted/data.h5")
+
+    def peak(sentences: int) -> int:
+        entries = 100 * sentences
+        many = {
+            "counts.grammar_ptr": np.arange(sentences + 1) * 100,
+            "counts.change_ptr": np.zeros(sentences + 1, np.int64),
+            "counts.entry_side": np.zeros(entries, np.int32),
+            "counts.entry_sample": np.ones(entries, np.int16),
+            "counts.entry_single": np.zeros(entries, np.bool_),
+            "counts.entry_changes": np.zeros(entries, np.int16),
+            "counts.change_rule": np.zeros(0, np.int16),
+            "counts.change_count": np.zeros(0, np.int16),
+        }
+        tracemalloc.start()
+        check_data(arrays | many)
+        memory = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return memory
+
+    few, many = 2_000, 10_000
+    assert peak(many) < peak(few) + (many - few) * 100
 
 
 def number(value: float, at: Any = -1) -> Callable[[np.ndarray], None]:
@@ -166,9 +205,16 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("name", "array", "change"), BROKEN, ids=[f"{n}-{row[1]}" for n, row in enumerate(BROKEN)])
+@pytest.mark.parametrize("piece", [1, 1 << 20])
 def test_numbers_that_point_outside_are_refused(
-    store: Path, name: str, array: str, change: Callable[[np.ndarray], None]
+    store: Path,
+    name: str,
+    array: str,
+    change: Callable[[np.ndarray], None],
+    piece: int,
+    small_pieces: Callable[[int], None],
 ) -> None:
+    small_pieces(piece)
     arrays = open_arrays(store / name)
     change(arrays[array])
     with pytest.raises(ValueError):
