@@ -1,6 +1,6 @@
 """Time and memory of n-best lists: their preparation, and an epoch of each kind of method on 1 and 2 ranks.
 
-    python tests/bench/lists.py [--lists N] [--folder FOLDER] [--small]
+    python tests/bench/lists.py [--lists N] [--ranks 1 2] [--folder FOLDER] [--small]
 
 Lists of 100 entries of 20 words, with 50 dense and 20 sparse features each; sparse names are Zipf-distributed over a
 million. The lists are written in Moses' format, gzipped. CPU time is that of the whole command, with its start; memory
@@ -69,6 +69,7 @@ def main() -> None:
         sys.exit(watched(Path(sys.argv[2]), sys.argv[3:]))
     parser = argparse.ArgumentParser(description="Time and memory of n-best lists.")
     parser.add_argument("--lists", type=int, default=2000, help="number of lists")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2], help="numbers of ranks")
     parser.add_argument("--folder", type=Path, help="work here and keep the files; lists that are there are used again")
     parser.add_argument("--small", action="store_true", help="test the script with few lists")
     options = parser.parse_args()
@@ -82,11 +83,9 @@ def main() -> None:
                 (place / "job.toml").write_text(JOB)
         if not options.small:
             # Compiles the kernels.
-            list(rows(small, 20))
-        print_table(
-            ("step", "ranks", "wall", "CPU, all ranks", "an entry", "memory of a rank", "not mapped"),
-            [*rows(folder, lists)],
-        )
+            list(rows(small, 20, [1]))
+        titles = ("step", "ranks", "wall", "CPU, all ranks", "an entry", "memory of a rank", "not mapped")
+        print_table(titles, rows(folder, lists, options.ranks))
 
 
 def write_lists(folder: Path, lists: int) -> None:
@@ -113,21 +112,22 @@ def text(words: np.ndarray) -> str:
     return " ".join([f"w{word}" for word in words.tolist()])
 
 
-def rows(folder: Path, lists: int) -> Iterator[Sequence[str]]:
+def rows(folder: Path, lists: int, numbers: Sequence[int]) -> Iterator[Sequence[str]]:
     """Yield the steps and what they take."""
     entries = lists * ENTRIES
     shutil.rmtree(folder / "runs", ignore_errors=True)
     spent = measured(folder, ["prepare", "job.toml"], 1)
     yield "prepare", "1", *figures(spent, entries)
+    values = read_values(folder)
+    rate = values / spent.cpu / 1e6
+    yield (f"prepare: {values / entries:.1f} feature values an entry, {rate:.2f} million of them a CPU second",)
     for title, keys in METHODS.items():
-        for ranks in (1, 2):
+        for ranks in numbers:
             if mpirun(ranks) is not None:
                 settings = [f"run.dir=runs/{title.split(',')[0]}-{ranks}", "run.store=runs/job/store", *keys]
                 overrides = [part for setting in settings for part in ("--set", setting)]
                 spent = measured(folder, ["train", "job.toml", "--quiet", *overrides], ranks)
                 yield f"an epoch: {title}", str(ranks), *figures(spent, entries)
-    values = read_values(folder)
-    yield (f"prepare: {values / entries:.1f} feature values an entry",)
 
 
 def measured(folder: Path, command: Sequence[str], ranks: int) -> Spent:

@@ -120,11 +120,16 @@ class ListReader:
 
     def _moses_groups(self, tokens: list[str]) -> dict[str, float]:
         """The features of names with one value or several."""
-        name, *parts = " ".join(tokens).split("= ")
+        groups: list[tuple[str, list[str]]] = []
+        for token in tokens:
+            if token.endswith("="):
+                groups.append((token[:-1], []))
+            elif groups:
+                groups[-1][1].append(token)
+            else:
+                raise _Malformed(f"{' '.join(tokens)[:60]!r}", "name= value ...")
         features: dict[str, float] = {}
-        for n, part in enumerate(parts, start=1):
-            values = part.split(" ")
-            following = values.pop() if n < len(parts) else ""
+        for name, values in groups:
             names = self.features_of(name, len(values))
             if len(names) != len(values):
                 expected = f"{len(names)}, as in the first entry that has it"
@@ -135,9 +140,6 @@ class ListReader:
                 features.update(zip(names, _numbers(values), strict=True))
             except ValueError:
                 raise _no_number(name, " ".join(values)) from None
-            name = following
-        if name:
-            raise _Malformed(f"{name[:60]!r}", "name= value ...")
         return features
 
     def _register(self, name: str, values: int) -> tuple[str, ...]:
