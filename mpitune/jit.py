@@ -28,7 +28,7 @@ os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 import numba
 from numba.core import event
-from numba.core.errors import NumbaError
+from numba.core.options import DefaultOptions
 
 LOG = logging.getLogger(__name__)
 
@@ -74,21 +74,11 @@ def _make_private(folder: Path) -> bool:
     return False
 
 
-def _without_counting_works() -> bool:
-    """True if this version of Numba compiles without reference counting."""
-    try:
-        numba.njit(**_WITHOUT_COUNTING)(lambda: 0)()
-    except (NumbaError, TypeError, KeyError):
-        return False
-    return True
-
-
 _CACHE_FOLDER = _cache_folder()
 vars(numba.config)["CACHE_DIR"] = _CACHE_FOLDER or ""
-_WITHOUT_COUNTING: dict[str, Any] = {"_nrt": False}
 _OPTIONS: dict[str, Any] = {"cache": _CACHE_FOLDER is not None, "error_model": "numpy"}
-if _without_counting_works():
-    _OPTIONS |= _WITHOUT_COUNTING
+if hasattr(DefaultOptions, "_nrt"):
+    _OPTIONS |= {"_nrt": False}
 
 int64 = cast(Callable[[Any], int], numba.int64)
 """Conversion to the integer type of the kernels. An argument of another width would compile a kernel again."""

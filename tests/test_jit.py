@@ -33,7 +33,7 @@ def twice(pair: Pair, n: int) -> int:
 @pytest.mark.parametrize("counting", [False, True])
 def test_kernels_work_with_and_without_reference_counting(monkeypatch: pytest.MonkeyPatch, counting: bool) -> None:
     options = {name: value for name, value in door._OPTIONS.items() if name != "_nrt"}
-    monkeypatch.setattr(door, "_OPTIONS", {**options, "cache": False} | ({} if counting else door._WITHOUT_COUNTING))
+    monkeypatch.setattr(door, "_OPTIONS", {**options, "cache": False} | ({} if counting else {"_nrt": False}))
     for compiled in (kernel, inlined):
         pair = Pair(np.arange(5, dtype=np.int32), np.zeros(5, dtype=np.int32))
         assert compiled(twice)(pair, 4) == 12

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mpitune.jit import inlined, uint64
+import numpy as np
+
+from mpitune.jit import inlined, kernel, uint64
 
 
 @inlined
@@ -17,3 +19,16 @@ def mix(number: int) -> int:
 def extended(hash_: int, number: int) -> int:
     """The hash of a sequence of numbers, of hash ``hash_``, with ``number`` after it."""
     return mix((hash_ + uint64(0x9E3779B97F4A7C15)) ^ number)
+
+
+@kernel
+def hash_rows(ptr: np.ndarray, flat: np.ndarray, hashes: np.ndarray) -> None:
+    """Fill ``hashes`` (uint64 [rows]) with hashes of the rows ``flat[ptr[i]:ptr[i + 1]]`` of whole numbers.
+
+    A hash of 64 bits is large enough to tell the texts of one list apart.
+    """
+    for i in range(len(hashes)):
+        hash_ = uint64(0)
+        for k in range(ptr[i], ptr[i + 1]):
+            hash_ = extended(hash_, uint64(flat[k]))
+        hashes[i] = hash_

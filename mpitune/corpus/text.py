@@ -212,9 +212,10 @@ def counted(number: int, what: str) -> str:
 
 
 def parse_number(text: str) -> float:
-    """The finite number in ``text``. Raises ValueError for anything else."""
+    """The finite number in ``text``, in ASCII. Raises ValueError for anything else."""
     value = float(text)
-    if "_" in text or not math.isfinite(value):
+    # `float` also takes _ between digits, and the digits and blanks of all scripts.
+    if "_" in text or not text.isascii() or not math.isfinite(value):
         raise ValueError(text)
     return value
 

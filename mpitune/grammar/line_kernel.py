@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.corpus.decimal_numbers import parse_decimal, whole_number
 from mpitune.corpus.word_table import WordTable, word_slot
 from mpitune.grammar.line_parser import MAX_GAPS, MAX_SYMBOLS
 from mpitune.jit import inlined, int64, kernel
@@ -31,14 +32,7 @@ WRONG_GAP = MAX_GAPS + 1
 POSITION, LINES, _STOP, BEGIN, END, _LHS_BEGIN, _LHS_END, _GAPS, _USED, _CATEGORY = range(10)
 _SOURCE, _TARGET, _ALIGN, SCORE = range(_CATEGORY + MAX_GAPS, _CATEGORY + MAX_GAPS + 4)
 
-_NEWLINE, _RETURN, _BLANK, _TAB, _BAR, _EQUALS = map(ord, "\n\r \t|=")
-_PLUS, _MINUS, _POINT, _ZERO, _BIG_E, _SMALL_E = map(ord, "+-.0Ee")
-
-_EXACT_MANTISSA = 2**53
-_POWERS = np.array([float(f"1e{k}") for k in range(23)])
-"""The powers of ten that a float64 holds exactly: one product or quotient with them is rounded correctly."""
-_MAX_SCALE = 13
-"""Exponent of ten up to which 17 digits make a number below `MAX_SCORE`."""
+_NEWLINE, _RETURN, _BLANK, _TAB, _BAR, _EQUALS, _MINUS = map(ord, "\n\r \t|=-")
 
 
 class Words(NamedTuple):
@@ -224,8 +218,8 @@ def _add_target_symbol(block: Block, words: Words) -> int:
 @inlined
 def _add_link(block: Block) -> int:
     state, line = block.state, block.state[LINES]
-    i, middle = _whole_number(block.text, state[BEGIN], state[END])
-    j, end = _whole_number(block.text, middle + 1, state[END])
+    i, middle = whole_number(block.text, state[BEGIN], state[END], MAX_SYMBOLS)
+    j, end = whole_number(block.text, middle + 1, state[END], MAX_SYMBOLS)
     if middle >= state[END] or block.text[middle] != _MINUS or middle == state[BEGIN] or end == middle + 1:
         return NOT_ACCEPTED
     sources, targets = state[_SOURCE] - block.source_ptr[line], state[_TARGET] - block.target_ptr[line]
@@ -234,16 +228,6 @@ def _add_link(block: Block) -> int:
     block.align[state[_ALIGN]] = i | j << 16
     state[_ALIGN] += 1
     return DONE
-
-
-@inlined
-def _whole_number(text: np.ndarray, begin: int, end: int) -> tuple[int, int]:
-    """The number that the digits from ``begin`` make, at most `MAX_SYMBOLS`, and their end."""
-    number, k = 0, begin
-    while k < end and _ZERO <= text[k] < _ZERO + 10:
-        number = min(10 * number + int(text[k]) - _ZERO, MAX_SYMBOLS)
-        k += 1
-    return number, k
 
 
 @inlined
@@ -262,49 +246,10 @@ def _add_score(block: Block, words: Words) -> int:
             return AS_LABEL
         block.label[place] = words.meaning[word]["label"]
         state[END] = end
-    if block.label[place] == INVALID or not _parse_number(block, first, end):
+    accepted, value = parse_decimal(text, first, end)
+    if block.label[place] == INVALID or not accepted:
         return NOT_ACCEPTED
+    block.score[place] = value
+    block.number[place, 0], block.number[place, 1] = first, end
     state[SCORE] += 1
     return DONE
-
-
-@inlined
-def _parse_number(block: Block, begin: int, end: int) -> bool:
-    """Parse ``text[begin:end]`` into the next score; False if it is no decimal number, or perhaps too large."""
-    text, place = block.text, block.state[SCORE]
-    i = begin
-    negative = i < end and text[i] == _MINUS
-    if i < end and (text[i] == _MINUS or text[i] == _PLUS):
-        i += 1
-    digits, mantissa, scale, past_point = 0, 0, 0, False
-    while i < end and (_ZERO <= text[i] < _ZERO + 10 or (text[i] == _POINT and not past_point)):
-        if text[i] == _POINT:
-            past_point = True
-        else:
-            digits += 1
-            if mantissa <= _EXACT_MANTISSA:
-                mantissa = 10 * mantissa + int(text[i]) - _ZERO
-                scale -= 1 if past_point else 0
-            else:
-                scale += 0 if past_point else 1
-        i += 1
-    if digits == 0:
-        return False
-    if i < end and (text[i] == _SMALL_E or text[i] == _BIG_E):
-        i += 1
-        minus = i < end and text[i] == _MINUS
-        if i < end and (text[i] == _MINUS or text[i] == _PLUS):
-            i += 1
-        exponent, exponent_end = _whole_number(text, i, end)
-        if exponent_end == i:
-            return False
-        i = exponent_end
-        scale += -exponent if minus else exponent
-    if i < end or scale > _MAX_SCALE:
-        return False
-    block.number[place, 0], block.number[place, 1] = begin, end
-    block.score[place] = np.nan
-    if mantissa <= _EXACT_MANTISSA and abs(scale) < len(_POWERS):
-        value = mantissa / _POWERS[-scale] if scale < 0 else mantissa * _POWERS[scale]
-        block.score[place] = -value if negative else value
-    return True

@@ -17,7 +17,6 @@ from functools import partial
 
 import numpy as np
 from scipy.linalg import solveh_banded
-from scipy.optimize import minimize
 
 from mpitune.decoder.base import KBest
 from mpitune.learner.base import Counts, OnlineLearner
@@ -108,6 +107,9 @@ class Smoothness:
         """
         if self.regularizer == "linear":
             return smoothed(weights, self.beta, free)
+        # Imported here because it takes a quarter of the start of other methods.
+        from scipy.optimize import minimize
+
         moved = weights.copy()
 
         def objective(point: np.ndarray) -> tuple[float, np.ndarray]:

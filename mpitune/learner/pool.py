@@ -113,6 +113,9 @@ def merged(old: NBestPool, new: NBestPool) -> NBestPool:
     order = np.lexsort((fingerprint, sentence))
     duplicate = (np.diff(fingerprint[order]) == 0) & (np.diff(sentence[order]) == 0)
     kept = np.delete(order, np.flatnonzero(duplicate) + 1)
+    if len(old.fingerprint) == 0 and len(kept) == len(new.fingerprint):
+        # A second copy of the first lists of an epoch would be the largest arrays of all.
+        return new
     kept = kept[np.lexsort((kept, sentence[kept]))]
     ptr = row_ends(np.concatenate([np.diff(old.feature_ptr), np.diff(new.feature_ptr)]))
     feature_ptr, features = select_rows(ptr, np.concatenate(feature).astype(np.int32), kept)

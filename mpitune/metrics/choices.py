@@ -13,6 +13,9 @@ SentenceMetricName = Literal["document", "liang", "bleu+1", "nakov", "papineni",
 ReferenceMetricName = Literal["bleu", "ter", "chrf"]
 """Metrics of ``learner.metric`` that need references, implemented by `mpitune.metrics.tuning_metric.SCORES`."""
 
+METRIC_NAMES: dict[str, str] = {"bleu": "BLEU", "ter": "TER", "chrf": "chrF"}
+"""`ReferenceMetricName` as they are printed."""
+
 EvaluationMetricName = Literal["bleu", "ter", "chrf", "length_ratio"]
 """Metrics of `mpitune.metrics.evaluation`, computed by `mpitune.metrics.sentence_statistics.CORPUS_SCORES`."""
 GainName = Literal["bleu", "chrf"]

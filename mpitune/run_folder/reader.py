@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from mpitune.config.load import read_tables
 from mpitune.corpus.text import lines
 from mpitune.errors import DataError, UsageError
+from mpitune.metrics.choices import METRIC_NAMES
 from mpitune.run_folder.best_epoch import chosen_epoch
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import read_model
@@ -281,8 +282,9 @@ def read_settings(config: Path) -> Settings:
     learner = read_tables(config).get("learner")
     # Configurations of earlier versions have no patience and no metric.
     found = {"patience": 0, "metric": "bleu", **learner} if isinstance(learner, dict) else {}
-    if isinstance(found.get("metric"), dict):
-        found["metric"] = " + ".join(found["metric"])
+    if isinstance(metric := found.get("metric"), str | dict):
+        names = [metric] if isinstance(metric, str) else metric
+        found["metric"] = " + ".join(METRIC_NAMES.get(name, name) for name in names)
     for key, kind in zip(Settings._fields, (str, str, str, int, int), strict=True):
         if not isinstance(found.get(key), kind):
             raise DataError.at(config, None, found=f"no learner.{key}", expected="the configuration that the run wrote")

@@ -45,7 +45,8 @@ def compile_lists(sources: StoreInputs, folder: Path, start_progress: StartProgr
             texts, starts[name] = sources.texts[name], first
             scores, limited = ScoreFiles(texts.scores), texts.limit > 0
             sentences = len(pairs) if texts.counted else texts.limit or None
-            add_features = partial(_add_features, scores, text_features, pairs)
+            extra = texts.scores or sources.templates
+            add_features = partial(_add_features, scores, text_features, pairs) if extra else None
             for path in texts.lists:
                 lists = compiler.read(
                     path, first, sentences, add_features=add_features, limited=limited, advance=progress.advance

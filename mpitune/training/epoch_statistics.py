@@ -99,8 +99,10 @@ class Change:
 
     def __init__(self, kbest: KBest, weights: np.ndarray) -> None:
         """``weights``: float64 [slots], before the update."""
-        self._slots = np.unique(kbest.feature_index)
-        self._before = weights[self._slots]
+        # All slots if there are few: finding the distinct ones takes longer than comparing the others.
+        few = len(weights) <= len(kbest.feature_index)
+        self._slots = slice(None) if few else np.unique(kbest.feature_index)
+        self._before = weights[self._slots].copy()
 
     def norm(self, weights: np.ndarray) -> float:
         """L2 norm of the change; ``weights``: after the update."""

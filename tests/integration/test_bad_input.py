@@ -258,6 +258,9 @@ CASES = {
     "no language model at all": Case(lambda folder: shutil.copy(folder / "grammar", folder / "lm.arpa")),
     "a line of an n-best list with too few fields": Case(lists("0 ||| the house tm= 1")),
     "a value in an n-best list that is NaN or infinite": Case(lists("0 ||| the house ||| tm= 1 Cost= nan ||| 0")),
+    "a value in an n-best list beyond 1e30": Case(lists("0 ||| the house ||| tm= 1 Cost= 1e300 ||| 0")),
+    "`_`, or digits of other scripts, in a value": Case(lists("0 ||| the house ||| tm= 1 Cost= 1_0 ||| 0")),
+    "lines that end with carriage returns alone": Case(lists("0 ||| the house ||| tm= 1 ||| 0\r0 ||| a ||| tm= 1")),
     "a list with a number beyond the references": Case(lists("26 ||| the house ||| tm= 1 ||| 0")),
     "a name of Moses with another number of values": Case(lists("0 ||| the house ||| tm= 1 2 ||| 0")),
     "an entry without the metric that is tuned": Case(

@@ -175,6 +175,8 @@ def test_the_report_shows_the_metric(lists: TinyLists, tmp_path: Path, cli: Cli)
     assert "the best on devtest by comet" in html and "comet of the lists" in html and "Devtest comet is" in html
     assert (tmp_path / "run" / "plots" / "choices.png").is_file()
     run_job(lists, tmp_path / "bleu", "bleu")
+    assert cli("report", tmp_path / "bleu").code == 0
+    assert "BLEU of the lists" in (tmp_path / "bleu" / "report.html").read_text()
     assert cli("report", tmp_path / "bleu", tmp_path / "run").code == 0
     shown = cli("evaluate", "--lists", lists.folder / "dev.metrics", "--refs", lists.folder / "dev.en")
     assert shown.output.splitlines()[0].split() == ["lists", "choice", "bleu", "ter", "chrf", "comet", "words"]

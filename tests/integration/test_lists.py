@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -106,26 +107,33 @@ def test_learners_see_the_lists_as_if_they_had_them_in_memory(
     assert len(epoch_weights(tmp_path / "files", 1)) > 5
 
 
+@pytest.fixture
+def real_lists(request: pytest.FixtureRequest) -> tuple[Path, Path]:
+    """Lists of cdec or Moses, with one value a name, and their references; others can be named in the environment."""
+    if given := os.environ.get("MPITUNE_LISTS"):
+        return Path(given), Path(os.environ["MPITUNE_REFERENCES"])
+    shared: Path = request.getfixturevalue("shared")
+    return shared / "golden" / "multi30k.kbest.gz", shared / "data" / "multi30k" / "val.en.gz"
+
+
 @pytest.mark.parametrize("method", ["perceptron", "mira", "pro", "mert"])
 def test_lists_of_real_data_give_the_updates_of_lists_in_memory(
-    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+    real_lists: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     """Lists of Multi30k, whose values need all of the 17 digits that they are written with."""
-    lists: list[list[Hypothesis]] = [[] for _ in range(40)]
-    with gzip.open(shared / "golden" / "multi30k.kbest.gz", "rt", encoding="utf-8") as file:
-        for line in file:
-            number, text, row, _ = line.split(" ||| ")
-            pairs = (feature.rpartition("=") for feature in row.split())
-            features = {name: math.pi * float(value) for name, _, value in pairs}
-            lists[int(number)].append(Hypothesis(text, features))
+    entries, references = real_lists
+    lists: list[list[Hypothesis]] = []
+    for number, read in read_lists([entries]):
+        assert number == len(lists)
+        rows = [{name: math.pi * value for name, value in entry.features.items()} for entry in read]
+        lists.append([Hypothesis(" ".join(entry.words), row) for entry, row in zip(read, rows, strict=True)])
     with open(tmp_path / "lists", "w", encoding="utf-8") as written:
-        for i, entries in enumerate(lists):
-            for text, features in entries:
+        for i, of_one in enumerate(lists):
+            for text, features in of_one:
                 row = " ".join(f"{name}={value:.17g}" for name, value in features.items())
                 written.write(f"{i} ||| {text} ||| {row}\n")
-    references = shared / "data" / "multi30k" / "val.en.gz"
-    data = f'[data]\nlists = ["lists"]\nreferences = ["{references}"]\nlimit = 40\n[decoder]\nbackend = "lists"\n'
-    more = f'[learner]\nmethod = "{method}"\nepochs = 1\nmert.restarts = 1\n'
+    data = f'[data]\nlists = ["lists"]\nreferences = ["{references}"]\nlimit = {len(lists)}\n'
+    more = f'[decoder]\nbackend = "lists"\n[learner]\nmethod = "{method}"\nepochs = 1\nmert.restarts = 1\n'
 
     def run(name: str) -> dict[str, bytes]:
         (tmp_path / "job.toml").write_text(f'run = {{dir = "{name}", store = "store"}}\n{data}{more}')

@@ -174,8 +174,9 @@ def learn(pairs: Sequence[Pair], smoothness: Smoothness | None = None, names: Se
     rows = [[[side.get(name, 0.0) for name in names] for side in pair] for pair in pairs]
     entries, ends = csr_array(np.concatenate(rows)), np.array([0, 2 * len(rows)])
     first = np.arange(0, 2 * len(rows), 2)
-    lists = Pairs(ends // 2, first, first + 1, ends, entries.indptr.astype(np.int64), entries.indices, entries.data)
-    part = ProObjective(lists, len(names))
+    every, ptr = np.arange(entries.shape[0]), entries.indptr.astype(np.int64)
+    lists = Pairs(ends // 2, first, first + 1, ends, every, ptr, entries.indices, entries.data)
+    part = ProObjective(lists, np.arange(len(names)))
     learner = Pro(pro_options(interpolation=1.0), BLEU, smoothness)
     learner.set_feature_order(np.arange(len(names), dtype=np.uint64))
 

@@ -17,9 +17,10 @@ import numpy as np
 from mpitune.array_files.arrays import Stored
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.disk_array import DiskArray
-from mpitune.corpus.text import split_words
+from mpitune.corpus.number_hash import hash_rows
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
-from mpitune.decoder.lists.formats import Entry, ListReader
+from mpitune.decoder.lists.compiled_reader import CompiledReader, FeatureNumbers
+from mpitune.decoder.lists.formats import Entry
 from mpitune.errors import DataError
 
 CHUNK = 1 << 20
@@ -45,26 +46,15 @@ class Merged(NamedTuple):
     """int64 [parts], ascending: the merged entry of each part."""
 
 
-class _FeatureNumbers(dict[str, int]):
-    """Features by name; a new name gets the next number."""
-
-    def __missing__(self, name: str) -> int:
-        if split_words(name) != [name] or name.startswith("#"):
-            raise ValueError(name)
-        number = self[name] = len(self)
-        return number
-
-
 class ListCompiler:
     """Reads files of lists, and compiles them."""
 
     def __init__(self, words: Vocabulary, folder: Path, metrics: Sequence[str] = ()) -> None:
         """``words``: gets the words of all hypotheses; ``folder``: for temporary files; ``metrics``: those to keep."""
-        self._words = words
         self._metrics = metrics
         self._folder = folder
-        self._reader = ListReader()
-        self._numbers = _FeatureNumbers()
+        self._numbers = FeatureNumbers()
+        self._reader = CompiledReader(words, self._numbers)
         self._files = 0
         self._list, self._file, self._text = array("i"), array("i"), array("q")
         self._word_count, self._feature_count = array("i"), array("i")
@@ -78,57 +68,48 @@ class ListCompiler:
         first: int,
         sentences: int | None,
         *,
-        add_features: Callable[[Entry, Path], object],
+        add_features: Callable[[Entry, Path], object] | None = None,
         limited: bool,
-        advance: Callable[[], object],
+        advance: Callable[[int], object],
     ) -> int:
         """Read a file whose list 0 gets the number ``first``; returns the number of lists, up to the last one found.
 
         ``sentences``: the number of lists, if it is known; entries of others are skipped if ``limited``, else an error.
-        ``add_features`` adds further features to an entry of the file. ``advance`` is called when another list begins.
-        Raises DataError for a malformed entry.
+        ``add_features`` adds further features to an entry of the file. ``advance`` is called with how many lists have
+        begun. Raises DataError for a malformed entry.
         """
-        word, feature, value = array("i"), array("i"), array("d")
+        most = MOST_LISTS if sentences is None else sentences
+
+        def accept(entry: Entry) -> bool:
+            if add_features is not None:
+                add_features(entry, path)
+            if entry.sentence >= most and not limited:
+                known = f", as there are {sentences} sentences" if sentences is not None else ""
+                found, expected = f"number {entry.sentence}", f"at most {most - 1}{known}"
+                raise DataError.at(path, entry.line, found=found, expected=expected)
+            if entry.sentence < most:
+                self._metric.extend([_metric(name, entry, path) for name in self._metrics])
+            return entry.sentence < most
+
         self._files += 1
         previous, lists = -1, 0
-        known = f", as there are {sentences} sentences" if sentences is not None else ""
-        sentences = MOST_LISTS if sentences is None else sentences
-        for entry in self._reader.entries(path):
-            add_features(entry, path)
-            if entry.sentence >= sentences:
-                if limited:
-                    continue
-                expected = f"at most {sentences - 1}{known}"
-                raise DataError.at(path, entry.line, found=f"number {entry.sentence}", expected=expected)
-            lists = max(lists, entry.sentence + 1)
-            for name in self._metrics:
-                self._metric.append(_metric(name, entry, path))
-            if entry.sentence != previous:
-                previous = entry.sentence
-                advance()
-            # From a list: three times as fast as from an iterator.
-            word.fromlist(self._words.numbers(entry.words))
-            try:
-                feature.fromlist(list(map(self._numbers.__getitem__, entry.features)))
-            except ValueError as error:
-                expected = "one without blanks that does not begin with #"
-                raise DataError.at(path, entry.line, found=f"feature name {str(error)!r}", expected=expected) from None
-            value.fromlist(list(entry.features.values()))
-            self._list.append(first + entry.sentence)
-            self._file.append(self._files)
-            # A hash of 64 bits: texts of one list are compared, for which it is large enough.
-            self._text.append(hash(" ".join(entry.words)))
-            self._word_count.append(len(entry.words))
-            self._feature_count.append(len(entry.features))
-            if len(word) + len(value) > CHUNK:
-                self._flush(word, feature, value)
-        self._flush(word, feature, value)
+        plain = add_features is None and not self._metrics
+        for entries in self._reader.read(path, most, accept, plain=plain):
+            if len(entries.sentence) == 0:
+                continue
+            advance(int(np.count_nonzero(np.diff(entries.sentence, prepend=previous))))
+            previous, lists = int(entries.sentence[-1]), max(lists, int(entries.sentence.max()) + 1)
+            self._list.frombytes((first + entries.sentence).tobytes())
+            self._file.frombytes(np.full_like(entries.sentence, self._files).tobytes())
+            text = np.empty(len(entries.sentence), dtype=np.uint64)
+            hash_rows(entries.word_ptr, entries.word, text)
+            self._text.frombytes(text.tobytes())
+            self._word_count.frombytes(np.diff(entries.word_ptr).astype(np.int32).tobytes())
+            self._feature_count.frombytes(np.diff(entries.feature_ptr).astype(np.int32).tobytes())
+            for numbers, disk in ((entries.word, self._word), (entries.feature, self._feature)):
+                disk.append(numbers)
+            self._value.append(entries.value)
         return lists
-
-    def _flush(self, word: array[int], feature: array[int], value: array[float]) -> None:
-        for numbers, disk in ((word, self._word), (feature, self._feature), (value, self._value)):
-            disk.append(np.array(numbers))
-            del numbers[:]
 
     def merged(self, lists: int) -> Merged:
         """The entries of ``lists`` lists after merging."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpitune.array_files.csr import select_rows
 from mpitune.decoder.base import KBest, Sentence, empty_translation
-from mpitune.decoder.lists.model import ListModel
+from mpitune.decoder.lists.model import ListModel, Lists
+from mpitune.jit import at, kernel
 
 
 class ListDecoder:
@@ -28,13 +28,46 @@ class ListDecoder:
             return empty_translation(lists.metric.shape[1])
         if len(weights) < len(self.features):
             weights = np.concatenate([weights, np.zeros(len(self.features) - len(weights))])
-        word_ptr, feature_ptr = lists.word_ptr[first : last + 1], lists.feature_ptr[first : last + 1]
-        row = np.repeat(np.arange(last - first), np.diff(feature_ptr))
-        values = slice(feature_ptr[0], feature_ptr[-1])
-        score = np.bincount(row, weights[lists.feature[values]] * lists.value[values], minlength=last - first)
+        score = np.empty(last - first)
+        _fill_scores(lists, first, weights, score)
         order = np.argsort(-score, kind="stable")[:k]
-        new_word_ptr, word = select_rows(word_ptr, lists.word, order)
-        new_feature_ptr, feature = select_rows(feature_ptr, lists.feature, order)
-        value = select_rows(feature_ptr, lists.value, order)[1]
-        metrics = lists.metric[first:last][order]
-        return KBest(new_word_ptr, word, score[order], new_feature_ptr, feature, value, metrics)
+        words = np.diff(lists.word_ptr[first : last + 1])[order].sum()
+        values = np.diff(lists.feature_ptr[first : last + 1])[order].sum()
+        best = KBest(
+            np.zeros(len(order) + 1, dtype=np.int64),
+            np.empty(words, dtype=np.int32),
+            score[order],
+            np.zeros(len(order) + 1, dtype=np.int64),
+            np.empty(values, dtype=np.int32),
+            np.empty(values),
+            lists.metric[first:last][order],
+        )
+        _copy_entries(lists, first + order, best)
+        return best
+
+
+@kernel
+def _fill_scores(lists: Lists, first: int, weights: np.ndarray, score: np.ndarray) -> None:
+    """Fill ``score`` (float64 [k]) with w.x of the entries from ``first`` on, summed in slot order."""
+    for j in range(len(score)):
+        total = 0.0
+        for e in range(at(lists.feature_ptr[first + j]), at(lists.feature_ptr[first + j + 1])):
+            total += weights[at(lists.feature[e])] * lists.value[e]
+        score[j] = total
+
+
+@kernel
+def _copy_entries(lists: Lists, entries: np.ndarray, best: KBest) -> None:
+    """Fill the rows of ``best`` with those of ``entries`` (int64 [k])."""
+    words, values = 0, 0
+    for j in range(len(entries)):
+        entry = entries[j]
+        for e in range(at(lists.word_ptr[entry]), at(lists.word_ptr[entry + 1])):
+            best.word[words] = lists.word[e]
+            words += 1
+        for e in range(at(lists.feature_ptr[entry]), at(lists.feature_ptr[entry + 1])):
+            best.feature_index[values] = lists.feature[e]
+            best.feature_value[values] = lists.value[e]
+            values += 1
+        best.word_ptr[j + 1] = words
+        best.feature_ptr[j + 1] = values

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mpitune.corpus.text import counted, lines, split_fields, split_words
 from mpitune.errors import DataError
@@ -26,6 +25,10 @@ _OBJECT = '{"id": 0, "text": "hypothesis", "features": {"name": 1.0}}'
 
 MOST_DIGITS = 18
 """Maximum number of digits of the number of a list, so that it is an int64."""
+LARGEST_VALUE = 1e30
+"""Largest absolute value of a feature: products of larger ones might overflow."""
+IN_RANGE = f"a number from -{LARGEST_VALUE:g} to {LARGEST_VALUE:g}"
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _UNWRITABLE = re.compile("[\n\r\0\ud800-\udfff]")
 """Characters that strings of JSON can contain, but lines of text cannot."""
 
@@ -45,6 +48,18 @@ class Entry(NamedTuple):
     """The line itself."""
 
 
+ListFormat = Literal["moses", "cdec", "json"]
+
+
+def format_of(line: str) -> ListFormat:
+    """The format of a file that begins with ``line``."""
+    if line.lstrip().startswith("{"):
+        return "json"
+    fields = split_fields(line)
+    is_moses = len(fields) > 2 and any(token.endswith("=") for token in split_words(fields[2]))
+    return "moses" if is_moses else "cdec"
+
+
 class _Malformed(Exception):
     """A malformed line: what was found, and what was expected."""
 
@@ -59,34 +74,44 @@ class ListReader:
     def __init__(self) -> None:
         self._names: dict[str, tuple[str, ...]] = {}
         """The features of each name of Moses."""
-        self._has_groups = False
-        """True if a name of Moses has several values."""
+        self._of_groups: set[str] = set()
+        """The features of those names that have several values."""
 
     def entries(self, path: Path) -> Iterator[Entry]:
         """The entries of a file, plain or gzipped, in its order. Raises DataError for a malformed line."""
-        parse: Callable[[str], _Parsed] | None = None
+        list_format: ListFormat | None = None
         for number, line in lines(path):
-            parse = parse or self._parser(line)
-            try:
-                yield Entry(number, *parse(line), line)
-            except _Malformed as error:
-                found, expected = error.args
-                raise DataError.at(path, number, found=found, expected=expected) from None
+            list_format = list_format or format_of(line)
+            yield self.entry(path, number, line, list_format)
 
-    def _parser(self, line: str) -> Callable[[str], _Parsed]:
-        """The parser of files that begin with ``line``."""
-        if line.lstrip().startswith("{"):
-            return _json_entry
-        fields = split_fields(line)
-        is_moses = len(fields) > 2 and any(token.endswith("=") for token in split_words(fields[2]))
-        return partial(_fields_entry, self._moses_features if is_moses else _cdec_features)
+    def entry(self, path: Path, number: int, line: str, list_format: ListFormat) -> Entry:
+        """The entry in line ``number`` of a file. Raises DataError for a malformed line."""
+        try:
+            if "\r" in line:
+                raise _Malformed("a carriage return inside a line", "lines that end with a line feed")
+            if list_format == "json":
+                return Entry(number, *_json_entry(line), line)
+            parse = self._moses_features if list_format == "moses" else _cdec_features
+            return Entry(number, *_fields_entry(parse, line), line)
+        except _Malformed as error:
+            found, expected = error.args
+            raise DataError.at(path, number, found=found, expected=expected) from None
+
+    def features_of(self, name: str, values: int) -> tuple[str, ...]:
+        """The features of a ``name`` of Moses; those of a new name if it is new, and has so many ``values``."""
+        return self._names.get(name) or self._register(name, values)
+
+    def shares_features(self, name: str) -> bool:
+        """True if another name of Moses has a feature of the known ``name``: ``tm_0= 1`` beside ``tm= 1 2``."""
+        features = self._names[name]
+        return name in self._of_groups if features == (name,) else any(each in self._names for each in features)
 
     def _moses_features(self, text: str) -> dict[str, float]:
         flat = split_words(text.replace("= ", " "))
-        if not self._has_groups and len(flat) == 2 * text.count("= "):
+        if not self._of_groups and len(flat) == 2 * text.count("= "):
             # Twice as fast as name by name.
             with suppress(ValueError):
-                features = dict(zip(flat[::2], map(float, flat[1::2]), strict=True))
+                features = dict(zip(flat[::2], _numbers(flat[1::2]), strict=True))
                 new = [name for name in features if name not in self._names]
                 if 2 * len(features) == len(flat) and all(f"{name}= " in text for name in new):
                     self._names.update((name, (name,)) for name in new)
@@ -95,32 +120,35 @@ class ListReader:
 
     def _moses_groups(self, tokens: list[str]) -> dict[str, float]:
         """The features of names with one value or several."""
-        name, *parts = " ".join(tokens).split("= ")
+        groups: list[tuple[str, list[str]]] = []
+        for token in tokens:
+            if token.endswith("="):
+                groups.append((token[:-1], []))
+            elif groups:
+                groups[-1][1].append(token)
+            else:
+                raise _Malformed(f"{' '.join(tokens)[:60]!r}", "name= value ...")
         features: dict[str, float] = {}
-        for n, part in enumerate(parts, start=1):
-            values = part.split(" ")
-            following = values.pop() if n < len(parts) else ""
-            names = self._names.get(name) or self._register(name, len(values))
+        for name, values in groups:
+            names = self.features_of(name, len(values))
             if len(names) != len(values):
                 expected = f"{len(names)}, as in the first entry that has it"
                 raise _Malformed(f"{counted(len(values), 'value')} of {name}", expected)
             if names[0] in features:
                 raise _twice(name)
             try:
-                features.update(zip(names, map(float, values), strict=True))
+                features.update(zip(names, _numbers(values), strict=True))
             except ValueError:
-                raise _no_number(name, part) from None
-            name = following
-        if name:
-            raise _Malformed(f"{name[:60]!r}", "name= value ...")
+                raise _no_number(name, " ".join(values)) from None
         return features
 
     def _register(self, name: str, values: int) -> tuple[str, ...]:
         """The features of a new ``name`` with so many ``values``."""
         if values == 0:
             raise _Malformed(f"no value of {name}", "name= value ...")
-        self._has_groups |= values > 1
         self._names[name] = (name,) if values == 1 else tuple(f"{name}_{i}" for i in range(values))
+        if values > 1:
+            self._of_groups.update(self._names[name])
         return self._names[name]
 
 
@@ -132,7 +160,7 @@ def _fields_entry(parse_features: Callable[[str], dict[str, float]], line: str) 
     if not (number.isascii() and number.isdecimal() and len(number) <= MOST_DIGITS):
         raise _Malformed(f"{number[:60]!r}", f"the number of a sentence, from 0: {_FIELDS}")
     features = parse_features(fields[2])
-    _check_finite(features)
+    _check_values(features)
     return int(number), split_words(fields[1]), features, {}
 
 
@@ -143,18 +171,32 @@ def _cdec_features(text: str) -> dict[str, float]:
     if len(flat) != 2 * len(pairs) or len(flat) != 2 * text.count("="):
         flat = [part for pair in pairs for part in _name_and_value(pair)]
     try:
-        features = dict(zip(flat[::2], map(float, flat[1::2]), strict=True))
-    except ValueError:
-        for name, value in zip(flat[::2], flat[1::2], strict=True):
-            try:
-                float(value)
-            except ValueError:
-                raise _no_number(name, value) from None
-        raise
+        features = dict(zip(flat[::2], _numbers(flat[1::2]), strict=True))
+    except ValueError as error:
+        value = str(error)
+        raise _no_number(flat[::2][flat[1::2].index(value)], value) from None
     if len(features) < len(pairs):
         names = flat[::2]
         raise _twice(next(name for i, name in enumerate(names) if name in names[:i]))
     return features
+
+
+def _numbers(texts: Sequence[str]) -> list[float]:
+    """The numbers in ``texts``, finite or not. Raises ValueError with the first text that is none."""
+    try:
+        # Checked together, which is twice as fast: `float` also takes digits of other scripts, _ and further blanks.
+        every = "".join(texts)
+        if every.isascii() and every.isprintable() and "_" not in every:
+            return list(map(float, texts))
+    except ValueError:
+        pass
+    return [_number(text) for text in texts]
+
+
+def _number(text: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return float(text)
 
 
 def _name_and_value(pair: str) -> tuple[str, str]:
@@ -208,7 +250,7 @@ def _json_numbers(key: str, values: object) -> dict[str, float]:
         numbers = dict(zip(values, map(float, values.values()), strict=True))
     except OverflowError:
         raise _Malformed(f"too large a number in {key}", "finite numbers") from None
-    _check_finite(numbers)
+    _check_values(numbers)
     return numbers
 
 
@@ -216,12 +258,15 @@ def _no_number(name: str, value: str) -> _Malformed:
     return _Malformed(f"value {value[:60]!r} of {name}", "a finite number")
 
 
-def _check_finite(values: Mapping[str, float]) -> None:
+def _check_values(values: Mapping[str, float]) -> None:
     # The sum of finite values may be infinite, but the sum of others is never finite.
-    if not isfinite(sum(values.values())):
+    if values and not (isfinite(sum(values.values())) and max(map(abs, values.values())) <= LARGEST_VALUE):
         for name, value in values.items():
-            if not isfinite(value):
-                raise _Malformed(f"value {value} of {name}", "a finite number")
+            if not abs(value) <= LARGEST_VALUE:
+                expected = (
+                    f"a number from -{LARGEST_VALUE:g} to {LARGEST_VALUE:g}" if isfinite(value) else "a finite number"
+                )
+                raise _Malformed(f"value {value} of {name}", expected)
 
 
 def _twice(name: str) -> _Malformed:

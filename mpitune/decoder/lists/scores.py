@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mpitune.corpus.text import counted, lines, parse_number
-from mpitune.decoder.lists.formats import Entry
+from mpitune.decoder.lists.formats import IN_RANGE, LARGEST_VALUE, Entry
 from mpitune.errors import DataError
 
 
@@ -46,6 +46,9 @@ class ScoreFiles:
 def _numbers(path: Path) -> Iterator[float]:
     for line, text in lines(path):
         try:
-            yield parse_number(text)
+            value = parse_number(text)
         except ValueError:
             raise DataError.at(path, line, found=repr(text[:60]), expected="a finite number") from None
+        if abs(value) > LARGEST_VALUE:
+            raise DataError.at(path, line, found=repr(text[:60]), expected=IN_RANGE)
+        yield value

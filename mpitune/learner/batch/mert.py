@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import row_ends
-from mpitune.jit import kernel
+from mpitune.jit import at, kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
-from mpitune.learner.pool import NBestPool, scores
+from mpitune.learner.pool import NBestPool
 from mpitune.metrics.tuning_metric import Metric
 
 LOG = logging.getLogger(__name__)
@@ -73,13 +72,41 @@ def envelope(lines: Lines) -> Envelope:
     entry = np.empty(len(at), dtype=np.int64)
     count = np.empty(len(sentence_ptr) - 1, dtype=np.int64)
     _corners(sentence_ptr, at, slope, corner, entry, count)
-    # Each sentence's first entry is the best at t = -infinity; the others begin at a corner.
-    place = np.arange(count.sum()) + np.repeat(sentence_ptr[:-1] - row_ends(count)[:-1], count)
-    begins = np.zeros(len(place), dtype=np.bool_)
-    begins[row_ends(count)[:-1][count > 0]] = True
-    best = statistics[entry[place]]
-    change = best[1:] - best[:-1]
-    return Envelope(corner[place][~begins], change[~begins[1:]], best[begins].sum(axis=0))
+    corners = int(np.maximum(count - 1, 0).sum())
+    result = Envelope(
+        np.empty(corners),
+        np.empty((corners, statistics.shape[1]), dtype=np.int64),
+        np.zeros(statistics.shape[1], dtype=np.int64),
+    )
+    _changes(sentence_ptr, statistics, corner, entry, count, result)
+    return result
+
+
+@kernel
+def _changes(
+    sentence_ptr: np.ndarray,
+    statistics: np.ndarray,
+    corner: np.ndarray,
+    entry: np.ndarray,
+    count: np.ndarray,
+    result: Envelope,
+) -> None:
+    """Fill ``result`` from what `_corners` has found; ``result.first`` is 0 before."""
+    n = 0
+    for s in range(len(count)):
+        start = sentence_ptr[s]
+        for i in range(count[s]):
+            row = statistics[entry[start + i]]
+            if i == 0:
+                # The first entry is the best at t = -infinity; the others begin at a corner.
+                for c in range(len(row)):
+                    result.first[c] += row[c]
+                continue
+            before = statistics[entry[start + i - 1]]
+            result.corner[n] = corner[start + i]
+            for c in range(len(row)):
+                result.change[n, c] = row[c] - before[c]
+            n += 1
 
 
 @kernel
@@ -145,12 +172,39 @@ class MertObjective:
 
     def lines(self, point: np.ndarray) -> Lines:
         """The lines of all entries; ``point``: float64 [2, features], w and d."""
-        at, slope = (scores(self._pool, vector[self._place]) for vector in point)
-        return Lines(self._pool.sentence_ptr, at, slope, self._pool.statistics)
+        pool, (w, d) = self._pool, point[:, self._place]
+        at, slope = np.empty((2, len(pool.fingerprint)))
+        _fill_lines(pool.feature_ptr, pool.feature, pool.value, w, d, at, slope)
+        return Lines(pool.sentence_ptr, at, slope, pool.statistics)
 
     def evaluate(self, point: np.ndarray) -> Reply:
         """The `Envelope` along the line w + t d; ``point``: float64 [2, features], w and d."""
         return envelope(self.lines(point))
+
+
+@kernel
+def _fill_lines(
+    ptr: np.ndarray,
+    feature: np.ndarray,
+    value: np.ndarray,
+    w: np.ndarray,
+    d: np.ndarray,
+    at_0: np.ndarray,
+    slope: np.ndarray,
+) -> None:
+    """Fill ``at_0`` and ``slope`` (float64 [rows]) with the products of each row with ``w`` and ``d``, in row order.
+
+    ``ptr``: int64 [rows + 1], ``feature``: int32, ``value``: float64, the rows (CSR), read once for both.
+    """
+    for j in range(len(at_0)):
+        of_w = 0.0
+        of_d = 0.0
+        for e in range(at(ptr[j]), at(ptr[j + 1])):
+            place = at(feature[e])
+            of_w += w[place] * value[e]
+            of_d += d[place] * value[e]
+        at_0[j] = of_w
+        slope[j] = of_d
 
 
 class Mert:

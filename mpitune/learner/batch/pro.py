@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import row_ends, select_rows
+from mpitune.array_files.csr import row_ends
 from mpitune.jit import at, kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.batch.smooth import minimize_lbfgs
@@ -49,15 +49,17 @@ class Pairs(NamedTuple):
     list_ptr: np.ndarray
     """int64 [lists + 1]: list s has the pairs ``list_ptr[s]`` to ``list_ptr[s + 1]``."""
     better: np.ndarray
-    """int64 [pairs]: entries."""
+    """int64 [pairs]: places in ``entry``."""
     worse: np.ndarray
-    """int64 [pairs]: entries."""
+    """int64 [pairs]: places in ``entry``."""
     entry_ptr: np.ndarray
-    """int64 [lists + 1]: list s has the entries ``entry_ptr[s]`` to ``entry_ptr[s + 1]``."""
+    """int64 [lists + 1]: list s has the places ``entry_ptr[s]`` to ``entry_ptr[s + 1]``."""
+    entry: np.ndarray
+    """int64: entries of the pool, ascending."""
     ptr: np.ndarray
-    """int64 [entries + 1]: rows of the feature vectors (CSR)."""
+    """int64 [entries of the pool + 1]: rows of the feature vectors (CSR), those of the pool, which may be mapped."""
     feature: np.ndarray
-    """int32: positions among all features."""
+    """int32: features of the pool."""
     value: np.ndarray
     """float64"""
 
@@ -69,39 +71,41 @@ class ProObjective:
     two scores, and each entry is scored once.
     """
 
-    def __init__(self, pairs: Pairs, features: int) -> None:
-        """``features``: the number of all features."""
+    def __init__(self, pairs: Pairs, place: np.ndarray) -> None:
+        """``place``: int64 [features of the pool], indices among all features."""
         self._pairs = pairs
+        self._place = place
         self.pairs = len(pairs.better)
-        alike = np.zeros(features, dtype=np.bool_)
-        alike[pairs.feature] = True
-        _unmark_differences(pairs, np.zeros(features), alike)
-        self._alike = np.flatnonzero(alike)
+        self._alike = np.ones(len(place), dtype=np.bool_)
+        _unmark_differences(pairs, np.zeros(len(place)), self._alike)
 
     def evaluate(self, point: np.ndarray) -> Reply:
         """The sum of log(1 + exp(-w.d)) and the number of pairs (float64 [2]); the gradient (float64 [features]).
 
         ``point``: float64 [features], w.
         """
-        entries, gradient = len(self._pairs.ptr) - 1, np.zeros(len(point))
-        loss = _loss(self._pairs, point, np.empty(entries), np.zeros(entries), gradient)
+        entries, of_pool, gradient = len(self._pairs.entry), np.zeros(len(self._place)), np.zeros(len(point))
+        loss = _loss(self._pairs, point[self._place], np.empty(entries), np.zeros(entries), of_pool)
         # Where no pair differs the terms cancel, but for rounding.
-        gradient[self._alike] = 0
+        of_pool[self._alike] = 0
+        gradient[self._place] = of_pool
         return np.array([loss, self.pairs]), gradient
 
 
 @kernel
 def _loss(pairs: Pairs, weights: np.ndarray, scores: np.ndarray, slopes: np.ndarray, gradient: np.ndarray) -> float:
-    """The sum of log(1 + exp(-w.d)), with its ``gradient`` (float64 [features], 0 before).
+    """The sum of log(1 + exp(-w.d)), with its ``gradient`` (float64 [features of the pool], 0 before).
 
-    ``scores``, ``slopes``: float64 [entries], filled: w.x and its derivative; ``slopes`` is 0 before.
+    ``weights``: float64 [features of the pool]; ``scores``, ``slopes``: float64 [places], filled: w.x and its
+    derivative; ``slopes`` is 0 before.
     """
     loss = 0.0
     # List by list, so that rows are read from memory once.
     for s in range(len(pairs.list_ptr) - 1):
         for j in range(pairs.entry_ptr[s], pairs.entry_ptr[s + 1]):
+            row = pairs.entry[j]
             score = 0.0
-            for e in range(at(pairs.ptr[j]), at(pairs.ptr[j + 1])):
+            for e in range(at(pairs.ptr[row]), at(pairs.ptr[row + 1])):
                 score += weights[at(pairs.feature[e])] * pairs.value[e]
             scores[j] = score
         for i in range(pairs.list_ptr[s], pairs.list_ptr[s + 1]):
@@ -112,20 +116,21 @@ def _loss(pairs: Pairs, weights: np.ndarray, scores: np.ndarray, slopes: np.ndar
             slopes[pairs.better[i]] -= slope
             slopes[pairs.worse[i]] += slope
         for j in range(pairs.entry_ptr[s], pairs.entry_ptr[s + 1]):
+            row = pairs.entry[j]
             slope = slopes[j]
-            for e in range(at(pairs.ptr[j]), at(pairs.ptr[j + 1])):
+            for e in range(at(pairs.ptr[row]), at(pairs.ptr[row + 1])):
                 gradient[at(pairs.feature[e])] += slope * pairs.value[e]
     return loss
 
 
 @kernel
 def _unmark_differences(pairs: Pairs, difference: np.ndarray, alike: np.ndarray) -> None:
-    """Set ``alike`` (bool [features]) to False for each feature in which the entries of some pair differ.
+    """Set ``alike`` (bool [features of the pool]) to False for each feature in which the entries of some pair differ.
 
-    ``difference``: float64 [features], 0 before and after.
+    ``difference``: float64 [features of the pool], 0 before and after.
     """
     for i in range(len(pairs.better)):
-        better, worse = pairs.better[i], pairs.worse[i]
+        better, worse = pairs.entry[pairs.better[i]], pairs.entry[pairs.worse[i]]
         for e in range(at(pairs.ptr[better]), at(pairs.ptr[better + 1])):
             difference[at(pairs.feature[e])] = pairs.value[e]
         for e in range(at(pairs.ptr[worse]), at(pairs.ptr[worse + 1])):
@@ -159,11 +164,9 @@ class Pro(ChainPenalty):
         entries, numbers = np.unique(np.concatenate(drawn), return_inverse=True)
         better, worse = np.ascontiguousarray(numbers.reshape(-1, 2).T)
         list_ptr, entry_ptr = row_ends([len(pairs) for pairs in drawn[1:]]), np.searchsorted(entries, pool.sentence_ptr)
-        ptr, feature = select_rows(pool.feature_ptr, pool.feature, entries)
-        value = select_rows(pool.feature_ptr, pool.value, entries)[1]
         # Frozen features count in w.d.
-        feature = place[feature].astype(np.int32)
-        return ProObjective(Pairs(list_ptr, better, worse, entry_ptr, ptr, feature, value), len(free))
+        rows = pool.feature_ptr, pool.feature, pool.value
+        return ProObjective(Pairs(list_ptr, better, worse, entry_ptr, entries, *rows), place)
 
     def optimise(
         self, weights: np.ndarray, free: np.ndarray, evaluate_shards: EvaluateShards, random: np.random.Generator

@@ -19,7 +19,7 @@ Files = list[list[tuple[int, str, dict[str, float]]]]
 
 
 def read(lists: ListCompiler, path: Path, sentences: int, *, limited: bool = False) -> None:
-    lists.read(path, 0, sentences, add_features=lambda entry, path: None, limited=limited, advance=lambda: None)
+    lists.read(path, 0, sentences, limited=limited, advance=lambda lists: None)
 
 
 def compiled(folder: Path, files: Files, sentences: int, *, limited: bool = False) -> ListModel:

@@ -72,6 +72,13 @@ def test_spaces_of_unicode_are_parts_of_names(tmp_path: Path) -> None:
     assert entry[2:] == (["a\u00a0b"], {"R:\u3000": 1.0, "x": 2.0})
 
 
+@pytest.mark.parametrize("line", [CDEC, MOSES, JSON], ids=["cdec", "moses", "json"])
+def test_a_file_whose_lines_end_with_carriage_returns(tmp_path: Path, line: str) -> None:
+    (tmp_path / "lists").write_bytes(f"{line}\r{line}\r".encode())
+    with pytest.raises(DataError, match="lists:1: found a carriage return inside a line, expected"):
+        list(ListReader().entries(tmp_path / "lists"))
+
+
 @pytest.mark.parametrize(
     "first, bad, found",
     [
@@ -84,6 +91,18 @@ def test_spaces_of_unicode_are_parts_of_names(tmp_path: Path) -> None:
         (CDEC, "0 ||| a ||| lm=x", "found value 'x' of lm, expected a finite number"),
         (CDEC, "0 ||| a ||| d=1 lm=nan", "found value nan of lm, expected a finite number"),
         (CDEC, "0 ||| a ||| d=1 lm=-inf", "found value -inf of lm, expected a finite number"),
+        (CDEC, "0 ||| a ||| lm=1e300", "found value 1e+300 of lm, expected a number from -1e+30 to 1e+30"),
+        (MOSES, "0 ||| a ||| lm= -1.1e30", "found value -1.1e+30 of lm, expected a number from -1e+30 to 1e+30"),
+        (CDEC, "0 ||| a ||| d=1 lm=1_0", "found value '1_0' of lm, expected a finite number"),
+        (CDEC, "0 ||| a ||| lm=\u0661", "found value '\u0661' of lm, expected a finite number"),
+        (CDEC, "0 ||| a ||| lm=\u00a01", "found value '\\xa01' of lm, expected a finite number"),
+        (CDEC, "0 ||| a ||| lm=1\x0b", "found value '1\\x0b' of lm, expected a finite number"),
+        (MOSES, "0 ||| a ||| lm= 1_0 tm= 1 2", "found value '1_0' of lm, expected a finite number"),
+        (MOSES, "0 ||| a ||| lm= 1 tm= 1 \uff11", "found value '1 \uff11' of tm, expected a finite number"),
+        ("0 ||| a ||| lm= 1", "0 ||| a ||| lm= 1_0", "found value '1_0' of lm, expected a finite number"),
+        (CDEC, "\u0661 ||| a ||| lm=1", "found '\u0661', expected the number of a sentence, from 0"),
+        (CDEC, "0 ||| a ||| lm=1\r1 ||| b ||| lm=2", "found a carriage return inside a line, expected lines that end"),
+        (JSON, '{"id": 0, "text": "", "features": {"lm": 1e300}}', "found value 1e+300 of lm, expected a number from"),
         (CDEC, "0 ||| a ||| lm=1 lm=2", "found a second value of lm, expected each name once"),
         (CDEC, JSON, "found 1 field, expected number"),
         (MOSES, "0 ||| a ||| lm= 1 tm= 1 2 3", "found 3 values of tm, expected 2, as in the first entry that has it"),

@@ -1,0 +1,237 @@
+"""Kernel that splits blocks of entries into words and features; `mpitune.decoder.lists.compiled_reader` calls it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.corpus.decimal_numbers import parse_decimal, whole_number
+from mpitune.corpus.word_table import WordTable, word_slot
+from mpitune.decoder.lists.formats import MOST_DIGITS
+from mpitune.jit import inlined, int64, kernel
+
+# Return codes of the kernel: end of the block; a line for `ListReader`; a new word; a new name of a feature.
+DONE, NOT_ACCEPTED, NEW_WORD, NEW_NAME = range(4)
+
+# Indices in `Block.state`. Of all blocks: lines begun, each as often as it was. Of the block: begin of the next line,
+# lines parsed. Of the line: end without line end, begin and end of the current token, ends of the rows in `Block`;
+# number of values of the current name; values that need `float`.
+BEGUN, POSITION, LINES, _STOP, BEGIN, END, _WORD, _FEATURE, VALUES, INEXACT = range(10)
+
+UNKNOWN = -1
+"""The number of a word, or of a name, that has not been met as such."""
+
+_NEWLINE, _RETURN, _BLANK, _TAB, _BAR, _EQUALS = map(ord, "\n\r \t|=")
+
+
+MEANING = np.dtype([("word", "<i4"), ("feature", "<i4"), ("values", "<i4"), ("begun", "<i8")])
+"""A word: its number in hypotheses; as a name, the number of its first feature, the number of its values (0 if only
+`ListReader` reads that name), and the number of lines begun when it was last read."""
+
+
+class Words(NamedTuple):
+    """The words and names known so far."""
+
+    table: WordTable
+    meaning: np.ndarray
+    """MEANING [words or more]"""
+
+
+class Entries(NamedTuple):
+    """Entries as arrays."""
+
+    sentence: np.ndarray
+    """int32 [entries]: number of the list."""
+    word_ptr: np.ndarray
+    """int64 [entries + 1]: rows of the words (CSR)."""
+    word: np.ndarray
+    """int32: numbers of words."""
+    feature_ptr: np.ndarray
+    """int64 [entries + 1]: rows of the features (CSR)."""
+    feature: np.ndarray
+    """int32: numbers of features."""
+    value: np.ndarray
+    """float64"""
+
+
+class Block(NamedTuple):
+    """A block of lines, and space for their entries, as in `Entries`."""
+
+    text: np.ndarray
+    """uint8"""
+    state: np.ndarray
+    """int64, indexed by `BEGUN` to `INEXACT`."""
+    sentence: np.ndarray
+    word_ptr: np.ndarray
+    word: np.ndarray
+    feature_ptr: np.ndarray
+    feature: np.ndarray
+    value: np.ndarray
+    inexact: np.ndarray
+    """int64 [values, 3]: place, begin and end of the values that need `float`."""
+
+    def entries(self) -> Entries:
+        """Copies of the entries of the lines parsed."""
+        lines = int(self.state[LINES])
+        words, values = self.word_ptr[lines], self.feature_ptr[lines]
+        return Entries(
+            self.sentence[:lines].copy(),
+            self.word_ptr[: lines + 1].copy(),
+            self.word[:words].copy(),
+            self.feature_ptr[: lines + 1].copy(),
+            self.feature[:values].copy(),
+            self.value[:values].copy(),
+        )
+
+
+def new_block(size: int) -> Block:
+    """Arrays for the entries in ``size`` bytes."""
+    ints, ptr = (np.empty(size, dtype=np.int32) for _ in range(3)), np.zeros((2, size + 1), dtype=np.int64)
+    return Block(
+        text=np.zeros(0, dtype=np.uint8),
+        state=np.zeros(INEXACT + 1, dtype=np.int64),
+        sentence=next(ints),
+        word_ptr=ptr[0],
+        word=next(ints),
+        feature_ptr=ptr[1],
+        feature=next(ints),
+        value=np.empty(size, dtype=np.float64),
+        inexact=np.empty((size, 3), dtype=np.int64),
+    )
+
+
+@kernel
+def parse_entries(block: Block, words: Words, moses: bool, sentences: int) -> int:
+    """Parse lines up to the end of the block, to one that is not accepted or to a new word; returns a return code.
+
+    The line is then parsed again from its beginning. ``moses``: names end with ``=``, values stand after
+    them; else features are ``name=value``. Numbers of lists are below ``sentences``.
+    """
+    text, state = block.text, block.state
+    while state[POSITION] < len(text):
+        end, returns = state[POSITION], 0
+        while text[end] != _NEWLINE:
+            returns += text[end] == _RETURN
+            end += 1
+        stop = end
+        while stop > state[POSITION] and text[stop - 1] == _RETURN:
+            stop -= 1
+        state[_STOP] = stop
+        state[BEGUN] += 1
+        inexact = state[INEXACT]
+        code = NOT_ACCEPTED
+        if returns == end - stop:
+            code = _parse_entry(block, words, moses, sentences)
+        if code != DONE:
+            state[INEXACT] = inexact
+            return code
+        state[POSITION] = end + 1
+        state[LINES] += 1
+    return DONE
+
+
+@inlined
+def _parse_entry(block: Block, words: Words, moses: bool, sentences: int) -> int:
+    text, state, line = block.text, block.state, block.state[LINES]
+    state[END] = state[POSITION]
+    state[_WORD], state[_FEATURE] = block.word_ptr[line], block.feature_ptr[line]
+    if not _next_token(block):
+        return NOT_ACCEPTED
+    digits = state[END] - state[BEGIN]
+    number, number_end = whole_number(text, state[BEGIN], state[END], sentences)
+    if number_end < state[END] or digits > MOST_DIGITS or number >= sentences:
+        return NOT_ACCEPTED
+    if not _next_token(block) or not _is_separator(block):
+        return NOT_ACCEPTED
+    block.sentence[line] = number
+    while True:
+        if not _next_token(block):
+            return NOT_ACCEPTED
+        if _is_separator(block):
+            break
+        word = _current_word(block, words)
+        if word < 0 or words.meaning[word]["word"] == UNKNOWN:
+            return NEW_WORD
+        block.word[state[_WORD]] = words.meaning[word]["word"]
+        state[_WORD] += 1
+    while _next_token(block) and not _is_separator(block):
+        code = _add_features(block, words, moses)
+        if code != DONE:
+            return code
+    block.word_ptr[line + 1], block.feature_ptr[line + 1] = state[_WORD], state[_FEATURE]
+    return DONE
+
+
+@inlined
+def _next_token(block: Block) -> bool:
+    """Find what is between the next blanks or tabs of the line; False at its end."""
+    text, stop, begin = block.text, block.state[_STOP], block.state[END]
+    while begin < stop and (text[begin] == _BLANK or text[begin] == _TAB):
+        begin += 1
+    end = begin
+    while end < stop and text[end] != _BLANK and text[end] != _TAB:
+        end += 1
+    block.state[BEGIN], block.state[END] = begin, end
+    return bool(begin < end)
+
+
+@inlined
+def _is_separator(block: Block) -> bool:
+    text, begin = block.text, block.state[BEGIN]
+    three = block.state[END] - begin == 3
+    return bool(three and text[begin] == _BAR and text[begin + 1] == _BAR and text[begin + 2] == _BAR)
+
+
+@inlined
+def _current_word(block: Block, words: Words) -> int:
+    """The number of the current token among all words and names, or -1 if it is new."""
+    slot = word_slot(words.table, block.text, block.state[BEGIN], block.state[END])
+    return int64(words.table.slot[slot]) - 1
+
+
+@inlined
+def _add_features(block: Block, words: Words, moses: bool) -> int:
+    """Add the features of the current token, which is ``name=value``, or of Moses ``name=`` with values after it."""
+    text, state = block.text, block.state
+    first, values = state[_FEATURE], 0
+    name, equals = state[BEGIN], state[END] - 1
+    while equals > name and text[equals] != _EQUALS:
+        equals -= 1
+    if equals == name or (moses and equals < state[END] - 1):
+        return NOT_ACCEPTED
+    end = state[END]
+    if moses:
+        while _next_token(block) and text[state[END] - 1] != _EQUALS and not _is_separator(block):
+            if not _add_value(block, first + values, state[BEGIN], state[END]):
+                return NOT_ACCEPTED
+            values += 1
+            end = state[END]
+    elif _add_value(block, first, equals + 1, end):
+        values = 1
+    if values == 0:
+        return NOT_ACCEPTED
+    state[BEGIN], state[END], state[VALUES] = name, equals, values
+    word = _current_word(block, words)
+    if word < 0 or words.meaning[word]["feature"] == UNKNOWN:
+        return NEW_NAME
+    meaning = words.meaning[word]
+    if meaning["values"] != values or meaning["begun"] == state[BEGUN]:
+        return NOT_ACCEPTED
+    meaning["begun"] = state[BEGUN]
+    for i in range(values):
+        block.feature[first + i] = meaning["feature"] + i
+    state[END], state[_FEATURE] = end, first + values
+    return DONE
+
+
+@inlined
+def _add_value(block: Block, place: int, begin: int, end: int) -> bool:
+    """Parse a value; False if it is no number that the kernel accepts."""
+    accepted, value = parse_decimal(block.text, begin, end)
+    block.value[place] = value
+    if np.isnan(value):
+        inexact = block.state[INEXACT]
+        block.inexact[inexact, 0], block.inexact[inexact, 1], block.inexact[inexact, 2] = place, begin, end
+        block.state[INEXACT] += 1
+    return accepted
