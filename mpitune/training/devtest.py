@@ -13,6 +13,7 @@ from mpitune.metrics.sacrebleu import bleu_and_length
 from mpitune.run_folder.checkpoint import Vector
 from mpitune.store.store import Corpus
 from mpitune.training import parallel_map
+from mpitune.training.scheduler import check_stop
 from mpitune.training.session import TrainingRun
 
 WITHOUT_DEVTEST = 20
@@ -49,18 +50,23 @@ def watch_start(run: TrainingRun, weights: Vector) -> Scores:
 def watch_epoch(run: TrainingRun, epoch: int, weights: Vector) -> Scores:
     """Translate the devtest set with the ``weights`` of ``epoch`` and write the translations to the run folder.
 
-    Returns the scores, on every rank.
+    Returns the scores, on every rank. Raises StopRequested after a signal.
     """
     corpus, count = _watched(run)
     dense, words, failed = run.dense(weights), run.store.model.words.words, -run.decoder.failed
     tuned = None if run.store.devtest is None or run.metric.is_bleu else run.metric
 
     def translate(i: int) -> tuple[str, np.ndarray]:
+        if run.stop:
+            return "", np.zeros(0)
         kbest = run.decoder.decode(corpus.sentence(i), dense, 1)
         counted = tuned.statistics(kbest, corpus.references(i))[0] if tuned else np.zeros(0)
         return parallel_map.text(kbest.translation(0), words), counted
 
     done = list(parallel_map.parallel_map(run.comm, count, translate, "devtest", quiet=run.quiet))
+    check_stop(
+        run, f"the translation after epoch {epoch}" if epoch else "the translation before training", bool(run.stop)
+    )
     failures = run.comm.gather(failed + run.decoder.failed)
 
     def keep() -> Scores:

@@ -77,7 +77,6 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
                 state.before = watch_start(run, state.shared_weights).bleu
                 if state.before is not None:
                     LOG.info("before training: devtest BLEU %.2f", state.before)
-                check_stop(run, "the translation before training", bool(stop))
                 dense_start(run, state)
             while early_stopping.goes_on(job, state.history):
                 # A signal may reach one rank only: the others do its shards, and all agree here.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 from pathlib import Path
@@ -14,6 +15,7 @@ from support.runs import TRAIN_JOBS, Decodes, epoch_weights, files_of, metrics
 from support.tiny import DEVTEST, Tiny
 
 from mpitune.corpus.weights import read_weights
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import StopRequested
 from mpitune.report.html import write_report
 from mpitune.run_folder.status import read_status
@@ -119,6 +121,30 @@ def test_a_stop_in_between_changes_nothing(
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
     assert metrics(tmp_path / "run")[0]["devtest_bleu_before"] > 50
     assert "devtest_bleu_before" not in metrics(tmp_path / "run")[1]
+
+
+@pytest.mark.parametrize(("epoch", "named"), [(0, "before training"), (2, "after epoch 2")])
+def test_a_stop_does_not_wait_for_the_devtest_set(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: int, named: str
+) -> None:
+    tables = falling("itermix", patience=3)
+    tiny.train(tmp_path / "unbroken", **tables)
+    watched, decode = list[int](), EmbeddedDecoder.decode
+    stop_at = epoch * len((tiny.folder / "dev.de").read_text().splitlines()) + 3
+
+    def stopped(decoder: EmbeddedDecoder, sentence: Any, weights: Any, k: int) -> Any:
+        watched.extend([k] * (k == 1))
+        if len(watched) == stop_at and k == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return decode(decoder, sentence, weights, k)
+
+    monkeypatch.setattr(EmbeddedDecoder, "decode", stopped)
+    with pytest.raises(StopRequested, match=f"stopped by SIGTERM in the translation {named}; finished work is kept"):
+        tiny.train(tmp_path / "run", **tables)
+    assert len(watched) == stop_at
+    monkeypatch.undo()
+    tiny.train(tmp_path / "run", **tables)
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
 
 
 @pytest.mark.mpi
