@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.row_table import enlarged
-from mpitune.jit import kernel
+from mpitune.jit import inlined, int64, kernel
 
 
 class WordTable(NamedTuple):
@@ -74,6 +74,12 @@ def word_slot(table: WordTable, text: np.ndarray, begin: int, end: int) -> int:
         if i == size:
             i = 0
     return i
+
+
+@inlined
+def word_number(table: WordTable, text: np.ndarray, begin: int, end: int) -> int:
+    """The number of the word ``text[begin:end]`` (uint8) in ``table``, or -1 if it is new."""
+    return int64(table.slot[word_slot(table, text, begin, end)]) - 1
 
 
 @kernel

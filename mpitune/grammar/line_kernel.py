@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.corpus.decimal_numbers import parse_decimal, whole_number
-from mpitune.corpus.word_table import WordTable, word_slot
+from mpitune.corpus.line_tokens import is_separator, next_token
+from mpitune.corpus.word_table import WordTable, word_number
 from mpitune.grammar.line_parser import MAX_GAPS, MAX_SYMBOLS
-from mpitune.jit import inlined, int64, kernel
+from mpitune.jit import inlined, kernel
 
 # Return codes of the kernels: end of the block; a line for `LineParser`; then the role in which a word is new.
 DONE, NOT_ACCEPTED, AS_LHS, AS_SOURCE, _AS_TARGET, AS_LABEL = range(6)
@@ -32,7 +33,7 @@ WRONG_GAP = MAX_GAPS + 1
 POSITION, LINES, _STOP, BEGIN, END, _LHS_BEGIN, _LHS_END, _GAPS, _USED, _CATEGORY = range(10)
 _SOURCE, _TARGET, _ALIGN, SCORE = range(_CATEGORY + MAX_GAPS, _CATEGORY + MAX_GAPS + 4)
 
-_NEWLINE, _RETURN, _BLANK, _TAB, _BAR, _EQUALS, _MINUS = map(ord, "\n\r \t|=-")
+_NEWLINE, _RETURN, _EQUALS, _MINUS = map(ord, "\n\r=-")
 
 
 class Words(NamedTuple):
@@ -156,28 +157,20 @@ def _end_line(block: Block, words: Words) -> int:
 @inlined
 def _next_word(block: Block) -> bool:
     """Find the next word of the line; False at its end."""
-    text, stop, begin = block.text, block.state[_STOP], block.state[END]
-    while begin < stop and (text[begin] == _BLANK or text[begin] == _TAB):
-        begin += 1
-    end = begin
-    while end < stop and text[end] != _BLANK and text[end] != _TAB:
-        end += 1
-    block.state[BEGIN], block.state[END] = begin, end
-    return bool(begin < end)
+    state = block.state
+    state[BEGIN], state[END] = next_token(block.text, state[END], state[_STOP])
+    return bool(state[BEGIN] < state[END])
 
 
 @inlined
 def _is_separator(block: Block) -> bool:
-    text, begin = block.text, block.state[BEGIN]
-    three = block.state[END] - begin == 3
-    return bool(three and text[begin] == _BAR and text[begin + 1] == _BAR and text[begin + 2] == _BAR)
+    return is_separator(block.text, block.state[BEGIN], block.state[END])
 
 
 @inlined
 def _current_word(block: Block, words: Words) -> int:
     """The number of the current word, or -1 if it is new."""
-    slot = word_slot(words.table, block.text, block.state[BEGIN], block.state[END])
-    return int64(words.table.slot[slot]) - 1
+    return word_number(words.table, block.text, block.state[BEGIN], block.state[END])
 
 
 @inlined

@@ -59,7 +59,7 @@ class CompiledReader:
         self._reader = ListReader()
         self._table = GrowingWordTable()
         self._meaning = np.zeros(0, dtype=MEANING)
-        self._space = new_block(0)
+        self._block = new_block(0)
 
     def read(
         self, path: Path, sentences: int, accept: Callable[[Entry], bool], *, plain: bool = True
@@ -121,9 +121,9 @@ class CompiledReader:
 
     def _compiled(self, text: bytearray, begin: int, moses: bool, sentences: int) -> tuple[Entries, int]:
         """The entries from ``begin`` on, up to a line that the kernel does not accept, and the begin of that line."""
-        if len(self._space.sentence) < len(text):
-            self._space = new_block(len(text))._replace(state=self._space.state)
-        block = self._space._replace(text=np.frombuffer(text, dtype=np.uint8))
+        if len(self._block.space.sentence) < len(text):
+            self._block = new_block(len(text))._replace(state=self._block.state)
+        block = self._block._replace(text=np.frombuffer(text, dtype=np.uint8))
         state = block.state
         state[POSITION], state[LINES], state[INEXACT] = begin, 0, 0
         code = parse_entries(block, Words(self._table.table, self._meaning), moses, sentences)
@@ -131,7 +131,7 @@ class CompiledReader:
             self._number(code, bytes(text[state[BEGIN] : state[END]]), int(state[VALUES]), moses)
             code = parse_entries(block, Words(self._table.table, self._meaning), moses, sentences)
         for place, first, end in block.inexact[: state[INEXACT]].tolist():
-            block.value[place] = float(text[first:end])
+            block.space.value[place] = float(text[first:end])
         return block.entries(), int(state[POSITION])
 
     def _number(self, code: int, text: bytes, values: int, moses: bool) -> None:

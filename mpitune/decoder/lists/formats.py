@@ -263,9 +263,7 @@ def _check_values(values: Mapping[str, float]) -> None:
     if values and not (isfinite(sum(values.values())) and max(map(abs, values.values())) <= LARGEST_VALUE):
         for name, value in values.items():
             if not abs(value) <= LARGEST_VALUE:
-                expected = (
-                    f"a number from -{LARGEST_VALUE:g} to {LARGEST_VALUE:g}" if isfinite(value) else "a finite number"
-                )
+                expected = IN_RANGE if isfinite(value) else "a finite number"
                 raise _Malformed(f"value {value} of {name}", expected)
 
 

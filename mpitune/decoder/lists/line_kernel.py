@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.corpus.decimal_numbers import parse_decimal, whole_number
-from mpitune.corpus.word_table import WordTable, word_slot
+from mpitune.corpus.line_tokens import is_separator, next_token
+from mpitune.corpus.word_table import WordTable, word_number
 from mpitune.decoder.lists.formats import MOST_DIGITS
-from mpitune.jit import inlined, int64, kernel
+from mpitune.jit import inlined, kernel
 
 # Return codes of the kernel: end of the block; a line for `ListReader`; a new word; a new name of a feature.
 DONE, NOT_ACCEPTED, NEW_WORD, NEW_NAME = range(4)
@@ -22,7 +23,7 @@ BEGUN, POSITION, LINES, _STOP, BEGIN, END, _WORD, _FEATURE, VALUES, INEXACT = ra
 UNKNOWN = -1
 """The number of a word, or of a name, that has not been met as such."""
 
-_NEWLINE, _RETURN, _BLANK, _TAB, _BAR, _EQUALS = map(ord, "\n\r \t|=")
+_NEWLINE, _RETURN, _EQUALS = map(ord, "\n\r=")
 
 
 MEANING = np.dtype([("word", "<i4"), ("feature", "<i4"), ("values", "<i4"), ("begun", "<i8")])
@@ -56,32 +57,28 @@ class Entries(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block of lines, and space for their entries, as in `Entries`."""
+    """A block of lines, and space for their entries."""
 
     text: np.ndarray
     """uint8"""
     state: np.ndarray
     """int64, indexed by `BEGUN` to `INEXACT`."""
-    sentence: np.ndarray
-    word_ptr: np.ndarray
-    word: np.ndarray
-    feature_ptr: np.ndarray
-    feature: np.ndarray
-    value: np.ndarray
+    space: Entries
     inexact: np.ndarray
     """int64 [values, 3]: place, begin and end of the values that need `float`."""
 
     def entries(self) -> Entries:
         """Copies of the entries of the lines parsed."""
         lines = int(self.state[LINES])
-        words, values = self.word_ptr[lines], self.feature_ptr[lines]
+        space = self.space
+        words, values = space.word_ptr[lines], space.feature_ptr[lines]
         return Entries(
-            self.sentence[:lines].copy(),
-            self.word_ptr[: lines + 1].copy(),
-            self.word[:words].copy(),
-            self.feature_ptr[: lines + 1].copy(),
-            self.feature[:values].copy(),
-            self.value[:values].copy(),
+            space.sentence[:lines].copy(),
+            space.word_ptr[: lines + 1].copy(),
+            space.word[:words].copy(),
+            space.feature_ptr[: lines + 1].copy(),
+            space.feature[:values].copy(),
+            space.value[:values].copy(),
         )
 
 
@@ -91,12 +88,7 @@ def new_block(size: int) -> Block:
     return Block(
         text=np.zeros(0, dtype=np.uint8),
         state=np.zeros(INEXACT + 1, dtype=np.int64),
-        sentence=next(ints),
-        word_ptr=ptr[0],
-        word=next(ints),
-        feature_ptr=ptr[1],
-        feature=next(ints),
-        value=np.empty(size, dtype=np.float64),
+        space=Entries(next(ints), ptr[0], next(ints), ptr[1], next(ints), np.empty(size, dtype=np.float64)),
         inexact=np.empty((size, 3), dtype=np.int64),
     )
 
@@ -135,7 +127,7 @@ def parse_entries(block: Block, words: Words, moses: bool, sentences: int) -> in
 def _parse_entry(block: Block, words: Words, moses: bool, sentences: int) -> int:
     text, state, line = block.text, block.state, block.state[LINES]
     state[END] = state[POSITION]
-    state[_WORD], state[_FEATURE] = block.word_ptr[line], block.feature_ptr[line]
+    state[_WORD], state[_FEATURE] = block.space.word_ptr[line], block.space.feature_ptr[line]
     if not _next_token(block):
         return NOT_ACCEPTED
     digits = state[END] - state[BEGIN]
@@ -144,7 +136,7 @@ def _parse_entry(block: Block, words: Words, moses: bool, sentences: int) -> int
         return NOT_ACCEPTED
     if not _next_token(block) or not _is_separator(block):
         return NOT_ACCEPTED
-    block.sentence[line] = number
+    block.space.sentence[line] = number
     while True:
         if not _next_token(block):
             return NOT_ACCEPTED
@@ -153,41 +145,33 @@ def _parse_entry(block: Block, words: Words, moses: bool, sentences: int) -> int
         word = _current_word(block, words)
         if word < 0 or words.meaning[word]["word"] == UNKNOWN:
             return NEW_WORD
-        block.word[state[_WORD]] = words.meaning[word]["word"]
+        block.space.word[state[_WORD]] = words.meaning[word]["word"]
         state[_WORD] += 1
     while _next_token(block) and not _is_separator(block):
         code = _add_features(block, words, moses)
         if code != DONE:
             return code
-    block.word_ptr[line + 1], block.feature_ptr[line + 1] = state[_WORD], state[_FEATURE]
+    block.space.word_ptr[line + 1], block.space.feature_ptr[line + 1] = state[_WORD], state[_FEATURE]
     return DONE
 
 
 @inlined
 def _next_token(block: Block) -> bool:
     """Find what is between the next blanks or tabs of the line; False at its end."""
-    text, stop, begin = block.text, block.state[_STOP], block.state[END]
-    while begin < stop and (text[begin] == _BLANK or text[begin] == _TAB):
-        begin += 1
-    end = begin
-    while end < stop and text[end] != _BLANK and text[end] != _TAB:
-        end += 1
-    block.state[BEGIN], block.state[END] = begin, end
-    return bool(begin < end)
+    state = block.state
+    state[BEGIN], state[END] = next_token(block.text, state[END], state[_STOP])
+    return bool(state[BEGIN] < state[END])
 
 
 @inlined
 def _is_separator(block: Block) -> bool:
-    text, begin = block.text, block.state[BEGIN]
-    three = block.state[END] - begin == 3
-    return bool(three and text[begin] == _BAR and text[begin + 1] == _BAR and text[begin + 2] == _BAR)
+    return is_separator(block.text, block.state[BEGIN], block.state[END])
 
 
 @inlined
 def _current_word(block: Block, words: Words) -> int:
     """The number of the current token among all words and names, or -1 if it is new."""
-    slot = word_slot(words.table, block.text, block.state[BEGIN], block.state[END])
-    return int64(words.table.slot[slot]) - 1
+    return word_number(words.table, block.text, block.state[BEGIN], block.state[END])
 
 
 @inlined
@@ -220,7 +204,7 @@ def _add_features(block: Block, words: Words, moses: bool) -> int:
         return NOT_ACCEPTED
     meaning["begun"] = state[BEGUN]
     for i in range(values):
-        block.feature[first + i] = meaning["feature"] + i
+        block.space.feature[first + i] = meaning["feature"] + i
     state[END], state[_FEATURE] = end, first + values
     return DONE
 
@@ -229,7 +213,7 @@ def _add_features(block: Block, words: Words, moses: bool) -> int:
 def _add_value(block: Block, place: int, begin: int, end: int) -> bool:
     """Parse a value; False if it is no number that the kernel accepts."""
     accepted, value = parse_decimal(block.text, begin, end)
-    block.value[place] = value
+    block.space.value[place] = value
     if np.isnan(value):
         inexact = block.state[INEXACT]
         block.inexact[inexact, 0], block.inexact[inexact, 1], block.inexact[inexact, 2] = place, begin, end
