@@ -61,6 +61,7 @@ def made_up(run: Path, devtest: list[float | None], translations: list[str], **m
     run.mkdir()
     epochs = [
         {"epoch": n, "devtest_bleu": bleu, "selected_features": 1000 * n, "seconds": 90.0, **more}
+        | {"peak_memory_bytes": [1_000_000_000 * n, 1]}
         for n, bleu in enumerate(devtest, start=1)
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(epoch) + "\n" for epoch in epochs))
@@ -91,7 +92,7 @@ def test_the_table_has_scores_and_significance(scripts: Callable[[str], ModuleTy
     assert rows[2][:8] == ["a", "1 SGD", "dev", "12 dense", "1", "2,000", "2 of 2", ""]
     # Devtest chooses, whatever the algorithm.
     assert [row[5:8] for row in rows[3:]] == [["2,000", "2 of 3", "32.00"], ["1,000", "1 of 2", "33.00"]]
-    assert [row[-1] for row in rows[2:]] == ["3.0", "4.5", "3.0"]
+    assert [row[-2:] for row in rows[2:]] == [["3.0", "2.0"], ["4.5", "3.0"], ["3.0", "2.0"]]
     assert rows[2][8:10] == ["100.00 <sup>c</sup>"] * 2
     assert rows[3][8].endswith("<sup>c</sup>") and rows[4][8].endswith("<sup>a b</sup>")
     # The mean of two runs, of which the second is that of the first system.
@@ -103,6 +104,16 @@ def test_the_table_has_scores_and_significance(scripts: Callable[[str], ModuleTy
     assert row[4] == "2" and float(row[8].partition(" ")[0]) == pytest.approx(mean, abs=0.01)
 
 
+def test_a_system_starts_from_the_weights_with_its_own_seed(scripts: Callable[[str], ModuleType], data: Path) -> None:
+    table = scripts("table")
+    where = table.Place(data, data)
+    learned, refitted = (
+        {row.name: row for row in table.rows_of(where.corpus)}[name] for name in ("itersel", "refitted")
+    )
+    for first, then in zip(table.runs(learned, 3), table.runs(refitted, 3), strict=True):
+        assert f"learner.initial_weights={where.run(first)}/weights.txt.gz" in where.given(then)
+
+
 @pytest.mark.parametrize("name", ["multi30k", "europarl"])
 def test_the_jobs_of_the_table_load_and_are_what_their_rows_say(
     scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -111,7 +122,7 @@ def test_the_jobs_of_the_table_load_and_are_what_their_rows_say(
     monkeypatch.setenv("MPITUNE_DATA", str(data))
     where = table.Place(data, data, corpus=scripts("corpora").corpora()[name])
     rows = list(table.rows_of(where.corpus))
-    assert len({row.name for row in rows}) == len(rows) <= 16, "letters are enough"
+    assert len({row.name for row in rows}) == len(rows) <= 26, "letters are enough"
     for row in rows:
         job = load(systems.JOBS / row.job, where.given(row))
         algorithm = {"1": "sgd", "2": "mix", "3": "itermix", "4": "itersel", "M": "itermix"}[row.algorithm[0]]
@@ -121,7 +132,9 @@ def test_the_jobs_of_the_table_load_and_are_what_their_rows_say(
         expected = {"dense": (), "all": every}.get(row.features, (row.features.removeprefix("+ "),))
         assert tuple(job.features.templates) == expected
         assert job.data is not None and job.data.source is not None
-        assert row.tuned_on in job.data.source.name or (row.tuned_on, job.data.source.name) == ("dev", "val.de.gz")
+        tuned_on = row.tuned_on.split()[-1]
+        assert tuned_on in job.data.source.name or (tuned_on, job.data.source.name) == ("dev", "val.de.gz")
+        assert (job.learner.tune == "dense") == ("then" in row.tuned_on) == (job.learner.initial_weights is not None)
 
 
 def test_the_table_of_methods(scripts: Callable[[str], ModuleType], data: Path) -> None:

@@ -26,6 +26,8 @@ JOBS = Path(__file__).resolve().parents[1]
 MULTI30K = corpora()["multi30k"]
 TESTS = MULTI30K.tests
 LEVEL = 0.05
+WEIGHTS = "weights.txt.gz"
+"""The file of a run's result."""
 _FEW, _SOME = 20, 2000
 """Sentences of each set, and pairs of the bitext, under --small."""
 
@@ -39,6 +41,8 @@ class System:
     settings: tuple[str, ...] = ()
     store: str = field(default="", kw_only=True)
     """The name of its store, if it is not that of all systems of its job."""
+    initial: str = field(default="", kw_only=True)
+    """The name of the system whose weights it starts from, if it does not start from those of its job."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,10 @@ class Place:
 
     def run(self, system: System) -> Path:
         """Run folder of a system."""
-        return self.runs / f"{self.corpus.name}-{system.name}"
+        return self._run_of(system.name)
+
+    def _run_of(self, name: str) -> Path:
+        return self.runs / f"{self.corpus.name}-{name}"
 
     def output(self, system: System, text: str) -> Path:
         """File of a system's translation of ``text``, a text of the corpus."""
@@ -79,7 +86,7 @@ class Place:
         # Text by text, because the store holds the grammars of the text translated last.
         for text in texts:
             for system in systems:
-                output, weights = self.output(system, text), self.run(system) / "weights.txt.gz"
+                output, weights = self.output(system, text), self.run(system) / WEIGHTS
                 if not output.exists() or output.stat().st_mtime < weights.stat().st_mtime:
                     files = "--input", str(self.source(text)), "--output", str(output)
                     self._mpitune("decode", system, *files, "--weights", str(weights))
@@ -87,7 +94,8 @@ class Place:
     def given(self, system: System) -> list[str]:
         """All settings of the system's job, ``table.key=value``."""
         store = self.runs / f"{system.store or Path(system.job).stem}-store"
-        return [f"run.dir={self.run(system)}", f"run.store={store}", *system.settings, *self.settings]
+        start = [f"learner.initial_weights={self._run_of(system.initial) / WEIGHTS}"] if system.initial else []
+        return [f"run.dir={self.run(system)}", f"run.store={store}", *start, *system.settings, *self.settings]
 
     def _mpitune(self, command: str, system: System, *more: str) -> None:
         given = [word for setting in self.given(system) for word in ("--set", setting)]

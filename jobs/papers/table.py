@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from string import ascii_lowercase
 
 from corpora import Corpus, corpora
 from systems import LEVEL, MULTI30K, Place, System, place, show
@@ -22,6 +23,7 @@ from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
 DENSE = "features.templates=[]"
 ALL = 'features.templates=["id", "source-bigram", "shape"]'
 PRINTED = "learner.preset=simianer2012"
+REFIT = "learner.tune=dense"
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Row(System):
     tuned_on: str = ""
     features: str = ""
     seeds: bool = False
-    """True for the systems that --seeds repeats."""
+    """True for a system that --seeds repeats."""
 
 
 def rows_of(corpus: Corpus) -> Iterator[Row]:
@@ -49,12 +51,16 @@ def rows_of(corpus: Corpus) -> Iterator[Row]:
     yield Row("mix", train, (ALL, "learner.algorithm=mix"), "2 MixSGD", "train", "all")
     yield Row("itermix", train, (ALL, "learner.algorithm=itermix"), "3 IterMixSGD", "train", "all")
     yield Row("itersel", train, (ALL,), "4 IterSelSGD", "train", "all", seeds=True)
+    again = "1 SGD, dense weights"
+    yield Row("refitted", dev, (ALL, REFIT), again, "train, then dev", "all", seeds=True, initial="itersel")
     if other is not None:
         source, target = (f"${{MPITUNE_DATA}}/{corpus.name}/{other}.{language}.gz" for language in corpus.languages)
         tuned = f'data.source="{source}"', f'data.references=["{target}"]'
         store = f"{corpus.name}-{other}"
         yield Row("other", dev, tuned, "1 SGD", other, "dense", store=store)
         yield Row("other-sparse", dev, (*tuned, ALL), "1 SGD", other, "all", store=store)
+        on_both, settings = f"train, then {other}", (*tuned, ALL, REFIT)
+        yield Row("refitted-other", dev, settings, again, on_both, "all", seeds=True, initial="itersel", store=store)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -62,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", choices=corpora(), default=MULTI30K.name, help="a section of corpora.toml")
     parser.add_argument("--only", nargs="+", metavar="SYSTEM", help="systems of the table (default: all)")
-    parser.add_argument("--seeds", type=int, default=1, help="runs of the systems `dev` and `itersel` (default 1)")
+    parser.add_argument(
+        "--seeds", type=int, default=1, help="runs of `dev`, and of `itersel` and what starts from it (default 1)"
+    )
     where, options = place(parser, arguments)
     rows = list(rows_of(where.corpus))
     if unknown := set(options.only or ()) - {row.name for row in rows}:
@@ -79,16 +87,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def runs(row: Row, seeds: int) -> list[Row]:
     """One system for each run of ``row``: seeds 1 to ``seeds`` if it is one that is repeated, else the first alone."""
     again = range(2, seeds + 1) if row.seeds else ()
-    return [row, *(replace(row, name=f"{row.name}-{n}", settings=(*row.settings, f"run.seed={n}")) for n in again)]
+    return [row, *(_with_seed(row, n) for n in again)]
+
+
+def _with_seed(row: Row, seed: int) -> Row:
+    """The same system with another seed; if it starts from another system's weights, from those with this seed."""
+    initial = f"{row.initial}-{seed}" if row.initial else ""
+    settings = *row.settings, f"run.seed={seed}"
+    return replace(row, name=f"{row.name}-{seed}", settings=settings, initial=initial)
 
 
 def table(rows: Sequence[Row], where: Place, seeds: int = 1) -> str:
     """Make the table in Markdown; each BLEU score is followed by the lines that differ from it significantly.
 
-    BLEU is the mean over runs; devtest BLEU, features, epoch and time are those of the first one.
+    BLEU is the mean over runs; devtest BLEU, features, epoch, time and memory are those of the first one. Minutes are
+    the wall time of all its epochs; GB is the largest memory of a rank, with the pages of files that it has mapped.
     """
     tests = where.corpus.tests
-    cells = [["", "algorithm", "tuned on", "features", "runs", "active", "epoch", "devtest", *tests, "minutes"]]
+    cells = [["", "algorithm", "tuned on", "features", "runs", "active", "epoch", "devtest", *tests, "minutes", "GB"]]
     bleu = {test: _scores(rows, test, where, seeds) for test in tests}
     for n, row in enumerate(rows):
         epochs = where.epochs(row)
@@ -98,7 +114,8 @@ def table(rows: Sequence[Row], where: Place, seeds: int = 1) -> str:
         devtest = "" if best["devtest_bleu"] is None else f"{best['devtest_bleu']:.2f}"
         about = [_letter(n), row.algorithm, row.tuned_on, row.features, str(len(runs(row, seeds)))]
         scores = (bleu[test][n] for test in tests)
-        cells.append([*about, features, epoch, devtest, *scores, f"{minutes:.1f}"])
+        memory = max(peak for epoch in epochs for peak in epoch["peak_memory_bytes"]) / 1e9
+        cells.append([*about, features, epoch, devtest, *scores, f"{minutes:.1f}", f"{memory:.1f}"])
     return show(cells)
 
 
@@ -117,7 +134,7 @@ def _scores(rows: Sequence[Row], test: str, where: Place, seeds: int) -> list[st
 
 
 def _letter(n: int) -> str:
-    return "abcdefghijklmnop"[n]
+    return ascii_lowercase[n]
 
 
 if __name__ == "__main__":
