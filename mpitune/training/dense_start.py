@@ -1,21 +1,22 @@
 """The dense start: initial weights for all shards if training begins with zero weights.
 
-Lists decoded with zero weights say little: small shards would learn different weights from them, and sparse features
-nothing useful. So rank 0 first makes a pass over a few sentences with the dense features alone (algorithm 1), and all
-shards start from the resulting weights and learner state. From such lists a pass may learn nothing at all; then it is
-followed by another one. A choice of this implementation.
+Small shards would learn different weights from lists decoded with zero weights, and sparse features nothing useful. So
+rank 0 first makes a pass over a few sentences with the dense features alone (algorithm 1), and all shards start from
+the resulting weights and learner state. With zero weights all derivations are equal, and lists hold long, meaningless
+translations, from which a pass may learn nothing; so it begins with a weight for the language models alone. A choice of
+this implementation.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from mpitune.decoder.base import TranslationModel
 from mpitune.exchange.sparse_rows import look_up
-from mpitune.learner.base import BatchLearner, OnlineLearner
+from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.runtime.progress import progress
 from mpitune.training import factory
@@ -27,9 +28,9 @@ from mpitune.training.state import State
 
 LOG = logging.getLogger(__name__)
 
-MOST_PASSES = 3
-LEAST_SENTENCES = 100
-"""Fewer sentences are too few to tell if a pass has learned something."""
+LM_WEIGHT = 0.1
+"""Weight of each language model's log10 probability at the start. As it is the only weight, its value does not change
+the first lists, only how soon those that follow depend on what is learned."""
 
 
 def dense_start(run: TrainingRun, state: State) -> None:
@@ -72,14 +73,8 @@ def _learn(run: TrainingRun, sentences: np.ndarray) -> ShardResult | None:
     frozen[first_sparse:] = True
     learner = factory.learner(run.job, run.metric, frozen, features, first_sparse, run.store.scoring)
     assert not isinstance(learner, BatchLearner)  # `dense_start` sees to it
-    result, gold = _pass(run, learner, sentences, run.first.weights.copy(), ())
-    for _ in range(MOST_PASSES - 1):
-        if result is None or _has_learned(run, sentences, gold):
-            break
-        LOG.info("dense start: translations are no better than with weights of 0, so there is another pass")
-        weights = run.dense((result.index, result.value))
-        state = [run.by_slot((result.index, array)) for array in result.learner]
-        result, gold = _pass(run, learner, sentences, weights, state)
+    with progress("dense start", len(sentences), rank=run.comm.rank, quiet=run.quiet) as shown:
+        result = learn_shard(run, learner, 0, 0, sentences, _first_weights(run), (), lambda gold: shown.advance())
     if result is None:
         return None
     # An external decoder fires features that are discovered while decoding; these are not frozen.
@@ -89,33 +84,11 @@ def _learn(run: TrainingRun, sentences: np.ndarray) -> ShardResult | None:
     return replace(result, index=dense, value=value, learner=tuple(kept), names=[])
 
 
-def _pass(
-    run: TrainingRun, learner: OnlineLearner, sentences: np.ndarray, weights: np.ndarray, state: Sequence[np.ndarray]
-) -> tuple[ShardResult | None, list[float]]:
-    """As `learn_shard`, and the gold score of each sentence's best translation."""
-    gold = list[float]()
-    with progress("dense start", len(sentences), rank=run.comm.rank, quiet=run.quiet) as shown:
-
-        def advance(score: float) -> None:
-            gold.append(score)
-            shown.advance()
-
-        return learn_shard(run, learner, 0, 0, sentences, weights, state, advance), gold
-
-
-def _has_learned(run: TrainingRun, sentences: np.ndarray, gold: Sequence[float]) -> bool:
-    """Test if the last quarter of the scores ``gold`` is better than those with the initial weights."""
-    if len(sentences) < LEAST_SENTENCES:
-        return True
-    some = len(sentences) // 4
-    weights, before = run.grow_to_features(run.first.weights), list[float]()
-    for i in sentences[-some:].tolist():
-        best = run.decoder.decode(run.corpus.sentence(i), weights, 1)
-        before.append(run.gold.report(run.metric.statistics(best, run.corpus.references(i))))
-    return is_better(np.array(gold[-some:]), np.array(before))
-
-
-def is_better(gold: np.ndarray, before: np.ndarray) -> bool:
-    """Test if ``gold`` (float64 [n]) is above ``before`` by more than twice the standard error of the difference."""
-    gain = gold - before
-    return bool(gain.mean() > 2 * gain.std(ddof=1) / np.sqrt(len(gain)))
+def _first_weights(run: TrainingRun) -> np.ndarray:
+    """float64 [D]: `LM_WEIGHT` for each language model, unless its weight is frozen, and else 0."""
+    weights, model = run.first.weights.copy(), run.store.model
+    if isinstance(model, TranslationModel):
+        dense = model.dense_features()
+        slots = np.array([dense.index(name) for name in model.lm_names], dtype=np.int64)
+        weights[slots[~run.first.frozen[slots]]] = LM_WEIGHT
+    return weights
