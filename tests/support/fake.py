@@ -102,13 +102,17 @@ class FakeCdec:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, and not only what is left of one until its parent looks."""
+    """Whether there is such a process, and not only what is left of one until its parent looks.
+
+    While other threads of a killed process end, it still holds its locks, although its first thread has ended.
+    """
     try:
         os.kill(pid, 0)
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
     except (ProcessLookupError, FileNotFoundError):
         return False
-    return state != "Z"
+    return state != "Z" or threads > 1
 
 
 def _command(pid: int) -> str:
