@@ -59,7 +59,7 @@ KNOW_THE_JOB = {"cli", "training", "store/extract_grammars", "run_folder/reader"
 FOR_USERS = [
     path.relative_to(ROOT).as_posix()
     for path in [ROOT / "README.md", *sorted((ROOT / "jobs").rglob("*")), *sorted((ROOT / "slurm").rglob("*"))]
-    if path.is_file() and "runs" not in path.parts
+    if path.is_file() and not {"runs", "__pycache__"} & set(path.parts)
 ]
 TESTS = [path for path in sorted((ROOT / "tests").rglob("*.py")) if "__pycache__" not in path.parts]
 every_module = pytest.mark.parametrize("module", MODULES)
