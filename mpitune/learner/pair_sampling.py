@@ -92,11 +92,14 @@ def pro(
     candidates: int = PRO_CANDIDATES,
     threshold: float = PRO_THRESHOLD,
     kept: int = PRO_KEPT,
+    *,
+    never_none: bool = False,
 ) -> np.ndarray:
     """PRO's sample: of ``candidates`` random pairs the ``kept`` of largest difference of gold scores, largest first.
 
     Hopkins & May 2011, figure 4. Differences below ``threshold`` are dropped. Pairs are drawn without replacement; all
-    are used if there are fewer *(ours)*. Ties keep the order of drawing.
+    are used if there are fewer *(ours)*. Ties keep the order of drawing. ``never_none`` *(ours)*: if all differences
+    are below ``threshold``, those of at least half the largest are kept.
     """
     k = len(gold)
     if k < 2:
@@ -106,6 +109,9 @@ def pro(
     first, second = _numbered_pairs(random.choice(count, min(candidates, count), replace=False))
     difference = gold[first] - gold[second]
     size = np.abs(difference)
+    if never_none:
+        largest = float(size.max())
+        threshold = threshold if largest >= threshold else largest / 2
     if kept < len(size):
         # Only the largest differences need sorting.
         threshold = max(threshold, float(np.partition(size, -kept)[-kept]))
@@ -140,7 +146,7 @@ def hope_fear(gold: np.ndarray, scores: np.ndarray) -> np.ndarray:
 SAMPLERS: dict[PairSampling, Callable[[float, bool], Sampler]] = {
     "multipartite": lambda share, extend_ties: lambda gold, scores, random: multipartite(gold, share, extend_ties),
     "all": lambda share, extend_ties: lambda gold, scores, random: all_pairs(gold),
-    "pro": lambda share, extend_ties: lambda gold, scores, random: pro(gold, random),
+    "pro": lambda share, extend_ties: lambda gold, scores, random: pro(gold, random, never_none=True),
     "hope-fear": lambda share, extend_ties: lambda gold, scores, random: hope_fear(gold, scores),
 }
 """By name: the sampler for a share and extend_ties, which only multipartite uses."""

@@ -113,6 +113,21 @@ def test_pro_takes_all_pairs_where_there_are_few(k: int) -> None:
         assert len(pairs) == len(expected) and {tuple(pair) for pair in pairs} == expected
 
 
+def test_the_learner_gets_pairs_from_every_list_that_has_some() -> None:
+    """From lists of bad translations, which differ little, it learned nothing for the rest of the training."""
+    random = np.random.default_rng(3)
+    for k in (2, 5, 40):
+        gold = random.random(k) * 0.049
+        largest = gold.max() - gold.min()
+        expected = {(a, b) for a, b in naive.everything(gold.tolist()) if gold[a] - gold[b] >= largest / 2}
+        assert {tuple(pair) for pair in sample("pro", gold.tolist())} <= expected
+        assert len(sample("pro", gold.tolist())) == min(50, len(expected)) > 0
+        assert not len(pro(gold, random)), "PRO itself drops them"
+    # Where one pair differs by 0.05, those that differ less are dropped.
+    assert sample("pro", [0.02, 0.04, 0.08]) == [(2, 0)]
+    assert sample("pro", [0.3, 0.3]) == []
+
+
 def test_pro_draws_no_pair_twice() -> None:
     gold = np.random.default_rng(5).permutation(120) / 120  # 7140 pairs
     for count in (1, 10, 5000, 7139):
@@ -163,7 +178,6 @@ def test_pro_draws_all_pairs_alike() -> None:
 def test_pro_drops_small_differences() -> None:
     # Two of the three pairs are 0.04 apart: only (2, 0), 0.08 apart, can come out.
     assert sample("pro", [0.0, 0.04, 0.08]) == [(2, 0)]
-    assert sample("pro", [0.0, 0.04]) == []
     first = np.random.default_rng(0)
     make_sampler("pro", 0.1, False)(np.zeros(20), np.zeros(20), first)
     assert first.random() != np.random.default_rng(0).random()  # it draws from the generator that it is given

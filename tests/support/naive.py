@@ -172,11 +172,11 @@ class Perceptron:
         self.l1, self.l2, self.scale_by_gold = l1, l2, scale_by_gold
         self.margin_by_gold, self.first_sparse, self.share = margin_by_gold, first_sparse, share
         self.free = np.array([slot not in frozen for slot in range(size)])
-        self.start_shard()
+        self.start_shard(np.zeros(size))
 
-    def start_shard(self, state: Sequence[np.ndarray] = ()) -> None:
+    def start_shard(self, w: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
         """``state``: squares, sizes and lists, of the normalized rate, to go on from."""
-        size = len(self.free)
+        size, self.first = len(self.free), w.copy()
         self.squares, self.mean_g, self.mean_dx = np.zeros(size), np.zeros(size), np.zeros(size)
         self.u, self.q = 0.0, np.zeros(size)
         self.sizes, self.lists = np.zeros(size), np.zeros(size)
@@ -194,13 +194,22 @@ class Perceptron:
             return dx
         return self.eta * g
 
-    def measure(self, x: np.ndarray, pairs: Sequence[tuple[int, int]]) -> None:
-        """A feature's unit is the root of the mean, over lists, of the mean d^2 over the pairs that differ in it."""
+    def measure(self, x: np.ndarray, pairs: Sequence[tuple[int, int]], w: np.ndarray) -> None:
+        """A feature's unit is the root of the mean, over lists, of the mean d^2 over the pairs that differ in it.
+
+        What ``w`` has changed since the start of the shard is expressed in the new unit if that is larger.
+        """
         for i in np.flatnonzero(self.free):
             differences = [x[a, i] - x[b, i] for a, b in pairs if x[a, i] != x[b, i]]
             if differences:
+                before = self.unit(i) if self.lists[i] else 0.0
                 self.sizes[i] += sum(d * d for d in differences) / len(differences)
                 self.lists[i] += 1
+                if 0 < before < self.unit(i):
+                    w[i] = self.first[i] + (w[i] - self.first[i]) * before / self.unit(i)
+
+    def unit(self, i: int) -> float:
+        return math.sqrt(self.sizes[i] / self.lists[i])
 
     def normalized_move(
         self, x: np.ndarray, pairs: Sequence[tuple[int, int]], sizes: Sequence[float]
@@ -215,7 +224,7 @@ class Perceptron:
             )
             if total == 0:
                 continue
-            unit = math.sqrt(self.sizes[i] / self.lists[i])
+            unit = self.unit(i)
             g = float(total / len(pairs)) / unit
             self.squares[i] += g * g
             step[i] = self.eta * g / math.sqrt(self.squares[i]) / unit
@@ -248,14 +257,14 @@ class Perceptron:
                 w += self.move(g)
                 w -= self.free * 2 * self.l2 * self.eta * w / len(pairs)
         if self.rate == "normalized":
-            self.measure(x, pairs)
+            self.measure(x, pairs, w)
         if self.order == "sentence" and updates:
             if self.rate == "normalized":
                 sizes = [scores[a] - scores[b] if self.scale_by_gold else 1.0 for a, b in updating]
                 step, _ = self.normalized_move(x, updating, sizes)
             else:
                 step = self.move(gradient)
-            w += step - updates * self.free * 2 * self.l2 * self.eta * before / len(pairs)
+            w += step - updates * self.free * 2 * self.l2 * self.eta * w / len(pairs)
         if self.l1:
             self.u += self.eta * self.l1
             for i in np.flatnonzero((x != 0).any(axis=0) & self.free):

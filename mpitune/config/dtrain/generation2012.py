@@ -119,7 +119,8 @@ def _pairs(draft: Draft, name: str) -> None:
     if draft[name] == "all":
         draft.set_key("learner.pairs", "all", name)
     if draft[name] == "PRO":
-        note = "dtrain considers the first 5000 pairs by gold score, mpitune samples 5000; both keep 50."
+        note = "dtrain considers the first 5000 pairs by gold score, mpitune samples 5000; both keep 50. "
+        note += "Where no pair differs by 0.05, mpitune takes those that differ most."
         draft.set_key("learner.pairs", "pro", name, note=note)
         if draft["pair_threshold"] == 0.05:
             draft.add_unneeded("pair_threshold", "always so for pro")

@@ -66,7 +66,10 @@ def _pairs(draft: Draft, name: str) -> None:
         draft.set_key("learner.pairs", "all", "cut")
         _ignored_with(draft, "cut=0", "adjust", "pro_sampling")
     elif draft["pro_sampling"]:
-        note = "Translated as intended: dtrain takes cut as the number of pairs to sample, so its default samples none."
+        note = (
+            "Translated as intended: dtrain takes cut as the number of pairs to sample, so its default samples none. "
+        )
+        note += "Where no pair differs by 0.05, mpitune takes those that differ most."
         draft.set_key("learner.pairs", "pro", "pro_sampling", note=note)
         _ignored_with(draft, "pro_sampling", "adjust", "all", "margin")
         for option, fixed in (("cut", 5000), ("max_pairs", 50), ("threshold", 0.05)):

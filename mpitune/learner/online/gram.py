@@ -109,13 +109,17 @@ def batch_update(columns: FeatureColumns, pairs: RankedPairs, scores: np.ndarray
     return updates
 
 
-def update_units(columns: FeatureColumns, pairs: np.ndarray, rate: Rate) -> None:
+def update_units(
+    columns: FeatureColumns, pairs: np.ndarray, rate: Rate, first: np.ndarray, weights: np.ndarray
+) -> None:
     """Add the differences of all ``pairs`` (int32 [pairs, 2]) to the feature units of a normalized ``rate``.
 
-    Each list counts once per feature, with the mean square of its differences that exceed `ROUNDING`.
+    Each list counts once per feature, with the mean square of its differences that exceed `ROUNDING`. Where a unit
+    grows, the difference of ``weights`` from ``first`` (float64 [D] each; at the start of the pass) is divided by the
+    growth.
     """
     width = len(columns.slot)
-    _update_units(columns, pairs, rate, np.zeros(width), np.zeros(width), np.zeros(width))
+    _update_units(columns, pairs, rate, first, weights, np.zeros(width), np.zeros(width), np.zeros(width))
 
 
 @kernel
@@ -123,6 +127,8 @@ def _update_units(
     columns: FeatureColumns,
     pairs: np.ndarray,
     rate: Rate,
+    first: np.ndarray,
+    weights: np.ndarray,
     difference: np.ndarray,
     squares: np.ndarray,
     counts: np.ndarray,
@@ -144,8 +150,14 @@ def _update_units(
                 difference[c] = 0.0
     for c in range(len(columns.slot)):
         if counts[c] > 0.0:
-            rate.sizes[columns.slot[c]] += squares[c] / counts[c]
-            rate.lists[columns.slot[c]] += 1.0
+            slot = columns.slot[c]
+            size, lists = rate.sizes[slot], rate.lists[slot]
+            rate.sizes[slot] += squares[c] / counts[c]
+            rate.lists[slot] += 1.0
+            if size > 0.0:
+                growth = math.sqrt(rate.sizes[slot] / rate.lists[slot] / (size / lists))
+                if growth > 1.0:
+                    weights[slot] = first[slot] + (weights[slot] - first[slot]) / growth
 
 
 @kernel

@@ -96,6 +96,7 @@ class Perceptron:
         self._place = np.zeros(0, dtype=np.int32)
         self._due = 0.0
         self._paid = np.zeros(0)
+        self._first = weights.copy() if self._options.rate == "normalized" else np.zeros(0)
         self._grow(len(weights))
 
     def _grow(self, size: int) -> None:
@@ -103,6 +104,8 @@ class Perceptron:
         self._frozen = grow_to(self._frozen, size, self._new_frozen)
         self._place = grow_to(self._place, size, -1)
         self._rate = grow_rate(self._rate, size)
+        if self._options.rate == "normalized":
+            self._first = grow_to(self._first, size, 0.0)
         if self._options.l1 > 0:
             self._paid = grow_to(self._paid, size, 0.0)
 
@@ -152,7 +155,7 @@ class Perceptron:
         else:
             updates = batch_update(columns, ranked, scores, coefficients)
             if self._rate.kind == NORMALIZED:
-                update_units(columns, pairs, self._rate)
+                update_units(columns, pairs, self._rate, self._first, weights)
         if updates:
             if decay:
                 shrink_all(weights, self._frozen, 1 - updates * decay)
