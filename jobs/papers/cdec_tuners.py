@@ -36,6 +36,7 @@ from systems import Place, place, read
 from mpitune.array_files.atomic import write_text
 from mpitune.corpus.weights import read_weights, write_weights
 from mpitune.metrics.sacrebleu import corpus_bleu
+from mpitune.run_folder.layout import RunFolder
 
 PROGRAMS = ("cdec", "kbest_cut_mira", "mr_pro_map", "mr_pro_reduce", "build_binary")
 START = Path(__file__).with_name("start.weights")
@@ -78,7 +79,7 @@ class Peer:
             bleu = corpus_bleu(best, self._references)
             done.append({"epoch": len(done) + 1, "seconds": seconds, "busy_seconds": used, "best_bleu": bleu})
             print(f"{self.folder.name}: pass {len(done)}: BLEU of the 1-best {bleu:.2f}, {seconds:.1f} s", flush=True)
-            write_weights(self.folder / "weights.txt.gz", sorted(read_weights(self.weights(len(done))).items()))
+            write_weights(RunFolder(self.folder).result, sorted(read_weights(self.weights(len(done))).items()))
             # Written last: passes recorded here are not repeated.
             write_text(metrics, "".join(f"{json.dumps(each)}\n" for each in done))
 

@@ -102,7 +102,7 @@ class Study:
     def translate(self, settings: Sequence[Setting]) -> None:
         """Translate the test sets, unless a translation is newer than the global weights."""
         self.where.train([self.model])
-        weights = self.where.run(self.model) / "weights.txt.gz"
+        weights = self.where.weights(self.model)
         # Text by text, as in systems.py.
         for text in TESTS:
             for setting in settings:

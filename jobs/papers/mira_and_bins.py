@@ -24,6 +24,7 @@ from pathlib import Path
 from corpora import Corpus, corpora
 
 from mpitune.corpus.text import lines
+from mpitune.run_folder.layout import RunFolder
 
 JOBS = Path(__file__).resolve().parents[1]
 SEEDS = (1, 2, 3)
@@ -122,7 +123,7 @@ class Experiment:
         for seed in SEEDS:
             output = self.output(system, seed)
             if not output.exists():
-                weights = str(output.parent / "weights.txt.gz")
+                weights = str(RunFolder(output.parent).result)
                 files = ("--input", str(self.cut(self.corpus.languages[0])), "--output", str(output))
                 self._mpitune("decode", system, *files, "--weights", weights)
 

@@ -21,13 +21,12 @@ from corpora import Corpus, corpora
 
 from mpitune.corpus.text import lines
 from mpitune.metrics.evaluation import Score, SystemRuns, evaluate
+from mpitune.run_folder.layout import RunFolder
 
 JOBS = Path(__file__).resolve().parents[1]
 MULTI30K = corpora()["multi30k"]
 TESTS = MULTI30K.tests
 LEVEL = 0.05
-WEIGHTS = "weights.txt.gz"
-"""The file of a run's result."""
 _FEW, _SOME = 20, 2000
 """Sentences of each set, and pairs of the bitext, under --small."""
 
@@ -64,6 +63,10 @@ class Place:
     def _run_of(self, name: str) -> Path:
         return self.runs / f"{self.corpus.name}-{name}"
 
+    def weights(self, system: System) -> Path:
+        """File of a system's weights."""
+        return RunFolder(self.run(system)).result
+
     def output(self, system: System, text: str) -> Path:
         """File of a system's translation of ``text``, a text of the corpus."""
         return self.run(system) / f"{text}.out"
@@ -86,7 +89,7 @@ class Place:
         # Text by text, because the store holds the grammars of the text translated last.
         for text in texts:
             for system in systems:
-                output, weights = self.output(system, text), self.run(system) / WEIGHTS
+                output, weights = self.output(system, text), self.weights(system)
                 if not output.exists() or output.stat().st_mtime < weights.stat().st_mtime:
                     files = "--input", str(self.source(text)), "--output", str(output)
                     self._mpitune("decode", system, *files, "--weights", str(weights))
@@ -94,7 +97,8 @@ class Place:
     def given(self, system: System) -> list[str]:
         """All settings of the system's job, ``table.key=value``."""
         store = self.runs / f"{system.store or Path(system.job).stem}-store"
-        start = [f"learner.initial_weights={self._run_of(system.initial) / WEIGHTS}"] if system.initial else []
+        initial = RunFolder(self._run_of(system.initial)).result
+        start = [f"learner.initial_weights={initial}"] if system.initial else []
         return [f"run.dir={self.run(system)}", f"run.store={store}", *start, *system.settings, *self.settings]
 
     def _mpitune(self, command: str, system: System, *more: str) -> None:
