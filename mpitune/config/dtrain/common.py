@@ -10,6 +10,7 @@ from mpitune.grammar.cdec_ini import IniFile, read_inifile
 ALWAYS = 1e18
 """Margin that no pair reaches, so that every pair is an update."""
 CLIPPING = "dtrain clips only updated features; mpitune clips cumulatively, so the other features follow later."
+CLOSE_PAIRS = "In a list without pairs that differ by 0.05, mpitune takes those that differ most."
 
 
 def to_key(key: str) -> Translation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mpitune.config.dtrain.common import (
     ALWAYS,
     CLIPPING,
+    CLOSE_PAIRS,
     batch,
     data,
     decoder,
@@ -119,9 +120,8 @@ def _pairs(draft: Draft, name: str) -> None:
     if draft[name] == "all":
         draft.set_key("learner.pairs", "all", name)
     if draft[name] == "PRO":
-        note = "dtrain considers the first 5000 pairs by gold score, mpitune samples 5000; both keep 50. "
-        note += "Where no pair differs by 0.05, mpitune takes those that differ most."
-        draft.set_key("learner.pairs", "pro", name, note=note)
+        note = "dtrain considers the first 5000 pairs by gold score, mpitune samples 5000; both keep 50."
+        draft.set_key("learner.pairs", "pro", name, note=f"{note} {CLOSE_PAIRS}")
         if draft["pair_threshold"] == 0.05:
             draft.add_unneeded("pair_threshold", "always so for pro")
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mpitune.config.dtrain.common import (
     ALWAYS,
     CLIPPING,
+    CLOSE_PAIRS,
     batch,
     data,
     decoder,
@@ -66,11 +67,8 @@ def _pairs(draft: Draft, name: str) -> None:
         draft.set_key("learner.pairs", "all", "cut")
         _ignored_with(draft, "cut=0", "adjust", "pro_sampling")
     elif draft["pro_sampling"]:
-        note = (
-            "Translated as intended: dtrain takes cut as the number of pairs to sample, so its default samples none. "
-        )
-        note += "Where no pair differs by 0.05, mpitune takes those that differ most."
-        draft.set_key("learner.pairs", "pro", "pro_sampling", note=note)
+        note = "Translated as intended: dtrain takes cut as the number of pairs to sample, so its default samples none."
+        draft.set_key("learner.pairs", "pro", "pro_sampling", note=f"{note} {CLOSE_PAIRS}")
         _ignored_with(draft, "pro_sampling", "adjust", "all", "margin")
         for option, fixed in (("cut", 5000), ("max_pairs", 50), ("threshold", 0.05)):
             if draft[option] == fixed:

@@ -96,6 +96,7 @@ class Perceptron:
         self._place = np.zeros(0, dtype=np.int32)
         self._due = 0.0
         self._paid = np.zeros(0)
+        # What the rate measures the changes of this pass from.
         self._first = weights.copy() if self._options.rate == "normalized" else np.zeros(0)
         self._grow(len(weights))
 
