@@ -93,15 +93,15 @@ class World:
 
     def processes(self) -> list[int]:
         """The ids of all its processes that are still there: launcher, helpers and ranks."""
-        self.process.poll()
-        found = []
+        # While a process becomes another program, as the launcher may at its start, its environment is empty.
+        found = set() if self.process.poll() is not None else {self.process.pid}
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
                 if self._mark in path.read_bytes().split(b"\0"):
-                    found.append(int(path.parent.name))
+                    found.add(int(path.parent.name))
             except OSError:
                 continue
-        return found
+        return sorted(found)
 
     def pid_of(self, rank: int) -> int | None:
         """The process of ``rank``; None where it is gone."""
