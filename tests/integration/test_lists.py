@@ -147,6 +147,27 @@ def test_lists_of_real_data_give_the_updates_of_lists_in_memory(
 
 
 @pytest.mark.mpi
+def test_lists_that_hardly_differ_are_learned_from(tmp_path: Path) -> None:
+    """Poor translations, as misled weights make: no two have gold scores that differ by PRO's threshold, 0.05."""
+    random = np.random.default_rng(1)
+    entries, references = [], []
+    for i in range(30):
+        reference = [f"w{number}" for number in random.integers(0, 200, 80)]
+        references.append(" ".join(reference))
+        for right in random.permutation([2, 3, 4, 5]):
+            text = " ".join([*reference[:right], *["x"] * (100 - right)])
+            entries.append(f"{i} ||| {text} ||| Right={right} Noise={random.normal():.3f}\n")
+    (tmp_path / "lists").write_text("".join(entries))
+    (tmp_path / "references").write_text("\n".join(references) + "\n")
+    data = '[data]\nlists = ["lists"]\nreferences = ["references"]\n[decoder]\nbackend = "lists"\n'
+    (tmp_path / "job.toml").write_text(f'run = {{dir = "run", store = "store"}}\n{data}[learner]\nalgorithm = "sgd"\n')
+    train(factory.load_job(tmp_path / "job.toml", []), SerialComm(), quiet=True)
+    last = metrics(tmp_path / "run")[-1]
+    assert last["pairs"] > 0
+    weights = epoch_weights(tmp_path / "run", last["epoch"])
+    assert weights["Right"] > 3 * abs(weights["Noise"])
+
+
 def test_ranks_leave_no_trace(lists: TinyLists, tmp_path: Path) -> None:
     for method in ("perceptron", "pro"):
         tables = tables_of(method)
