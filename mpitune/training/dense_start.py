@@ -10,6 +10,7 @@ this implementation.
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from mpitune.decoder.base import TranslationModel
 from mpitune.exchange.sparse_rows import look_up
 from mpitune.learner.base import BatchLearner
+from mpitune.lm.ngram_table import mean_unigram
 from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.runtime.progress import progress
 from mpitune.training import factory
@@ -29,8 +31,10 @@ from mpitune.training.state import State
 LOG = logging.getLogger(__name__)
 
 LM_WEIGHT = 0.1
-"""Weight of each language model's log10 probability at the start. As it is the only weight, its value does not change
-the first lists, only how soon those that follow depend on what is learned."""
+"""Weight of a language model's log10 probability at the start, if the model is of usual `UNIGRAM` size. As it is the
+only weight, its value does not change the first lists, only how soon those that follow depend on what is learned."""
+UNIGRAM = 4.0
+"""Usual size of a model's mean log10 probability of a unigram, which grows with the vocabulary: 3 to 6."""
 
 
 def dense_start(run: TrainingRun, state: State) -> None:
@@ -85,10 +89,22 @@ def _learn(run: TrainingRun, sentences: np.ndarray) -> ShardResult | None:
 
 
 def _first_weights(run: TrainingRun) -> np.ndarray:
-    """float64 [D]: `LM_WEIGHT` for each language model, unless its weight is frozen, and else 0."""
+    """float64 [D]: a weight for each language model, unless it is frozen, and else 0."""
     weights, model = run.first.weights.copy(), run.store.model
     if isinstance(model, TranslationModel):
         dense = model.dense_features()
-        slots = np.array([dense.index(name) for name in model.lm_names], dtype=np.int64)
-        weights[slots[~run.first.frozen[slots]]] = LM_WEIGHT
+        # An external decoder reads its models itself: these are taken to be of usual size.
+        sizes = [-mean_unigram(lm) for lm, _ in model.lms] or [UNIGRAM] * len(model.lm_names)
+        for name, size in zip(model.lm_names, sizes, strict=True):
+            slot = dense.index(name)
+            if not run.first.frozen[slot]:
+                weights[slot] = lm_weight(size)
     return weights
+
+
+def lm_weight(size: float) -> float:
+    """`LM_WEIGHT`, times the power of 10 that fits a model whose mean log10 probability of a unigram is -``size``.
+
+    Scores may come in any unit, such as natural logarithms or hundredths. Within a power of 10 it hardly matters.
+    """
+    return LM_WEIGHT * 10.0 ** round(math.log10(UNIGRAM / size)) if size > 0 else LM_WEIGHT

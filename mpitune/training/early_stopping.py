@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mpitune.config.spec import Job, LearnerKeys
+from mpitune.config.spec import Job, LearnerKeys, lm_names
 from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores, epochs_since_best, out_of_patience
 from mpitune.training import sanity_checks
 from mpitune.training.session import NamedWeights, TrainingRun
@@ -29,6 +29,7 @@ def warnings(run: TrainingRun, history: History, model: NamedWeights) -> list[st
         history=history,
         weights=model.named,
         templates=job.features.templates,
+        language_models=[name for name in lm_names(job) if name not in job.learner.frozen],
         from_zero=not run.first.weights.any(),
         shards=job.parallel.shards,
         remedy=remedy(job.learner),

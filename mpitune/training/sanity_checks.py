@@ -46,6 +46,8 @@ class Course:
     """Names and weights other than 0 of that epoch."""
     templates: Sequence[str]
     """Sparse templates of the job."""
+    language_models: Sequence[str]
+    """Names of the language models whose weights are learned."""
     from_zero: bool
     """True if training began with zero weights."""
     shards: int
@@ -133,10 +135,25 @@ def _templates(course: Course) -> Iterator[str]:
     names = [name for name, _ in course.weights]
     lacking = [t for t in course.templates if not any(name.startswith(PREFIXES[t]) for name in names)]
     if lacking:
-        metrics = course.history[-1]
-        cut = metrics["lambda"] is not None and metrics["selected_features"] < metrics["active_features"]
-        remedy = "keep more columns in [select]" if cut else "take out of features.templates what nothing fires"
+        remedy = (
+            "keep more columns in [select]" if _cut(course) else "take out of features.templates what nothing fires"
+        )
         yield f"no weights other than 0 of {', '.join(lacking)}, expected some of every template: {remedy}"
+
+
+def _language_models(course: Course) -> Iterator[str]:
+    names = {name for name, _ in course.weights}
+    dropped = [name for name in course.language_models if name not in names]
+    if dropped and _cut(course):
+        # Columns are compared as they are: a model whose log probabilities are large needs a small weight.
+        remedy = "keep more columns in [select], or divide the model's log probabilities"
+        yield f"no weight other than 0 of {', '.join(dropped)}, expected one of every language model: {remedy}"
+
+
+def _cut(course: Course) -> bool:
+    """True if the selection left out features with weights."""
+    metrics = course.history[-1]
+    return metrics["lambda"] is not None and metrics["selected_features"] < metrics["active_features"]
 
 
 _SIGNS: list[Callable[[Course], Iterator[str]]] = [
@@ -148,4 +165,5 @@ _SIGNS: list[Callable[[Course], Iterator[str]]] = [
     _gold,
     _norm,
     _templates,
+    _language_models,
 ]

@@ -11,7 +11,15 @@ from support.naive_lm import NaiveLm, random_arpa
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.lm.arpa import read_arpa
-from mpitune.lm.ngram_table import EXTENDS_LEFT, EXTENDS_RIGHT, LanguageModel, LmVocabulary, find, language_model
+from mpitune.lm.ngram_table import (
+    EXTENDS_LEFT,
+    EXTENDS_RIGHT,
+    LanguageModel,
+    LmVocabulary,
+    find,
+    language_model,
+    mean_unigram,
+)
 
 pytestmark = pytest.mark.kernel
 
@@ -40,6 +48,10 @@ def test_table_holds_the_file(tmp_path: Path, seed: int, order: int, pruned: flo
     ngrams = nodes(lm, vocabulary)
     assert (lm.order, lm.words) == (order, len(vocabulary))
     assert [lm.bos, lm.eos] == vocabulary.numbers(["<s>", "</s>"]).tolist()
+    unigrams = [
+        naive.ngrams[ngram][0] for ngram in naive.ngrams if len(ngram) == 1 and ngram[0] not in ("<unk>", "<s>")
+    ]
+    assert mean_unigram(lm) == pytest.approx(np.mean(unigrams), rel=1e-5)
     for ngram, node in ngrams.items():
         entry = lm.node[node]
         if ngram in naive.ngrams:

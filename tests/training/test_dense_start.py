@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +69,23 @@ def test_the_number_of_sentences_is_that_of_the_key(tiny: Tiny, tmp_path: Path) 
     assert some != checkpoint(tiny, tmp_path / "all")
 
 
-@pytest.mark.parametrize(("frozen", "expected"), [([], {"LanguageModel": start.LM_WEIGHT}), (["LanguageModel"], {})])
+@pytest.mark.parametrize(
+    ("frozen", "factor", "expected"),
+    [
+        ([], 1, {"LanguageModel": start.LM_WEIGHT}),
+        ([], 100, {"LanguageModel": start.LM_WEIGHT / 100}),
+        ([], 0.01, {"LanguageModel": start.LM_WEIGHT * 100}),
+        (["LanguageModel"], 1, {}),
+    ],
+)
 def test_it_begins_with_the_language_models_alone(
-    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frozen: list[str], expected: dict[str, float]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    frozen: list[str],
+    factor: float,
+    expected: dict[str, float],
 ) -> None:
-    """From weights of 0, whose lists are meaningless, a pass may learn nothing."""
+    """From weights of 0, whose lists are meaningless, a pass may learn nothing; the weight fits the model's unit."""
     begun, learn = list[dict[str, float]](), start.learn_shard
 
     def spy(run, learner, epoch, z, shard, weights, state, advance):  # type: ignore[no-untyped-def]
@@ -82,9 +95,13 @@ def test_it_begins_with_the_language_models_alone(
         return learn(run, learner, epoch, z, shard, weights, state, advance)
 
     monkeypatch.setattr(start, "learn_shard", spy)
-    weights = checkpoint(tiny, tmp_path / "run", frozen=frozen)
-    assert begun == [expected]
-    assert ("LanguageModel" in weights) == bool(expected)
+    (tmp_path / "tiny").mkdir()
+    tiny = Tiny(tmp_path / "tiny")
+    model = tiny.folder / "lm.arpa"
+    model.write_text(re.sub(r"-\d+\.\d+", lambda number: f"{float(number[0]) * factor:.6g}", model.read_text()))
+    weights = checkpoint(tiny, tmp_path / "run", frozen=frozen, algorithm="itermix")
+    assert begun == [{name: pytest.approx(value) for name, value in expected.items()}]
+    assert frozen or "LanguageModel" in weights
 
 
 def test_it_decodes_as_the_job_does_but_for_templates(

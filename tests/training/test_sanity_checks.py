@@ -36,7 +36,9 @@ WEIGHTS = [("LanguageModel", 0.1), ("R:X:a:b", 0.02), ("RBS:a_b", 0.01)]
 def course(*epochs: dict[str, Any], **other: Any) -> Course:
     """A run in which all is well but for what is given, of each epoch."""
     history = [{**SOUND, "epoch": number, **epoch} for number, epoch in enumerate(epochs, start=1)]
-    known = Course(history, WEIGHTS, ("id", "source-bigram"), from_zero=True, shards=4, remedy="do less")
+    known = Course(
+        history, WEIGHTS, ("id", "source-bigram"), ("LanguageModel",), from_zero=True, shards=4, remedy="do less"
+    )
     return replace(known, **other)
 
 
@@ -164,6 +166,14 @@ def test_templates_without_weights_are_warned_of() -> None:
     assert warnings(course({}, weights=dense, templates=())) == []
     names = [(f"{prefix}x", 1.0) for prefix in PREFIXES.values()]
     assert warnings(course({}, weights=names, templates=tuple(PREFIXES))) == []
+
+
+def test_a_language_model_that_the_selection_drops_is_warned_of() -> None:
+    cut = {"selected_features": 2, "lambda": 0.005}
+    (told,) = warnings(course(cut, weights=WEIGHTS[1:]))
+    assert told.startswith("no weight other than 0 of LanguageModel, expected one of every language model: keep more")
+    assert warnings(course(cut)) == warnings(course({}, weights=WEIGHTS[1:])) == []
+    assert warnings(course(cut, weights=WEIGHTS[1:], language_models=())) == []
 
 
 def test_several_things_are_told_each_in_a_line() -> None:
