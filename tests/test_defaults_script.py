@@ -220,3 +220,49 @@ def test_the_best_of_the_grid(
     assert rows[-1]["mean"] == "no numbers" and len(rows) == 38
     # 34 points, the defaults unless they are one of these, and four more seeds of the best three.
     assert len(written(news / "work" / "results.jsonl")) == 34 + 4 + 3 * 4
+
+
+@pytest.mark.slow
+def test_tuned_on_training_pairs_the_epoch_is_chosen_on_others(
+    scripts: Callable[[str], ModuleType], little: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--training", "--small", "--sets", "demo:40", "--part", "sparse", "--seeds", "2", "--work"]
+    scripts("measure").main([*words, str(tmp_path)])
+    folder = tmp_path / "demo-40-training"
+    pairs = (folder / "data" / "train.de").read_text(encoding="utf-8").splitlines()
+    assert (folder / "tune.source").read_text(encoding="utf-8").splitlines() == pairs[:40]
+    assert (folder / "devtest.source").read_text(encoding="utf-8").splitlines() == pairs[200:]
+    job = load(folder / "job.toml")
+    assert job.learner.algorithm == "itersel" and job.data.devtest is not None
+    results = written(tmp_path / "results.jsonl")
+    (cell,) = (row["devtest by epoch"] for row in cells(capsys.readouterr().out) if row["setting"] == "all-templates")
+    means = [
+        statistics.mean(one["devtest"][n] for one in results if one["setting"] == "all-templates") for n in range(2)
+    ]
+    assert [part.split(" ")[0] for part in cell.split(", ")] == [f"{mean:.2f}" for mean in means]
+
+
+def test_held_out_pairs_are_not_in_the_bitext(
+    scripts: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data" / "multi30k"
+    data.mkdir(parents=True)
+    texts = {"train.de": "d", "train.en": "e", "train.de-en.align": "0-0"}
+    texts |= {
+        f"{part}.{side}": part for part in ("val", "test_2016_flickr", "test_2017_flickr") for side in ("de", "en")
+    }
+    for name, word in texts.items():
+        with gzip.open(data / f"{name}.gz", "wt", encoding="utf-8") as file:
+            file.writelines(f"{word}\n" if "-" in word else f"{word} {n}\n" for n in range(1500))
+    monkeypatch.setenv("MPITUNE_DATA", str(tmp_path / "data"))
+    made = scripts("sets").Asked(tmp_path, training=True).make("multi30k:300")
+    job = load(made.job)
+    assert made.name == "multi30k:300+training" and made.size == 300
+    assert job.grammar.leave_one_out and job.grammar.source is not None and job.data.devtest is not None
+    with gzip.open(job.grammar.source, "rt", encoding="utf-8") as file:
+        assert file.read().splitlines() == [f"d {n}" for n in range(500)]
+    assert job.data.devtest.source is not None
+    assert job.data.devtest.source.read_text(encoding="utf-8").splitlines() == [f"d {n}" for n in range(500, 1500)]
+    assert scripts("sets").Asked(tmp_path, training=True).make("nc") == "MPITUNE_DATA: found no folder " + str(
+        tmp_path / "data" / "nc"
+    )

@@ -25,7 +25,7 @@ JOBS = Path(__file__).resolve().parents[1]
 SMALL_SETS, SMALL_SEEDS, SMALL_TEST, SMALL_EPOCHS, SMALL_GRID = ("demo:200",), 2, 200, 2, 15
 """Values of --small; ``SMALL_GRID``: the step through the points of the grid."""
 HEAD = ["set", "setting", "seeds", "mean", "sd", "lowest", "highest", "compared with", "difference", "p", "to the best"]
-HEAD += ["length", "epoch", "core hours"]
+HEAD += ["length", "epoch", "devtest by epoch", "core hours"]
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,7 @@ class Study:
             about += [
                 f"{statistics.mean(ratios):.3f}" if ratios else "",
                 "-".join(map(str, {*epochs[:1], *epochs[-1:]})),
+                by_epoch([result.get("devtest", []) for result in results]),
             ]
             yield [*about, f"{seconds / 3600:.3f}"]
 
@@ -144,12 +145,24 @@ class Study:
         return "\n".join([f"## {part}", "", *lines, ""])
 
 
+def by_epoch(runs: Sequence[Sequence[float | None]]) -> str:
+    """Devtest BLEU of each epoch that all ``runs`` have, with the standard error over them; "" without devtest."""
+    cells = []
+    for scores in zip(*runs, strict=False):
+        known = [score for score in scores if score is not None]
+        if len(known) < len(runs):
+            return ""
+        error = f" ({statistics.stdev(known) / len(known) ** 0.5:.2f})" if len(known) > 1 else ""
+        cells.append(f"{statistics.mean(known):.2f}{error}")
+    return ", ".join(cells)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Do the missing runs and write the tables."""
     options = _options(arguments)
     work = (options.work or JOBS / "runs" / ("defaults-small" if options.small else "defaults")).resolve()
     work.mkdir(parents=True, exist_ok=True)
-    asked = Asked(work, options.devtest, SMALL_TEST if options.small else sys.maxsize)
+    asked = Asked(work, options.devtest, options.training, SMALL_TEST if options.small else sys.maxsize)
     sets = []
     for name in options.sets or (SMALL_SETS if options.small else SETS):
         made = asked.make(name)
@@ -189,6 +202,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--ranks", type=int, default=2, help="number of parallel runs, a process each (default 2)")
     parser.add_argument("--devtest", action="store_true", help="choose the epoch on a set other than the test set")
+    parser.add_argument(
+        "--training", action="store_true", help="tune on training pairs, choose the epoch on training pairs held out"
+    )
     parser.add_argument("--small", action="store_true", help="test the script on the demo; scores are meaningless")
     parser.add_argument(
         "--work", type=Path, metavar="DIR", help="folder for data, runs and results (default jobs/runs/defaults)"

@@ -144,6 +144,7 @@ class Runs:
         epochs = _objects(task.folder / "metrics.jsonl")
         result |= {"epoch": chosen_epoch(devtest_scores(epochs)), "epochs": len(epochs)}
         result["warnings"] = sum(len(epoch.get("warnings", ())) for epoch in epochs)
+        result["devtest"] = [epoch["devtest_bleu"] for epoch in epochs]
         if not error:
             if not (task.folder / "test.out").exists():
                 spent["decode"] = self._decode(task)

@@ -34,6 +34,9 @@ FACTORS = {
 """Variants of a set: the factor for the scores of its grammar, and True to multiply the first score only. If all scores
 are multiplied, so are the LM's log probabilities."""
 
+HELD_OUT = 1000
+"""Training pairs on which the epoch is chosen when others are tuned on."""
+
 
 @dataclass(frozen=True)
 class DataSet:
@@ -81,6 +84,8 @@ class Asked:
     work: Path
     devtest: bool = False
     """True to choose the epoch on sentences that are neither tuning nor test sentences."""
+    training: bool = False
+    """True to tune on training pairs, each without the rules that only it has, and to choose the epoch on others."""
     tested: int = sys.maxsize
     """Largest number of test sentences."""
 
@@ -97,12 +102,15 @@ class Asked:
                 return "MPITUNE_DATA is not set: set it to the folder that contains it"
             if not (self.data / kind).is_dir():
                 return f"MPITUNE_DATA: found no folder {self.data / kind}"
-        folder = self.work / (name.replace(":", "-") + "-devtest" * self.devtest)
+        if self.training and kind == "nc":
+            return "it has no training pairs, only a grammar"
+        suffix = "training" if self.training else "devtest" if self.devtest else ""
+        folder = self.work / (name.replace(":", "-") + f"-{suffix}".rstrip("-"))
         folder.mkdir(parents=True, exist_ok=True)
         made = SETS[kind](self, folder, int(number or 0))
         start = {**START, made.first_score: START_SCORE}
         _once(made.start, lambda: [f"{feature} {weight:g}" for feature, weight in start.items()])
-        return replace(made, name=name + "+devtest" * self.devtest)
+        return replace(made, name=name + f"+{suffix}".rstrip("+"))
 
     def texts(
         self, folder: Path, tuned: Sequence[Path], devtest: Sequence[Path], test: Sequence[Path], ranges: _Ranges
@@ -118,14 +126,17 @@ class Asked:
         return DataSet("", folder, folder / "job.toml", folder / "test.source", folder / "test.reference", size)
 
     def job(self, folder: Path, grammar: dict[str, Path], lm: Path) -> None:
-        """Write the base job: data, models, algorithm 1, otherwise the defaults."""
+        """Write the base job: data, models, algorithm 1 (on training pairs: 4), otherwise the defaults."""
         text = ["[data]", f"source = {_quoted(folder / 'tune.source')}"]
         text += [f"references = [{_quoted(folder / 'tune.reference')}]"]
-        if self.devtest:
+        if self.devtest or self.training:
             text += ["[data.devtest]", f"source = {_quoted(folder / 'devtest.source')}"]
             text += [f"references = [{_quoted(folder / 'devtest.reference')}]"]
         text += ["[grammar]", *(f"{key} = {_quoted(file)}" for key, file in grammar.items())]
-        text += ["[[lm]]", f"file = {_quoted(lm)}", "[learner]", 'algorithm = "sgd"']
+        if self.training and "alignment" in grammar:
+            text += ["leave_one_out = true"]
+        algorithm = "itersel" if self.training else "sgd"
+        text += ["[[lm]]", f"file = {_quoted(lm)}", "[learner]", f'algorithm = "{algorithm}"']
         _once(folder / "job.toml", lambda: text)
 
 
@@ -139,27 +150,40 @@ class _Ranges:
 
 
 def demo(asked: Asked, folder: Path, size: int) -> DataSet:
-    """The data of `make demo`: the first 1,000 sentences of its training part."""
+    """The data of `make demo`: the first 1,000 sentences of its training part.
+
+    With training: the first 2,000; the epoch is chosen on the last 1,000.
+    """
     data = folder / "data"
     if not (data / "lm.arpa.gz").exists():
         generate(data)
         _lm(data / "lm.en", 3, data / "lm.arpa.gz")
     tuned, devtest, test = ([data / f"{part}.de", data / f"{part}.en"] for part in ("train", "devtest", "test"))
-    made = asked.texts(folder, tuned, devtest, test, _Ranges((0, size or 1000)))
+    ranges = _Ranges((0, size or 1000))
+    if asked.training:
+        first = sum(1 for _ in _lines(tuned[0])) * 2 // 3
+        devtest, ranges = tuned, _Ranges((0, min(size or first, first)), (first, sys.maxsize))
+    made = asked.texts(folder, tuned, devtest, test, ranges)
     asked.job(folder, {"file": data / "grammar.gz"}, data / "lm.arpa.gz")
     return replace(made, scalable=True)
 
 
 def multi30k(asked: Asked, folder: Path, size: int) -> DataSet:
-    """Captions: tuned on val, tested on test_2016_flickr; devtest: test_2017_flickr."""
+    """Captions: tuned on val, tested on test_2016_flickr; devtest: test_2017_flickr.
+
+    With training: tuned on the first 4,000 training pairs.
+    """
     assert asked.data is not None
     data = asked.data / "multi30k"
     tuned, devtest, test = (
         [data / f"{part}.{language}.gz" for language in ("de", "en")]
         for part in ("val", "test_2017_flickr", "test_2016_flickr")
     )
-    made = asked.texts(folder, tuned, devtest, test, _Ranges((0, size or sys.maxsize)))
-    asked.job(folder, _extracted(data, "de"), data / "lm.4.arpa.gz")
+    ranges, grammar = _Ranges((0, size or sys.maxsize)), _extracted(data, "de")
+    if asked.training:
+        tuned, devtest, ranges, grammar = _training(folder, grammar, size or 4000)
+    made = asked.texts(folder, tuned, devtest, test, ranges)
+    asked.job(folder, grammar, data / "lm.4.arpa.gz")
     return made
 
 
@@ -180,15 +204,24 @@ def nc(asked: Asked, folder: Path, size: int) -> DataSet:
 
 
 def europarl(asked: Asked, folder: Path, size: int) -> DataSet:
-    """Parliament: the first 600 sentences each of dev, devtest and test."""
+    """Parliament: the first 600 sentences each of dev, devtest and test.
+
+    With training: tuned on the first 3,000 training pairs.
+    """
     assert asked.data is not None
     data = asked.data / "europarl"
-    parts = ([data / f"{part}.{language}.gz" for language in ("fr", "en")] for part in ("dev", "devtest", "test"))
-    made = asked.texts(folder, *parts, _Ranges((0, size or 600), (0, 600), (0, 600)))
+    tuned, devtest, test = (
+        [data / f"{part}.{language}.gz" for language in ("fr", "en")] for part in ("dev", "devtest", "test")
+    )
+    ranges, grammar = _Ranges((0, size or 600), (0, 600), (0, 600)), _extracted(data, "fr")
+    if asked.training:
+        tuned, devtest, ranges, grammar = _training(folder, grammar, size or 3000)
+        ranges = replace(ranges, test=(0, 600))
+    made = asked.texts(folder, tuned, devtest, test, ranges)
     # One LM for all sizes, because estimating it takes a while.
     lm = asked.work / "europarl-lm.arpa.gz"
     _lm(data / "lm-train.en.gz", 4, lm)
-    asked.job(folder, _extracted(data, "fr"), lm)
+    asked.job(folder, grammar, lm)
     return made
 
 
@@ -231,6 +264,22 @@ def _extracted(data: Path, language: str) -> dict[str, Path]:
     """Job keys of a grammar extracted from the training bitext."""
     names = {"source": language, "target": "en", "alignment": f"{language}-en.align"}
     return {key: data / f"train.{name}.gz" for key, name in names.items()}
+
+
+def _training(
+    folder: Path, bitext: dict[str, Path], size: int
+) -> tuple[list[Path], list[Path], _Ranges, dict[str, Path]]:
+    """Tuned texts, devtest texts, ranges and grammar keys to tune on the first ``size`` pairs of ``bitext``.
+
+    Its last `HELD_OUT` pairs are the devtest set; rules are extracted from the others.
+    """
+    texts = [bitext["source"], bitext["target"]]
+    end = sum(1 for _ in _lines(texts[0]))
+    first = end - HELD_OUT
+    grammar = {key: folder / f"bitext.{key}.gz" for key in bitext}
+    for key, file in bitext.items():
+        _once(grammar[key], lambda file=file: islice(_lines(file), first))
+    return texts, texts, _Ranges((0, size), (first, end)), grammar
 
 
 def _lm(text: Path, order: int, output: Path) -> None:
