@@ -20,7 +20,7 @@ from mpitune.corpus.weights import read_weights
 from mpitune.demo import generate
 from mpitune.lm.arpa import read_arpa
 
-SCRIPTS = {"measure", "results", "sets", "settings"}
+SCRIPTS = {"builders", "files", "making", "measure", "results", "sets", "settings"}
 
 
 @pytest.fixture
@@ -125,13 +125,13 @@ def news(scripts: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pyte
         arpa = f"\\data\\\n{counts}\n\\1-grams:\n{unigrams}\n\\2-grams:\n{bigrams}\n\\end\\\n"
         output.write_bytes(gzip.compress(arpa.encode()))
 
-    monkeypatch.setattr(scripts("sets"), "_lm", lm)
+    monkeypatch.setattr(scripts("builders"), "estimate_lm", lm)
     return tmp_path
 
 
 @pytest.mark.parametrize("devtest", [False, True])
 def test_nothing_tuned_sees_the_test(scripts: Callable[[str], ModuleType], news: Path, devtest: bool) -> None:
-    nc = scripts("sets").Asked(news / "work", devtest=devtest).make("nc")
+    nc = scripts("builders").make(scripts("making").Asked(news / "work", devtest=devtest), "nc")
     job = load(nc.job, [])
     assert job.data is not None and job.data.source is not None
     tuned, test = (set(file.read_text(encoding="utf-8").splitlines()) for file in (job.data.source, nc.source))
@@ -148,7 +148,7 @@ def test_nothing_tuned_sees_the_test(scripts: Callable[[str], ModuleType], news:
 def test_settings_are_jobs_and_differ(scripts: Callable[[str], ModuleType], news: Path) -> None:
     """What is set is a job, and what its name says; no two points of the grid are the same."""
     settings, runs = scripts("settings"), scripts("results")
-    nc = scripts("sets").Asked(news / "work").make("nc")
+    nc = scripts("builders").make(scripts("making").Asked(news / "work"), "nc")
     for part, make in settings.PARTS.items():
         found = make(nc)
         assert len({one.name for one in found}) == len(found)
@@ -173,7 +173,7 @@ def test_settings_are_jobs_and_differ(scripts: Callable[[str], ModuleType], news
 
 def test_scaled_models_have_scaled_scores(scripts: Callable[[str], ModuleType], news: Path) -> None:
     sets = scripts("sets")
-    nc = sets.Asked(news / "work").make("nc")
+    nc = scripts("builders").make(scripts("making").Asked(news / "work"), "nc")
     hundred, one = load(nc.variant("all-x100").job, []), load(nc.variant("one-x1000").job, [])
     rules = [gzip.decompress(job.grammar.file.read_bytes()).decode() for job in (hundred, one) if job.grammar.file]
     assert rules[0] == "[X] ||| de ||| en ||| 50.0 200.0 ||| 0-0\n"
@@ -191,7 +191,7 @@ def test_the_best_of_the_grid(
 ) -> None:
     """The best three by the first seed are run with all seeds; weights beyond bounds are no score."""
     measure, runs, settings = scripts("measure"), scripts("results"), scripts("settings")
-    nc = scripts("sets").Asked(news / "work").make("nc")
+    nc = scripts("builders").make(scripts("making").Asked(news / "work"), "nc")
     names = [one.name for one in settings.grid(nc)]
 
     def run(self: Any, task: Any) -> dict[str, Any]:
@@ -255,7 +255,8 @@ def test_held_out_pairs_are_not_in_the_bitext(
         with gzip.open(data / f"{name}.gz", "wt", encoding="utf-8") as file:
             file.writelines(f"{word}\n" if "-" in word else f"{word} {n}\n" for n in range(1500))
     monkeypatch.setenv("MPITUNE_DATA", str(tmp_path / "data"))
-    made = scripts("sets").Asked(tmp_path, training=True).make("multi30k:300")
+    asked = scripts("making").Asked(tmp_path, training=True)
+    made = scripts("builders").make(asked, "multi30k:300")
     job = load(made.job)
     assert made.name == "multi30k:300+training" and made.size == 300
     assert job.grammar.leave_one_out and job.grammar.source is not None and job.data.devtest is not None
@@ -263,6 +264,30 @@ def test_held_out_pairs_are_not_in_the_bitext(
         assert file.read().splitlines() == [f"d {n}" for n in range(500)]
     assert job.data.devtest.source is not None
     assert job.data.devtest.source.read_text(encoding="utf-8").splitlines() == [f"d {n}" for n in range(500, 1500)]
-    assert scripts("sets").Asked(tmp_path, training=True).make("nc") == "MPITUNE_DATA: found no folder " + str(
-        tmp_path / "data" / "nc"
-    )
+    assert "no folder" in scripts("builders").make(asked, "nc")
+    assert scripts("builders").make(asked, "into-german") == "it is not made for --training"
+
+
+def test_a_set_in_the_other_direction(
+    scripts: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data" / "multi30k"
+    data.mkdir(parents=True)
+    for part in ("train", "val", "test_2016_flickr"):
+        for side in ("de", "en"):
+            with gzip.open(data / f"{part}.{side}.gz", "wt", encoding="utf-8") as file:
+                file.writelines(f"{side} {part} {n}\n" for n in range(11_000 if part == "train" else 600))
+    with gzip.open(data / "train.de-en.align.gz", "wt", encoding="utf-8") as file:
+        file.writelines("0-0 1-2\n" for _ in range(11_000))
+    monkeypatch.setenv("MPITUNE_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(scripts("builders"), "estimate_lm", lambda text, order, output: output.touch())
+    made = scripts("builders").make(scripts("making").Asked(tmp_path), "into-german")
+    job = load(made.job)
+    assert made.size == 400 and made.source.read_text(encoding="utf-8").startswith("en test_2016_flickr 0\n")
+    assert job.grammar.source is not None
+    for file, first in {job.grammar.source: "en train 0", job.grammar.alignment[0]: "0-0 2-1"}.items():
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            texts = lines.read().splitlines()
+        assert len(texts) == 10_000 and texts[0] == first
+    # No sentence of the language model is in the bitext.
+    assert (made.folder / "lm.text").read_text(encoding="utf-8").splitlines()[0] == "de train 10000"

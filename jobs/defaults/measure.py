@@ -15,8 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from builders import FURTHER, SETS, make
+from making import Asked
 from results import Result, Runs, Task
-from sets import SETS, Asked, DataSet
+from sets import DataSet
 from settings import BEST, DEFAULTS, PARTS, SEEDS, Setting, best
 
 from mpitune.array_files.atomic import write_text
@@ -165,14 +167,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = Asked(work, options.devtest, options.training, SMALL_TEST if options.small else sys.maxsize)
     sets = []
     for name in options.sets or (SMALL_SETS if options.small else SETS):
-        made = asked.make(name)
+        made = make(asked, name)
         if isinstance(made, str):
             print(f"skipped {name}: {made}", file=sys.stderr, flush=True)
         else:
             sets.append(made)
     if not sets:
         sys.exit("measure.py: none of the sets is available")
-    further = (f"learner.epochs={SMALL_EPOCHS}",) if options.small else ()
+    epochs = options.epochs or (SMALL_EPOCHS if options.small else 0)
+    further = (f"learner.epochs={epochs}",) if epochs else ()
     seeds = options.seeds or (SMALL_SEEDS if options.small else None)
     study = Study(Runs(work, options.ranks), sets, seeds, further, options.small)
     for part in options.part:
@@ -191,7 +194,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         nargs="+",
         type=_set,
         metavar="SET",
-        help=f"data sets, of {', '.join(SETS)}; demo:300 tunes on 300 sentences",
+        help=f"data sets, of {', '.join(SETS)} (default: all of these), {', '.join(FURTHER)}; demo:300 tunes on 300 "
+        "sentences",
     )
     counts = ", ".join(f"{count} for {part}" for part, count in SEEDS.items())
     parser.add_argument(
@@ -201,6 +205,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help=f"runs of each setting (default: {counts}; in the grid, of its best {BEST} points)",
     )
     parser.add_argument("--ranks", type=int, default=2, help="number of parallel runs, a process each (default 2)")
+    parser.add_argument("--epochs", type=int, metavar="N", help="no more than N epochs (default: that of the defaults)")
     parser.add_argument("--devtest", action="store_true", help="choose the epoch on a set other than the test set")
     parser.add_argument(
         "--training", action="store_true", help="tune on training pairs, choose the epoch on training pairs held out"
@@ -214,8 +219,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _set(name: str) -> str:
     kind, colon, number = name.partition(":")
-    if kind not in SETS or (colon and not (number.isdecimal() and int(number))):
-        raise argparse.ArgumentTypeError(f"found {name!r}, expected one of {', '.join(SETS)}, or demo:300")
+    if kind not in SETS | FURTHER or (colon and not (number.isdecimal() and int(number))):
+        raise argparse.ArgumentTypeError(f"found {name!r}, expected one of {', '.join(SETS | FURTHER)}, or demo:300")
     return name
 
 
