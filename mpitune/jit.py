@@ -27,8 +27,11 @@ from typing import Any, TypeVar, cast
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 import numba
-from numba.core import event
+import numpy as np
+from llvmlite import ir
+from numba.core import event, types
 from numba.core.options import DefaultOptions
+from numba.extending import intrinsic
 
 LOG = logging.getLogger(__name__)
 
@@ -101,6 +104,29 @@ def inlined(function: F) -> F:
     """
     compiled: F = numba.njit(forceinline=True, **_OPTIONS)(function)
     return compiled
+
+
+@intrinsic
+def _prefetch(_: Any, array: Any, __: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        # To be read, to be kept in all caches, data.
+        options = [number(0), number(3), number(1)]
+        builder.call(builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind), [place, *options])
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64), generate
+
+
+def _do_nothing(array: np.ndarray, index: int) -> None:
+    pass
+
+
+prefetch = cast(Callable[[np.ndarray, int], None], _do_nothing if vars(numba.config)["DISABLE_JIT"] else _prefetch)
+"""``prefetch(array, at(i))``: load the cache line of ``array[i]`` (one axis) without waiting for it."""
 
 
 @contextmanager

@@ -41,6 +41,7 @@ DOORS = {
     "h5py": {"array_files/arrays", "run_folder/checkpoint"},
     "sacrebleu": {"metrics/sacrebleu"},
     "subprocess": {"decoder/cdec/process", "corpus/eflomal"},
+    "llvmlite": {"jit"},
     "numba": {"jit"},
     "tomllib": {"config/load"},
     "matplotlib": {"report/plots"},

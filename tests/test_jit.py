@@ -13,7 +13,7 @@ import pytest
 from support.mpi import ROOT
 
 from mpitune import jit as door
-from mpitune.jit import inlined, int64, kernel, uint64
+from mpitune.jit import at, inlined, int64, kernel, prefetch, uint64
 
 
 class Pair(NamedTuple):
@@ -45,6 +45,22 @@ def test_casts_are_64_bits_wide_in_kernels_and_outside() -> None:
     wide = kernel(lambda a: int64(a[0]) << 32 | int64(uint64(a[0]) >> uint64(1)))
     assert wide(np.array([6], dtype=np.int32)) == (6 << 32 | 3)
     assert int64(np.int32(7)) == uint64(7) == 7
+
+
+@pytest.mark.kernel
+def test_prefetching_is_compiled_to_an_instruction_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Numba does not show code that it loads from its cache.
+    monkeypatch.setitem(door._OPTIONS, "cache", False)
+    record = np.zeros(4, dtype=[("key", "<i8"), ("value", "<f4")])
+
+    def ask(array: np.ndarray, i: int) -> None:
+        prefetch(array, at(i))
+
+    compiled = kernel(ask)
+    compiled(record, 3)
+    assert not record["key"].any() and not record["value"].any()
+    if os.environ.get("NUMBA_DISABLE_JIT") != "1":
+        assert all("llvm.prefetch" in code for code in compiled.inspect_llvm().values())
 
 
 def test_what_numba_does_not_tell_apart_is_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from mpitune.errors import DataError, MachineError, UsageError
 Stored = np.ndarray | DiskArray
 """An array to be written."""
 A = TypeVar("A", bound=Stored)
-VERSION = 3
+VERSION = 4
 """Format version, incremented whenever the meaning of an array changes; files of older versions are rebuilt."""
 _FRAME = 1 << 16
 """Upper bound of the bytes that HDF5 needs besides the arrays and the attributes."""

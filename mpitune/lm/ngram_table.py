@@ -4,6 +4,10 @@ The n-grams form a trie over reversed words, stored in hash tables: the node of 
 ``w2 .. wn`` under ``w1``. A lookup starts at the newest word and goes back through the history, one hash probe a step.
 Nodes hold log10 values in float32, as in KenLM.
 
+A large model lies in no cache, and lookups wait for memory. Nodes are therefore hashed by the group of four slots (one
+cache line) that their parent lies in, which is nearly always the first one probed for it: where longer and longer
+n-grams should be is known before any of them is read, so that `prefetch_longer` loads them at the same time.
+
 `child`, `entry` and `find` work on this module's table and on those of a KenLM binary (`probing`).
 """
 
@@ -16,7 +20,7 @@ import numpy as np
 
 from mpitune.corpus.vocabulary import Names
 from mpitune.corpus.word_table import WordTable, word_slot
-from mpitune.jit import at, kernel
+from mpitune.jit import at, int64, kernel, prefetch
 from mpitune.lm.probing import NO_TABLES, Probing, probing_child, probing_entry
 
 NODE = np.dtype([("key", "<i8"), ("prob", "<f4"), ("backoff", "<f4")])
@@ -111,11 +115,29 @@ def first_slot(words: int) -> int:
 
 @kernel
 def _first_probe(lm: LanguageModel, parent: int, word: int) -> int:
-    """Hash a child of node ``parent`` under ``word``; returns the slot, a multiple of 4, at which probing starts."""
+    """Hash a child of node ``parent`` under ``word``; returns the slot, a multiple of 4, at which probing starts.
+
+    It is the same for all n-grams in the four slots of ``parent``.
+    """
     first = first_slot(lm.words)
+    if parent >= lm.words:
+        parent |= 3
     # Factors of 31 bits cannot overflow; a product instead of a remainder needs no division and allows any table size.
     hashed = (parent * 1640531527 + word * 1540483477) & 0xFFFFFFFF
     return first + (hashed * ((len(lm.node) - first) >> 2) >> 32 << 2)
+
+
+@kernel
+def prefetch_longer(lm: LanguageModel, ngram: int, history: np.ndarray, begin: int, count: int) -> None:
+    """Load the n-grams with 1 to ``count`` words before the n-gram of node ``ngram``, without waiting for them.
+
+    ``history``: int32, in it the words from ``begin`` on, newest first. Does nothing for a KenLM binary.
+    """
+    if len(lm.node) == 0:
+        return
+    for k in range(begin, begin + count):
+        ngram = _first_probe(lm, ngram, int64(history[k]))
+        prefetch(lm.node, at(ngram))
 
 
 @kernel

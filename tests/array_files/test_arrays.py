@@ -153,5 +153,5 @@ def test_files_of_other_versions(tmp_path: Path) -> None:
     assert read_attributes(tmp_path / "a.h5") is None
     with h5py.File(tmp_path / "a.h5", "r+") as file:
         file.attrs["version"] = arrays.VERSION + 1
-    with pytest.raises(UsageError, match=r"a\.h5: made by a newer mpitune \(version 4, this one reads 3\): update"):
+    with pytest.raises(UsageError, match=r"a\.h5: made by a newer mpitune \(version 5, this one reads 4\): update"):
         read_attributes(tmp_path / "a.h5")

@@ -10,15 +10,19 @@ import pytest
 from support.naive_lm import NaiveLm, random_arpa
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.lm import ngram_table
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.ngram_table import (
     EXTENDS_LEFT,
     EXTENDS_RIGHT,
     LanguageModel,
     LmVocabulary,
+    _first_probe,
     find,
+    first_slot,
     language_model,
     mean_unigram,
+    prefetch_longer,
 )
 
 pytestmark = pytest.mark.kernel
@@ -79,6 +83,37 @@ def test_absent_ngrams_are_not_found(tmp_path: Path) -> None:
     for ngram in itertools.product(words, repeat=3):
         word = vocabulary.numbers(ngram).astype(np.int64)
         assert find(lm, word, 0, 3) == ngrams.get(ngram, -1)
+
+
+def test_where_longer_ngrams_are_is_known_before_shorter_ones_are_read(tmp_path: Path) -> None:
+    random_arpa(tmp_path / "lm.arpa", 6, 4)
+    lm, vocabulary = language_model(read_arpa(tmp_path / "lm.arpa"))
+    near, longer = 0, 0
+    for ngram, node in nodes(lm, vocabulary).items():
+        newest_first = vocabulary.numbers(ngram)[::-1].copy()
+        slot = int(newest_first[0])
+        for word in newest_first[1:].tolist():
+            slot = int(_first_probe(lm, slot, word))
+        near += len(ngram) > 2 and slot == node - (node - first_slot(lm.words)) % 4
+        longer += len(ngram) > 2
+    assert longer > 50
+    assert near > 0.75 * longer
+
+
+def test_prefetching_asks_for_places_in_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random_arpa(tmp_path / "lm.arpa", 6, 4)
+    lm, _ = language_model(read_arpa(tmp_path / "lm.arpa"))
+    asked: list[int] = []
+    monkeypatch.setattr(ngram_table, "prefetch", lambda node, place: asked.append(int(place)))
+    plain = getattr(prefetch_longer, "py_func", prefetch_longer)
+    history = np.array([9, 3, 2, 1], dtype=np.int32)
+    plain(lm, 4, history, 1, 3)
+    assert asked[0] == _first_probe(lm, 4, 3)
+    assert asked[1] == _first_probe(lm, asked[0], 2)
+    assert asked[2] == _first_probe(lm, asked[1], 1)
+    assert all(first_slot(lm.words) <= place < len(lm.node) for place in asked)
+    plain(lm, 4, history, 1, 0)
+    assert len(asked) == 3
 
 
 def test_words_have_numbers_and_others_are_unknown(tmp_path: Path) -> None:

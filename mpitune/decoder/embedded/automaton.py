@@ -53,8 +53,9 @@ right half is that of the partial translation appended. ``gains``: the number of
 probability: ``gain_0`` to ``gain_2``, and all of them in `Automaton.gain` if there are more. A record lies in one cache
 line, and so does a row of states of 5-grams: the speed of this module is that of the memory."""
 
-HALF = np.dtype([("key", "<i8"), ("number", "<i4")], align=True)
-"""A slot of the hash table of halves: the key that identifies a half, and its number; -1 in an empty slot."""
+HALF = np.dtype([("key", "<u4"), ("number", "<i4")])
+"""A slot of the hash table of halves: the key that identifies a half, and its number; -1 in an empty slot. Keys of left
+halves are 32 bits wide with their sign, those of right halves without one: 32 bits tell them apart."""
 
 _COUNT, _FAILED = 0, 1
 
@@ -211,6 +212,7 @@ def _number_right(automaton: Automaton) -> int:
 def _number(halves: Halves, key: int, work: LmStates) -> int:
     """The number of the half with that key; a new one is copied from the first state in ``work``."""
     places = halves.slot.shape[0]
+    key &= 0xFFFFFFFF
     place = key * 1640531527 >> 9 & (places - 1)
     while halves.slot[place]["number"] >= 0:
         if halves.slot[place]["key"] == key:

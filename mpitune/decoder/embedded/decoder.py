@@ -167,10 +167,9 @@ class EmbeddedDecoder:
         while wanted < min(len(rules.score), MOST_TRANSITIONS):
             wanted *= 2
         is_new = wanted > self._transitions or any(map(automaton.is_half_full, self._automata))
-        # Created at the first sentence: in the constructor, every rank would compile kernels for them.
-        is_new = is_new or len(self._automata) < len(self._model.lms)
         self._transitions = wanted
-        if is_new:
+        # Created at the first sentence: in the constructor, every rank would compile kernels for them.
+        if is_new or len(self._automata) < len(self._model.lms):
             self._replace_automata()
         while True:
             forest = cube.search(
@@ -178,10 +177,10 @@ class EmbeddedDecoder:
             )
             if forest is not None:
                 return forest
-            # Full of states of earlier sentences; or, if it was empty before this sentence, too small for it.
-            self._lm_states *= 2 if is_new else 1
+            # Full of states of earlier sentences, or too small for this one. Twice the space costs less than to search
+            # again so often.
+            self._lm_states *= 2
             self._replace_automata()
-            is_new = True
 
     def _replace_automata(self) -> None:
         """Replace the automata by empty ones."""

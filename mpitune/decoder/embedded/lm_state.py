@@ -18,7 +18,7 @@ import numpy as np
 
 from mpitune.decoder.embedded.arena import aligned_empty
 from mpitune.jit import int64, kernel
-from mpitune.lm.ngram_table import LanguageModel, child, entry
+from mpitune.lm.ngram_table import LanguageModel, child, entry, prefetch_longer
 
 LEFT_KEY, RIGHT_KEY, LEFT_LENGTH, RIGHT_LENGTH, LEFT = range(5)
 """Columns of `LmStates.row`."""
@@ -91,6 +91,7 @@ def terminal(lm: LanguageModel, states: LmStates, i: int, word: int) -> np.float
     backoffs = words + width(states)
     length = int64(row[RIGHT_LENGTH])
     ngram = int64(word)
+    prefetch_longer(lm, ngram, row, words, length)
     prob, backoff, extends_left, extends_right = entry(lm, ngram)
     # use: number of last words, including this one, that are context for the next; top: 1 + the node of their n-gram.
     use, top = int64(0), int64(0)
@@ -155,6 +156,9 @@ def nonterminal(lm: LanguageModel, states: LmStates, i: int, j: int, gain: np.nd
         return int64(0)
     if waiting == 0 and not full:
         return int64(0)
+    for m in range(waiting):
+        # Nearly always, the context gets shorter with each word.
+        prefetch_longer(lm, int64(after[LEFT + m]), row, words, length - m)
     top = int64(0)
     m = int64(0)
     while m < waiting and length > 0:

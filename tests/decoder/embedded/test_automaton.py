@@ -12,6 +12,7 @@ from support.naive_lm import random_arpa
 
 from mpitune.decoder.embedded import automaton as automata
 from mpitune.decoder.embedded.automaton import BEGIN, EMPTY, Automaton, advance, failed, is_half_full, new_automaton
+from mpitune.decoder.embedded.lm_state import new_states
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.ngram_table import language_model
 
@@ -90,6 +91,20 @@ def test_gains_are_added_in_float32_one_by_one(tmp_path: Path) -> None:
         for number in gain[:gains]:
             expected = np.float32(expected + number)
         assert advance(pair.automaton, left, right, ~np.int64(first), np.int64(last), total)[2] == expected
+
+
+def test_halves_of_all_nodes_that_fit_are_told_apart() -> None:
+    highest = 2**31 - 1
+    work = new_states(3, 2)
+    for keys in (
+        [0, ~0, 1, ~1, highest, ~highest, highest - 1, ~(highest - 1)],
+        [0, 1, 2 * highest, 2 * highest + 1, 2 * (highest - 1), 2 * (highest - 1) + 1],
+    ):
+        halves = automata._new_halves(3, 16)
+        assert halves.slot.itemsize == 8
+        for _ in range(2):
+            numbers = [int(automata._number(halves, np.int64(key), work)) for key in keys]
+            assert numbers == list(range(len(keys)))
 
 
 def test_too_little_space_is_told(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from support.decoder_case import EVERYTHING, SOURCES, TARGETS, Case, by_slot, en
 from support.naive_decoder import Line, dot, random_grammar
 
 from mpitune.decoder.base import KBest
-from mpitune.decoder.embedded import decoder, kbest
+from mpitune.decoder.embedded import cube, decoder, kbest
 from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
+from mpitune.decoder.embedded.forest import Forest
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import Rules
 from mpitune.grammar.templates import GLUE, TEMPLATES, Gap, Rule, features, pass_through
@@ -240,6 +242,29 @@ def test_space_that_runs_out_is_enlarged(tmp_path: Path, monkeypatch: pytest.Mon
     assert min(tight._space.values()) > 1
     assert tight._lm_states > 4 and tight._transitions > 2
     assert len(tried) > 1
+
+
+def test_space_for_lm_states_doubles_with_every_search_that_needs_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(tmp_path, 701, orders=[4])
+    monkeypatch.setattr(decoder, "LM_STATES", 32)
+    grown = case.decoder()
+    tried: list[tuple[int, bool]] = []
+    search = cube.search
+
+    def observed(*arguments: Any) -> Forest | None:
+        forest = search(*arguments)
+        tried.append((grown._lm_states, forest is not None))
+        return forest
+
+    monkeypatch.setattr(cube, "search", observed)
+    for words in (["other"], ["a", "b", "a", "b", "a", "b", "a"]):
+        grown.decode(case.sentence(words), np.zeros(0), 10)
+    # Enough for one word; then not enough beside what it left.
+    assert tried[:3] == [(32, True), (32, False), (64, tried[2][1])]
+    assert [states for states, _ in tried[1:]] == [32 << n for n in range(len(tried) - 1)]
+    assert [found for _, found in tried[1:]] == [False] * (len(tried) - 2) + [True]
 
 
 def test_what_was_decoded_before_does_not_show(tmp_path: Path) -> None:
