@@ -76,7 +76,12 @@ class CompiledReader:
             """The entries of ``lines``, the first of which has the ``number``."""
             found = []
             for n, line in enumerate(lines.decode().split("\n")[:-1], start=number):
-                entry = self._reader.entry(path, n, line.rstrip("\r"), list_format)
+                try:
+                    entry = self._reader.entry(path, n, line.rstrip("\r"), list_format)
+                except DataError:
+                    # A line before this one may have a feature that has no number: it is the first malformed one.
+                    self._encoded(path, found)
+                    raise
                 if accept(entry):
                     found.append(entry)
             return self._encoded(path, found)

@@ -86,6 +86,7 @@ def written(pairs: list[tuple[str, list[str]]], moses: bool) -> list[str]:
 @example(["0 ||| a ||| tm_1= 2 lm= 1", "0 ||| b ||| tm= 2 3 tm_1= 1"])
 @example(["0 ||| a ||| lm= 1 lm= 2"])
 @example(["0 ||| a ||| x=1 y=2 x=2"])
+@example(["0 ||| a ||| #c=1", "0"])
 def test_any_file_is_read_as_line_by_line(given_lines: list[str]) -> None:
     same(*given_lines)
 
