@@ -33,6 +33,9 @@ class Setting:
 
 
 DEFAULTS = Setting("defaults")
+ALL_TEMPLATES = Setting("all-templates", (TEMPLATES,))
+MIRA_100 = Setting("mira-100", ("learner.method=mira", "decoder.kbest=100", "parallel.shards=1"))
+"""MIRA with the perceptron's list length and one shard."""
 
 
 def seeds(data: DataSet) -> list[Setting]:
@@ -80,13 +83,25 @@ def grid(data: DataSet) -> list[Setting]:
     ]
 
 
+def near(data: DataSet) -> list[Setting]:
+    """A short grid about the defaults, for sets on which the whole one would take too long."""
+    return [
+        DEFAULTS,
+        ALL_TEMPLATES,
+        *(Setting(f"rate-{rate:g}", _learner(f"learning_rate={rate:g}")) for rate in (0.03, 0.3)),
+        Setting("margin-plain", _learner("margin_by_gold=false")),
+        Setting("hand-sentence-1e-05", _learner(*HAND, "order=sentence", "learning_rate=1e-05")),
+        MIRA_100,
+    ]
+
+
 def methods(data: DataSet) -> list[Setting]:
     """Other methods with their defaults, and MIRA with the perceptron's list length and one shard."""
     start = f"initial_weights={data.start}"
     return [
         DEFAULTS,
         Setting("mira", _learner("method=mira")),
-        Setting("mira-100", (*_learner("method=mira"), "decoder.kbest=100", "parallel.shards=1")),
+        MIRA_100,
         Setting("pro", _learner("method=pro", start)),
         Setting("mert", _learner("method=mert", start)),
     ]
@@ -110,7 +125,7 @@ def robust(data: DataSet) -> list[Setting]:
 
 def sparse(data: DataSet) -> list[Setting]:
     """All templates of the paper, tuned on the same sentences as the dense features."""
-    return [DEFAULTS, Setting("all-templates", (TEMPLATES,))]
+    return [DEFAULTS, ALL_TEMPLATES]
 
 
 ABLATED = {
@@ -144,12 +159,13 @@ def ablation(data: DataSet) -> list[Setting]:
 PARTS: dict[str, Callable[[DataSet], list[Setting]]] = {
     "seeds": seeds,
     "grid": grid,
+    "near": near,
     "methods": methods,
     "robust": robust,
     "sparse": sparse,
     "ablation": ablation,
 }
-SEEDS = {"seeds": 5, "grid": 5, "methods": 5, "robust": 3, "sparse": 5, "ablation": 3}
+SEEDS = {"seeds": 5, "grid": 5, "near": 3, "methods": 5, "robust": 3, "sparse": 5, "ablation": 3}
 """Number of seeds for each setting; in the grid, for each of the best `BEST`."""
 BEST = 3
 

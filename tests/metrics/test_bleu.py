@@ -256,6 +256,19 @@ def test_a_document_that_is_too_short_wants_longer_translations() -> None:
         assert (long > short) == longer_is_better
 
 
+def test_what_was_too_short_in_the_epoch_before_is_not_made_up_for() -> None:
+    reference = list(range(1, 13))
+    rows = count([reference[:8], [*reference[:8], 99]], [reference])
+    scores = []
+    for words in (9, 12, 15):
+        gold = make_sentence_metric("document")
+        before = count([[*reference[:8], *[99] * (words - 8)]] * 20, [reference])
+        before[:, 4:8] = count([reference], [reference])[:, 4:8]  # the same precision for all lengths
+        gold.start_epoch(before.astype(np.int32))
+        scores.append(gold.score(rows, 9).tolist())
+    assert scores[0] == scores[1] == scores[2]
+
+
 def test_chiang_after_an_empty_list_has_only_decayed() -> None:
     gold = make_sentence_metric("chiang")
     rows = count([[1, 2, 3, 4, 5]], [[1, 2, 3, 4, 9]])
