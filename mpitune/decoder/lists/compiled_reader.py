@@ -74,7 +74,7 @@ class CompiledReader:
 
         def entries_of(lines: bytearray) -> Entries:
             """The entries of ``lines``, the first of which has the ``number``."""
-            found = []
+            found: list[Entry] = []
             for n, line in enumerate(lines.decode().split("\n")[:-1], start=number):
                 try:
                     entry = self._reader.entry(path, n, line.rstrip("\r"), list_format)
