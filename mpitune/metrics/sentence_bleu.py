@@ -231,9 +231,8 @@ class DocumentBleu(SentenceMetric):
     With O the document's statistics, R its reference length and r the sentence's (that of its 1-best): B(e) = (R + r) /
     r BLEU(O + c(e)), then O becomes d (O + c(1-best)), d = `DECAY`. 1 is added to matches and n-grams of the orders
     above 1, which matters while the document is short. A pass over a shard starts with the 1-best translations of the
-    epoch before, scaled to the document's effective length of 1 / (1 - d) sentences; they count as long as their
-    references. With their own length, translations would have to be too long in this epoch because they were too short
-    in the epoch before, and the other way round in the next: in shards of a hundred sentences that never settles.
+    epoch before, scaled to `START` sentences. With more, translations would have to be too long in most of a small
+    shard because they were too short in the epoch before, and the other way round in the next: that never settles.
 
     The brevity penalty is close to that of the corpus: other sentences can compensate for a short one. Penalties of
     single sentences make translations too short or, with 1 added to the reference length, too long; so does that of
@@ -243,15 +242,14 @@ class DocumentBleu(SentenceMetric):
 
     needs_previous_epoch = True
     DECAY = 0.995
+    START = 25
 
     def __init__(self) -> None:
         super().__init__(bleu_plus_one)
         self.start_epoch(np.zeros((0, WIDTH), dtype=np.int32))
 
     def start_epoch(self, best: np.ndarray) -> None:
-        sentences = 1 / (1 - self.DECAY)
-        self._first = best.sum(axis=0, dtype=np.int64) * (sentences / max(len(best), 1))
-        self._first[LENGTH] = self._first[REFERENCE]
+        self._first = best.sum(axis=0, dtype=np.int64) * (self.START / max(len(best), 1))
         self.start_shard()
 
     def start_shard(self) -> None:

@@ -94,11 +94,10 @@ def chiang(lists: Sequence[tuple[Sequence[Sequence[int]], int]]) -> list[list[fl
 def document(lists: Sequence[Sequence[Sequence[int]]], before: Sequence[Sequence[int]]) -> list[list[float]]:
     """The scores of lists (rows of statistics) that come one after another.
 
-    ``before``: the statistics of each 1-best translation of the epoch before, if there was one; they count as long as
-    their references.
+    ``before``: the statistics of each 1-best translation of the epoch before, if there was one; they count as 25
+    sentences.
     """
-    total = [200 / len(before) * sum(row[n] for row in before) if before else 0.0 for n in range(11)]
-    total[8] = total[9]
+    total = [25 / len(before) * sum(row[n] for row in before) if before else 0.0 for n in range(11)]
     scores = []
     for rows in lists:
         length = rows[0][9]
