@@ -273,8 +273,8 @@ class LearnerKeys:
     l2: float = number(0.0, 0.0)
     scale_by_gold: bool = False
     averaging: str = choice("sentence", "epoch")
-    dense_start: int = number(200, 0, _MAX_SIZE)
-    """Sentences from which dense weights are learned before the first epoch if none are given; 0: none."""
+    dense_start: int = number(2000, 0, _MAX_SIZE)
+    """Sentences from which dense weights are learned before the first epoch; 0: dense and sparse ones together."""
     initial_weights: Path | None = None
     frozen: tuple[str, ...] = ()
     tune: str = choice("all", "dense")

@@ -39,6 +39,11 @@ class TranslationModel(NamedTuple):
     scoring: Scoring | None = None
     """The transforms and bins of opened grammars; None: unchanged."""
 
+    @property
+    def has_sparse(self) -> bool:
+        """True if rules may fire sparse features."""
+        return bool(self.templates)
+
     def dense_features(self) -> list[str]:
         """Names of all features that no template fires, as in cdec."""
         dense = built_in_features(self.lm_names)

@@ -16,6 +16,9 @@ UpdateOrder = Literal["sentence", "sequential"]
 RateName = Literal["normalized", "constant", "adagrad", "adadelta"]
 """``learner.rate``, implemented by `mpitune.learner.online.rates`."""
 
+LearnedFeatures = Literal["all", "dense", "sparse"]
+"""The features that a learner changes."""
+
 OracleName = Literal["M-C", "MB", "LU"]
 """``learner.mira.oracle``, implemented by `mpitune.learner.online.mira.ORACLES`."""
 

@@ -1,10 +1,12 @@
-"""The dense start: initial weights for all shards if training begins with zero weights.
+"""The dense start: weights of the dense features, learned before the epochs.
 
-Small shards would learn different weights from lists decoded with zero weights, and sparse features nothing useful. So
-rank 0 first makes a pass over a few sentences with the dense features alone (algorithm 1), and all shards start from
-the resulting weights and learner state. With zero weights all derivations are equal, and lists hold long, meaningless
-translations, from which a pass may learn nothing; so it begins with a weight for the language models alone. A choice of
-this implementation.
+- Small shards would learn different weights from lists decoded with zero weights. So rank 0 first makes a pass over a
+  few sentences (algorithm 1), and all shards start from the resulting weights and learner state.
+- Sparse features are learned after dense ones, whose weights the epochs then leave as they are. Learned together, the
+  sparse features soon explain the tuned sentences, and the dense ones, learned from such lists, are worse on others.
+
+With zero weights all derivations are equal, and lists hold long, meaningless translations, from which a pass may learn
+nothing; so it begins with a weight for the language models alone. Choices of this implementation.
 """
 
 from __future__ import annotations
@@ -23,13 +25,17 @@ from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.runtime.progress import progress
 from mpitune.training import factory
 from mpitune.training.initial_size import fitted_factor
-from mpitune.training.scheduler import check_stop, draw_shards
+from mpitune.training.scheduler import check_stop, draw_shards, reordered
 from mpitune.training.session import TrainingRun
 from mpitune.training.shard_pass import learn_shard
 from mpitune.training.state import State
 
 LOG = logging.getLogger(__name__)
 
+SHORT = 200
+"""Sentences of a dense start, at most, if the epochs go on learning the dense features."""
+PASSES = 10
+"""A small set is passed over so many times at most."""
 LM_WEIGHT = 0.1
 """Weight of a language model's log10 probability at the start, if the model is of usual `UNIGRAM` size. As it is the
 only weight, its value does not change the first lists, only how soon those that follow depend on what is learned."""
@@ -40,22 +46,39 @@ UNIGRAM = 4.0
 def dense_start(run: TrainingRun, state: State) -> None:
     """Set the weights of ``state`` to dense weights learned from ``learner.dense_start`` sentences.
 
-    Initial weights other than zero are only scaled (`initial_size`), unless some are frozen or the step size does not
-    depend on their scale. Nothing is written before the first epoch ends: a run that is killed earlier repeats this
-    and gets the same bits. Raises StopRequested on every rank if one was asked to stop.
+    Initial weights other than zero are scaled first (`initial_size`), unless some are frozen or the step size does not
+    depend on their scale; the dense ones are learned from there only if the epochs do not learn them. Nothing is
+    written before the first epoch ends: a run that is killed earlier repeats this and gets the same bits. Raises
+    StopRequested on every rank if one was asked to stop.
     """
-    count = min(run.job.learner.dense_start, run.corpus.size)
-    if count == 0 or isinstance(run.learner, BatchLearner):
+    wanted, given = run.job.learner.dense_start, bool(run.first.weights.any())
+    in_turn = run.learns == "sparse"
+    if wanted == 0 or isinstance(run.learner, BatchLearner):
         return
-    sentences = draw_shards(run.corpus.size, 1, run.job.run.seed, 0)[0][:count]
-    if run.first.weights.any():
-        _fit_size(run, state, sentences)
+    few = _sentences(run, min(wanted, SHORT, run.corpus.size))
+    if given:
+        _fit_size(run, state, few)
+    if given and not in_turn:
         return
-    LOG.info("dense start: learning first weights from %d sentences", count)
-    result = run.comm.on_root(_learn, run, sentences)
+    sentences = _sentences(run, min(wanted, PASSES * run.corpus.size)) if in_turn else few
+    LOG.info("dense start: learning the weights of dense features from %d sentences", len(sentences))
+    result = run.comm.on_root(_learn, run, state, sentences)
     check_stop(run, "the dense start", result is None)
-    if result is not None:
+    if result is None:
+        return
+    if in_turn:
+        run.freeze_dense((result.index, result.value))
+        state.shared_weights = run.sparse(run.dense(state.shared_weights))
+    else:
         state.shared_weights, state.learner = (result.index, result.value), result.learner
+
+
+def _sentences(run: TrainingRun, count: int) -> np.ndarray:
+    """int64 [count]: numbers of sentences in random order, all of them before any is repeated."""
+    size, seed = run.corpus.size, run.job.run.seed
+    first = draw_shards(size, 1, seed, 0)
+    passes = [first, *(reordered(first, seed, n) for n in range(1, -(-count // size)))]
+    return np.concatenate([order for [order] in passes])[:count]
 
 
 def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
@@ -69,20 +92,22 @@ def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
         state.shared_weights = state.shared_weights[0], state.shared_weights[1] * factor
 
 
-def _learn(run: TrainingRun, sentences: np.ndarray) -> ShardResult | None:
-    """Result of a pass over ``sentences`` (int64) with dense features alone; None if a stop was requested."""
-    features, first_sparse = run.features, len(run.store.model.dense_features())
-    run = replace(run, decoder=factory.without_templates(run.job, run.store, run.decoder))
-    frozen = run.first.frozen.copy()
-    frozen[first_sparse:] = True
-    learner = factory.learner(run.job, run.metric, frozen, features, first_sparse, run.store.scoring)
+def _learn(run: TrainingRun, state: State, sentences: np.ndarray) -> ShardResult | None:
+    """Result of a pass over ``sentences`` (int64) that learns the dense features; None if a stop was requested.
+
+    It has the dense features alone; initial weights of sparse ones count in the pass, and stay as they are.
+    """
+    weights = run.dense(state.shared_weights) if run.first.weights.any() else _first_weights(run)
+    if not weights[run.first_sparse :].any():
+        run = replace(run, decoder=factory.without_templates(run.job, run.store, run.decoder))
+    features, scoring = run.features, run.store.scoring
+    learner = factory.learner(run.job, run.metric, run.first.frozen, features, run.first_sparse, "dense", scoring)
     assert not isinstance(learner, BatchLearner)  # `dense_start` sees to it
     with progress("dense start", len(sentences), rank=run.comm.rank, quiet=run.quiet) as shown:
-        result = learn_shard(run, learner, 0, 0, sentences, _first_weights(run), (), lambda gold: shown.advance())
+        result = learn_shard(run, learner, 0, 0, sentences, weights, (), lambda gold: shown.advance())
     if result is None:
         return None
-    # An external decoder fires features that are discovered while decoding; these are not frozen.
-    dense = np.sort(features.ids[:first_sparse])
+    dense = np.sort(features.ids[: run.first_sparse])
     dense = dense[np.isin(dense, result.index)]
     value, *kept = (look_up(dense, result.index, array) for array in (result.value, *result.learner))
     return replace(result, index=dense, value=value, learner=tuple(kept), names=[])

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpitune.config import load
 from mpitune.config.effective_keys import effective_keys
-from mpitune.config.spec import DataKeys, Job, column_metrics, lm_names, metric_weights
+from mpitune.config.spec import BATCH, DataKeys, Job, column_metrics, lm_names, metric_weights
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.corpus.text import check_readable, fingerprint
 from mpitune.corpus.vocabulary import feature_id
@@ -31,6 +31,7 @@ from mpitune.grammar.templates import all_names, features, pass_through
 from mpitune.learner import bin_chains
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.learner.batch import hypergraph, mert, minrisk, pro, rampion
+from mpitune.learner.choices import LearnedFeatures
 from mpitune.learner.local.ebuu import ebuu
 from mpitune.learner.local.examples import Examples
 from mpitune.learner.local.mbuu import mbuu
@@ -234,18 +235,31 @@ def first_weights(
     return FirstWeights(weights, frozen)
 
 
+def learned_in_epochs(job: Job, model: TranslationModel | ListModel) -> LearnedFeatures:
+    """The features that the epochs learn.
+
+    The sparse ones, if the dense start has learned the dense ones before; those of ``learner.tune`` otherwise.
+    """
+    wanted = job.learner
+    if wanted.tune == "dense":
+        return "dense"
+    in_turn = wanted.dense_start > 0 and wanted.method not in BATCH and model.has_sparse
+    return "sparse" if in_turn else "all"
+
+
 def learner(
     job: Job,
     metric: Metric,
     frozen: np.ndarray,
     features: FeatureTable,
     first_sparse: int,
+    learned: LearnedFeatures,
     scoring: Scoring | None = None,
 ) -> OnlineLearner | BatchLearner:
     """The job's learner, which optimises ``metric``.
 
-    ``frozen``: bool [D], features that keep their weights; ``first_sparse``: first slot of sparse features; bins of
-    ``scoring`` are regularised as ``[features.discretize]`` says.
+    ``frozen``: bool [D], features that keep their weights; ``first_sparse``: first slot of sparse features;
+    ``learned``: those that are learned; bins of ``scoring`` are regularised as ``[features.discretize]`` says.
     """
     wanted, smooth = job.learner, job.features.discretize
     smoothness = None
@@ -256,10 +270,12 @@ def learner(
         return pro.Pro(pro.ProOptions(**asdict(wanted.pro)), metric, smoothness)
     if wanted.method == "minrisk":
         return minrisk.MinRisk(minrisk.MinRiskOptions(**asdict(wanted.minrisk)), metric, smoothness)
-    if wanted.tune == "dense":
-        frozen = frozen.copy()
+    frozen = frozen.copy()
+    if learned == "dense":
         frozen[first_sparse:] = True
-    learner = _plain_learner(job, metric, frozen, first_sparse)
+    elif learned == "sparse":
+        frozen[:first_sparse] = True
+    learner = _plain_learner(job, metric, frozen, first_sparse, new_frozen=learned == "dense")
     if job.learner.averaging == "sentence" and not isinstance(learner, BatchLearner):
         learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0)
     if smoothness is not None:
@@ -268,10 +284,11 @@ def learner(
     return learner
 
 
-def _plain_learner(job: Job, metric: Metric, frozen: np.ndarray, first_sparse: int) -> OnlineLearner | BatchLearner:
-    """The job's learner without the regularisation of bins."""
+def _plain_learner(
+    job: Job, metric: Metric, frozen: np.ndarray, first_sparse: int, *, new_frozen: bool
+) -> OnlineLearner | BatchLearner:
+    """The job's learner without the regularisation of bins; ``new_frozen``: features beyond ``frozen`` are too."""
     wanted = job.learner
-    new_frozen = wanted.tune == "dense"
     match wanted.method:
         case "mira":
             pick = wanted.mira

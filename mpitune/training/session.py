@@ -18,8 +18,10 @@ from mpitune.decoder.cdec.process import resolve_program
 from mpitune.decoder.lists.model import ListModel
 from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
+from mpitune.exchange.sparse_rows import look_up
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.learner.base import BatchLearner, OnlineLearner
+from mpitune.learner.choices import LearnedFeatures
 from mpitune.learner.online.rates import grow_to
 from mpitune.metrics.sentence_bleu import SentenceMetric
 from mpitune.metrics.tuning_metric import Metric
@@ -70,6 +72,10 @@ class TrainingRun:
     corpus: Corpus
     decoder: Decoder
     first: factory.FirstWeights
+    first_sparse: int
+    """First slot of the sparse features."""
+    learns: LearnedFeatures
+    """The features that the epochs learn."""
     learner: OnlineLearner | BatchLearner
     gold: SentenceMetric
     metric: Metric
@@ -137,6 +143,14 @@ class TrainingRun:
         frozen = np.flatnonzero(self.first.frozen)
         weights[frozen] = self.first.weights[frozen]
         return weights
+
+    def freeze_dense(self, vector: Vector) -> None:
+        """Freeze the dense features at their weights in ``vector``; frozen ones keep theirs."""
+        weights, frozen = self.first.weights.copy(), self.first.frozen.copy()
+        free = np.flatnonzero(~frozen[: self.first_sparse])
+        weights[free] = look_up(self.features.ids[free], *vector)
+        frozen[free] = True
+        self.first = factory.FirstWeights(weights, frozen)
 
     def by_slot(self, vector: Vector) -> np.ndarray:
         """float64 [D]: the sparse vector ``vector`` by slot."""
@@ -214,7 +228,8 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     if idle := ignored_keys(job):
         LOG.info("keys ignored by this method: %s", ", ".join(idle))
     first = factory.first_weights(job, weights, decoder.features, store.scoring)
-    metric, dense = factory.metric(job, store.model.words.words), len(store.model.dense_features())
+    metric, first_sparse = factory.metric(job, store.model.words.words), len(store.model.dense_features())
+    learns = factory.learned_in_epochs(job, store.model)
     run = TrainingRun(
         job=job,
         comm=comm,
@@ -225,7 +240,9 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
         corpus=store.train,
         decoder=decoder,
         first=first,
-        learner=factory.learner(job, metric, first.frozen, decoder.features, dense, store.scoring),
+        first_sparse=first_sparse,
+        learns=learns,
+        learner=factory.learner(job, metric, first.frozen, decoder.features, first_sparse, learns, store.scoring),
         gold=factory.gold(job, metric, store.train.size),
         metric=metric,
         identity=comm.on_root(factory.identity, job, folder) | _identity_of_scores(store),

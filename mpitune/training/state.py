@@ -58,6 +58,8 @@ def begin(run: TrainingRun, resume: str) -> State:
         return State(shared_weights=run.sparse(run.first.weights), mean=RunningMean(rising=run.averages_sentences))
     checkpoint = read_checkpoint(path_of(folder, epoch))
     run.features.slots(checkpoint.dynamic_names)
+    if run.learns == "sparse":
+        run.freeze_dense(checkpoint.weights)
     LOG.info("going on after epoch %d", epoch)
     return State(
         shared_weights=checkpoint.start,

@@ -19,7 +19,9 @@ from mpitune.training import dense_start as start
 from mpitune.training import online_epoch as module
 from mpitune.training.initial_size import best_factor
 from mpitune.training.loop import train
+from mpitune.training.session import TrainingRun
 
+SPARSE = ("R:", "RBS:", "Shape")
 DEFAULT = {"preset": "default", "learning_rate": None, "epochs": 1}
 
 
@@ -34,39 +36,116 @@ def log(run: Path) -> str:
     return (run / "log.txt").read_text()
 
 
-def test_shards_begin_with_dense_weights(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All decode with the same weights of dense features first, and their learners go on from the same state."""
+@pytest.mark.parametrize(("templates", "visits"), [(["id"], 260), ([], 26)])
+def test_shards_begin_with_dense_weights(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, templates: list[str], visits: int
+) -> None:
+    """All decode with the same weights of dense features first; if these are learned on, from the same state."""
     begun = []
     learn = module.learn_shard
 
     def spy(run, learner, epoch, z, shard, weights, kept, advance):  # type: ignore[no-untyped-def]
-        begun.append((weights.copy(), [array.copy() for array in kept], len(run.store.model.dense_features())))
+        begun.append((weights.copy(), [array.copy() for array in kept], run.first_sparse))
         return learn(run, learner, epoch, z, shard, weights, kept, advance)
 
     monkeypatch.setattr(module, "learn_shard", spy)
-    checkpoint(tiny, tmp_path / "run")
-    assert "dense start: learning first weights from 26 sentences" in log(tmp_path / "run")
+    train(tiny.job(tmp_path / "run", learner=DEFAULT, features={"templates": templates}), SerialComm(), quiet=True)
+    assert f"dense start: learning the weights of dense features from {visits} sentences" in log(tmp_path / "run")
     assert len(begun) == 4
     first, kept, dense = begun[0]
     assert first[:dense].any() and not first[dense:].any()
-    assert len(kept) == 3 and kept[0][:dense].any() and not kept[0][dense:].any()
+    assert len(kept) == (0 if templates else 3) and all(array[:dense].any() for array in kept)
     for weights, arrays, _ in begun[1:]:
         assert (weights == first).all()
         assert all((ours == theirs).all() for ours, theirs in zip(arrays, kept, strict=True))
 
 
-@pytest.mark.parametrize("given", [{"initial_weights": "warm"}, {"dense_start": 0}, {"method": "mira"}])
-def test_there_is_none_where_weights_are_given_or_it_is_not_asked_for(
+@pytest.mark.parametrize(
+    "given", [{"dense_start": 0}, {"method": "mira"}, {"initial_weights": "warm", "tune": "dense"}]
+)
+def test_there_is_none_if_it_is_not_asked_for_or_all_epochs_learn_dense_weights(
     tiny: Tiny, tmp_path: Path, given: dict[str, object]
 ) -> None:
     checkpoint(tiny, tmp_path / "run", **given)
     assert "dense start" not in log(tmp_path / "run")
 
 
-def test_the_number_of_sentences_is_that_of_the_key(tiny: Tiny, tmp_path: Path) -> None:
-    some = checkpoint(tiny, tmp_path / "some", dense_start=5)
-    assert "from 5 sentences" in log(tmp_path / "some")
-    assert some != checkpoint(tiny, tmp_path / "all")
+@pytest.mark.parametrize(
+    ("asked", "templates", "visits"), [(5, ["id"], 5), (60, ["id"], 60), (1000, ["id"], 260), (5, [], 5), (60, [], 26)]
+)
+def test_it_passes_over_the_sentences_several_times_before_sparse_features(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int, templates: list[str], visits: int
+) -> None:
+    """A set of 26 sentences: ten passes at most, and one where the epochs go on learning the same features."""
+    seen, learn = list[list[int]](), start.learn_shard
+
+    def spy(run, learner, epoch, z, shard, *others):  # type: ignore[no-untyped-def]
+        seen.append(shard.tolist())
+        return learn(run, learner, epoch, z, shard, *others)
+
+    monkeypatch.setattr(start, "learn_shard", spy)
+    job = tiny.job(tmp_path / "run", learner={**DEFAULT, "dense_start": asked}, features={"templates": templates})
+    train(job, SerialComm(), quiet=True)
+    [order] = seen
+    assert len(order) == visits
+    for first in range(0, visits, 26):
+        one = order[first : first + 26]
+        assert len(set(one)) == len(one), "each sentence once before any is repeated"
+    assert visits < 52 or order[:26] != order[26:52], "another order in each pass"
+
+
+@pytest.mark.parametrize("algorithm", ["sgd", "mix", "itermix", "itersel"])
+def test_the_epochs_leave_dense_weights_as_it_has_learned_them(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    """To the bit, in every epoch, however few columns are selected, also after an interruption."""
+    learned, freeze = list[dict[str, float]](), TrainingRun.freeze_dense
+
+    def spy(self, vector):  # type: ignore[no-untyped-def]
+        freeze(self, vector)
+        names = [self.features.name(slot) for slot in range(self.first_sparse)]
+        learned.append(dict(zip(names, self.first.weights[: self.first_sparse].tolist(), strict=True)))
+
+    monkeypatch.setattr(TrainingRun, "freeze_dense", spy)
+    for epochs in (1, 3):
+        learner = {**DEFAULT, "algorithm": algorithm, "epochs": epochs}
+        train(tiny.job(tmp_path / "run", learner=learner, select={"k": 5}), SerialComm(), quiet=True)
+    start_weights, resumed = learned
+    assert sum(value != 0 for value in start_weights.values()) > 5 and resumed == start_weights
+    sparse = []
+    for epoch in (1, 2, 3):
+        found = read_checkpoint(tmp_path / f"run/checkpoints/epoch-{epoch:04}.h5")
+        weights = dict(zip(found.names, found.weights[1].tolist(), strict=True))
+        dense = {name: value for name, value in weights.items() if not name.startswith(SPARSE)}
+        assert dense == {name: value for name, value in start_weights.items() if value != 0}
+        sparse.append({name: value for name, value in weights.items() if name.startswith(SPARSE)})
+    assert sparse[0] and sparse[0] != sparse[1] != sparse[2]
+    assert algorithm != "itersel" or {len(one) for one in sparse} == {5}
+
+
+def test_it_begins_with_given_weights_and_keeps_sparse_ones(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, learn = [], start.learn_shard
+
+    def spy(run, learner, epoch, z, shard, weights, *others):  # type: ignore[no-untyped-def]
+        before = weights.copy()
+        result = learn(run, learner, epoch, z, shard, weights, *others)
+        names = [run.features.name(slot) for slot in np.flatnonzero(before).tolist()]
+        seen.append((dict(zip(names, before[before != 0].tolist(), strict=True)), result, run.features))
+        return result
+
+    monkeypatch.setattr(start, "learn_shard", spy)
+    checkpoint(tiny, tmp_path / "run", initial_weights="warm")
+    [(before, result, features)] = seen
+    given = read_weights(tiny.folder / "warm")
+    factor = before["LanguageModel"] / given["LanguageModel"]
+    assert before == {name: pytest.approx(value * factor) for name, value in given.items()}
+    assert f"initial weights multiplied by {factor:.3g}" in log(tmp_path / "run")
+    after = dict(zip(map(features.name, features.find(result.index).tolist()), result.value.tolist(), strict=True))
+    sparse = {name: value for name, value in before.items() if name.startswith(SPARSE)}
+    assert sparse and sparse == {name: value for name, value in after.items() if name.startswith(SPARSE)}
+    assert after["LanguageModel"] != before["LanguageModel"]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,11 @@ class ListModel(NamedTuple):
     dense: int
     """Number of dense features: those that a tenth of all entries or more have."""
 
+    @property
+    def has_sparse(self) -> bool:
+        """True if there are sparse features beside dense ones."""
+        return 0 < self.dense < len(self.names)
+
     def dense_features(self) -> list[str]:
         """Names of the dense features."""
         return [self.names[slot] for slot in range(self.dense)]
