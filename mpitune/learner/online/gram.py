@@ -19,6 +19,9 @@ ROUNDING = 1e-9
 """Largest difference of a feature's values, as a share of them, that counts as rounding. A sum over the rules of a
 derivation depends on their order: with a unit of 1e-16, one step would exceed all other weights for good."""
 
+SPARSE_STEP = 2.0
+"""Change of model scores by the sparse features of a list together, in steps of a dense feature *(ours)*."""
+
 
 class RankedPairs(NamedTuple):
     """The pairs of one list, in the order in which they are processed."""
@@ -211,7 +214,7 @@ def _apply_gradient(
 
 @kernel
 def _sparse_share(columns: FeatureColumns, gradient: np.ndarray, rate: Rate) -> float:
-    """The step factor of sparse features: 1 / sqrt(sparse features that change) for a normalized ``rate``, else 1.
+    """The factor of sparse features' steps: 1, but for a normalized ``rate`` 2 / sqrt(sparse features that change).
 
     ``gradient``: float64 [columns].
     """
@@ -219,4 +222,4 @@ def _sparse_share(columns: FeatureColumns, gradient: np.ndarray, rate: Rate) -> 
     for c in range(len(columns.slot)):
         if gradient[c] != 0.0 and columns.slot[c] >= rate.first_sparse:
             moving += 1
-    return 1.0 / math.sqrt(moving) if moving > 0 and rate.kind == NORMALIZED else 1.0
+    return SPARSE_STEP / math.sqrt(moving) if moving > 0 and rate.kind == NORMALIZED else 1.0

@@ -8,8 +8,8 @@
   *(ours)*: the root mean square of the feature's differences over pairs that differ in it; a count that differs by 1
   has unit 1. If the unit grows, what the weight has changed in the pass shrinks accordingly, as in NAG: the first lists
   may differ little in a feature, and steps in their unit would be far too large for later ones.
-  Sparse features share a step *(ours)*: if n of them change, each step is multiplied by 1 / sqrt(n), so that n
-  unrelated steps together change scores as much as one dense feature does. Otherwise a hundred sparse features
+  Sparse features share a step *(ours)*: if n of them change, each step is multiplied by 2 / sqrt(n), so that n
+  unrelated steps together change scores as much as two dense features do. Otherwise a hundred sparse features
   outweigh a dozen dense ones after a few lists.
 
 The state of ``adagrad`` and ``normalized`` continues from list to list, shard to shard and epoch to epoch, so that

@@ -141,9 +141,9 @@ def test_sparse_features_share_a_step() -> None:
         perceptron.start_shard(weights)
         perceptron.update(kbest, np.array([1.0, 0.0]), weights, np.random.default_rng(0))
         assert weights[:2] == pytest.approx([0.5 / 3, -0.5 / 0.5]), "a step in units of the feature"
-        assert weights[2 : 2 + sparse] == pytest.approx([0.5 * share(sparse)] * sparse)
+        assert weights[2 : 2 + sparse] == pytest.approx([0.5 * 2 / np.sqrt(sparse)] * sparse)
         moved[sparse] = weights[2]
-    assert moved[1] == 0.5 > moved[4] > moved[16] > 0
+    assert moved[1] == 1.0 > moved[4] > moved[16] > 0
 
 
 def test_what_was_learned_from_small_differences_shrinks_when_they_grow() -> None:
