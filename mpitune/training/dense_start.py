@@ -51,26 +51,29 @@ def dense_start(run: TrainingRun, state: State) -> None:
     written before the first epoch ends: a run that is killed earlier repeats this and gets the same bits. Raises
     StopRequested on every rank if one was asked to stop.
     """
-    wanted, given = run.job.learner.dense_start, bool(run.first.weights.any())
-    in_turn = run.learns == "sparse"
+    wanted, size = run.job.learner.dense_start, run.corpus.size
     if wanted == 0 or isinstance(run.learner, BatchLearner):
         return
-    few = _sentences(run, min(wanted, SHORT, run.corpus.size))
+    given, few = bool(run.first.weights.any()), _sentences(run, min(wanted, SHORT, size))
     if given:
         _fit_size(run, state, few)
-    if given and not in_turn:
-        return
-    sentences = _sentences(run, min(wanted, PASSES * run.corpus.size)) if in_turn else few
+    if run.learns == "sparse":
+        if not run.first.frozen[: run.first_sparse].all():
+            result = _learned(run, state, _sentences(run, min(wanted, PASSES * size)))
+            run.freeze_dense((result.index, result.value))
+            state.shared_weights = run.sparse(run.dense(state.shared_weights))
+    elif not given:
+        result = _learned(run, state, few)
+        state.shared_weights, state.learner = (result.index, result.value), result.learner
+
+
+def _learned(run: TrainingRun, state: State, sentences: np.ndarray) -> ShardResult:
+    """The result of `_learn`, on all ranks; raises StopRequested."""
     LOG.info("dense start: learning the weights of dense features from %d sentences", len(sentences))
     result = run.comm.on_root(_learn, run, state, sentences)
     check_stop(run, "the dense start", result is None)
-    if result is None:
-        return
-    if in_turn:
-        run.freeze_dense((result.index, result.value))
-        state.shared_weights = run.sparse(run.dense(state.shared_weights))
-    else:
-        state.shared_weights, state.learner = (result.index, result.value), result.learner
+    assert result is not None  # a rank that was stopped has raised
+    return result
 
 
 def _sentences(run: TrainingRun, count: int) -> np.ndarray:

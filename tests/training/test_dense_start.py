@@ -70,6 +70,16 @@ def test_there_is_none_if_it_is_not_asked_for_or_all_epochs_learn_dense_weights(
     assert "dense start" not in log(tmp_path / "run")
 
 
+def test_there_is_none_if_all_dense_features_are_frozen(tiny: Tiny, tmp_path: Path) -> None:
+    dense = ["Cost", "Glue", "LanguageModel", "LanguageModel_OOV", "Lex", "Order", "PassThrough", "Rare", "WordPenalty"]
+    given = read_weights(tiny.folder / "warm")
+    found = checkpoint(tiny, tmp_path / "run", initial_weights="warm", frozen=dense)
+    assert "dense start" not in log(tmp_path / "run")
+    assert {name: value for name, value in found.items() if not name.startswith(SPARSE)} == {
+        name: value for name, value in given.items() if not name.startswith(SPARSE)
+    }
+
+
 @pytest.mark.parametrize(
     ("asked", "templates", "visits"), [(5, ["id"], 5), (60, ["id"], 60), (1000, ["id"], 260), (5, [], 5), (60, [], 26)]
 )
