@@ -228,8 +228,8 @@ def test_the_best_of_the_grid(
 def test_tuned_on_training_pairs_the_epoch_is_chosen_on_others(
     scripts: Callable[[str], ModuleType], little: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--training", "--small", "--sets", "demo:40", "--part", "sparse", "--seeds", "2", "--work"]
-    scripts("measure").main([*words, str(tmp_path)])
+    words = ["--training", "--small", "--sets", "demo:40", "--part", "sparse", "--seeds", "2", "--epochs", "3"]
+    scripts("measure").main([*words, "--work", str(tmp_path)])
     folder = tmp_path / "demo-40-training"
     pairs = (folder / "data" / "train.de").read_text(encoding="utf-8").splitlines()
     assert (folder / "tune.source").read_text(encoding="utf-8").splitlines() == pairs[:40]
@@ -238,8 +238,9 @@ def test_tuned_on_training_pairs_the_epoch_is_chosen_on_others(
     assert job.learner.algorithm == "itersel" and job.data.devtest is not None
     results = written(tmp_path / "results.jsonl")
     (cell,) = (row["devtest by epoch"] for row in cells(capsys.readouterr().out) if row["setting"] == "all-templates")
+    assert {one["epochs"] for one in results} == {3}, "--epochs counts, not the two of --small"
     means = [
-        statistics.mean(one["devtest"][n] for one in results if one["setting"] == "all-templates") for n in range(2)
+        statistics.mean(one["devtest"][n] for one in results if one["setting"] == "all-templates") for n in range(3)
     ]
     assert [part.split(" ")[0] for part in cell.split(", ")] == [f"{mean:.2f}" for mean in means]
 
