@@ -50,7 +50,7 @@ def rows(path: Path) -> Iterator[Sequence[str]]:
         for _ in range(1 + PASSES):
             weights = first.weights.copy()
             weights[decoder.features.slot("LanguageModel")] = 0.01
-            learner = factory.learner(job, metric, first.frozen, decoder.features, dense)
+            learner = factory.learner(job, metric, first.frozen, decoder.features, dense, "all")
             learner.start_shard(weights)
             gold.start_shard()
             spent = dict.fromkeys(("references", "learner"), 0.0)
