@@ -115,8 +115,7 @@ def retrained(run: TrainingRun, job: Job, sentences: np.ndarray) -> Learned:
     [order] = draw_shards(len(both), 1, job.run.seed, 0)
     sources = [both[i] for i in order.tolist()]
     metric, frozen = factory.metric(job, words), run.first.frozen
-    first_sparse = len(run.store.model.dense_features())
-    tuner = factory.learner(job, metric, frozen, run.features, first_sparse, "all", run.store.scoring)
+    tuner = factory.learner(job, metric, frozen, run.features, run.first_sparse, "all", run.store.scoring)
     assert isinstance(tuner, BatchLearner)  # checked by config.load.check_retraining
     chained = tuner.chained if isinstance(tuner, ChainLearner) else np.zeros(0, dtype=np.uint64)
     pool, weights = empty(len(sources), metric.width), run.first.weights.copy()

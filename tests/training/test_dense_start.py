@@ -11,12 +11,15 @@ import pytest
 from support.commands import Cli
 from support.tiny import Tiny
 
+from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
+from mpitune.decoder.lists.model import ListModel, Lists
 from mpitune.exchange.comm import SerialComm
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.training import dense_start as start
 from mpitune.training import online_epoch as module
+from mpitune.training.factory import learned_in_epochs
 from mpitune.training.initial_size import best_factor
 from mpitune.training.loop import train
 from mpitune.training.session import TrainingRun
@@ -78,6 +81,28 @@ def test_there_is_none_if_all_dense_features_are_frozen(tiny: Tiny, tmp_path: Pa
     assert {name: value for name, value in found.items() if not name.startswith(SPARSE)} == {
         name: value for name, value in given.items() if not name.startswith(SPARSE)
     }
+
+
+@pytest.mark.parametrize(
+    ("names", "dense", "keys", "expected"),
+    [
+        (["p", "q", "R:a"], 2, {}, "sparse"),
+        (["p", "q"], 2, {}, "all"),
+        (["R:a"], 0, {}, "all"),
+        (["p", "R:a"], 1, {"dense_start": 0}, "all"),
+        (["p", "R:a"], 1, {"method": "pro"}, "all"),
+        (["p", "R:a"], 1, {"tune": "dense"}, "dense"),
+    ],
+)
+def test_what_the_epochs_learn_from_lists(
+    tiny: Tiny, tmp_path: Path, names: list[str], dense: int, keys: dict[str, object], expected: str
+) -> None:
+    """Lists of files: sparse features, where there are any beside dense ones."""
+    ids = np.array([feature_id(name) for name in names], dtype=np.uint64)
+    nothing = Lists(*[np.zeros(0)] * len(Lists._fields))
+    model = ListModel(Vocabulary(), nothing, Names.of(names), ids, dense)
+    given = {**DEFAULT, **keys} if keys.get("method") is None else {"preset": None, **keys}
+    assert learned_in_epochs(tiny.job(tmp_path / "run", learner=given), model) == expected
 
 
 @pytest.mark.parametrize(
