@@ -100,7 +100,9 @@ def _learn(run: TrainingRun, state: State, sentences: np.ndarray) -> ShardResult
 
     It has the dense features alone; initial weights of sparse ones count in the pass, and stay as they are.
     """
-    weights = run.dense(state.shared_weights) if run.first.weights.any() else _first_weights(run)
+    weights = run.dense(state.shared_weights)
+    if not weights.any():
+        _weight_language_models(run, weights)
     if not weights[run.first_sparse :].any():
         run = replace(run, decoder=factory.without_templates(run.job, run.store, run.decoder))
     features, scoring = run.features, run.store.scoring
@@ -116,9 +118,9 @@ def _learn(run: TrainingRun, state: State, sentences: np.ndarray) -> ShardResult
     return replace(result, index=dense, value=value, learner=tuple(kept), names=[])
 
 
-def _first_weights(run: TrainingRun) -> np.ndarray:
-    """float64 [D]: a weight for each language model, unless it is frozen, and else 0."""
-    weights, model = run.first.weights.copy(), run.store.model
+def _weight_language_models(run: TrainingRun, weights: np.ndarray) -> None:
+    """Give each language model a weight in ``weights`` (float64 [D]), unless it is frozen."""
+    model = run.store.model
     if isinstance(model, TranslationModel):
         dense = model.dense_features()
         # An external decoder reads its models itself: these are taken to be of usual size.
@@ -127,7 +129,6 @@ def _first_weights(run: TrainingRun) -> np.ndarray:
             slot = dense.index(name)
             if not run.first.frozen[slot]:
                 weights[slot] = lm_weight(size)
-    return weights
 
 
 def lm_weight(size: float) -> float:

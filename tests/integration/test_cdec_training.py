@@ -64,6 +64,23 @@ def only_known_to_the_fake(weights: dict[str, float]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("algorithm", ["sgd", "itersel"])
+def test_with_the_defaults_epochs_learn_what_the_dense_start_has_not(
+    tiny: Tiny, tmp_path: Path, fake: FakeCdec, unbroken: Unbroken, algorithm: str
+) -> None:
+    """Features that cdec alone knows are sparse; a run that is continued has the bits of an unbroken one."""
+    learner: dict[str, Any] = {"preset": "default", "learning_rate": None, "algorithm": algorithm, "dense_start": 40}
+    asked = tables(fake, **learner)
+    for epochs in (1, 3):
+        tiny.train(tmp_path / "run", **{**asked, "learner": {**asked["learner"], "epochs": epochs}})
+    assert files_of(tmp_path / "run") == unbroken(**learner)
+    first, last = (epoch_weights(tmp_path / "run", epoch) for epoch in (1, 3))
+    dense = [name for name in first if not name.startswith(("Only:", "R:", "RBS:", "Shape"))]
+    assert len(dense) > 3 and all(first[name] == last[name] for name in dense)
+    only = only_known_to_the_fake(last)
+    assert only and only != only_known_to_the_fake(first)
+
+
+@pytest.mark.parametrize("algorithm", ["sgd", "itersel"])
 def test_training_with_cdec_learns_features_that_it_alone_knows(
     tiny: Tiny, tmp_path: Path, fake: FakeCdec, algorithm: str
 ) -> None:
