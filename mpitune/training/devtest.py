@@ -1,4 +1,4 @@
-"""Translation and scoring of the devtest set before training and after each epoch.
+"""Translation and scoring of the devtest set before training, after the dense start, and after each epoch.
 
 If the job has no devtest set, some training sentences are translated for the report; they are not scored.
 """
@@ -52,6 +52,19 @@ def watch_epoch(run: TrainingRun, epoch: int, weights: Vector) -> Scores:
 
     Returns the scores, on every rank. Raises StopRequested after a signal.
     """
+    return _watch(run, weights, f"after epoch {epoch}" if epoch else "before training", epoch)
+
+
+def score_devtest(run: TrainingRun, weights: Vector, when: str) -> Scores:
+    """Scores of the devtest set translated with ``weights``, as `watch_epoch`, but without the translations.
+
+    ``when``: the time in the run, for the message of StopRequested. Nothing is translated without a devtest set.
+    """
+    return Scores(None, None) if run.store.devtest is None else _watch(run, weights, when, None)
+
+
+def _watch(run: TrainingRun, weights: Vector, when: str, epoch: int | None) -> Scores:
+    """See `watch_epoch`; the translations are not written if ``epoch`` is None."""
     corpus, count = _watched(run)
     dense, words, failed = run.dense(weights), run.store.model.words.words, -run.decoder.failed
     tuned = None if run.store.devtest is None or run.metric.is_bleu else run.metric
@@ -64,9 +77,7 @@ def watch_epoch(run: TrainingRun, epoch: int, weights: Vector) -> Scores:
         return parallel_map.text(kbest.translation(0), words), counted
 
     done = list(parallel_map.parallel_map(run.comm, count, translate, "devtest", quiet=run.quiet))
-    check_stop(
-        run, f"the translation after epoch {epoch}" if epoch else "the translation before training", bool(run.stop)
-    )
+    check_stop(run, f"the translation {when}", bool(run.stop))
     failures = run.comm.gather(failed + run.decoder.failed)
 
     def keep() -> Scores:
@@ -74,7 +85,8 @@ def watch_epoch(run: TrainingRun, epoch: int, weights: Vector) -> Scores:
             # A few training sentences are too few to judge the decoder; training checks all of them.
             parallel_map.check_failed(sum(failures or []), count)
         translations = [translation for translation, _ in done]
-        run.folder.write_translations(epoch, translations)
+        if epoch is not None:
+            run.folder.write_translations(epoch, translations)
         if run.store.devtest is None:
             return Scores(None, None)
         metric = tuned.reported(np.sum([counted for _, counted in done], axis=0)[None])[0] if tuned else None

@@ -20,6 +20,8 @@ FIRST_LENGTH_RATIO = (0.5, 2.0)
 """The same for the 1-best translations of a first epoch from zero weights, whose first translations are arbitrary."""
 BLEU_BELOW_BEST = 1.0
 """Tolerated loss of devtest BLEU against the best epoch so far."""
+SPARSE_BELOW_DENSE = 0.3
+"""Tolerated loss of devtest BLEU by sparse features: twice the standard deviation over seeds of good runs."""
 TUNED_TO_DEVTEST = 2.0
 """Tolerated ratio of the BLEU of the tuned sentences while learning to devtest BLEU. A language model that has seen the
 tuned references gives 4 (700 sentences of news commentary), one that has not about 1, sparse features up to 1.5."""
@@ -98,6 +100,17 @@ def _bleu(course: Course) -> Iterator[str]:
         yield f"devtest BLEU {now:.2f}, {expected}: {course.remedy}"
 
 
+def _sparse(course: Course) -> Iterator[str]:
+    now, dense = course.history[-1]["devtest_bleu"], course.history[0].get("devtest_bleu_dense")
+    if now is None or dense is None or course.history[-1].get("devtest_metric") is not None:
+        return
+    best = max(metrics["devtest_bleu"] for metrics in course.history)
+    if best < dense - SPARSE_BELOW_DENSE:
+        expected = f"expected at most {SPARSE_BELOW_DENSE:g} below the {dense:.2f} of the dense start"
+        remedy = "compare a run without features.templates, or tune on more sentences"
+        yield f"best devtest BLEU with sparse features {best:.2f}, {expected}: {remedy}"
+
+
 def _memorised(course: Course) -> Iterator[str]:
     metrics = course.history[-1]
     tuned, devtest = metrics.get("best_bleu"), metrics["devtest_bleu"]
@@ -161,6 +174,7 @@ _SIGNS: list[Callable[[Course], Iterator[str]]] = [
     _empty,
     _length,
     _bleu,
+    _sparse,
     _memorised,
     _gold,
     _norm,

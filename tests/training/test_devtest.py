@@ -44,6 +44,34 @@ def test_the_weights_are_those_of_the_epoch(tiny: Tiny, tmp_path: Path, epoch: i
     assert kept(run, f"epoch-{epoch:04d}") == lines(tmp_path / "out")
 
 
+@pytest.mark.parametrize("templates", [["id"], []])
+def test_the_dense_weights_are_scored_before_sparse_features_are_learned(
+    tiny: Tiny, tmp_path: Path, templates: list[str]
+) -> None:
+    """The score is that of the dense weights among the result's; translations before training remain those."""
+    learner = {"preset": "default", "learning_rate": None, "epochs": 2}
+    tables = {"learner": learner, "features": {"templates": templates}, **DEVTEST}
+    tiny.train(run := tmp_path / "run", **tables)
+    first, second = metrics(run)
+    assert "devtest_bleu_dense" not in second
+    assert corpus_bleu(kept(run, "epoch-0000"), [[line] for line in kept(run, "reference-0")]) == pytest.approx(
+        first["devtest_bleu_before"]
+    )
+    if not templates:
+        assert "devtest_bleu_dense" not in first
+        return
+    weights = gzip.decompress((run / "weights" / "epoch-0002.txt.gz").read_bytes()).decode().splitlines()
+    dense = [line for line in weights if not line.startswith("R:")]
+    assert 0 < len(dense) < len(weights)
+    (tmp_path / "dense").write_text("\n".join(dense) + "\n", encoding="utf-8")
+    call = ["decode", tiny.job_file(run, **tables), "--weights", tmp_path / "dense"]
+    call += ["--input", tiny.folder / "dev.de", "--output", tmp_path / "out"]
+    assert main([str(word) for word in call]) == 0
+    score = corpus_bleu(lines(tmp_path / "out"), [[line] for line in lines(tiny.folder / "dev.en")])
+    assert first["devtest_bleu_dense"] == score != first["devtest_bleu_before"]
+    assert f"before sparse features are learned: devtest BLEU {score:.2f}" in (run / "log.txt").read_text()
+
+
 def test_without_a_devtest_set_some_training_sentences_are_watched(tiny: Tiny, tmp_path: Path) -> None:
     tiny.train(run := tmp_path / "run")
     assert kept(run, "source") == lines(tiny.folder / "train.de")[:WITHOUT_DEVTEST]

@@ -71,6 +71,33 @@ def test_a_falling_devtest_score_is_warned_of(
 
 
 @pytest.mark.parametrize(
+    ("bleus", "dense", "other", "found"),
+    [
+        ([29.0], 29.31, {}, 29.0),
+        ([28.0, 29.0, 28.5], 29.31, {}, 29.0),
+        ([29.0], 29.29, {}, None),
+        ([28.5, 29.5, 28.9], 29.31, {}, None),
+        ([29.0], None, {}, None),
+        ([None], None, {}, None),
+        ([29.0], 31.0, {"devtest_metric": 0.5}, None),
+    ],
+)
+def test_sparse_features_that_lose_are_warned_of(
+    bleus: list[float | None], dense: float | None, other: dict[str, Any], found: float | None
+) -> None:
+    """The best epoch counts, which is the result; a metric other than BLEU may improve at the expense of BLEU."""
+    epochs = [{**epoch, **other} for epoch in each("devtest_bleu", bleus)]
+    epochs[0]["devtest_bleu_dense"] = dense
+    said = warnings(course(*epochs))
+    if found is None:
+        assert said == []
+    else:
+        [line] = said
+        assert line.startswith(f"best devtest BLEU with sparse features {found:.2f}, expected at most 0.3 below the")
+        assert f" {dense:.2f} of the dense start: compare a run without features.templates" in line
+
+
+@pytest.mark.parametrize(
     ("tuned", "devtest", "fires"), [(51.3, 12.57, True), (47.5, 32.7, False), (None, 12.57, False), (51.3, None, False)]
 )
 def test_a_language_model_that_has_seen_the_references_is_warned_of(
