@@ -24,6 +24,7 @@ from mpitune.lm.ngram_table import mean_unigram
 from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.runtime.progress import progress
 from mpitune.training import factory
+from mpitune.training.devtest import score_devtest
 from mpitune.training.initial_size import fitted_factor
 from mpitune.training.scheduler import check_stop, draw_shards, reordered
 from mpitune.training.session import TrainingRun
@@ -47,9 +48,10 @@ def dense_start(run: TrainingRun, state: State) -> None:
     """Set the weights of ``state`` to dense weights learned from ``learner.dense_start`` sentences.
 
     Initial weights other than zero are scaled first (`initial_size`), unless some are frozen or the step size does not
-    depend on their scale; the dense ones are learned from there only if the epochs do not learn them. Nothing is
-    written before the first epoch ends: a run that is killed earlier repeats this and gets the same bits. Raises
-    StopRequested on every rank if one was asked to stop.
+    depend on their scale; the dense ones are learned from there only if the epochs do not learn them. Then the devtest
+    set is scored with them, for comparison with the epochs. No weights are written before the first epoch ends: a run
+    that is killed earlier repeats this and gets the same bits. Raises StopRequested on every rank if one was asked to
+    stop.
     """
     wanted, size = run.job.learner.dense_start, run.corpus.size
     if wanted == 0 or isinstance(run.learner, BatchLearner):
@@ -62,6 +64,9 @@ def dense_start(run: TrainingRun, state: State) -> None:
             result = _learned(run, state, _sentences(run, min(wanted, PASSES * size)))
             run.freeze_dense((result.index, result.value))
             state.shared_weights = run.sparse(run.dense(state.shared_weights))
+            state.dense_start = score_devtest(run, state.shared_weights, "after the dense start").bleu
+            if state.dense_start is not None:
+                LOG.info("before sparse features are learned: devtest BLEU %.2f", state.dense_start)
     elif not given:
         result = _learned(run, state, few)
         state.shared_weights, state.learner = (result.index, result.value), result.learner

@@ -30,7 +30,7 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.training import early_stopping
 from mpitune.training.batch_epoch import batch_epoch
 from mpitune.training.dense_start import dense_start
-from mpitune.training.devtest import Scores, score_devtest, watch_epoch, watch_start
+from mpitune.training.devtest import Scores, watch_epoch, watch_start
 from mpitune.training.epoch_clock import EpochClock, RankUsage
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, log_epoch, norm, summary
 from mpitune.training.metric_spreads import fit_metric
@@ -78,10 +78,6 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
                 if state.before is not None:
                     LOG.info("before training: devtest BLEU %.2f", state.before)
                 dense_start(run, state)
-                if run.learns == "sparse":
-                    state.dense = score_devtest(run, state.shared_weights, "after the dense start").bleu
-                    if state.dense is not None:
-                        LOG.info("before sparse features are learned: devtest BLEU %.2f", state.dense)
             while early_stopping.goes_on(job, state.history):
                 # A signal may reach one rank only: the others do its shards, and all agree here.
                 check_stop(run, f"epoch {state.epoch + 1}", bool(stop))
@@ -157,9 +153,6 @@ def _metrics(
     """The epoch's line in metrics.jsonl; ``shards``: of all ranks; ``usage``: by rank."""
     shards.sort(key=attrgetter("shard"))
     summed = summary(shards, run.metric)
-    earlier = {"devtest_bleu_before": state.before}
-    if run.learns == "sparse":
-        earlier["devtest_bleu_dense"] = state.dense
     check_failed(summed["failed_sentences"], summed["sentences"])
     return {
         "epoch": state.epoch,
@@ -168,7 +161,7 @@ def _metrics(
         "devtest_bleu": scores.bleu,
         "devtest_length_ratio": scores.length_ratio,
         "devtest_metric": scores.metric,
-        **(earlier if state.epoch == 1 else {}),
+        **({"devtest_bleu_before": state.before, "devtest_bleu_dense": state.dense_start} if state.epoch == 1 else {}),
         **result.metrics,
         "weight_norm": norm(result.weights[1]),
         "largest_norms": largest_by_template(model.names, run.by_slot(result.norms)[model.slots], LARGEST),

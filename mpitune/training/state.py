@@ -40,8 +40,8 @@ class State:
     """The metrics of the epochs so far."""
     before: float | None = None
     """Devtest BLEU before training, up to the first epoch, whose metrics keep it."""
-    dense: float | None = None
-    """The same before sparse features are learned, if they are learned after the dense ones."""
+    dense_start: float | None = None
+    """The same of the dense start's weights, if the epochs learn sparse features on top of them."""
     previous_1best: np.ndarray = field(default_factory=lambda: np.zeros((0, WIDTH), dtype=np.int32))
     """int32 [sentences, 11]: statistics of the latest epoch's 1-best translations, for gold scores that need them."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import signal
 from pathlib import Path
 
 import pytest
-from support.runs import metrics
+from support.runs import SENTENCES, Decodes, files_of, metrics
 from support.tiny import DEVTEST, Tiny
 
 from mpitune.cli.parser import main
+from mpitune.errors import StopRequested
 from mpitune.metrics.sacrebleu import corpus_bleu
 from mpitune.training.devtest import WITHOUT_DEVTEST
 
@@ -58,7 +60,7 @@ def test_the_dense_weights_are_scored_before_sparse_features_are_learned(
         first["devtest_bleu_before"]
     )
     if not templates:
-        assert "devtest_bleu_dense" not in first
+        assert first["devtest_bleu_dense"] is None
         return
     weights = gzip.decompress((run / "weights" / "epoch-0002.txt.gz").read_bytes()).decode().splitlines()
     dense = [line for line in weights if not line.startswith("R:")]
@@ -70,6 +72,33 @@ def test_the_dense_weights_are_scored_before_sparse_features_are_learned(
     score = corpus_bleu(lines(tmp_path / "out"), [[line] for line in lines(tiny.folder / "dev.en")])
     assert first["devtest_bleu_dense"] == score != first["devtest_bleu_before"]
     assert f"before sparse features are learned: devtest BLEU {score:.2f}" in (run / "log.txt").read_text()
+
+
+LISTS_BEFORE = 1 + 10 * SENTENCES
+"""Lists that are decoded until the dense start ends: one to load the kernels, then ten passes."""
+
+
+@pytest.mark.parametrize(
+    ("lists", "during"),
+    [
+        (LISTS_BEFORE, "the translation after the dense start"),
+        (LISTS_BEFORE + 9, "epoch 1"),
+        (LISTS_BEFORE + SENTENCES + 9, "epoch 2"),
+    ],
+)
+def test_a_stop_does_not_change_the_score_of_the_dense_weights(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lists: int, during: str
+) -> None:
+    tables = {"learner": {"preset": "default", "learning_rate": None, "epochs": 2}, **DEVTEST}
+    tiny.train(tmp_path / "unbroken", **tables)
+    decodes = Decodes(monkeypatch)
+    decodes.stop_at = lists, signal.SIGTERM
+    with pytest.raises(StopRequested, match=during):
+        tiny.train(tmp_path / "run", **tables)
+    decodes.stop_at = None
+    tiny.train(tmp_path / "run", **tables)
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+    assert metrics(tmp_path / "run")[0]["devtest_bleu_dense"] > 0
 
 
 def test_without_a_devtest_set_some_training_sentences_are_watched(tiny: Tiny, tmp_path: Path) -> None:
