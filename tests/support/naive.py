@@ -223,7 +223,7 @@ class Perceptron:
                 Fraction(size) * (Fraction(x[a, i]) - Fraction(x[b, i]))
                 for (a, b), size in zip(pairs, sizes, strict=True)
             )
-            if total == 0:
+            if total == 0 or (i >= self.first_sparse and self.lists[i] < 2):
                 continue
             unit = self.unit(i)
             g = float(total / len(pairs)) / unit

@@ -22,6 +22,10 @@ derivation depends on their order: with a unit of 1e-16, one step would exceed a
 SPARSE_STEP = 2.0
 """Change of model scores by the sparse features of a list together, in steps of a dense feature *(ours)*."""
 
+SPARSE_LISTS = 2
+"""Lists that a sparse feature has differed in when it first moves *(ours)*. A pass sees each sentence once: a feature
+that differs in one list of it would learn that sentence by heart, and leave less for others to learn from it."""
+
 
 class RankedPairs(NamedTuple):
     """The pairs of one list, in the order in which they are processed."""
@@ -206,10 +210,16 @@ def _apply_gradient(
     _gradient(columns, coefficients, gradient)
     share = _sparse_share(columns, gradient, rate)
     for c in range(len(columns.slot)):
-        if gradient[c] != 0.0:
-            slot = columns.slot[c]
+        slot = columns.slot[c]
+        if gradient[c] != 0.0 and not _too_rare(rate, slot):
             change = weight_change(rate, slot, gradient[c] / divisor, step)
             weights[slot] += change * share if slot >= rate.first_sparse else change
+
+
+@kernel
+def _too_rare(rate: Rate, slot: int) -> bool:
+    """True for a sparse feature of a normalized ``rate`` that has differed in fewer lists than `SPARSE_LISTS`."""
+    return rate.kind == NORMALIZED and slot >= rate.first_sparse and rate.lists[slot] < SPARSE_LISTS
 
 
 @kernel
@@ -220,6 +230,7 @@ def _sparse_share(columns: FeatureColumns, gradient: np.ndarray, rate: Rate) -> 
     """
     moving = 0
     for c in range(len(columns.slot)):
-        if gradient[c] != 0.0 and columns.slot[c] >= rate.first_sparse:
+        slot = columns.slot[c]
+        if gradient[c] != 0.0 and slot >= rate.first_sparse and not _too_rare(rate, slot):
             moving += 1
     return SPARSE_STEP / math.sqrt(moving) if moving > 0 and rate.kind == NORMALIZED else 1.0

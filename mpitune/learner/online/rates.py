@@ -11,6 +11,8 @@
   Sparse features share a step *(ours)*: if n of them change, each step is multiplied by 2 / sqrt(n), so that n
   unrelated steps together change scores as much as two dense features do. Otherwise a hundred sparse features
   outweigh a dozen dense ones after a few lists.
+  A sparse feature moves from the second list on that it differs in *(ours)*: what differs in one sentence of a pass
+  alone would learn that sentence by heart, and what other sentences need too would be learned less from it.
 
 The state of ``adagrad`` and ``normalized`` continues from list to list, shard to shard and epoch to epoch, so that
 steps anneal over the whole training; the state of ``adadelta`` is reset for each pass over a shard.

@@ -26,7 +26,8 @@ def share(moving: int) -> float:
     """What part of a normalized step each of so many sparse features gets."""
     none = np.zeros(0)
     columns = FeatureColumns(np.arange(moving, dtype=np.int32), none, none, none, none, none, none)
-    return float(gram._sparse_share(columns, np.ones(moving), make_rate("normalized", 1.0)))
+    often = (np.ones(moving), np.ones(moving), np.full(moving, 2.0))
+    return float(gram._sparse_share(columns, np.ones(moving), make_rate("normalized", 1.0, often)))
 
 
 def both(
@@ -138,12 +139,32 @@ def test_sparse_features_share_a_step() -> None:
             perceptron_learner(rate="normalized", order="sentence", learning_rate=0.5, first_sparse=2),
             np.zeros(SIZE),
         )
-        perceptron.start_shard(weights)
+        met_before = np.zeros(SIZE), np.eye(SIZE)[2:].sum(axis=0), np.eye(SIZE)[2:].sum(axis=0)
+        perceptron.start_shard(weights, met_before)
         perceptron.update(kbest, np.array([1.0, 0.0]), weights, np.random.default_rng(0))
         assert weights[:2] == pytest.approx([0.5 / 3, -0.5 / 0.5]), "a step in units of the feature"
         assert weights[2 : 2 + sparse] == pytest.approx([0.5 * 2 / np.sqrt(sparse)] * sparse)
         moved[sparse] = weights[2]
     assert moved[1] == 1.0 > moved[4] > moved[16] > 0
+
+
+def test_a_sparse_feature_moves_from_its_second_list_on() -> None:
+    """What differs in one list alone says nothing about others, and takes no part of the step from what does."""
+    options = {"rate": "normalized", "order": "sentence", "learning_rate": 0.5, "margin": 9.0}
+    perceptron, weights = perceptron_learner(first_sparse=1, **options), np.zeros(SIZE)
+    perceptron.start_shard(weights)
+    found = []
+    for better in ({0: 1.0, 1: 1.0, 2: 1.0}, {3: 1.0}, {0: 1.0, 1: 1.0, 4: 1.0}, {1: 1.0, 2: 1.0}):
+        before = weights.copy()
+        perceptron.update(
+            naive.kbest_of([[1], [2]], [better, {}]), np.array([1.0, 0.0]), weights, np.random.default_rng(0)
+        )
+        found.append(np.flatnonzero(weights != before).tolist())
+    assert found == [[0], [], [0, 1], [1, 2]]
+    first, second = 1.0, 1.0 / np.sqrt(2)  # 0.5 times SPARSE_STEP, alone, and beside another one
+    assert weights[1:5] == pytest.approx([first + second / np.sqrt(2), second, 0.0, 0.0])
+    state = perceptron.end_shard(weights)
+    assert [array[3:5].tolist() for array in state] == [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
 
 
 def test_what_was_learned_from_small_differences_shrinks_when_they_grow() -> None:
