@@ -265,9 +265,8 @@ def _check_inputs(job: Job) -> None:
     if not job.lm and job.decoder.backend == "embedded" and not _has_lm_text(job):
         raise UsageError(f"{job.file}: found no language model, expected one or more [[lm]] tables")
     for n, lm in enumerate(job.lm):
-        if (lm.file is not None and lm.text) or not (lm.file or lm.text or _has_lm_text(job)):
-            which = "both file and text" if lm.file else "neither file nor text"
-            raise UsageError(f"{job.file}: lm.{n}: found {which}, expected one of them")
+        if not (lm.file or lm.text or _has_lm_text(job)):
+            raise UsageError(f"{job.file}: lm.{n}: found neither file nor text, expected one of them")
     names = lm_names(job)
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{job.file}: found two language models called {twice[0]}, expected a name for each")

@@ -90,7 +90,10 @@ class GrammarKeys:
 
 @dataclass(frozen=True)
 class LmKeys:
-    """``[[lm]]``: one language model: a file, or estimated from texts, by default the bitext's target side."""
+    """``[[lm]]``: one language model: a file, or estimated from texts, by default the bitext's target side.
+
+    ``text`` beside ``file`` names the texts that the file was estimated from.
+    """
 
     file: Path | None = None
     name: str = ""
@@ -98,6 +101,8 @@ class LmKeys:
     text: tuple[Path, ...] = ()
     order: int = number(5, 1, 10)
     """Order of an estimated model."""
+    leave_one_out: bool = True
+    """Hide n-grams that only the sentence which is learned from has, if the texts are known."""
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,8 @@ class Sentence(NamedTuple):
     """int32 [n]: source words."""
     grammar: int
     """Index of its grammar in the store; 0 if all sentences share one grammar."""
+    hidden: Sequence[np.ndarray] = ()
+    """int32 each, for each language model: nodes that it is decoded without (`mpitune.lm.leave_one_out`)."""
 
 
 class KBest(NamedTuple):

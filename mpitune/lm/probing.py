@@ -109,6 +109,14 @@ def probing_entry(probing: Probing, words: int, order: int, node: int) -> tuple[
     return _float32(prob | _MINUS), _float32(backoff), prob < _MINUS, backoff != _MINUS
 
 
+def key_place(probing: Probing, order: int, node: np.ndarray) -> np.ndarray:
+    """int64 [nodes]: where in ``probing.data`` the keys of ``node`` (int64, nodes of two words or more) begin."""
+    layout = probing.layout
+    middle, longest = layout[FIRST_MIDDLE] + 4 * node, layout[FIRST_LONGEST] + 3 * node
+    place: np.ndarray = np.where(node < layout[NODES - 2 + order], middle, longest)
+    return place
+
+
 @kernel
 def _key(data: np.ndarray, place: int) -> int:
     return uint64(data[at(place)]) | uint64(data[at(place + 1)]) << uint64(32)

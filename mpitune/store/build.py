@@ -43,8 +43,9 @@ from mpitune.store.compile_lists import compile_lists
 from mpitune.store.estimate import Estimate, announce, of_grammars, of_lm
 from mpitune.store.input_checks import check_files, check_score_names, warn_of_built_in_names, warn_of_unknown_words
 from mpitune.store.inputs import StoreInputs, grammar_files
-from mpitune.store.store import BITEXT, DATA, encoded_corpus, inputs_digest, lm_name
-from mpitune.store.structure import check_bitext, check_data, check_lists, check_lm
+from mpitune.store.own_ngrams import compile_own_ngrams, own_ngrams_inputs
+from mpitune.store.store import BITEXT, DATA, encoded_corpus, inputs_digest, lm_name, own_name
+from mpitune.store.structure import check_bitext, check_data, check_lists, check_lm, check_own_ngrams
 
 _MISSING = "missing"
 
@@ -84,6 +85,11 @@ def build_store(
     for lm in lm_files:
         compile_lm = dict if sources.external else partial(_compile_lm, lm.inputs[0], start_progress)
         built += _build_if_stale(lm, compile_lm, log)
+    for n in filter(sources.hides_ngrams, range(len(lm_files))):
+        own = _StoreFile(folder / own_name(n), *own_ngrams_inputs(sources, n), check_own_ngrams)
+        built += _build_if_stale(
+            own, partial(compile_own_ngrams, sources, folder, lms or folder, n, start_progress), log
+        )
     return built
 
 

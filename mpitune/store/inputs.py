@@ -70,6 +70,10 @@ class StoreInputs:
     """Metrics that come with lists."""
     lms: tuple[Path, ...] = ()
     """Language models: ARPA files or KenLM binaries."""
+    lm_texts: tuple[tuple[Path, ...] | None, ...] = ()
+    """The texts that each language model was estimated from, () if they are not known. None: it hides no n-grams."""
+    likely_texts: tuple[tuple[Path, ...], ...] = ()
+    """Texts that a language model whose texts are not known may have been estimated from."""
     lm_names: tuple[str, ...] = ("LanguageModel",)
     """The dense features of the language models' log probabilities."""
     external: bool = False
@@ -105,10 +109,15 @@ class StoreInputs:
         texts = [file for texts in self.texts.values() for file in texts.files]
         grammars = [*([self.grammar] if self.grammar else []), *self.further_grammars]
         files = [*texts, *grammars, *self.lms, *(self.aligned.files if self.aligned else [])]
+        files += [file for of_lm in self.lm_texts if of_lm for file in of_lm]
         files += [self.lexicon] if self.lexicon else []
         files += [file for made in self.made for file in made.inputs]
         outputs = {file for made in self.made for file in made.outputs}
         return [file for file in files if file not in outputs]
+
+    def hides_ngrams(self, n: int) -> bool:
+        """True if n-grams of language model ``n`` may be hidden from sentences of ``train`` (`lm.leave_one_out`)."""
+        return self.train is not None and not self.external and self.lm_texts[n : n + 1] not in ((), (None,))
 
 
 def grammar_files(sources: StoreInputs) -> list[Path]:

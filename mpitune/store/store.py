@@ -3,6 +3,7 @@
 data.h5                   words, rules or n-best lists, corpora
 bitext.h5                 a compiled word-aligned bitext, the input of grammar extraction
 lm-<n>.h5                 a language model; for a KenLM binary, which is mapped in place, its size only
+lm-<n>-own.h5             the n-grams of a language model that only one of the tuned sentences has
 lm-<n>-external.h5        the fingerprint of a language model that an external decoder reads
 """
 
@@ -33,9 +34,10 @@ from mpitune.grammar.rules import RuleTypes
 from mpitune.grammar.score_transforms import Scoring, TransformPlan, make_plan
 from mpitune.grammar.templates import Rule, as_symbols
 from mpitune.lm.kenlm import open_kenlm
+from mpitune.lm.leave_one_out import OwnNgrams
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, language_model
 from mpitune.store.inputs import StoreInputs
-from mpitune.store.structure import check_data, check_lists, check_lm
+from mpitune.store.structure import check_data, check_lists, check_lm, check_own_ngrams
 
 DATA = "data.h5"
 BITEXT = "bitext.h5"
@@ -96,6 +98,15 @@ class Store:
     devtest: Corpus | None
     scoring: Scoring | None = None
     """The transformation of the grammars' scores; None: unchanged."""
+    own_ngrams: Sequence[OwnNgrams | None] = ()
+    """For each language model, the n-grams that it hides from the sentences of `train`; None: none."""
+
+    def tuned_sentence(self, i: int) -> Sentence:
+        """Sentence ``i`` of `train` as it is decoded to be learned from: without the n-grams that only it has."""
+        assert self.train is not None  # checked by config.load.require_data
+        none = np.zeros(0, dtype=np.int32)
+        hidden = [none if own is None else own.of(i) for own in self.own_ngrams]
+        return self.train.sentence(i)._replace(hidden=hidden if any(map(len, hidden)) else ())
 
 
 def lm_name(n: int, external: bool = False) -> str:
@@ -103,10 +114,26 @@ def lm_name(n: int, external: bool = False) -> str:
     return f"lm-{n}-external.h5" if external else f"lm-{n}.h5"
 
 
+def own_name(n: int) -> str:
+    """The name of the file of `OwnNgrams` of language model ``n``."""
+    return f"lm-{n}-own.h5"
+
+
+def references_in(vocabulary: LmVocabulary, corpus: Corpus, words: Vocabulary) -> list[np.ndarray]:
+    """int32 each: all references of ``corpus``, whose words are ``words``, as numbers of a language model."""
+    numbers = vocabulary.numbers(words.words)
+    rows = zip(corpus.reference_ptr[:-1].tolist(), corpus.reference_ptr[1:].tolist(), strict=True)
+    return [numbers[corpus.reference[a:b]] for a, b in rows]
+
+
 def content_digests(sources: StoreInputs, folder: Path) -> dict[str, str]:
     """Digests of the contents of the files that `build_store` read, by the job's part that names them."""
     digests = {"files of [data] and [grammar]": content_digest(folder / DATA)}
     lms = {f"lm.{n}.file": folder / lm_name(n, sources.external) for n in range(len(sources.lms))}
+    for n in filter(sources.hides_ngrams, range(len(sources.lms))):
+        # Runs of earlier versions go on where nothing is hidden.
+        if len(open_checked(folder / own_name(n), check_own_ngrams)["node"]):
+            lms[f"lm.{n}.text"] = folder / own_name(n)
     return digests | {name: content_digest(file) for name, file in lms.items()}
 
 
@@ -135,11 +162,13 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
         model = open_model(with_prefix(data, "lists"), words)
     else:
         model = _open_model(data, words, sources, folder, scoring, lms or folder)
+    hides = [sources.hides_ngrams(n) for n in range(len(sources.lms))]
     return Store(
         model=model,
         train=Corpus(**with_prefix(data, "train")) if sources.train is not None else None,
         devtest=Corpus(**with_prefix(data, "devtest")) if sources.devtest is not None else None,
         scoring=scoring,
+        own_ngrams=[_own_ngrams(folder / own_name(n)) if any_ else None for n, any_ in enumerate(hides)],
     )
 
 
@@ -160,7 +189,7 @@ def _open_model(
         grammars=_grammars(data, make_plan(scoring, score_names) if scoring else None, sources.max_translations),
         score_names=scoring.names(score_names) if scoring else score_names,
         templates=sources.templates,
-        lms=[_open_lm(file, lms / lm_name(n)) for n, file in enumerate(lm_files)],
+        lms=[open_lm(file, lms / lm_name(n)) for n, file in enumerate(lm_files)],
         lm_names=sources.lm_names[: len(sources.lms)],
         scoring=scoring,
     )
@@ -196,7 +225,11 @@ def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], m
     }
 
 
-def _open_lm(file: Path, stored: Path) -> tuple[LanguageModel, LmVocabulary]:
+def open_lm(file: Path, stored: Path) -> tuple[LanguageModel, LmVocabulary]:
     """The language model of ``file``, which is mapped if it is a KenLM binary; else ``stored``, its compiled form."""
     arrays = open_checked(stored, check_lm)
     return open_kenlm(file, int(arrays["kenlm"][0])) if "kenlm" in arrays else language_model(arrays)
+
+
+def _own_ngrams(file: Path) -> OwnNgrams:
+    return OwnNgrams(**open_checked(file, check_own_ngrams))

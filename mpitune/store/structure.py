@@ -18,7 +18,7 @@ from mpitune.extraction.bitext import Bitext, count_alignments, from_arrays
 from mpitune.grammar.extracted import FEATURES, RuleCountTable
 from mpitune.grammar.line_parser import MAX_GAPS, MAX_SYMBOLS
 from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes
-from mpitune.lm.ngram_table import NODE, first_slot
+from mpitune.lm.ngram_table import MAX_NODES, NODE, first_slot
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -81,6 +81,13 @@ def check_lm(arrays: Arrays) -> None:
     ngrams = node[first_slot(words) :]
     _expect(len(ngrams) >= 4 and len(ngrams) % 4 == 0, "a table of n-grams in groups of four slots")
     _expect(bool((ngrams["key"][3::4] == 0).any()), "an empty slot for n-grams")
+
+
+def check_own_ngrams(arrays: Arrays) -> None:
+    """Check `mpitune.lm.leave_one_out.OwnNgrams`."""
+    _check_rows(arrays["ptr"], arrays["node"])
+    _check_range(arrays["node"], np.int32, 0, MAX_NODES)
+    _check_type(arrays["references"], np.int64, 2)
 
 
 def check_bitext(arrays: Arrays) -> None:

@@ -38,14 +38,26 @@ def with_made_inputs(job: Job, given: StoreInputs) -> StoreInputs:
             links = (folder / "links.gz",)
             made.append(WordAlignment(source, target, links[0]))
         aligned = AlignedFiles(source, target, links)
-    lms = []
+    lms, lm_texts = list[Path](), list[tuple[Path, ...] | None]()
     for n, lm in enumerate(job.lm):
-        model = lm.file or folder / f"lm-{n}.arpa.gz"
+        model, texts = lm.file or folder / f"lm-{n}.arpa.gz", lm.text
         if lm.file is None:
-            texts = [lm_text if text == own else text for text in lm.text or (lm_text,)]
-            made.append(EstimatedLm(tuple(text for text in texts if text), lm.order, model))
+            named = [lm_text if text == own else text for text in lm.text or (lm_text,)]
+            texts = tuple(text for text in named if text)
+            made.append(EstimatedLm(texts, lm.order, model))
         lms.append(model)
-    return replace(given, aligned=aligned, lms=tuple(lms), made=tuple(made))
+        lm_texts.append(texts if lm.leave_one_out else None)
+    likely = dict.fromkeys(
+        [job.data.references if job.data else (), (job.grammar.target,) if job.grammar.target else ()]
+    )
+    return replace(
+        given,
+        aligned=aligned,
+        lms=tuple(lms),
+        lm_texts=tuple(lm_texts),
+        likely_texts=tuple(texts for texts in likely if texts),
+        made=tuple(made),
+    )
 
 
 def _parts(job: Job, data: DataKeys, folder: Path) -> BitextParts:

@@ -68,11 +68,12 @@ def _watch(run: TrainingRun, weights: Vector, when: str, epoch: int | None) -> S
     corpus, count = _watched(run)
     dense, words, failed = run.dense(weights), run.store.model.words.words, -run.decoder.failed
     tuned = None if run.store.devtest is None or run.metric.is_bleu else run.metric
+    sentence = run.store.tuned_sentence if run.store.devtest is None else corpus.sentence
 
     def translate(i: int) -> tuple[str, np.ndarray]:
         if run.stop:
             return "", np.zeros(0)
-        kbest = run.decoder.decode(corpus.sentence(i), dense, 1)
+        kbest = run.decoder.decode(sentence(i), dense, 1)
         counted = tuned.statistics(kbest, corpus.references(i))[0] if tuned else np.zeros(0)
         return parallel_map.text(kbest.translation(0), words), counted
 

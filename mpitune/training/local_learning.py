@@ -93,7 +93,7 @@ def updated(
     if rounds == 1:
         return found
     run, pool = training.run, _select(training.pools, sentences)
-    sources = _sources(run.corpus, sentences)
+    sources = _tuned(run, sentences)
     for _ in range(rounds - 1):
         weights = run.grow_to_features(run.first.weights.copy())
         weights[run.features.find(found.ids)] += found.update.change
@@ -111,7 +111,8 @@ def retrained(run: TrainingRun, job: Job, sentences: np.ndarray) -> Learned:
     """
     development, words = run.store.devtest, run.store.model.words.words
     assert development is not None  # checked by config.load.check_retraining
-    both = _sources(development, np.arange(development.size)) + _sources(run.corpus, sentences)
+    both = [(development.sentence(i), development.references(i)) for i in range(development.size)]
+    both += _tuned(run, sentences)
     [order] = draw_shards(len(both), 1, job.run.seed, 0)
     sources = [both[i] for i in order.tolist()]
     metric, frozen = factory.metric(job, words), run.first.frozen
@@ -148,8 +149,8 @@ def _random(seed: int, epoch: int, order: np.ndarray, place: int) -> np.random.G
     return np.random.default_rng([seed, epoch, int(order[place])])
 
 
-def _sources(corpus: Corpus, sentences: np.ndarray) -> list[Source]:
-    return [(corpus.sentence(i), corpus.references(i)) for i in sentences.tolist()]
+def _tuned(run: TrainingRun, sentences: np.ndarray) -> list[Source]:
+    return [(run.store.tuned_sentence(i), run.corpus.references(i)) for i in sentences.tolist()]
 
 
 def _decoded(run: TrainingRun, metric: Metric, sources: Sequence[Source], weights: np.ndarray) -> NBestPool:

@@ -24,7 +24,7 @@ def _spreads(run: TrainingRun) -> np.ndarray:
     """float64 [metrics]: mean over lists of each metric's standard deviation in a list."""
     found = []
     for i in np.random.default_rng(run.job.run.seed).permutation(run.corpus.size)[:SENTENCES].tolist():
-        kbest = run.decoder.decode(run.corpus.sentence(i), run.first.weights, run.job.decoder.kbest)
+        kbest = run.decoder.decode(run.store.tuned_sentence(i), run.first.weights, run.job.decoder.kbest)
         scores = run.metric.single_scores(run.metric.statistics(kbest, run.corpus.references(i)))
         found.append(scores.std(axis=0))
     spreads: np.ndarray = np.mean(found, axis=0)

@@ -35,7 +35,7 @@ from mpitune.store.made_inputs import known_decisions
 from mpitune.store.store import Corpus, Store, open_store
 from mpitune.training import factory
 from mpitune.training.fit_bins import open_fitted
-from mpitune.training.seen_references import warn_of_seen_references
+from mpitune.training.seen_references import tell_of_seen_references
 
 LOG = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class TrainingRun:
 
         What is sampled depends on the run's seed, ``epoch`` and sentence only.
         """
-        sentence = self.corpus.sentence(i)
+        sentence = self.store.tuned_sentence(i)
         if self.job.decoder.sample == "none":
             return self.decoder.decode(sentence, weights, self.kbest)
         assert isinstance(self.decoder, ForestDecoder)  # checked by config.load
@@ -224,7 +224,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     decoder = factory.decoder(job, store, own, factory.list_length(job), grammars)
     weights = comm.on_root(factory.initial_weights, job) if given is None else given.weights
     comm.on_root(_warn_of_unknown, job, weights, store.model)
-    comm.on_root(warn_of_seen_references, sources.lms, store)
+    comm.on_root(tell_of_seen_references, job, sources.lms, store)
     if idle := ignored_keys(job):
         LOG.info("keys ignored by this method: %s", ", ".join(idle))
     first = factory.first_weights(job, weights, decoder.features, store.scoring)

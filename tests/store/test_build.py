@@ -422,7 +422,7 @@ def test_each_stage_shows_its_progress_and_heeds_a_stop(
     done = prepare("stopped")
     assert done.code == 0
     # The files that were finished before the last stop are not built again.
-    assert done.output == f"{tmp_path / 'stopped'}: lm-0.h5 made\n"
+    assert done.output == f"{tmp_path / 'stopped'}: lm-0.h5, lm-0-own.h5 made\n"
     # The records of checks, whose names begin with a dot, hold times.
     files = {path.name: path.read_bytes() for path in (tmp_path / "undisturbed").glob("[!.]*")}
     assert {path.name: path.read_bytes() for path in (tmp_path / "stopped").glob("[!.]*")} == files

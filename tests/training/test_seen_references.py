@@ -1,4 +1,4 @@
-"""Language models that have seen the references that are tuned on are warned of before training; others are not."""
+"""Language models that have seen the references that are tuned on hide n-grams of them; else they are warned of."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mpitune.exchange.comm import SerialComm
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kneser_ney import estimate
 from mpitune.lm.ngram_table import language_model
+from mpitune.lm.seen_text import known_ngrams
 from mpitune.runtime.signals import StopFlag
 from mpitune.training.factory import load_job
-from mpitune.training.seen_references import known_ngrams
-from mpitune.training.session import open_run
+from mpitune.training.session import TrainingRun, open_run
 
 JOB = """[data]
 source = "source"
@@ -42,16 +42,29 @@ def lm_of(folder: Path, text: list[str], order: int) -> Path:
     return folder / "lm"
 
 
+def opened(folder: Path, first: list[str], second: list[str], *overrides: str) -> TrainingRun:
+    """A run on sentences with these references, with the language model in ``folder``."""
+    files = {"first": first, "second": second, "source": ["a"] * len(first), "grammar": ["[X] ||| a ||| w1 ||| C=1"]}
+    for name, lines in files.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    (folder / "job.toml").write_text(JOB)
+    return open_run(load_job(folder / "job.toml", list(overrides)), SerialComm(), StopFlag(), True)
+
+
+def said(caplog: pytest.LogCaptureFixture, what: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if what in record.getMessage()]
+
+
 @pytest.mark.parametrize(
     ("order", "seen", "others", "tuned", "warned"),
     [
-        (3, 1.0, 0, 120, True),
+        (3, 1.0, 1000, 120, True),
         (4, 1.0, 1000, 120, True),
         (3, 0.98, 200, 120, True),
         (3, 0.5, 1000, 120, False),
         (3, 0.0, 1000, 120, False),
-        (2, 1.0, 0, 120, False),
-        (3, 1.0, 0, 40, False),
+        (2, 1.0, 1000, 120, False),
+        (3, 1.0, 1000, 40, False),
     ],
 )
 def test_nearly_all_ngrams_of_enough_references(
@@ -61,16 +74,51 @@ def test_nearly_all_ngrams_of_enough_references(
     first, second = sentences(1, tuned), sentences(2, tuned)
     references = [*first, *second]
     lm_of(tmp_path, references[: round(seen * len(references))] + sentences(3, others), order)
-    files = {"first": first, "second": second, "source": ["a"] * tuned, "grammar": ["[X] ||| a ||| w1 ||| Cost=1"]}
-    for name, lines in files.items():
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    (tmp_path / "job.toml").write_text(JOB)
-    open_run(load_job(tmp_path / "job.toml", []), SerialComm(), StopFlag(), True)
-    found = [record.getMessage() for record in caplog.records if "references in [data]" in record.getMessage()]
+    opened(tmp_path, first, second)
+    found = said(caplog, "references in [data]")
     assert len(found) == warned
     if warned and seen == 1.0:
         expected = f"{tmp_path}/lm: has 100.0 % of the {order}-grams of the references in [data], expected less than"
         assert found[0].startswith(expected)
+        assert "name the texts that it was estimated from in lm.0.text" in found[0]
+    assert not said(caplog, "are hidden")
+
+
+FILE_AND_TEXT = 'lm.0.text=["text"]'
+TEXT_ALONE = ('lm=[{text=["text"], order=3}]',)
+
+
+@pytest.mark.parametrize(
+    ("others", "overrides", "hides"),
+    [
+        (0, (), True),
+        (1000, (FILE_AND_TEXT,), True),
+        (1000, TEXT_ALONE, True),
+        (1000, ('lm.0.text=["text"]', "lm.0.leave_one_out=false"), False),
+    ],
+)
+def test_models_of_known_texts_hide_ngrams(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, others: int, overrides: tuple[str, ...], hides: bool
+) -> None:
+    """The text is named, or it is that of the references alone, which the model tells by its n-grams."""
+    caplog.set_level("INFO")
+    first, second = sentences(1, 120), sentences(2, 120)
+    lm_of(tmp_path, [*first, *second, *sentences(3, others)], 3)
+    run = opened(tmp_path, first, second, *overrides)
+    assert len(said(caplog, "its text has 240 of the 240 references")) == hides
+    assert len(said(caplog, "set lm.0.leave_one_out = true")) == (not hides)
+    sentence = run.store.tuned_sentence(5)
+    assert ("lm.0.text" in run.identity) == bool(sentence.hidden) == hides
+    assert not run.corpus.sentence(5).hidden
+    if hides:
+        [nodes] = sentence.hidden
+        assert 10 < len(nodes) == len(set(nodes.tolist())) < 2 * (9 + 8)
+
+
+def test_a_named_text_that_is_not_there(tmp_path: Path) -> None:
+    lm_of(tmp_path, sentences(1, 120), 3)
+    with pytest.raises(Exception, match="absent: found no such file or directory"):
+        opened(tmp_path, sentences(1, 120), sentences(2, 120), 'lm.0.text=["absent"]')
 
 
 def test_counts_of_known_ngrams(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from mpitune.grammar import fired
 from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import GLUE, Rule, features, pass_through
+from mpitune.lm.leave_one_out import hidden
 
 LM_STATES = 1 << 16
 """Initial capacity of an automaton for halves of LM states; doubled if a sentence needs more."""
@@ -159,7 +161,17 @@ class EmbeddedDecoder:
             weights = np.concatenate([weights, np.zeros(lacking)])
         parsed = self._parse(sentence)
         rules = matched.match(self._arena, parsed, self._rule_sources(sentence), weights)
-        return parsed, rules, self._add_lms(parsed, rules, weights[self._lm_slot])
+        lm_weight = weights[self._lm_slot]
+        if not sentence.hidden:
+            return parsed, rules, self._add_lms(parsed, rules, lm_weight)
+        # Transitions of other sentences do not hold for this one, nor those of this one for others.
+        self._automata = ()
+        with ExitStack() as stack:
+            for (lm, _), nodes in zip(self._model.lms, sentence.hidden, strict=True):
+                stack.enter_context(hidden(lm, nodes))
+            forest = self._add_lms(parsed, rules, lm_weight)
+        self._automata = ()
+        return parsed, rules, forest
 
     def _add_lms(self, parsed: chart.Chart, rules: matched.MatchedRules, lm_weight: np.ndarray) -> Forest:
         """The forest with LMs; ``lm_weight``: float64 [LMs]. Automata out of space are replaced, larger if needed."""

@@ -1,0 +1,57 @@
+"""Compilation of the n-grams that a language model hides from the tuned sentences (`mpitune.lm.leave_one_out`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpitune.array_files.arrays import with_prefix
+from mpitune.array_files.checked import open_checked
+from mpitune.corpus.progress import StartProgress
+from mpitune.corpus.vocabulary import Names, Vocabulary
+from mpitune.lm.leave_one_out import OwnNgrams, own_ngrams
+from mpitune.lm.seen_text import share_if_seen
+from mpitune.store.inputs import StoreInputs
+from mpitune.store.store import DATA, Corpus, lm_name, open_lm, references_in
+from mpitune.store.structure import check_data
+
+
+def own_ngrams_inputs(sources: StoreInputs, n: int) -> tuple[list[Path], dict[str, Any]]:
+    """The input files of the `OwnNgrams` of language model ``n``, and the settings that they depend on."""
+    assert sources.train is not None  # see `StoreInputs.hides_ngrams`
+    texts = [file for of_lm in _texts(sources, n) for file in of_lm]
+    settings = {"train": sources.train.settings, "texts": [len(of_lm) for of_lm in _texts(sources, n)]}
+    return [sources.lms[n], *sources.train.files, *texts], settings | {"certain": bool(sources.lm_texts[n])}
+
+
+def compile_own_ngrams(
+    sources: StoreInputs, folder: Path, lms: Path, n: int, start_progress: StartProgress
+) -> Mapping[str, np.ndarray]:
+    """The arrays of `OwnNgrams` of language model ``n``; ``folder``, ``lms``: those of the data and of the models.
+
+    The model's texts are those that the job names. Otherwise, if it seems to have seen the references, those of the
+    likely texts that have its n-grams, if any have.
+    """
+    data = open_checked(folder / DATA, check_data)
+    words, corpus = Vocabulary(Names.stored(data, "words").all()), Corpus(**with_prefix(data, "train"))
+    lm, vocabulary = open_lm(sources.lms[n], lms / lm_name(n))
+    references = references_in(vocabulary, corpus, words)
+    limits = corpus.first_reference.tolist()
+    of_sentence = [references[a:b] for a, b in zip(limits[:-1], limits[1:], strict=True)]
+    certain = bool(sources.lm_texts[n])
+    found = OwnNgrams(np.zeros(corpus.size + 1, np.int64), np.zeros(0, np.int32), np.zeros(2, np.int64))
+    if certain or share_if_seen(lm, references) is not None:
+        for texts in _texts(sources, n):
+            found = own_ngrams(lm, vocabulary, of_sentence, texts, start_progress, certain=certain)
+            if len(found.node):
+                break
+    return found._asdict()
+
+
+def _texts(sources: StoreInputs, n: int) -> Sequence[tuple[Path, ...]]:
+    """The texts that language model ``n`` was estimated from, or the likely ones."""
+    named = sources.lm_texts[n]
+    return [named] if named else sources.likely_texts

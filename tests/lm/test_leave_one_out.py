@@ -1,0 +1,154 @@
+"""The n-grams that only one tuned sentence has, against counting them; and models that hide n-grams."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.decoder_case import EVERYTHING, Case, by_slot, entries, same
+from support.naive_kenlm import with_blanks, write_kenlm
+from support.naive_lm import NaiveLm
+
+from mpitune.corpus.progress import no_progress
+from mpitune.lm.arpa import read_arpa
+from mpitune.lm.kenlm import open_kenlm, read_kenlm
+from mpitune.lm.kneser_ney import estimate
+from mpitune.lm.leave_one_out import OwnNgrams, hidden, own_ngrams
+from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, find, language_model
+
+pytestmark = [
+    pytest.mark.kernel,
+    # Hashes wrap around; compiled code says nothing about it.
+    pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning"),
+]
+
+Ngram = tuple[str, ...]
+
+
+def sentences(seed: int, number: int, words: int = 6) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(f"w{draw.randrange(words)}" for _ in range(draw.randrange(8))) for _ in range(number)]
+
+
+def write(path: Path, text: Sequence[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in text))
+    return path
+
+
+def model(folder: Path, text: Sequence[str], order: int, kind: str) -> tuple[LanguageModel, LmVocabulary]:
+    estimate(write(folder / "lm.text", text), order, folder / "lm", lambda _: None)
+    if kind == "arpa":
+        return language_model(read_arpa(folder / "lm"))
+    write_kenlm(folder / "lm", folder / "lm.klm")
+    return open_kenlm(folder / "lm.klm", int(read_kenlm(folder / "lm.klm")["kenlm"][0]))
+
+
+def ngrams(sentence: str, order: int) -> Counter[Ngram]:
+    """Those of two words or more."""
+    words = ["<s>", *sentence.split(), "</s>"]
+    spans = [(a, a + n) for n in range(2, order + 1) for a in range(len(words) - n + 1)]
+    return Counter(tuple(words[a:b]) for a, b in spans)
+
+
+def node(lm: LanguageModel, words: LmVocabulary, ngram: Ngram) -> int:
+    return find(lm, words.numbers(ngram).astype(np.int64), 0, len(ngram))
+
+
+def own(
+    lm: LanguageModel, words: LmVocabulary, references: list[list[str]], texts: list[Path], certain: bool = True
+) -> OwnNgrams:
+    numbers = [[words.numbers(text.split()) for text in of_sentence] for of_sentence in references]
+    return own_ngrams(lm, words, numbers, texts, no_progress, certain=certain)
+
+
+@pytest.mark.parametrize("kind", ["arpa", "binary"])
+@pytest.mark.parametrize(("order", "seed"), [(2, 1), (3, 2), (4, 3), (5, 4)])
+def test_what_no_other_line_of_the_text_has(tmp_path: Path, kind: str, order: int, seed: int) -> None:
+    """Each of the references counts once, even if the text repeats it; those that are no line of it have nothing."""
+    text = sentences(seed, 60)
+    text += [text[0], text[1], text[1], "w0 w1"]
+    others = sentences(seed + 10, 20)
+    lines = [*text[:24], *others]
+    references = [[lines[2 * i], lines[2 * i + 1]][: 1 + i % 2] for i in range(22)] + [["w0 never", text[40]], []]
+    lm, words = model(tmp_path, text, order, kind)
+    found = own(lm, words, references, [write(tmp_path / "one", text[:31]), write(tmp_path / "two", text[31:])])
+    counts = sum((ngrams(line, order) for line in text), Counter[Ngram]())
+    size = 0
+    for i, of_sentence in enumerate(references):
+        seen = [line for line in of_sentence if line in text]
+        mine = sum((ngrams(line, order) for line in seen), Counter[Ngram]())
+        expected = {ngram for ngram, times in mine.items() if counts[ngram] <= times}
+        assert sorted(found.of(i).tolist()) == sorted(node(lm, words, ngram) for ngram in expected), i
+        size += len(expected)
+    assert 0 < size == len(found.node) < sum(len(ngrams(line, order)) for line in set(lines))
+    assert len(found.ptr) == len(references) + 1
+    in_text = sum(line in text for of_sentence in references for line in of_sentence)
+    assert found.references.tolist() == [in_text, sum(map(len, references))]
+
+
+@pytest.mark.parametrize("kind", ["arpa", "binary"])
+def test_texts_that_the_model_was_not_estimated_from(tmp_path: Path, kind: str) -> None:
+    """A text that may be the model's is taken for it if it has nearly all of the model's n-grams."""
+    text, others = sentences(1, 400, words=40), sentences(2, 60, words=40)
+    references = [line for line in others if line.count(" ") > 3]
+    lm, words = model(tmp_path, [*text, *references], 3, kind)
+    tuned = [[line] for line in references]
+    for lines, certain, taken in [
+        ([*text, *references], False, True),
+        ([*text[2:], *references], False, True),
+        ([*text[40:], *references], False, False),
+        ([*text[40:], *references], True, True),
+        (references, False, False),
+        (text, True, False),
+    ]:
+        found = own(lm, words, tuned, [write(tmp_path / "text", lines)], certain)
+        assert bool(len(found.node)) == taken, (len(lines), certain)
+        assert bool(found.references[0]) == taken
+
+
+@pytest.mark.parametrize("kind", ["arpa", "binary"])
+def test_hidden_ngrams_are_not_found(tmp_path: Path, kind: str) -> None:
+    lm, words = model(tmp_path, sentences(3, 40), 3, kind)
+    every = [ngram for ngram in NaiveLm(tmp_path / "lm").ngrams if len(ngram) > 1]
+    nodes = {ngram: node(lm, words, ngram) for ngram in every}
+    chosen = {ngram for ngram in every if "w1" in ngram}
+    with pytest.raises(ValueError), hidden(lm, np.array([nodes[ngram] for ngram in chosen], dtype=np.int32)):
+        assert {ngram for ngram in every if node(lm, words, ngram) < 0} == chosen
+        assert all(node(lm, words, ngram) == nodes[ngram] for ngram in set(every) - chosen)
+        raise ValueError
+    assert {ngram: node(lm, words, ngram) for ngram in every} == nodes
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_decoding_without_ngrams(tmp_path: Path, seed: int) -> None:
+    """The translations of a model that lacks the n-grams; other sentences are decoded as before."""
+    orders = [2 + seed % 3] if seed % 2 else [2 + seed % 3, 3]
+    case = Case(tmp_path, 50 + seed, orders=orders)
+    words = case.some_words(20, 300)
+    used, fresh = case.decoder(), case.decoder()
+    weights = case.weights(used, words)
+    case.weights(fresh, words)
+    sentence, vector = case.sentence(words), by_slot(used, weights)
+    before = used.decode(sentence, vector, EVERYTHING)
+    in_texts = {ngram for text, _, _ in entries(case, used, before) for ngram in ngrams(" ".join(text), 4)}
+    nodes = []
+    for (lm, vocabulary), naive in zip(case.model.lms, case.naive_lms, strict=True):
+        longer = [ngram for ngram in with_blanks(naive) if len(ngram) > 1]
+        roots = sorted(naive.ngrams.keys() & in_texts)[:4]
+        gone = {
+            ngram for ngram in longer for root in roots for a in range(len(ngram)) if ngram[a : a + len(root)] == root
+        }
+        nodes.append(np.array([node(lm, vocabulary, ngram) for ngram in gone], dtype=np.int32))
+        for ngram in gone & naive.ngrams.keys():
+            del naive.ngrams[ngram]
+    without = used.decode(sentence._replace(hidden=nodes), vector, EVERYTHING)
+    listed = entries(case, used, without)
+    expected = {text: ways[0][0] for text, ways in case.naive().best(words, weights).items()}
+    assert {text: score for text, score, _ in listed} == pytest.approx(expected, rel=1e-6, abs=1e-5)
+    assert not np.array_equal(without.score, before.score)
+    assert same(used.decode(sentence, vector, EVERYTHING), before)
+    assert same(fresh.decode(sentence._replace(hidden=nodes), vector, EVERYTHING), without)
