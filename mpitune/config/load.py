@@ -273,8 +273,8 @@ def _check_inputs(job: Job) -> None:
 
 
 def _has_lm_text(job: Job) -> bool:
-    """True if the job has a bitext with other target sentences than the tuned ones, to estimate a language model."""
-    return tunes_on_bitext(job) or (job.grammar.target is not None and not job.grammar.leave_one_out)
+    """True if the job has a bitext, from whose target side a language model can be estimated."""
+    return tunes_on_bitext(job) or job.grammar.target is not None
 
 
 def _check_list_inputs(job: Job) -> None:

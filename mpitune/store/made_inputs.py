@@ -33,7 +33,7 @@ _SEED = 1
 _HELD_OUT_SHARE, MOST_HELD_OUT = 20, 1000
 """One pair in so many is held out, and at most so many pairs."""
 _TUNED_SHARE, MOST_TUNED = 10, 2000
-"""Likewise of the pairs to tune on, where the others are the text of a language model and the job sets no limit."""
+"""Likewise of the pairs to tune on, where a language model is estimated from them all and the job sets no limit."""
 _HELD_OUT, _TUNED, _OTHER = 0, 1, 2
 
 
@@ -71,10 +71,10 @@ class BitextParts:
     folder: Path
     """The folder of the files made."""
     limit: int
-    """Number of pairs to tune on; 0: all that are not held out, but only some where ``needs_others``."""
+    """Number of pairs to tune on; 0: all that are not held out, but only some where ``makes_lm``."""
     holds_out: bool
-    needs_others: bool
-    """True if a language model is to be estimated from ``others``."""
+    makes_lm: bool
+    """True if a language model is to be estimated from the target sides of ``bitext``."""
 
     @property
     def bitext(self) -> tuple[Path, Path]:
@@ -98,15 +98,8 @@ class BitextParts:
         return self.folder / "held-out.source", self.folder / "held-out.target"
 
     @property
-    def others(self) -> Path:
-        """The target sides of the other pairs."""
-        return self.folder / "others.target"
-
-    @property
     def outputs(self) -> list[Path]:
-        optional = [*self.links, *(self.held_out if self.holds_out else ())]
-        optional += [self.others] if self.needs_others else []
-        return [*self.bitext, *self.tuned, *optional]
+        return [*self.bitext, *self.tuned, *self.links, *(self.held_out if self.holds_out else ())]
 
     @property
     def inputs(self) -> list[Path]:
@@ -116,7 +109,7 @@ class BitextParts:
     def settings(self) -> dict[str, Any]:
         given: dict[str, Any] = {"target": self.target is not None, "alignment": bool(self.alignments)}
         given |= {"limit": self.limit} | ({"alignments": len(self.alignments)} if len(self.alignments) > 1 else {})
-        return given | {"holds_out": self.holds_out, "needs_others": self.needs_others}
+        return given | {"holds_out": self.holds_out, "makes_lm": self.makes_lm}
 
     def check(self) -> None:
         pass
@@ -139,8 +132,6 @@ class BitextParts:
                 for links_file, of_pair in zip(self.links, links, strict=True):
                     if part != _HELD_OUT:
                         files[links_file].write(f"{' '.join(f'{i}-{j}' for i, j in of_pair)}\n".encode())
-                if self.needs_others and part == _OTHER:
-                    files[self.others].write(f"{' '.join(target)}\n".encode())
         return self._told(parts, left_out)
 
     def _files_of(self, part: int) -> list[tuple[Path, Path]]:
@@ -163,12 +154,11 @@ class BitextParts:
             held_out = min(max(1, count // _HELD_OUT_SHARE), MOST_HELD_OUT)
             parts[np.random.default_rng(_SEED).permutation(count)[:held_out]] = _HELD_OUT
         left = np.flatnonzero(parts == _OTHER)
-        share = min(max(1, len(left) // _TUNED_SHARE), MOST_TUNED) if self.needs_others else len(left)
+        share = min(max(1, len(left) // _TUNED_SHARE), MOST_TUNED) if self.makes_lm else len(left)
         parts[left[: self.limit or share]] = _TUNED
-        if not (parts == _TUNED).any() or (self.needs_others and not (parts == _OTHER).any()):
-            expected = "more: some to tune on, some to hold out without [data.devtest], others without [[lm]]"
-            limit = f", data.limit = {self.limit}" if self.limit else ""
-            raise DataError.at(self.source, None, found=f"{counted(count, 'sentence pair')}{limit}", expected=expected)
+        if not (parts == _TUNED).any():
+            expected = "more: some to tune on, some to hold out without [data.devtest]"
+            raise DataError.at(self.source, None, found=counted(count, "sentence pair"), expected=expected)
         return parts
 
     def _told(self, parts: np.ndarray, left_out: int) -> list[str]:
@@ -182,8 +172,6 @@ class BitextParts:
             told.append(f"{self.source}: no [data.devtest]: {what}")
         limit = f"data.limit = {self.limit}" if self.limit else "no data.limit"
         told.append(f"{self.source}: {limit}: the first {counted(tuned, 'pair')} of the others are tuned on")
-        if self.needs_others:
-            told[-1] += f", {others} left for the language model"
         return told
 
 

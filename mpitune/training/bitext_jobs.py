@@ -28,7 +28,7 @@ def with_made_inputs(job: Job, given: StoreInputs) -> StoreInputs:
         own = _target(job.data)
         parts = _parts(job, job.data, folder)
         made.append(parts)
-        (source, target), links, lm_text = parts.bitext, parts.links, parts.others
+        (source, target), links, lm_text = parts.bitext, parts.links, parts.bitext[1]
         given = replace(given, train=_texts(parts.tuned), leave_one_out=True)
         if parts.holds_out:
             given = replace(given, devtest=_texts(parts.held_out))
@@ -71,7 +71,7 @@ def _parts(job: Job, data: DataKeys, folder: Path) -> BitextParts:
         folder=folder,
         limit=data.limit,
         holds_out=data.devtest is None,
-        needs_others=any(lm.file is None and (not lm.text or own in lm.text) for lm in job.lm),
+        makes_lm=any(lm.file is None and (not lm.text or own in lm.text) for lm in job.lm),
     )
 
 

@@ -520,15 +520,16 @@ def test_a_bitext_is_enough(tmp_path: Path) -> None:
         LmKeys(None, order=3),
         LmKeys(None, text=(tmp_path / "a", tmp_path / "b")),
     )
-    # The bitext may be another one; tuned sentences must not be the text of a language model.
+    # The bitext may be another one.
     other = f'{BITEXT}[grammar]\nsource = "f2"\ntarget = "e2"\n'
-    assert job(tmp_path, other).lm == (LmKeys(),) and not tunes_on_bitext(job(tmp_path, other))
+    for text in (other, f"{other}leave_one_out = true"):
+        assert job(tmp_path, text).lm == (LmKeys(),) and not tunes_on_bitext(job(tmp_path, text))
     for more, told in (
-        ("leave_one_out = true", "found no language model, expected one or more [[lm]] tables"),
-        ("leave_one_out = true\n[[lm]]", "lm.0: found neither file nor text, expected one of them"),
+        ("", "found no language model, expected one or more [[lm]] tables"),
+        ("[[lm]]", "lm.0: found neither file nor text, expected one of them"),
     ):
         with pytest.raises(UsageError, match=re.escape(told)):
-            job(tmp_path, f"{other}{more}")
+            job(tmp_path, f'{BITEXT}[grammar]\nfile = "g"\n{more}')
 
 
 @pytest.mark.parametrize(

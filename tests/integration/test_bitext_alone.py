@@ -83,7 +83,7 @@ def test_the_parts_of_a_bitext(folder: Path, one_file: bool) -> None:
     made.mkdir()
     write(folder / "b", [line.partition(" ")[0] for line in links])
     alignments = folder / "a", folder / "b"
-    parts = BitextParts(source, target, alignments, made, 20, holds_out=True, needs_others=True)
+    parts = BitextParts(source, target, alignments, made, 20, holds_out=True, makes_lm=True)
     told = parts.make(print, no_progress)
     held_out = len(PAIRS) // 20
     found = {path.name: read(path) for path in made.iterdir()}
@@ -96,30 +96,28 @@ def test_the_parts_of_a_bitext(folder: Path, one_file: bool) -> None:
     rest = iter(everything)
     assert all(triple in rest for triple in bitext)
     assert list(zip(found["tuned.source"], found["tuned.target"], strict=True)) == [pair[:2] for pair in bitext[:20]]
-    assert found["others.target"] == found["bitext.target"][20:]
     assert [line.removeprefix(f"{source}: ") for line in told] == [
         f"no [grammar]: rules are extracted from {len(bitext)} pairs, for a tuned sentence from all but its own",
         "2 pairs with an empty side left out",
         f"no [data.devtest]: {held_out} pairs, drawn at random, held out for it: neither grammar nor LM has them",
-        "data.limit = 20: the first 20 pairs of the others are tuned on, "
-        f"{len(bitext) - 20} left for the language model",
+        "data.limit = 20: the first 20 pairs of the others are tuned on",
     ]
 
 
 def test_sizes_of_the_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def sizes(limit: int, *, holds_out: bool, needs_others: bool) -> list[int]:
-        parts = BitextParts(folder / "f", folder / "e", (), folder, limit, holds_out, needs_others)
+    def sizes(limit: int, *, holds_out: bool, makes_lm: bool) -> list[int]:
+        parts = BitextParts(folder / "f", folder / "e", (), folder, limit, holds_out, makes_lm)
         parts.make(print, no_progress)
         return [len(read(path)) for path in parts.outputs if path.suffix != ".source"]
 
     count, held_out = len(PAIRS), len(PAIRS) // 20
     left = count - held_out
-    assert sizes(0, holds_out=True, needs_others=True) == [left, left // 10, held_out, left - left // 10]
-    assert sizes(0, holds_out=True, needs_others=False) == [left, left, held_out]
-    assert sizes(0, holds_out=False, needs_others=False) == [count, count]
+    assert sizes(0, holds_out=True, makes_lm=True) == [left, left // 10, held_out]
+    assert sizes(0, holds_out=True, makes_lm=False) == [left, left, held_out]
+    assert sizes(0, holds_out=False, makes_lm=False) == [count, count]
     for name in ("MOST_HELD_OUT", "MOST_TUNED"):
         monkeypatch.setattr(made_inputs, name, 3)
-    assert sizes(0, holds_out=True, needs_others=True) == [count - 3, 3, 3, count - 6]
+    assert sizes(0, holds_out=True, makes_lm=True) == [count - 3, 3, 3]
 
 
 def test_a_bitext_becomes_a_tuned_system(folder: Path, aligned: list[Path], cli: Cli) -> None:
@@ -152,12 +150,13 @@ def test_it_is_the_job_that_names_all_these_files(folder: Path, aligned: list[Pa
     whole = f'[data]\nsource = "{made}/tuned.source"\nreferences = ["{made}/tuned.target"]\n'
     whole += f'[data.devtest]\nsource = "{made}/held-out.source"\nreferences = ["{made}/held-out.target"]\n'
     whole += f'[grammar]\nsource = "{made}/bitext.source"\ntarget = "{made}/bitext.target"\n'
-    whole += f'alignment = "{made}/links.gz"\nleave_one_out = true\n[[lm]]\nfile = "{made}/lm-0.arpa.gz"\n'
+    whole += f'alignment = "{made}/links.gz"\nleave_one_out = true\n'
+    whole += f'[[lm]]\nfile = "{made}/lm-0.arpa.gz"\ntext = ["{made}/bitext.target"]\n'
     write(folder / "whole.toml", [whole + QUICK])
     assert cli("train", folder / "whole.toml").code == 0
     one, other = ((folder / "runs" / name / "weights.txt.gz").read_bytes() for name in ("job", "whole"))
     assert one == other and gzip.decompress(one)
-    estimate(folder / made / "others.target", 5, folder / "lm.gz", lambda _: None)
+    estimate(folder / made / "bitext.target", 5, folder / "lm.gz", lambda _: None)
     assert (folder / "lm.gz").read_bytes() == (folder / made / "lm-0.arpa.gz").read_bytes()
 
 
@@ -170,9 +169,9 @@ def test_only_what_has_changed_is_made_again(folder: Path, aligned: list[Path], 
 
     assert made_again() == {"links.gz", "lm-0.arpa.gz"}
     assert made_again() == set()
-    # Other seeds share the store, and a larger limit the alignment.
+    # Other seeds share the store, and other limits the alignment and the language model.
     assert made_again("run.seed=2") == set()
-    assert made_again("data.limit=30") == {"lm-0.arpa.gz"}
+    assert made_again("data.limit=30") == set()
     assert len(inputs(folder)["tuned.source"]) == 30
     assert made_again("data.limit=30", "lm=[{order=2}]") == {"lm-0.arpa.gz"}
     links = folder / "runs/job/store/inputs/links.gz"
@@ -194,7 +193,7 @@ def test_what_is_given_is_not_made(folder: Path, aligned: list[Path], cli: Cli) 
     run(cli, folder, "prepare")
     found = inputs(folder)
     assert aligned == [] and "links.gz" not in found and "held-out.source" not in found
-    # No language model needs the other pairs: all are tuned on.
+    # The text of the language model is not the bitext: all are tuned on.
     assert found["tuned.source"] == found["bitext.source"] == read(folder / "f")
     assert found["bitext.links"] == read(folder / "a")
     (folder / "both").write_text((folder / "e").read_text() + (folder / "more").read_text())
@@ -203,14 +202,12 @@ def test_what_is_given_is_not_made(folder: Path, aligned: list[Path], cli: Cli) 
         assert found[f"lm-{n}.arpa.gz"] == read(folder / "expected")
 
 
-def test_the_target_side_as_text_is_without_tuned_and_held_out_pairs(
-    folder: Path, aligned: list[Path], cli: Cli
-) -> None:
+def test_the_target_side_as_text_is_without_held_out_pairs(folder: Path, aligned: list[Path], cli: Cli) -> None:
     write(folder / "more", ["x y z", "w x"])
     write(folder / "job.toml", [f'{BITEXT}[[lm]]\ntext = ["e", "more"]\norder = 2\n'])
     run(cli, folder, "prepare")
     found = inputs(folder)
-    write(folder / "both", [*found["others.target"], *read(folder / "more")])
+    write(folder / "both", [*found["bitext.target"], *read(folder / "more")])
     estimate(folder / "both", 2, folder / "expected", lambda _: None)
     assert found["lm-0.arpa.gz"] == read(folder / "expected")
 
@@ -251,8 +248,7 @@ def test_untokenised_text_is_warned_about(folder: Path, aligned: list[Path], cli
     ("count", "limit", "first", "told"),
     [
         (0, 0, "", "f: found 0 sentence pairs, expected more: some to tune on"),
-        (2, 0, "a", "f: found 2 sentence pairs, expected more: some to tune on"),
-        (10, 9, "a", "f: found 10 sentence pairs, data.limit = 9, expected more: some to tune on"),
+        (1, 0, "a", "f: found 1 sentence pair, expected more: some to tune on"),
         (10, 1, '<seg grammar="g">a</seg>', "f:1: found <seg, expected words alone"),
         (10, 1, "a ||| b", "f:1: found |||, expected words alone"),
     ],
