@@ -2,9 +2,9 @@
 
 A model that was estimated from the references that are tuned on knows each of them by heart. The best translations are
 then those that the model likes best, and every learner trusts it more than it deserves on other text. So a reference is
-left out of its model as its pair is left out of its grammar: n-grams of two words or more that occur nowhere else in
-the model's text are not found while the sentence is decoded. All other n-grams keep their probabilities and backoffs,
-and no word becomes unknown. Choice of this implementation *(ours)*.
+left out of its model as its pair is left out of its grammar: n-grams that occur nowhere else in the model's text are
+not found while the sentence is decoded, and words that do not are unknown to the model. All other n-grams keep their
+probabilities and backoffs. Choice of this implementation *(ours)*.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mpitune.corpus.progress import Progress, StartProgress
 from mpitune.corpus.text import kilobytes, lines, split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.jit import int64, kernel
-from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, child
+from mpitune.lm.ngram_table import UNKNOWN, LanguageModel, LmVocabulary, child
 from mpitune.lm.probing import key_place
 
 COVERED = 0.99
@@ -40,7 +40,7 @@ class OwnNgrams(NamedTuple):
     ptr: np.ndarray
     """int64 [sentences + 1]: those of sentence i are ``node[ptr[i]:ptr[i + 1]]``."""
     node: np.ndarray
-    """int32: nodes of the model."""
+    """int32: nodes of the model; those of single words are the words' numbers."""
     references: np.ndarray
     """int64 [2]: how many references the model's text has, and how many there are."""
 
@@ -78,7 +78,7 @@ def own_ngrams(
                 part = ptr[first : first + _AT_ONCE + 1]
                 _count(lm, part, text, counts)
                 progress.advance(len(part) - 1)
-        if certain or np.count_nonzero(counts) >= COVERED * _ngrams(lm):
+        if certain or np.count_nonzero(counts[lm.words :]) >= COVERED * _ngrams(lm):
             own = [_own(lm, [text for text in each if text.tobytes() in seen], counts) for each in marked]
         else:
             seen = set()
@@ -88,11 +88,12 @@ def own_ngrams(
 
 @contextmanager
 def hidden(lm: LanguageModel, node: np.ndarray) -> Iterator[None]:
-    """Within the block, lookups do not find the n-grams ``node`` (int32, nodes of two words or more, each once).
+    """Within the block, lookups do not find the n-grams ``node`` (int32, each once), but for single words.
 
-    The model's arrays must be writable; where they are mapped, pages that are written to become private.
+    Whoever looks single words up has to take them for unknown ones. The model's arrays must be writable; where they are
+    mapped, pages that are written to become private.
     """
-    memory, places = _keys(lm, node)
+    memory, places = _keys(lm, node[node >= lm.words])
     keys = memory[places]
     memory[places] = _HIDDEN
     try:
@@ -123,15 +124,16 @@ def _own(lm: LanguageModel, texts: Sequence[np.ndarray], counts: np.ndarray) -> 
         used += _list_ngrams(lm, text, nodes[used:])
     found, times = np.unique(nodes[:used], return_counts=True)
     own: np.ndarray = found[counts[found] <= times]
-    return own
+    return own[~np.isin(own, (UNKNOWN, lm.bos, lm.eos))]
 
 
 @kernel
 def _count(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, counts: np.ndarray) -> None:
-    """Add the occurrences of n-grams of two words or more in sentences ``text[ptr[s]:ptr[s + 1]]`` to ``counts``."""
+    """Add the occurrences of n-grams in the sentences ``text[ptr[s]:ptr[s + 1]]`` to ``counts``."""
     for s in range(len(ptr) - 1):
         for end in range(ptr[s] + 1, ptr[s + 1]):
             node = int64(text[end])
+            counts[node] += 1
             begin = end - 1
             while begin >= ptr[s] and begin > end - lm.order:
                 node = child(lm, node, int64(text[begin]))
@@ -143,13 +145,15 @@ def _count(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, counts: np.ndar
 
 @kernel
 def _list_ngrams(lm: LanguageModel, text: np.ndarray, nodes: np.ndarray) -> int:
-    """Write the nodes of the n-grams of two words or more in the sentence ``text`` to ``nodes``; returns their number.
+    """Write the nodes of the n-grams in the sentence ``text`` to ``nodes``; returns their number.
 
     ``text``: int32, with the ends of the sentence; ``nodes``: int32, with space for all.
     """
     used = 0
     for end in range(1, len(text)):
         node = int64(text[end])
+        nodes[used] = node
+        used += 1
         begin = end - 1
         while begin >= 0 and begin > end - lm.order:
             node = child(lm, node, int64(text[begin]))

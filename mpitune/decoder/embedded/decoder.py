@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import GLUE, Rule, features, pass_through
 from mpitune.lm.leave_one_out import hidden
+from mpitune.lm.ngram_table import UNKNOWN
 
 LM_STATES = 1 << 16
 """Initial capacity of an automaton for halves of LM states; doubled if a sentence needs more."""
@@ -160,18 +161,28 @@ class EmbeddedDecoder:
         if (lacking := self.features.first_dynamic_slot - len(weights)) > 0:
             weights = np.concatenate([weights, np.zeros(lacking)])
         parsed = self._parse(sentence)
-        rules = matched.match(self._arena, parsed, self._rule_sources(sentence), weights)
-        lm_weight = weights[self._lm_slot]
-        if not sentence.hidden:
-            return parsed, rules, self._add_lms(parsed, rules, lm_weight)
-        # Transitions of other sentences do not hold for this one, nor those of this one for others.
-        self._automata = ()
+        with self._without(sentence.hidden):
+            rules = matched.match(self._arena, parsed, self._rule_sources(sentence), weights)
+            return parsed, rules, self._add_lms(parsed, rules, weights[self._lm_slot])
+
+    @contextmanager
+    def _without(self, nodes: Sequence[np.ndarray]) -> Iterator[None]:
+        """Within the block, the LMs lack the n-grams ``nodes`` (int32, for each LM); words among them are unknown."""
+        if not nodes:
+            yield
+            return
+        self._update_lm_words()
+        lm_word = self._lm_word
+        gone = [np.isin(numbers, of_lm) for numbers, of_lm in zip(lm_word, nodes, strict=True)]
         with ExitStack() as stack:
-            for (lm, _), nodes in zip(self._model.lms, sentence.hidden, strict=True):
-                stack.enter_context(hidden(lm, nodes))
-            forest = self._add_lms(parsed, rules, lm_weight)
-        self._automata = ()
-        return parsed, rules, forest
+            for (lm, _), of_lm in zip(self._model.lms, nodes, strict=True):
+                stack.enter_context(hidden(lm, of_lm))
+            # Transitions of other sentences do not hold for this one, nor those of this one for others.
+            self._automata, self._lm_word = (), np.where(np.stack(gone), np.int32(UNKNOWN), lm_word)
+            try:
+                yield
+            finally:
+                self._automata, self._lm_word = (), lm_word
 
     def _add_lms(self, parsed: chart.Chart, rules: matched.MatchedRules, lm_weight: np.ndarray) -> Forest:
         """The forest with LMs; ``lm_weight``: float64 [LMs]. Automata out of space are replaced, larger if needed."""
