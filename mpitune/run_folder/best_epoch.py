@@ -28,6 +28,17 @@ def chosen_epoch(scores: Sequence[float | None]) -> int:
     return 1 + known.index(max(known))
 
 
+def dense_start_is_best(history: Sequence[Mapping[str, Any]]) -> bool:
+    """True if all epochs so far are worse on devtest than the dense start: its weights are the result then.
+
+    ``history``: their metrics. Never true if another metric than BLEU is tuned, or without sparse features.
+    """
+    dense = history[0].get("devtest_bleu_dense") if history else None
+    if dense is None or history[0].get("devtest_metric") is not None:
+        return False
+    return bool(dense > max(metrics["devtest_bleu"] for metrics in history))
+
+
 def epochs_since_best(scores: Sequence[float | None]) -> int:
     """Number of epochs since the best devtest score; always 0 without a devtest set."""
     return len(scores) - chosen_epoch(scores)

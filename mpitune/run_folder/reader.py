@@ -18,7 +18,7 @@ from mpitune.config.load import read_tables
 from mpitune.corpus.text import lines
 from mpitune.errors import DataError, UsageError
 from mpitune.metrics.choices import METRIC_NAMES
-from mpitune.run_folder.best_epoch import chosen_epoch
+from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import read_model
 from mpitune.run_folder.run_state import RunState, infer_state, read_state
@@ -39,6 +39,8 @@ class Epoch:
     """0 to 100; None without a devtest set or its references."""
     devtest_metric: float | None
     """``learner.metric`` of the devtest set, if it is another one than BLEU."""
+    devtest_bleu_dense: float | None
+    """Devtest BLEU of the dense start; None in other epochs than the first, and without sparse features."""
     metric_best: float | None
     """``learner.metric`` of the 1-best translations of training, of the best entries of all lists, and of a random
     choice; None in metrics of earlier versions."""
@@ -165,6 +167,11 @@ class Record:
         """The epoch whose weights are the result."""
         return self.epochs[chosen_epoch(self.scores) - 1]
 
+    @property
+    def dense_start_is_best(self) -> bool:
+        """True if the result has the weights of the dense start instead."""
+        return dense_start_is_best([vars(epoch) for epoch in self.epochs])
+
 
 def read_record(path: Path) -> Record:
     """Read the run in the folder ``path``.
@@ -236,7 +243,7 @@ def _metric(path: Path, number: int, metrics: dict[str, Any], key: str) -> Any:
 
 _OPTIONAL = (
     *("devtest_bleu", "lambda", "best_bleu", "oracle_bleu", "prediction_bleu", "objective"),
-    *("devtest_length_ratio", "weight_norm", "length_ratio"),
+    *("devtest_bleu_dense", "devtest_length_ratio", "weight_norm", "length_ratio"),
     *("devtest_metric", "metric_best", "metric_oracle", "metric_random"),
 )
 """Keys that may be null or missing."""

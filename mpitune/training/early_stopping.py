@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpitune.config.spec import Job, LearnerKeys, lm_names
-from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores, epochs_since_best, out_of_patience
+from mpitune.run_folder.best_epoch import (
+    chosen_epoch,
+    dense_start_is_best,
+    devtest_scores,
+    epochs_since_best,
+    out_of_patience,
+)
 from mpitune.training import sanity_checks
 from mpitune.training.session import NamedWeights, TrainingRun
 
@@ -52,9 +58,11 @@ def goes_on(job: Job, history: History) -> bool:
 
 
 def ending(job: Job, history: History) -> str:
-    """The epoch whose weights are the result, and the reason for the end, for the log."""
+    """The epoch, or the dense start, whose weights are the result, and the reason for the end, for the log."""
     scores = devtest_scores(history)
     of = f"epoch {chosen_epoch(scores)}" + ("" if None in scores else ", the best on devtest")
+    if dense_start_is_best(history):
+        of = "the dense start, better on devtest than all epochs"
     if len(history) >= job.learner.epochs:
         return f"{of}; all {len(history)} epochs are done"
     vain = epochs_since_best(scores)

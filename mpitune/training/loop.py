@@ -19,7 +19,7 @@ from mpitune.config import load
 from mpitune.config.spec import Job
 from mpitune.exchange.comm import Comm
 from mpitune.learner.base import BatchLearner
-from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores, early_end_reason
+from mpitune.run_folder.best_epoch import devtest_scores, early_end_reason
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import largest_by_template
 from mpitune.run_folder.run_state import write_error, write_state
@@ -38,7 +38,7 @@ from mpitune.training.online_epoch import online_epoch
 from mpitune.training.parallel_map import check_failed
 from mpitune.training.scheduler import check_stop
 from mpitune.training.session import NamedWeights, TrainingRun, open_run
-from mpitune.training.state import State, begin, write_epoch
+from mpitune.training.state import State, begin, write_epoch, write_result
 
 LOG = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
             comm.on_root(folder.write_scoring, scoring.as_json() if scoring else None)
             comm.on_root(folder.make_checkpoints)
             # Earlier versions chose the epoch otherwise for some algorithms.
-            comm.on_root(folder.set_result, chosen_epoch(devtest_scores(state.history)))
+            comm.on_root(write_result, run, state)
             if run.store.devtest is None:
                 LOG.info("no [data.devtest]: the result will be the weights of the last epoch, not of the best one")
             if state.epoch == 0:

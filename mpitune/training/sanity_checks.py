@@ -107,7 +107,7 @@ def _sparse(course: Course) -> Iterator[str]:
     best = max(metrics["devtest_bleu"] for metrics in course.history)
     if best < dense - SPARSE_BELOW_DENSE:
         expected = f"expected at most {SPARSE_BELOW_DENSE:g} below the {dense:.2f} of the dense start"
-        remedy = "compare a run without features.templates, or tune on more sentences"
+        remedy = "the result has the weights of the dense start; tune on more sentences"
         yield f"best devtest BLEU with sparse features {best:.2f}, {expected}: {remedy}"
 
 

@@ -13,7 +13,7 @@ from mpitune.config.effective_keys import describe_changes
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.mixing import RunningMean
 from mpitune.metrics.bleu import WIDTH
-from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
+from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, devtest_scores
 from mpitune.run_folder.checkpoint import Checkpoint, Vector, latest_valid_checkpoint, read_checkpoint, write_checkpoint
 from mpitune.run_folder.checkpoint import checkpoint_path as path_of
 from mpitune.training.session import NamedWeights, TrainingRun
@@ -93,12 +93,20 @@ def _epoch_to_resume(run: TrainingRun, resume: str) -> int:
     return checkpoint.epoch
 
 
+def write_result(run: TrainingRun, state: State) -> None:
+    """Write the result so far on rank 0: the weights of the best epoch, or of the dense start if that is better."""
+    if dense_start_is_best(state.history):
+        # Its weights are those that the epochs began with, and left as they are.
+        run.folder.write_weights(run.folder.result, run.model(run.sparse(run.first.weights)).named)
+    else:
+        run.folder.set_result(chosen_epoch(devtest_scores(state.history)))
+
+
 def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
     """Write the files of the latest epoch on rank 0: weights, metrics, and last the checkpoint."""
     named = model.named
     run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
-    if chosen_epoch(devtest_scores(state.history)) == state.epoch:
-        run.folder.write_weights(run.folder.result, named)
+    write_result(run, state)
     run.folder.write_metrics(state.history)
     checkpoint = Checkpoint(
         epoch=state.epoch,

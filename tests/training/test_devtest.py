@@ -13,7 +13,9 @@ from support.tiny import DEVTEST, Tiny
 from mpitune.cli.parser import main
 from mpitune.errors import StopRequested
 from mpitune.metrics.sacrebleu import corpus_bleu
-from mpitune.training.devtest import WITHOUT_DEVTEST
+from mpitune.run_folder import best_epoch
+from mpitune.training import dense_start
+from mpitune.training.devtest import WITHOUT_DEVTEST, Scores
 
 
 def kept(run: Path, name: str) -> list[str]:
@@ -72,6 +74,37 @@ def test_the_dense_weights_are_scored_before_sparse_features_are_learned(
     score = corpus_bleu(lines(tmp_path / "out"), [[line] for line in lines(tiny.folder / "dev.en")])
     assert first["devtest_bleu_dense"] == score != first["devtest_bleu_before"]
     assert f"before sparse features are learned: devtest BLEU {score:.2f}" in (run / "log.txt").read_text()
+
+
+def test_the_dense_start_is_the_result_while_no_epoch_is_as_good(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same after a resume with more epochs."""
+
+    def weights(file: str) -> list[str]:
+        return gzip.decompress((tmp_path / "run" / file).read_bytes()).decode().splitlines()
+
+    def log() -> str:
+        return (tmp_path / "run" / "log.txt").read_text()
+
+    tables = {"learner": {"preset": "default", "learning_rate": None, "epochs": 1}, **DEVTEST}
+    with monkeypatch.context() as patch:
+        patch.setattr(dense_start, "score_devtest", lambda *_: Scores(100.5, 1.0))
+        tiny.train(tmp_path / "run", **tables)
+    dense = [line for line in weights("weights/epoch-0001.txt.gz") if not line.startswith(("R:", "RBS:", "Shape_"))]
+    assert weights("weights.txt.gz") == dense != weights("weights/epoch-0001.txt.gz")
+    assert "holds the weights of the dense start, better on devtest than all epochs" in log()
+    assert main(["report", str(tmp_path / "run")]) == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "they are the result" in page and "100.50" in page
+    tables["learner"]["epochs"] = 2
+    (tmp_path / "run" / "weights.txt.gz").unlink()
+    tiny.train(tmp_path / "run", **tables)
+    assert weights("weights.txt.gz") == dense
+    for score, metric, better in ((100.5, None, True), (0.0, None, False), (None, None, False), (100.5, 0.5, False)):
+        epochs = [{**epoch, "devtest_metric": metric} for epoch in metrics(tmp_path / "run")]
+        epochs[0]["devtest_bleu_dense"] = score
+        assert best_epoch.dense_start_is_best(epochs) == better
 
 
 LISTS_BEFORE = 1 + 10 * SENTENCES
