@@ -215,7 +215,7 @@ def open_decoder(
         # The input names its own grammars.
         folder = comm.on_root(_input_folder, job)
         texts = Texts(comm.on_root(_regular_file, file, folder))
-        sources = replace(sources, train=texts, devtest=None, leave_one_out=False)
+        sources = replace(sources, train=texts, devtest=None, leave_one_out=False, lm_texts=())
         if texts.source != file and sources.grammar_folder is None:
             # A pipe is in no folder: its grammars are below the working folder.
             sources = replace(sources, grammar_folder=Path.cwd())

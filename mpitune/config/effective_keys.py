@@ -125,7 +125,8 @@ def _is_ignored(job: Job, key: str) -> bool:
         or (key == "learner.gold" and "bleu" not in metric_weights(job))
         or (job.decoder.backend == "lists" and key in _DECODER_KEYS)
         # The content of the estimated model counts, and that of the texts whose n-grams are hidden.
-        or (key.startswith("lm.") and key.endswith((".order", ".leave_one_out")))
+        or (key.startswith("lm.") and key.endswith(".order"))
+        or key == "learner.lm_leave_one_out"
         or (job.decoder.backend == "cdec" and key == "decoder.rule_margin")
         or (job.learner.algorithm != "itersel" and key.startswith("select."))
         or key.startswith(tables)

@@ -101,8 +101,6 @@ class LmKeys:
     text: tuple[Path, ...] = ()
     order: int = number(5, 1, 10)
     """Order of an estimated model."""
-    leave_one_out: bool = True
-    """Hide n-grams that only the sentence which is learned from has, if the texts are known."""
 
 
 @dataclass(frozen=True)
@@ -280,6 +278,8 @@ class LearnerKeys:
     averaging: str = choice("sentence", "epoch")
     dense_start: int = number(2000, 0, _MAX_SIZE)
     """Sentences from which dense weights are learned before the first epoch; 0: dense and sparse ones together."""
+    lm_leave_one_out: bool = True
+    """Hide n-grams that only the sentence which is learned from has from language models whose texts are known."""
     initial_weights: Path | None = None
     frozen: tuple[str, ...] = ()
     tune: str = choice("all", "dense")

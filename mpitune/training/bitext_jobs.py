@@ -46,7 +46,7 @@ def with_made_inputs(job: Job, given: StoreInputs) -> StoreInputs:
             texts = tuple(text for text in named if text)
             made.append(EstimatedLm(texts, lm.order, model))
         lms.append(model)
-        lm_texts.append(texts if lm.leave_one_out else None)
+        lm_texts.append(texts if job.learner.lm_leave_one_out else None)
     likely = dict.fromkeys(
         [job.data.references if job.data else (), (job.grammar.target,) if job.grammar.target else ()]
     )

@@ -51,8 +51,8 @@ def tell_of_seen_references(job: Job, files: Sequence[Path], store: Store) -> No
 
 def _remedy(job: Job, n: int) -> str:
     keys = job.lm[n]
-    if not keys.leave_one_out:
-        return f"set lm.{n}.leave_one_out = true"
+    if not job.learner.lm_leave_one_out:
+        return "set learner.lm_leave_one_out = true"
     if keys.file is not None and not keys.text:
         return f"name the texts that it was estimated from in lm.{n}.text"
     return "estimate it without them"

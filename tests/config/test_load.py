@@ -67,7 +67,6 @@ file = "lm.3.arpa.gz"
 name = ""
 text = []
 order = 5
-leave_one_out = true
 [decoder]
 backend = "embedded"
 config = ""
@@ -120,6 +119,7 @@ l2 = 0.0
 scale_by_gold = false
 averaging = "sentence"
 dense_start = 2000
+lm_leave_one_out = true
 initial_weights = ""
 frozen = []
 tune = "all"

@@ -94,7 +94,7 @@ TEXT_ALONE = ('lm=[{text=["text"], order=3}]',)
         (0, (), True),
         (1000, (FILE_AND_TEXT,), True),
         (1000, TEXT_ALONE, True),
-        (1000, ('lm.0.text=["text"]', "lm.0.leave_one_out=false"), False),
+        (1000, ('lm.0.text=["text"]', "learner.lm_leave_one_out=false"), False),
     ],
 )
 def test_models_of_known_texts_hide_ngrams(
@@ -106,7 +106,7 @@ def test_models_of_known_texts_hide_ngrams(
     lm_of(tmp_path, [*first, *second, *sentences(3, others)], 3)
     run = opened(tmp_path, first, second, *overrides)
     assert len(said(caplog, "its text has 240 of the 240 references")) == hides
-    assert len(said(caplog, "set lm.0.leave_one_out = true")) == (not hides)
+    assert len(said(caplog, "set learner.lm_leave_one_out = true")) == (not hides)
     sentence = run.store.tuned_sentence(5)
     assert ("lm.0.text" in run.identity) == bool(sentence.hidden) == hides
     assert not run.corpus.sentence(5).hidden
