@@ -57,8 +57,8 @@ MARGINS = {
 }
 """Margins and averagings. A margin of 0 is left to the ablation, because it sets no scale."""
 DECADES = (0.01, 0.1, 1, 10, 100)
-HAND = ("preset=simianer2012", "margin=1.0")
-"""Keys that were set by hand before there were defaults that learn."""
+HAND = ("preset=simianer2012", "margin=1.0", "lm_leave_one_out=true")
+"""Keys that were set by hand before there were defaults that learn; language models as with the defaults."""
 
 
 def grid(data: DataSet) -> list[Setting]:
