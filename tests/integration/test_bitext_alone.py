@@ -287,8 +287,11 @@ def test_any_number_of_ranks(folder: Path) -> None:
     weights = []
     for n in (1, 2):
         command = ["-m", "mpitune", "train", folder / "job.toml", "--set", f"run.dir={folder}/run{n}"]
-        done = mpirun(n, command)
+        done = mpirun(n, [*command, "--set", "learner.lm_leave_one_out=true"])
         assert done.returncode == 0, done.stderr
         assert done.stderr.count("no [data.devtest]: ") == 1
+        assert done.stderr.count("are hidden while it is learned from") == 1
         weights.append((folder / f"run{n}/weights.txt.gz").read_bytes())
     assert weights[0] == weights[1]
+    assert mpirun(1, [*command, "--set", f"run.dir={folder}/other"]).returncode == 0
+    assert weights[0] != (folder / "other/weights.txt.gz").read_bytes(), "hidden n-grams matter"
