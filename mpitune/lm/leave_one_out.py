@@ -70,20 +70,17 @@ def own_ngrams(
         ptr, text = _read(vocabulary, texts, progress)
     limits = zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True)
     seen = wanted.intersection(text[a:b].tobytes() for a, b in limits)
-    own: list[np.ndarray] = [np.zeros(0, dtype=np.int32)] * len(marked)
-    if seen:
-        counts = np.zeros(_end(lm), dtype=np.int32)
-        with start_progress("sentences of the language model's text counted", len(ptr) - 1) as progress:
-            for first in range(0, len(ptr) - 1, _AT_ONCE):
-                part = ptr[first : first + _AT_ONCE + 1]
-                _count(lm, part, text, counts)
-                progress.advance(len(part) - 1)
-        if certain or np.count_nonzero(counts[lm.words :]) >= COVERED * _ngrams(lm):
-            own = [_own(lm, [text for text in each if text.tobytes() in seen], counts) for each in marked]
-        else:
-            seen = set()
+    counts = _counts(lm, ptr, text, start_progress) if seen else np.zeros(0, dtype=np.int32)
+    if seen and not certain and np.count_nonzero(counts[lm.words :]) < COVERED * _ngrams(lm):
+        seen = set()
+    own: list[np.ndarray] = []
+    with start_progress("sentences without what others have", len(marked)) as progress:
+        for each in marked:
+            own.append(_own(lm, [text for text in each if text.tobytes() in seen], counts))
+            progress.advance()
     found = [sum(text.tobytes() in seen for each in marked for text in each), sum(map(len, marked))]
-    return OwnNgrams(row_ends([len(nodes) for nodes in own]), np.concatenate([*own, own[0][:0]]), np.array(found))
+    none = np.zeros(0, dtype=np.int32)
+    return OwnNgrams(row_ends([len(nodes) for nodes in own]), np.concatenate([*own, none]), np.array(found))
 
 
 @contextmanager
@@ -116,9 +113,20 @@ def _read(vocabulary: LmVocabulary, texts: Sequence[Path], progress: Progress) -
     return np.frombuffer(ends, dtype=np.int64), numbers[np.frombuffer(tokens, dtype=np.intc)]
 
 
+def _counts(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, start_progress: StartProgress) -> np.ndarray:
+    """int32 [nodes]: the occurrences of each n-gram in the sentences ``text[ptr[s]:ptr[s + 1]]``."""
+    counts = np.zeros(_end(lm), dtype=np.int32)
+    with start_progress("sentences of the language model's text counted", len(ptr) - 1) as progress:
+        for first in range(0, len(ptr) - 1, _AT_ONCE):
+            part = ptr[first : first + _AT_ONCE + 1]
+            _count(lm, part, text, counts)
+            progress.advance(len(part) - 1)
+    return counts
+
+
 def _own(lm: LanguageModel, texts: Sequence[np.ndarray], counts: np.ndarray) -> np.ndarray:
     """int32: the distinct n-grams of ``texts`` that occur in them as often as in all text, ``counts``."""
-    nodes = np.empty(sum(len(text) for text in texts) * lm.order, dtype=np.int32)
+    nodes = np.empty(sum(map(len, texts)) * lm.order, dtype=np.int32)
     used = 0
     for text in texts:
         used += _list_ngrams(lm, text, nodes[used:])
