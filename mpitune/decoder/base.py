@@ -14,6 +14,7 @@ from mpitune.grammar.fired import names_fired
 from mpitune.grammar.grammars import Grammars
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import Gap, Rule
+from mpitune.lm.leave_one_out import LeftOut
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary
 
 
@@ -78,8 +79,8 @@ class Sentence(NamedTuple):
     """int32 [n]: source words."""
     grammar: int
     """Index of its grammar in the store; 0 if all sentences share one grammar."""
-    hidden: Sequence[np.ndarray] = ()
-    """int32 each, for each language model: nodes that it is decoded without (`mpitune.lm.leave_one_out`)."""
+    left_out: Sequence[LeftOut] = ()
+    """What leaving it out changes in each language model; empty: nothing is changed."""
 
 
 class KBest(NamedTuple):

@@ -1,10 +1,15 @@
-"""Leave-one-out language models: while a sentence is learned from, the n-grams that only it has are hidden.
+"""Leave-one-out language models: a sentence is learned from with models as if their texts were without it.
 
 A model that was estimated from the references that are tuned on knows each of them by heart. The best translations are
 then those that the model likes best, and every learner trusts it more than it deserves on other text. So a reference is
-left out of its model as its pair is left out of its grammar: n-grams that occur nowhere else in the model's text are
-not found while the sentence is decoded, and words that do not are unknown to the model. All other n-grams keep their
-probabilities and backoffs. Choice of this implementation *(ours)*.
+left out of its model as its pair is left out of its grammar:
+
+- n-grams that occur nowhere else in the model's text are not found, and words that do not are unknown to the model;
+- others are less probable. Of p(w | h) = u(w | h) + b(h) p(w | h'), the interpolation of Kneser-Ney models, the
+  backoff b stays, and u is in proportion to the count of h w over that of h: both are reduced by their occurrences in
+  the sentence. p(w) is in proportion to the count of w.
+
+The counts are occurrences, also where the model has adjusted ones. Choice of this implementation *(ours)*.
 """
 
 from __future__ import annotations
@@ -22,31 +27,47 @@ from mpitune.corpus.progress import Progress, StartProgress
 from mpitune.corpus.text import kilobytes, lines, split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.jit import int64, kernel
-from mpitune.lm.ngram_table import UNKNOWN, LanguageModel, LmVocabulary, child
-from mpitune.lm.probing import key_place
+from mpitune.lm.ngram_table import UNKNOWN, LanguageModel, LmVocabulary, child, entry, find
+from mpitune.lm.probing import key_place, prob_place, with_sign
 
 COVERED = 0.99
 """Least share of a model's n-grams that a text must have for the model to have been estimated from it alone."""
 _AT_ONCE = 10_000
 """Sentences whose n-grams are counted at a time."""
 _NODES_AT_ONCE = 1 << 20
+_LENGTH, _NODE, _SUFFIX, _CONTEXT = range(4)
+"""Columns of the n-grams of a sentence."""
 _HIDDEN = 0xFFFFFFFF
 """Both halves of a hidden n-gram's key: neither an empty slot nor the key of any n-gram."""
 
 
+class LeftOut(NamedTuple):
+    """What leaving a sentence out changes in a language model."""
+
+    node: np.ndarray
+    """int32, each once: nodes of the model; those of single words are the words' numbers."""
+    prob: np.ndarray
+    """float32: their log10 probabilities without the sentence; -inf: the n-gram is not found, the word is unknown."""
+
+
+NOTHING = LeftOut(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
+
+
 class OwnNgrams(NamedTuple):
-    """The n-grams of a language model that only one of the sentences that are tuned on has."""
+    """What leaving each of the sentences that are tuned on out changes in a language model."""
 
     ptr: np.ndarray
-    """int64 [sentences + 1]: those of sentence i are ``node[ptr[i]:ptr[i + 1]]``."""
+    """int64 [sentences + 1]: the n-grams of sentence i are ``node[ptr[i]:ptr[i + 1]]``."""
     node: np.ndarray
-    """int32: nodes of the model; those of single words are the words' numbers."""
+    prob: np.ndarray
+    """See `LeftOut`."""
     references: np.ndarray
     """int64 [2]: how many references the model's text has, and how many there are."""
 
-    def of(self, i: int) -> np.ndarray:
-        """int32: the nodes of sentence ``i``."""
-        return self.node[self.ptr[i] : self.ptr[i + 1]]
+    def of(self, i: int) -> LeftOut:
+        """The changes for sentence ``i``."""
+        part = slice(*self.ptr[i : i + 2].tolist())
+        return LeftOut(self.node[part], self.prob[part])
 
 
 def own_ngrams(
@@ -58,7 +79,7 @@ def own_ngrams(
     *,
     certain: bool,
 ) -> OwnNgrams:
-    """The n-grams of ``lm`` that occur in its ``texts`` only in a sentence's own references, one copy of each.
+    """The n-grams of ``lm`` that a sentence's references have in common with its ``texts``, without one copy of each.
 
     ``references``: those of each sentence, int [words] each, the model's numbers; those that are no line of ``texts``
     have none. If the texts are not ``certain`` to be the model's, all have none unless the texts have `COVERED` of its
@@ -73,30 +94,32 @@ def own_ngrams(
     counts = _counts(lm, ptr, text, start_progress) if seen else np.zeros(0, dtype=np.int32)
     if seen and not certain and np.count_nonzero(counts[lm.words :]) < COVERED * _ngrams(lm):
         seen = set()
-    own: list[np.ndarray] = []
-    with start_progress("sentences without what others have", len(marked)) as progress:
+    own = []
+    with start_progress("sentences left out", len(marked)) as progress:
         for each in marked:
-            own.append(_own(lm, [text for text in each if text.tobytes() in seen], counts))
+            own.append(_left_out(lm, [text for text in each if text.tobytes() in seen], counts))
             progress.advance()
+    node, prob = (np.concatenate([none, *parts]) for none, parts in zip(NOTHING, zip(*own, strict=True), strict=True))
     found = [sum(text.tobytes() in seen for each in marked for text in each), sum(map(len, marked))]
-    none = np.zeros(0, dtype=np.int32)
-    return OwnNgrams(row_ends([len(nodes) for nodes in own]), np.concatenate([*own, none]), np.array(found))
+    return OwnNgrams(row_ends([len(left.node) for left in own]), node, prob, np.array(found))
 
 
 @contextmanager
-def hidden(lm: LanguageModel, node: np.ndarray) -> Iterator[None]:
-    """Within the block, lookups do not find the n-grams ``node`` (int32, each once), but for single words.
+def without(lm: LanguageModel, left: LeftOut) -> Iterator[None]:
+    """Within the block, the model is as ``left`` says, but that no word is unknown: who looks words up must see to it.
 
-    Whoever looks single words up has to take them for unknown ones. The model's arrays must be writable; where they are
-    mapped, pages that are written to become private.
+    The model's arrays must be writable; where they are mapped, pages that are written to become private.
     """
-    memory, places = _keys(lm, node[node >= lm.words])
-    keys = memory[places]
-    memory[places] = _HIDDEN
+    is_gone = np.isneginf(left.prob)
+    memory, keys = _keys(lm, left.node[is_gone & (left.node >= lm.words)])
+    probs, bits = _probs(lm, left.node[~is_gone], left.prob[~is_gone])
+    places = np.concatenate([keys.ravel(), probs])
+    before = memory[places]
+    memory[places] = np.concatenate([np.full(keys.size, _HIDDEN, dtype=np.uint32), bits])
     try:
         yield
     finally:
-        memory[places] = keys
+        memory[places] = before
 
 
 def _read(vocabulary: LmVocabulary, texts: Sequence[Path], progress: Progress) -> tuple[np.ndarray, np.ndarray]:
@@ -124,22 +147,43 @@ def _counts(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, start_progress
     return counts
 
 
-def _own(lm: LanguageModel, texts: Sequence[np.ndarray], counts: np.ndarray) -> np.ndarray:
-    """int32: the distinct n-grams of ``texts`` that occur in them as often as in all text, ``counts``."""
-    nodes = np.empty(sum(map(len, texts)) * lm.order, dtype=np.int32)
+def _left_out(lm: LanguageModel, texts: Sequence[np.ndarray], counts: np.ndarray) -> LeftOut:
+    """The changes if one copy of each of ``texts`` (int32 each, with ends) is left out; ``counts``: `_counts`."""
+    ngrams = np.empty((sum(map(len, texts)) * lm.order, 4), dtype=np.int64)
     used = 0
     for text in texts:
-        used += _list_ngrams(lm, text, nodes[used:])
-    found, times = np.unique(nodes[:used], return_counts=True)
-    own: np.ndarray = found[counts[found] <= times]
-    return own[~np.isin(own, (UNKNOWN, lm.bos, lm.eos))]
+        used += _list_ngrams(lm, text, ngrams[used:])
+    if used == 0:
+        return NOTHING
+    node, first, times = np.unique(ngrams[:used, _NODE], return_index=True, return_counts=True)
+    # A word alone has neither; a context that the model lacks is in no list.
+    suffix, context = (np.searchsorted(node, ngrams[first, column]) for column in (_SUFFIX, _CONTEXT))
+    has_context = node[np.minimum(context, len(node) - 1)] == ngrams[first, _CONTEXT]
+    length, rest = ngrams[first, _LENGTH], counts[node] - times
+    share = rest / counts[node]
+    log_prob, log_backoff = np.empty((2, len(node)), dtype=np.float32)
+    _entries(lm, node, log_prob, log_backoff)
+    old, backoff = 10.0 ** log_prob.astype(np.float64), 10.0 ** log_backoff.astype(np.float64)
+    new = np.where(length == 1, old * share, old)
+    for n in range(2, lm.order + 1):
+        here = np.flatnonzero((length == n) & (rest > 0) & has_context)
+        low, high = suffix[here], context[here]
+        by_backoff = backoff[high] * old[low]
+        by_count = (old[here] - by_backoff) * share[here] / share[high]
+        by_backoff = backoff[high] * new[low]
+        # A model that is not interpolated may have less than what backing off gives.
+        new[here] = np.where(by_count > 0, by_backoff + by_count, np.minimum(by_backoff, old[here]))
+    wanted = ~np.isin(node, (UNKNOWN, lm.bos))
+    with np.errstate(divide="ignore"):
+        prob = np.where(rest > 0, np.log10(np.minimum(new, 1.0)), -np.inf).astype(np.float32)
+    return LeftOut(node[wanted].astype(np.int32), prob[wanted])
 
 
 @kernel
 def _count(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, counts: np.ndarray) -> None:
     """Add the occurrences of n-grams in the sentences ``text[ptr[s]:ptr[s + 1]]`` to ``counts``."""
     for s in range(len(ptr) - 1):
-        for end in range(ptr[s] + 1, ptr[s + 1]):
+        for end in range(ptr[s], ptr[s + 1]):
             node = int64(text[end])
             counts[node] += 1
             begin = end - 1
@@ -152,25 +196,37 @@ def _count(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, counts: np.ndar
 
 
 @kernel
-def _list_ngrams(lm: LanguageModel, text: np.ndarray, nodes: np.ndarray) -> int:
-    """Write the nodes of the n-grams in the sentence ``text`` to ``nodes``; returns their number.
+def _list_ngrams(lm: LanguageModel, text: np.ndarray, ngrams: np.ndarray) -> int:
+    """Write the n-grams in the sentence ``text`` (int32, with its ends) to ``ngrams``; returns their number.
 
-    ``text``: int32, with the ends of the sentence; ``nodes``: int32, with space for all.
+    ``ngrams``: int64 [space for all, 4]: length, and nodes of the n-gram, of its suffix and of its context (n > 1).
     """
     used = 0
-    for end in range(1, len(text)):
+    for end in range(len(text)):
         node = int64(text[end])
-        nodes[used] = node
-        used += 1
-        begin = end - 1
-        while begin >= 0 and begin > end - lm.order:
-            node = child(lm, node, int64(text[begin]))
-            if node < 0:
-                break
-            nodes[used] = node
+        begin = end
+        while True:
+            ngrams[used, _LENGTH] = end - begin + 1
+            ngrams[used, _NODE] = node
+            if begin < end:
+                ngrams[used, _CONTEXT] = find(lm, text, begin, end)
             used += 1
             begin -= 1
+            if begin < 0 or begin <= end - lm.order:
+                break
+            longer = child(lm, node, int64(text[begin]))
+            if longer < 0:
+                break
+            ngrams[used, _SUFFIX] = node
+            node = longer
     return used
+
+
+@kernel
+def _entries(lm: LanguageModel, node: np.ndarray, prob: np.ndarray, backoff: np.ndarray) -> None:
+    """Fill ``prob`` and ``backoff`` (float32 [nodes]) with the log10 values of ``node`` (int64)."""
+    for i in range(len(node)):
+        prob[i], backoff[i], _, _ = entry(lm, node[i])
 
 
 def _end(lm: LanguageModel) -> int:
@@ -194,3 +250,12 @@ def _keys(lm: LanguageModel, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if len(lm.node) == 0:
         memory, place = lm.probing.data, key_place(lm.probing, lm.order, of_node)
     return memory, place[:, None] + np.arange(2)
+
+
+def _probs(lm: LanguageModel, node: np.ndarray, prob: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """int64 [nodes]: the places of the log10 probabilities of ``node``; and uint32: those that make them ``prob``."""
+    of_node, bits = node.astype(np.int64), prob.view(np.uint32)
+    if len(lm.node):
+        return 4 * of_node + 2, bits
+    place = prob_place(lm.probing, lm.words, lm.order, of_node)
+    return place, with_sign(bits, lm.probing.data[place])

@@ -117,6 +117,19 @@ def key_place(probing: Probing, order: int, node: np.ndarray) -> np.ndarray:
     return place
 
 
+def prob_place(probing: Probing, words: int, order: int, node: np.ndarray) -> np.ndarray:
+    """int64 [nodes]: where in ``probing.data`` the log10 probabilities of ``node`` (int64) are."""
+    unigram = probing.layout[FIRST_UNIGRAM] + 2 * node
+    place: np.ndarray = np.where(node < words, unigram, key_place(probing, order, node) + 2)
+    return place
+
+
+def with_sign(bits: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """``bits`` with the signs of ``other`` (uint32 each): a log10 probability with the flag of another one."""
+    signed: np.ndarray = bits & ~_MINUS | other & _MINUS
+    return signed
+
+
 @kernel
 def _key(data: np.ndarray, place: int) -> int:
     return uint64(data[at(place)]) | uint64(data[at(place + 1)]) << uint64(32)

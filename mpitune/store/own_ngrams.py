@@ -12,7 +12,7 @@ from mpitune.array_files.arrays import with_prefix
 from mpitune.array_files.checked import open_checked
 from mpitune.corpus.progress import StartProgress
 from mpitune.corpus.vocabulary import Names, Vocabulary
-from mpitune.lm.leave_one_out import OwnNgrams, own_ngrams
+from mpitune.lm.leave_one_out import NOTHING, OwnNgrams, own_ngrams
 from mpitune.lm.seen_text import share_if_seen
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import DATA, Corpus, lm_name, open_lm, references_in
@@ -42,7 +42,7 @@ def compile_own_ngrams(
     limits = corpus.first_reference.tolist()
     of_sentence = [references[a:b] for a, b in zip(limits[:-1], limits[1:], strict=True)]
     certain = bool(sources.lm_texts[n])
-    found = OwnNgrams(np.zeros(corpus.size + 1, np.int64), np.zeros(0, np.int32), np.zeros(2, np.int64))
+    found = OwnNgrams(np.zeros(corpus.size + 1, np.int64), *NOTHING, np.zeros(2, np.int64))
     if certain or share_if_seen(lm, references) is not None:
         for texts in _texts(sources, n):
             found = own_ngrams(lm, vocabulary, of_sentence, texts, start_progress, certain=certain)

@@ -34,7 +34,7 @@ from mpitune.grammar.rules import RuleTypes
 from mpitune.grammar.score_transforms import Scoring, TransformPlan, make_plan
 from mpitune.grammar.templates import Rule, as_symbols
 from mpitune.lm.kenlm import open_kenlm
-from mpitune.lm.leave_one_out import OwnNgrams
+from mpitune.lm.leave_one_out import NOTHING, OwnNgrams
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, language_model
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.structure import check_data, check_lists, check_lm, check_own_ngrams
@@ -99,14 +99,13 @@ class Store:
     scoring: Scoring | None = None
     """The transformation of the grammars' scores; None: unchanged."""
     own_ngrams: Sequence[OwnNgrams | None] = ()
-    """For each language model, the n-grams that it hides from the sentences of `train`; None: none."""
+    """For each language model, what leaving out sentences of `train` changes; None: nothing is left out."""
 
     def tuned_sentence(self, i: int) -> Sentence:
-        """Sentence ``i`` of `train` as it is decoded to be learned from: without the n-grams that only it has."""
+        """Sentence ``i`` of `train` as it is decoded to be learned from: left out of the language models."""
         assert self.train is not None  # checked by config.load.require_data
-        none = np.zeros(0, dtype=np.int32)
-        hidden = [none if own is None else own.of(i) for own in self.own_ngrams]
-        return self.train.sentence(i)._replace(hidden=hidden if any(map(len, hidden)) else ())
+        left_out = [NOTHING if own is None else own.of(i) for own in self.own_ngrams]
+        return self.train.sentence(i)._replace(left_out=left_out if any(len(left.node) for left in left_out) else ())
 
 
 def lm_name(n: int, external: bool = False) -> str:

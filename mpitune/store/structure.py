@@ -87,6 +87,8 @@ def check_own_ngrams(arrays: Arrays) -> None:
     """Check `mpitune.lm.leave_one_out.OwnNgrams`."""
     _check_rows(arrays["ptr"], arrays["node"])
     _check_range(arrays["node"], np.int32, 0, MAX_NODES)
+    _check_type(arrays["prob"], np.float32, len(arrays["node"]))
+    _expect(not np.isnan(arrays["prob"]).any() and bool((arrays["prob"] <= 0).all()), "log10 probabilities")
     _check_type(arrays["references"], np.int64, 2)
 
 

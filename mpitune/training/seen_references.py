@@ -30,7 +30,7 @@ def tell_of_seen_references(job: Job, files: Sequence[Path], store: Store) -> No
         if own is not None and len(own.node):
             found, total = own.references.tolist()
             LOG.info(
-                "%s: its text has %d of the %s: n-grams that only one of them has are hidden while it is learned from",
+                "%s: its text has %d of the %s: each is left out of the model while it is learned from",
                 file,
                 found,
                 counted(total, "reference"),

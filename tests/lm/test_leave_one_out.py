@@ -1,7 +1,8 @@
-"""The n-grams that only one tuned sentence has, against counting them; and models that hide n-grams."""
+"""What leaving a sentence out changes in a language model, against the definition; and models so changed."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -17,8 +18,8 @@ from mpitune.corpus.progress import no_progress
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import open_kenlm, read_kenlm
 from mpitune.lm.kneser_ney import estimate
-from mpitune.lm.leave_one_out import OwnNgrams, hidden, own_ngrams
-from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, find, language_model
+from mpitune.lm.leave_one_out import LeftOut, OwnNgrams, own_ngrams, without
+from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, entry, find, language_model
 
 pytestmark = [
     pytest.mark.kernel,
@@ -50,7 +51,25 @@ def model(folder: Path, text: Sequence[str], order: int, kind: str) -> tuple[Lan
 def ngrams(sentence: str, order: int) -> Counter[Ngram]:
     words = ["<s>", *sentence.split(), "</s>"]
     spans = [(a, a + n) for n in range(1, order + 1) for a in range(len(words) - n + 1)]
-    return Counter(tuple(words[a:b]) for a, b in spans if words[a:b] not in (["<s>"], ["</s>"]))
+    return Counter(tuple(words[a:b]) for a, b in spans)
+
+
+def without_texts(naive: NaiveLm, counts: Counter[Ngram], mine: Counter[Ngram]) -> dict[Ngram, float]:
+    """log10 probabilities of the n-grams ``mine`` after these are taken out of the text, which has ``counts``."""
+
+    def share(ngram: Ngram) -> float:
+        return max(counts[ngram] - mine[ngram], 0) / counts[ngram]
+
+    def prob(ngram: Ngram) -> float:
+        old = 10 ** naive.ngrams[ngram][0]
+        if len(ngram) == 1:
+            return old * share(ngram)
+        backoff = 10 ** naive.ngrams[ngram[:-1]][1]
+        by_count = (old - backoff * 10 ** naive.ngrams[ngram[1:]][0]) * share(ngram) / (share(ngram[:-1]) or 1)
+        by_backoff = backoff * prob(ngram[1:])
+        return min(1, by_backoff + by_count) if by_count > 0 else min(old, by_backoff)
+
+    return {ngram: math.log10(prob(ngram)) if share(ngram) else -math.inf for ngram in mine if ngram != ("<s>",)}
 
 
 def node(lm: LanguageModel, words: LmVocabulary, ngram: Ngram) -> int:
@@ -66,7 +85,7 @@ def own(
 
 @pytest.mark.parametrize("kind", ["arpa", "binary"])
 @pytest.mark.parametrize(("order", "seed"), [(2, 1), (3, 2), (4, 3), (5, 4)])
-def test_what_no_other_line_of_the_text_has(tmp_path: Path, kind: str, order: int, seed: int) -> None:
+def test_models_without_a_sentence(tmp_path: Path, kind: str, order: int, seed: int) -> None:
     """Each of the references counts once, even if the text repeats it; those that are no line of it have nothing."""
     text = sentences(seed, 60)
     text += [text[0], text[1], text[1], "w0 w1", "w0 once w1"]
@@ -76,14 +95,17 @@ def test_what_no_other_line_of_the_text_has(tmp_path: Path, kind: str, order: in
     lm, words = model(tmp_path, text, order, kind)
     found = own(lm, words, references, [write(tmp_path / "one", text[:31]), write(tmp_path / "two", text[31:])])
     counts = sum((ngrams(line, order) for line in text), Counter[Ngram]())
-    size = 0
+    gone, naive = 0, NaiveLm(tmp_path / "lm")
     for i, of_sentence in enumerate(references):
         seen = [line for line in of_sentence if line in text]
         mine = sum((ngrams(line, order) for line in seen), Counter[Ngram]())
-        expected = {ngram for ngram, times in mine.items() if counts[ngram] <= times}
-        assert sorted(found.of(i).tolist()) == sorted(node(lm, words, ngram) for ngram in expected), i
-        size += len(expected)
-    assert 0 < size == len(found.node) < sum(len(ngrams(line, order)) for line in set(lines))
+        expected = without_texts(naive, counts, mine)
+        left = found.of(i)
+        assert dict(zip(left.node.tolist(), left.prob.tolist(), strict=True)) == pytest.approx(
+            {node(lm, words, ngram): value for ngram, value in expected.items()}, abs=1e-4
+        )
+        gone += sum(value == -math.inf for value in expected.values())
+    assert 0 < gone < len(found.node)
     assert len(found.ptr) == len(references) + 1
     in_text = sum(line in text for of_sentence in references for line in of_sentence)
     assert found.references.tolist() == [in_text, sum(map(len, references))]
@@ -110,22 +132,31 @@ def test_texts_that_the_model_was_not_estimated_from(tmp_path: Path, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["arpa", "binary"])
-def test_hidden_ngrams_are_not_found(tmp_path: Path, kind: str) -> None:
+def test_a_model_is_changed_and_restored(tmp_path: Path, kind: str) -> None:
     lm, words = model(tmp_path, sentences(3, 40), 3, kind)
     every = [ngram for ngram in NaiveLm(tmp_path / "lm").ngrams if len(ngram) > 1]
     nodes = {ngram: node(lm, words, ngram) for ngram in every}
     chosen = {ngram for ngram in every if "w1" in ngram}
-    gone = np.array([node(lm, words, ("w1",)), *(nodes[ngram] for ngram in chosen)], dtype=np.int32)
-    with pytest.raises(ValueError), hidden(lm, gone):
+    other = {ngram: -0.01 * n for n, ngram in enumerate(sorted(set(every) - chosen)[::3])}
+    other |= {("w2",): -7.0, ("</s>",): -0.5}
+    gone = [node(lm, words, ("w1",)), *(nodes[ngram] for ngram in chosen)]
+    both = np.array([*gone, *(node(lm, words, ngram) for ngram in other)], dtype=np.int32)
+    left = LeftOut(both, np.array([-np.inf] * len(gone) + list(other.values()), dtype=np.float32))
+    before = {ngram: entry(lm, node(lm, words, ngram)) for ngram in [*every, *other]}
+    with pytest.raises(ValueError), without(lm, left):
+        for ngram in before.keys() - chosen:
+            expected = (np.float32(other.get(ngram, before[ngram][0])), *before[ngram][1:])
+            assert entry(lm, node(lm, words, ngram)) == expected
         assert {ngram for ngram in every if node(lm, words, ngram) < 0} == chosen
         assert all(node(lm, words, ngram) == nodes[ngram] for ngram in set(every) - chosen)
         raise ValueError
     assert {ngram: node(lm, words, ngram) for ngram in every} == nodes
+    assert {ngram: entry(lm, node(lm, words, ngram)) for ngram in before} == before
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_decoding_without_ngrams(tmp_path: Path, seed: int) -> None:
-    """The translations of a model that lacks the n-grams; other sentences are decoded as before."""
+def test_decoding_with_changed_models(tmp_path: Path, seed: int) -> None:
+    """The translations of a model that lacks n-grams and has others with other probabilities; and again as before."""
     orders = [2 + seed % 3] if seed % 2 else [2 + seed % 3, 3]
     case = Case(tmp_path, 50 + seed, orders=orders)
     words = case.some_words(20, 300)
@@ -135,21 +166,29 @@ def test_decoding_without_ngrams(tmp_path: Path, seed: int) -> None:
     sentence, vector = case.sentence(words), by_slot(used, weights)
     before = used.decode(sentence, vector, EVERYTHING)
     in_texts = {ngram for text, _, _ in entries(case, used, before) for ngram in ngrams(" ".join(text), 4)}
-    nodes = []
+    left_out = []
     for (lm, vocabulary), naive in zip(case.model.lms, case.naive_lms, strict=True):
         every = with_blanks(naive)
-        # Without the last n-grams, or without a word.
-        roots = sorted(naive.ngrams.keys() & in_texts, key=len)[slice(1) if seed % 4 > 1 else slice(-4, None)]
+        # Without the longest n-grams, or without a word.
+        known = sorted((naive.ngrams.keys() & in_texts) - {("<s>",), ("</s>",)}, key=lambda ngram: (len(ngram), ngram))
+        roots = known[slice(1) if seed % 4 > 1 else slice(-4, None)]
         gone = {
             ngram for ngram in every for root in roots for a in range(len(ngram)) if ngram[a : a + len(root)] == root
         }
-        nodes.append(np.array([node(lm, vocabulary, ngram) for ngram in gone], dtype=np.int32))
         for ngram in gone & naive.ngrams.keys():
             del naive.ngrams[ngram]
-    without = used.decode(sentence._replace(hidden=nodes), vector, EVERYTHING)
-    listed = entries(case, used, without)
+        # But for n-grams that end others which were added to the model, with what backing off gives.
+        ends = {ngram[k:] for ngram in every.keys() - naive.ngrams.keys() for k in range(len(ngram))}
+        changed = {ngram: -4 * case.draw.random() for ngram in sorted(naive.ngrams.keys() & in_texts - ends)}
+        for ngram, value in changed.items():
+            naive.ngrams[ngram] = value, naive.ngrams[ngram][1]
+        nodes = [node(lm, vocabulary, ngram) for ngram in [*gone, *changed]]
+        probs = [-np.inf] * len(gone) + list(changed.values())
+        left_out.append(LeftOut(np.array(nodes, dtype=np.int32), np.array(probs, dtype=np.float32)))
+    changed_list = used.decode(sentence._replace(left_out=left_out), vector, EVERYTHING)
+    listed = entries(case, used, changed_list)
     expected = {text: ways[0][0] for text, ways in case.naive().best(words, weights).items()}
     assert {text: score for text, score, _ in listed} == pytest.approx(expected, rel=1e-6, abs=1e-5)
-    assert not np.array_equal(without.score, before.score)
+    assert not np.array_equal(changed_list.score, before.score)
     assert same(used.decode(sentence, vector, EVERYTHING), before)
-    assert same(fresh.decode(sentence._replace(hidden=nodes), vector, EVERYTHING), without)
+    assert same(fresh.decode(sentence._replace(left_out=left_out), vector, EVERYTHING), changed_list)

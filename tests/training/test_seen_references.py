@@ -81,7 +81,7 @@ def test_nearly_all_ngrams_of_enough_references(
         expected = f"{tmp_path}/lm: has 100.0 % of the {order}-grams of the references in [data], expected less than"
         assert found[0].startswith(expected)
         assert "name the texts that it was estimated from in lm.0.text" in found[0]
-    assert not said(caplog, "are hidden")
+    assert not said(caplog, "is left out of the model")
 
 
 FILE_AND_TEXT = 'lm.0.text=["text"]'
@@ -108,11 +108,11 @@ def test_models_of_known_texts_hide_ngrams(
     assert len(said(caplog, "its text has 240 of the 240 references")) == hides
     assert len(said(caplog, "set learner.lm_leave_one_out = true")) == (not hides)
     sentence = run.store.tuned_sentence(5)
-    assert ("lm.0.text" in run.identity) == bool(sentence.hidden) == hides
-    assert not run.corpus.sentence(5).hidden
+    assert ("lm.0.text" in run.identity) == bool(sentence.left_out) == hides
+    assert not run.corpus.sentence(5).left_out
     if hides:
-        [nodes] = sentence.hidden
-        assert 10 < len(nodes) == len(set(nodes.tolist())) < 2 * (9 + 8)
+        [left] = sentence.left_out
+        assert 10 < np.isneginf(left.prob).sum() < len(left.node) == len(set(left.node.tolist())) < 2 * (9 + 9 + 8)
 
 
 def test_a_named_text_that_is_not_there(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from mpitune.grammar import fired
 from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import GLUE, Rule, features, pass_through
-from mpitune.lm.leave_one_out import hidden
+from mpitune.lm.leave_one_out import LeftOut, without
 from mpitune.lm.ngram_table import UNKNOWN
 
 LM_STATES = 1 << 16
@@ -161,24 +161,26 @@ class EmbeddedDecoder:
         if (lacking := self.features.first_dynamic_slot - len(weights)) > 0:
             weights = np.concatenate([weights, np.zeros(lacking)])
         parsed = self._parse(sentence)
-        with self._without(sentence.hidden):
+        with self._without(sentence.left_out):
             rules = matched.match(self._arena, parsed, self._rule_sources(sentence), weights)
             return parsed, rules, self._add_lms(parsed, rules, weights[self._lm_slot])
 
     @contextmanager
-    def _without(self, nodes: Sequence[np.ndarray]) -> Iterator[None]:
-        """Within the block, the LMs lack the n-grams ``nodes`` (int32, for each LM); words among them are unknown."""
-        if not nodes:
+    def _without(self, left_out: Sequence[LeftOut]) -> Iterator[None]:
+        """Within the block, a sentence is ``left_out`` of the LMs."""
+        if not left_out:
             yield
             return
         self._update_lm_words()
         lm_word = self._lm_word
-        gone = [np.isin(numbers, of_lm) for numbers, of_lm in zip(lm_word, nodes, strict=True)]
+        unknown = [
+            np.isin(numbers, left.node[np.isneginf(left.prob)]) for numbers, left in zip(lm_word, left_out, strict=True)
+        ]
         with ExitStack() as stack:
-            for (lm, _), of_lm in zip(self._model.lms, nodes, strict=True):
-                stack.enter_context(hidden(lm, of_lm))
+            for (lm, _), left in zip(self._model.lms, left_out, strict=True):
+                stack.enter_context(without(lm, left))
             # Transitions of other sentences do not hold for this one, nor those of this one for others.
-            self._automata, self._lm_word = (), np.where(np.stack(gone), np.int32(UNKNOWN), lm_word)
+            self._automata, self._lm_word = (), np.where(np.stack(unknown), np.int32(UNKNOWN), lm_word)
             try:
                 yield
             finally:
