@@ -124,7 +124,7 @@ def _is_ignored(job: Job, key: str) -> bool:
         (method != "perceptron" and key in _PERCEPTRON_KEYS)
         or (key == "learner.gold" and "bleu" not in metric_weights(job))
         or (job.decoder.backend == "lists" and key in _DECODER_KEYS)
-        # The content of the estimated model counts, and that of the texts whose n-grams are hidden.
+        # The content of the estimated model counts, and that of the texts which sentences are left out of.
         or (key.startswith("lm.") and key.endswith(".order"))
         or key == "learner.lm_leave_one_out"
         or (job.decoder.backend == "cdec" and key == "decoder.rule_margin")

@@ -279,7 +279,7 @@ class LearnerKeys:
     dense_start: int = number(2000, 0, _MAX_SIZE)
     """Sentences from which dense weights are learned before the first epoch; 0: dense and sparse ones together."""
     lm_leave_one_out: bool = True
-    """Hide n-grams that only the sentence which is learned from has from language models whose texts are known."""
+    """Leave the sentence that is learned from out of language models whose texts are known."""
     initial_weights: Path | None = None
     frozen: tuple[str, ...] = ()
     tune: str = choice("all", "dense")

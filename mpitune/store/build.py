@@ -85,7 +85,7 @@ def build_store(
     for lm in lm_files:
         compile_lm = dict if sources.external else partial(_compile_lm, lm.inputs[0], start_progress)
         built += _build_if_stale(lm, compile_lm, log)
-    for n in filter(sources.hides_ngrams, range(len(lm_files))):
+    for n in filter(sources.leaves_sentences_out, range(len(lm_files))):
         own = _StoreFile(folder / own_name(n), *own_ngrams_inputs(sources, n), check_own_ngrams)
         built += _build_if_stale(
             own, partial(compile_own_ngrams, sources, folder, lms or folder, n, start_progress), log

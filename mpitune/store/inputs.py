@@ -71,7 +71,7 @@ class StoreInputs:
     lms: tuple[Path, ...] = ()
     """Language models: ARPA files or KenLM binaries."""
     lm_texts: tuple[tuple[Path, ...] | None, ...] = ()
-    """The texts that each language model was estimated from, () if they are not known. None: it hides no n-grams."""
+    """The texts that each language model was estimated from, () if they are not known. None: none is left out of it."""
     likely_texts: tuple[tuple[Path, ...], ...] = ()
     """Texts that a language model whose texts are not known may have been estimated from."""
     lm_names: tuple[str, ...] = ("LanguageModel",)
@@ -115,8 +115,8 @@ class StoreInputs:
         outputs = {file for made in self.made for file in made.outputs}
         return [file for file in files if file not in outputs]
 
-    def hides_ngrams(self, n: int) -> bool:
-        """True if n-grams of language model ``n`` may be hidden from sentences of ``train`` (`lm.leave_one_out`)."""
+    def leaves_sentences_out(self, n: int) -> bool:
+        """True if sentences of ``train`` may be left out of language model ``n`` (`lm.leave_one_out`)."""
         return self.train is not None and not self.external and self.lm_texts[n : n + 1] not in ((), (None,))
 
 

@@ -1,4 +1,4 @@
-"""Compilation of the n-grams that a language model hides from the tuned sentences (`mpitune.lm.leave_one_out`)."""
+"""Compilation of what leaving tuned sentences out changes in a language model (`mpitune.lm.leave_one_out`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mpitune.store.structure import check_data
 
 def own_ngrams_inputs(sources: StoreInputs, n: int) -> tuple[list[Path], dict[str, Any]]:
     """The input files of the `OwnNgrams` of language model ``n``, and the settings that they depend on."""
-    assert sources.train is not None  # see `StoreInputs.hides_ngrams`
+    assert sources.train is not None  # see `StoreInputs.leaves_sentences_out`
     texts = [file for of_lm in _texts(sources, n) for file in of_lm]
     settings = {"train": sources.train.settings, "texts": [len(of_lm) for of_lm in _texts(sources, n)]}
     return [sources.lms[n], *sources.train.files, *texts], settings | {"certain": bool(sources.lm_texts[n])}

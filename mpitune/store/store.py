@@ -3,7 +3,7 @@
 data.h5                   words, rules or n-best lists, corpora
 bitext.h5                 a compiled word-aligned bitext, the input of grammar extraction
 lm-<n>.h5                 a language model; for a KenLM binary, which is mapped in place, its size only
-lm-<n>-own.h5             the n-grams of a language model that only one of the tuned sentences has
+lm-<n>-own.h5             what leaving each of the tuned sentences out changes in a language model
 lm-<n>-external.h5        the fingerprint of a language model that an external decoder reads
 """
 
@@ -129,8 +129,8 @@ def content_digests(sources: StoreInputs, folder: Path) -> dict[str, str]:
     """Digests of the contents of the files that `build_store` read, by the job's part that names them."""
     digests = {"files of [data] and [grammar]": content_digest(folder / DATA)}
     lms = {f"lm.{n}.file": folder / lm_name(n, sources.external) for n in range(len(sources.lms))}
-    for n in filter(sources.hides_ngrams, range(len(sources.lms))):
-        # Runs of earlier versions go on where nothing is hidden.
+    for n in filter(sources.leaves_sentences_out, range(len(sources.lms))):
+        # Runs of earlier versions go on where nothing is left out.
         if len(open_checked(folder / own_name(n), check_own_ngrams)["node"]):
             lms[f"lm.{n}.text"] = folder / own_name(n)
     return digests | {name: content_digest(file) for name, file in lms.items()}
@@ -161,13 +161,13 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
         model = open_model(with_prefix(data, "lists"), words)
     else:
         model = _open_model(data, words, sources, folder, scoring, lms or folder)
-    hides = [sources.hides_ngrams(n) for n in range(len(sources.lms))]
+    leaves_out = [sources.leaves_sentences_out(n) for n in range(len(sources.lms))]
     return Store(
         model=model,
         train=Corpus(**with_prefix(data, "train")) if sources.train is not None else None,
         devtest=Corpus(**with_prefix(data, "devtest")) if sources.devtest is not None else None,
         scoring=scoring,
-        own_ngrams=[_own_ngrams(folder / own_name(n)) if any_ else None for n, any_ in enumerate(hides)],
+        own_ngrams=[_own_ngrams(folder / own_name(n)) if wanted else None for n, wanted in enumerate(leaves_out)],
     )
 
 

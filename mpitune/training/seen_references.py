@@ -16,10 +16,10 @@ LOG = logging.getLogger(__name__)
 
 
 def tell_of_seen_references(job: Job, files: Sequence[Path], store: Store) -> None:
-    """Log which language models, the compiled forms of ``files``, hide n-grams of the references that they have seen.
+    """Log which language models, the compiled forms of ``files``, have seen references and leave them out.
 
-    Warn of those that have seen the references and hide none: every learner then trusts them more than they deserve on
-    other text. External decoders load their models themselves: these are not checked.
+    Warn of those that have seen the references and leave none out: every learner then trusts them more than they
+    deserve on other text. External decoders load their models themselves: these are not checked.
     """
     corpus = store.train
     assert corpus is not None  # checked by config.load.require_data

@@ -1,4 +1,4 @@
-"""Language models that have seen the references that are tuned on hide n-grams of them; else they are warned of."""
+"""Language models that have seen the references that are tuned on leave them out; else they are warned of."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ TEXT_ALONE = ('lm=[{text=["text"], order=3}]',)
 
 
 @pytest.mark.parametrize(
-    ("others", "overrides", "hides"),
+    ("others", "overrides", "leaves_out"),
     [
         (0, (), True),
         (1000, (FILE_AND_TEXT,), True),
@@ -97,20 +97,20 @@ TEXT_ALONE = ('lm=[{text=["text"], order=3}]',)
         (1000, ('lm.0.text=["text"]', "learner.lm_leave_one_out=false"), False),
     ],
 )
-def test_models_of_known_texts_hide_ngrams(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, others: int, overrides: tuple[str, ...], hides: bool
+def test_models_of_known_texts_leave_references_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, others: int, overrides: tuple[str, ...], leaves_out: bool
 ) -> None:
     """The text is named, or it is that of the references alone, which the model tells by its n-grams."""
     caplog.set_level("INFO")
     first, second = sentences(1, 120), sentences(2, 120)
     lm_of(tmp_path, [*first, *second, *sentences(3, others)], 3)
     run = opened(tmp_path, first, second, *overrides)
-    assert len(said(caplog, "its text has 240 of the 240 references")) == hides
-    assert len(said(caplog, "set learner.lm_leave_one_out = true")) == (not hides)
+    assert len(said(caplog, "its text has 240 of the 240 references")) == leaves_out
+    assert len(said(caplog, "set learner.lm_leave_one_out = true")) == (not leaves_out)
     sentence = run.store.tuned_sentence(5)
-    assert ("lm.0.text" in run.identity) == bool(sentence.left_out) == hides
+    assert ("lm.0.text" in run.identity) == bool(sentence.left_out) == leaves_out
     assert not run.corpus.sentence(5).left_out
-    if hides:
+    if leaves_out:
         [left] = sentence.left_out
         assert 10 < np.isneginf(left.prob).sum() < len(left.node) == len(set(left.node.tolist())) < 2 * (9 + 9 + 8)
 
