@@ -63,6 +63,8 @@ class OwnNgrams(NamedTuple):
     """See `LeftOut`."""
     references: np.ndarray
     """int64 [2]: how many references the model's text has, and how many there are."""
+    covered: np.ndarray
+    """float64 [1]: the share of the model's n-grams that its text has; 0 if it has none of the references."""
 
     def of(self, i: int) -> LeftOut:
         """The changes for sentence ``i``."""
@@ -92,16 +94,17 @@ def own_ngrams(
     limits = zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True)
     seen = wanted.intersection(text[a:b].tobytes() for a, b in limits)
     counts = _counts(lm, ptr, text, start_progress) if seen else np.zeros(0, dtype=np.int32)
-    if seen and not certain and np.count_nonzero(counts[lm.words :]) < COVERED * _ngrams(lm):
+    covered = np.count_nonzero(counts[lm.words :]) / max(_ngrams(lm), 1) if seen else 0.0
+    if not certain and covered < COVERED:
         seen = set()
     own = []
     with start_progress("sentences left out", len(marked)) as progress:
         for each in marked:
             own.append(_left_out(lm, [text for text in each if text.tobytes() in seen], counts))
             progress.advance()
-    node, prob = (np.concatenate([none, *parts]) for none, parts in zip(NOTHING, zip(*own, strict=True), strict=True))
+    node, prob = map(np.concatenate, zip(NOTHING, *own, strict=True))
     found = [sum(text.tobytes() in seen for each in marked for text in each), sum(map(len, marked))]
-    return OwnNgrams(row_ends([len(left.node) for left in own]), node, prob, np.array(found))
+    return OwnNgrams(row_ends([len(left.node) for left in own]), node, prob, np.array(found), np.array([covered]))
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def compile_own_ngrams(
     limits = corpus.first_reference.tolist()
     of_sentence = [references[a:b] for a, b in zip(limits[:-1], limits[1:], strict=True)]
     certain = bool(sources.lm_texts[n])
-    found = OwnNgrams(np.zeros(corpus.size + 1, np.int64), *NOTHING, np.zeros(2, np.int64))
+    found = OwnNgrams(np.zeros(corpus.size + 1, np.int64), *NOTHING, np.zeros(2, np.int64), np.zeros(1))
     if certain or share_if_seen(lm, references) is not None:
         for texts in _texts(sources, n):
             found = own_ngrams(lm, vocabulary, of_sentence, texts, start_progress, certain=certain)

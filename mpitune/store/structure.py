@@ -90,6 +90,7 @@ def check_own_ngrams(arrays: Arrays) -> None:
     _check_type(arrays["prob"], np.float32, len(arrays["node"]))
     _expect(not np.isnan(arrays["prob"]).any() and bool((arrays["prob"] <= 0).all()), "log10 probabilities")
     _check_type(arrays["references"], np.int64, 2)
+    _check_type(arrays["covered"], np.float64, 1)
 
 
 def check_bitext(arrays: Arrays) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from mpitune.config.spec import Job
 from mpitune.corpus.text import counted
 from mpitune.decoder.base import TranslationModel
+from mpitune.lm.leave_one_out import COVERED
 from mpitune.lm.seen_text import KNOWN, share_if_seen
 from mpitune.store.store import Store, references_in
 
@@ -35,6 +36,15 @@ def tell_of_seen_references(job: Job, files: Sequence[Path], store: Store) -> No
                 found,
                 counted(total, "reference"),
             )
+            if (covered := float(own.covered[0])) < COVERED:
+                LOG.warning(
+                    "%s: lm.%d.text has %.1f %% of its n-grams, expected %g %% or more: name all its texts, or what "
+                    "others have is taken for unique",
+                    file,
+                    n,
+                    100 * covered,
+                    100 * COVERED,
+                )
             continue
         share = share_if_seen(lm, references_in(vocabulary, corpus, store.model.words))
         if share is not None:

@@ -109,6 +109,8 @@ def test_models_without_a_sentence(tmp_path: Path, kind: str, order: int, seed: 
     assert len(found.ptr) == len(references) + 1
     in_text = sum(line in text for of_sentence in references for line in of_sentence)
     assert found.references.tolist() == [in_text, sum(map(len, references))]
+    assert found.covered.tolist() == [1.0]
+    assert len(own(lm, words, [], [tmp_path / "one"]).node) == 0
 
 
 @pytest.mark.parametrize("kind", ["arpa", "binary"])

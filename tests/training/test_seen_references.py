@@ -115,6 +115,15 @@ def test_models_of_known_texts_leave_references_out(
         assert 10 < np.isneginf(left.prob).sum() < len(left.node) == len(set(left.node.tolist())) < 2 * (9 + 9 + 8)
 
 
+def test_a_part_of_the_texts_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first, second, others = sentences(1, 120), sentences(2, 120), sentences(3, 1000)
+    lm_of(tmp_path, [*first, *second, *others], 3)
+    for n, text in enumerate(([*first, *second, *others], [*first, *second])):
+        (tmp_path / "text").write_text("".join(f"{line}\n" for line in text))
+        opened(tmp_path, first, second, FILE_AND_TEXT)
+        assert len(said(caplog, "% of its n-grams, expected 99 % or more: name all its texts")) == n
+
+
 def test_a_named_text_that_is_not_there(tmp_path: Path) -> None:
     lm_of(tmp_path, sentences(1, 120), 3)
     with pytest.raises(Exception, match="absent: found no such file or directory"):
