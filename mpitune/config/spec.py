@@ -279,7 +279,10 @@ class LearnerKeys:
     dense_start: int = number(2000, 0, _MAX_SIZE)
     """Sentences from which dense weights are learned before the first epoch; 0: dense and sparse ones together."""
     lm_leave_one_out: bool = True
-    """Leave the sentence that is learned from out of language models whose texts are known."""
+    """Leave the sentence that is learned from out of language models whose texts are known.
+
+    If false, only out of those that are estimated from the job's bitext.
+    """
     initial_weights: Path | None = None
     frozen: tuple[str, ...] = ()
     tune: str = choice("all", "dense")

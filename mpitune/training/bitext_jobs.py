@@ -46,7 +46,9 @@ def with_made_inputs(job: Job, given: StoreInputs) -> StoreInputs:
             texts = tuple(text for text in named if text)
             made.append(EstimatedLm(texts, lm.order, model))
         lms.append(model)
-        lm_texts.append(texts if job.learner.lm_leave_one_out else None)
+        # A model that the job estimates from its bitext would have seen what is tuned on.
+        of_bitext = lm.file is None and lm_text in texts
+        lm_texts.append(texts if job.learner.lm_leave_one_out or of_bitext else None)
     likely = dict.fromkeys(
         [job.data.references if job.data else (), (job.grammar.target,) if job.grammar.target else ()]
     )

@@ -153,7 +153,7 @@ def test_it_is_the_job_that_names_all_these_files(folder: Path, aligned: list[Pa
     whole += f'alignment = "{made}/links.gz"\nleave_one_out = true\n'
     whole += f'[[lm]]\nfile = "{made}/lm-0.arpa.gz"\ntext = ["{made}/bitext.target"]\n'
     write(folder / "whole.toml", [whole + QUICK])
-    assert cli("train", folder / "whole.toml").code == 0
+    assert cli("train", folder / "whole.toml", "--set", "learner.lm_leave_one_out=true").code == 0
     one, other = ((folder / "runs" / name / "weights.txt.gz").read_bytes() for name in ("job", "whole"))
     assert one == other and gzip.decompress(one)
     estimate(folder / made / "bitext.target", 5, folder / "lm.gz", lambda _: None)
@@ -287,11 +287,9 @@ def test_any_number_of_ranks(folder: Path) -> None:
     weights = []
     for n in (1, 2):
         command = ["-m", "mpitune", "train", folder / "job.toml", "--set", f"run.dir={folder}/run{n}"]
-        done = mpirun(n, [*command, "--set", "learner.lm_leave_one_out=true"])
+        done = mpirun(n, command)
         assert done.returncode == 0, done.stderr
         assert done.stderr.count("no [data.devtest]: ") == 1
         assert done.stderr.count("each is left out of the model while it is learned from") == 1
         weights.append((folder / f"run{n}/weights.txt.gz").read_bytes())
     assert weights[0] == weights[1]
-    assert mpirun(1, [*command, "--set", f"run.dir={folder}/other"]).returncode == 0
-    assert weights[0] != (folder / "other/weights.txt.gz").read_bytes(), "what is left out matters"
