@@ -150,7 +150,7 @@ def test_the_store_does_not_tell_how_many_ranks_there_were(folder: Path) -> None
     assert one.keys() == three.keys() and all((one[name] == three[name]).all() for name in one)
     assert (folder / "run1/weights.txt.gz").read_bytes() == (folder / "run3/weights.txt.gz").read_bytes()
     assert sorted(path.name for path in (folder / "run3/store").glob("[!.]*")) == sorted(
-        ["bitext.h5", "data.h5", "lm-0-own.h5", "lm-0.h5", "lock", "parts"]
+        ["bitext.h5", "data.h5", "lm-0.h5", "lock", "parts"]
     )
     assert len((folder / "run3/metrics.jsonl").read_text().splitlines()) == 1
 
