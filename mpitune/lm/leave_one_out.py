@@ -155,7 +155,7 @@ def _left_out(lm: LanguageModel, texts: Sequence[np.ndarray], counts: np.ndarray
     ngrams = np.empty((sum(map(len, texts)) * lm.order, 4), dtype=np.int64)
     used = 0
     for text in texts:
-        used += _list_ngrams(lm, text, ngrams[used:])
+        used += _list_ngrams(lm, text.astype(np.int64), ngrams[used:])
     if used == 0:
         return NOTHING
     node, first, times = np.unique(ngrams[:used, _NODE], return_index=True, return_counts=True)
@@ -200,13 +200,13 @@ def _count(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, counts: np.ndar
 
 @kernel
 def _list_ngrams(lm: LanguageModel, text: np.ndarray, ngrams: np.ndarray) -> int:
-    """Write the n-grams in the sentence ``text`` (int32, with its ends) to ``ngrams``; returns their number.
+    """Write the n-grams in the sentence ``text`` (int64, with its ends) to ``ngrams``; returns their number.
 
     ``ngrams``: int64 [space for all, 4]: length, and nodes of the n-gram, of its suffix and of its context (n > 1).
     """
     used = 0
     for end in range(len(text)):
-        node = int64(text[end])
+        node = text[end]
         begin = end
         while True:
             ngrams[used, _LENGTH] = end - begin + 1
@@ -217,7 +217,7 @@ def _list_ngrams(lm: LanguageModel, text: np.ndarray, ngrams: np.ndarray) -> int
             begin -= 1
             if begin < 0 or begin <= end - lm.order:
                 break
-            longer = child(lm, node, int64(text[begin]))
+            longer = child(lm, node, text[begin])
             if longer < 0:
                 break
             ngrams[used, _SUFFIX] = node
