@@ -117,7 +117,8 @@ class StoreInputs:
 
     def leaves_sentences_out(self, n: int) -> bool:
         """True if sentences of ``train`` may be left out of language model ``n`` (`lm.leave_one_out`)."""
-        return self.train is not None and not self.external and self.lm_texts[n : n + 1] not in ((), (None,))
+        known = n < len(self.lm_texts) and self.lm_texts[n] is not None
+        return known and self.train is not None and not self.external
 
 
 def grammar_files(sources: StoreInputs) -> list[Path]:

@@ -23,7 +23,7 @@ from mpitune.store.build import build_store
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import open_store
-from mpitune.store.structure import check_bitext, check_data, check_lm
+from mpitune.store.structure import check_bitext, check_data, check_lm, check_own_ngrams
 
 EXTRACTED = "extracted/data.h5"
 CHECKS = {
@@ -267,3 +267,40 @@ def test_a_forged_file_is_named_and_built_anew(sources: StoreInputs, tmp_path: P
         open_store(sources, tmp_path)
     assert build(sources, tmp_path) == ["data.h5"]
     assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ptr", [0, 3, 2]),
+        ("ptr", [0, 1]),
+        ("node", [0, -1]),
+        ("prob", [0.5, -1]),
+        ("prob", [np.nan, -1]),
+        ("prob", [-1]),
+    ],
+)
+def test_what_leaving_out_changes_is_checked(name: str, value: list[float]) -> None:
+    arrays = {
+        "ptr": np.array([0, 1, 2]),
+        "node": np.array([7, 9], dtype=np.int32),
+        "prob": np.array([-np.inf, -0.5], dtype=np.float32),
+        "references": np.array([1, 2]),
+        "covered": np.array([1.0]),
+    }
+    check_own_ngrams(arrays)
+    with pytest.raises(ValueError, match="expected"):
+        check_own_ngrams(arrays | {name: np.array(value, dtype=arrays[name].dtype)})
+
+
+def test_a_damaged_file_of_what_is_left_out_is_built_again(sources: StoreInputs, tmp_path: Path) -> None:
+    assert sources.train is not None
+    known = replace(sources, lm_texts=((sources.train.references[0],),))
+    assert build(known, tmp_path) == ["data.h5", "lm-0.h5", "lm-0-own.h5"]
+    own = tmp_path / "lm-0-own.h5"
+    sound = own.read_bytes()
+    own.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    with pytest.raises(DataError, match="lm-0-own.h5: found a damaged or missing store"):
+        open_store(known, tmp_path)
+    assert build(known, tmp_path) == ["lm-0-own.h5"]
+    assert own.read_bytes() == sound and open_store(known, tmp_path).own_ngrams[0] is not None
