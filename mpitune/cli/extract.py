@@ -23,11 +23,11 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.extract_grammars import (
     GrammarExtractor,
-    check_same_sentences,
     extract_parts,
     read_inputs,
     warm_up,
 )
+from mpitune.store.own_pairs import check_same_sentences
 from mpitune.training import parallel_map
 
 WORK = ".extraction"

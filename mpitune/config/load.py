@@ -149,7 +149,9 @@ def _checked(job: Job, *, complete: bool) -> Job:
 def _resolve_defaults(job: Job) -> Job:
     """``job`` with the values that follow from other keys."""
     data, select, local, learner, parallel = job.data, job.select, job.local, job.learner, job.parallel
-    decoder = job.decoder
+    decoder, grammar = job.decoder, job.grammar
+    if grammar.source is None and not tunes_on_bitext(job):
+        grammar = replace(grammar, leave_one_out=False)
     if data is not None and data.devtest == DevTestKeys():
         data = replace(data, devtest=None)
     if "/" in decoder.binary:
@@ -167,9 +169,8 @@ def _resolve_defaults(job: Job) -> Job:
     if learner.algorithm == "sgd":
         parallel = replace(parallel, shards=1)
     lm = job.lm or ((LmKeys(),) if _has_lm_text(job) else ())
-    return replace(
-        job, data=data, lm=lm, decoder=decoder, select=select, local=local, learner=learner, parallel=parallel
-    )
+    resolved = replace(job, data=data, grammar=grammar, lm=lm, decoder=decoder, select=select)
+    return replace(resolved, local=local, learner=learner, parallel=parallel)
 
 
 def _check_data(job: Job, data: DataKeys) -> None:

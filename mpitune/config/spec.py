@@ -83,7 +83,8 @@ class GrammarKeys:
     target: Path | None = None
     alignment: tuple[Path, ...] = one_or_more()
     """Of several, the counts of rules are added up."""
-    leave_one_out: bool = False
+    leave_one_out: bool | None = None
+    """None: true if the data turns out to be of the bitext."""
     max_translations: int = number(0, 0)
     """Number of rules that a source side keeps; 0: all."""
 

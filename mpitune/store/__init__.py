@@ -6,6 +6,7 @@ estimate           `announce`: time and disk that building takes, told before
 build              `build_store`, `build_bitext`: builds the files that are missing or stale
 compile_lists      `compile_lists`: n-best lists to arrays
 extract_grammars   `extract_and_build`: extracts grammars on all ranks before the store is built
+own_pairs          `own_pairs`: which pairs of the bitext are the tuned sentences, to be left out for them
 store              `open_store`, `Store`, `Corpus`: the opened store
 structure          `check_data` and others: checks of the arrays before kernels index them
 """

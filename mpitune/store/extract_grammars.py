@@ -34,6 +34,7 @@ from mpitune.store.estimate import Estimate, announce, of_extraction
 from mpitune.store.input_checks import check_files
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.made_inputs import make_inputs
+from mpitune.store.own_pairs import own_pairs
 from mpitune.store.store import DATA
 from mpitune.store.structure import check_bitext
 
@@ -77,8 +78,8 @@ def extract_and_build(
         # Runs that share a store wait for each other here.
         comm.on_root(stack.enter_context, write_lock(parts))
         if comm.on_root(build.needs_extraction, sources, folder):
-            file = comm.on_root(_prepare_bitext, aligned, sources, shared, log, start_progress, stop)
-            extraction = GrammarExtractor(file, _sentences(sources))
+            file, left_out = comm.on_root(_prepare_bitext, aligned, sources, shared, log, start_progress, stop)
+            extraction = GrammarExtractor(file, _sentences(sources, left_out))
             inputs = comm.on_root(build.inputs_of_grammars, sources)
             extract_parts(comm, extraction, parts, inputs, log, start_progress, stop)
         built = comm.on_root(build_store, parts)
@@ -108,18 +109,17 @@ def _prepare_bitext(
     log: Callable[[str], None],
     start_progress: StartProgress,
     stop: StopFlag,
-) -> Path:
-    """Check the texts, compile the bitext and the kernels; returns the file of the compiled bitext."""
+) -> tuple[Path, list[int | None] | None]:
+    """Check the texts, compile the bitext and the kernels; returns the file of the bitext, and `own_pairs`."""
     with stop.interrupts("the preparation of the bitext"):
         # All ranks read the texts later. Reading them here first reports errors once, and before the long work.
         for texts in sources.texts.values():
             texts.read()
         file = build.build_bitext(aligned, shared, log, start_progress)
-        if sources.leave_one_out and sources.train is not None and sources.train.source is not None:
-            check_same_sentences(aligned, [pair.source.words for pair in sources.train.read()], sources.train.source)
+        left_out = own_pairs(sources, log, start_progress)
     # Not in the block: an interrupted compiler may fail in its own way.
     warm_up(file)
-    return file
+    return file, left_out
 
 
 def extract_parts(
@@ -168,10 +168,10 @@ def _remove(parts: Path) -> None:
         part.unlink()
 
 
-def _sentences(sources: StoreInputs) -> list[SentenceToCover]:
-    """The sentences of all texts."""
+def _sentences(sources: StoreInputs, left_out: Sequence[int | None] | None) -> list[SentenceToCover]:
+    """The sentences of all texts; ``left_out``: the pairs to leave out for those of ``train``."""
     return [
-        (pair.source.words, i if sources.leave_one_out and name == "train" else None)
+        (pair.source.words, left_out[i] if left_out is not None and name == "train" else None)
         for name, texts in sources.texts.items()
         for i, pair in enumerate(texts.read())
     ]
@@ -232,16 +232,3 @@ def read_inputs(file: Path) -> list[tuple[list[str], str]]:
             )
         found.append((split_words(source), f"{separator}{rest}"))
     return found
-
-
-def check_same_sentences(files: AlignedFiles, sentences: Sequence[Sequence[str]], file: Path) -> None:
-    """Raise DataError unless the ``sentences`` of ``file`` are the first ones of the bitext."""
-    pairs = files.read()
-    for number, words in enumerate(sentences, start=1):
-        pair = next(pairs, None)
-        if pair is None or pair[0] != list(words):
-            found = "another sentence" if pair else "more sentences"
-            expected = (
-                f"that of {files.source}:{number}: leaving one out needs the bitext's own sentences, from the first"
-            )
-            raise DataError.at(file, number, found=found, expected=expected)

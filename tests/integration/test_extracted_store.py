@@ -102,6 +102,31 @@ def test_the_rules_are_those_of_the_grammar_files(folder: Path, alignments: list
     assert len(extracted) == len(PAIRS) + 2 and sum(map(len, extracted)) > 300
 
 
+def test_own_pairs_are_found_where_nothing_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = grammars_prepared(folder, EXTRACTED)
+    job = EXTRACTED.replace("leave_one_out = true", "")
+    found = grammars_prepared(folder, job)
+    assert found == said and f"/f: {len(PAIRS)} of {len(PAIRS)} sentences are pairs of" in capsys.readouterr().err
+    # In another order, and with other sentences among them.
+    turned = [*PAIRS[::-1], (["a"], ["zzz"], [])]
+    for name, side in (("f2", 0), ("e2", 1)):
+        (folder / name).write_text("".join(f"{' '.join(pair[side])}\n" for pair in turned))
+    moved = grammars_prepared(folder, job, 'data.source="f2"', 'data.references=["e2"]')
+    assert moved[: len(PAIRS)] == said[: len(PAIRS)][::-1]
+    # The last one and the devtest set have the rules of all pairs.
+    whole = grammars_prepared(folder, job, 'data.source="f2"', 'data.references=["e2"]', "grammar.leave_one_out=false")
+    assert whole[len(PAIRS) :] == moved[len(PAIRS) :]
+    assert whole[: len(PAIRS)] != moved[: len(PAIRS)]
+
+
+def grammars_prepared(folder: Path, of_grammar: str, *overrides: str) -> list[set[tuple[object, ...]]]:
+    """`grammars` of a job with the grammar keys ``of_grammar``, in a store of its own."""
+    (folder / "own.toml").write_text(JOB + of_grammar)
+    more = [*overrides, f"run.store={folder}/store{len(list(folder.iterdir()))}"]
+    assert main(["prepare", f"{folder}/own.toml", *(word for one in more for word in ("--set", one))]) == 0
+    return grammars(folder / "own.toml", *more)
+
+
 def test_a_limit_of_translations_needs_no_other_store_and_is_that_of_the_files(folder: Path) -> None:
     limit = "grammar.max_translations=1"
     assert main(["prepare", f"{folder}/job.toml"]) == 0
