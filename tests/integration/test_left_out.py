@@ -1,0 +1,111 @@
+"""Runs in which each sentence is left out of the language model while it is learned from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.naive_extract import random_pairs
+from support.naive_kenlm import write_kenlm
+
+from mpitune.cli.parser import main
+from mpitune.lm.kneser_ney import estimate
+
+PAIRS = [pair for seed in (3, 8, 9, 11) for pair in random_pairs(seed) if pair[0] and pair[1]]
+JOB = """
+[data]
+source = "f"
+references = ["e"]
+[grammar]
+source = "f"
+target = "e"
+alignment = "a"
+[[lm]]
+file = "lm.arpa"
+text = ["e"]
+[learner]
+algorithm = "itersel"
+epochs = 2
+[parallel]
+shards = 2
+"""
+ON, OFF = "learner.lm_leave_one_out=true", "learner.lm_leave_one_out=false"
+Train = Callable[..., int]
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Train:
+    """Tunes on a bitext, with a language model of its target side, in the run folder of the name given."""
+    texts = {
+        "f": [" ".join(pair[0]) for pair in PAIRS],
+        "e": [" ".join(pair[1]) for pair in PAIRS],
+        "a": [" ".join(f"{i}-{j}" for i, j in pair[2]) for pair in PAIRS],
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    estimate(tmp_path / "e", 3, tmp_path / "lm.arpa", lambda _: None)
+    (tmp_path / "job.toml").write_text(JOB)
+
+    def run(name: str, *overrides: str) -> int:
+        given = [f"run.dir={tmp_path / name}", f"run.store={tmp_path}/store-{name}", *overrides]
+        return main(["train", f"{tmp_path}/job.toml", *(word for one in given for word in ("--set", one))])
+
+    return run
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "weights.txt.gz").read_bytes()
+
+
+def best_bleu(folder: Path) -> list[float]:
+    return [json.loads(line)["best_bleu"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_binary_is_left_out_of_like_the_arpa_file(
+    tmp_path: Path, train: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_kenlm(tmp_path / "lm.arpa", tmp_path / "lm.binary")
+    assert train("arpa") == 0
+    told = capsys.readouterr().err
+    assert f"its text has {len(PAIRS)} of the {len(PAIRS)} references: each is left out" in told
+    assert train("binary", "lm.0.file=lm.binary") == 0
+    assert f"its text has {len(PAIRS)} of the {len(PAIRS)} references" in capsys.readouterr().err
+    assert weights(tmp_path / "binary") == weights(tmp_path / "arpa")
+    # Without what is left out, translations are nearer to the references, and weights are others.
+    assert train("seen", OFF) == 0
+    assert weights(tmp_path / "seen") != weights(tmp_path / "arpa")
+    assert best_bleu(tmp_path / "seen")[-1] > best_bleu(tmp_path / "arpa")[-1]
+
+
+def test_a_run_that_goes_on_leaves_out_the_same(tmp_path: Path, train: Train) -> None:
+    assert train("whole") == 0
+    assert train("parts", "learner.epochs=1") == 0
+    assert train("parts") == 0
+    assert len(best_bleu(tmp_path / "parts")) == 2
+    assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("before", "now", "verb"), [(OFF, ON, "was not there"), (ON, OFF, "is not there")])
+def test_a_run_does_not_go_on_with_what_it_left_in(
+    tmp_path: Path, train: Train, capsys: pytest.CaptureFixture[str], before: str, now: str, verb: str
+) -> None:
+    assert train("run", "learner.epochs=1", before) == 0
+    kept = weights(tmp_path / "run")
+    capsys.readouterr()
+    assert train("run", now) == 2
+    told = capsys.readouterr().err
+    assert "lm.0.text" in told and verb in told
+    assert weights(tmp_path / "run") == kept
+
+
+def test_other_texts_of_a_model_are_another_run(
+    tmp_path: Path, train: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("run", "learner.epochs=1") == 0
+    lines = (tmp_path / "e").read_text().splitlines(keepends=True)
+    (tmp_path / "e2").write_text("".join(lines[: len(lines) // 2]))
+    capsys.readouterr()
+    assert train("run", 'lm.0.text=["e2"]') == 2
+    assert "lm.0.text" in capsys.readouterr().err
