@@ -6,10 +6,11 @@ left out of its model as its pair is left out of its grammar:
 
 - n-grams that occur nowhere else in the model's text are not found, and words that do not are unknown to the model;
 - others are less probable. Of p(w | h) = u(w | h) + b(h) p(w | h'), the interpolation of Kneser-Ney models, the
-  backoff b stays, and u is in proportion to the count of h w over that of h: both are reduced by their occurrences in
-  the sentence. p(w) is in proportion to the count of w.
+  backoff b stays, and u is in proportion to the discounted adjusted count of h w over the count of h
+  (`mpitune.lm.kneser_ney`): both are those of the text without the sentence. p(w) is in proportion to the count of w.
 
-The counts are occurrences, also where the model has adjusted ones. Choice of this implementation *(ours)*.
+What stays as it is in this approximation *(ours)*: backoffs, discounts, and n-grams that the sentence does not have,
+which would be a little more probable. N-grams that a pruned model lacks count as different ones.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from mpitune.corpus.progress import Progress, StartProgress
 from mpitune.corpus.text import kilobytes, lines, split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.jit import int64, kernel
+from mpitune.lm.kneser_ney import FALLBACK_DISCOUNTS, discounts
 from mpitune.lm.ngram_table import UNKNOWN, LanguageModel, LmVocabulary, child, entry, find
 from mpitune.lm.probing import key_place, prob_place, with_sign
 
@@ -35,8 +37,10 @@ COVERED = 0.99
 _AT_ONCE = 10_000
 """Sentences whose n-grams are counted at a time."""
 _NODES_AT_ONCE = 1 << 20
-_LENGTH, _NODE, _SUFFIX, _CONTEXT = range(4)
+_LENGTH, _NODE, _SUFFIX, _CONTEXT, _ADJUSTED = range(5)
 """Columns of the n-grams of a sentence."""
+_CLASSES = 5
+"""Adjusted counts that discounts are estimated from: 1 to 4; larger ones are in class 5."""
 _HIDDEN = 0xFFFFFFFF
 """Both halves of a hidden n-gram's key: neither an empty slot nor the key of any n-gram."""
 
@@ -51,6 +55,18 @@ class LeftOut(NamedTuple):
 
 
 NOTHING = LeftOut(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
+
+
+class _Counts(NamedTuple):
+    """Counts of a text by the nodes of a model."""
+
+    occurrences: np.ndarray
+    """int32 [nodes]"""
+    adjusted: np.ndarray
+    """int32 [nodes]: the number of different n-grams that are a word longer on the left; the occurrences of n-grams of
+    the model's order or with ``<s>``."""
+    of_counts: np.ndarray
+    """int64 [order + 1, `_CLASSES` + 1]: by length, the number of n-grams with each adjusted count."""
 
 
 class OwnNgrams(NamedTuple):
@@ -93,14 +109,15 @@ def own_ngrams(
         ptr, text = _read(vocabulary, texts, progress)
     limits = zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True)
     seen = wanted.intersection(text[a:b].tobytes() for a, b in limits)
-    counts = _counts(lm, ptr, text, start_progress) if seen else np.zeros(0, dtype=np.int32)
-    covered = np.count_nonzero(counts[lm.words :]) / max(_ngrams(lm), 1) if seen else 0.0
+    counts = _counts(lm, ptr if seen else ptr[:1], text, start_progress)
+    discount = _discounts(counts)
+    covered = np.count_nonzero(counts.occurrences[lm.words :]) / max(_ngrams(lm), 1) if seen else 0.0
     if not certain and covered < COVERED:
         seen = set()
     own = []
     with start_progress("sentences left out", len(marked)) as progress:
         for each in marked:
-            own.append(_left_out(lm, [text for text in each if text.tobytes() in seen], counts))
+            own.append(_left_out(lm, [text for text in each if text.tobytes() in seen], counts, discount))
             progress.advance()
     node, prob = map(np.concatenate, zip(NOTHING, *own, strict=True))
     found = [sum(text.tobytes() in seen for each in marked for text in each), sum(map(len, marked))]
@@ -139,9 +156,10 @@ def _read(vocabulary: LmVocabulary, texts: Sequence[Path], progress: Progress) -
     return np.frombuffer(ends, dtype=np.int64), numbers[np.frombuffer(tokens, dtype=np.intc)]
 
 
-def _counts(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, start_progress: StartProgress) -> np.ndarray:
-    """int32 [nodes]: the occurrences of each n-gram in the sentences ``text[ptr[s]:ptr[s + 1]]``."""
-    counts = np.zeros(_end(lm), dtype=np.int32)
+def _counts(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, start_progress: StartProgress) -> _Counts:
+    """The counts of n-grams in the sentences ``text[ptr[s]:ptr[s + 1]]``."""
+    occurrences, adjusted = np.zeros((2, _end(lm)), dtype=np.int32)
+    counts = _Counts(occurrences, adjusted, np.zeros((lm.order + 1, _CLASSES + 1), dtype=np.int64))
     with start_progress("sentences of the language model's text counted", len(ptr) - 1) as progress:
         for first in range(0, len(ptr) - 1, _AT_ONCE):
             part = ptr[first : first + _AT_ONCE + 1]
@@ -150,20 +168,36 @@ def _counts(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, start_progress
     return counts
 
 
-def _left_out(lm: LanguageModel, texts: Sequence[np.ndarray], counts: np.ndarray) -> LeftOut:
-    """The changes if one copy of each of ``texts`` (int32 each, with ends) is left out; ``counts``: `_counts`."""
-    ngrams = np.empty((sum(map(len, texts)) * lm.order, 4), dtype=np.int64)
+def _discounts(counts: _Counts) -> np.ndarray:
+    """float64 [order + 1, 4]: discounts of n-grams of each length with adjusted counts 0, 1, 2, and 3 or more."""
+    found = [discounts(of_counts[:_CLASSES]) for of_counts in counts.of_counts.tolist()]
+    return np.array([[0.0, *FALLBACK_DISCOUNTS] if each is None else each for each in found])
+
+
+def _left_out(lm: LanguageModel, texts: Sequence[np.ndarray], counts: _Counts, discount: np.ndarray) -> LeftOut:
+    """The changes if one copy of each of ``texts`` (int32 each, with ends) is left out.
+
+    ``counts``, ``discount``: of the whole text.
+    """
+    ngrams = np.empty((sum(map(len, texts)) * lm.order, 5), dtype=np.int64)
     used = 0
     for text in texts:
         used += _list_ngrams(lm, text.astype(np.int64), ngrams[used:])
     if used == 0:
         return NOTHING
-    node, first, times = np.unique(ngrams[:used, _NODE], return_index=True, return_counts=True)
+    node, first, number = np.unique(ngrams[:used, _NODE], return_index=True, return_inverse=True)
     # A word alone has neither; a context that the model lacks is in no list.
     suffix, context = (np.searchsorted(node, ngrams[first, column]) for column in (_SUFFIX, _CONTEXT))
     has_context = node[np.minimum(context, len(node) - 1)] == ngrams[first, _CONTEXT]
-    length, rest = ngrams[first, _LENGTH], counts[node] - times
-    share = rest / counts[node]
+    length, count, adjusted = ngrams[first, _LENGTH], counts.occurrences[node], counts.adjusted[node]
+    rest = count - np.bincount(number)
+    share = rest / count
+    less = np.bincount(number, ngrams[:used, _ADJUSTED]).astype(np.int64)
+    np.add.at(less, suffix[(rest == 0) & (length > 1)], 1)
+    before, after = (
+        counted - discount[length, np.minimum(counted, 3)] for counted in (adjusted, np.maximum(adjusted - less, 1))
+    )
+    discounted = np.divide(after, before, out=np.zeros(len(node)), where=before > 0)
     log_prob, log_backoff = np.empty((2, len(node)), dtype=np.float32)
     _entries(lm, node, log_prob, log_backoff)
     old, backoff = 10.0 ** log_prob.astype(np.float64), 10.0 ** log_backoff.astype(np.float64)
@@ -172,7 +206,7 @@ def _left_out(lm: LanguageModel, texts: Sequence[np.ndarray], counts: np.ndarray
         here = np.flatnonzero((length == n) & (rest > 0) & has_context)
         low, high = suffix[here], context[here]
         by_backoff = backoff[high] * old[low]
-        by_count = (old[here] - by_backoff) * share[here] / share[high]
+        by_count = (old[here] - by_backoff) * discounted[here] / share[high]
         by_backoff = backoff[high] * new[low]
         # A model that is not interpolated may have less than what backing off gives.
         new[here] = np.where(by_count > 0, by_backoff + by_count, np.minimum(by_backoff, old[here]))
@@ -183,26 +217,43 @@ def _left_out(lm: LanguageModel, texts: Sequence[np.ndarray], counts: np.ndarray
 
 
 @kernel
-def _count(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, counts: np.ndarray) -> None:
-    """Add the occurrences of n-grams in the sentences ``text[ptr[s]:ptr[s + 1]]`` to ``counts``."""
+def _count(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, counts: _Counts) -> None:
+    """Add the n-grams in the sentences ``text[ptr[s]:ptr[s + 1]]`` to ``counts``."""
     for s in range(len(ptr) - 1):
         for end in range(ptr[s], ptr[s + 1]):
-            node = int64(text[end])
-            counts[node] += 1
-            begin = end - 1
-            while begin >= ptr[s] and begin > end - lm.order:
-                node = child(lm, node, int64(text[begin]))
-                if node < 0:
-                    break
-                counts[node] += 1
+            node, begin, length = int64(text[end]), end, 1
+            counts.occurrences[node] += 1
+            while begin > ptr[s] and length < lm.order:
                 begin -= 1
+                longer = child(lm, node, int64(text[begin]))
+                if longer < 0 or counts.occurrences[longer] == 0:
+                    _add_one(counts, node, length)
+                if longer < 0:
+                    # What a pruned model lacks is taken for n-grams that occur once.
+                    for lacking in range(length + 1, min(lm.order, end - ptr[s] + 1) + 1):
+                        counts.of_counts[lacking, 1] += 1
+                    break
+                counts.occurrences[longer] += 1
+                node, length = longer, length + 1
+            else:
+                _add_one(counts, node, length)
+
+
+@kernel
+def _add_one(counts: _Counts, node: int, length: int) -> None:
+    """Add 1 to the adjusted count of ``node``, an n-gram of this ``length``."""
+    adjusted = counts.adjusted[node]
+    counts.adjusted[node] = adjusted + 1
+    counts.of_counts[length, min(adjusted, _CLASSES)] -= 1
+    counts.of_counts[length, min(adjusted + 1, _CLASSES)] += 1
 
 
 @kernel
 def _list_ngrams(lm: LanguageModel, text: np.ndarray, ngrams: np.ndarray) -> int:
     """Write the n-grams in the sentence ``text`` (int64, with its ends) to ``ngrams``; returns their number.
 
-    ``ngrams``: int64 [space for all, 4]: length, and nodes of the n-gram, of its suffix and of its context (n > 1).
+    ``ngrams``: int64 [space for all, 5]: length; nodes of the n-gram, of its suffix and of its context (n > 1); 1 if
+    this occurrence adds 1 to the adjusted count, 0 if only a longer n-gram of the model may do so.
     """
     used = 0
     for end in range(len(text)):
@@ -211,6 +262,7 @@ def _list_ngrams(lm: LanguageModel, text: np.ndarray, ngrams: np.ndarray) -> int
         while True:
             ngrams[used, _LENGTH] = end - begin + 1
             ngrams[used, _NODE] = node
+            ngrams[used, _ADJUSTED] = 1
             if begin < end:
                 ngrams[used, _CONTEXT] = find(lm, text, begin, end)
             used += 1
@@ -220,6 +272,7 @@ def _list_ngrams(lm: LanguageModel, text: np.ndarray, ngrams: np.ndarray) -> int
             longer = child(lm, node, text[begin])
             if longer < 0:
                 break
+            ngrams[used - 1, _ADJUSTED] = 0
             ngrams[used, _SUFFIX] = node
             node = longer
     return used

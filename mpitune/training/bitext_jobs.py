@@ -49,9 +49,11 @@ def with_made_inputs(job: Job, given: StoreInputs) -> StoreInputs:
         # A model that the job estimates from its bitext would have seen what is tuned on.
         of_bitext = lm.file is None and lm_text in texts
         lm_texts.append(texts if job.learner.lm_leave_one_out or of_bitext else None)
-    likely = dict.fromkeys(
-        [job.data.references if job.data else (), (job.grammar.target,) if job.grammar.target else ()]
+    references, of_grammar = (
+        job.data.references if job.data else (),
+        (job.grammar.target,) if job.grammar.target else (),
     )
+    likely = dict.fromkeys([references, of_grammar, (*references, *of_grammar)])
     return replace(
         given,
         aligned=aligned,

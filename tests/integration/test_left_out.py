@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,10 +58,6 @@ def weights(folder: Path) -> bytes:
     return (folder / "weights.txt.gz").read_bytes()
 
 
-def best_bleu(folder: Path) -> list[float]:
-    return [json.loads(line)["best_bleu"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
 def test_a_binary_is_left_out_of_like_the_arpa_file(
     tmp_path: Path, train: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,17 +68,15 @@ def test_a_binary_is_left_out_of_like_the_arpa_file(
     assert train("binary", "lm.0.file=lm.binary") == 0
     assert f"its text has {len(PAIRS)} of the {len(PAIRS)} references" in capsys.readouterr().err
     assert weights(tmp_path / "binary") == weights(tmp_path / "arpa")
-    # Without what is left out, translations are nearer to the references, and weights are others.
     assert train("seen", OFF) == 0
     assert weights(tmp_path / "seen") != weights(tmp_path / "arpa")
-    assert best_bleu(tmp_path / "seen")[-1] > best_bleu(tmp_path / "arpa")[-1]
 
 
 def test_a_run_that_goes_on_leaves_out_the_same(tmp_path: Path, train: Train) -> None:
     assert train("whole") == 0
     assert train("parts", "learner.epochs=1") == 0
     assert train("parts") == 0
-    assert len(best_bleu(tmp_path / "parts")) == 2
+    assert len((tmp_path / "parts/metrics.jsonl").read_text().splitlines()) == 2
     assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
 
 

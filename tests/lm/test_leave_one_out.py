@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from support.decoder_case import EVERYTHING, Case, by_slot, entries, same
 from support.naive_kenlm import with_blanks, write_kenlm
-from support.naive_lm import NaiveLm
+from support.naive_lm import NaiveLm, adjusted_counts, discounts
 
 from mpitune.corpus.progress import no_progress
+from mpitune.demo.generate import Sentences, read_grammar
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import open_kenlm, read_kenlm
 from mpitune.lm.kneser_ney import estimate
@@ -54,22 +55,28 @@ def ngrams(sentence: str, order: int) -> Counter[Ngram]:
     return Counter(tuple(words[a:b]) for a, b in spans)
 
 
-def without_texts(naive: NaiveLm, counts: Counter[Ngram], mine: Counter[Ngram]) -> dict[Ngram, float]:
-    """log10 probabilities of the n-grams ``mine`` after these are taken out of the text, which has ``counts``."""
-
-    def share(ngram: Ngram) -> float:
-        return max(counts[ngram] - mine[ngram], 0) / counts[ngram]
+def without_texts(naive: NaiveLm, text: Sequence[str], seen: Sequence[str]) -> dict[Ngram, float]:
+    """log10 probabilities of the n-grams of the lines ``seen`` after one copy of each is taken out of the text."""
+    others = list(text)
+    for line in seen:
+        others.remove(line)
+    counts, rest = (sum((ngrams(line, naive.order) for line in lines), Counter[Ngram]()) for lines in (text, others))
+    adjusted, after = (adjusted_counts([line.split() for line in lines], naive.order) for lines in (text, others))
+    discount = {n: discounts(adjusted, n) for n in range(1, naive.order + 1)}
 
     def prob(ngram: Ngram) -> float:
         old = 10 ** naive.ngrams[ngram][0]
         if len(ngram) == 1:
-            return old * share(ngram)
-        backoff = 10 ** naive.ngrams[ngram[:-1]][1]
-        by_count = (old - backoff * 10 ** naive.ngrams[ngram[1:]][0]) * share(ngram) / (share(ngram[:-1]) or 1)
+            return old * rest[ngram] / counts[ngram]
+        context, backoff = ngram[:-1], 10 ** naive.ngrams[ngram[:-1]][1]
+        by_count = old - backoff * 10 ** naive.ngrams[ngram[1:]][0]
+        a, b = (count[ngram] - discount[len(ngram)][min(count[ngram], 3)] for count in (adjusted, after))
+        by_count *= (b / a if a else 0) * counts[context] / rest[context]
         by_backoff = backoff * prob(ngram[1:])
         return min(1, by_backoff + by_count) if by_count > 0 else min(old, by_backoff)
 
-    return {ngram: math.log10(prob(ngram)) if share(ngram) else -math.inf for ngram in mine if ngram != ("<s>",)}
+    mine = {ngram for line in seen for ngram in ngrams(line, naive.order)} - {("<s>",)}
+    return {ngram: math.log10(prob(ngram)) if rest[ngram] else -math.inf for ngram in mine}
 
 
 def node(lm: LanguageModel, words: LmVocabulary, ngram: Ngram) -> int:
@@ -94,12 +101,10 @@ def test_models_without_a_sentence(tmp_path: Path, kind: str, order: int, seed: 
     references = [[lines[2 * i], lines[2 * i + 1]][: 1 + i % 2] for i in range(22)] + [["w0 never", text[40]], []]
     lm, words = model(tmp_path, text, order, kind)
     found = own(lm, words, references, [write(tmp_path / "one", text[:31]), write(tmp_path / "two", text[31:])])
-    counts = sum((ngrams(line, order) for line in text), Counter[Ngram]())
     gone, naive = 0, NaiveLm(tmp_path / "lm")
     for i, of_sentence in enumerate(references):
         seen = [line for line in of_sentence if line in text]
-        mine = sum((ngrams(line, order) for line in seen), Counter[Ngram]())
-        expected = without_texts(naive, counts, mine)
+        expected = without_texts(naive, text, seen)
         left = found.of(i)
         assert dict(zip(left.node.tolist(), left.prob.tolist(), strict=True)) == pytest.approx(
             {node(lm, words, ngram): value for ngram, value in expected.items()}, abs=1e-4
@@ -111,6 +116,33 @@ def test_models_without_a_sentence(tmp_path: Path, kind: str, order: int, seed: 
     assert found.references.tolist() == [in_text, sum(map(len, references))]
     assert found.covered.tolist() == [1.0]
     assert len(own(lm, words, [], [tmp_path / "one"]).node) == 0
+
+
+def test_it_is_nearly_the_model_of_the_other_sentences(tmp_path: Path) -> None:
+    """Log10 probabilities of a sentence, left out and with a model that is estimated without it."""
+    text = [" ".join(pair.target) for pair in Sentences(read_grammar(), 1).draw(400)]
+    lm, vocabulary = model(tmp_path, text, 3, "arpa")
+    found = own(lm, vocabulary, [[line] for line in text], [write(tmp_path / "text", text)])
+    kept, left_out, exact = 0.0, 0.0, 0.0
+    for i in range(0, 400, 20):
+        naive, marked = NaiveLm(tmp_path / "lm"), ["<s>", *text[i].split(), "</s>"]
+        kept += naive.score(marked, 1)
+        left = dict(zip(found.of(i).node.tolist(), found.of(i).prob.tolist(), strict=True))
+        for ngram in ngrams(text[i], 3).keys() - {("<s>",)}:
+            value = left[node(lm, vocabulary, ngram)]
+            if value > -math.inf:
+                naive.ngrams[ngram] = value, naive.ngrams[ngram][1]
+            else:
+                del naive.ngrams[ngram]
+        estimate(write(tmp_path / "others", [*text[:i], *text[i + 1 :]]), 3, tmp_path / "other-lm", lambda _: None)
+        other = NaiveLm(tmp_path / "other-lm")
+        known = [word if (word,) in other.ngrams else "<unk>" for word in marked]
+        assert naive.known(marked) == known
+        # <unk> of the two models differs: words that are unknown are not compared.
+        known_words = [k for k in range(1, len(known)) if known[k] != "<unk>"]
+        left_out += sum(naive.prob(tuple(known[max(0, k - 2) : k]), known[k]) for k in known_words)
+        exact += sum(other.prob(tuple(known[max(0, k - 2) : k]), known[k]) for k in known_words)
+    assert abs(left_out - exact) < 0.02 * abs(kept - exact)
 
 
 @pytest.mark.parametrize("kind", ["arpa", "binary"])

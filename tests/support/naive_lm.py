@@ -77,32 +77,40 @@ def random_arpa(path: Path, seed: int, order: int, *, pruned: float = 0.0, unkno
     return words
 
 
-def kneser_ney(sentences: Sequence[Sequence[str]], order: int) -> dict[tuple[str, ...], tuple[float, float]]:
-    """n-gram -> (log10 probability, log10 backoff), by interpolated modified Kneser-Ney."""
+def adjusted_counts(sentences: Sequence[Sequence[str]], order: int) -> Counter[tuple[str, ...]]:
+    """The adjusted count of each n-gram of the sentences, with their ends."""
     marked = [("<s>", *sentence, "</s>") for sentence in sentences]
     seen = Counter(words[i : i + n] for words in marked for n in range(1, order + 1) for i in range(len(words) - n + 1))
     before = defaultdict(set)
     for ngram in seen:
         before[ngram[1:]].add(ngram[0])
-    adjusted = {
-        ngram: count if len(ngram) == order or ngram[0] == "<s>" else len(before[ngram])
-        for ngram, count in seen.items()
-    }
-    adjusted = {("<unk>",): 0} | adjusted | {("<s>",): 0}
+    return Counter(
+        {
+            ngram: count if len(ngram) == order or ngram[0] == "<s>" else len(before[ngram])
+            for ngram, count in seen.items()
+        }
+    )
+
+
+def discounts(adjusted: Counter[tuple[str, ...]], n: int) -> list[float]:
+    """Those of n-grams with adjusted counts 0, 1, 2, and 3 or more."""
+    n1, n2, n3, n4 = (sum(len(g) == n and count == k for g, count in adjusted.items()) for k in (1, 2, 3, 4))
+    if n1 and n2 and n3:
+        y = n1 / (n1 + 2 * n2)
+        closed_form = [0, 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
+        if min(closed_form[1:]) > 0:
+            return closed_form
+    return [0, 0.5, 1, 1.5]
+
+
+def kneser_ney(sentences: Sequence[Sequence[str]], order: int) -> dict[tuple[str, ...], tuple[float, float]]:
+    """n-gram -> (log10 probability, log10 backoff), by interpolated modified Kneser-Ney."""
+    adjusted = {("<unk>",): 0} | adjusted_counts(sentences, order) | {("<s>",): 0}
     after = defaultdict(list)
     for ngram in adjusted:
         after[ngram[:-1]].append(ngram)
 
-    def discounts(n: int) -> list[float]:
-        n1, n2, n3, n4 = (sum(len(g) == n and count == k for g, count in adjusted.items()) for k in (1, 2, 3, 4))
-        if n1 and n2 and n3:
-            y = n1 / (n1 + 2 * n2)
-            closed_form = [0, 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
-            if min(closed_form[1:]) > 0:
-                return closed_form
-        return [0, 0.5, 1, 1.5]
-
-    discount = {n: discounts(n) for n in range(1, order + 1)}
+    discount = {n: discounts(Counter(adjusted), n) for n in range(1, order + 1)}
 
     def backoff(context: tuple[str, ...]) -> float:
         if not after[context]:

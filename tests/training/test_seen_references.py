@@ -15,7 +15,7 @@ from mpitune.lm.kneser_ney import estimate
 from mpitune.lm.ngram_table import language_model
 from mpitune.lm.seen_text import known_ngrams
 from mpitune.runtime.signals import StopFlag
-from mpitune.training.factory import load_job
+from mpitune.training.factory import load_job, sources
 from mpitune.training.session import TrainingRun, open_run
 
 JOB = """[data]
@@ -113,6 +113,13 @@ def test_models_of_known_texts_leave_references_out(
     if leaves_out:
         [left] = sentence.left_out
         assert 10 < np.isneginf(left.prob).sum() < len(left.node) == len(set(left.node.tolist())) < 2 * (9 + 9 + 8)
+
+
+def test_texts_that_a_model_may_be_of(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB.replace('file = "grammar"', 'source = "f"\ntarget = "e"'))
+    references = tmp_path / "first", tmp_path / "second"
+    found = sources(load_job(tmp_path / "job.toml", [])).likely_texts
+    assert found == (references, (tmp_path / "e",), (*references, tmp_path / "e"))
 
 
 def test_a_part_of_the_texts_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
