@@ -109,6 +109,7 @@ def own_ngrams(
         ptr, text = _read(vocabulary, texts, progress)
     limits = zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True)
     seen = wanted.intersection(text[a:b].tobytes() for a, b in limits)
+    # Counting takes long for large texts, and is for nothing where no reference is found.
     counts = _counts(lm, ptr if seen else ptr[:1], text, start_progress)
     discount = _discounts(counts)
     covered = np.count_nonzero(counts.occurrences[lm.words :]) / max(_ngrams(lm), 1) if seen else 0.0
@@ -174,6 +175,12 @@ def _discounts(counts: _Counts) -> np.ndarray:
     return np.array([[0.0, *FALLBACK_DISCOUNTS] if each is None else each for each in found])
 
 
+def _discounted(length: np.ndarray, adjusted: np.ndarray, discount: np.ndarray) -> np.ndarray:
+    """float64: the counts ``adjusted`` of n-grams of this ``length``, less the `_discounts`."""
+    less: np.ndarray = adjusted - discount[length, np.minimum(adjusted, 3)]
+    return less
+
+
 def _left_out(lm: LanguageModel, texts: Sequence[np.ndarray], counts: _Counts, discount: np.ndarray) -> LeftOut:
     """The changes if one copy of each of ``texts`` (int32 each, with ends) is left out.
 
@@ -192,12 +199,12 @@ def _left_out(lm: LanguageModel, texts: Sequence[np.ndarray], counts: _Counts, d
     length, count, adjusted = ngrams[first, _LENGTH], counts.occurrences[node], counts.adjusted[node]
     rest = count - np.bincount(number)
     share = rest / count
+    # An n-gram also loses the longer ones that nothing but the sentence has.
     less = np.bincount(number, ngrams[:used, _ADJUSTED]).astype(np.int64)
     np.add.at(less, suffix[(rest == 0) & (length > 1)], 1)
-    before, after = (
-        counted - discount[length, np.minimum(counted, 3)] for counted in (adjusted, np.maximum(adjusted - less, 1))
-    )
-    discounted = np.divide(after, before, out=np.zeros(len(node)), where=before > 0)
+    discounted = _discounted(length, np.maximum(adjusted - less, 1), discount)
+    before = _discounted(length, adjusted, discount)
+    discounted_share = np.divide(discounted, before, out=np.zeros(len(node)), where=before > 0)
     log_prob, log_backoff = np.empty((2, len(node)), dtype=np.float32)
     _entries(lm, node, log_prob, log_backoff)
     old, backoff = 10.0 ** log_prob.astype(np.float64), 10.0 ** log_backoff.astype(np.float64)
@@ -206,7 +213,7 @@ def _left_out(lm: LanguageModel, texts: Sequence[np.ndarray], counts: _Counts, d
         here = np.flatnonzero((length == n) & (rest > 0) & has_context)
         low, high = suffix[here], context[here]
         by_backoff = backoff[high] * old[low]
-        by_count = (old[here] - by_backoff) * discounted[here] / share[high]
+        by_count = (old[here] - by_backoff) * discounted_share[here] / share[high]
         by_backoff = backoff[high] * new[low]
         # A model that is not interpolated may have less than what backing off gives.
         new[here] = np.where(by_count > 0, by_backoff + by_count, np.minimum(by_backoff, old[here]))
