@@ -29,6 +29,7 @@ from mpitune.corpus.text import kilobytes, lines, split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.jit import int64, kernel
 from mpitune.lm.kneser_ney import FALLBACK_DISCOUNTS, discounts
+from mpitune.lm.log_scale import log_scale
 from mpitune.lm.ngram_table import UNKNOWN, LanguageModel, LmVocabulary, child, entry, find
 from mpitune.lm.probing import key_place, prob_place, with_sign
 
@@ -51,7 +52,8 @@ class LeftOut(NamedTuple):
     node: np.ndarray
     """int32, each once: nodes of the model; those of single words are the words' numbers."""
     prob: np.ndarray
-    """float32: their log10 probabilities without the sentence; -inf: the n-gram is not found, the word is unknown."""
+    """float32: their scores without the sentence, in the model's unit; -inf: the n-gram is not found, the word is
+    unknown."""
 
 
 NOTHING = LeftOut(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
@@ -111,14 +113,14 @@ def own_ngrams(
     seen = wanted.intersection(text[a:b].tobytes() for a, b in limits)
     # Counting takes long for large texts, and is for nothing where no reference is found.
     counts = _counts(lm, ptr if seen else ptr[:1], text, start_progress)
-    discount = _discounts(counts)
+    discount, scale = _discounts(counts), log_scale(lm)
     covered = np.count_nonzero(counts.occurrences[lm.words :]) / max(_ngrams(lm), 1) if seen else 0.0
     if not certain and covered < COVERED:
         seen = set()
     own = []
     with start_progress("sentences left out", len(marked)) as progress:
         for each in marked:
-            own.append(_left_out(lm, [text for text in each if text.tobytes() in seen], counts, discount))
+            own.append(_left_out(lm, [text for text in each if text.tobytes() in seen], counts, discount, scale))
             progress.advance()
     node, prob = map(np.concatenate, zip(NOTHING, *own, strict=True))
     found = [sum(text.tobytes() in seen for each in marked for text in each), sum(map(len, marked))]
@@ -181,10 +183,12 @@ def _discounted(length: np.ndarray, adjusted: np.ndarray, discount: np.ndarray) 
     return less
 
 
-def _left_out(lm: LanguageModel, texts: Sequence[np.ndarray], counts: _Counts, discount: np.ndarray) -> LeftOut:
+def _left_out(
+    lm: LanguageModel, texts: Sequence[np.ndarray], counts: _Counts, discount: np.ndarray, scale: float
+) -> LeftOut:
     """The changes if one copy of each of ``texts`` (int32 each, with ends) is left out.
 
-    ``counts``, ``discount``: of the whole text.
+    ``counts``, ``discount``: of the whole text; ``scale``: that of the model (`log_scale`).
     """
     ngrams = np.empty((sum(map(len, texts)) * lm.order, 5), dtype=np.int64)
     used = 0
@@ -207,7 +211,7 @@ def _left_out(lm: LanguageModel, texts: Sequence[np.ndarray], counts: _Counts, d
     discounted_share = np.divide(discounted, before, out=np.zeros(len(node)), where=before > 0)
     log_prob, log_backoff = np.empty((2, len(node)), dtype=np.float32)
     _entries(lm, node, log_prob, log_backoff)
-    old, backoff = 10.0 ** log_prob.astype(np.float64), 10.0 ** log_backoff.astype(np.float64)
+    old, backoff = 10.0 ** (scale * log_prob.astype(np.float64)), 10.0 ** (scale * log_backoff.astype(np.float64))
     new = np.where(length == 1, old * share, old)
     for n in range(2, lm.order + 1):
         here = np.flatnonzero((length == n) & (rest > 0) & has_context)
@@ -219,7 +223,7 @@ def _left_out(lm: LanguageModel, texts: Sequence[np.ndarray], counts: _Counts, d
         new[here] = np.where(by_count > 0, by_backoff + by_count, np.minimum(by_backoff, old[here]))
     wanted = ~np.isin(node, (UNKNOWN, lm.bos))
     with np.errstate(divide="ignore"):
-        prob = np.where(rest > 0, np.log10(np.minimum(new, 1.0)), -np.inf).astype(np.float32)
+        prob = np.where(rest > 0, np.log10(np.minimum(new, 1.0)) / scale, -np.inf).astype(np.float32)
     return LeftOut(node[wanted].astype(np.int32), prob[wanted])
 
 
@@ -287,7 +291,7 @@ def _list_ngrams(lm: LanguageModel, text: np.ndarray, ngrams: np.ndarray) -> int
 
 @kernel
 def _entries(lm: LanguageModel, node: np.ndarray, prob: np.ndarray, backoff: np.ndarray) -> None:
-    """Fill ``prob`` and ``backoff`` (float32 [nodes]) with the log10 values of ``node`` (int64)."""
+    """Fill ``prob`` and ``backoff`` (float32 [nodes]) with the model's scores of ``node`` (int64)."""
     for i in range(len(node)):
         prob[i], backoff[i], _, _ = entry(lm, node[i])
 

@@ -91,17 +91,6 @@ def find(lm: LanguageModel, word: np.ndarray, begin: int, end: int) -> int:
 
 
 @kernel
-def mean_unigram(lm: LanguageModel) -> float:
-    """Return the mean log10 probability of the model's unigrams, without ``<unk>`` and ``<s>``; 0 if it has none."""
-    total, count = 0.0, 0
-    for word in range(lm.words):
-        if word not in (UNKNOWN, lm.bos):
-            total += float(entry(lm, word)[0])
-            count += 1
-    return total / max(count, 1)
-
-
-@kernel
 def node_key(parent: int, word: int) -> int:
     """Return the key, without flags, of the child of node ``parent`` under ``word``."""
     return (parent + 1) << 32 | word << 2

@@ -12,7 +12,6 @@ nothing; so it begins with a weight for the language models alone. Choices of th
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy as np
 from mpitune.decoder.base import TranslationModel
 from mpitune.exchange.sparse_rows import look_up
 from mpitune.learner.base import BatchLearner
-from mpitune.lm.ngram_table import mean_unigram
+from mpitune.lm.log_scale import log_scale
 from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.runtime.progress import progress
 from mpitune.training import factory
@@ -38,10 +37,8 @@ SHORT = 200
 PASSES = 10
 """A small set is passed over so many times at most."""
 LM_WEIGHT = 0.1
-"""Weight of a language model's log10 probability at the start, if the model is of usual `UNIGRAM` size. As it is the
-only weight, its value does not change the first lists, only how soon those that follow depend on what is learned."""
-UNIGRAM = 4.0
-"""Usual size of a model's mean log10 probability of a unigram, which grows with the vocabulary: 3 to 6."""
+"""Weight of a language model's log10 probability at the start. As it is the only weight, its value does not change the
+first lists, only how soon those that follow depend on what is learned."""
 
 
 def dense_start(run: TrainingRun, state: State) -> None:
@@ -128,17 +125,9 @@ def _weight_language_models(run: TrainingRun, weights: np.ndarray) -> None:
     model = run.store.model
     if isinstance(model, TranslationModel):
         dense = model.dense_features()
-        # An external decoder reads its models itself: these are taken to be of usual size.
-        sizes = [-mean_unigram(lm) for lm, _ in model.lms] or [UNIGRAM] * len(model.lm_names)
-        for name, size in zip(model.lm_names, sizes, strict=True):
+        # An external decoder reads its models itself: they are taken to have log10 probabilities.
+        scales = [log_scale(lm) for lm, _ in model.lms] or [1.0] * len(model.lm_names)
+        for name, scale in zip(model.lm_names, scales, strict=True):
             slot = dense.index(name)
             if not run.first.frozen[slot]:
-                weights[slot] = lm_weight(size)
-
-
-def lm_weight(size: float) -> float:
-    """`LM_WEIGHT`, times the power of 10 that fits a model whose mean log10 probability of a unigram is -``size``.
-
-    Scores may come in any unit, such as natural logarithms or hundredths. Within a power of 10 it hardly matters.
-    """
-    return LM_WEIGHT * 10.0 ** round(math.log10(UNIGRAM / size)) if size > 0 else LM_WEIGHT
+                weights[slot] = LM_WEIGHT * scale

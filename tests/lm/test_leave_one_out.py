@@ -118,6 +118,22 @@ def test_models_without_a_sentence(tmp_path: Path, kind: str, order: int, seed: 
     assert len(own(lm, words, [], [tmp_path / "one"]).node) == 0
 
 
+@pytest.mark.parametrize("unit", [0.01, math.log(10), 100.0])
+def test_a_model_in_another_unit(tmp_path: Path, unit: float) -> None:
+    """A model whose scores are all multiplied by a number changes by that number times as much."""
+    text = sentences(5, 60)
+    lm, words = model(tmp_path, text, 3, "arpa")
+    node = lm.node.copy()
+    for column in ("prob", "backoff"):
+        node[column] *= np.float32(unit)
+    usual, other = (
+        own(each, words, [[line] for line in text], [tmp_path / "lm.text"]) for each in (lm, lm._replace(node=node))
+    )
+    assert np.isneginf(usual.prob).any()
+    assert other.node.tolist() == usual.node.tolist()
+    np.testing.assert_allclose(other.prob, usual.prob * unit, rtol=0, atol=0.01 * unit)
+
+
 def test_it_is_nearly_the_model_of_the_other_sentences(tmp_path: Path) -> None:
     """Log10 probabilities of a sentence, left out and with a model that is estimated without it."""
     text = [" ".join(pair.target) for pair in Sentences(read_grammar(), 1).draw(400)]
