@@ -35,11 +35,7 @@ from mpitune.store.store import content_digests, open_store
 from mpitune.training import factory
 from mpitune.training.loop import train
 
-pytestmark = [
-    pytest.mark.kernel,
-    # Hashes wrap around; compiled code says nothing about it.
-    pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning"),
-]
+pytestmark = pytest.mark.kernel
 
 compiled = pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="takes too long in plain Python")
 Opened = tuple[LanguageModel, LmVocabulary]

@@ -22,11 +22,7 @@ from mpitune.lm.kneser_ney import estimate
 from mpitune.lm.leave_one_out import LeftOut, OwnNgrams, own_ngrams, without
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, entry, find, language_model
 
-pytestmark = [
-    pytest.mark.kernel,
-    # Hashes wrap around; compiled code says nothing about it.
-    pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning"),
-]
+pytestmark = pytest.mark.kernel
 
 Ngram = tuple[str, ...]
 

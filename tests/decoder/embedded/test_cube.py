@@ -18,11 +18,7 @@ from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.grammar.templates import Gap, Rule
 
-pytestmark = [
-    pytest.mark.kernel,
-    # Hashes wrap around; compiled code says nothing about it.
-    pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning"),
-]
+pytestmark = pytest.mark.kernel
 
 Seen = tuple[MatchedRules, ScoringModel, int]
 

@@ -21,11 +21,7 @@ from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import Rules
 from mpitune.grammar.templates import GLUE, TEMPLATES, Gap, Rule, features, pass_through
 
-pytestmark = [
-    pytest.mark.kernel,
-    # Hashes wrap around; compiled code says nothing about it.
-    pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning"),
-]
+pytestmark = pytest.mark.kernel
 
 
 def check_all(case: Case, words: Sequence[str], unique: bool = True, grammar: int = 0) -> None:

@@ -19,7 +19,6 @@ from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.report.derivations import NamedHypergraph
 
 kernel = pytest.mark.kernel
-pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
 
 
 def some_case(folder: Path, seed: int) -> Case:

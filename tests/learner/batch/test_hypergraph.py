@@ -25,7 +25,7 @@ from mpitune.learner.forests import Forests, forests_of
 from mpitune.learner.pool import NBestPool, empty, pool_of
 from mpitune.metrics.bleu import statistics
 
-pytestmark = [pytest.mark.kernel, pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")]
+pytestmark = pytest.mark.kernel
 
 FEATURES = 4
 """Those of random hypergraphs; the last is a language model."""
