@@ -10,7 +10,7 @@ from pathlib import Path
 
 from files import estimate_lm, read_lines, write_once
 from making import Asked, Ranges, training_split
-from sets import START, START_SCORE, DataSet
+from sets import DataSet
 
 from mpitune.demo.generate import generate
 
@@ -66,7 +66,7 @@ def nc(asked: Asked, folder: Path, size: int) -> DataSet:
     write_once(folder / "lm.text", lambda: islice(read_lines(files[1]), seen))
     estimate_lm(folder / "lm.text", 3, folder / "lm.arpa.gz")
     asked.job(folder, {"file": data / "grammar.gz"}, folder / "lm.arpa.gz")
-    return replace(made, scalable=True, first_score="PhraseModel_0")
+    return replace(made, scalable=True)
 
 
 def europarl(asked: Asked, folder: Path, size: int) -> DataSet:
@@ -195,6 +195,4 @@ def make(asked: Asked, name: str) -> DataSet | str:
     folder = asked.work / (name.replace(":", "-") + f"-{suffix}".rstrip("-"))
     folder.mkdir(parents=True, exist_ok=True)
     made = (SETS | FURTHER)[kind](asked, folder, int(number or 0))
-    start = {**START, made.first_score: START_SCORE}
-    write_once(made.start, lambda: [f"{feature} {weight:g}" for feature, weight in start.items()])
     return replace(made, name=name + f"+{suffix}".rstrip("+"))

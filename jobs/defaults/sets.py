@@ -1,4 +1,4 @@
-"""The data sets on which the defaults are measured: each has a base job, a held-out test set and initial weights."""
+"""The data sets on which the defaults are measured: each has a base job and a held-out test set."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ from files import quoted, read_lines, write_once
 
 FIRST_SCORE = "EgivenFCoherent"
 """The score that variants multiply alone; in grammars without score names, the first one."""
-START = {"LanguageModel": 0.4, "WordPenalty": -0.4, "Glue": -0.1, "PassThrough": -1.0}
-"""Initial weights of batch methods, with `START_SCORE`: with weights of 0 the first lists contain nothing to learn
-from."""
-START_SCORE = -0.2
-"""Initial weight of the first score."""
 FACTORS = {
     "all-x0.01": (0.01, False),
     "all-x100": (100.0, False),
@@ -40,13 +35,6 @@ class DataSet:
     """Number of tuning sentences."""
     scalable: bool = False
     """True if grammar and LM are text files whose scores can be multiplied."""
-    first_score: str = FIRST_SCORE
-    """Feature name of the grammar's first score."""
-
-    @property
-    def start(self) -> Path:
-        """File of the initial weights of batch methods."""
-        return self.folder / "start.weights"
 
     def variant(self, name: str) -> DataSet:
         """Return the set with multiplied scores, see `FACTORS`; its files are written if missing."""

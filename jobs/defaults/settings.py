@@ -97,13 +97,12 @@ def near(data: DataSet) -> list[Setting]:
 
 def methods(data: DataSet) -> list[Setting]:
     """Other methods with their defaults, and MIRA with the perceptron's list length and one shard."""
-    start = f"initial_weights={data.start}"
     return [
         DEFAULTS,
         Setting("mira", _learner("method=mira")),
         MIRA_100,
-        Setting("pro", _learner("method=pro", start)),
-        Setting("mert", _learner("method=mert", start)),
+        Setting("pro", _learner("method=pro")),
+        Setting("mert", _learner("method=mert")),
     ]
 
 
