@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.naive_extract import random_pairs
 from support.naive_kenlm import write_kenlm
 
 from mpitune.cli.parser import main
+from mpitune.decoder.base import Sentence
+from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.lm.kneser_ney import estimate
 
 PAIRS = [pair for seed in (3, 8, 9, 11) for pair in random_pairs(seed) if pair[0] and pair[1]]
@@ -102,3 +105,27 @@ def test_other_texts_of_a_model_are_another_run(
     capsys.readouterr()
     assert train("run", 'lm.0.text=["e2"]') == 2
     assert "lm.0.text" in capsys.readouterr().err
+
+
+def test_local_training_leaves_out_what_it_learns_from(
+    tmp_path: Path, train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lists of training sentences are made without their references; the input is translated with all of them."""
+    assert train("weights") == 0
+    lengths, left, decode = list[int](), list[int](), EmbeddedDecoder.decode
+
+    def spy(self: EmbeddedDecoder, sentence: Sentence, *rest: Any, **more: Any) -> Any:
+        lengths.append(len(sentence.words))
+        left.append(len(sentence.left_out))
+        return decode(self, sentence, *rest, **more)
+
+    monkeypatch.setattr(EmbeddedDecoder, "decode", spy)
+    # Longer than any training sentence, which tells them apart.
+    long = max(len(f) for f, _, _ in PAIRS) + 1
+    (tmp_path / "input").write_text("".join(f"{' '.join((f * long)[:long])}\n" for f, _, _ in PAIRS[:3]))
+    given = ["--weights", str(tmp_path / "weights/weights.txt.gz"), "--set", f"run.dir={tmp_path}/local"]
+    given += ["--set", f"run.store={tmp_path}/store-local", "--output", f"{tmp_path}/out"]
+    assert main(["local", f"{tmp_path}/job.toml", "--input", f"{tmp_path}/input", *given]) == 0
+    assert {n for n in lengths if n < long} == {len(f) for f, _, _ in PAIRS}
+    assert lengths.count(long) >= 3
+    assert left == [0 if n == long else 1 for n in lengths]
