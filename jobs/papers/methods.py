@@ -5,9 +5,9 @@
 All methods use the same k-best decoder, sentences and 12 dense features; two pairings of MIRA are run with sparse ones
 too (Eidelman 2012, table 5). The result is the weights of the last epoch (for the perceptron, algorithm 1's mean over
 epochs): no epoch is chosen, because the validation set is the tuning set. The perceptron starts from 0, the others from
-start.weights. Batch methods need initial weights: with weights of 0 all translations score the same, and the first
-lists contain nothing to learn from. MIRA is also started from 0: costs are then larger than model scores, and if the
-prediction is the 1-best, nothing makes the weights grow. Finished work is not repeated.
+start.weights: with weights of 0 all translations score the same, and a batch method's first lists hold little to learn
+from. MIRA is also started from 0: costs are then larger than model scores, and if the prediction is the 1-best, nothing
+makes the weights grow. Finished work is not repeated.
 """
 
 from __future__ import annotations
