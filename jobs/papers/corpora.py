@@ -23,8 +23,8 @@ class Corpus:
     """Names of the texts to be translated."""
     sizes: tuple[int, ...]
     """Numbers of training sentences to be tuned on, in ascending order."""
-    other_domain: str | None = None
-    """A text of another domain to be tuned on."""
+    other_domain: tuple[str, str] | None = None
+    """Texts of another domain: one to be tuned on, and one that selects the epoch."""
 
 
 @cache
