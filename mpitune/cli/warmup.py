@@ -26,6 +26,7 @@ REFERENCES = "the old house\nthe house by the lake\n"
 LINKS = "0-0 1-1 2-2\n0-0 1-1 2-2 3-3 3-4\n"
 GRAMMAR = """\
 [X] ||| das [X,1] ||| the [X,1] ||| Cost=1 ||| 0-0
+[X] ||| das [X,1] ||| this [X,1] ||| Cost=1 ||| 0-0
 [X] ||| alte haus ||| old house ||| Cost=1 ||| 0-0 1-1
 [X] ||| [X,1] am [X,2] ||| [X,1] by the [X,2] ||| Cost=1 ||| 1-1
 """
