@@ -11,6 +11,7 @@ from mpitune.lm.ngram_table import UNKNOWN, LanguageModel, entry
 USUAL = 0.8, 1.25
 """Scales between these are taken for 1: probabilities that do not add up to 1, such as those of a pruned vocabulary."""
 LARGEST = 1e6
+"""The largest factor that is looked for, and one over the smallest."""
 
 
 def log_scale(lm: LanguageModel) -> float:
