@@ -140,6 +140,19 @@ def test_the_jobs_of_the_table_load_and_are_what_their_rows_say(
         assert (job.learner.tune == "dense") == ("then" in row.tuned_on) == (job.learner.initial_weights is not None)
 
 
+def test_the_table_and_the_figure_share_the_run_on_more_sentences(
+    scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, scale, systems = scripts("table"), scripts("scale"), scripts("systems")
+    monkeypatch.setenv("MPITUNE_DATA", str(data))
+    corpus = scripts("corpora").corpora()["europarl"]
+    where = table.Place(data, data, corpus=corpus)
+    of_the_table = {row.name: row for row in table.rows_of(corpus)}[f"itersel-{corpus.more}"]
+    of_the_figure = scale.by_size(corpus, "itersel", None)[corpus.more]
+    jobs = [load(systems.JOBS / one.job, where.given(one)) for one in (of_the_table, of_the_figure)]
+    assert jobs[0] == jobs[1] and jobs[0].data is not None and jobs[0].data.limit == corpus.more
+
+
 def test_the_table_of_methods(scripts: Callable[[str], ModuleType], data: Path) -> None:
     methods = scripts("methods")
     where = methods.Place(data, data)

@@ -23,6 +23,8 @@ class Corpus:
     """Names of the texts to be translated."""
     sizes: tuple[int, ...]
     """Numbers of training sentences to be tuned on, in ascending order."""
+    more: int | None = None
+    """One of them, greater than that of ``train``, on which algorithm 4 is run for the table, too."""
     other_domain: tuple[str, str] | None = None
     """Texts of another domain: one to be tuned on, and one that selects the epoch."""
 

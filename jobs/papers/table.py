@@ -53,6 +53,13 @@ def rows_of(corpus: Corpus) -> Iterator[Row]:
     yield Row("itersel", train, (ALL,), "4 IterSelSGD", "train", "all", seeds=True)
     again = "1 SGD, dense weights"
     yield Row("refitted", dev, (ALL, REFIT), again, "train, then dev", "all", seeds=True, initial="itersel")
+    if corpus.more is not None:
+        # Run and store are those of `scale.py`.
+        name, store, text = f"itersel-{corpus.more}", f"{corpus.name}-train-{corpus.more}", f"{corpus.more:,} of train"
+        limited = (ALL, f"data.limit={corpus.more}")
+        yield Row(name, train, limited, "4 IterSelSGD", text, "all", seeds=True, store=store)
+        name, text = f"refitted-{corpus.more}", f"{text}, then dev"
+        yield Row(name, dev, (ALL, REFIT), again, text, "all", seeds=True, initial=f"itersel-{corpus.more}")
     if other is not None:
         name, store = other[0], f"{corpus.name}-{other[0]}"
         texts = (*_texts(corpus, "data", other[0]), *_texts(corpus, "data.devtest", other[1]))
