@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from mpitune.cli.decode import compile_kernels, open_decoder, read_model, remove_decoder_folder, write_translations
+from mpitune.cli.decoding import compile_kernels, opened_decoder, read_model, write_translations
 from mpitune.cli.output import (
     load_job,
     print_message,
@@ -30,21 +30,22 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     comm.on_root(load.check_retraining, job)
     initial = comm.on_root(read_model, job, options.weights)
     # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
-    decoder, model, sentences = open_decoder(job, comm, options.input, 1, initial.scoring)
-    if options.explain is not None and options.explain >= len(sentences):
-        count = counted(len(sentences), "sentence")
-        error = UsageError(f"--explain {options.explain}: {options.input} has {count}, the first is number 0")
-        raise raised_on_all_ranks(error)
-    training = local_training.training_data(job, comm, initial)
-    retrieval = local_training.Retrieval(comm, training, job.local.k, job.local.theta)
-    translator = local_training.Translator(training, local_learning.learner(job, training), decoder, initial.weights)
-    if options.explain is not None:
-        _explain_sentence(options, comm, retrieval, translator, sentences[options.explain], model.words)
-    else:
-        lines, timings = _translate_locally(options, comm, retrieval, translator, sentences, model.words)
-        write_translations(options, comm, decoder, len(sentences), lines)
-        _print_summary(comm, timings, retrieval.seconds)
-    remove_decoder_folder(job)
+    with opened_decoder(job, comm, options.input, 1, initial.scoring) as (decoder, model, sentences):
+        if options.explain is not None and options.explain >= len(sentences):
+            count = counted(len(sentences), "sentence")
+            error = UsageError(f"--explain {options.explain}: {options.input} has {count}, the first is number 0")
+            raise raised_on_all_ranks(error)
+        training = local_training.training_data(job, comm, initial)
+        retrieval = local_training.Retrieval(comm, training, job.local.k, job.local.theta)
+        translator = local_training.Translator(
+            training, local_learning.learner(job, training), decoder, initial.weights
+        )
+        if options.explain is not None:
+            _explain_sentence(options, comm, retrieval, translator, sentences[options.explain], model.words)
+        else:
+            lines, timings = _translate_locally(options, comm, retrieval, translator, sentences, model.words)
+            write_translations(options, comm, decoder, len(sentences), lines)
+            _print_summary(comm, timings, retrieval.seconds)
 
 
 def _explain_sentence(

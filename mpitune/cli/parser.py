@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mpitune.cli.help import INTERRUPTED
 from mpitune.cli.options import make_parser
-from mpitune.cli.streams import open_streams
+from mpitune.cli.streams import STANDARD_INPUT, open_streams
 from mpitune.errors import MachineError, MpituneError
 from mpitune.exchange.launcher import is_first_on_machine, is_first_process
 from mpitune.runtime.log import LOG, log_to_file, write_traceback
@@ -77,10 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _with_standard_input(given: Path | list[Path]) -> Path | list[Path]:
     """The input of a command, with the file of standard input in place of ``-``, or of no files."""
-    standard = Path("/dev/stdin")
     if isinstance(given, list):
-        return [standard if path == Path("-") else path for path in given] or [standard]
-    return standard if given == Path("-") else given
+        return [STANDARD_INPUT if path == Path("-") else path for path in given] or [STANDARD_INPUT]
+    return STANDARD_INPUT if given == Path("-") else given
 
 
 def _load(name: str) -> Callable[[Any, Comm], None]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from mpitune.array_files.csr import row_ends
-from mpitune.cli.decode import read_model
+from mpitune.cli.decoding import read_model
 from mpitune.cli.output import load_job, open_output, print_message
 from mpitune.config.spec import Job, column_metrics
 from mpitune.corpus.text import counted, read_sentences

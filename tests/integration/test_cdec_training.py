@@ -17,7 +17,7 @@ from support.mpi import mpirun
 from support.runs import TRAIN_JOBS, epoch_weights, files_of, metrics
 from support.tiny import DEVTEST, Tiny, kill_all, ranks_of, start, wait_for
 
-from mpitune.cli.decode import open_decoder
+from mpitune.cli.decoding import opened_decoder
 from mpitune.cli.parser import main
 from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
@@ -391,9 +391,9 @@ def best_of_the_table(table: Table, text: str, weights: dict[str, float]) -> lis
 def test_decoding_knows_the_pass_through_features_of_its_input(tiny: Tiny, tmp_path: Path) -> None:
     job = tiny.job(tmp_path / "run", decoder={"backend": "cdec"})
     (tmp_path / "in").write_text("house haus never\n")
-    decoder, model, _ = open_decoder(job, SerialComm(), tmp_path / "in", 1, None)
-    assert "house" in model.words.words, "a word of target sides only"
-    assert all(f"R:X:{word}:{word}" in decoder.features for word in ("house", "never"))
+    with opened_decoder(job, SerialComm(), tmp_path / "in", 1, None) as (decoder, model, _):
+        assert "house" in model.words.words, "a word of target sides only"
+        assert all(f"R:X:{word}:{word}" in decoder.features for word in ("house", "never"))
 
 
 def test_decoding_gives_the_best_of_the_table(

@@ -7,7 +7,9 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.mpi import mpirun
@@ -16,6 +18,8 @@ from support.tiny import write_data
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.disk_array import DiskArray
+from mpitune.cli import decode as decode_command
+from mpitune.cli.decoding import OpenedDecoder
 from mpitune.cli.parser import main
 from mpitune.errors import MachineError
 from mpitune.extraction import extractor, sentences
@@ -341,6 +345,31 @@ def test_decode_extracts_for_its_input(folder: Path, capsys: pytest.CaptureFixtu
     assert not (folder / "runs/job/store/decode/lm-0.h5").exists()
     metrics = json.loads((folder / "runs/job/metrics.jsonl").read_text())
     assert metrics["sentences"] == len(PAIRS)
+
+
+def test_two_decode_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second text that is decoded while the first one is: neither sees the other's."""
+    job = str(folder / "job.toml")
+    assert main(["train", job, "--quiet"]) == 0
+
+    def decode(text: str) -> bytes:
+        assert main(["decode", job, "--input", f"{folder}/{text}", "--output", f"{folder}/{text}.out"]) == 0
+        return (folder / f"{text}.out").read_bytes()
+
+    alone = [decode(text) for text in ("dev", "f")]
+    opened = decode_command.opened_decoder
+
+    @contextmanager
+    def and_another(*given: Any) -> Iterator[OpenedDecoder]:
+        with opened(*given) as first:
+            monkeypatch.undo()
+            (folder / "f.out").unlink()
+            assert decode("f") == alone[1]
+            yield first
+
+    monkeypatch.setattr(decode_command, "opened_decoder", and_another)
+    assert decode("dev") == alone[0] and decode_command.opened_decoder is opened
+    assert not list(folder.glob("runs/job/store/decode-*"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,212 @@
+"""Input, decoder and output of `mpitune decode` and `mpitune local`."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.cli.output import print_message, raised_on_all_ranks, report_write_errors, write_output
+from mpitune.cli.streams import STANDARD_INPUT
+from mpitune.config.spec import Job
+from mpitune.corpus.text import SourceSentence, read_sentences
+from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.decoder.base import Decoder, Sentence, TranslationModel
+from mpitune.errors import UsageError
+from mpitune.exchange.comm import Comm
+from mpitune.grammar.score_transforms import Scoring
+from mpitune.grammar.templates import features, pass_through
+from mpitune.run_folder import model_weights
+from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.scoring import read_scoring
+from mpitune.runtime.progress import progress
+from mpitune.runtime.signals import StopFlag
+from mpitune.store.extract_grammars import extract_and_build
+from mpitune.store.inputs import StoreInputs, Texts
+from mpitune.store.store import open_store
+from mpitune.training import factory, parallel_map
+from mpitune.training.session import InitialModel
+
+
+def read_model(job: Job, path: Path) -> InitialModel:
+    """Read the weights in ``path``, a file or a run folder, and the transforms of the grammar's scores.
+
+    Weights of features that are replaced by bins are assigned to the bins, as for initial weights of training.
+    """
+    if not path.exists():
+        raise UsageError(f"{path}: found no such file or folder, expected --weights, or a run with an epoch done")
+    weights, scoring = model_weights.read_model(path), _read_scoring(job, path)
+    return InitialModel(scoring.to_bin_weights(weights) if scoring else weights, scoring)
+
+
+def _read_scoring(job: Job, model: Path) -> Scoring | None:
+    """Read the transforms of the grammar's scores of the run that ``model`` comes from.
+
+    For a weights file outside its run folder, those of the job's run folder are used.
+    """
+    found = read_scoring(model)
+    if found is None and model.is_file() and model.suffix != ".h5":
+        found = read_scoring(job.run.dir)
+    if found is None and (job.features.unlog.features or job.features.discretize.features):
+        expected = f"{RunFolder(job.run.dir).scoring.name} of the run that it comes from beside it or in run.dir"
+        raise UsageError(f"{model}: found no bins or transforms of scores for it, expected {expected}")
+    return found
+
+
+class OpenedDecoder(NamedTuple):
+    """A decoder, its model, and the sentences of the input."""
+
+    decoder: Decoder
+    model: TranslationModel
+    sentences: list[Sentence]
+
+
+@contextmanager
+def opened_decoder(job: Job, comm: Comm, file: Path, kbest: int, scoring: Scoring | None) -> Iterator[OpenedDecoder]:
+    """Build the stores that are missing, and open the job's decoder for the sentences of ``file``.
+
+    ``scoring``: the transforms of the grammar's scores. At the end, the files that only this process uses are removed;
+    if it fails, the error output of an external decoder remains.
+    """
+    if job.decoder.backend == "lists":
+        error = UsageError(f'{job.file}: decoder.backend = "lists" translates nothing; mpitune rerank sorts lists')
+        raise raised_on_all_ranks(error)
+    with ExitStack() as stack:
+        folder, sources = job.run.store, factory.sources(job)
+        lines: list[SourceSentence] = []
+        if sources.grammar is not None:
+            # Read before the store is built, which may take minutes.
+            lines = comm.on_root(read_sentences, file)
+        else:
+            # The input names its own grammars.
+            folder = comm.on_root(stack.enter_context, _input_folder(job))
+            sources = _inputs_of(sources, comm.on_root(_regular_file, file, folder), file)
+        with StopFlag() as stop:
+            show = partial(progress, rank=comm.rank)
+            extract_and_build(comm, sources, folder, job.run.store, print_message, show, stop)
+        if scoring is not None and sources.external:
+            error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")
+            raise raised_on_all_ranks(error)
+        store = open_store(sources, folder, scoring, lms=job.run.store)
+        assert isinstance(store.model, TranslationModel)  # checked above
+        if sources.grammar is None:
+            corpus = store.train
+            assert corpus is not None
+            sentences = [corpus.sentence(i) for i in range(corpus.size)]
+        else:
+            sentences = [Sentence(i, store.model.words.encode(line.words), 0) for i, line in enumerate(lines)]
+        grammars = comm.on_root(factory.sentence_grammars, job, sources)
+        decoder = factory.decoder(job, store, _decoder_folder(job), kbest, grammars)
+        if sources.external:
+            _register_pass_through(decoder, sources.templates, store.model.words, sentences)
+        yield OpenedDecoder(decoder, store.model, sentences)
+        shutil.rmtree(_decoder_folder(job), ignore_errors=True)
+
+
+def _inputs_of(sources: StoreInputs, text: Path, file: Path) -> StoreInputs:
+    """The inputs of a store for ``text``, which is ``file`` or a copy of it."""
+    inputs = replace(sources, train=Texts(text), devtest=None, leave_one_out=False, lm_texts=())
+    if text != file and inputs.grammar_folder is None:
+        # A pipe is in no folder: its grammars are below the working folder.
+        inputs = replace(inputs, grammar_folder=Path.cwd())
+    return inputs
+
+
+def _register_pass_through(
+    decoder: Decoder, templates: Sequence[str], vocabulary: Vocabulary, sentences: Sequence[Sentence]
+) -> None:
+    """Register the features of pass-through rules, in the same order on all ranks: cdec may break ties by that order.
+
+    All words of the input are included: a word in the vocabulary may occur on target sides only.
+    """
+    numbers = dict.fromkeys(word for sentence in sentences for word in sentence.words.tolist())
+    for word in vocabulary.decode(np.array(list(numbers), dtype=np.int32)):
+        for name, _ in features(templates, pass_through(word)):
+            decoder.features.slot(name)
+
+
+def compile_kernels(comm: Comm, work: Callable[[int], object], sentences: Sequence[Sentence]) -> None:
+    """Run ``work`` on the shortest sentence on rank 0: it compiles the kernels, which the other ranks then load."""
+    if sentences:
+        shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
+        comm.on_root(work, shortest)
+
+
+def write_translations(
+    options: argparse.Namespace, comm: Comm, decoder: Decoder, sentences: int, lines: Sequence[str]
+) -> None:
+    """Write the output unless the decoder has failed on too many ``sentences``, which raises MachineError."""
+    comm.on_root(parallel_map.check_failed, comm.sum(decoder.failed), sentences)
+    comm.on_root(write_output, options.output, "".join(f"{line}\n" for line in lines))
+
+
+def _decoder_folder(job: Job) -> Path:
+    """Folder for the files of this process's external decoder; its error output remains there if decoding fails.
+
+    It is in the run folder, or in the temporary folder if the run folder is read-only.
+    """
+    name = f"decode-{socket.gethostname()}-{os.getpid()}"
+    return RunFolder(job.run.dir if _is_writable(job.run.dir) else _temporary_folder()).decoder_folder(name)
+
+
+@contextmanager
+def _input_folder(job: Job) -> Iterator[Path]:
+    """Folder for the compiled grammars of the input, which no other process writes to meanwhile.
+
+    It is `decode` in the store, which keeps the grammars of the text that was translated last. While another process
+    uses that, it is a folder beside it, which is removed at the end; if the store is read-only, a temporary one.
+    """
+    if not _is_writable(job.run.store):
+        yield _temporary_folder() / "store"
+        return
+    kept = job.run.store / "decode"
+    with report_write_errors(kept):
+        kept.mkdir(parents=True, exist_ok=True)
+        in_use = open(kept / "in-use", "a", encoding="utf-8")  # noqa: SIM115 (closed below)
+    with in_use:
+        try:
+            fcntl.flock(in_use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # held by another process, or a file system without locks
+            own = kept.with_name(f"decode-{socket.gethostname()}-{os.getpid()}")
+            try:
+                yield own
+            finally:
+                shutil.rmtree(own, ignore_errors=True)
+        else:
+            yield kept
+
+
+def _is_writable(folder: Path) -> bool:
+    """True if this user may write to ``folder``, or create it."""
+    return os.access(next(path for path in (folder, *folder.parents) if path.exists()), os.W_OK)
+
+
+@cache
+def _temporary_folder() -> Path:
+    """A folder of this process, which is removed when it ends."""
+    folder = Path(tempfile.mkdtemp(prefix="mpitune-decode-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _regular_file(file: Path, folder: Path) -> Path:
+    """``file``, or a copy of it in ``folder`` if it is standard input or a pipe, which can be read only once."""
+    if file != STANDARD_INPUT and not (file.is_fifo() or file.is_char_device()):
+        return file
+    copy = folder / "input"
+    with report_write_errors(copy):
+        folder.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
+    return copy
