@@ -21,7 +21,7 @@ from mpitune.cli.output import (
 from mpitune.config.dtrain import import_job
 from mpitune.config.load import load
 from mpitune.config.spec import MAX_SEED, Job
-from mpitune.corpus.eflomal import align
+from mpitune.corpus.eflomal import write_alignment
 from mpitune.corpus.text import counted, lines
 from mpitune.corpus.weights import export_weights
 from mpitune.decoder.cdec.process import resolve_program
@@ -30,8 +30,9 @@ from mpitune.exchange.comm import Comm
 from mpitune.grammar.choices import PREFIXES
 from mpitune.lm.kneser_ney import estimate
 from mpitune.metrics.evaluation import SystemRuns, evaluate
-from mpitune.metrics.list_evaluation import CHOICES, as_table, evaluate_lists
+from mpitune.metrics.list_evaluation import as_table, evaluate_lists
 from mpitune.metrics.sacrebleu import check_counts
+from mpitune.metrics.tuning_metric import CHOICES
 from mpitune.report.rule_names import rule_in_words
 from mpitune.run_folder import model_weights
 from mpitune.run_folder.status import follow
@@ -89,7 +90,7 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
     with StopFlag() as stop:
         made = extract_and_build(comm, sources, store, store, print_message, partial(progress, rank=comm.rank), stop)
         if sources.train is not None:
-            open_fitted(comm, job, sources, store, print_message)
+            open_fitted(comm, job, sources, store, print_message, stop)
     comm.on_root(print, f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True)
 
 
@@ -163,11 +164,8 @@ def run_align(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
 
     def make() -> None:
-        links = 0
         with stop.interrupts("the word alignment", resumable=False), open_output(options.output) as file:
-            for line in align(options.source, options.target, print_message, progress):
-                file.write(f"{line}\n".encode())
-                links += line.count("-")
+            links = write_alignment(file, options.source, options.target, print_message, progress)
         print_message(f"{options.output}: {counted(links, 'link')}")
 
     with StopFlag() as stop:

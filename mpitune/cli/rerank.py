@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 
-from mpitune.array_files.csr import row_ends
 from mpitune.cli.decoding import read_model
 from mpitune.cli.output import load_job, open_output, print_message
 from mpitune.config.spec import Job, column_metrics
 from mpitune.corpus.text import counted, read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
-from mpitune.decoder.base import KBest
+from mpitune.decoder.base import as_kbest
 from mpitune.decoder.lists.formats import Entry
 from mpitune.decoder.lists.scores import ScoreFiles
 from mpitune.decoder.lists.stream import line_with_score, model_score, read_lists
@@ -91,12 +90,7 @@ def _scored(
     gain = ExpectedGain(options.mbr, words.words) if options.mbr else None
     for number, entries in read_lists(options.input, add_features):
         score = np.array([model_score(entry, weights) for entry in entries])
-        yield number, entries, score if gain is None else gain.of(_kbest(entries, score, words))
+        if gain is not None:
+            score = gain.of(as_kbest([words.encode(entry.words) for entry in entries], score))
+        yield number, entries, score
     scores.check_ends()
-
-
-def _kbest(entries: Sequence[Entry], score: np.ndarray, words: Vocabulary) -> KBest:
-    """The entries in their order, without features."""
-    texts = [words.encode(entry.words) for entry in entries]
-    ptr, feature = np.zeros(len(entries) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
-    return KBest(row_ends([len(text) for text in texts]), np.concatenate(texts), score, ptr, feature, np.zeros(0))

@@ -126,6 +126,8 @@ def check_retraining(job: Job) -> None:
     if learner.method not in BATCH or (learner.method == "mert" and learner.mert.search == "hypergraph"):
         expected = f"learner.method to be {' or '.join(BATCH)}, on lists"
         raise UsageError(f'{job.file}: local.method = "retrain": expected {expected}')
+    if learner.metric != "bleu":
+        raise UsageError(f'{job.file}: local.method = "retrain": expected learner.metric to be "bleu"')
     if job.data is None or job.data.devtest is None:
         raise UsageError(f'{job.file}: local.method = "retrain": expected [data.devtest], the set to retrain on')
 

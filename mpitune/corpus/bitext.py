@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mpitune.corpus.progress import Progress
-from mpitune.corpus.text import check_readable, counted, lines, split_fields, split_words
+from mpitune.corpus.text import check_readable, checked_words, counted, lines, split_fields, split_words
 from mpitune.errors import DataError
 
 _LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
@@ -83,7 +83,7 @@ def _parallel(source: Path, target: Path, progress: Progress | None) -> Iterator
         if one is None or other is None:
             short, long = (source, target) if one is None else (target, source)
             raise _too_few(short, number - 1, long)
-        yield split_words(one[1]), split_words(other[1])
+        yield checked_words(source, number, one[1]), checked_words(target, number, other[1])
 
 
 def _bitext(path: Path, progress: Progress | None) -> Iterator[tuple[list[str], list[str]]]:
@@ -91,7 +91,7 @@ def _bitext(path: Path, progress: Progress | None) -> Iterator[tuple[list[str], 
         fields = split_fields(line)
         if len(fields) != 2:
             raise DataError.at(path, number, found=counted(len(fields), "field"), expected="source ||| target")
-        yield split_words(fields[0]), split_words(fields[1])
+        yield checked_words(path, number, fields[0]), checked_words(path, number, fields[1])
 
 
 def _too_few(path: Path, count: int, other: Path) -> DataError:

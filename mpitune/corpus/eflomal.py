@@ -70,6 +70,17 @@ def align(
                 progress.advance()
 
 
+def write_alignment(
+    file: BinaryIO, source: Path, target: Path, log: Callable[[str], None], start_progress: StartProgress
+) -> int:
+    """Write what `align` gives to ``file``, a line for each pair; returns the number of links."""
+    links = 0
+    for line in align(source, target, log, start_progress):
+        file.write(f"{line}\n".encode())
+        links += line.count("-")
+    return links
+
+
 def find_program() -> str | None:
     """The program eflomal: that of its Python package, else the one on the PATH; None if there is neither."""
     package = find_spec("eflomal")

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from mpitune.corpus.progress import Progress
 from mpitune.errors import DataError
@@ -225,9 +225,9 @@ def resolve(name: str, beside: Path) -> Path | None:
     return next((path for path in (beside.parent / name, Path(name)) if path.is_file()), None)
 
 
-def read_sentences(path: Path, limit: int = 0) -> list[SourceSentence]:
-    """The sentences of a source file, at most ``limit`` (0: all). Raises DataError for a bad line."""
-    return [_plain_source(path, number, line) for number, line in islice(lines(path), limit or None)]
+def read_sentences(path: Path) -> list[SourceSentence]:
+    """The sentences of a source file. Raises DataError for a bad line."""
+    return [_plain_source(path, number, line) for number, line in lines(path)]
 
 
 def read_bitext(path: Path, limit: int = 0) -> list[SentencePair]:
@@ -253,7 +253,7 @@ def read_parallel(source: Path, references: Sequence[Path], limit: int = 0) -> l
         number = 0
         for number, line in lines(path):
             if number <= len(inputs):
-                translations[number - 1].append(_words(path, number, line))
+                translations[number - 1].append(checked_words(path, number, line))
         if number != count:
             raise DataError.at(path, None, found=counted(number, "line"), expected=f"{count}, as many as {source} has")
     return [SentencePair(*pair) for pair in zip(inputs, translations, strict=True)]
@@ -277,7 +277,8 @@ def _pair(path: Path, number: int, line: str) -> SentencePair:
     source, *references = split_fields(line)
     if not references:
         raise DataError.at(path, number, found="1 field", expected="source ||| reference [||| reference ...]")
-    return SentencePair(_source(path, number, source), [_words(path, number, reference) for reference in references])
+    texts = [checked_words(path, number, reference) for reference in references]
+    return SentencePair(_source(path, number, source), texts)
 
 
 def _plain_source(path: Path, number: int, line: str) -> SourceSentence:
@@ -290,7 +291,7 @@ def _source(path: Path, number: int, text: str) -> SourceSentence:
     """A sentence, plain or inside ``<seg ...> </seg>``."""
     text = text.strip(" \t")
     if not _TAG.search(text):
-        return SourceSentence(_words(path, number, text), None)
+        return SourceSentence(checked_words(path, number, text), None)
     match = _SEG.fullmatch(text)
     attributes = _ATTRIBUTE.findall(match[1]) if match else []
     if match is None or _TAG.search(match[2]) or len(dict(attributes)) < len(attributes):
@@ -298,15 +299,15 @@ def _source(path: Path, number: int, text: str) -> SourceSentence:
         raise DataError.at(path, number, found=f"a malformed segment {text[:60]!r}", expected=expected)
     name = dict(attributes).get("grammar")
     if name is None:
-        return SourceSentence(_words(path, number, match[2]), None)
+        return SourceSentence(checked_words(path, number, match[2]), None)
     grammar = resolve(name, beside=path)
     if grammar is None:
         expected = f"one in {path.parent} or in the working folder"
         raise DataError.at(path, number, found=f"no such grammar file {name!r}", expected=expected)
-    return SourceSentence(_words(path, number, match[2]), grammar)
+    return SourceSentence(checked_words(path, number, match[2]), grammar)
 
 
-def _words(path: Path, number: int, text: str) -> list[str]:
+def checked_words(path: Path, number: int, text: str) -> list[str]:
     """The words of a sentence or reference: at most `MAX_WORDS`, of at most `MAX_WORD_LENGTH` characters each."""
     words = split_words(text)
     if len(words) > MAX_WORDS:
@@ -325,6 +326,13 @@ def fingerprint(path: Path) -> Fingerprint:
         status = os.fstat(file.fileno())
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     return Fingerprint(os.path.abspath(path), status.st_size, status.st_mtime_ns, digest)
+
+
+def all_unchanged(known: Sequence[Sequence[Any]], paths: Sequence[Path]) -> bool:
+    """True if each of ``paths`` has the content of its fingerprint, a row of ``known``, as read from JSON."""
+    return len(known) == len(paths) and all(
+        unchanged(Fingerprint(*row), path) for row, path in zip(known, paths, strict=True)
+    )
 
 
 def unchanged(known: Fingerprint, path: Path) -> bool:

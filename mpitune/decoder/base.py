@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from mpitune.array_files.csr import row_ends
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.grammar.fired import names_fired
@@ -117,6 +118,25 @@ def empty_translation(metrics: int = 0) -> KBest:
     none = np.zeros(0, dtype=np.int32)
     ptr = np.zeros(2, dtype=np.int64)
     return KBest(ptr, none, np.zeros(1), ptr, none, np.zeros(0), np.full((1, metrics), np.nan))
+
+
+def as_kbest(
+    translations: Sequence[np.ndarray], score: np.ndarray | None = None, metrics: np.ndarray | None = None
+) -> KBest:
+    """The ``translations`` (int32 [words] each, one or more) in their order, without features.
+
+    ``score``: float64 [k], by default 0; ``metrics``: as in `KBest`, by default none.
+    """
+    k = len(translations)
+    return KBest(
+        row_ends([len(words) for words in translations]),
+        np.concatenate(translations),
+        np.zeros(k) if score is None else score,
+        np.zeros(k + 1, dtype=np.int64),
+        np.zeros(0, dtype=np.int32),
+        np.zeros(0),
+        np.zeros((k, 0)) if metrics is None else metrics,
+    )
 
 
 @dataclass(frozen=True, eq=False)

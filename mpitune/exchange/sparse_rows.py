@@ -10,7 +10,7 @@ from mpitune.array_files.csr import row_ends
 
 
 class SparseVectors(NamedTuple):
-    """The weight vectors of some shards as sparse rows, in ascending order of shard number."""
+    """The weight vectors of some shards as sparse rows; `sort_by_shard` orders them."""
 
     shard: np.ndarray
     """int64 [n]: the shard of each row."""

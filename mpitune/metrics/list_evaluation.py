@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 
-from mpitune.array_files.csr import row_ends
 from mpitune.corpus.text import counted
 from mpitune.corpus.vocabulary import Vocabulary
-from mpitune.decoder.base import KBest, empty_translation
+from mpitune.decoder.base import KBest, as_kbest, empty_translation
 from mpitune.decoder.lists.formats import Entry
 from mpitune.decoder.lists.stream import read_lists
 from mpitune.errors import DataError
 from mpitune.metrics.choices import ReferenceMetricName
-from mpitune.metrics.tuning_metric import Metric
-
-CHOICES = ("1-best", "oracle", "random")
-"""The first entry of each list; the one with the best value of the metric, of `bleu+1` for BLEU; one drawn at random,
-whose expected statistics are the means of the list."""
+from mpitune.metrics.tuning_metric import CHOICES, Metric
 
 Scores = Mapping[str, Sequence[float]]
 """By metric: its score for each of `CHOICES`; BLEU and chrF 0 to 100, TER in edits per 100 words, columns as means."""
@@ -32,23 +28,21 @@ def evaluate_lists(path: Path, references: Sequence[Sequence[str]]) -> Scores:
 
     Raises DataError for a malformed entry, one without a metric, or a list beyond the references.
     """
-    words, sums = Vocabulary(), dict[str, np.ndarray]()
-    metrics: dict[str, Metric] = {}
-    columns: list[str] = []
-    for number, entries in _all_lists(path, len(references[0]) if references else None):
-        if entries and not metrics:
-            columns = list(entries[0].metrics)
-            names = [*(get_args(ReferenceMetricName) if references else ()), *columns]
-            metrics = {name: Metric({name: 1.0}, words.words) for name in names}
-            sums = {name: np.zeros((len(CHOICES), metric.width)) for name, metric in metrics.items()}
+    words, lists = Vocabulary(), _all_lists(path, len(references[0]) if references else None)
+    beginning = [next(lists)]
+    while not beginning[-1][1]:
+        beginning.append(next(lists))
+    columns = list(beginning[-1][1][0].metrics)
+    names = [*(get_args(ReferenceMetricName) if references else ()), *columns]
+    metrics = {name: Metric({name: 1.0}, words.words) for name in names}
+    sums = {name: np.zeros((len(CHOICES), metric.width)) for name, metric in metrics.items()}
+    for number, entries in chain(beginning, lists):
         kbest = _as_kbest(path, entries, columns, words)
         encoded = [words.encode(text[number].split()) for text in references]
         for name, metric in metrics.items():
             own = kbest._replace(metrics=kbest.metrics[:, columns.index(name)][:, None]) if name in columns else kbest
-            statistics = metric.statistics(own, encoded)
-            best = int(np.argmax(metric.sentence_scores(statistics)))
-            sums[name] += np.stack([statistics[0], statistics[best], statistics.mean(axis=0)])
-    found = {name: metric.reported(np.rint(sums[name]).astype(np.int64)) for name, metric in metrics.items()}
+            sums[name] += metric.choices(metric.statistics(own, encoded))
+    found = {name: metric.of_choices(sums[name]) for name, metric in metrics.items()}
     return {name: [-score for score in scores] if name == "ter" else scores for name, scores in found.items()}
 
 
@@ -88,7 +82,5 @@ def _as_kbest(path: Path, entries: Sequence[Entry], columns: Sequence[str], word
         if lacking := [name for name in columns if name not in entry.metrics]:
             expected = "a value, as the first entry has one"
             raise DataError.at(path, entry.line, found=f"no {lacking[0]} among the metrics", expected=expected)
-    texts, none = [words.encode(entry.words) for entry in entries], np.zeros(0)
     values = np.array([[entry.metrics[name] for name in columns] for entry in entries]).reshape(len(entries), -1)
-    ptr = row_ends([len(text) for text in texts])
-    return KBest(ptr, np.concatenate(texts), np.zeros(len(entries)), none, none, none, values)
+    return as_kbest([words.encode(entry.words) for entry in entries], metrics=values)

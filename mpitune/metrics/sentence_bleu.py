@@ -17,7 +17,7 @@ from mpitune.jit import kernel
 from mpitune.metrics.bleu import LENGTH, LONGEST, MATCHES, ORDER, REFERENCE, TOTALS, WIDTH
 from mpitune.metrics.choices import SentenceMetricName
 
-DECAY = 0.9
+CONTEXT_DECAY = 0.9
 """Decay of the pseudo-document of `ChiangBleu` per sentence."""
 
 
@@ -194,8 +194,8 @@ class ChiangBleu(SentenceMetric):
         return scores * (self.source_length + source_length)
 
     def update_context(self, statistics: np.ndarray, source_length: int) -> None:
-        self.document = DECAY * (self.document + statistics[:1].sum(axis=0))
-        self.source_length = DECAY * (self.source_length + source_length)
+        self.document = CONTEXT_DECAY * (self.document + statistics[:1].sum(axis=0))
+        self.source_length = CONTEXT_DECAY * (self.source_length + source_length)
 
 
 class ContextBleu(SentenceMetric):

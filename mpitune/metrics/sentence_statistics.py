@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mpitune.array_files.csr import row_ends
 from mpitune.corpus.vocabulary import Vocabulary
-from mpitune.decoder.base import KBest
+from mpitune.decoder.base import as_kbest
 from mpitune.metrics import chrf, ter
 from mpitune.metrics.choices import EvaluationMetricName, Tokenizer
 from mpitune.metrics.sacrebleu import bleu_statistics
@@ -48,18 +47,11 @@ def sentence_statistics(
         return vocabulary.encode((line.lower() if lowercase else line).split())
 
     for i, row in enumerate(result):
-        kbest = _as_kbest([encode(text[i]) for text in texts])
+        kbest = as_kbest([encode(text[i]) for text in texts])
         encoded = [encode(reference[i]) for reference in references]
         row[:, _TER:_CHRF] = edits.statistics(kbest, encoded)
         row[:, _CHRF:] = characters.statistics(kbest, encoded)
     return result
-
-
-def _as_kbest(translations: Sequence[np.ndarray]) -> KBest:
-    """The ``translations`` (int32 [words] each) as a list without scores and features."""
-    ptr = row_ends([len(words) for words in translations])
-    none = np.zeros(0)
-    return KBest(ptr, np.concatenate(translations), np.zeros(len(translations)), none, none, none)
 
 
 def _bleu(sums: np.ndarray) -> np.ndarray:

@@ -23,6 +23,10 @@ SPREAD = 0.065
 margins and thresholds fit them: between those of `bleu+1` in 100-best lists of news commentary, 0.043, and of Multi30k,
 0.100."""
 
+CHOICES = ("1-best", "oracle", "random")
+"""Choices of an entry of a list: the first; that of the largest sentence score; and one drawn at random, whose expected
+statistics are the means of the list."""
+
 _Scores = Callable[[np.ndarray], np.ndarray]
 """float64 [n] from statistics, int64 [n, columns]; larger is better."""
 
@@ -156,6 +160,15 @@ class Metric:
         percent = 100.0 if len(self.names) == 1 and self._needs_references else 1.0
         scores: list[float] = (percent * self.set_scores(sums)).tolist()
         return scores
+
+    def choices(self, statistics: np.ndarray) -> np.ndarray:
+        """float64 [3, width]: the statistics of `CHOICES` from those of a list, int64 [k, width]."""
+        oracle = int(np.argmax(self.sentence_scores(statistics)))
+        return np.stack([statistics[0], statistics[oracle], statistics.mean(axis=0)])
+
+    def of_choices(self, sums: np.ndarray) -> list[float]:
+        """`reported` of each of `CHOICES`, from sums of `choices` over lists."""
+        return self.reported(np.rint(sums).astype(np.int64))
 
     def _sum(self, scores: np.ndarray) -> np.ndarray:
         # Not a product of matrices: equal rows must have equal sums.

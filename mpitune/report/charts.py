@@ -110,9 +110,13 @@ def _quality(runs: Runs) -> Section:
         for make in (_bleu, _devtest_metric, _gold, _choices, _training_bleu, _objective)
         if (chart := make(runs)) is not None
     ]
-    chosen = runs.records[0].chosen.epoch
-    lines = "Dotted lines mark the epochs" if runs.several else f"The dotted line marks epoch {chosen},"
-    text = f"{lines} whose weights are the result."
+    record = runs.records[0]
+    if runs.several:
+        text = "Dotted lines mark the best epochs, whose weights are the result if no dense start is better."
+    elif record.dense_start_is_best:
+        text = f"The dotted line marks epoch {record.chosen.epoch}, the best; the dense start is better."
+    else:
+        text = f"The dotted line marks epoch {record.chosen.epoch}, whose weights are the result."
     if any(family.several for family in runs.families):
         text += " Curves of several seeds are means, with a band of one standard deviation on either side."
     return Section("curves", "Epoch by epoch", text, charts)

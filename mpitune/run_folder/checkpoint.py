@@ -24,6 +24,7 @@ import numpy as np
 from mpitune.array_files.arrays import local_datasets
 from mpitune.array_files.atomic import atomic_replace
 from mpitune.errors import DataError, MachineError, UsageError
+from mpitune.metrics.bleu import WIDTH
 
 VERSION = 3
 """Raised whenever the meaning of stored data changes; a file of another version is an error, it is not skipped."""
@@ -31,7 +32,7 @@ VERSION = 3
 Vector = tuple[np.ndarray, np.ndarray]
 """A sparse weight vector: feature ids (uint64 [n]) and their weights (float64 [n])."""
 
-_NO_COUNTS = np.zeros((0, 11), dtype=np.int32)
+_NO_COUNTS = np.zeros((0, WIDTH), dtype=np.int32)
 _USER_BLOCK = 512  # bytes; HDF5's minimum
 _CHECKPOINT = re.compile(r"epoch-(\d{4,})\.h5")
 _SHARDS = re.compile(r"epoch-(\d{4,})\.shards")
@@ -88,7 +89,7 @@ class ShardResult:
     """Names of the features that were discovered while decoding."""
     best: np.ndarray = field(default_factory=lambda: _NO_COUNTS)
     """int32 [sentences, 11]: BLEU statistics of the 1-best translation of each sentence of the shard."""
-    bleu: np.ndarray = field(default_factory=lambda: np.zeros((3, 11), dtype=np.int64))
+    bleu: np.ndarray = field(default_factory=lambda: np.zeros((3, WIDTH), dtype=np.int64))
     """int64 [3, 11]: BLEU statistics summed over 1-best translations, oracles and predictions."""
     choices: np.ndarray = field(default_factory=lambda: np.zeros((3, 0)))
     """float64 [3, columns]: statistics of the metric, see `mpitune.training.epoch_statistics.ShardStatistics`."""
@@ -244,7 +245,7 @@ def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardRe
                 dict(zip(names, datasets["statistics"].tolist(), strict=True)),
                 _texts(datasets.get("names", _strings([]))),
                 datasets.get("best", _NO_COUNTS),
-                datasets.get("bleu", np.zeros((3, 11), dtype=np.int64)),
+                datasets.get("bleu", np.zeros((3, WIDTH), dtype=np.int64)),
                 datasets.get("choices", np.zeros((3, 0))),
                 tuple(datasets["learner"]),
             )

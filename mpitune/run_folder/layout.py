@@ -32,7 +32,7 @@ class RunFolder:
 
     @property
     def weights(self) -> Path:
-        """The folder of `epoch_weights`."""
+        """The folder of `epoch_weights` and `dense_start_weights`."""
         return self.path / "weights"
 
     @property
@@ -58,6 +58,11 @@ class RunFolder:
     def epoch_weights(self, epoch: int) -> Path:
         """The weights published after ``epoch``."""
         return self.weights / f"epoch-{epoch:04d}.txt.gz"
+
+    @property
+    def dense_start_weights(self) -> Path:
+        """The weights of the dense start, if the epochs learn sparse features on top of them and devtest scores it."""
+        return self.weights / "dense-start.txt.gz"
 
     @property
     def translations(self) -> Path:
@@ -123,9 +128,8 @@ class RunFolder:
         with _write_errors(path):
             write_weights(path, sorted(weights))
 
-    def set_result(self, epoch: int) -> None:
-        """Copy the weights of ``epoch``, if they exist, to `result`, unless it has the same content."""
-        weights = self.epoch_weights(epoch)
+    def set_result(self, weights: Path) -> None:
+        """Copy ``weights``, if the file exists, to `result`, unless it has the same content."""
         if weights.is_file() and not (self.result.is_file() and filecmp.cmp(weights, self.result, shallow=False)):
             with _write_errors(self.result), atomic_replace(self.result) as aside:
                 shutil.copyfile(weights, aside)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from mpitune.corpus.text import clock
 from mpitune.errors import UsageError
-from mpitune.run_folder.best_epoch import chosen_epoch
+from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import Epoch, read_epochs, read_log, read_settings
 from mpitune.run_folder.run_state import RunState, infer_state, read_state
@@ -32,7 +32,7 @@ class Status(NamedTuple):
     ended: bool
     """True if the run has finished, stopped or failed."""
     table: list[str]
-    """A header, and a line per epoch; ``*`` marks the epoch whose weights are the result so far."""
+    """A header, a line for the dense start if devtest scores it, and one per epoch; ``*`` marks the result so far."""
     now: str
     """The last message of the log."""
 
@@ -100,8 +100,12 @@ def follow(runs: Sequence[Path]) -> None:
 def _table(epochs: Sequence[Epoch]) -> list[str]:
     if not epochs:
         return []
-    chosen = chosen_epoch([epoch.devtest_score for epoch in epochs])
-    rows = [_HEAD, *(_row(epoch, epoch.epoch == chosen) for epoch in epochs)]
+    by_dense_start = dense_start_is_best([vars(epoch) for epoch in epochs])
+    chosen = 0 if by_dense_start else chosen_epoch([epoch.devtest_score for epoch in epochs])
+    rows: list[tuple[str, ...]] = [_HEAD]
+    if (dense := epochs[0].devtest_bleu_dense) is not None:
+        rows.append((f"{'*' if by_dense_start else ''}dense", f"{dense:.2f}", "", "", "", ""))
+    rows += (_row(epoch, epoch.epoch == chosen) for epoch in epochs)
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
 

@@ -18,10 +18,12 @@ class RunLock:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.inode: int | None = None
+        """That of the file that is locked, which other ranks get from rank 0; None before and after."""
         self._file: IO[str] | None = None
 
-    def acquire(self) -> None:
-        """Create the folder if it does not exist and lock it; rank 0 calls this for all ranks.
+    def acquire(self) -> int:
+        """Create the folder if it does not exist and lock it; rank 0 calls this for all ranks. Returns `inode`.
 
         Raises UsageError if the folder is not writable or is locked by another process, MachineError if the disk is
         full. On a file system without locks, a warning is logged.
@@ -48,14 +50,16 @@ class RunLock:
             with suppress(OSError):
                 file.close()
             raise folder_write_error(self.folder, error) from None
-        self._file = file
+        self._file, self.inode = file, os.fstat(file.fileno()).st_ino
+        return self.inode
 
     def check(self) -> None:
         """Raise MachineError if the folder has been removed or replaced by another since it was locked."""
-        if self._file is None:
+        if self.inode is None:
             return
         with suppress(OSError):
-            if os.path.samestat(os.stat(self.folder / "lock"), os.fstat(self._file.fileno())):
+            # The number of a network file system may differ from node to node, that of a file on it does not.
+            if os.stat(self.folder / "lock").st_ino == self.inode:
                 return
         raise MachineError(f"{self.folder}: the run folder has been removed or replaced while the run was using it")
 
@@ -63,4 +67,4 @@ class RunLock:
         """Release the lock, if it is held."""
         if self._file is not None:
             self._file.close()
-            self._file = None
+        self._file = self.inode = None

@@ -28,7 +28,7 @@ from mpitune.array_files.checked import Check, open_checked
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.progress import StartProgress, no_progress
-from mpitune.corpus.text import Fingerprint, fingerprint, kilobytes, unchanged
+from mpitune.corpus.text import all_unchanged, fingerprint, kilobytes
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError, UsageError
 from mpitune.extraction.bitext import compiled_bitext
@@ -210,11 +210,7 @@ def _fault(file: _StoreFile) -> str | None:
         return "damaged or of an older version"
     try:
         known = (read_attributes(file.path) or {})["inputs"]
-        fresh = (
-            known["shape"] == file.settings
-            and len(known["files"]) == len(file.inputs)
-            and all(unchanged(Fingerprint(*old), path) for old, path in zip(known["files"], file.inputs, strict=True))
-        )
+        fresh = known["shape"] == file.settings and all_unchanged(known["files"], file.inputs)
     except (KeyError, TypeError):
         fresh = False  # attributes that mpitune does not write
     return None if fresh else "stale"

@@ -19,9 +19,9 @@ import numpy as np
 from mpitune.array_files.arrays import write_lock
 from mpitune.array_files.atomic import open_atomic, write_text
 from mpitune.corpus.bitext import AlignedFiles, AlignedPair
-from mpitune.corpus.eflomal import align, find_program
+from mpitune.corpus.eflomal import find_program, write_alignment
 from mpitune.corpus.progress import Progress, StartProgress
-from mpitune.corpus.text import Fingerprint, counted, fingerprint, kilobytes, unchanged
+from mpitune.corpus.text import all_unchanged, counted, fingerprint, kilobytes
 from mpitune.corpus.tokenisation import SAMPLE, punctuation
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.lm.kneser_ney import estimate
@@ -203,11 +203,8 @@ class WordAlignment:
             )
 
     def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
-        count = 0
         with open_atomic(self.links) as file:
-            for line in align(self.source, self.target, log, start_progress):
-                file.write(f"{line}\n".encode())
-                count += line.count("-")
+            count = write_alignment(file, self.source, self.target, log, start_progress)
         return [f"{self.links}: no grammar.alignment: aligned by eflomal, {counted(count, 'link')}"]
 
 
@@ -293,9 +290,7 @@ def _record(made: MadeInput) -> dict[str, Any] | None:
         record: dict[str, Any] = json.loads(_record_file(made).read_text(encoding="utf-8"))
         files = {"inputs": made.inputs, "outputs": made.outputs}
         fresh = record["settings"] == made.settings and all(
-            len(record[kind]) == len(paths)
-            and all(unchanged(Fingerprint(*known), path) for known, path in zip(record[kind], paths, strict=True))
-            for kind, paths in files.items()
+            all_unchanged(record[kind], paths) for kind, paths in files.items()
         )
         return record if fresh and isinstance(record["told"], list) else None
     except (OSError, ValueError, KeyError, TypeError):

@@ -160,7 +160,7 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
     if sources.from_lists:
         model = open_model(with_prefix(data, "lists"), words)
     else:
-        model = _open_model(data, words, sources, folder, scoring, lms or folder)
+        model = _open_model(data, words, sources, scoring, lms or folder)
     leaves_out = [sources.leaves_sentences_out(n) for n in range(len(sources.lms))]
     return Store(
         model=model,
@@ -175,7 +175,6 @@ def _open_model(
     data: Mapping[str, np.ndarray],
     words: Vocabulary,
     sources: StoreInputs,
-    folder: Path,
     scoring: Scoring | None,
     lms: Path,
 ) -> TranslationModel:

@@ -46,9 +46,8 @@ def dense_start(run: TrainingRun, state: State) -> None:
 
     Initial weights other than zero are scaled first (`initial_size`), unless some are frozen or the step size does not
     depend on their scale; the dense ones are learned from there only if the epochs do not learn them. Then the devtest
-    set is scored with them, for comparison with the epochs. No weights are written before the first epoch ends: a run
-    that is killed earlier repeats this and gets the same bits. Raises StopRequested on every rank if one was asked to
-    stop.
+    set is scored with them, for comparison with the epochs, and they are written. A run that is killed before the first
+    epoch ends repeats this and gets the same bits. Raises StopRequested on every rank if one was asked to stop.
     """
     wanted, size = run.job.learner.dense_start, run.corpus.size
     if wanted == 0 or isinstance(run.learner, BatchLearner):
@@ -63,10 +62,15 @@ def dense_start(run: TrainingRun, state: State) -> None:
             state.shared_weights = run.sparse(run.dense(state.shared_weights))
             state.dense_start = score_devtest(run, state.shared_weights, "after the dense start").bleu
             if state.dense_start is not None:
+                run.comm.on_root(_write, run, state)
                 LOG.info("before sparse features are learned: devtest BLEU %.2f", state.dense_start)
     elif not given:
         result = _learned(run, state, few)
         state.shared_weights, state.learner = (result.index, result.value), result.learner
+
+
+def _write(run: TrainingRun, state: State) -> None:
+    run.folder.write_weights(run.folder.dense_start_weights, run.model(state.shared_weights).named)
 
 
 def _learned(run: TrainingRun, state: State, sentences: np.ndarray) -> ShardResult:

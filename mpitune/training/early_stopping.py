@@ -10,7 +10,7 @@ from mpitune.run_folder.best_epoch import (
     chosen_epoch,
     dense_start_is_best,
     devtest_scores,
-    epochs_since_best,
+    early_end_reason,
     out_of_patience,
 )
 from mpitune.training import sanity_checks
@@ -65,6 +65,5 @@ def ending(job: Job, history: History) -> str:
         of = "the dense start, better on devtest than all epochs"
     if len(history) >= job.learner.epochs:
         return f"{of}; all {len(history)} epochs are done"
-    vain = epochs_since_best(scores)
-    why = f"no better devtest score in {vain} epoch{'s' if vain > 1 else ''}"
+    why = early_end_reason(scores, job.learner.epochs, job.learner.patience)
     return f"{of}; ended after epoch {len(history)} of {job.learner.epochs}: {why} (raise learner.patience to go on)"

@@ -15,7 +15,7 @@ from mpitune.decoder.base import Decoder, KBest
 from mpitune.learner.base import Counts
 from mpitune.metrics.bleu import LENGTH, REFERENCE, WIDTH
 from mpitune.metrics.sentence_bleu import papineni
-from mpitune.metrics.tuning_metric import Metric
+from mpitune.metrics.tuning_metric import CHOICES, Metric
 from mpitune.run_folder.checkpoint import Vector
 
 LOG = logging.getLogger(__name__)
@@ -25,9 +25,6 @@ SUMS = ("sentences", "gold", "pairs", "updates", "length", "reference", "empty",
 references; ``change``: norms of the weight changes by single lists; ``changing``: lists that changed a weight."""
 TRACKED_HYPOTHESES = ("best", "oracle", "prediction")
 """Translations whose corpus BLEU is reported: the 1-best, and the oracle and prediction that the method selects."""
-CHOICES = ("best", "oracle", "random")
-"""Entries whose metric is reported: the 1-best, that of the largest sentence score, and one drawn at random, whose
-expected statistics are the means of the list."""
 
 
 class ShardStatistics(NamedTuple):
@@ -76,8 +73,7 @@ class StatisticsAccumulator:
         """
         for sum_, entry in zip(self._bleu, (0, counts.oracle, counts.prediction), strict=True):
             sum_ += counted[entry, :WIDTH] if entry >= 0 else 0
-        oracle = int(np.argmax(self._metric.sentence_scores(counted)))
-        self._choices += np.stack([counted[0], counted[oracle], counted.mean(axis=0)])
+        self._choices += self._metric.choices(counted)
         lengths = counted[0, [LENGTH, REFERENCE]].tolist()
         empty = len(source) > 0 and len(kbest.translation(0)) == 0
         numbers = (1, gold, counts.pairs, counts.updates, *lengths, empty, change, change > 0)
@@ -142,10 +138,11 @@ def summary(shards: Sequence[ShardStatistics], metric: Metric) -> dict[str, Any]
 
 
 def _choices(shards: Sequence[ShardStatistics], metric: Metric) -> dict[str, float | None]:
+    names = ("metric_best", "metric_oracle", "metric_random")
     if any(shard.choices.shape[1] != metric.width for shard in shards):
-        return {f"metric_{name}": None for name in CHOICES}
-    sums = np.rint(sum((shard.choices for shard in shards), np.zeros((len(CHOICES), metric.width)))).astype(np.int64)
-    return {f"metric_{name}": score for name, score in zip(CHOICES, metric.reported(sums), strict=True)}
+        return dict.fromkeys(names)
+    sums = sum((shard.choices for shard in shards), np.zeros((len(CHOICES), metric.width)))
+    return dict(zip(names, metric.of_choices(sums), strict=True))
 
 
 def log_epoch(metrics: dict[str, Any]) -> None:

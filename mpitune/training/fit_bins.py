@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from mpitune.config.spec import Job
@@ -16,6 +17,7 @@ from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.binning import Bins, make_bins
 from mpitune.grammar.score_transforms import WORDS, count_values, merge_counts
+from mpitune.runtime.signals import StopFlag
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import Store, open_store
 from mpitune.training import factory
@@ -23,17 +25,21 @@ from mpitune.training import factory
 LOG = logging.getLogger(__name__)
 
 
-def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, log: Callable[[str], None]) -> Store:
+def open_fitted(
+    comm: Comm, job: Job, sources: StoreInputs, folder: Path, log: Callable[[str], None], stop: StopFlag
+) -> Store:
     """Open the store in ``folder`` with the job's score transforms and bins fitted to the grammars of ``[data]``.
 
-    All ranks call this; ``log`` is called on rank 0. Raises UsageError if the job names scores that no rule has.
+    All ranks call this; ``log`` is called on rank 0. Raises UsageError if the job names scores that no rule has,
+    StopRequested on every rank if one was asked to stop.
     """
     store, wanted = open_store(sources, folder), job.features
     if not (wanted.unlog.features or wanted.discretize.features):
         return store
     assert isinstance(store.model, TranslationModel)  # checked by config.load
     comm.on_root(_check, job, store.model.score_names)
-    bins = fit(comm, store, wanted.discretize.features, wanted.discretize.bins) if wanted.discretize.features else ()
+    binned = wanted.discretize
+    bins = fit(comm, store, binned.features, binned.bins, stop) if binned.features else ()
     lines = [
         f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins
     ]
@@ -43,12 +49,13 @@ def open_fitted(comm: Comm, job: Job, sources: StoreInputs, folder: Path, log: C
     return open_store(sources, folder, scoring)
 
 
-def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[Bins, ...]:
+def fit(comm: Comm, store: Store, features: Sequence[str], most: int, stop: StopFlag) -> tuple[Bins, ...]:
     """At most ``most`` bins for each of ``features``, from their values in all rules of the grammars of ``[data]``.
 
     ``features``: scores of the grammars, or WordPenalty.
 
-    A rule counts once for each grammar that has it. All ranks call this and get the bins.
+    A rule counts once for each grammar that has it. All ranks call this and get the bins; it raises StopRequested on
+    all of them if ``stop`` is set on one.
     """
     assert isinstance(store.model, TranslationModel)
     assert store.train is not None  # jobs without training data have no bins to fit
@@ -56,7 +63,10 @@ def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[B
     # Grammars are numbered in the order in which sentences name them, and those of [data] come first.
     total = int(store.train.grammar.max(initial=-1)) + 1
     share = range(total * comm.rank // comm.size, total * (comm.rank + 1) // comm.size)
-    counts = count_values(map(store.model.grammars.open, share), [places[feature] for feature in features])
+    grammars = map(store.model.grammars.open, takewhile(lambda _: not stop, share))
+    counts = count_values(grammars, [places[feature] for feature in features])
+    if comm.any(bool(stop)):
+        raise stop.stop_error("the making of bins", resumable=False)
     parts = comm.gather(counts)
 
     def fitted() -> tuple[Bins, ...]:

@@ -20,6 +20,7 @@ import numpy as np
 from mpitune.array_files.arrays import write_lock
 from mpitune.array_files.atomic import write_text
 from mpitune.array_files.csr import row_ends
+from mpitune.array_files.grow import grow_to
 from mpitune.config.spec import Job, LearnerKeys, ParallelKeys
 from mpitune.corpus.retrieval import IndexedPart, Neighbours, sentences_with
 from mpitune.corpus.text import counted
@@ -61,8 +62,9 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
 
     Raises UsageError if existing lists are of another job or other weights, StopRequested after a signal.
     """
-    # Lists do not depend on the learner: the default one will do.
-    learner, parallel = LearnerKeys(frozen=job.learner.frozen), ParallelKeys(shards=1)
+    # Of the learner's keys, lists depend on what is left out of language models alone: the default one will do.
+    learner = LearnerKeys(frozen=job.learner.frozen, lm_leave_one_out=job.learner.lm_leave_one_out)
+    parallel = ParallelKeys(shards=1)
     wanted, decoder = job.local, replace(job.decoder, sample="none")
     job = replace(job, learner=learner, parallel=parallel, decoder=decoder)
     folder = RunFolder(job.run.dir).local
@@ -245,8 +247,7 @@ class Translator:
         if (slots < 0).any():
             features.slots([learned.name(slot) for slot in learned.find(ids[slots < 0]).tolist()])
             slots = features.find(ids)
-        if (new := len(features) - len(self._weights)) > 0:
-            self._weights = np.concatenate([self._weights, np.zeros(new)])
+        self._weights = grow_to(self._weights, len(features))
         return slots
 
     def _decode(self, sentence: Sentence, slots: np.ndarray, change: np.ndarray) -> np.ndarray:

@@ -55,7 +55,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
     comm.on_root(load.require_data, job)
     folder = RunFolder(job.run.dir)
     lock = RunLock(folder.path)
-    comm.on_root(lock.acquire)
+    lock.inode = comm.on_root(lock.acquire)
     try:
         start_logging(folder.path, rank=comm.rank, size=comm.size, quiet=quiet)
         LOG.info("%s; ranks: %d", ", ".join(f"{name} {number}" for name, number in versions().items()), comm.size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpitune.errors import DataError
+from mpitune.training.scheduler import check_stop
 from mpitune.training.session import TrainingRun
 
 SENTENCES = 500
@@ -14,16 +15,21 @@ SENTENCES = 500
 def fit_metric(run: TrainingRun) -> None:
     """Set the spreads of the run's metric, from lists under the initial weights. Collective.
 
-    Raises DataError for a metric that is the same in all entries of each list.
+    Raises DataError for a metric that is the same in all entries of each list, StopRequested after a signal.
     """
     if not run.metric.is_bleu:
-        run.metric.set_spreads(run.comm.on_root(_spreads, run))
+        spreads = run.comm.on_root(_spreads, run)
+        check_stop(run, "the comparison of the metrics", spreads is None)
+        assert spreads is not None  # a rank that was stopped has raised
+        run.metric.set_spreads(spreads)
 
 
-def _spreads(run: TrainingRun) -> np.ndarray:
-    """float64 [metrics]: mean over lists of each metric's standard deviation in a list."""
+def _spreads(run: TrainingRun) -> np.ndarray | None:
+    """float64 [metrics]: mean over lists of each metric's standard deviation in a list; None if asked to stop."""
     found = []
     for i in np.random.default_rng(run.job.run.seed).permutation(run.corpus.size)[:SENTENCES].tolist():
+        if run.stop:
+            return None
         kbest = run.decoder.decode(run.store.tuned_sentence(i), run.first.weights, run.job.decoder.kbest)
         scores = run.metric.single_scores(run.metric.statistics(kbest, run.corpus.references(i)))
         found.append(scores.std(axis=0))

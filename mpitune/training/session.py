@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpitune.array_files.grow import grow_to
 from mpitune.config.effective_keys import ignored_keys
 from mpitune.config.spec import Job
 from mpitune.corpus.feature_table import FeatureTable
@@ -22,7 +23,6 @@ from mpitune.exchange.sparse_rows import look_up
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.learner.choices import LearnedFeatures
-from mpitune.learner.online.rates import grow_to
 from mpitune.metrics.sentence_bleu import SentenceMetric
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.run_folder.best_epoch import AVERAGING
@@ -129,7 +129,7 @@ class TrainingRun:
 
     def grow_to_features(self, weights: np.ndarray) -> np.ndarray:
         """``weights`` (float64, by slot), padded with 0 for features that the decoder has discovered since."""
-        return weights if len(self.features) <= len(weights) else grow_to(weights, self._slots, 0.0)
+        return weights if len(self.features) <= len(weights) else grow_to(weights, self._slots)
 
     @property
     def _slots(self) -> int:
@@ -214,7 +214,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
         LOG.info("%s", decision)
     extract_and_build(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet), stop)
     if given is None:
-        store = open_fitted(comm, job, sources, folder, LOG.info)
+        store = open_fitted(comm, job, sources, folder, LOG.info, stop)
     else:
         store = open_store(sources, folder, given.scoring)
     comm.on_root(_check_store, job, store)

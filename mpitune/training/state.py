@@ -96,10 +96,9 @@ def _epoch_to_resume(run: TrainingRun, resume: str) -> int:
 def write_result(run: TrainingRun, state: State) -> None:
     """Write the result so far on rank 0: the weights of the best epoch, or of the dense start if that is better."""
     if dense_start_is_best(state.history):
-        # Its weights are those that the epochs began with, and left as they are.
-        run.folder.write_weights(run.folder.result, run.model(run.sparse(run.first.weights)).named)
+        run.folder.set_result(run.folder.dense_start_weights)
     else:
-        run.folder.set_result(chosen_epoch(devtest_scores(state.history)))
+        run.folder.set_result(run.folder.epoch_weights(chosen_epoch(devtest_scores(state.history))))
 
 
 def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.text import MAX_WORDS
 from mpitune.errors import DataError
 
 
@@ -28,3 +29,18 @@ def test_several_alignments_are_read_side_by_side(tmp_path: Path) -> None:
         (tmp_path / "b").write_text(text)
         with pytest.raises(DataError, match=told):
             list(files.read())
+
+
+@pytest.mark.parametrize("longer", ["f", "e"])
+def test_pairs_have_the_limits_of_sentences(tmp_path: Path, longer: str) -> None:
+    """Positions beyond 32,767 do not fit the compiled bitext."""
+    long = " ".join(["w"] * (MAX_WORDS + 1))
+    for name in ("f", "e"):
+        (tmp_path / name).write_text(f"w\n{long if name == longer else 'w'}\n")
+    (tmp_path / "a").write_text(f"0-0\n{MAX_WORDS}-0\n" if longer == "f" else f"0-0\n0-{MAX_WORDS}\n")
+    told = f"{longer}:2: found {MAX_WORDS + 1} words, expected a sentence of at most {MAX_WORDS}"
+    with pytest.raises(DataError, match=told):
+        list(AlignedFiles(tmp_path / "f", tmp_path / "e", (tmp_path / "a",)).read())
+    (tmp_path / "fe").write_text(f"w ||| w\n{long} ||| w\n")
+    with pytest.raises(DataError, match=f"fe:2: found {MAX_WORDS + 1} words"):
+        list(AlignedFiles(tmp_path / "fe", None, (tmp_path / "a",)).read())

@@ -175,7 +175,7 @@ def news(shared: Path) -> News:
     reader.read(shared / "data" / "nc" / "grammar.gz")
     types, categories = reader.rules().types, reader.categories
     rules = [as_symbols(types, number, categories, vocabulary.words) for number in range(len(types.side))]
-    sources = [word for sentence in read_sentences(shared / "data" / "nc" / "nc.de.gz", 50) for word in sentence.words]
+    sources = [word for sentence in read_sentences(shared / "data" / "nc" / "nc.de.gz")[:50] for word in sentence.words]
     rows = [dict(features(PAPER, rule)) for rule in (*rules, *GLUE, *map(pass_through, sources))]
     return News(rows, {name for row in rows for name in row})
 

@@ -105,7 +105,7 @@ def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> No
             return [parts[rank] for rank in sorted(parts)]
 
     for comm in (SerialComm(), Rank(0), Rank(1), Rank(2)):
-        [found] = fit(comm, store, ["Lex"], 4)
+        [found] = fit(comm, store, ["Lex"], 4, StopFlag())
     for one, other in zip(found, expected, strict=True):
         assert np.array_equal(one, other)
     assert found.population.sum() == len(values)
@@ -175,7 +175,7 @@ def test_lengths_of_target_sides_and_conjunctions(tiny: Tiny, tmp_path: Path, ke
     job = tiny.job(tmp_path / "run", features__discretize=wanted)
     sources = factory.sources(job)
     build.build_store(sources, job.run.store, lambda _: None, no_progress)
-    store = open_fitted(SerialComm(), job, sources, job.run.store, lambda _: None)
+    store = open_fitted(SerialComm(), job, sources, job.run.store, lambda _: None, StopFlag())
     assert store.scoring is not None and store.train is not None and isinstance(store.model, TranslationModel)
     bins = {of.feature: of for of in store.scoring.bins}
     decoder = EmbeddedDecoder(store.model)

@@ -129,3 +129,7 @@ def test_local_training_leaves_out_what_it_learns_from(
     assert {n for n in lengths if n < long} == {len(f) for f, _, _ in PAIRS}
     assert lengths.count(long) >= 3
     assert left == [0 if n == long else 1 for n in lengths]
+    given += ["--set", "learner.lm_leave_one_out=false", "--set", f"run.dir={tmp_path}/seen"]
+    left.clear()
+    assert main(["local", f"{tmp_path}/job.toml", "--input", f"{tmp_path}/input", *given]) == 0
+    assert left and not any(left), "nothing is left out of a job that wants it so"

@@ -160,6 +160,10 @@ def test_a_stopped_run_goes_on_as_if_unbroken(lists: TinyLists, tmp_path: Path, 
     metric = {"ter": 0.5, "comet": 0.5}
     run_job(lists, tmp_path / "unbroken", metric, **of_method(method))
     # The spreads of the metrics are measured first.
+    decodes.count, decodes.stop_at = 0, (3, signal.SIGTERM)
+    with pytest.raises(StopRequested, match="the comparison of the metrics"):
+        run_job(lists, tmp_path / "run", metric, **of_method(method))
+    assert decodes.count <= 4
     decodes.count, decodes.stop_at = 0, (2 * SENTENCES + 10, signal.SIGTERM)
     with pytest.raises(StopRequested):
         run_job(lists, tmp_path / "run", metric, **of_method(method))

@@ -578,7 +578,10 @@ def test_retraining_in_the_command(cli: Cli, tiny: Tiny, tmp_path: Path, weights
     learner = {"method": "minrisk", "learning_rate": None, "epochs": 1}
     done = cli(*command(tiny.job_file(tmp_path / "run", learner=learner), weights, source, *asked))
     assert done.code == 2 and 'local.method = "retrain": expected [data.devtest]' in done.errors
-    done = cli(*command(tiny.job_file(tmp_path / "run", **DEVTEST, learner=learner), weights, source, *asked))
+    job = tiny.job_file(tmp_path / "run", **DEVTEST, learner=learner)
+    done = cli(*command(job, weights, source, *asked, "learner.metric=ter"))
+    assert done.code == 2 and 'local.method = "retrain": expected learner.metric to be "bleu"' in done.errors
+    done = cli(*command(job, weights, source, *asked))
     said = SUMMARY.match(done.errors.splitlines()[-1])
     assert done.code == 0 and len(done.output.splitlines()) == 8 and said and float(said[1]) > 0
 

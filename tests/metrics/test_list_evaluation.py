@@ -53,6 +53,17 @@ def test_first_and_best_entries_have_the_scores_of_sacrebleu(tmp_path: Path) -> 
     assert [len(line.split()) for line in table[1:]] == [6] * 3 + [5] * 3
 
 
+def test_sentences_without_lists_count_wherever_they_are(tmp_path: Path) -> None:
+    first, last = ({"id": n, "text": REFERENCES[n]} for n in (0, 3))
+    scores = []
+    for name, entry in (("first", first), ("last", last)):
+        (tmp_path / name).write_text(json.dumps(entry) + "\n")
+        scores.append(evaluate_lists(tmp_path / name, [REFERENCES]))
+        texts = [REFERENCES[n] if n == entry["id"] else "" for n in range(4)]
+        expected = BLEU(tokenize="none", smooth_method="none").corpus_score(texts, [REFERENCES]).score
+        assert scores[-1]["bleu"][0] == pytest.approx(expected) and expected < 50
+
+
 def test_bad_input(tmp_path: Path) -> None:
     path = write(tmp_path / "lists")
     with pytest.raises(DataError, match="lists:6: found number 3, expected at most 2, as there are 3 references"):

@@ -44,14 +44,16 @@ def test_lock_is_released_by_death(tmp_path: Path) -> None:
 
 
 def test_a_lock_whose_folder_is_gone(tmp_path: Path) -> None:
-    lock = RunLock(tmp_path / "run")
+    lock, of_another_rank = RunLock(tmp_path / "run"), RunLock(tmp_path / "run")
     lock.check()
-    lock.acquire()
-    lock.check()
+    of_another_rank.inode = lock.acquire()
+    for one in (lock, of_another_rank):
+        one.check()
     (tmp_path / "run").rename(tmp_path / "away")
     for _ in ("removed", "replaced"):
-        with pytest.raises(MachineError, match="run: the run folder has been removed or replaced"):
-            lock.check()
+        for one in (lock, of_another_rank):
+            with pytest.raises(MachineError, match="run: the run folder has been removed or replaced"):
+                one.check()
         second = RunLock(tmp_path / "run")
         second.acquire()
         second.check()

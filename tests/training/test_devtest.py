@@ -11,11 +11,15 @@ from support.runs import SENTENCES, Decodes, files_of, metrics
 from support.tiny import DEVTEST, Tiny
 
 from mpitune.cli.parser import main
+from mpitune.corpus.weights import read_weights
 from mpitune.errors import StopRequested
 from mpitune.metrics.sacrebleu import corpus_bleu
 from mpitune.run_folder import best_epoch
+from mpitune.run_folder.checkpoint import Vector
+from mpitune.run_folder.status import read_status
 from mpitune.training import dense_start
 from mpitune.training.devtest import WITHOUT_DEVTEST, Scores
+from mpitune.training.session import TrainingRun
 
 
 def kept(run: Path, name: str) -> list[str]:
@@ -97,6 +101,9 @@ def test_the_dense_start_is_the_result_while_no_epoch_is_as_good(
     assert main(["report", str(tmp_path / "run")]) == 0
     page = (tmp_path / "run" / "report.html").read_text()
     assert "they are the result" in page and "100.50" in page
+    assert "The dotted line marks epoch 1, the best; the dense start is better" in page
+    table = [line.split() for line in read_status(tmp_path / "run").table]
+    assert table[1] == ["*dense", "100.50"] and table[2][0] == "1", "no epoch is the result"
     tables["learner"]["epochs"] = 2
     (tmp_path / "run" / "weights.txt.gz").unlink()
     tiny.train(tmp_path / "run", **tables)
@@ -105,6 +112,26 @@ def test_the_dense_start_is_the_result_while_no_epoch_is_as_good(
         epochs = [{**epoch, "devtest_metric": metric} for epoch in metrics(tmp_path / "run")]
         epochs[0]["devtest_bleu_dense"] = score
         assert best_epoch.dense_start_is_best(epochs) == better
+
+
+def test_a_dense_start_from_sparse_weights_is_the_model_that_was_scored(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Initial weights are scaled, also those of sparse features, which the dense start leaves as they are."""
+    scored = []
+
+    def score(run: TrainingRun, weights: Vector, _: str) -> Scores:
+        scored.append(dict(run.model(weights).named))
+        return Scores(100.5, 1.0)
+
+    monkeypatch.setattr(dense_start, "score_devtest", score)
+    learner = {"preset": "default", "learning_rate": None, "epochs": 1, "initial_weights": "warm"}
+    tiny.train(tmp_path / "run", learner=learner, **DEVTEST)
+    [expected] = scored
+    given = read_weights(tiny.folder / "warm")
+    sparse = {name: weight for name, weight in expected.items() if name.startswith("R:")}
+    assert sparse and all(weight != given[name] for name, weight in sparse.items())
+    assert read_weights(tmp_path / "run" / "weights.txt.gz") == expected
 
 
 LISTS_BEFORE = 1 + 10 * SENTENCES

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest, Sentence, TranslationModel, empty_translation
 from mpitune.decoder.cdec.process import ChildError, Timeouts
 from mpitune.decoder.cdec.protocol import BadAnswer, Entry, completions, entry
-from mpitune.decoder.cdec.session import CdecSession, grow_to, rounded
+from mpitune.decoder.cdec.session import CdecSession, rounded
 from mpitune.errors import DataError, MachineError
 
 LOG = logging.getLogger(__name__)

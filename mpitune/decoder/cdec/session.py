@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from mpitune.array_files.atomic import write_text
+from mpitune.array_files.grow import grow_to
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.corpus.weights import write_weights
 from mpitune.decoder.cdec.process import Child, ChildError, NotStarted, Timeouts
@@ -133,8 +134,3 @@ def rounded(weights: np.ndarray) -> np.ndarray:
     _, exponent = np.frexp(np.abs(weights).max(initial=0.0))
     result: np.ndarray = np.ldexp(np.rint(np.ldexp(weights, BITS - exponent)), exponent - BITS)
     return result
-
-
-def grow_to(array: np.ndarray, size: int) -> np.ndarray:
-    """``array`` (float64 [n]), extended with zeros to ``size`` if it is shorter."""
-    return array if len(array) >= size else np.concatenate([array, np.zeros(size - len(array))])

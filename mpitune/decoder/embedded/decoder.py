@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
+from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import Hypergraph, KBest, PackedForest, Sentence, TranslationModel, empty_translation
 from mpitune.decoder.embedded import automaton, chart, cube, explain, kbest, matched, packed, readout, sample, trie
 from mpitune.decoder.embedded.arena import Arena
@@ -158,8 +159,7 @@ class EmbeddedDecoder:
         self._arena.reset()
         if sentence.grammar != self._grammar:
             self._open_grammar(sentence.grammar)
-        if (lacking := self.features.first_dynamic_slot - len(weights)) > 0:
-            weights = np.concatenate([weights, np.zeros(lacking)])
+        weights = grow_to(weights, self.features.first_dynamic_slot)
         parsed = self._parse(sentence)
         with self._without(sentence.left_out):
             rules = matched.match(self._arena, parsed, self._rule_sources(sentence), weights)

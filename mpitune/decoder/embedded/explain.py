@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import Derivation, Hypergraph, TranslationModel
 from mpitune.decoder.embedded.chart import GLUE_TWO, PASS_THROUGH, VERTICES, Chart
 from mpitune.decoder.embedded.forest import NODES, Forest
@@ -42,7 +43,7 @@ def hypergraph(
     rules = [rule_of(model, grammar, source, chart, matched, number) for number in part.rule.tolist()[1:]]
     edge_lm = packed.edge_lm.astype(np.float64)
     # Features that the sentence added are past the end of the weights.
-    weights = np.concatenate([weights, np.zeros(max(0, int(packed.feature_index.max(initial=0)) + 1 - len(weights)))])
+    weights = grow_to(weights, int(packed.feature_index.max(initial=0)) + 1)
     products = weights[packed.feature_index] * packed.feature_value
     rule_score = np.bincount(
         np.repeat(np.arange(len(part.rule)), np.diff(packed.feature_ptr)), products, len(part.rule)

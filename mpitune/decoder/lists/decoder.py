@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest, Sentence, empty_translation
 from mpitune.decoder.lists.model import ListModel, Lists
 from mpitune.jit import at, kernel
@@ -26,8 +27,7 @@ class ListDecoder:
         first, last = lists.entry_ptr[sentence.grammar : sentence.grammar + 2].tolist()
         if first == last:
             return empty_translation(lists.metric.shape[1])
-        if len(weights) < len(self.features):
-            weights = np.concatenate([weights, np.zeros(len(self.features) - len(weights))])
+        weights = grow_to(weights, len(self.features))
         score = np.empty(last - first)
         _fill_scores(lists, first, weights, score)
         order = np.argsort(-score, kind="stable")[:k]

@@ -2,9 +2,9 @@
 
 The oracle of a list is its entry of largest gold score `bleu+1`, of equals that of largest model score under the global
 weights *(ours)*; or the hope, the entry of largest sum of both, as in Chiang 2008, whom Liu et al. 2012 follow. Of
-equals it is the first. Only differences between entries of a
-list affect learning, so an entry is stored as its features minus those of the oracle and its score minus that of the
-oracle. Features of the same value in all entries cancel; frozen features count in the scores only.
+equals it is the first. Only differences between entries of a list affect learning, so an entry is stored as its
+features minus those of the oracle and its score minus that of the oracle. Features of the same value in all entries
+cancel; frozen features count in the scores only.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def mbuu(examples: Examples, strength: float) -> Update:
         last = passes == PASSES
         # The sum of a pass is the gap, up to the changes of the pass; computing the gap takes as long as a pass.
         if found <= GAP * strength or last:
-            loss, gap = _duality_gap(examples, change, steps, share, violations)
+            loss, gap = _duality_gap(examples, change, steps, violations)
             if gap <= GAP * strength or last:
                 break
         for _ in range(_ACTIVE_PASSES):
@@ -78,12 +78,12 @@ def _fill_violations(
 
 @kernel
 def _duality_gap(
-    examples: Examples, change: np.ndarray, steps: np.ndarray, share: float, violations: np.ndarray
+    examples: Examples, change: np.ndarray, steps: np.ndarray, violations: np.ndarray
 ) -> tuple[float, float]:
     """The sum of the lists' losses at w_b + ``change`` (float64 [columns]), and the duality gap.
 
-    ``steps``: float64 [entries]; ``share``: lambda/K; ``violations``: float64 [entries], filled. The gap is the sum
-    over entries of the step times the difference between the list's largest violation and the entry's, all at least 0.
+    ``steps``, ``violations``: float64 [entries], the latter filled. The gap is the sum over entries of the step times
+    the difference between the list's largest violation and the entry's, all at least 0.
     """
     loss = 0.0
     gap = 0.0

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
 from mpitune.learner.base import Counts, OnlineLearner
-from mpitune.learner.online.rates import grow_to
 
 
 class Averaging:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
 from mpitune.learner.base import Counts
 from mpitune.learner.choices import MiraVariant, OracleName, PredictionName
 from mpitune.learner.online.columns import columns_of, model_scores, select_entries
 from mpitune.learner.online.gram import apply_gradient
 from mpitune.learner.online.mira_qp import SOLVERS
-from mpitune.learner.online.rates import grow_to, make_rate
+from mpitune.learner.online.rates import make_rate
 
 EntryChoice = Callable[[np.ndarray, np.ndarray], int]
 """From costs and model scores (float64 [k] each) to the position of an entry; ties: the first."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
 from mpitune.jit import kernel
@@ -29,7 +30,6 @@ from mpitune.learner.online.rates import (
     NORMALIZED,
     PERSISTENT_STATE,
     grow_rate,
-    grow_to,
     make_rate,
     persistent_state,
 )

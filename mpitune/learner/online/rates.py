@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.array_files.grow import grow_to
 from mpitune.jit import kernel
 from mpitune.learner.choices import RateName
 
@@ -98,11 +99,6 @@ def persistent_state(rate: Rate, name: RateName) -> tuple[np.ndarray, ...]:
 def grow_rate(rate: Rate, size: int) -> Rate:
     """``rate`` for ``size`` slots; the state of new slots is 0."""
     return _with(rate, {array: grow_to(getattr(rate, array), size, 0) for array in _ARRAYS[rate.kind]})
-
-
-def grow_to(array: np.ndarray, size: int, value: float) -> np.ndarray:
-    """``array`` extended to ``size`` elements with ``value``."""
-    return np.concatenate([array, np.full(size - len(array), value, dtype=array.dtype)])
 
 
 @kernel
