@@ -23,7 +23,8 @@ from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.report.derivations import NamedHypergraph
 from mpitune.runtime.log import start_logging
-from mpitune.training import parallel_map
+from mpitune.training.kbest_formats import FORMATS
+from mpitune.training.parallel_map import parallel_map
 
 DecodeFunction = Callable[[int], tuple[list[str], bytes]]
 """From a sentence's number to its lines in the output and its line in the file of hypergraphs."""
@@ -80,7 +81,7 @@ def _decode_function(
     words: Sequence[str],
 ) -> DecodeFunction:
     """The function that decodes one sentence in the output format of the ``options``; ``words``: the vocabulary."""
-    format_kbest, kbest = parallel_map.FORMATS[options.format], options.explain or options.nbest
+    format_kbest, kbest = FORMATS[options.format], options.explain or options.nbest
 
     def translate(i: int) -> list[str]:
         return format_kbest(i, decoder.decode(sentences[i], weights, kbest), words, decoder.features)
@@ -111,7 +112,7 @@ def _decode_all(options: argparse.Namespace, comm: Comm, count: int, decode: Dec
         if options.forest:
             comm.on_root(open_forest_file)
         quiet = options.output is None
-        decoded = parallel_map.parallel_map(comm, count, decode, "decode", quiet=quiet, at_once=at_once)
+        decoded = parallel_map(comm, count, decode, "decode", quiet=quiet, at_once=at_once)
         for sentence_lines, forest in decoded:
             lines += sentence_lines
             for file in forest_files:

@@ -23,7 +23,7 @@ from mpitune.cli.streams import STANDARD_INPUT
 from mpitune.config.spec import Job
 from mpitune.corpus.text import SourceSentence, read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
-from mpitune.decoder.base import Decoder, Sentence, TranslationModel
+from mpitune.decoder.base import Decoder, Sentence, TranslationModel, check_failed
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.score_transforms import Scoring
@@ -36,7 +36,7 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import open_store
-from mpitune.training import factory, parallel_map
+from mpitune.training import factory
 from mpitune.training.session import InitialModel
 
 
@@ -148,7 +148,7 @@ def write_translations(
     options: argparse.Namespace, comm: Comm, decoder: Decoder, sentences: int, lines: Sequence[str]
 ) -> None:
     """Write the output unless the decoder has failed on too many ``sentences``, which raises MachineError."""
-    comm.on_root(parallel_map.check_failed, comm.sum(decoder.failed), sentences)
+    comm.on_root(check_failed, comm.sum(decoder.failed), sentences)
     comm.on_root(write_output, options.output, "".join(f"{line}\n" for line in lines))
 
 

@@ -28,7 +28,7 @@ from mpitune.store.extract_grammars import (
     warm_up,
 )
 from mpitune.store.own_pairs import check_same_sentences
-from mpitune.training import parallel_map
+from mpitune.training.parallel_map import parallel_map
 
 WORK = ".extraction"
 """Folder, in the output folder, of the compiled bitext and of extracted rules until all grammars are written."""
@@ -65,7 +65,7 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
             file.write(rule_lines(rules, words))
         return len(rules.type)
 
-    counts = list(parallel_map.parallel_map(comm, len(read), write, "extract", quiet=False))
+    counts = list(parallel_map(comm, len(read), write, "extract", quiet=False))
 
     def finish() -> None:
         with open_output(output / "input.sgm") as file:

@@ -19,7 +19,9 @@ from mpitune.decoder.base import Sentence
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.runtime.log import start_logging
-from mpitune.training import local_learning, local_training, parallel_map
+from mpitune.training import local_learning, local_training
+from mpitune.training.kbest_formats import text
+from mpitune.training.parallel_map import parallel_map
 
 
 def run_local(options: argparse.Namespace, comm: Comm) -> None:
@@ -79,11 +81,11 @@ def _translate_locally(
 
     def translate(i: int) -> tuple[str, local_training.SentenceTimings]:
         done = translator.translate(sentences[i], nearest[i])
-        return parallel_map.text(done.best, words.words), done.timings()
+        return text(done.best, words.words), done.timings()
 
     compile_kernels(comm, translate, sentences)
     lines, timings = [], []
-    for line, timing in parallel_map.parallel_map(comm, len(sentences), translate, "local", quiet=quiet):
+    for line, timing in parallel_map(comm, len(sentences), translate, "local", quiet=quiet):
         lines.append(line)
         timings.append(timing)
     return lines, timings

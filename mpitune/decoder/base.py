@@ -11,6 +11,7 @@ import numpy as np
 from mpitune.array_files.csr import row_ends
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
+from mpitune.errors import MachineError
 from mpitune.grammar.fired import names_fired
 from mpitune.grammar.grammars import Grammars
 from mpitune.grammar.score_transforms import Scoring
@@ -118,6 +119,13 @@ def empty_translation(metrics: int = 0) -> KBest:
     none = np.zeros(0, dtype=np.int32)
     ptr = np.zeros(2, dtype=np.int64)
     return KBest(ptr, none, np.zeros(1), ptr, none, np.zeros(0), np.full((1, metrics), np.nan))
+
+
+def check_failed(failed: int, sentences: int) -> None:
+    """Raise MachineError if the decoder ``failed`` on more than 1 % of ``sentences``: then the decoder is at fault."""
+    if 100 * failed > sentences:
+        found = f"the decoder failed on {failed} of {sentences} sentences, more than 1 %"
+        raise MachineError(f'{found}: its log tells how (jobs/migrating.md, "With cdec")')
 
 
 def as_kbest(

@@ -4,7 +4,8 @@
   minimum risk or RAMPION.
 - `session`: a run's parts, opened once; `state`: what changes from epoch to epoch, with resume.
 - `factory`: constructs store inputs, decoder, learner and metric from a job.
-- `scheduler`: shards and their distribution over the ranks; `shard_pass`: one pass over a shard; `parallel_map`.
+- `scheduler`: shards and their distribution over the ranks; `shard_pass`: one pass over a shard; `parallel_map`: other
+  work on all ranks; `kbest_formats`: its lists as text.
 - `dense_start`, `initial_size`: initial weights; `metric_spreads`: scales of metrics; `fit_bins`: bins of the rules'
   features.
 - `epoch_statistics`: sums and metrics; `epoch_clock`: time and memory; `devtest`: translation of the devtest set;

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.decoder.base import check_failed
 from mpitune.metrics.sacrebleu import bleu_and_length
 from mpitune.run_folder.checkpoint import Vector
 from mpitune.store.store import Corpus
-from mpitune.training import parallel_map
+from mpitune.training.kbest_formats import text
+from mpitune.training.parallel_map import parallel_map
 from mpitune.training.scheduler import check_stop
 from mpitune.training.session import TrainingRun
 
@@ -40,7 +42,7 @@ def watch_start(run: TrainingRun, weights: Vector) -> Scores:
     words = run.store.model.words.words
 
     def write() -> None:
-        source = [parallel_map.text(corpus.sentence(i).words, words) for i in range(count)]
+        source = [text(corpus.sentence(i).words, words) for i in range(count)]
         run.folder.write_watched(source, _references(run, corpus, count))
 
     run.comm.on_root(write)
@@ -75,16 +77,16 @@ def _watch(run: TrainingRun, weights: Vector, when: str, epoch: int | None) -> S
             return "", np.zeros(0)
         kbest = run.decoder.decode(sentence(i), dense, 1)
         counted = tuned.statistics(kbest, corpus.references(i))[0] if tuned else np.zeros(0)
-        return parallel_map.text(kbest.translation(0), words), counted
+        return text(kbest.translation(0), words), counted
 
-    done = list(parallel_map.parallel_map(run.comm, count, translate, "devtest", quiet=run.quiet))
+    done = list(parallel_map(run.comm, count, translate, "devtest", quiet=run.quiet))
     check_stop(run, f"the translation {when}", bool(run.stop))
     failures = run.comm.gather(failed + run.decoder.failed)
 
     def keep() -> Scores:
         if run.store.devtest is not None:
             # A few training sentences are too few to judge the decoder; training checks all of them.
-            parallel_map.check_failed(sum(failures or []), count)
+            check_failed(sum(failures or []), count)
         translations = [translation for translation, _ in done]
         if epoch is not None:
             run.folder.write_translations(epoch, translations)
@@ -107,4 +109,4 @@ def _watched(run: TrainingRun) -> tuple[Corpus, int]:
 
 def _references(run: TrainingRun, corpus: Corpus, count: int) -> list[list[str]]:
     words = run.store.model.words.words
-    return [[parallel_map.text(reference, words) for reference in corpus.references(i)] for i in range(count)]
+    return [[text(reference, words) for reference in corpus.references(i)] for i in range(count)]

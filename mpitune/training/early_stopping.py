@@ -1,11 +1,11 @@
-"""End of training: after the last epoch, or early if the devtest score no longer improves; warnings after an epoch."""
+"""End of training: after the last epoch, or early if the devtest score no longer improves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mpitune.config.spec import Job, LearnerKeys, lm_names
+from mpitune.config.spec import Job
 from mpitune.run_folder.best_epoch import (
     chosen_epoch,
     dense_start_is_best,
@@ -13,42 +13,9 @@ from mpitune.run_folder.best_epoch import (
     early_end_reason,
     out_of_patience,
 )
-from mpitune.training import sanity_checks
-from mpitune.training.session import NamedWeights, TrainingRun
 
 History = Sequence[Mapping[str, Any]]
 """Metrics of the epochs so far: the same on all ranks and after a resume, so all ranks decide alike."""
-
-_REMEDIES = {
-    "mira": "lower learner.mira.c",
-    "pro": "lower learner.pro.interpolation",
-    "mert": "raise decoder.kbest",
-    "minrisk": "lower learner.minrisk.c",
-    "rampion": "lower learner.rampion.step",
-}
-
-
-def warnings(run: TrainingRun, history: History, model: NamedWeights) -> list[str]:
-    """Warnings about the last epoch of ``history``, whose weights are ``model``."""
-    job = run.job
-    course = sanity_checks.Course(
-        history=history,
-        weights=model.named,
-        templates=job.features.templates,
-        language_models=[name for name in lm_names(job) if name not in job.learner.frozen],
-        from_zero=not run.first.weights.any(),
-        shards=job.parallel.shards,
-        remedy=remedy(job.learner),
-    )
-    return sanity_checks.warnings(course)
-
-
-def remedy(learner: LearnerKeys) -> str:
-    """Advice for weights that move too far in a step."""
-    if learner.method != "perceptron":
-        return _REMEDIES[learner.method]
-    # Without a margin and from zero weights, the learning rate only scales the weights.
-    return "lower learner.learning_rate" if learner.margin > 0 else "set learner.margin above 0"
 
 
 def goes_on(job: Job, history: History) -> bool:

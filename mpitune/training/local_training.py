@@ -36,8 +36,8 @@ from mpitune.run_folder.nbest_store import ShardLists, open_lists, read_lists, w
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
 from mpitune.training.batch_epoch import decode_shard
+from mpitune.training.kbest_formats import text
 from mpitune.training.local_learning import Learn, Learned, TrainingData
-from mpitune.training.parallel_map import text
 from mpitune.training.scheduler import check_stop, process_shards
 from mpitune.training.session import InitialModel, TrainingRun, open_run
 from mpitune.training.state import State

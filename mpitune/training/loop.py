@@ -17,6 +17,7 @@ from typing import Any
 
 from mpitune.config import load
 from mpitune.config.spec import Job
+from mpitune.decoder.base import check_failed
 from mpitune.exchange.comm import Comm
 from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.best_epoch import devtest_scores, early_end_reason
@@ -35,7 +36,7 @@ from mpitune.training.epoch_clock import EpochClock, RankUsage
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, log_epoch, norm, summary
 from mpitune.training.metric_spreads import fit_metric
 from mpitune.training.online_epoch import online_epoch
-from mpitune.training.parallel_map import check_failed
+from mpitune.training.sanity_checks import warnings_of_epoch
 from mpitune.training.scheduler import check_stop
 from mpitune.training.session import NamedWeights, TrainingRun, open_run
 from mpitune.training.state import State, begin, write_epoch, write_result
@@ -126,7 +127,7 @@ def _learn_epoch(run: TrainingRun, state: State, lock: RunLock) -> None:
     def metrics() -> dict[str, Any]:
         assert model is not None and shards is not None and usage is not None  # rank 0 has them
         found = _metrics(run, state, result, scores, model, list(chain(*shards)), usage)
-        found["warnings"] = early_stopping.warnings(run, [*state.history, found], model)
+        found["warnings"] = warnings_of_epoch(run, [*state.history, found], model)
         for warning in found["warnings"]:
             LOG.warning("epoch %d: %s", state.epoch, warning)
         return found

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from mpitune.config.spec import LearnerKeys, lm_names
 from mpitune.grammar.choices import PREFIXES
+from mpitune.training.session import NamedWeights, TrainingRun
 
 HUGE = 1e4
 """Bound on the absolute value of a weight; weights of sound models are of the order of 1."""
@@ -37,6 +39,14 @@ their norm."""
 DOUBLINGS = 3
 """Number of consecutive epochs that double the norm of the weights before growth is reported."""
 
+_REMEDIES = {
+    "mira": "lower learner.mira.c",
+    "pro": "lower learner.pro.interpolation",
+    "mert": "raise decoder.kbest",
+    "minrisk": "lower learner.minrisk.c",
+    "rampion": "lower learner.rampion.step",
+}
+
 
 @dataclass(frozen=True)
 class Course:
@@ -55,6 +65,29 @@ class Course:
     shards: int
     remedy: str
     """Advice against steps that are too large, an imperative."""
+
+
+def warnings_of_epoch(run: TrainingRun, history: Sequence[Mapping[str, Any]], model: NamedWeights) -> list[str]:
+    """Warnings about the last epoch of ``history``, whose weights are ``model``."""
+    job = run.job
+    course = Course(
+        history=history,
+        weights=model.named,
+        templates=job.features.templates,
+        language_models=[name for name in lm_names(job) if name not in job.learner.frozen],
+        from_zero=not run.first.weights.any(),
+        shards=job.parallel.shards,
+        remedy=remedy(job.learner),
+    )
+    return warnings(course)
+
+
+def remedy(learner: LearnerKeys) -> str:
+    """Advice for weights that move too far in a step."""
+    if learner.method != "perceptron":
+        return _REMEDIES[learner.method]
+    # Without a margin and from zero weights, the learning rate only scales the weights.
+    return "lower learner.learning_rate" if learner.margin > 0 else "set learner.margin above 0"
 
 
 def warnings(course: Course) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from mpitune.decoder.base import check_failed
 from mpitune.runtime.progress import progress
-from mpitune.training.parallel_map import check_failed
 from mpitune.training.session import TrainingRun
 from mpitune.training.state import State
 

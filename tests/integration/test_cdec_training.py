@@ -21,11 +21,11 @@ from mpitune.cli.decoding import opened_decoder
 from mpitune.cli.parser import main
 from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
+from mpitune.decoder.base import check_failed
 from mpitune.errors import MachineError
 from mpitune.exchange.comm import SerialComm
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.training import loop, online_epoch
-from mpitune.training.parallel_map import check_failed
 
 Unbroken = Callable[..., dict[str, bytes]]
 

@@ -26,12 +26,13 @@ from mpitune.corpus.progress import no_progress
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import TranslationModel
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
-from mpitune.errors import UsageError
+from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.grammar.binning import make_bins
 from mpitune.learner.bin_chains import linear
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.run_folder.scoring import read_scoring
+from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.store import open_store
 from mpitune.training import factory
@@ -109,6 +110,10 @@ def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> No
     for one, other in zip(found, expected, strict=True):
         assert np.array_equal(one, other)
     assert found.population.sum() == len(values)
+    stopped = StopFlag()
+    stopped.signal = "SIGTERM"
+    with pytest.raises(StopRequested, match="stopped by SIGTERM in the making of bins"):
+        fit(SerialComm(), store, ["Lex"], 4, stopped)
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ import pytest
 
 from mpitune.config.spec import BATCH, LearnerKeys
 from mpitune.grammar.choices import PREFIXES
-from mpitune.training.early_stopping import remedy
 from mpitune.training.epoch_statistics import Change, norm
-from mpitune.training.sanity_checks import Course, warnings
+from mpitune.training.sanity_checks import Course, remedy, warnings
 
 SOUND: dict[str, Any] = {
     "sentences": 1000,
