@@ -35,7 +35,7 @@ from mpitune.metrics.sacrebleu import check_counts
 from mpitune.metrics.tuning_metric import CHOICES
 from mpitune.report.rule_names import rule_in_words
 from mpitune.run_folder import model_weights
-from mpitune.run_folder.status import follow
+from mpitune.run_folder.watch import follow
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag

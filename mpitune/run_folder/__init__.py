@@ -6,7 +6,7 @@
 - `run_state`: status.json: running, stopped, done or failed.
 - `best_epoch`: the epoch whose weights are the result, and the end by patience.
 - `reader`: `read_record`, everything that a report shows of a run.
-- `status`: `follow`, the terminal summary of ``mpitune report --watch``.
+- `watch`: `follow`, the terminal summary of ``mpitune report --watch``.
 - `model_weights`: queries on a model: largest weights, templates, differences.
 - `scoring`: bins and transforms of the grammar's scores, stored with the weights.
 - `versions`: versions of mpitune and its libraries.

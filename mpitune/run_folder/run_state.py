@@ -19,7 +19,7 @@ from mpitune.run_folder.layout import RunFolder
 VERSION = 1
 """Raised whenever the meaning of a key changes; a file of another version is refused."""
 
-State = Literal["running", "stopped", "done", "failed", "unknown"]
+StateName = Literal["running", "stopped", "done", "failed", "unknown"]
 """``stopped``: on request, to be resumed; ``failed``: by an error; ``unknown``: never written, see `infer_state`."""
 
 
@@ -27,7 +27,7 @@ State = Literal["running", "stopped", "done", "failed", "unknown"]
 class RunState:
     """The state of a run at the time of writing."""
 
-    state: State
+    state: StateName
     epoch: int
     """Number of finished epochs."""
     epochs: int
@@ -43,7 +43,7 @@ class RunState:
         return self.state in ("stopped", "done", "failed")
 
 
-def write_state(folder: RunFolder, state: State, epochs: int, epoch: int | None = None, reason: str = "") -> None:
+def write_state(folder: RunFolder, state: StateName, epochs: int, epoch: int | None = None, reason: str = "") -> None:
     """Record ``state``; ``epoch`` None: the epoch of the last record. Raises MachineError if it cannot be written."""
     epoch = _last_epoch(folder) if epoch is None else epoch
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -56,7 +56,7 @@ def write_error(folder: RunFolder, epochs: int, error: Exception, check: Callabl
 
     Does nothing if ``check`` raises (another run owns the folder by now) or the file cannot be written (disk full).
     """
-    state: State = "stopped" if isinstance(error, StopRequested) else "failed"
+    state: StateName = "stopped" if isinstance(error, StopRequested) else "failed"
     with suppress(Exception):
         check()
         write_state(folder, state, epochs, reason=str(error) or type(error).__name__)

@@ -75,7 +75,7 @@ def batch_epoch(run: TrainingRun, tuner: BatchLearner, state: State) -> EpochRes
     space = _space(run, tuner, state.shared_weights, lists)
     if isinstance(tuner, ChainLearner):
         tuner.set_feature_order(space.ids)
-    parts = {each.shard: _part(run, tuner, space, epoch, shards[each.shard], each) for each in lists}
+    parts = {each.shard: _objective(run, tuner, space, epoch, shards[each.shard], each) for each in lists}
     tuned = _optimise(run, tuner, space, epoch, parts, len(shards))
     if tuned is not None and not np.isfinite(tuned.weights).all():
         raise DataError(f"epoch {epoch}: found NaN or infinite weights, expected numbers")
@@ -185,7 +185,7 @@ def decode_shard(
 
     Returns None if a stop was requested. ``what`` names the work in errors.
     """
-    tally, lists, graphs = StatisticsAccumulator(run.decoder, run.metric), [], []
+    sums, lists, graphs = StatisticsAccumulator(run.decoder, run.metric), [], []
     run.gold.start_shard()
     for i in shard.tolist():
         if run.stop:
@@ -203,14 +203,14 @@ def decode_shard(
         lists.append((kbest, counted))
         run.gold.update_context(counted, len(sentence.words))
         gold = run.gold.report(counted)
-        tally.add(sentence.words, kbest, counted, gold, Counts(0, 0))
+        sums.add(sentence.words, kbest, counted, gold, Counts(0, 0))
         advance(gold)
     fired = [kbest.feature_index for kbest, _ in lists] + [graph.feature_index for graph in graphs]
     late = {slot for slots in fired for slot in np.unique(slots[slots >= run.first_dynamic_slot]).tolist()}
     references = [run.corpus.references(i) for i in shard.tolist()]
     found = forests_of(graphs, references, run.features.ids) if forests else None
     pool = pool_of(lists, run.features.ids, run.metric.width)
-    return pool, found, tally.statistics(z), [run.features.name(slot) for slot in late]
+    return pool, found, sums.statistics(z), [run.features.name(slot) for slot in late]
 
 
 def _space(run: TrainingRun, tuner: BatchLearner, start: Vector, lists: Sequence[ShardLists]) -> _Space:
@@ -228,7 +228,7 @@ def _space(run: TrainingRun, tuner: BatchLearner, start: Vector, lists: Sequence
     return space
 
 
-def _part(
+def _objective(
     run: TrainingRun, tuner: BatchLearner, space: _Space, epoch: int, shard: np.ndarray, lists: ShardLists
 ) -> ShardObjective:
     def random(s: int) -> np.random.Generator:
@@ -242,35 +242,35 @@ def _part(
 
 
 def _optimise(
-    run: TrainingRun, tuner: BatchLearner, space: _Space, epoch: int, parts: dict[int, ShardObjective], count: int
+    run: TrainingRun, tuner: BatchLearner, space: _Space, epoch: int, objectives: dict[int, ShardObjective], count: int
 ) -> OptimizerResult | None:
     """Result of ``tuner`` on rank 0; the other ranks evaluate its points until it ends, and get None."""
-    comm, asked, last_logged = run.comm, 0, time.monotonic()
+    comm, evaluations, last_logged = run.comm, 0, time.monotonic()
 
-    def answers(question: np.ndarray) -> Iterator[Reply]:
-        # As many shards at a time as there are ranks: no rank ever holds the answers of all.
+    def replies_to(point: np.ndarray) -> Iterator[Reply]:
+        # As many shards at a time as there are ranks: no rank ever holds the replies of all.
         for first in range(0, count, comm.size):
-            mine = parts.get(first + comm.rank)
-            replies = comm.gather(mine.evaluate(question) if mine else None)
+            mine = objectives.get(first + comm.rank)
+            replies = comm.gather(mine.evaluate(point) if mine else None)
             yield from (reply for reply in replies or [] if reply is not None)
 
-    def ask(question: np.ndarray) -> Iterator[Reply]:
-        nonlocal asked, last_logged
-        asked += 1
+    def evaluate(point: np.ndarray) -> Iterator[Reply]:
+        nonlocal evaluations, last_logged
+        evaluations += 1
         if time.monotonic() - last_logged >= INTERVAL:
             last_logged = time.monotonic()
-            LOG.info("epoch %d: optimising weights: %d evaluations", epoch, asked)
-        comm.bcast(question)
+            LOG.info("epoch %d: optimising weights: %d evaluations", epoch, evaluations)
+        comm.bcast(point)
         check_stop(run, f"epoch {epoch}", bool(run.stop))
-        return answers(question)
+        return replies_to(point)
 
     if comm.root:
         random = np.random.default_rng([run.job.run.seed, epoch])
-        tuned = tuner.optimise(space.weights, space.free, ask, random)
+        tuned = tuner.optimise(space.weights, space.free, evaluate, random)
         comm.bcast(None)
         return tuned
-    while (question := comm.bcast(None)) is not None:
+    while (point := comm.bcast(None)) is not None:
         check_stop(run, f"epoch {epoch}", bool(run.stop))
-        for _ in answers(question):
+        for _ in replies_to(point):
             pass
     return None

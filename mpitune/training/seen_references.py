@@ -16,7 +16,7 @@ from mpitune.store.store import Store, references_in
 LOG = logging.getLogger(__name__)
 
 
-def tell_of_seen_references(job: Job, files: Sequence[Path], store: Store) -> None:
+def log_seen_references(job: Job, files: Sequence[Path], store: Store) -> None:
     """Log which language models, the compiled forms of ``files``, have seen references and leave them out.
 
     Warn of those that have seen the references and leave none out: every learner then trusts them more than they

@@ -35,7 +35,7 @@ from mpitune.store.made_inputs import known_decisions
 from mpitune.store.store import Corpus, Store, open_store
 from mpitune.training import factory
 from mpitune.training.fit_bins import open_fitted
-from mpitune.training.seen_references import tell_of_seen_references
+from mpitune.training.seen_references import log_seen_references
 
 LOG = logging.getLogger(__name__)
 
@@ -224,7 +224,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     decoder = factory.decoder(job, store, own, factory.list_length(job), grammars)
     weights = comm.on_root(factory.initial_weights, job) if given is None else given.weights
     comm.on_root(_warn_of_unknown, job, weights, store.model)
-    comm.on_root(tell_of_seen_references, job, sources.lms, store)
+    comm.on_root(log_seen_references, job, sources.lms, store)
     if idle := ignored_keys(job):
         LOG.info("keys ignored by this method: %s", ", ".join(idle))
     first = factory.first_weights(job, weights, decoder.features, store.scoring)

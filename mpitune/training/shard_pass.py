@@ -29,7 +29,7 @@ def learn_shard(
     ``z``: the shard's number; ``shard``: int64, its sentence numbers; ``weights``: float64 [D], changed in place;
     ``kept``: float64 [D] each, the learner's state. Returns None if a stop was requested.
     """
-    tally, best = StatisticsAccumulator(run.decoder, run.metric), np.zeros((len(shard), WIDTH), dtype=np.int32)
+    sums, best = StatisticsAccumulator(run.decoder, run.metric), np.zeros((len(shard), WIDTH), dtype=np.int32)
     learner.start_shard(weights, kept)
     run.gold.start_shard()
     for n, i in enumerate(shard.tolist()):
@@ -47,12 +47,12 @@ def learn_shard(
         run.gold.update_context(counted, len(sentence.words))
         best[n] = counted[0, :WIDTH]
         best_gold = run.gold.report(counted)
-        tally.add(sentence.words, kbest, counted, best_gold, counts, change.norm(weights))
+        sums.add(sentence.words, kbest, counted, best_gold, counts, change.norm(weights))
         advance(best_gold)
     kept = learner.end_shard(weights)
     check_finite(run, epoch, weights)
     slots = run.learned(weights, kept)
-    counts_of_shard = tally.statistics(z, weights[slots])
+    counts_of_shard = sums.statistics(z, weights[slots])
     return ShardResult(
         shard=z,
         index=run.features.ids[slots],

@@ -23,7 +23,7 @@ from mpitune.errors import DataError, MachineError, StopRequested, UsageError
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import read_epochs
 from mpitune.run_folder.run_state import RunState, infer_state, read_state, write_state
-from mpitune.run_folder.status import read_status
+from mpitune.run_folder.watch import read_status
 
 
 def log(folder: RunFolder, *lines: str) -> None:

@@ -16,7 +16,7 @@ from mpitune.errors import StopRequested
 from mpitune.metrics.sacrebleu import corpus_bleu
 from mpitune.run_folder import best_epoch
 from mpitune.run_folder.checkpoint import Vector
-from mpitune.run_folder.status import read_status
+from mpitune.run_folder.watch import read_status
 from mpitune.training import dense_start
 from mpitune.training.devtest import WITHOUT_DEVTEST, Scores
 from mpitune.training.session import TrainingRun

@@ -18,7 +18,7 @@ from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import StopRequested
 from mpitune.report.html import write_report
-from mpitune.run_folder.status import read_status
+from mpitune.run_folder.watch import read_status
 
 SENTENCES = 26
 
