@@ -9,8 +9,15 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mpitune.cli.decoding import compile_kernels, opened_decoder, read_model, write_translations
+from mpitune.cli.decoding import (
+    compile_kernels,
+    opened_decoder,
+    read_model,
+    warn_of_no_weights,
+    write_translations,
+)
 from mpitune.cli.output import (
+    check_output,
     load_job,
     open_output,
     print_message,
@@ -39,7 +46,10 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size, quiet=options.output is None)
     _check_decode_options(options, job)
     path = options.weights or job.run.dir
+    for output in (options.output, options.forest):
+        comm.on_root(check_output, output)
     initial = comm.on_root(read_model, job, path)
+    comm.on_root(warn_of_no_weights, path, initial.weights)
     kbest = options.explain or options.nbest
     with opened_decoder(job, comm, options.input, kbest, initial.scoring) as (decoder, model, sentences):
         if initial.weights and not comm.on_root(model.fires_any, initial.weights):
@@ -61,6 +71,8 @@ def _check_decode_options(options: argparse.Namespace, job: Job) -> None:
         message = f"--nbest {options.nbest} needs --format cdec, moses or json"
     elif (options.explain or options.forest) and job.decoder.backend != "embedded":
         message = "--explain and --forest need the embedded decoder: --set decoder.backend=embedded"
+    elif options.forest and options.forest == options.output:
+        message = f"--output and --forest: found {options.output} twice, expected two files"
     if message:
         raise raised_on_all_ranks(UsageError(message))
 

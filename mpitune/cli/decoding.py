@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -71,6 +71,12 @@ class OpenedDecoder(NamedTuple):
     decoder: Decoder
     model: TranslationModel
     sentences: list[Sentence]
+
+
+def warn_of_no_weights(path: Path, weights: Mapping[str, float]) -> None:
+    """Say that all weights are 0, as the file ``path`` has none."""
+    if not weights:
+        print_message(f"warning: {path}: found no weights: all are 0")
 
 
 @contextmanager

@@ -5,8 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from mpitune.cli.decoding import compile_kernels, opened_decoder, read_model, write_translations
+from mpitune.cli.decoding import (
+    compile_kernels,
+    opened_decoder,
+    read_model,
+    warn_of_no_weights,
+    write_translations,
+)
 from mpitune.cli.output import (
+    check_output,
     load_job,
     print_message,
     raised_on_all_ranks,
@@ -30,7 +37,9 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
     comm.on_root(load.require_data, job)
     comm.on_root(load.check_retraining, job)
+    comm.on_root(check_output, options.output)
     initial = comm.on_root(read_model, job, options.weights)
+    comm.on_root(warn_of_no_weights, options.weights, initial.weights)
     # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
     with opened_decoder(job, comm, options.input, 1, initial.scoring) as (decoder, model, sentences):
         if options.explain is not None and options.explain >= len(sentences):

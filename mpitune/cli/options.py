@@ -119,7 +119,9 @@ def _add_decode(commands: Commands) -> None:
         "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
     )
     sub.add_argument("--nbest", type=_positive, default=1, metavar="K", help="translations per sentence")
-    sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")
+    sub.add_argument(
+        "--output", type=_output, help="a file (gzipped for a name in .gz); standard output if not given, or -"
+    )
     sub.add_argument("--format", choices=get_args(KbestFormat), default="text", help="output format")
     sub.add_argument(
         "--explain", type=_positive, metavar="N", help="write the derivations of the N best translations instead"
@@ -144,7 +146,9 @@ def _add_local(commands: Commands) -> None:
     sub.add_argument(
         "--weights", type=Path, required=True, help="the global weights: a weights file, checkpoint or run folder"
     )
-    sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")
+    sub.add_argument(
+        "--output", type=_output, help="a file (gzipped for a name in .gz); standard output if not given, or -"
+    )
     sub.add_argument(
         "--explain",
         type=_number,
@@ -175,7 +179,9 @@ def _add_rerank(commands: Commands) -> None:
     sub.add_argument(
         "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
     )
-    sub.add_argument("--output", type=Path, help="a file (gzipped for a name in .gz); standard output if not given")
+    sub.add_argument(
+        "--output", type=_output, help="a file (gzipped for a name in .gz); standard output if not given, or -"
+    )
     sub.add_argument(
         "--nbest", type=_positive, metavar="K", help="write the K best entries of each list instead, in its format"
     )
@@ -308,7 +314,9 @@ def _add_align(commands: Commands) -> None:
     )
     sub.add_argument("--source", type=Path, required=True, metavar="F", help="tokenised sentences, a line each")
     sub.add_argument("--target", type=Path, required=True, metavar="E", help="their translations, likewise")
-    sub.add_argument("--output", type=Path, required=True, metavar="A", help="alignment (gzipped for a name in .gz)")
+    sub.add_argument(
+        "--output", type=_named_file, required=True, metavar="A", help="alignment (gzipped for a name in .gz)"
+    )
 
 
 def _add_lm(commands: Commands) -> None:
@@ -322,7 +330,9 @@ def _add_lm(commands: Commands) -> None:
     sub.add_argument(
         "--input", type=Path, required=True, metavar="E", help="tokenised sentences, a line each; -: stdin"
     )
-    sub.add_argument("--output", type=Path, required=True, metavar="LM", help="ARPA file (gzipped for a name in .gz)")
+    sub.add_argument(
+        "--output", type=_named_file, required=True, metavar="LM", help="ARPA file (gzipped for a name in .gz)"
+    )
     sub.add_argument(
         "--vocabulary", type=Path, metavar="V", help="words; the others count as <unk>; default: all words"
     )
@@ -336,7 +346,18 @@ def _add_import_dtrain(commands: Commands) -> None:
         "mpitune import-dtrain dtrain.ini --output job.toml",
     )
     sub.add_argument("configuration", type=Path, metavar="DTRAIN.ini", help="the configuration file, of 2012 or 2016")
-    sub.add_argument("--output", type=Path, metavar="JOB.toml", help="the job file; standard output if not given")
+    sub.add_argument("--output", type=_output, metavar="JOB.toml", help="the job file; standard output if not given")
+
+
+def _output(text: str) -> Path | None:
+    """The file, or None for ``-``, standard output."""
+    return None if text == "-" else Path(text)
+
+
+def _named_file(text: str) -> Path:
+    if text == "-":
+        raise argparse.ArgumentTypeError("found -, expected the name of a file")
+    return Path(text)
 
 
 def _number(text: str) -> int:

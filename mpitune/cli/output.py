@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +29,16 @@ def write_output(output: Path | None, text: str) -> None:
         file.write(text.encode())
 
 
+def check_output(path: Path | None) -> None:
+    """Raise the error of `open_output` for a ``path`` that cannot be written, before the work; None: nothing."""
+    if path is not None:
+        with report_write_errors(path):
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if path.is_file() or not path.exists():
+                tempfile.TemporaryFile(dir=Path(os.path.realpath(path)).parent).close()
+
+
 @contextmanager
 def open_output(path: Path) -> Iterator[BinaryIO]:
     """Open a file that replaces ``path`` when it is closed; errors as in `report_write_errors`."""
@@ -42,7 +54,7 @@ def report_write_errors(path: Path) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        kind = MachineError if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else UsageError
+        kind = MachineError if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) else UsageError
         raise kind(f"{path}: cannot be written: {error.strerror}") from None
 
 

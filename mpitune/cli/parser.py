@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MpituneError as error:
         return _report_error(error, comm)
     except MemoryError as error:
-        return _report_error(MachineError(f"not enough memory: {error}"), comm)
+        return _report_error(MachineError(f"not enough memory{f': {error}' if str(error) else ''}"), comm)
     except KeyboardInterrupt:
         # Commands other than train, which handles the signal itself. The exit code is that of a shell.
         if comm is not None and comm.size > 1:

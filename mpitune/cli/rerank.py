@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mpitune.cli.decoding import read_model
-from mpitune.cli.output import load_job, open_output, print_message
+from mpitune.cli.decoding import read_model, warn_of_no_weights
+from mpitune.cli.output import check_output, load_job, open_output, print_message
 from mpitune.config.spec import Job, column_metrics
 from mpitune.corpus.text import counted, read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
@@ -32,12 +32,16 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
     def rerank() -> None:
         path = options.weights or job.run.dir
         weights, lists, known = read_model(job, path).weights, 0, False
-        next_line = 0
+        warn_of_no_weights(path, weights)
+        check_output(options.output)
+        next_line, missing = 0, list[tuple[int, int]]()
         with nullcontext(sys.stdout.buffer) if options.output is None else open_output(options.output) as file:
             for number, entries, score in _scored(options, job, weights):
                 order = np.argsort(-score, kind="stable").tolist()
                 if options.nbest is None:
                     # A line for each sentence, also for those without a list.
+                    if number > next_line:
+                        missing.append((next_line, number - next_line))
                     file.write(b"\n" * (number - next_line) + f"{' '.join(entries[order[0]].words)}\n".encode())
                     next_line = number + 1
                 else:
@@ -46,8 +50,12 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
                 # A program at the other end of a pipe may wait for this list.
                 file.flush()
                 lists, known = lists + 1, known or any(name in weights for name in entries[0].features)
-        if lists and not known:
+        if lists and weights and not known:
             print_message(f"warning: {path}: none of its features occurs in the lists")
+        if missing:
+            count = sum(count for _, count in missing)
+            what = f"{count} of {next_line} sentences have no list, such as number {missing[0][0]}"
+            print_message(f"warning: {what}: they have empty lines")
         if options.output is not None:
             print_message(f"{options.output}: {counted(lists, 'list')}")
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from mpitune.config.feature_names import check_feature_names
 from mpitune.config.presets import METHOD_DEFAULTS, PRESETS, Keys
 from mpitune.config.schema import literal, read, set_key
 from mpitune.config.spec import (
@@ -22,7 +23,6 @@ from mpitune.config.spec import (
     Job,
     LmKeys,
     column_metrics,
-    lm_names,
     metric_weights,
     tunes_on_bitext,
 )
@@ -139,6 +139,7 @@ def _checked(job: Job, *, complete: bool) -> Job:
     """
     if complete:
         _check_inputs(job)
+        check_feature_names(job)
     if job.data is not None:
         _check_data(job, job.data)
     if {"select.k", "select.lambda"} <= job.explicit:
@@ -270,9 +271,6 @@ def _check_inputs(job: Job) -> None:
     for n, lm in enumerate(job.lm):
         if not (lm.file or lm.text or _has_lm_text(job)):
             raise UsageError(f"{job.file}: lm.{n}: found neither file nor text, expected one of them")
-    names = lm_names(job)
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"{job.file}: found two language models called {twice[0]}, expected a name for each")
 
 
 def _has_lm_text(job: Job) -> bool:

@@ -238,7 +238,9 @@ class _Reader:
     def name_or_weights(self, key: str, raw: Any) -> str | dict[str, float]:
         if isinstance(raw, str) and raw:
             return raw
-        if not isinstance(raw, dict) or not raw:
+        if raw == {}:
+            raise UsageError(f"{self.where(key)}: found an empty table, expected names and numbers in it")
+        if not isinstance(raw, dict):
             raise self.wrong(key, raw, "a name, or a table of names and numbers")
         for name, number in raw.items():
             if type(number) not in (int, float) or not math.isfinite(number) or number == 0:

@@ -227,7 +227,7 @@ def resolve(name: str, beside: Path) -> Path | None:
 
 def read_sentences(path: Path) -> list[SourceSentence]:
     """The sentences of a source file. Raises DataError for a bad line."""
-    return [_plain_source(path, number, line) for number, line in lines(path)]
+    return [_source(path, number, line) for number, line in lines(path)]
 
 
 def read_bitext(path: Path, limit: int = 0) -> list[SentencePair]:
@@ -247,7 +247,7 @@ def read_parallel(source: Path, references: Sequence[Path], limit: int = 0) -> l
     count = 0
     for count, line in lines(source):
         if not limit or count <= limit:
-            inputs.append(_plain_source(source, count, line))
+            inputs.append(_source(source, count, line))
     translations: list[list[list[str]]] = [[] for _ in inputs]
     for path in references:
         number = 0
@@ -264,7 +264,7 @@ def read_references(references: Sequence[Path], limit: int = 0) -> list[Sentence
 
     Raises DataError if a file has more or fewer lines than the first one.
     """
-    texts = [[split_words(line) for _, line in lines(path)] for path in references]
+    texts = [[checked_words(path, number, line) for number, line in lines(path)] for path in references]
     for path, text in zip(references, texts, strict=True):
         if len(text) != len(texts[0]):
             expected = f"{len(texts[0])}, as many as {references[0]} has"
@@ -279,12 +279,6 @@ def _pair(path: Path, number: int, line: str) -> SentencePair:
         raise DataError.at(path, number, found="1 field", expected="source ||| reference [||| reference ...]")
     texts = [checked_words(path, number, reference) for reference in references]
     return SentencePair(_source(path, number, source), texts)
-
-
-def _plain_source(path: Path, number: int, line: str) -> SourceSentence:
-    if len(split_fields(line)) > 1:
-        raise DataError.at(path, number, found="the separator |||", expected="a source sentence alone, not a bitext")
-    return _source(path, number, line)
 
 
 def _source(path: Path, number: int, text: str) -> SourceSentence:
@@ -310,6 +304,8 @@ def _source(path: Path, number: int, text: str) -> SourceSentence:
 def checked_words(path: Path, number: int, text: str) -> list[str]:
     """The words of a sentence or reference: at most `MAX_WORDS`, of at most `MAX_WORD_LENGTH` characters each."""
     words = split_words(text)
+    if "|||" in words:
+        raise DataError.at(path, number, found="the separator |||", expected="a sentence alone, not a bitext")
     if len(words) > MAX_WORDS:
         expected = f"a sentence of at most {MAX_WORDS}: is a line end missing?"
         raise DataError.at(path, number, found=f"{len(words)} words", expected=expected)

@@ -14,7 +14,7 @@ from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import KBest, as_kbest, empty_translation
 from mpitune.decoder.lists.formats import Entry
 from mpitune.decoder.lists.stream import read_lists
-from mpitune.errors import DataError
+from mpitune.errors import DataError, UsageError
 from mpitune.metrics.choices import ReferenceMetricName
 from mpitune.metrics.tuning_metric import CHOICES, Metric
 
@@ -26,7 +26,8 @@ def evaluate_lists(path: Path, references: Sequence[Sequence[str]]) -> Scores:
     """The scores of the lists in ``path``, whose numbers ascend: of the metrics of JSON lines, which are those of the
     first entry, and, with ``references`` (one or more texts, or none), BLEU, TER and chrF.
 
-    Raises DataError for a malformed entry, one without a metric, or a list beyond the references.
+    Raises DataError for a malformed entry, one without a metric, or a list beyond the references; UsageError if there
+    is nothing to score by.
     """
     words, lists = Vocabulary(), _all_lists(path, len(references[0]) if references else None)
     beginning = [next(lists)]
@@ -34,6 +35,8 @@ def evaluate_lists(path: Path, references: Sequence[Sequence[str]]) -> Scores:
         beginning.append(next(lists))
     columns = list(beginning[-1][1][0].metrics)
     names = [*(get_args(ReferenceMetricName) if references else ()), *columns]
+    if not names:
+        raise UsageError(f"{path}: found no metrics in the lists, and no references: expected one or the other")
     metrics = {name: Metric({name: 1.0}, words.words) for name in names}
     sums = {name: np.zeros((len(CHOICES), metric.width)) for name, metric in metrics.items()}
     for number, entries in chain(beginning, lists):

@@ -41,7 +41,13 @@ from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
 from mpitune.store.compile_lists import compile_lists
 from mpitune.store.estimate import Estimate, announce, of_grammars, of_lm
-from mpitune.store.input_checks import check_files, check_score_names, warn_of_built_in_names, warn_of_unknown_words
+from mpitune.store.input_checks import (
+    check_categories,
+    check_files,
+    check_score_names,
+    warn_of_built_in_names,
+    warn_of_unknown_words,
+)
 from mpitune.store.inputs import StoreInputs, grammar_files
 from mpitune.store.own_ngrams import compile_own_ngrams, own_ngrams_inputs
 from mpitune.store.store import BITEXT, DATA, encoded_corpus, inputs_digest, lm_name, own_name
@@ -238,6 +244,10 @@ def _compile_data(
     else:
         words, of_grammars, score_names, categories = _read_grammars(grammars, sources.table_format, start_progress)
         warn_of_built_in_names(grammars, score_names, sources.lm_names)
+        if not sources.external:
+            sides = of_grammars["types.lhs"]
+            assert isinstance(sides, np.ndarray)  # only extracted rules are on disk
+            check_categories(grammars, categories, sides)
     if sources.grammar is not None and of_grammars["rules.type"].size == 0:
         raise DataError.at(sources.grammar, None, found="no rules", expected="a rule a line")
     source_sides = of_grammars["types.source"]

@@ -38,6 +38,14 @@ def warn_of_unknown_words(source: Path, corpus: Corpus, source_sides: np.ndarray
         LOG.warning("%s: %d of %d words are in no rule's source side: is this the right text?", source, unknown, total)
 
 
+def check_categories(grammars: Sequence[Path], categories: Sequence[str], sides: np.ndarray) -> None:
+    """Raise DataError if the decoder can use no rule; ``sides``: int32, the left-hand sides of all types of rules."""
+    found = [categories[number] for number in np.unique(sides).tolist()]
+    if found and not {"S", "X"} & set(found):
+        expected = "rules of [X] or [S], which a translation begins with"
+        raise DataError.at(grammars[0], None, found=f"only rules of [{'], ['.join(found)}]", expected=expected)
+
+
 def warn_of_built_in_names(grammars: Sequence[Path], score_names: Sequence[str], lm_names: Sequence[str]) -> None:
     """Warn of scores with the name of a feature that the decoder computes: the feature is the sum of both."""
     for name in built_in_features(lm_names):

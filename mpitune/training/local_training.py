@@ -95,7 +95,7 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
 def _made_from(run: TrainingRun, weights: Mapping[str, float]) -> dict[str, Any]:
     """Keys and digests that the lists depend on (JSON types)."""
     kept = {key: value for key, value in run.identity.items() if not key.startswith(_NOT_OF_LISTS)}
-    return {**kept, "the weights": digest(weights)}
+    return {**kept, "weights": digest(weights)}
 
 
 def _check_same(folder: Path, made_from: dict[str, Any]) -> None:

@@ -92,7 +92,15 @@ def remedy(learner: LearnerKeys) -> str:
 
 def warnings(course: Course) -> list[str]:
     """Warnings about the last epoch, one line each."""
-    return [line for sign in _SIGNS for line in sign(course)]
+    # Where there was nothing to learn from, what else is missing follows from that.
+    return list(_no_pairs(course)) or [line for sign in _SIGNS for line in sign(course)]
+
+
+def _no_pairs(course: Course) -> Iterator[str]:
+    metrics = course.history[-1]
+    if metrics["pairs"] == 0 and metrics["updates"] == 0:
+        remedy = "raise decoder.kbest if lists have one entry, and look at references and features"
+        yield f"0 pairs of translations to learn from in {metrics['sentences']} lists, expected some: {remedy}"
 
 
 def _exploding(course: Course) -> Iterator[str]:

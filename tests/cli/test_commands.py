@@ -259,6 +259,30 @@ def test_decode_text(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_decode_looks_at_the_output_first(
+    cli: Cli, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command: Arguments = ["decode", trained.job, "--input", trained.source]
+    plain = cli(*command).output
+    assert cli(*command, "--output", "-").output == plain and not Path("-").exists()
+    monkeypatch.setattr("mpitune.cli.decode.opened_decoder", lambda *_: pytest.fail("decoding begins"))
+    for path, why in ((tmp_path / "no" / "out", "No such file or directory"), (tmp_path, "Is a directory")):
+        for option in ("--output", "--forest"):
+            assert cli.refused(2, *command, option, path) == f"{path}: cannot be written: {why}"
+    same = tmp_path / "out"
+    line = cli.refused(2, *command, "--output", same, "--forest", same)
+    assert line == f"--output and --forest: found {same} twice, expected two files"
+    assert not same.exists()
+    with pytest.raises(SystemExit):
+        cli("lm", "--order", "2", "--input", trained.source, "--output", "-")
+
+
+def test_decode_without_weights_says_so(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("# none\n")
+    done = cli("decode", trained.job, "--input", trained.source, "--weights", tmp_path / "weights")
+    assert done.code == 0 and done.errors == f"warning: {tmp_path}/weights: found no weights: all are 0\n"
+
+
 def test_decode_knows_weights_in_every_form(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     own = cli("decode", trained.job, "--input", trained.source, "--format", "cdec", "--nbest", "3").output
     chosen = (trained.run / "weights.txt.gz").read_bytes()

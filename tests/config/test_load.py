@@ -533,6 +533,34 @@ def test_a_bitext_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("#lm", "lm.0.name: found '#lm', expected a word that does not begin with #"),
+        ("a b", "lm.0.name: found 'a b', expected a word"),
+        ("a=b", "lm.0.name: found 'a=b', expected a word"),
+        ("R:X:der:the", "lm.0.name: found 'R:X:der:the', expected another beginning"),
+        ("WordPenalty", "lm.0.name: found WordPenalty, which is a feature of the decoder"),
+        ("lm_OOV", "lm.0.name: found lm_OOV, which is a feature of the decoder"),
+        ("lm", "found two language models called lm, expected a name for each"),
+    ],
+)
+def test_names_of_language_models_are_those_of_features(tmp_path: Path, name: str, told: str) -> None:
+    """Weights files would hold them as comments or not at all, or two features would share a weight."""
+    with pytest.raises(UsageError, match=re.escape(told)):
+        job(tmp_path, f'{BITEXT}[[lm]]\nname = "{name}"\n[[lm]]\nname = "lm"\n')
+    other = "other" if name == "lm" else name.strip("#")
+    if re.fullmatch("[a-z]+", other):
+        assert job(tmp_path, f'{BITEXT}[[lm]]\nname = "{other}"').lm[0].name == other
+
+
+def test_names_of_features_in_files(tmp_path: Path) -> None:
+    lists = '[data]\nlists = ["l"]\nreferences = ["r"]\n[decoder]\nbackend = "lists"\n'
+    for name in ("", "a b", "LP:x"):
+        with pytest.raises(UsageError, match=f"features.files.0.name: found '{name}', expected"):
+            job(tmp_path, f'{lists}[[features.files]]\nname = "{name}"\nfile = "f"\n')
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         (f'{BITEXT}[grammar]\ntarget = "e"', "found target, expected source beside it"),

@@ -123,6 +123,8 @@ def test_references_have_the_limits_of_sentences(tmp_path: Path) -> None:
         ("wort " * (text.MAX_WORDS + 1), f"{text.MAX_WORDS + 1} words"),
         ("w" * (text.MAX_WORD_LENGTH + 1), f"a word of {text.MAX_WORD_LENGTH + 1} characters"),
     ):
+        with pytest.raises(DataError, match=f"r:2: found {found}, expected "):
+            text.read_references([write(tmp_path / "r", f"wort\n{line}\n")])
         references = write(tmp_path / "r", f"wort\n{line}\n")
         with pytest.raises(DataError, match=f"r:2: found {found}, expected "):
             text.read_parallel(source, [references])
@@ -130,6 +132,10 @@ def test_references_have_the_limits_of_sentences(tmp_path: Path) -> None:
             text.read_bitext(write(tmp_path / "b", f"wort ||| wort ||| {line}\n"))
         with pytest.raises(DataError, match=f"r:2: found {found}, expected "):
             text.read_sentences(references)
+    bitext = write(tmp_path / "r", "wort\nwort ||| wort\n")
+    for read in (lambda: text.read_parallel(source, [bitext]), lambda: text.read_references([bitext])):
+        with pytest.raises(DataError, match=r"r:2: found the separator \|\|\|, expected a sentence alone"):
+            read()
     longest = write(tmp_path / "r", f"{'wort ' * text.MAX_WORDS}\n{'w' * text.MAX_WORD_LENGTH}\n")
     assert len(text.read_parallel(source, [longest])) == 2
 

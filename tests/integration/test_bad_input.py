@@ -210,6 +210,9 @@ CASES = {
     "a table that does not exist, here in `--set`": Case(write("empty", ""), ("--set", "lerner.epochs=1")),
     "a value of the wrong type": Case(edit("job.toml", "epochs = 3", 'epochs = "ten"')),
     "a value out of range": Case(edit("job.toml", "epochs = 3", "epochs = 3\nshare = 0.6")),
+    "a name of a language model that no weights file can hold": Case(
+        edit("job.toml", r"\[\[lm\]\]", '[[lm]]\nname = "#lm"')
+    ),
     "a path with an environment variable that is not set": Case(edit("job.toml", '"grammar"', '"${CORPORA}/grammar"')),
     "the same without braces": Case(edit("job.toml", '"grammar"', '"$HOME/grammar"')),
     "tables or lists nested without end": Case(line("job.toml", 1, f"[data{'.x' * 3000}]")),
@@ -251,6 +254,8 @@ CASES = {
     "a rule with three gaps": Case(line("grammar", 7, "[X] ||| [X,1] a [X,2] b [X,3] ||| [1] [2] [3]")),
     "a line of Moses' rule table in one of cdec": Case(line("grammar", 7, "haus [X] ||| house [X] ||| 0.5")),
     "a grammar without rules": Case(write("grammar", "")),
+    "a grammar of other categories": Case(write("grammar", "[PH] ||| haus ||| house ||| Cost=1\n")),
+    "a bitext for a text": Case(line("train.en", 3, "the house ||| das haus")),
     "a language model that was cut": Case(first_lines("lm.arpa", 37), made=1),
     "a language model with wrong counts": Case(edit("lm.arpa", r"ngram 3=\d+", "ngram 3=5"), made=1),
     "a KenLM binary of another kind": Case(write("lm.arpa", KENLM), made=1),
@@ -328,7 +333,7 @@ OTHERS = {
     ),
     "a bitext for a source": (
         Case(line("train.de", 1, "das haus ||| the house")),
-        Row("train.de:1: found the separator |||, expected a source sentence alone, not a bitext", 3),
+        Row("train.de:1: found the separator |||, expected a sentence alone, not a bitext", 3),
     ),
     "a source for a bitext": (
         Case(all_of(edit("job.toml", "source = ", "bitext = "), edit("job.toml", "references.*", ""))),

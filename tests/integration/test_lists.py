@@ -260,6 +260,18 @@ def test_reranking_with_bad_input(lists: TinyLists, tmp_path: Path, cli: Cli) ->
     assert not output.exists()
     (tmp_path / "lists").write_text("0 ||| a ||| p=1\n")
     assert "none of its features occurs in the lists" in cli(*command).errors
+    (tmp_path / "weights").write_text("p 1\n")
+    (tmp_path / "lists").write_text("1 ||| a ||| p=1\n2 ||| a ||| p=1\n5 ||| a ||| p=1\n")
+    assert "warning: 3 of 6 sentences have no list, such as number 0: they have empty lines" in cli(*command).errors
+    assert output.read_text() == "\na\na\n\n\na\n"
+    (tmp_path / "lists").write_text("0 ||| a ||| p=1\n4000000000 ||| a ||| p=1\n")
+    said = cli.refused(3, *command)
+    assert said.endswith("lists:2: found number 4000000000 after 0, expected at most 1,000,000 sentences without lists")
+    assert output.read_text() == "\na\na\n\n\na\n", "what was there before"
+    (tmp_path / "lists").write_text("0 ||| a ||| p=1\n")
+    assert cli(*command[:-1], "-").output == "a\n" and not Path("-").exists()
+    (tmp_path / "weights").write_text("")
+    assert "weights: found no weights: all are 0" in cli(*command).errors
 
 
 def test_lists_are_not_translated(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:

@@ -10,7 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from mpitune.errors import DataError
+from mpitune.errors import DataError, UsageError
 from mpitune.metrics.list_evaluation import as_table, evaluate_lists
 
 REFERENCES = ["the house is very old", "it is a small world today", "no", "nothing at all here"]
@@ -71,6 +71,8 @@ def test_bad_input(tmp_path: Path) -> None:
     path.write_text(path.read_text() + '{"id": 3, "text": "x", "metrics": {"other": 1}}\n')
     with pytest.raises(DataError, match="lists:7: found no comet among the metrics"):
         evaluate_lists(path, [])
+    with pytest.raises(UsageError, match="bare: found no metrics in the lists, and no references"):
+        evaluate_lists(write(tmp_path / "bare", metrics=False), [])
     path.write_text("")
     with pytest.raises(DataError, match="lists: found no entries, expected n-best lists"):
         evaluate_lists(path, [REFERENCES])

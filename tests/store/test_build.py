@@ -260,6 +260,13 @@ def test_missing_files_are_told_before_anything_is_made(sources: StoreInputs, tm
     assert not (tmp_path / "store").exists()
 
 
+def test_a_grammar_that_no_translation_can_begin_with_is_refused(sources: StoreInputs, tmp_path: Path) -> None:
+    rules = (tmp_path / "grammar").read_text()
+    (tmp_path / "grammar").write_text(rules.replace("[X]", "[PH]").replace("[X,", "[PH,").replace("[S]", "[PH]"))
+    with pytest.raises(DataError, match=r"grammar: found only rules of \[PH\].*, expected rules of \[X\] or \[S\]"):
+        made(sources, tmp_path / "store")
+
+
 def test_a_grammar_of_no_rules_is_refused(sources: StoreInputs, tmp_path: Path) -> None:
     (tmp_path / "grammar").write_text("")
     with pytest.raises(DataError, match="grammar: found no rules, expected a rule a line"):

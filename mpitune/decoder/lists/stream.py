@@ -13,6 +13,9 @@ from mpitune.corpus.text import split_fields
 from mpitune.decoder.lists.formats import Entry, ListReader
 from mpitune.errors import DataError
 
+MOST_MISSING = 1_000_000
+"""Sentences without a list in a row, at most: each gets a line, and a wrong number could fill the disk."""
+
 
 def read_lists(
     paths: Sequence[Path], add_features: Callable[[Entry, Path], object] = lambda entry, path: None
@@ -37,6 +40,10 @@ def _ascending(
         if entry.sentence < number:
             expected = f"at least {number}: lists are read one after the other"
             raise DataError.at(path, entry.line, found=f"number {entry.sentence}", expected=expected)
+        if entry.sentence > number + MOST_MISSING:
+            found = f"number {entry.sentence} after {number}"
+            expected = f"at most {MOST_MISSING:,} sentences without lists"
+            raise DataError.at(path, entry.line, found=found, expected=expected)
         number = entry.sentence
         add_features(entry, path)
         yield number, file, entry
