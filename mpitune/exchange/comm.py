@@ -44,11 +44,11 @@ class Comm(Protocol):
     """Begin and end of each of these waits (`time.perf_counter`), in order. The caller may clear it."""
 
     def bcast(self, obj: T) -> T:
-        """Return rank 0's ``obj`` (small) on every rank."""
+        """Return rank 0's ``obj`` on every rank; pickled, it must have less than 2 GB."""
         ...
 
     def gather(self, obj: T) -> list[T] | None:
-        """Return every rank's ``obj`` (small), in rank order, on rank 0; None elsewhere."""
+        """Return every rank's ``obj``, in rank order, on rank 0; None elsewhere. Pickled, all have less than 2 GB."""
         ...
 
     def union(self, names: Iterable[str]) -> list[str]:

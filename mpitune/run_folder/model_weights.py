@@ -14,6 +14,7 @@ from mpitune.errors import UsageError
 from mpitune.grammar.choices import PREFIXES
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.seeds import run_folders
 
 
 def read_model(path: Path) -> dict[str, float]:
@@ -24,6 +25,8 @@ def read_model(path: Path) -> dict[str, float]:
     if path.is_dir():
         result = RunFolder(path).result
         if not result.exists():
+            if (runs := run_folders(path)) != [path]:
+                raise UsageError(f"{path}: found runs with several seeds, expected one of them, such as {runs[0]}")
             raise UsageError(f"{path}: found no {result.name}, expected a run folder with at least one epoch done")
         return read_weights(result)
     if path.suffix == ".h5":

@@ -213,6 +213,8 @@ def test_train_with_seeds(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     assert load(tmp_path / "run" / "seed-1" / "config.toml").run.seed == 1
     report = cli("report", tmp_path / "run")
     assert report == (0, f"the report: {tmp_path}/run/report.html\n", "")
+    line = cli.refused(2, "weights", tmp_path / "run")
+    assert line == f"{tmp_path}/run: found runs with several seeds, expected one of them, such as {tmp_path}/run/seed-1"
 
 
 @pytest.mark.parametrize("seeds", ["3..1", "1-3", "1", "", "a..b", "1..2..3", "0..9223372036854775808"])
