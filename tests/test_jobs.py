@@ -11,7 +11,7 @@ import pytest
 from support.mpi import ROOT, mpirun
 
 from mpitune.cli.parser import main
-from mpitune.training import factory
+from mpitune.training import job_inputs
 
 pytestmark = pytest.mark.slow
 
@@ -29,8 +29,8 @@ def data(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
 def test_every_job_is_sound(data: Path, path: Path) -> None:
-    job = factory.load_job(path, [])
-    for texts in factory.sources(job).texts.values():
+    job = job_inputs.load_job(path, [])
+    for texts in job_inputs.sources(job).texts.values():
         assert all(file.is_file() for file in texts.files)
 
 

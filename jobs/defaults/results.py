@@ -26,7 +26,7 @@ from mpitune.config.effective_keys import effective_keys
 from mpitune.corpus.text import clock, lines
 from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
-from mpitune.training.factory import load_job
+from mpitune.training.job_inputs import load_job
 
 Result = dict[str, Any]
 """Result of one run: a line of results.jsonl."""

@@ -24,7 +24,7 @@ from mpitune.metrics.sentence_bleu import bleu_plus_one, papineni
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.store import open_store
-from mpitune.training import factory
+from mpitune.training import factory, job_inputs
 
 JOB = "multi30k-dev.toml"
 START = Path(__file__).with_name("start.weights")
@@ -44,8 +44,8 @@ def oracles(where: Place, sentences: int) -> tuple[np.ndarray, np.ndarray]:
     """Statistics (int64 [lengths, 11]) of the oracles by length, and seconds of decoding (float64 [lengths])."""
     store = where.runs / "multi30k-oracles-store"
     settings = [f"run.dir={where.runs / 'multi30k-oracles'}", f"run.store={store}", f"data.limit={sentences}"]
-    job = factory.load_job(JOBS / JOB, [*settings, f"learner.initial_weights={START}"])
-    sources = factory.sources(job)
+    job = job_inputs.load_job(JOBS / JOB, [*settings, f"learner.initial_weights={START}"])
+    sources = job_inputs.sources(job)
     extract_and_build(SerialComm(), sources, store, store, lambda text: None, no_progress, StopFlag())
     opened = open_store(sources, store)
     assert opened.train is not None

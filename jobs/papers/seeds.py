@@ -43,7 +43,7 @@ from mpitune.run_folder.model_weights import read_model
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.store import open_store
-from mpitune.training import factory
+from mpitune.training import factory, job_inputs
 from mpitune.training.loop import train
 
 SENTENCES = 100
@@ -79,7 +79,7 @@ class Task:
         if not self.score.exists():
             given = [*self.where.given(self.system), f"data.limit={SENTENCES}", f"run.seed={self.seed}"]
             given += [f"run.dir={self.score.parent}", f"run.store={_store(self.where, 'seeds')}"]
-            train(factory.load_job(JOBS / self.system.job, given), SerialComm(), quiet=True)
+            train(job_inputs.load_job(JOBS / self.system.job, given), SerialComm(), quiet=True)
             write_text(self.score, json.dumps(_test(self.where).bleu(self.score.parent)))
         return float(json.loads(self.score.read_text(encoding="utf-8")))
 
@@ -92,8 +92,8 @@ class Test:
         source, references = (json.dumps(file) for file in files)
         folder = _store(where, "seeds-test")
         given = [f"data.source={source}", f"data.references=[{references}]", f"run.store={folder}"]
-        job = factory.load_job(JOBS / JOB, given)
-        sources = factory.sources(job)
+        job = job_inputs.load_job(JOBS / JOB, given)
+        sources = job_inputs.sources(job)
         extract_and_build(SerialComm(), sources, folder, folder, lambda text: None, no_progress, StopFlag())
         store = open_store(sources, folder)
         assert store.train is not None

@@ -41,7 +41,7 @@ from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.store import rules_firing
-from mpitune.training import factory
+from mpitune.training import job_inputs
 from mpitune.training.fit_bins import open_fitted
 from mpitune.training.loop import train
 
@@ -61,7 +61,7 @@ def run_train(options: argparse.Namespace, comm: Comm) -> None:
     if options.dry_run:
         comm.on_root(print, job.to_toml() + _program_note(job), end="", flush=True)
         return
-    for each in [job] if seeds is None else (factory.with_seed(job, seed) for seed in seeds):
+    for each in [job] if seeds is None else (job_inputs.with_seed(job, seed) for seed in seeds):
         options.folder = each.run.dir
         train(each, comm, resume=options.resume, quiet=options.quiet)
 
@@ -86,7 +86,7 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
     """Build the job's store, which train would otherwise build."""
     job = load_job(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
-    store, sources = job.run.store, factory.sources(job)
+    store, sources = job.run.store, job_inputs.sources(job)
     with StopFlag() as stop:
         made = extract_and_build(comm, sources, store, store, print_message, partial(progress, rank=comm.rank), stop)
         if sources.train is not None:

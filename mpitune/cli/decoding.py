@@ -36,7 +36,7 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import open_store
-from mpitune.training import factory
+from mpitune.training import factory, job_inputs
 from mpitune.training.session import InitialModel
 
 
@@ -90,7 +90,7 @@ def opened_decoder(job: Job, comm: Comm, file: Path, kbest: int, scoring: Scorin
         error = UsageError(f'{job.file}: decoder.backend = "lists" translates nothing; mpitune rerank sorts lists')
         raise raised_on_all_ranks(error)
     with ExitStack() as stack:
-        folder, sources = job.run.store, factory.sources(job)
+        folder, sources = job.run.store, job_inputs.sources(job)
         lines: list[SourceSentence] = []
         if sources.grammar is not None:
             # Read before the store is built, which may take minutes.
@@ -113,7 +113,7 @@ def opened_decoder(job: Job, comm: Comm, file: Path, kbest: int, scoring: Scorin
             sentences = [corpus.sentence(i) for i in range(corpus.size)]
         else:
             sentences = [Sentence(i, store.model.words.encode(line.words), 0) for i, line in enumerate(lines)]
-        grammars = comm.on_root(factory.sentence_grammars, job, sources)
+        grammars = comm.on_root(job_inputs.sentence_grammars, job, sources)
         decoder = factory.decoder(job, store, _decoder_folder(job), kbest, grammars)
         if sources.external:
             _register_pass_through(decoder, sources.templates, store.model.words, sentences)

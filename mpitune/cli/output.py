@@ -16,7 +16,7 @@ from mpitune.array_files.atomic import open_atomic
 from mpitune.config.spec import Job
 from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
-from mpitune.training import factory
+from mpitune.training import job_inputs
 
 
 def write_output(output: Path | None, text: str) -> None:
@@ -60,7 +60,7 @@ def report_write_errors(path: Path) -> Iterator[None]:
 
 def load_job(options: argparse.Namespace, comm: Comm) -> Job:
     """Load the job of the command, on all ranks, and set ``options.folder`` to its run folder."""
-    job = comm.on_root(factory.load_job, options.job, options.set)
+    job = comm.on_root(job_inputs.load_job, options.job, options.set)
     options.folder = job.run.dir
     return job
 

@@ -18,7 +18,7 @@ from mpitune.lm.kneser_ney import estimate
 from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.store.build import build_bitext
 from mpitune.store.extract_grammars import warm_up
-from mpitune.training import factory
+from mpitune.training import job_inputs
 from mpitune.training.loop import train
 
 SOURCE = "das alte haus\ndas haus am see\n"
@@ -62,7 +62,7 @@ def main() -> None:
         warm_up(build_bitext(files, folder, lambda _: None))
         for preset in PRESETS:
             settings = [f"run.dir={folder / preset}", f"run.store={folder / 'store'}", f"learner.preset={preset}"]
-            train(factory.load_job(folder / "job", settings), SerialComm(), quiet=True)
+            train(job_inputs.load_job(folder / "job", settings), SerialComm(), quiet=True)
     translations = SystemRuns("source", [("source", SOURCE.splitlines())])
     evaluate([("references", REFERENCES.splitlines())], [translations])
 

@@ -1,20 +1,17 @@
-"""Constructs the parts of a run from a job: store inputs, decoder, learner, sentence metric, initial weights."""
+"""Constructs the parts of a run from a job: decoder, learner, sentence metric, initial weights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from mpitune.config import load
-from mpitune.config.effective_keys import effective_keys
-from mpitune.config.spec import BATCH, DataKeys, Job, column_metrics, lm_names, metric_weights
+from mpitune.config.spec import BATCH, Job, lm_names, metric_weights
 from mpitune.corpus.feature_table import FeatureTable
-from mpitune.corpus.text import check_readable, fingerprint
+from mpitune.corpus.text import check_readable
 from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import Decoder, TranslationModel
@@ -23,9 +20,8 @@ from mpitune.decoder.cdec.process import Timeouts
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.decoder.lists.decoder import ListDecoder
 from mpitune.decoder.lists.model import ListModel
-from mpitune.errors import UsageError
 from mpitune.grammar.binning import Bins
-from mpitune.grammar.cdec_ini import SPAN_LIMIT, IniFile, make_inifile, read_inifile
+from mpitune.grammar.cdec_ini import make_inifile
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import all_names, features, pass_through
 from mpitune.learner import bin_chains
@@ -41,64 +37,8 @@ from mpitune.learner.pair_sampling import Sampler, make_sampler
 from mpitune.metrics.metric_gold import MetricGold
 from mpitune.metrics.sentence_bleu import SentenceMetric, make_sentence_metric
 from mpitune.metrics.tuning_metric import Metric
-from mpitune.run_folder.seeds import seed_folder
-from mpitune.store.inputs import StoreInputs, Texts, grammar_files
-from mpitune.store.store import Store, content_digests
-from mpitune.training.bitext_jobs import with_made_inputs
-
-
-def load_job(path: Path, overrides: list[str]) -> Job:
-    """The job in ``path`` with ``overrides`` (``table.key=value``), completed by its cdec.ini if it names one."""
-    job = load.load(path, overrides)
-    ini = job.decoder.config
-    if ini is None:
-        return job
-    check_readable(ini)
-    asked = read_inifile(ini)
-    external = job.decoder.backend == "cdec"
-    if lacking := asked.unsupported() if external else asked.unsupported_by_embedded():
-        whose = "mpitune cannot tune" if external else "the embedded decoder does not have"
-        raise UsageError(f"{ini}: found {', '.join(lacking)}, which {whose}")
-    given: dict[str, Any] = {
-        "decoder.pop_limit": asked.pop_limit,
-        "decoder.span_limit": asked.span_limit or SPAN_LIMIT,
-        "grammar.file": str(asked.grammars[0].absolute()) if asked.grammars else None,
-        "features.templates": list(asked.templates) or None,
-        "lm": [{"file": str(file.absolute()), "name": name} for name, file in asked.language_models] or None,
-    }
-    return load.complete_from_cdec_ini(job, {key: value for key, value in given.items() if value is not None}, ini)
-
-
-def with_seed(job: Job, seed: int) -> Job:
-    """``job`` as one of several runs that differ in their ``seed``: with a run folder of its own, the same store."""
-    return replace(job, run=replace(job.run, seed=seed, dir=seed_folder(job.run.dir, seed)))
-
-
-def sources(job: Job) -> StoreInputs:
-    """The files that the job's store is made from, those in the store that stand for what the job leaves out too."""
-    train = devtest = None
-    if job.data is not None:
-        train = _texts(job.data, {of.name: of.file for of in job.features.files})
-        if job.data.devtest is not None:
-            keys = job.data.devtest
-            scores = {of.name: of.devtest for of in job.features.files if of.devtest is not None}
-            devtest = Texts(keys.source, keys.references, lists=keys.lists, scores=scores)
-    given = StoreInputs(
-        train=train,
-        devtest=devtest,
-        grammar=job.grammar.file,
-        grammar_folder=job.grammar.folder,
-        table_format="cdec" if job.decoder.backend == "cdec" else job.grammar.format,
-        templates=job.features.templates,
-        lexicon=job.features.lexicon,
-        metrics=column_metrics(job),
-        lm_names=lm_names(job),
-        external=job.decoder.backend == "cdec",
-        further_grammars=_further_grammars(job),
-        leave_one_out=job.grammar.leave_one_out,
-        max_translations=job.grammar.max_translations,
-    )
-    return with_made_inputs(job, given)
+from mpitune.store.store import Store
+from mpitune.training import job_inputs
 
 
 def scoring(job: Job, bins: Sequence[Bins]) -> Scoring:
@@ -113,26 +53,6 @@ def scoring(job: Job, bins: Sequence[Bins]) -> Scoring:
     found = {of.feature for of in bins}
     pairs = tuple(pair for pair in wanted.discretize.pairs if found.issuperset(pair))
     return Scoring(transforms, tuple(bins), wanted.discretize.overlap, wanted.discretize.keep, pairs)
-
-
-def _inifile(job: Job) -> IniFile | None:
-    return read_inifile(job.decoder.config) if job.decoder.config is not None else None
-
-
-def _further_grammars(job: Job) -> tuple[Path, ...]:
-    """Grammars of the cdec.ini that an external decoder uses in addition to the job's own."""
-    asked = _inifile(job)
-    if asked is None or job.decoder.backend != "cdec":
-        return ()
-    grammars = tuple(file.absolute() for file in asked.grammars)
-    if job.grammar.per_sentence:
-        return grammars
-    return grammars[1:] if grammars[:1] == (job.grammar.file,) else ()
-
-
-def _texts(data: DataKeys, scores: Mapping[str, Path]) -> Texts:
-    is_bitext, source = data.bitext is not None, data.bitext or data.source
-    return Texts(source, data.references, bitext=is_bitext, limit=data.limit, lists=data.lists, scores=scores)
 
 
 def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence[Path] = ()) -> Decoder:
@@ -150,9 +70,9 @@ def decoder(job: Job, store: Store, folder: Path, kbest: int, grammars: Sequence
         model,
         binary=wanted.binary,
         inifile=make_inifile(
-            _inifile(job),
-            grammars=[*([job.grammar.file] if job.grammar.file else []), *_further_grammars(job)],
-            language_models=list(zip(lm_names(job), sources(job).lms, strict=True)),
+            job_inputs.inifile(job),
+            grammars=[*([job.grammar.file] if job.grammar.file else []), *job_inputs.further_grammars(job)],
+            language_models=list(zip(lm_names(job), job_inputs.sources(job).lms, strict=True)),
             templates=job.features.templates,
             pop_limit=wanted.pop_limit,
             span_limit=wanted.span_limit,
@@ -194,11 +114,6 @@ def _embedded(job: Job, model: TranslationModel) -> EmbeddedDecoder:
         span_limit=wanted.span_limit,
         unique=wanted.unique,
     )
-
-
-def sentence_grammars(job: Job, sources: StoreInputs) -> list[Path]:
-    """Files of the sentences' grammars, by number, if an external decoder reads them; else none."""
-    return grammar_files(sources) if sources.external and job.grammar.per_sentence else []
 
 
 @dataclass(frozen=True)
@@ -347,17 +262,3 @@ def gold(job: Job, metric: Metric, sentences: int) -> SentenceMetric:
 def metric(job: Job, words: Sequence[str]) -> Metric:
     """The metric that the job's learner optimises; ``words``: the vocabulary."""
     return Metric(metric_weights(job), words)
-
-
-def identity(job: Job, folder: Path) -> dict[str, Any]:
-    """Keys that the result depends on, by dotted name (JSON types); files are represented by digests of their content.
-
-    ``folder``: the job's store, up to date.
-    """
-    given = {key: list(v) if isinstance(v, tuple) else v for key, v in effective_keys(job).items()}
-    initial = job.learner.initial_weights
-    given["learner.initial_weights"] = fingerprint(initial).digest if initial else ""
-    asked = _inifile(job)
-    if asked is not None and job.decoder.backend == "cdec":
-        given["decoder.config"] = asked.decoder_only_settings()
-    return given | content_digests(sources(job), folder)

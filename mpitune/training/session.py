@@ -33,7 +33,7 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.made_inputs import known_decisions
 from mpitune.store.store import Corpus, Store, open_store
-from mpitune.training import factory
+from mpitune.training import factory, job_inputs
 from mpitune.training.fit_bins import open_fitted
 from mpitune.training.seen_references import log_seen_references
 
@@ -209,7 +209,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
 
     ``given`` replaces the job's initial weights and score transforms.
     """
-    folder, sources = job.run.store, factory.sources(job)
+    folder, sources = job.run.store, job_inputs.sources(job)
     for decision in comm.on_root(known_decisions, sources.made):
         LOG.info("%s", decision)
     extract_and_build(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet), stop)
@@ -219,7 +219,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
         store = open_store(sources, folder, given.scoring)
     comm.on_root(_check_store, job, store)
     assert store.train is not None  # checked by config.load.require_data
-    grammars = comm.on_root(factory.sentence_grammars, job, sources)
+    grammars = comm.on_root(job_inputs.sentence_grammars, job, sources)
     own = RunFolder(job.run.dir).decoder_folder(f"rank-{comm.rank}")
     decoder = factory.decoder(job, store, own, factory.list_length(job), grammars)
     weights = comm.on_root(factory.initial_weights, job) if given is None else given.weights
@@ -245,7 +245,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
         learner=factory.learner(job, metric, first.frozen, decoder.features, first_sparse, learns, store.scoring),
         gold=factory.gold(job, metric, store.train.size),
         metric=metric,
-        identity=comm.on_root(factory.identity, job, folder) | _identity_of_scores(store),
+        identity=comm.on_root(job_inputs.identity, job, folder) | _identity_of_scores(store),
         first_dynamic_slot=len(decoder.features),
     )
     _warm_up(run)

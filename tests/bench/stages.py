@@ -21,7 +21,7 @@ from tools.ours import stored, training
 
 from mpitune.metrics.bleu import statistics
 from mpitune.metrics.sentence_bleu import make_sentence_metric
-from mpitune.training import factory
+from mpitune.training import factory, job_inputs
 
 PASSES = 5
 SENTENCES = 50
@@ -39,8 +39,8 @@ def rows(path: Path) -> Iterator[Sequence[str]]:
     """Yield the stages of an epoch of the job in ``path``, over its first sentences."""
     taken: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        job = factory.load_job(path, [])
-        store = stored(factory.sources(job), Path(folder))
+        job = job_inputs.load_job(path, [])
+        store = stored(job_inputs.sources(job), Path(folder))
         corpus, decoder = training(store), factory.decoder(job, store, job.run.dir, job.decoder.kbest)
         first = factory.first_weights(job, factory.initial_weights(job), decoder.features)
         dense = len(store.model.dense_features())

@@ -22,7 +22,7 @@ from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.online import averaging, columns, gram
 from mpitune.metrics import bleu, chrf, ter
-from mpitune.training import factory
+from mpitune.training import job_inputs
 from mpitune.training.loop import train
 from pathlib import Path
 
@@ -38,7 +38,7 @@ assert sum(before.values()) > 5, before
 new = ("learner.online.gram._update_units", "learner.online.averaging._add_changes", "exchange.mixing._active_means")
 new += ("metrics.ter._fewest", "metrics.chrf._compare", "metrics.chrf._scores")  # of mpitune evaluate
 assert all(before[f"mpitune.{name}"] for name in new), before
-train(factory.load_job(Path(sys.argv[1]), []), SerialComm(), quiet=True)
+train(job_inputs.load_job(Path(sys.argv[1]), []), SerialComm(), quiet=True)
 print({name for name, count in compiled().items() if count != before[name]})
 """
 

@@ -17,7 +17,7 @@ from mpitune.config.load import load
 from mpitune.config.presets import PRESETS
 from mpitune.config.spec import DataKeys, Job, RunKeys
 from mpitune.errors import DataError, UsageError
-from mpitune.training import factory
+from mpitune.training import job_inputs
 
 ALWAYS = 1e18
 """The margin under which all pairs are updates."""
@@ -389,14 +389,14 @@ def test_what_only_cdec_has_needs_cdec(imported: Callable[[str], str], folder: P
     text = imported(REQUIRED[2012])
     assert f'backend = "cdec"  # {reason}' in text.splitlines()
     keys(text, folder)
-    factory.load_job(folder / "far/away/job.toml", [])
+    job_inputs.load_job(folder / "far/away/job.toml", [])
 
 
 def test_without_a_language_model_it_needs_cdec(imported: Callable[[str], str], folder: Path) -> None:
     (folder / "cdec.ini").write_text("formalism=scfg\ngrammar=grammar\n")
     text = imported(REQUIRED[2012])
     assert keys(text, folder)["decoder.backend"] == "cdec" and "no language model" in text
-    factory.load_job(folder / "far/away/job.toml", [])
+    job_inputs.load_job(folder / "far/away/job.toml", [])
 
 
 def test_what_a_cdec_ini_leaves_open(imported: Callable[[str], str], folder: Path) -> None:
@@ -406,7 +406,7 @@ def test_what_a_cdec_ini_leaves_open(imported: Callable[[str], str], folder: Pat
     assert found["grammar.per_sentence"] is True
     assert found["learner.frozen"] == ["WordPenalty"]
     assert "does not set add_pass_through_rules" in text
-    assert factory.load_job(folder / "far/away/job.toml", []).decoder.span_limit == 10
+    assert job_inputs.load_job(folder / "far/away/job.toml", []).decoder.span_limit == 10
 
 
 def test_what_no_decoder_can_be_tuned_with(imported: Callable[[str], str], folder: Path) -> None:
@@ -545,7 +545,7 @@ def test_an_imported_job_trains(
     assert main(["import-dtrain", "dtrain.ini", "--output", str(job)]) == 0
     assert job.read_text() == shown and capsys.readouterr() == ("", "")
     monkeypatch.chdir(tmp_path)
-    assert factory.load_job(job, []).learner.algorithm == "itermix"
+    assert job_inputs.load_job(job, []).learner.algorithm == "itermix"
     assert main(["train", str(job), "--quiet"]) == 0
     run = tmp_path / "runs/job"
     assert (run / "weights.txt.gz").read_bytes() == (run / "weights/epoch-0002.txt.gz").read_bytes()

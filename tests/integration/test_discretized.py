@@ -35,7 +35,7 @@ from mpitune.run_folder.scoring import read_scoring
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.store import open_store
-from mpitune.training import factory
+from mpitune.training import job_inputs
 from mpitune.training.fit_bins import fit, open_fitted
 
 BINS: dict[str, Any] = {"features": ["Cost", "Lex"], "bins": 4}
@@ -82,7 +82,7 @@ def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> No
         "grammar": {"file": None, "per_sentence": True},
     }
     job = tiny.job(tmp_path / "run", **tables)
-    sources = factory.sources(job)
+    sources = job_inputs.sources(job)
     build.build_store(sources, job.run.store, lambda _: None, no_progress)
     store = open_store(sources, job.run.store)
     values = [
@@ -178,7 +178,7 @@ def test_lengths_of_target_sides_and_conjunctions(tiny: Tiny, tmp_path: Path, ke
     """The features of the best translations are those of a plain sum over the rules of their derivations."""
     wanted = {"features": ["Lex", "WordPenalty"], "conjunctions": ["WordPenalty Lex"], "bins": 3, "keep": keep}
     job = tiny.job(tmp_path / "run", features__discretize=wanted)
-    sources = factory.sources(job)
+    sources = job_inputs.sources(job)
     build.build_store(sources, job.run.store, lambda _: None, no_progress)
     store = open_fitted(SerialComm(), job, sources, job.run.store, lambda _: None, StopFlag())
     assert store.scoring is not None and store.train is not None and isinstance(store.model, TranslationModel)

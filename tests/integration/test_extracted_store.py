@@ -28,7 +28,7 @@ from mpitune.grammar.templates import as_symbols
 from mpitune.store.build import part_file
 from mpitune.store.extract_grammars import GrammarExtractor
 from mpitune.store.store import open_store
-from mpitune.training import factory
+from mpitune.training import job_inputs
 
 PAIRS = [pair for seed in (3, 8, 9, 11) for pair in random_pairs(seed) if pair[0] and pair[1]]
 JOB = """
@@ -70,8 +70,8 @@ def folder(tmp_path: Path) -> Path:
 
 def grammars(job_file: Path, *overrides: str) -> list[set[tuple[object, ...]]]:
     """The rules of each sentence of the job's store, devtest last, with all that a decoder sees of them."""
-    job = factory.load_job(job_file, list(overrides))
-    store = open_store(factory.sources(job), job.run.store)
+    job = job_inputs.load_job(job_file, list(overrides))
+    store = open_store(job_inputs.sources(job), job.run.store)
     types, words, found = store.model.grammars.types, store.model.words.words, []
     assert store.train is not None and store.devtest is not None
     for corpus in (store.train, store.devtest):

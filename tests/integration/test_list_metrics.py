@@ -18,7 +18,7 @@ from support.tiny_lists import Hypothesis, TinyLists
 
 from mpitune.errors import DataError, StopRequested
 from mpitune.exchange.comm import SerialComm
-from mpitune.training import factory
+from mpitune.training import job_inputs
 from mpitune.training.loop import train
 
 METHODS = ["perceptron", "mira", "pro", "mert", "minrisk", "rampion"]
@@ -59,7 +59,7 @@ def comet(entry: Hypothesis) -> float:
 
 
 def run_job(lists: TinyLists, run: Path, metric: Any, kind: str = "metrics", /, **tables: Any) -> None:
-    train(factory.load_job(job_of(lists, run, metric, kind, **tables), []), SerialComm(), quiet=True)
+    train(job_inputs.load_job(job_of(lists, run, metric, kind, **tables), []), SerialComm(), quiet=True)
 
 
 def job_of(lists: TinyLists, run: Path, metric: Any, kind: str = "metrics", /, **tables: Any) -> Path:
@@ -140,7 +140,7 @@ def test_a_column_may_be_a_feature_or_a_file(lists: TinyLists, tmp_path: Path) -
     job.write_text(
         f'{job.read_text()}\n[[features.files]]\nname = "comet"\nfile = "train.comet"\ndevtest = "dev.comet"\n'
     )
-    train(factory.load_job(job, []), SerialComm(), quiet=True)
+    train(job_inputs.load_job(job, []), SerialComm(), quiet=True)
     for other in ("feature", "file"):
         assert files_of(tmp_path / other) == files_of(tmp_path / "json")
 

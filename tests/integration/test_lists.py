@@ -28,7 +28,7 @@ from mpitune.decoder.lists.stream import read_lists
 from mpitune.errors import StopRequested
 from mpitune.exchange.comm import SerialComm
 from mpitune.store.store import Store
-from mpitune.training import factory
+from mpitune.training import factory, job_inputs
 from mpitune.training.loop import train
 
 METHODS = ["perceptron", "mira", "pro", "mert", "minrisk", "rampion"]
@@ -45,7 +45,7 @@ def tables_of(method: str, epochs: int = 2) -> dict[str, Any]:
 
 
 def run_job(lists: TinyLists, run: Path, kind: str = "cdec", /, **tables: Any) -> None:
-    train(factory.load_job(lists.job_file(run, kind, **tables), []), SerialComm(), quiet=True)
+    train(job_inputs.load_job(lists.job_file(run, kind, **tables), []), SerialComm(), quiet=True)
 
 
 def test_translations_get_better_and_the_format_does_not_matter(lists: TinyLists, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_lists_of_real_data_give_the_updates_of_lists_in_memory(
 
     def run(name: str) -> dict[str, bytes]:
         (tmp_path / "job.toml").write_text(f'run = {{dir = "{name}", store = "store"}}\n{data}{more}')
-        train(factory.load_job(tmp_path / "job.toml", []), SerialComm(), quiet=True)
+        train(job_inputs.load_job(tmp_path / "job.toml", []), SerialComm(), quiet=True)
         return files_of(tmp_path / name)
 
     files = run("files")
@@ -161,7 +161,7 @@ def test_lists_that_hardly_differ_are_learned_from(tmp_path: Path) -> None:
     (tmp_path / "references").write_text("\n".join(references) + "\n")
     data = '[data]\nlists = ["lists"]\nreferences = ["references"]\n[decoder]\nbackend = "lists"\n'
     (tmp_path / "job.toml").write_text(f'run = {{dir = "run", store = "store"}}\n{data}[learner]\nalgorithm = "sgd"\n')
-    train(factory.load_job(tmp_path / "job.toml", []), SerialComm(), quiet=True)
+    train(job_inputs.load_job(tmp_path / "job.toml", []), SerialComm(), quiet=True)
     last = metrics(tmp_path / "run")[-1]
     assert last["pairs"] > 0
     weights = epoch_weights(tmp_path / "run", last["epoch"])

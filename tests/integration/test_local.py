@@ -33,7 +33,7 @@ from mpitune.metrics.sentence_bleu import bleu_plus_one
 from mpitune.run_folder import nbest_store
 from mpitune.run_folder.scoring import read_scoring
 from mpitune.store.store import open_store
-from mpitune.training import factory, local_learning, local_training
+from mpitune.training import factory, job_inputs, local_learning, local_training
 from mpitune.training.session import InitialModel
 
 SMALL = 5
@@ -147,7 +147,7 @@ def test_what_is_global_is_left_as_it_was(tiny: Tiny, tmp_path: Path, weights: P
     job, given = tiny.job(tmp_path / "run", local={"k": 5, "lambda": 5.0}), read_weights(weights)
     training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
     retrieval = local_training.Retrieval(SerialComm(), training, 5, 0.1)
-    decoder = factory.decoder(job, open_store(factory.sources(job), job.run.store), tmp_path, 1)
+    decoder = factory.decoder(job, open_store(job_inputs.sources(job), job.run.store), tmp_path, 1)
     translator = local_training.Translator(training, local_learning.learner(job, training), decoder, given)
     seen = []
 
@@ -172,7 +172,7 @@ def test_features_of_further_rounds_have_their_weights_in_the_translation(
     job, given = tiny.job(tmp_path / "run", local={"k": 2, "rounds": 3, "lambda": 200.0}, **FEW), read_weights(weights)
     training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
     retrieval = local_training.Retrieval(SerialComm(), training, 2, 0.1)
-    decoder = factory.decoder(job, open_store(factory.sources(job), job.run.store), tmp_path, 1)
+    decoder = factory.decoder(job, open_store(job_inputs.sources(job), job.run.store), tmp_path, 1)
     learn, learned = local_learning.learner(job, training), list[local_learning.Learned]()
     translator = local_training.Translator(
         training, lambda chosen: learned.append(learn(chosen)) or learned[-1], decoder, given
@@ -345,7 +345,7 @@ def test_keys_of_local_have_defaults_and_survive_a_round_trip(tiny: Tiny, tmp_pa
     job = tiny.job(tmp_path / "run", local=asked)
     assert (job.local.k, job.local.theta, job.local.lambda_, job.local.alpha) == (3, 1.0, 0.0, 2.5)
     (tmp_path / "again.toml").write_text(job.to_toml())
-    assert factory.load_job(tmp_path / "again.toml", []).local == job.local
+    assert job_inputs.load_job(tmp_path / "again.toml", []).local == job.local
 
 
 def test_training_does_not_look_at_it(tiny: Tiny, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.metrics.tuning_metric import SCORES
 from mpitune.run_folder import nbest_store as lists_module
-from mpitune.training import batch_epoch, factory
+from mpitune.training import batch_epoch, job_inputs
 from mpitune.training.loop import train
 
 METHODS = ["pro", "mert", "hypergraph", "minrisk", "rampion"]
@@ -189,6 +189,6 @@ def test_real_sentences_are_translated_better(
         if method == "hypergraph"
         else [f"learner.method={method}"]
     )
-    train(factory.load_job(ROOT / "jobs" / "nc.toml", asked), SerialComm(), quiet=True)
+    train(job_inputs.load_job(ROOT / "jobs" / "nc.toml", asked), SerialComm(), quiet=True)
     first, second = metrics(tmp_path / "run")
     assert second["gold"] > first["gold"] + 0.05

@@ -32,7 +32,7 @@ from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, child, entry, fi
 from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import content_digests, open_store
-from mpitune.training import factory
+from mpitune.training import job_inputs
 from mpitune.training.loop import train
 
 pytestmark = pytest.mark.kernel
@@ -276,15 +276,15 @@ def test_training_is_the_same(tiny: Tiny, tmp_path: Path) -> None:
         "binary": [f"lm.0.file={tmp_path / 'lm.klm'}", f"run.store={tmp_path / 'store'}"],
     }
     for name, overrides in runs.items():
-        job = factory.load_job(tiny.job_file(tmp_path / name), overrides)
+        job = job_inputs.load_job(tiny.job_file(tmp_path / name), overrides)
         train(job, SerialComm(), quiet=True)
     one, other = (gzip.decompress((tmp_path / name / "weights.txt.gz").read_bytes()) for name in runs)
     assert one == other and len(one) > 1000
     job_file = tmp_path / "job.toml"
     job_file.write_text(f'[decoder]\nconfig = "cdec.ini"\n[grammar]\nfile = "{tiny.folder / "grammar"}"\n')
-    job = factory.load_job(job_file, [])
-    build_store(factory.sources(job), tmp_path / "another", print, lambda what, total: Progress())
-    [(lm, _)] = open_store(factory.sources(job), tmp_path / "another").model.lms
+    job = job_inputs.load_job(job_file, [])
+    build_store(job_inputs.sources(job), tmp_path / "another", print, lambda what, total: Progress())
+    [(lm, _)] = open_store(job_inputs.sources(job), tmp_path / "another").model.lms
     assert lm.order == 3 and len(lm.node) == 0
 
 

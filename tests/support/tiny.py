@@ -27,7 +27,7 @@ from support.mpi import ROOT, launcher
 from mpitune.config.spec import Job
 from mpitune.exchange.comm import SerialComm
 from mpitune.runtime.log import start_logging
-from mpitune.training import factory
+from mpitune.training import job_inputs
 from mpitune.training.loop import train
 
 _WORDS: dict[str, tuple[str, ...]] = {
@@ -201,7 +201,7 @@ class Tiny:
 
     def job(self, run: Path, /, **tables: Mapping[str, Any] | None) -> Job:
         """The job of `job_file`, loaded."""
-        return factory.load_job(self.job_file(run, **tables), [])
+        return job_inputs.load_job(self.job_file(run, **tables), [])
 
     def train(self, run: Path, /, resume: str = "auto", **tables: Mapping[str, Any] | None) -> Job:
         """Run that job in this process."""

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from mpitune.exchange.comm import connect
-from mpitune.training import factory
+from mpitune.training import job_inputs
 from mpitune.training.loop import train
 
 if __name__ == "__main__":
@@ -15,4 +15,4 @@ if __name__ == "__main__":
     os.fsync = lambda _: None
     comm = connect()
     for job in sys.argv[1:]:
-        train(factory.load_job(Path(job), []), comm, quiet=True)
+        train(job_inputs.load_job(Path(job), []), comm, quiet=True)

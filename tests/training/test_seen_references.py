@@ -15,7 +15,7 @@ from mpitune.lm.kneser_ney import estimate
 from mpitune.lm.ngram_table import language_model
 from mpitune.lm.seen_text import known_ngrams
 from mpitune.runtime.signals import StopFlag
-from mpitune.training.factory import load_job, sources
+from mpitune.training.job_inputs import load_job, sources
 from mpitune.training.session import TrainingRun, open_run
 
 JOB = """[data]
