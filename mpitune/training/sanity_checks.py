@@ -98,7 +98,8 @@ def warnings(course: Course) -> list[str]:
 
 def _no_pairs(course: Course) -> Iterator[str]:
     metrics = course.history[-1]
-    if metrics["pairs"] == 0 and metrics["updates"] == 0:
+    # Not all batch methods have pairs.
+    if metrics["pairs"] == 0 and (metrics.get("objective") is None or not course.weights):
         remedy = "raise decoder.kbest if lists have one entry, and look at references and features"
         yield f"0 pairs of translations to learn from in {metrics['sentences']} lists, expected some: {remedy}"
 

@@ -18,7 +18,6 @@ SOUND: dict[str, Any] = {
     "sentences": 1000,
     "gold": 0.4,
     "pairs": 5000,
-    "updates": 900,
     "length_ratio": 1.0,
     "devtest_length_ratio": 1.0,
     "devtest_bleu": 30.0,
@@ -49,10 +48,13 @@ def each(key: str, values: Sequence[Any]) -> list[dict[str, Any]]:
 
 def test_lists_without_pairs_are_warned_of() -> None:
     """A run that learns nothing, as its lists have one entry each: what follows from it is not said as well."""
-    nothing = {"pairs": 0, "updates": 0, "length_ratio": 3.0}
-    [line] = warnings(course(nothing, weights=[("LanguageModel", 0.1)]))
-    assert line.startswith("0 pairs of translations to learn from in 1000 lists, expected some: raise decoder.kbest")
-    assert warnings(course({**nothing, "updates": 5, "length_ratio": 1.0})) == [], "MERT has no pairs, but steps"
+    nothing = {"pairs": 0, "length_ratio": 3.0}
+    for found in (course(nothing, weights=[("LanguageModel", 0.1)]), course({**nothing, "objective": 0.0}, weights=[])):
+        [line] = warnings(found)
+        assert line.startswith(
+            "0 pairs of translations to learn from in 1000 lists, expected some: raise decoder.kbest"
+        )
+    assert warnings(course({"pairs": 0, "objective": 30.0})) == [], "MERT has no pairs"
 
 
 def test_nothing_is_said_of_a_sound_run() -> None:
