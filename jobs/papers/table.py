@@ -22,6 +22,7 @@ from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
 
 DENSE = "features.templates=[]"
 ALL = 'features.templates=["id", "source-bigram", "shape"]'
+WORDS = 'features.templates=["id", "source-bigram", "shape", "word-pair", "target-words"]'
 PRINTED = "learner.preset=simianer2012"
 REFIT = "learner.tune=dense"
 
@@ -65,6 +66,7 @@ def rows_of(corpus: Corpus) -> Iterator[Row]:
         texts = (*_texts(corpus, "data", other[0]), *_texts(corpus, "data.devtest", other[1]))
         yield Row("other", dev, texts, "1 SGD", name, "dense", seeds=True, store=store)
         yield Row("other-sparse", dev, (*texts, ALL), "1 SGD", name, "all", seeds=True, store=store)
+        yield Row("other-words", dev, (*texts, WORDS), "1 SGD", name, "all, words", seeds=True, store=store)
         on_both, settings = f"train, then {name}", (*texts, ALL, REFIT)
         yield Row("refitted-other", dev, settings, again, on_both, "all", seeds=True, initial="itersel", store=store)
 
