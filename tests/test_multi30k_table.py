@@ -129,8 +129,8 @@ def test_the_jobs_of_the_table_load_and_are_what_their_rows_say(
         assert (job.learner.algorithm, job.learner.method == "mira") == (algorithm, row.algorithm == "MIRA")
         assert job.learner.preset == ("simianer2012" if "printed" in row.algorithm else "default")
         every = ("id", "source-bigram", "shape")
-        words = (*every, "word-pair", "target-words")
-        expected = {"dense": (), "all": every, "all, words": words}.get(row.features, (row.features.removeprefix("+ "),))
+        sets = {"dense": (), "all": every, "all, words": (*every, "word-pair", "target-words")}
+        expected = sets.get(row.features, (row.features.removeprefix("+ "),))
         assert tuple(job.features.templates) == expected
         assert job.data is not None and job.data.source is not None
         tuned_on = row.tuned_on.split()[-1]
