@@ -123,8 +123,6 @@ def read_tokens(
                 raise DataError.at(
                     text, number, found=f"the word {marker}", expected=f"{expected}: remove or rename them"
                 )
-            if "|||" in words:
-                raise DataError.at(text, number, found="the separator |||", expected="a sentence alone, not a bitext")
             if "\r" in line:
                 # Readers of ARPA files, including KenLM's, end a word there.
                 raise DataError.at(text, number, found="the character '\\r'", expected="words and blanks")

@@ -143,7 +143,7 @@ class BitextParts:
 
     def _check_words(self, number: int, source: Sequence[str]) -> None:
         for word in source:
-            if word == "|||" or word.startswith("<seg"):
+            if word.startswith("<seg"):
                 expected = "words alone: rules are to be extracted from this text"
                 raise DataError.at(self.source, number, found=word, expected=expected)
 

@@ -92,16 +92,20 @@ def remedy(learner: LearnerKeys) -> str:
 
 def warnings(course: Course) -> list[str]:
     """Warnings about the last epoch, one line each."""
-    # Where there was nothing to learn from, what else is missing follows from that.
-    return list(_no_pairs(course)) or [line for sign in _SIGNS for line in sign(course)]
+    return [line for sign in _SIGNS for line in sign(course)]
 
 
-def _no_pairs(course: Course) -> Iterator[str]:
+def _without_pairs(course: Course) -> bool:
+    """True if there was nothing to learn from in the last epoch. Not all batch methods have pairs."""
     metrics = course.history[-1]
-    # Not all batch methods have pairs.
-    if metrics["pairs"] == 0 and (metrics.get("objective") is None or not course.weights):
+    return metrics["pairs"] == 0 and (metrics.get("objective") is None or not course.weights)
+
+
+def _pairs(course: Course) -> Iterator[str]:
+    if _without_pairs(course):
         remedy = "raise decoder.kbest if lists have one entry, and look at references and features"
-        yield f"0 pairs of translations to learn from in {metrics['sentences']} lists, expected some: {remedy}"
+        sentences = course.history[-1]["sentences"]
+        yield f"0 pairs of translations to learn from in {sentences} lists, expected some: {remedy}"
 
 
 def _exploding(course: Course) -> Iterator[str]:
@@ -189,7 +193,7 @@ def _norm(course: Course) -> Iterator[str]:
 def _templates(course: Course) -> Iterator[str]:
     names = [name for name, _ in course.weights]
     lacking = [t for t in course.templates if not any(name.startswith(PREFIXES[t]) for name in names)]
-    if lacking:
+    if lacking and not _without_pairs(course):
         # By default, a sparse feature is learned from the second list of a shard on that it differs in.
         rare = "take out of features.templates what hardly fires, or lower parallel.shards"
         remedy = "keep more columns in [select]" if _cut(course) else rare
@@ -212,6 +216,7 @@ def _cut(course: Course) -> bool:
 
 
 _SIGNS: list[Callable[[Course], Iterator[str]]] = [
+    _pairs,
     _exploding,
     _empty,
     _length,

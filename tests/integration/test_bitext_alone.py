@@ -14,6 +14,7 @@ from support.commands import Cli, Done
 from support.mpi import mpirun
 from support.naive_extract import random_pairs
 
+from mpitune.corpus import eflomal
 from mpitune.corpus.progress import StartProgress, no_progress
 from mpitune.corpus.text import lines
 from mpitune.lm.kneser_ney import estimate
@@ -54,7 +55,7 @@ def aligned(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         for (_, one), (_, other) in zip(lines(source), lines(target), strict=True):
             yield " ".join(f"{i}-{i}" for i in range(min(len(one.split()), len(other.split()))))
 
-    monkeypatch.setattr(made_inputs, "align", align)
+    monkeypatch.setattr(eflomal, "align", align)
     monkeypatch.setattr(made_inputs, "find_program", lambda: "eflomal")
     return asked
 
@@ -250,7 +251,7 @@ def test_untokenised_text_is_warned_about(folder: Path, aligned: list[Path], cli
         (0, 0, "", "f: found 0 sentence pairs, expected more: some to tune on"),
         (1, 0, "a", "f: found 1 sentence pair, expected more: some to tune on"),
         (10, 1, '<seg grammar="g">a</seg>', "f:1: found <seg, expected words alone"),
-        (10, 1, "a ||| b", "f:1: found |||, expected words alone"),
+        (10, 1, "a ||| b", "f:1: found the separator |||, expected a sentence alone"),
     ],
 )
 def test_bitexts_that_are_refused(

@@ -322,7 +322,7 @@ def test_lists_of_another_job_or_other_weights_are_refused(
     (other := tmp_path / "other").write_text(WEIGHTS.replace("0.5", "0.75"))
     (same := tmp_path / "same").write_text(f"# the same\n{WEIGHTS}")
     assert cli(*command(job, same, source)).code == 0
-    changed = [(command(job, other, source), "the weights")]
+    changed = [(command(job, other, source), "weights")]
     changed += [(command(job, weights, source, f"{key}=40"), key) for key in ("decoder.kbest", "decoder.pop_limit")]
     changed += [(command(job, weights, source, "data.limit=20"), "data.limit, files of [data] and [grammar]")]
     for arguments, what in changed:

@@ -47,8 +47,8 @@ def each(key: str, values: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def test_lists_without_pairs_are_warned_of() -> None:
-    """A run that learns nothing, as its lists have one entry each: what follows from it is not said as well."""
-    nothing = {"pairs": 0, "length_ratio": 3.0}
+    """A run that learns nothing, as its lists have one entry each, and so has no weights of templates."""
+    nothing = {"pairs": 0}
     for found in (course(nothing, weights=[("LanguageModel", 0.1)]), course({**nothing, "objective": 0.0}, weights=[])):
         [line] = warnings(found)
         assert line.startswith(
