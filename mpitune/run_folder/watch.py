@@ -107,7 +107,7 @@ def _table(epochs: Sequence[Epoch]) -> list[str]:
         rows.append((f"{'*' if by_dense_start else ''}dense", f"{dense:.2f}", "", "", "", ""))
     rows += (_row(epoch, epoch.epoch == chosen) for epoch in epochs)
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
 
 
 def _row(epoch: Epoch, chosen: bool) -> tuple[str, ...]:
