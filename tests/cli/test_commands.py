@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -19,10 +20,12 @@ from support.mpi import ROOT, mpirun
 from support.tiny import Tiny
 
 from mpitune import jit
+from mpitune.cli.output import report_write_errors
 from mpitune.cli.parser import main
 from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.lists.formats import ListReader
+from mpitune.errors import MachineError, UsageError
 from mpitune.runtime.log import LOG, start_logging
 
 BITEXT = "grammar={source='dev.de', target='dev.en', alignment='dev.en'}"
@@ -656,3 +659,21 @@ def test_a_language_model_may_have_a_name_of_its_own(cli: Cli, trained: Trained,
     arguments: Arguments = ["--input", trained.source, "--format", "cdec", "--weights", tmp_path / "weights"]
     lines = cli("decode", trained.job, *arguments, "--set", "lm.0.name=Big").output.splitlines()
     assert any(" Big=-" in line for line in lines) and not any("LanguageModel=" in line for line in lines)
+
+
+# output
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.ENOSPC, MachineError), (errno.EFBIG, MachineError), (errno.EACCES, UsageError)]
+)
+def test_what_cannot_be_written_is_the_disk_or_the_name(number: int, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="out: cannot be written: "), report_write_errors(Path("out")):
+        raise OSError(number, os.strerror(number))
+
+
+def test_all_commands_that_translate_look_at_the_output_first(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    told = f"{tmp_path}/no/out: cannot be written: No such file or directory"
+    for command in ("decode", "local"):
+        given: Arguments = ["--input", trained.source, "--weights", trained.run, "--output", tmp_path / "no" / "out"]
+        assert cli.refused(2, command, trained.job, *given) == told
