@@ -9,20 +9,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mpitune.cli.decoding import (
-    compile_kernels,
-    opened_decoder,
-    read_model,
-    warn_of_no_weights,
-    write_translations,
-)
-from mpitune.cli.output import (
-    check_output,
-    load_job,
-    open_output,
-    print_message,
-    raised_on_all_ranks,
-)
+from mpitune.cli.decoding import compile_kernels, opened_decoder, read_model, write_translations
+from mpitune.cli.output import check_output, load_job, open_output, print_message, raised_on_all_ranks
 from mpitune.config.spec import Job
 from mpitune.decoder.base import Decoder, Sentence
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
@@ -49,7 +37,6 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     for output in (options.output, options.forest):
         comm.on_root(check_output, output)
     initial = comm.on_root(read_model, job, path)
-    comm.on_root(warn_of_no_weights, path, initial.weights)
     kbest = options.explain or options.nbest
     with opened_decoder(job, comm, options.input, kbest, initial.scoring) as (decoder, model, sentences):
         if initial.weights and not comm.on_root(model.fires_any, initial.weights):

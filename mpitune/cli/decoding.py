@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -43,11 +43,14 @@ from mpitune.training.session import InitialModel
 def read_model(job: Job, path: Path) -> InitialModel:
     """Read the weights in ``path``, a file or a run folder, and the transforms of the grammar's scores.
 
-    Weights of features that are replaced by bins are assigned to the bins, as for initial weights of training.
+    Weights of features that are replaced by bins are assigned to the bins, as for initial weights of training. A file
+    without weights is warned of.
     """
     if not path.exists():
         raise UsageError(f"{path}: found no such file or folder, expected --weights, or a run with an epoch done")
     weights, scoring = model_weights.read_model(path), _read_scoring(job, path)
+    if not weights:
+        print_message(f"warning: {path}: found no weights: all are 0")
     return InitialModel(scoring.to_bin_weights(weights) if scoring else weights, scoring)
 
 
@@ -71,12 +74,6 @@ class OpenedDecoder(NamedTuple):
     decoder: Decoder
     model: TranslationModel
     sentences: list[Sentence]
-
-
-def warn_of_no_weights(path: Path, weights: Mapping[str, float]) -> None:
-    """Say that all weights are 0, as the file ``path`` has none."""
-    if not weights:
-        print_message(f"warning: {path}: found no weights: all are 0")
 
 
 @contextmanager

@@ -5,20 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from mpitune.cli.decoding import (
-    compile_kernels,
-    opened_decoder,
-    read_model,
-    warn_of_no_weights,
-    write_translations,
-)
-from mpitune.cli.output import (
-    check_output,
-    load_job,
-    print_message,
-    raised_on_all_ranks,
-    write_output,
-)
+from mpitune.cli.decoding import compile_kernels, opened_decoder, read_model, write_translations
+from mpitune.cli.output import check_output, load_job, print_message, raised_on_all_ranks, write_output
 from mpitune.config import load
 from mpitune.corpus.text import counted
 from mpitune.corpus.vocabulary import Vocabulary
@@ -39,7 +27,6 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     comm.on_root(load.check_retraining, job)
     comm.on_root(check_output, options.output)
     initial = comm.on_root(read_model, job, options.weights)
-    comm.on_root(warn_of_no_weights, options.weights, initial.weights)
     # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
     with opened_decoder(job, comm, options.input, 1, initial.scoring) as (decoder, model, sentences):
         if options.explain is not None and options.explain >= len(sentences):
@@ -48,9 +35,8 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
             raise raised_on_all_ranks(error)
         training = local_training.training_data(job, comm, initial)
         retrieval = local_training.Retrieval(comm, training, job.local.k, job.local.theta)
-        translator = local_training.Translator(
-            training, local_learning.learner(job, training), decoder, initial.weights
-        )
+        learn = local_learning.learner(job, training)
+        translator = local_training.Translator(training, learn, decoder, initial.weights)
         if options.explain is not None:
             _explain_sentence(options, comm, retrieval, translator, sentences[options.explain], model.words)
         else:
