@@ -45,6 +45,11 @@ def columns(vectors: SparseVectors) -> WeightColumns:
     return WeightColumns(index[starts], ptr, vectors.value[order], tuple(kept[order] for kept in vectors.state))
 
 
+def active(stacked: WeightColumns) -> int:
+    """The number of columns with a weight other than 0."""
+    return int(np.count_nonzero(_sums_of(stacked.ptr, np.abs(stacked.value))))
+
+
 def sums(stacked: WeightColumns) -> np.ndarray:
     """float64 [columns]: the sum of each column, in shard order."""
     return _sums_of(stacked.ptr, stacked.value)
@@ -74,6 +79,8 @@ def active_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[
     """As `uniform_mean`, but shards are weighted, for each feature, by their squared gradients.
 
     A feature that no shard has updated has the same weight in all shards and keeps it. Other state arrays are summed.
+    The second one holds sums of gradients; their sum is scaled like the roots of the squares, whose mean is smaller
+    than their sum: sum / root of squares, by which the learner shrinks weights, is that of all shards together.
     Without state, the means are uniform.
     """
     if not stacked.state:
@@ -81,7 +88,11 @@ def active_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[
     squares, *others = stacked.state
     value, mixed = np.zeros(len(stacked.id)), np.zeros(len(stacked.id))
     _active_means(stacked.ptr, stacked.value, squares, value, mixed)
-    return value, (mixed, *(_sums_of(stacked.ptr, kept) for kept in others))
+    summed = [_sums_of(stacked.ptr, kept) for kept in others]
+    if summed:
+        total = _sums_of(stacked.ptr, squares)
+        summed[0] *= np.sqrt(np.divide(mixed, total, out=np.zeros_like(total), where=total > 0.0))
+    return value, (mixed, *summed)
 
 
 @kernel
@@ -120,7 +131,7 @@ class Mixed(NamedTuple):
     value: np.ndarray
     """float64 [n]: mean weights over all shards."""
     active: int
-    """Number of distinct features in the shards' vectors, over all ranks."""
+    """Number of features with a weight other than 0 in any shard's vector, over all ranks."""
     threshold: float | None
     """lambda: every selected feature has at least this column norm; None without selection. If K was given: the K-th
     largest norm of all ranks, or None if fewer than K columns have a norm other than 0."""
@@ -141,7 +152,7 @@ def mean(vectors: SparseVectors, comm: Comm = SERIAL_COMM, *, mixing: str = "uni
     """
     stacked = columns(vectors)
     value, state = MIXINGS[mixing](stacked, len(vectors.shard))
-    return Mixed(stacked.id, value, comm.sum(len(stacked.id)), None, state=state)
+    return Mixed(stacked.id, value, comm.sum(active(stacked)), None, state=state)
 
 
 class RunningMean:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mpitune.exchange.comm import SERIAL_COMM, Comm
-from mpitune.exchange.mixing import MIXINGS, Mixed, WeightColumns, columns, sums
+from mpitune.exchange.mixing import MIXINGS, Mixed, WeightColumns, active, columns, sums
 from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.jit import kernel
 
@@ -50,7 +50,7 @@ def select(
     return Mixed(
         index=stacked.id[kept],
         value=value[kept],
-        active=comm.sum(len(stacked.id)),
+        active=comm.sum(active(stacked)),
         threshold=threshold,
         norm=norms[kept],
         profile=_profile(norms[norms > 0.0], comm),

@@ -48,7 +48,7 @@ def test_means_with_a_state_equal_the_plain_twin(shards: int, features: int, how
         means, kept = naive.active_mean(rows, states, named[:, present].tolist())
     else:
         means, kept = naive.mean(rows), [naive.mean(array) for array in states]
-    assert got.active == len(present) and got.index.tolist() == ids[present].tolist()
+    assert got.active == np.count_nonzero((matrix != 0).any(axis=0)) and got.index.tolist() == ids[present].tolist()
     assert got.value.tolist() == means
     assert [array.tolist() for array in got.state] == kept
 
@@ -60,11 +60,15 @@ def test_the_active_mean_goes_by_squared_gradients() -> None:
         np.array([0, 2, 4, 6]),
         np.array([4, 5, 4, 6, 4, 5], dtype=np.uint64),
         np.array([1.0, 7.0, 2.0, 9.0, 4.0, 7.0]),
-        (np.array([1.0, 0.0, 3.0, 2.0, 0.0, 0.0]), np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0])),
+        (np.array([1.0, 0.0, 3.0, 2.0, 0.0, 0.0]), np.full(6, 2.0), np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0])),
     )
     got = mixing.mean(vectors, mixing="active")
     assert (got.index.tolist(), got.value.tolist()) == ([4, 5, 6], [0.25 * 1 + 0.75 * 2, 7.0, 9.0])
-    assert [array.tolist() for array in got.state] == [[0.25 * 1 + 0.75 * 3, 0.0, 2.0], [3.0, 2.0, 1.0]]
+    squares, sums, others = got.state
+    assert (squares.tolist(), others.tolist()) == ([0.25 * 1 + 0.75 * 3, 0.0, 2.0], [3.0, 2.0, 1.0])
+    # 6 / root of 4 is the evidence of all shards together.
+    assert sums[0] / np.sqrt(squares[0]) == pytest.approx(6 / np.sqrt(4))
+    assert sums[1:].tolist() == [0.0, 2.0]
 
 
 def test_without_a_state_the_active_mean_is_the_uniform_one() -> None:

@@ -59,13 +59,12 @@ class Task(NamedTuple):
             index, value, active, threshold = naive.select(
                 columns, self.ids.tolist(), self.norm, self.k, self.threshold, means
             )
-            # A feature whose weight came out as 0 everywhere, but which was moved, is active too.
-            active += int((named & ~(self.matrix != 0).any(axis=0)).sum())
             kept = np.isin(self.ids, np.array(index, np.uint64))
             ids, values = np.array(index, np.uint64), np.array(value, np.float64)
             return Mixed(ids, values, active, threshold, state=tuple(array[kept] for array in state))
         values = np.array(means, np.float64)[named]
-        return Mixed(self.ids[named], values, int(named.sum()), None, state=tuple(array[named] for array in state))
+        active = int((self.matrix != 0).any(axis=0).sum())
+        return Mixed(self.ids[named], values, active, None, state=tuple(array[named] for array in state))
 
     def check(self, comm: Comm, seed: int) -> None:
         """On this rank, with the shards dealt out at random."""

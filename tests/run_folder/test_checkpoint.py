@@ -150,7 +150,11 @@ def test_a_digest_does_not_vouch_for_the_content(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, PLAIN)
     write_shard(tmp_path, 3, "job", RESULT)
     sound = path.read_bytes()[512:]
-    others = hdf5(tmp_path / "a.h5"), hdf5(tmp_path / "b.h5", version="x"), hdf5(tmp_path / "c.h5", version=3)
+    others = (
+        hdf5(tmp_path / "a.h5"),
+        hdf5(tmp_path / "b.h5", version="x"),
+        hdf5(tmp_path / "c.h5", version=module.VERSION),
+    )
     for content in (b"", bytes(4096), sound[: len(sound) // 2], *others):
         for file in (path, shard):
             file.write_bytes(module._user_block(hashlib.blake2b(content)) + content)
@@ -164,8 +168,8 @@ def test_a_digest_does_not_vouch_for_the_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        (4, "made by a newer mpitune (version 4, this one reads 3): update mpitune, or start over with --resume never"),
-        (2, "made by an older mpitune (version 2, this one reads 3): go on with that one, or start over with --resume"),
+        (5, "made by a newer mpitune (version 5, this one reads 4): update mpitune, or start over with --resume never"),
+        (3, "made by an older mpitune (version 3, this one reads 4): go on with that one, or start over with --resume"),
     ],
 )
 def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, told: str) -> None:

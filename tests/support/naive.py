@@ -167,8 +167,14 @@ class Perceptron:
         frozen: Sequence[int] = (),
         first_sparse: int = 0,
         share: Callable[[int], float] = lambda moving: 1 / moving,
+        evidence: float = 0.0,
     ) -> None:
-        """``share``: of a normalized step, that of each sparse feature where so many move."""
+        """``share``: of a normalized step, that of each sparse feature where so many move.
+
+        ``evidence``: the change of a sparse feature is multiplied by 1 - evidence / z^2, z = sum of gradients / root of
+        the sum of squares.
+        """
+        self.evidence = evidence
         self.eta, self.margin, self.order, self.rate = learning_rate, margin, order, rate
         self.l1, self.l2, self.scale_by_gold = l1, l2, scale_by_gold
         self.margin_by_gold, self.first_sparse, self.share = margin_by_gold, first_sparse, share
@@ -176,13 +182,14 @@ class Perceptron:
         self.start_shard(np.zeros(size))
 
     def start_shard(self, w: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
-        """``state``: squares, sizes and lists, of the normalized rate, to go on from."""
+        """``state``: squares, sums, sizes and lists, of the normalized rate, to go on from."""
         size, self.first = len(self.free), w.copy()
         self.squares, self.mean_g, self.mean_dx = np.zeros(size), np.zeros(size), np.zeros(size)
         self.u, self.q = 0.0, np.zeros(size)
-        self.sizes, self.lists = np.zeros(size), np.zeros(size)
+        self.sums, self.sizes, self.lists = np.zeros(size), np.zeros(size), np.zeros(size)
+        self.steps, self.shown = np.zeros(size), np.zeros(size)
         if state:
-            self.squares, self.sizes, self.lists = (array.copy() for array in state)
+            self.squares, self.sums, self.sizes, self.lists = (array.copy() for array in state)
 
     def move(self, g: np.ndarray) -> np.ndarray:
         if self.rate == "adagrad":
@@ -208,14 +215,14 @@ class Perceptron:
                 self.lists[i] += 1
                 if 0 < before < self.unit(i):
                     w[i] = self.first[i] + (w[i] - self.first[i]) * before / self.unit(i)
+                    self.steps[i] *= before / self.unit(i)
+                    self.shown[i] *= before / self.unit(i)
 
     def unit(self, i: int) -> float:
         return math.sqrt(self.sizes[i] / self.lists[i])
 
-    def normalized_move(
-        self, x: np.ndarray, pairs: Sequence[tuple[int, int]], sizes: Sequence[float]
-    ) -> tuple[np.ndarray, int]:
-        """The step along the mean of the ``pairs``' d, each times its size; and how many sparse features move."""
+    def normalized_move(self, x: np.ndarray, pairs: Sequence[tuple[int, int]], sizes: Sequence[float]) -> np.ndarray:
+        """The step along the mean of the ``pairs``' d, each times its size."""
         step, moving = np.zeros(len(self.free)), []
         for i in np.flatnonzero(self.free):
             # Without rounding, as a sum of 0 is to move nothing.
@@ -228,12 +235,18 @@ class Perceptron:
             unit = self.unit(i)
             g = float(total / len(pairs)) / unit
             self.squares[i] += g * g
+            self.sums[i] += g
             step[i] = self.eta * g / math.sqrt(self.squares[i]) / unit
             if i >= self.first_sparse:
                 moving.append(i)
-        if moving:
-            step[moving] *= self.share(len(moving))
-        return step, len(moving)
+        for i in moving:
+            self.steps[i] += step[i] * self.share(len(moving))
+            z = self.sums[i] / math.sqrt(self.squares[i])
+            agrees = np.sign(z) == np.sign(self.steps[i])
+            shown = self.steps[i] * max(0.0, 1 - self.evidence / z**2) if z and agrees else 0.0
+            step[i] = shown - self.shown[i]
+            self.shown[i] = shown
+        return step
 
     def update(self, x: np.ndarray, pairs: Sequence[tuple[int, int]], scores: Sequence[float], w: np.ndarray) -> int:
         """Changes ``w``; returns how many pairs updated it."""
@@ -262,7 +275,7 @@ class Perceptron:
         if self.order == "sentence" and updates:
             if self.rate == "normalized":
                 sizes = [scores[a] - scores[b] if self.scale_by_gold else 1.0 for a, b in updating]
-                step, _ = self.normalized_move(x, updating, sizes)
+                step = self.normalized_move(x, updating, sizes)
             else:
                 step = self.move(gradient)
             w += step - updates * self.free * 2 * self.l2 * self.eta * w / len(pairs)
@@ -330,8 +343,8 @@ def active_mean(
 ) -> tuple[list[float], list[list[float]]]:
     """The mean of each column, a row weighted by its part of the column's squared gradients, and what states become.
 
-    ``states``: matrices, squared gradients first; ``named``: which row has which column at all. Rows are added up in
-    order.
+    ``states``: matrices, squared gradients first, then sums of gradients; ``named``: which row has which column at all.
+    Rows are added up in order.
     """
     means: list[float] = []
     mixed: list[list[float]] = [[] for _ in states]
@@ -347,6 +360,8 @@ def active_mean(
             mixed[0].append(_sum([square / total * square for square in squares]))
         for out, state in zip(mixed[1:], states[1:], strict=True):
             out.append(_sum([state[z][d] for z in rows]))
+        if mixed[1:]:
+            mixed[1][-1] *= math.sqrt(mixed[0][-1] / total) if total else 0.0
     return means, mixed
 
 

@@ -58,7 +58,7 @@ def test_shards_begin_with_dense_weights(
     assert len(begun) == 4
     first, kept, dense = begun[0]
     assert first[:dense].any() and not first[dense:].any()
-    assert len(kept) == (0 if templates else 3) and all(array[:dense].any() for array in kept)
+    assert len(kept) == (0 if templates else 4) and all(array[:dense].any() for array in kept)
     for weights, arrays, _ in begun[1:]:
         assert (weights == first).all()
         assert all((ours == theirs).all() for ours, theirs in zip(arrays, kept, strict=True))

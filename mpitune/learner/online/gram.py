@@ -13,14 +13,15 @@ import numpy as np
 
 from mpitune.jit import kernel
 from mpitune.learner.online.columns import FeatureColumns, same_row
-from mpitune.learner.online.rates import NORMALIZED, Rate, weight_change
+from mpitune.learner.online.rates import NORMALIZED, Rate, shrunk, weight_change
 
 ROUNDING = 1e-9
 """Largest difference of a feature's values, as a share of them, that counts as rounding. A sum over the rules of a
 derivation depends on their order: with a unit of 1e-16, one step would exceed all other weights for good."""
 
-SPARSE_STEP = 2.0
-"""Change of model scores by the sparse features of a list together, in steps of a dense feature *(ours)*."""
+SPARSE_STEP = 4.0
+"""Change of model scores by the sparse features of a list together, in steps of a dense feature, before it is shrunk
+*(ours)*."""
 
 SPARSE_LISTS = 2
 """Lists that a sparse feature has differed in when it first moves *(ours)*. A pass sees each sentence once: a feature
@@ -165,6 +166,8 @@ def _update_units(
                 growth = math.sqrt(rate.sizes[slot] / rate.lists[slot] / (size / lists))
                 if growth > 1.0:
                     weights[slot] = first[slot] + (weights[slot] - first[slot]) / growth
+                    rate.steps[slot] /= growth
+                    rate.shown[slot] /= growth
 
 
 @kernel
@@ -213,7 +216,14 @@ def _apply_gradient(
         slot = columns.slot[c]
         if gradient[c] != 0.0 and not _too_rare(rate, slot):
             change = weight_change(rate, slot, gradient[c] / divisor, step)
-            weights[slot] += change * share if slot >= rate.first_sparse else change
+            if rate.kind == NORMALIZED and slot >= rate.first_sparse:
+                rate.steps[slot] += change * share
+                # Not by a difference: a weight that is all taken back is exactly 0.
+                weights[slot] -= rate.shown[slot]
+                rate.shown[slot] = shrunk(rate, slot)
+                weights[slot] += rate.shown[slot]
+            else:
+                weights[slot] += change
 
 
 @kernel
@@ -224,7 +234,7 @@ def _too_rare(rate: Rate, slot: int) -> bool:
 
 @kernel
 def _sparse_share(columns: FeatureColumns, gradient: np.ndarray, rate: Rate) -> float:
-    """The factor of sparse features' steps: 1, but for a normalized ``rate`` 2 / sqrt(sparse features that change).
+    """The factor of sparse features' steps: 1, but for a normalized ``rate`` `SPARSE_STEP` / sqrt(those that change).
 
     ``gradient``: float64 [columns].
     """
