@@ -21,9 +21,9 @@ from mpitune.store.extract_grammars import warm_up
 from mpitune.training import job_inputs
 from mpitune.training.loop import train
 
-SOURCE = "das alte haus\ndas haus am see\n"
-REFERENCES = "the old house\nthe house by the lake\n"
-LINKS = "0-0 1-1 2-2\n0-0 1-1 2-2 3-3 3-4\n"
+SOURCE = 4 * "das alte haus\ndas haus am see\n"
+REFERENCES = 4 * "the old house\nthe house by the lake\n"
+LINKS = 4 * "0-0 1-1 2-2\n0-0 1-1 2-2 3-3 3-4\n"
 GRAMMAR = """\
 [X] ||| das [X,1] ||| the [X,1] ||| Cost=1 ||| 0-0
 [X] ||| das [X,1] ||| this [X,1] ||| Cost=1 ||| 0-0
@@ -42,9 +42,11 @@ file = "lm"
 templates = ["id"]
 [learner]
 epochs = 1
+margin = 100
 [parallel]
 shards = 1
 """
+"""No list reaches the margin: the sparse features have something to learn, or the log would warn that they do not."""
 PRESETS = ("default", "simianer2012")
 """Presets that use different kernels of the perceptron."""
 

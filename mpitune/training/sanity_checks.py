@@ -195,7 +195,7 @@ def _templates(course: Course) -> Iterator[str]:
     lacking = [t for t in course.templates if not any(name.startswith(PREFIXES[t]) for name in names)]
     if lacking and not _without_pairs(course):
         # By default, a sparse feature is learned from the second list of a shard on that it differs in.
-        rare = "take out of features.templates what hardly fires, or lower parallel.shards"
+        rare = "take out of features.templates what hardly fires or lists do not agree on, or lower parallel.shards"
         remedy = "keep more columns in [select]" if _cut(course) else rare
         yield f"no weights other than 0 of {', '.join(lacking)}, expected some of every template: {remedy}"
 

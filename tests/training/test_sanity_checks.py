@@ -199,7 +199,7 @@ def test_templates_without_weights_are_warned_of() -> None:
     dense = WEIGHTS[:1]
     told = "no weights other than 0 of id, source-bigram, expected some of every template: "
     assert warnings(course({}, weights=dense)) == [
-        told + "take out of features.templates what hardly fires, or lower parallel.shards"
+        told + "take out of features.templates what hardly fires or lists do not agree on, or lower parallel.shards"
     ]
     cut = {"selected_features": 1, "lambda": 0.5}
     assert warnings(course(cut, weights=dense)) == [told + "keep more columns in [select]"]
