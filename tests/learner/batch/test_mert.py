@@ -26,7 +26,8 @@ def score_at(pools: Sequence[NBestPool], weights: np.ndarray, metric: str = "ble
     for each in pools:
         found = scores(each, weights[np.searchsorted(np.sort(IDS), each.feature_id)])
         for a, b in zip(each.sentence_ptr[:-1], each.sentence_ptr[1:], strict=True):
-            rows.append(each.statistics[a + int(np.argmax(found[a:b]))])
+            # Rounding must not choose among entries that are equal all along a line.
+            rows.append(each.statistics[a + int(np.argmax(np.round(found[a:b], 9)))])
     return float(metric_of(metric).set_scores(np.sum(rows, axis=0)[None])[0])
 
 
