@@ -244,6 +244,7 @@ def test_metrics_have_every_key(tiny: Tiny, tmp_path: Path) -> None:
         assert len(epoch["shard_seconds"]) == 4 and min(epoch["shard_seconds"]) > 0
     tiny.train(tmp_path / "sgd", learner={"algorithm": "sgd"})
     assert [(epoch["devtest_bleu"], epoch["lambda"]) for epoch in metrics(tmp_path / "sgd")] == [(None, None)] * 2
+    assert all(epoch["selected_features"] == epoch["active_features"] > 0 for epoch in metrics(tmp_path / "sgd"))
 
 
 @PRESETS

@@ -187,7 +187,7 @@ class Perceptron:
         self.squares, self.mean_g, self.mean_dx = np.zeros(size), np.zeros(size), np.zeros(size)
         self.u, self.q = 0.0, np.zeros(size)
         self.sums, self.sizes, self.lists = np.zeros(size), np.zeros(size), np.zeros(size)
-        self.steps, self.shown = np.zeros(size), np.zeros(size)
+        self.steps, self.applied = np.zeros(size), np.zeros(size)
         if state:
             self.squares, self.sums, self.sizes, self.lists = (array.copy() for array in state)
 
@@ -216,7 +216,7 @@ class Perceptron:
                 if 0 < before < self.unit(i):
                     w[i] = self.first[i] + (w[i] - self.first[i]) * before / self.unit(i)
                     self.steps[i] *= before / self.unit(i)
-                    self.shown[i] *= before / self.unit(i)
+                    self.applied[i] *= before / self.unit(i)
 
     def unit(self, i: int) -> float:
         return math.sqrt(self.sizes[i] / self.lists[i])
@@ -243,9 +243,9 @@ class Perceptron:
             self.steps[i] += step[i] * self.share(len(moving))
             z = self.sums[i] / math.sqrt(self.squares[i])
             agrees = np.sign(z) == np.sign(self.steps[i])
-            shown = self.steps[i] * max(0.0, 1 - self.evidence / z**2) if z and agrees else 0.0
-            step[i] = shown - self.shown[i]
-            self.shown[i] = shown
+            applied = self.steps[i] * max(0.0, 1 - self.evidence / z**2) if z and agrees else 0.0
+            step[i] = applied - self.applied[i]
+            self.applied[i] = applied
         return step
 
     def update(self, x: np.ndarray, pairs: Sequence[tuple[int, int]], scores: Sequence[float], w: np.ndarray) -> int:

@@ -167,7 +167,7 @@ def _update_units(
                 if growth > 1.0:
                     weights[slot] = first[slot] + (weights[slot] - first[slot]) / growth
                     rate.steps[slot] /= growth
-                    rate.shown[slot] /= growth
+                    rate.applied[slot] /= growth
 
 
 @kernel
@@ -219,9 +219,9 @@ def _apply_gradient(
             if rate.kind == NORMALIZED and slot >= rate.first_sparse:
                 rate.steps[slot] += change * share
                 # Not by a difference: a weight that is all taken back is exactly 0.
-                weights[slot] -= rate.shown[slot]
-                rate.shown[slot] = shrunk(rate, slot)
-                weights[slot] += rate.shown[slot]
+                weights[slot] -= rate.applied[slot]
+                rate.applied[slot] = shrunk(rate, slot)
+                weights[slot] += rate.applied[slot]
             else:
                 weights[slot] += change
 

@@ -78,15 +78,15 @@ class Rate(NamedTuple):
     """float64 [D]: normalized: sum of gradients."""
     steps: np.ndarray
     """float64 [D]: normalized, sparse features: sum of the pass's steps before they are shrunk."""
-    shown: np.ndarray
-    """float64 [D]: normalized, sparse features: what of it their weights contain."""
+    applied: np.ndarray
+    """float64 [D]: normalized, sparse features: what of `steps` is applied to the weight, see `shrunk`."""
 
 
 _ARRAYS: dict[int, tuple[str, ...]] = {
     _CONSTANT: (),
     _ADAGRAD: ("squares",),
     _ADADELTA: ("squares", "moves", "time"),
-    NORMALIZED: ("squares", "sums", "sizes", "lists", "steps", "shown"),
+    NORMALIZED: ("squares", "sums", "sizes", "lists", "steps", "applied"),
 }
 """By kind: the arrays of a `Rate` that are not empty."""
 
