@@ -60,7 +60,14 @@ def data(tmp_path: Path) -> Path:
 def made_up(run: Path, devtest: list[float | None], translations: list[str], **more: object) -> None:
     run.mkdir()
     epochs = [
-        {"epoch": n, "devtest_bleu": bleu, "selected_features": 1000 * n, "seconds": 90.0, **more}
+        {
+            "epoch": n,
+            "devtest_bleu": bleu,
+            "devtest_metric": None,
+            "selected_features": 1000 * n,
+            "seconds": 90.0,
+            **more,
+        }
         | {"peak_memory_bytes": [1_000_000_000 * n, 1]}
         for n, bleu in enumerate(devtest, start=1)
     ]

@@ -58,33 +58,16 @@ _OF_REGULARIZERS = {
 }
 """By key: the regularizers that use it; the others ignore it."""
 
-_ADDED_LATER: dict[str, Any] = {
-    "decoder.rule_margin": 0.0,
-    "decoder.sample": "none",
-    "features.discretize.conjunctions": (),
-    "grammar.max_translations": 0,
-    "learner.metric": "bleu",
-    "learner.tune": "all",
-}
-"""Keys that earlier versions did not have, with the value that gives the result of those versions."""
-
 _METHODS_WITH_TABLES = ("mira", *BATCH)
 """Methods with a table of their name in ``[learner]``; the other methods ignore that table."""
 
 
 def effective_keys(job: Job) -> dict[str, Any]:
-    """Dotted keys and values that the result depends on, except paths: the content of the files counts instead.
-
-    A key of `_ADDED_LATER` is left out where it changes nothing: runs of earlier versions continue.
-    """
+    """Dotted keys and values that the result depends on, except paths: the content of the files counts instead."""
     return {
         key: value
         for key, kind, value in values(job)
-        if kind is not Path
-        and key not in _NO_INFLUENCE
-        and not _is_ignored(job, key)
-        and not key.startswith("local.")
-        and _ADDED_LATER.get(key, ...) != value
+        if kind is not Path and key not in _NO_INFLUENCE and not _is_ignored(job, key) and not key.startswith("local.")
     }
 
 

@@ -101,7 +101,7 @@ def complete_from_cdec_ini(job: Job, given: Mapping[str, Any], origin: Path) -> 
 
 
 def read_tables(path: Path) -> dict[str, Any]:
-    """The tables of a configuration that a run has written, unchecked: an earlier version may have written it.
+    """The tables of a configuration that a run has written, unchecked.
 
     Raises DataError where the file is not TOML.
     """

@@ -219,13 +219,13 @@ def _devtest_metric(runs: Runs) -> Figure | None:
 
 def _choices(runs: Runs) -> Figure | None:
     """The metric of three choices from the lists; metrics of different names are not comparable."""
-    values: dict[str, Callable[[Epoch], float | None]] = {
+    values: dict[str, Callable[[Epoch], float]] = {
         "solid": lambda epoch: epoch.metric_best,
         "dashed": lambda epoch: epoch.metric_oracle,
         "dotted": lambda epoch: epoch.metric_random,
     }
     series = [curve for style, value in values.items() for curve in _curves(runs, value, style)]
-    if not series or len({record.metric for record in runs.records}) > 1:
+    if len({record.metric for record in runs.records}) > 1:
         return None
     keys = _keys(runs, solid="1-best", dashed="oracle", dotted="random choice")
     title = f"{runs.records[0].metric} of the lists"
@@ -281,10 +281,8 @@ def _features(runs: Runs) -> Figure:
     return Figure("features", "Number of features", text, plot, keys)
 
 
-def _weights(runs: Runs) -> Figure | None:
+def _weights(runs: Runs) -> Figure:
     series, keys = _curves(runs, lambda epoch: epoch.weight_norm), _keys(runs)
-    if not series:
-        return None
     plot = plots.lines("weight-norm", "Norm of w", series, keys=keys, marks=_chosen(runs), from_zero=True)
     text = "‖w‖ of the weights published after each epoch, without frozen ones"
     return Figure("weight-norm", "Norm of w", text, plot, keys)

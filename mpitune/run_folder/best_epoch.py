@@ -10,11 +10,8 @@ AVERAGING = ("sgd", "mix")
 
 
 def devtest_scores(history: Sequence[Mapping[str, Any]]) -> list[float | None]:
-    """The devtest score of each epoch, from its metrics in ``history``; None without a devtest set.
-
-    It is ``learner.metric``; BLEU in epochs of earlier versions.
-    """
-    return [metrics["devtest_bleu"] if (s := metrics.get("devtest_metric")) is None else s for metrics in history]
+    """The ``learner.metric`` of the devtest set after each epoch, from ``history``; None without a devtest set."""
+    return [metrics["devtest_bleu"] if (s := metrics["devtest_metric"]) is None else s for metrics in history]
 
 
 def chosen_epoch(scores: Sequence[float | None]) -> int:
@@ -34,7 +31,7 @@ def dense_start_is_best(history: Sequence[Mapping[str, Any]]) -> bool:
     ``history``: their metrics. Never true if another metric than BLEU is tuned, or without sparse features.
     """
     dense = history[0].get("devtest_bleu_dense") if history else None
-    if dense is None or history[0].get("devtest_metric") is not None:
+    if dense is None or history[0]["devtest_metric"] is not None:
         return False
     return bool(dense > max(metrics["devtest_bleu"] for metrics in history))
 

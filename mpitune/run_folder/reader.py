@@ -21,7 +21,7 @@ from mpitune.metrics.choices import METRIC_NAMES
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import read_model
-from mpitune.run_folder.run_state import RunState, infer_state, read_state
+from mpitune.run_folder.run_state import RunState, read_state
 
 _LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \[\d+/\d+\] ([A-Z]+) (.*)")
 
@@ -41,16 +41,15 @@ class Epoch:
     """``learner.metric`` of the devtest set, if it is another one than BLEU."""
     devtest_bleu_dense: float | None
     """Devtest BLEU of the dense start; None in other epochs than the first, and without sparse features."""
-    metric_best: float | None
+    metric_best: float
     """``learner.metric`` of the 1-best translations of training, of the best entries of all lists, and of a random
-    choice; None in metrics of earlier versions."""
-    metric_oracle: float | None
-    metric_random: float | None
+    choice."""
+    metric_oracle: float
+    metric_random: float
     length_ratio: float | None
     devtest_length_ratio: float | None
-    """Also None in metrics of earlier versions."""
-    weight_norm: float | None
-    """L2 norm of the published weights without frozen ones; None in metrics of earlier versions."""
+    weight_norm: float
+    """L2 norm of the published weights without frozen ones."""
     empty_outputs: int
     pairs: int
     updates: int
@@ -59,7 +58,7 @@ class Epoch:
     lambda_: float | None
     """lambda: the smallest column norm for selection."""
     best_bleu: float | None
-    """Corpus BLEU, 0 to 100, of the 1-best translations of training; None in metrics of earlier versions."""
+    """Corpus BLEU, 0 to 100, of the 1-best translations of training; None if they share no word with references."""
     oracle_bleu: float | None
     """Corpus BLEU of the oracles, and of the predictions, of MIRA; None for methods without them."""
     prediction_bleu: float | None
@@ -96,9 +95,6 @@ class Settings(NamedTuple):
     method: str
     metric: str
     """The metrics in ``learner.metric``."""
-    epochs: int
-    patience: int
-    """Training ends after this number of epochs without a better devtest score; 0: never."""
 
 
 class LogLine(NamedTuple):
@@ -141,7 +137,7 @@ class Record:
     """A string: the reason why there are no translations."""
     warnings: list[LogLine]
     versions: str
-    """Versions of mpitune and its libraries, from the last start in the log; empty in logs of earlier versions."""
+    """Versions of mpitune and its libraries, from the last start in the log."""
 
     @property
     def scores(self) -> list[float | None]:
@@ -185,6 +181,8 @@ def read_record(path: Path) -> Record:
     epochs = read_epochs(folder.metrics)
     if not epochs:
         raise UsageError(f"{path}: found no finished epoch, expected at least one to report on")
+    if (state := read_state(folder)) is None:
+        raise DataError.at(folder.status, None, found="no file", expected="the state of the run")
     text = "".join(f"{line}\n" for _, line in lines(config))
     settings, scores, log = read_settings(config), [epoch.devtest_score for epoch in epochs], read_log(path / "log.txt")
     return Record(
@@ -194,7 +192,7 @@ def read_record(path: Path) -> Record:
         algorithm=settings.algorithm,
         method=settings.method,
         metric=settings.metric,
-        state=read_state(folder) or infer_state(scores, settings.epochs, settings.patience),
+        state=state,
         epochs=epochs,
         weights=read_model(path),
         watched=_watched(folder, chosen_epoch(scores)),
@@ -229,7 +227,7 @@ def _metric(path: Path, number: int, metrics: dict[str, Any], key: str) -> Any:
     value = metrics.get(key)
     if key in _PARSERS:
         try:
-            return _PARSERS[key](value, metrics)
+            return _PARSERS[key](value)
         except (TypeError, ValueError, AttributeError, IndexError):
             found = f"{key} {json.dumps(value)[:60]}"
             raise DataError.at(path, number, found=found, expected=f"{key} as a run writes it") from None
@@ -243,57 +241,49 @@ def _metric(path: Path, number: int, metrics: dict[str, Any], key: str) -> Any:
 
 _OPTIONAL = (
     *("devtest_bleu", "lambda", "best_bleu", "oracle_bleu", "prediction_bleu", "objective"),
-    *("devtest_bleu_dense", "devtest_length_ratio", "weight_norm", "length_ratio"),
-    *("devtest_metric", "metric_best", "metric_oracle", "metric_random"),
+    *("devtest_bleu_dense", "devtest_metric", "devtest_length_ratio", "length_ratio"),
 )
 """Keys that may be null or missing."""
 
 
-def _numbers(value: Any, _: dict[str, Any]) -> list[float]:
-    return [float(number) for number in value or ()]
+def _numbers(value: Any) -> list[float]:
+    return [float(number) for number in value]
 
 
-def _steps(value: Any, _: dict[str, Any]) -> list[tuple[float, int]]:
+def _steps(value: Any) -> list[tuple[float, int]]:
     return [(float(norm), int(count)) for norm, count in value or ()]
 
 
-def _named(value: Any, _: dict[str, Any]) -> dict[str, list[tuple[str, float]]]:
-    return {
-        str(template): [(str(name), float(norm)) for name, norm in rows] for template, rows in (value or {}).items()
-    }
+def _named(value: Any) -> dict[str, list[tuple[str, float]]]:
+    return {str(template): [(str(name), float(norm)) for name, norm in rows] for template, rows in value.items()}
 
 
-def _timeline(value: Any, metrics: dict[str, Any]) -> list[list[float]]:
-    """Digits to shares. Metrics of earlier versions have only each rank's busy seconds: shown as if they came first."""
-    if value is not None:
-        return [[int(digit) / 9 for digit in rank] for rank in value]
-    shares = zip(_numbers(metrics.get("busy_seconds"), {}), _numbers(metrics.get("wait_seconds"), {}), strict=False)
-    parts = [round(40 * busy / (busy + wait)) if busy + wait > 0 else 40 for busy, wait in shares]
-    return [[1.0] * part + [0.0] * (40 - part) for part in parts]
+def _timeline(value: Any) -> list[list[float]]:
+    """Digits to shares."""
+    return [[int(digit) / 9 for digit in rank] for rank in value]
 
 
-_PARSERS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+_PARSERS: dict[str, Callable[[Any], Any]] = {
     "column_norms": _steps,
     "largest_norms": _named,
     "busy_seconds": _numbers,
     "wait_seconds": _numbers,
     "timeline": _timeline,
     "peak_memory_bytes": _numbers,
-    "warnings": lambda value, _: [str(line) for line in value or ()],
+    "warnings": lambda value: [str(line) for line in value],
 }
-"""Parsers of metrics with several numbers; they are called with None for a missing key."""
+"""Parsers of metrics with several numbers; a missing key is None to them."""
 
 
 def read_settings(config: Path) -> Settings:
     """Read the settings from the configuration file ``config``. Raises DataError if one is missing."""
     learner = read_tables(config).get("learner")
-    # Configurations of earlier versions have no patience and no metric.
-    found = {"patience": 0, "metric": "bleu", **learner} if isinstance(learner, dict) else {}
+    found = dict(learner) if isinstance(learner, dict) else {}
     if isinstance(metric := found.get("metric"), str | dict):
         names = [metric] if isinstance(metric, str) else metric
         found["metric"] = " + ".join(METRIC_NAMES.get(name, name) for name in names)
-    for key, kind in zip(Settings._fields, (str, str, str, int, int), strict=True):
-        if not isinstance(found.get(key), kind):
+    for key in Settings._fields:
+        if not isinstance(found.get(key), str):
             raise DataError.at(config, None, found=f"no learner.{key}", expected="the configuration that the run wrote")
     return Settings(**{key: found[key] for key in Settings._fields})
 

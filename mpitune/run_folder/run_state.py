@@ -6,21 +6,20 @@ A process that is killed cannot record its end: its folder then still says ``run
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
 from mpitune.errors import DataError, StopRequested
-from mpitune.run_folder.best_epoch import early_end_reason
 from mpitune.run_folder.layout import RunFolder
 
 VERSION = 1
 """Raised whenever the meaning of a key changes; a file of another version is refused."""
 
-StateName = Literal["running", "stopped", "done", "failed", "unknown"]
-"""``stopped``: on request, to be resumed; ``failed``: by an error; ``unknown``: never written, see `infer_state`."""
+StateName = Literal["running", "stopped", "done", "failed"]
+"""``stopped``: on request, to be resumed; ``failed``: by an error."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def write_error(folder: RunFolder, epochs: int, error: Exception, check: Callabl
 
 
 def read_state(folder: RunFolder) -> RunState | None:
-    """The recorded state; None for a run of an earlier version. Raises DataError for a damaged file."""
+    """The recorded state; None for a run that has just begun. Raises DataError for a damaged file."""
     if not folder.status.is_file():
         return None
     try:
@@ -83,9 +82,3 @@ def _last_epoch(folder: RunFolder) -> int:
     except DataError:
         return 0
     return last.epoch if last else 0
-
-
-def infer_state(scores: Sequence[float | None], epochs: int, patience: int) -> RunState:
-    """The state of a run of an earlier version, from the devtest score of each of its epochs: done or unknown."""
-    reason = early_end_reason(scores, epochs, patience)
-    return RunState("done" if reason or len(scores) >= epochs else "unknown", len(scores), epochs, reason)

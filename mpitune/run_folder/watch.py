@@ -13,8 +13,8 @@ from mpitune.corpus.text import clock
 from mpitune.errors import UsageError
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best
 from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.reader import Epoch, read_epochs, read_log, read_settings
-from mpitune.run_folder.run_state import RunState, infer_state, read_state
+from mpitune.run_folder.reader import Epoch, read_epochs, read_log
+from mpitune.run_folder.run_state import RunState, read_state
 
 SILENT_AFTER = 180.0
 """A run whose log is unchanged for this many seconds may have been killed: while learning, it logs every 30 s."""
@@ -47,14 +47,11 @@ def read_status(path: Path) -> Status:
 
     Raises UsageError if it is no run folder, DataError for a damaged file.
     """
-    folder, config, log = RunFolder(path), path / "config.toml", path / "log.txt"
+    folder, log = RunFolder(path), path / "log.txt"
     if not log.is_file():
         raise UsageError(f"{path}: found no log.txt, expected the folder of a run")
     log_lines, epochs = read_log(log), read_epochs(folder.metrics)
     state = read_state(folder)
-    if state is None and config.is_file():
-        settings = read_settings(config)
-        state = infer_state([epoch.devtest_score for epoch in epochs], settings.epochs, settings.patience)
     planned = f" of {state.epochs}" if state else ""
     warnings = sum(line.level == "WARNING" for line in log_lines)
     text = f"{path.resolve().name}: {len(epochs)}{planned} epochs done, {_progress(state, log)}"

@@ -24,9 +24,8 @@ def own_ngrams_inputs(sources: StoreInputs, n: int) -> tuple[list[Path], dict[st
     assert sources.train is not None  # see `StoreInputs.leaves_sentences_out`
     texts = [file for of_lm in _texts(sources, n) for file in of_lm]
     texts_of = [len(of_lm) for of_lm in _texts(sources, n)]
-    # "counts": earlier versions took all counts for occurrences.
-    settings = {"train": sources.train.settings, "texts": texts_of, "counts": "adjusted"}
-    return [sources.lms[n], *sources.train.files, *texts], settings | {"certain": bool(sources.lm_texts[n])}
+    settings = {"train": sources.train.settings, "texts": texts_of, "certain": bool(sources.lm_texts[n])}
+    return [sources.lms[n], *sources.train.files, *texts], settings
 
 
 def compile_own_ngrams(

@@ -130,7 +130,7 @@ def content_digests(sources: StoreInputs, folder: Path) -> dict[str, str]:
     digests = {"files of [data] and [grammar]": content_digest(folder / DATA)}
     lms = {f"lm.{n}.file": folder / lm_name(n, sources.external) for n in range(len(sources.lms))}
     for n in filter(sources.leaves_sentences_out, range(len(sources.lms))):
-        # Runs of earlier versions go on where nothing is left out.
+        # Where nothing is left out, the texts have no influence.
         if len(open_checked(folder / own_name(n), check_own_ngrams)["node"]):
             lms[f"lm.{n}.text"] = folder / own_name(n)
     return digests | {name: content_digest(file) for name, file in lms.items()}

@@ -37,7 +37,7 @@ class ShardStatistics(NamedTuple):
     bleu: np.ndarray
     """int64 [3, 11]: summed statistics of `TRACKED_HYPOTHESES`; 0 where the method selects none."""
     choices: np.ndarray
-    """float64 [3, columns]: summed statistics of the metric, of `CHOICES`; no columns in shards of earlier versions."""
+    """float64 [3, columns]: summed statistics of the metric, of `CHOICES`."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ def norm(values: np.ndarray) -> float:
 
 def summary(shards: Sequence[ShardStatistics], metric: Metric) -> dict[str, Any]:
     """The metrics of an epoch's decoding from the sums of its shards, in shard order."""
-    # Shards written by earlier versions lack some sums.
-    sums = {name: sum(shard.sums.get(name, 0.0) for shard in shards) for name in (*SUMS, "failed", "norm")}
+    sums = {name: sum(shard.sums[name] for shard in shards) for name in (*SUMS, "failed", "norm")}
     bleu = sum((shard.bleu for shard in shards), np.zeros((len(TRACKED_HYPOTHESES), WIDTH), dtype=np.int64))
+    choices = sum((shard.choices for shard in shards), np.zeros((len(CHOICES), metric.width)))
     return {
         "sentences": int(sums["sentences"]),
         "gold": sums["gold"] / sums["sentences"],
@@ -125,7 +125,7 @@ def summary(shards: Sequence[ShardStatistics], metric: Metric) -> dict[str, Any]
             f"{name}_bleu": 100 * float(score) if counts.any() else None
             for name, score, counts in zip(TRACKED_HYPOTHESES, papineni(bleu), bleu, strict=True)
         },
-        **_choices(shards, metric),
+        **dict(zip(("metric_best", "metric_oracle", "metric_random"), metric.of_choices(choices), strict=True)),
         "length_ratio": sums["length"] / sums["reference"] if sums["reference"] else None,
         "pairs": int(sums["pairs"]),
         "updates": int(sums["updates"]),
@@ -135,14 +135,6 @@ def summary(shards: Sequence[ShardStatistics], metric: Metric) -> dict[str, Any]
         "shard_norm": sums["norm"] / len(shards) if sums["changing"] else None,
         "failed_sentences": int(sums["failed"]),
     }
-
-
-def _choices(shards: Sequence[ShardStatistics], metric: Metric) -> dict[str, float | None]:
-    names = ("metric_best", "metric_oracle", "metric_random")
-    if any(shard.choices.shape[1] != metric.width for shard in shards):
-        return dict.fromkeys(names)
-    sums = sum((shard.choices for shard in shards), np.zeros((len(CHOICES), metric.width)))
-    return dict(zip(names, metric.of_choices(sums), strict=True))
 
 
 def log_epoch(metrics: dict[str, Any]) -> None:

@@ -137,7 +137,7 @@ def _length(course: Course) -> Iterator[str]:
 def _bleu(course: Course) -> Iterator[str]:
     known = [(metrics["devtest_bleu"], f"epoch {metrics['epoch']}") for metrics in course.history]
     now = known[-1][0]
-    if now is None or course.history[-1].get("devtest_metric") is not None:
+    if now is None or course.history[-1]["devtest_metric"] is not None:
         return  # Another metric may improve at the expense of BLEU.
     before = course.history[0].get("devtest_bleu_before")
     best, when = max([*([(before, "before training")] if before is not None else []), *known], key=lambda pair: pair[0])
@@ -148,7 +148,7 @@ def _bleu(course: Course) -> Iterator[str]:
 
 def _sparse(course: Course) -> Iterator[str]:
     now, dense = course.history[-1]["devtest_bleu"], course.history[0].get("devtest_bleu_dense")
-    if now is None or dense is None or course.history[-1].get("devtest_metric") is not None:
+    if now is None or dense is None or course.history[-1]["devtest_metric"] is not None:
         return
     best = max(metrics["devtest_bleu"] for metrics in course.history)
     if best < dense - SPARSE_BELOW_DENSE:

@@ -18,9 +18,10 @@ from typing import Any
 from tools.measure import print_table, run
 
 from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.run_state import write_state
 from mpitune.training.epoch_clock import SLOTS
 
-CONFIG = '[learner]\nalgorithm = "itersel"\nmethod = "perceptron"\nepochs = {}\n'
+CONFIG = '[learner]\nalgorithm = "itersel"\nmethod = "perceptron"\nmetric = "bleu"\nepochs = {}\n'
 TEMPLATES = {"id": "R:X:das_w{0}:the_v{0}", "source-bigram": "RBS:w{0}_</r>", "target-bigram": "RBT:<r>_v{0}"}
 
 
@@ -65,12 +66,14 @@ def make_run(path: Path, epochs: int, ranks: int, features: int, sentences: int)
     names = [name.format(i) for i in range(features // len(TEMPLATES)) for name in TEMPLATES.values()]
     folder.write_weights(folder.result, [(name, draw.gauss(0, 1)) for name in names])
     folder.write_metrics([_figures(epoch, epoch, ranks, features, draw) for epoch in range(1, epochs + 1)])
+    write_state(folder, "done", epochs, epochs)
 
 
 def _figures(epoch: int, bleu: float, ranks: int, features: int, draw: random.Random) -> dict[str, Any]:
     """Make an epoch's line of metrics, as long as a real one."""
     counts = {"sentences": 29000, "pairs": 5 * 10**7, "updates": 3 * 10**7, "empty_outputs": 0}
     scores = {"gold": 0.3 + epoch / 1000, "devtest_bleu": 30 + bleu / 10, "best_bleu": 30 + draw.random()}
+    scores |= {"metric_best": 0.3, "metric_oracle": 0.4, "metric_random": 0.25, "weight_norm": 1.0 + draw.random()}
     norms = [[2.0 ** (i / 4 - 14), round(features * (1 - i / 80) ** 4)] for i in range(80)]
     largest = {template: [[name.format(i), 1.0] for i in range(15)] for template, name in TEMPLATES.items()}
     waiting = [draw.randrange(1, SLOTS // 4) for _ in range(ranks)]
@@ -89,6 +92,7 @@ def _figures(epoch: int, bleu: float, ranks: int, features: int, draw: random.Ra
         "wait_seconds": [100 * part / SLOTS for part in waiting],
         "timeline": ["9" * (SLOTS - part) + "0" * part for part in waiting],
         "peak_memory_bytes": [4 * 10**8] * ranks,
+        "warnings": [],
     }
 
 

@@ -463,7 +463,6 @@ def test_the_metric_is_a_name_or_several_with_weights(tmp_path: Path) -> None:
     written.write_text(both.to_toml())
     assert load(written, []).learner == both.learner
     assert metric_weights(job(tmp_path, SMALL)) == {"bleu": 1.0}
-    assert "learner.metric" not in effective_keys(job(tmp_path, SMALL)), "runs of earlier versions go on"
     assert effective_keys(both)["learner.metric"] == both.learner.metric
     assert "learner.gold" in effective_keys(job(tmp_path, SMALL)).keys() - effective_keys(both).keys()
     old = "--set learner.mert.metric: unknown key; did you mean learner.metric?"

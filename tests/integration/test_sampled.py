@@ -97,7 +97,6 @@ def test_what_has_no_forest_is_refused(tiny: Tiny, tmp_path: Path, given: dict[s
         load(tiny.job_file(tmp_path / "run", **given))
 
 
-def test_runs_of_earlier_versions_continue(tiny: Tiny, tmp_path: Path) -> None:
-    """They know nothing of the key."""
-    assert "decoder.sample" not in effective_keys(tiny.job(tmp_path / "run"))
+def test_the_result_depends_on_the_key(tiny: Tiny, tmp_path: Path) -> None:
+    assert effective_keys(tiny.job(tmp_path / "run"))["decoder.sample"] == "none"
     assert effective_keys(tiny.job(tmp_path / "run", **tables("mira")))["decoder.sample"] == "forest"

@@ -233,19 +233,19 @@ def test_pictures_are_written_beside_the_page(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     report(folder)
     pictures = sorted((folder.path / "plots").iterdir())
-    names = ["bleu", "features", "gold", "lambda", "norms", "picked", "throughput", "timeline"]
+    names = ["bleu", "choices", "features", "gold", "lambda", "norms", "picked"]
+    names += ["throughput", "timeline", "weight-norm"]
     assert [picture.name for picture in pictures] == [f"{name}.png" for name in names]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
 
 
-def test_metrics_of_earlier_versions_have_a_report(tmp_path: Path) -> None:
-    """Without what was added since."""
+def test_batch_methods_have_a_report(tmp_path: Path) -> None:
+    """They select no columns, and nothing of what they choose shares a word with its references at first."""
     folder = make_run(tmp_path / "run")
     known = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
-    later = ("column_norms", "largest_norms", "timeline", "best_bleu")
-    folder.write_metrics([{key: value for key, value in epoch.items() if key not in later} for epoch in known])
+    without = ("column_norms", "best_bleu")
+    folder.write_metrics([{key: value for key, value in epoch.items() if key not in without} for epoch in known])
     page = report(folder)
-    assert page.plot("timeline")[-2:] == ["0", "1"], "from the seconds that each was busy"
     assert "Sorted column norms" not in page.text and "BLEU while training" not in page.text
 
 
@@ -476,13 +476,14 @@ def test_averages_have_their_best_epoch_too(tmp_path: Path, algorithm: str) -> N
 @pytest.mark.slow
 def test_a_run_that_ended_early(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", planned=9)
-    assert "3 of 9 epochs done" in report(folder).text, "no patience in configurations of earlier versions"
-    edit(folder.path / "config.toml", "epochs = 9", "epochs = 9\npatience = 1")
+    assert "3 of 9 epochs done: it is still running, or was killed" in report(folder).text
+    write_state(folder, "done", 9, 3, "no better devtest score in 1 epoch")
     text = report(folder).text
     assert "finished early, after epoch 3 of 9: no better devtest score in 1 epoch " in text
     assert "with the weights of epoch 2 of 3, the best on devtest" in text
-    edit(folder.path / "config.toml", "patience = 1", "patience = 2")
-    assert "still running, or was killed" in report(folder).text
+    folder.status.unlink()
+    with pytest.raises(DataError, match=r"status\.json: found no file, expected the state of the run"):
+        report(folder)
 
 
 def test_norms_and_warnings_are_shown_by_epoch(tmp_path: Path) -> None:
@@ -541,15 +542,14 @@ def test_other_damage_is_told(tmp_path: Path) -> None:
         (folder.translations / f"{name}.txt.gz").write_bytes(b"")
     with pytest.raises(DataError, match=r"source.txt.gz: found 0 lines, expected one for each watched sentence"):
         write_report([folder.path])
-    edit(folder.path / "config.toml", "epochs =", "epoch =")
-    with pytest.raises(DataError, match=r"config.toml: found no learner.epochs, expected the configuration"):
+    edit(folder.path / "config.toml", "method =", "methods =")
+    with pytest.raises(DataError, match=r"config.toml: found no learner.method, expected the configuration"):
         write_report([folder.path])
-    edit(folder.path / "config.toml", "epoch =", "epoch = =")
+    edit(folder.path / "config.toml", "methods =", "methods = =")
     with pytest.raises(DataError, match=r"config.toml: found no TOML .*, expected the configuration of a run"):
         write_report([folder.path])
-    edit(folder.path / "config.toml", "epoch = =", "epoch =")
+    edit(folder.path / "config.toml", "methods = =", "method =")
     folder.result.unlink()
-    edit(folder.path / "config.toml", "epoch =", "epochs =")
     with pytest.raises(UsageError, match=r"found no weights.txt.gz"):
         write_report([folder.path])
 

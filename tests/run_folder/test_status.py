@@ -22,7 +22,7 @@ from mpitune.cli.parser import main
 from mpitune.errors import DataError, MachineError, StopRequested, UsageError
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import read_epochs
-from mpitune.run_folder.run_state import RunState, infer_state, read_state, write_state
+from mpitune.run_folder.run_state import read_state, write_state
 from mpitune.run_folder.watch import read_status
 
 
@@ -75,8 +75,7 @@ def test_a_running_a_silent_and_a_failed_run(tmp_path: Path) -> None:
 
 def test_a_run_that_ended_early(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", planned=9, algorithm="sgd")
-    config = folder.path / "config.toml"
-    config.write_text(config.read_text().replace("epochs = 9", "epochs = 9\npatience = 1"))
+    write_state(folder, "done", 9, 3, "no better devtest score in 1 epoch")
     log(folder, "INFO done: weights.txt.gz holds the weights of epoch 2, the best on devtest; ended after epoch 3 of 9")
     status = read_status(folder.path)
     assert status.state == "run: 3 of 9 epochs done, finished early: no better devtest score in 1 epoch"
@@ -229,10 +228,3 @@ def test_a_damaged_record_is_refused_and_replaced(tmp_path: Path, text: str) -> 
     folder.status.write_text('{"version": 2, "state": 3}')
     with pytest.raises(DataError, match="status.json: found version 2, expected version 1"):
         read_status(folder.path)
-
-
-def test_without_a_record_the_epochs_tell(tmp_path: Path) -> None:
-    """Runs of earlier versions have none."""
-    assert infer_state([1.0, 2.0], 2, 0) == RunState("done", 2, 2)
-    assert infer_state([1.0, 2.0], 3, 1) == RunState("unknown", 2, 3)
-    assert infer_state([2.0, 1.0], 3, 1) == RunState("done", 2, 3, "no better devtest score in 1 epoch")

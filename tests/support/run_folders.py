@@ -7,6 +7,7 @@ from typing import Any
 
 from mpitune.metrics.sacrebleu import corpus_bleu
 from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.run_state import write_state
 
 CONFIG = """\
 [run]
@@ -15,6 +16,7 @@ dir = "somewhere"
 [learner]
 algorithm = "{algorithm}"
 method = "perceptron"
+metric = "bleu"
 epochs = {epochs}
 
 [parallel]
@@ -59,8 +61,10 @@ def figures(epoch: int, bleu: float | None) -> dict[str, Any]:
         "busy_seconds": [1.0, 2.0],
         "wait_seconds": [1.5, 0.5],
         "timeline": ["9" * 16 + "0" * 24, "9" * 32 + "0" * 8],
+        "peak_memory_bytes": [1e9, 2e9],
     }
-    other = {"seconds": 2.5, "length_ratio": 1.0, "devtest_bleu": bleu, "best_bleu": 30.0 + epoch}
+    other = {"seconds": 2.5, "length_ratio": 1.0, "devtest_bleu": bleu, "best_bleu": 30.0 + epoch, "weight_norm": 1.5}
+    other |= {"metric_best": 0.30, "metric_oracle": 0.40, "metric_random": 0.25, "warnings": []}
     return {"epoch": epoch, "gold": 0.3 + epoch / 100, **counts, **features, **norms, **ranks, **other}
 
 
@@ -82,4 +86,5 @@ def make_run(
         history.append(figures(epoch, corpus_bleu(lines, references) if devtest else None))
     folder.write_metrics(history)
     folder.write_weights(folder.result, list(WEIGHTS.items()))
+    write_state(folder, "running" if epochs < (planned or epochs) else "done", planned or epochs, epochs)
     return folder

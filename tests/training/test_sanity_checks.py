@@ -21,6 +21,7 @@ SOUND: dict[str, Any] = {
     "length_ratio": 1.0,
     "devtest_length_ratio": 1.0,
     "devtest_bleu": 30.0,
+    "devtest_metric": None,
     "empty_outputs": 0,
     "lambda": None,
     "active_features": 5,
