@@ -4,7 +4,7 @@
 - `choices`: the names that select a learner's parts.
 - `pair_sampling`: the pairs of a list that are compared (`SAMPLERS`).
 - `pool`, `forests`: accumulated k-best lists and an epoch's forests, the data of batch learners.
-- `bin_chains`: structured regularisation of discretised features.
+- `bin_chains`: structured regularisation of discretised features, as penalties of their weights.
 - `online`: perceptron and MIRA, which update the weights after each list.
 - `batch`: PRO, MERT, minimum risk and RAMPION, which update the weights once an epoch.
 - `local`: weights for a single sentence.

@@ -11,15 +11,11 @@ m_j = (w_{j-1} + w_{j+1}) / 2 - w_j, for j = 2, ..., N - 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from scipy.linalg import solveh_banded
-
-from mpitune.decoder.base import KBest
-from mpitune.learner.base import Counts, OnlineLearner
 
 _FAR = 40.0
 """Beyond this, tanh is 1 and its derivative 0 in double precision."""
@@ -123,30 +119,6 @@ class Smoothness:
         return moved
 
 
-class ChainPenalty:
-    """The penalty of a batch learner's objective, over features whose order the epoch sets.
-
-    The base of learners that are an `mpitune.learner.base.ChainLearner`.
-    """
-
-    def __init__(self, smoothness: Smoothness | None) -> None:
-        """``smoothness``: None without a penalty."""
-        self._smoothness = smoothness
-        self._chains: list[np.ndarray] = []
-
-    @property
-    def chained(self) -> np.ndarray:
-        return self._smoothness.features if self._smoothness else np.zeros(0, dtype=np.uint64)
-
-    def set_feature_order(self, ids: np.ndarray) -> None:
-        self._chains = self._smoothness.places(ids) if self._smoothness else []
-
-    @property
-    def penalty(self) -> Callable[[np.ndarray], tuple[float, np.ndarray]] | None:
-        """From the weights (float64 [features]) to the penalty and its gradient; None without one."""
-        return partial(self._smoothness.penalty, chains=self._chains) if self._smoothness else None
-
-
 def smoothed(weights: np.ndarray, beta: float, free: np.ndarray) -> np.ndarray:
     """The proximal step of the linear penalty: the v that minimises |v - w|^2 / 2 + ``beta`` * (sum of m_j^2).
 
@@ -167,36 +139,3 @@ def smoothed(weights: np.ndarray, beta: float, free: np.ndarray) -> np.ndarray:
     for above in range(min(3, size)):
         banded[2 - above, above:] = np.diagonal(matrix, above)
     return np.asarray(solveh_banded(banded, right))
-
-
-class Smoothing:
-    """An `mpitune.learner.base.OnlineLearner` that smooths its chains at the end of each shard's pass.
-
-    The point in time is *(ours)*. Once a pass, not after each list: a list changes few bins by little, solving for
-    every chain would cost more than the list's own update, and ``beta`` would have to depend on the length of the pass.
-    In the shard, not after the exchange: it works with all algorithms, also those that do not mix shards; selection
-    ranks smoothed weights; and the step of ``linear`` is linear, so that the mean over shards is as smooth as if it had
-    been smoothed itself.
-    """
-
-    def __init__(
-        self, learner: OnlineLearner, chains: Sequence[np.ndarray], smoothness: Smoothness, frozen: np.ndarray
-    ) -> None:
-        """``chains``: int64 [N] each, the slots of a feature's bins; ``frozen``: bool [slots]."""
-        self._learner = learner
-        self._chains = chains
-        self._smoothness = smoothness
-        self._frozen = frozen
-        self.state_width = learner.state_width
-
-    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
-        self._learner.start_shard(weights, state)
-
-    def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
-        return self._learner.update(kbest, gold, weights, random)
-
-    def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
-        state = self._learner.end_shard(weights)
-        for chain in self._chains:
-            weights[chain] = self._smoothness.proximal(weights[chain], ~self._frozen[chain])
-        return state

@@ -1,6 +1,8 @@
 """The shard store: data, grammars and language models of a job, compiled once into memory-mapped arrays.
 
 inputs             `StoreInputs`: the input files of a store
+bitext_inputs      `BitextParts` and others: input files made from a bitext, where the job names none
+made_inputs        `make_inputs`: makes these if they are missing or stale
 input_checks       `check_files` and others: checks that need several input files
 estimate           `announce`: time and disk that building takes, told before
 build              `build_store`, `build_bitext`: builds the files that are missing or stale

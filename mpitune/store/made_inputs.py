@@ -1,4 +1,4 @@
-"""Input files that a job leaves out, made in the store from its bitext: parts of it, word alignments, language models.
+"""Making of input files in the store (`mpitune.store.bitext_inputs`), where the job does not name them.
 
 A record beside the files keeps the fingerprints of the files and of what they were made from, and what the log says of
 them. Files are made again only if one of these has changed.
@@ -8,33 +8,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from mpitune.array_files.arrays import write_lock
-from mpitune.array_files.atomic import open_atomic, write_text
-from mpitune.corpus.bitext import AlignedFiles, AlignedPair
-from mpitune.corpus.eflomal import find_program, write_alignment
-from mpitune.corpus.progress import Progress, StartProgress
-from mpitune.corpus.text import all_unchanged, counted, fingerprint, kilobytes
+from mpitune.array_files.atomic import write_text
+from mpitune.corpus.progress import StartProgress
+from mpitune.corpus.text import all_unchanged, fingerprint
 from mpitune.corpus.tokenisation import SAMPLE, punctuation
-from mpitune.errors import DataError, MachineError, UsageError
-from mpitune.lm.kneser_ney import estimate
+from mpitune.errors import MachineError
 
 LOG = logging.getLogger(__name__)
-
-_SEED = 1
-"""Of the draw of held-out pairs. It is not the run's seed, so that runs with several seeds share a store."""
-_HELD_OUT_SHARE, MOST_HELD_OUT = 20, 1000
-"""One pair in so many is held out, and at most so many pairs."""
-_TUNED_SHARE, MOST_TUNED = 10, 2000
-"""Likewise of the pairs to tune on, where a language model is estimated from them all and the job sets no limit."""
-_HELD_OUT, _TUNED, _OTHER = 0, 1, 2
 
 
 class MadeInput(Protocol):
@@ -57,185 +42,6 @@ class MadeInput(Protocol):
 
     def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
         """Write the files; returns lines for the log about them. Raises OSError if they cannot be written."""
-
-
-@dataclass(frozen=True)
-class BitextParts:
-    """A bitext without the pairs that have an empty side, and its parts: pairs held out, pairs tuned on, the others."""
-
-    source: Path
-    """Source sentences, or pairs ``source ||| target`` if ``target`` is None."""
-    target: Path | None
-    alignments: tuple[Path, ...]
-    """Links of the pairs, if the job has them."""
-    folder: Path
-    """The folder of the files made."""
-    limit: int
-    """Number of pairs to tune on; 0: all that are not held out, but only some where ``makes_lm``."""
-    holds_out: bool
-    makes_lm: bool
-    """True if a language model is to be estimated from the target sides of ``bitext``."""
-
-    @property
-    def bitext(self) -> tuple[Path, Path]:
-        """All pairs that are not held out; those that are tuned on come first."""
-        return self.folder / "bitext.source", self.folder / "bitext.target"
-
-    @property
-    def links(self) -> tuple[Path, ...]:
-        """The links of ``bitext`` in each alignment of the job."""
-        names = ["bitext.links", *(f"bitext.links-{n}" for n in range(1, len(self.alignments)))]
-        return tuple(self.folder / name for name in names[: len(self.alignments)])
-
-    @property
-    def tuned(self) -> tuple[Path, Path]:
-        """The pairs that are tuned on."""
-        return self.folder / "tuned.source", self.folder / "tuned.target"
-
-    @property
-    def held_out(self) -> tuple[Path, Path]:
-        """The pairs that are held out."""
-        return self.folder / "held-out.source", self.folder / "held-out.target"
-
-    @property
-    def outputs(self) -> list[Path]:
-        return [*self.bitext, *self.tuned, *self.links, *(self.held_out if self.holds_out else ())]
-
-    @property
-    def inputs(self) -> list[Path]:
-        return [path for path in (self.source, self.target, *self.alignments) if path is not None]
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        given: dict[str, Any] = {"target": self.target is not None, "alignment": bool(self.alignments)}
-        given |= {"limit": self.limit} | ({"alignments": len(self.alignments)} if len(self.alignments) > 1 else {})
-        return given | {"holds_out": self.holds_out, "makes_lm": self.makes_lm}
-
-    def check(self) -> None:
-        pass
-
-    def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
-        with ExitStack() as stack:
-            progress = stack.enter_context(start_progress("kB of the bitext read", 2 * kilobytes(self.inputs)))
-            count = left_out = 0
-            for number, (source, target, _) in enumerate(self._pairs(progress), start=1):
-                self._check_words(number, source)
-                count += bool(source and target)
-                left_out += not (source and target)
-            parts = self._draw(count)
-            files = {path: stack.enter_context(open_atomic(path)) for path in self.outputs}
-            usable = (pair for pair in self._pairs(progress) if pair[0] and pair[1])
-            for part, (source, target, links) in zip(parts.tolist(), usable, strict=True):
-                for source_file, target_file in self._files_of(part):
-                    files[source_file].write(f"{' '.join(source)}\n".encode())
-                    files[target_file].write(f"{' '.join(target)}\n".encode())
-                for links_file, of_pair in zip(self.links, links, strict=True):
-                    if part != _HELD_OUT:
-                        files[links_file].write(f"{' '.join(f'{i}-{j}' for i, j in of_pair)}\n".encode())
-        return self._told(parts, left_out)
-
-    def _files_of(self, part: int) -> list[tuple[Path, Path]]:
-        """The files that the pairs of a part are written to, source and target."""
-        return {_HELD_OUT: [self.held_out], _TUNED: [self.bitext, self.tuned], _OTHER: [self.bitext]}[part]
-
-    def _pairs(self, progress: Progress) -> Iterator[AlignedPair]:
-        return AlignedFiles(self.source, self.target, self.alignments).read(progress)
-
-    def _check_words(self, number: int, source: Sequence[str]) -> None:
-        for word in source:
-            if word.startswith("<seg"):
-                expected = "words alone: rules are to be extracted from this text"
-                raise DataError.at(self.source, number, found=word, expected=expected)
-
-    def _draw(self, count: int) -> np.ndarray:
-        """uint8 [count]: the part of each pair. Raises DataError if there are too few pairs."""
-        parts = np.full(count, _OTHER, dtype=np.uint8)
-        if self.holds_out:
-            held_out = min(max(1, count // _HELD_OUT_SHARE), MOST_HELD_OUT)
-            parts[np.random.default_rng(_SEED).permutation(count)[:held_out]] = _HELD_OUT
-        left = np.flatnonzero(parts == _OTHER)
-        share = min(max(1, len(left) // _TUNED_SHARE), MOST_TUNED) if self.makes_lm else len(left)
-        parts[left[: self.limit or share]] = _TUNED
-        if not (parts == _TUNED).any():
-            expected = "more: some to tune on, some to hold out without [data.devtest]"
-            raise DataError.at(self.source, None, found=counted(count, "sentence pair"), expected=expected)
-        return parts
-
-    def _told(self, parts: np.ndarray, left_out: int) -> list[str]:
-        held_out, tuned, others = np.bincount(parts, minlength=3).tolist()
-        rules = f"rules are extracted from {counted(tuned + others, 'pair')}, for a tuned sentence from all but its own"
-        told = [f"{self.source}: no [grammar]: {rules}"]
-        if left_out:
-            told.append(f"{self.source}: {counted(left_out, 'pair')} with an empty side left out")
-        if self.holds_out:
-            what = f"{counted(held_out, 'pair')}, drawn at random, held out for it: neither grammar nor LM has them"
-            told.append(f"{self.source}: no [data.devtest]: {what}")
-        limit = f"data.limit = {self.limit}" if self.limit else "no data.limit"
-        told.append(f"{self.source}: {limit}: the first {counted(tuned, 'pair')} of the others are tuned on")
-        return told
-
-
-@dataclass(frozen=True)
-class WordAlignment:
-    """The links of a bitext."""
-
-    source: Path
-    target: Path
-    links: Path
-
-    @property
-    def outputs(self) -> list[Path]:
-        return [self.links]
-
-    @property
-    def inputs(self) -> list[Path]:
-        return [self.source, self.target]
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {}
-
-    def check(self) -> None:
-        if find_program() is None:
-            raise UsageError(
-                "eflomal is not installed, and the job has no grammar.alignment: pip install 'mpitune[align]', or name "
-                "a file of links there"
-            )
-
-    def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
-        with open_atomic(self.links) as file:
-            count = write_alignment(file, self.source, self.target, log, start_progress)
-        return [f"{self.links}: no grammar.alignment: aligned by eflomal, {counted(count, 'link')}"]
-
-
-@dataclass(frozen=True)
-class EstimatedLm:
-    """A language model, estimated from texts."""
-
-    texts: tuple[Path, ...]
-    order: int
-    model: Path
-
-    @property
-    def outputs(self) -> list[Path]:
-        return [self.model]
-
-    @property
-    def inputs(self) -> list[Path]:
-        return list(self.texts)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"order": self.order, "texts": len(self.texts)}
-
-    def check(self) -> None:
-        pass
-
-    def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
-        first, *further = self.texts
-        estimate(first, self.order, self.model, log, start_progress, further_texts=further)
-        texts = ", ".join(map(str, self.texts))
-        return [f"{self.model}: no file in [[lm]]: a model of order {self.order}, estimated from {texts}"]
 
 
 def make_inputs(wanted: Sequence[MadeInput], log: Callable[[str], None], start_progress: StartProgress) -> None:

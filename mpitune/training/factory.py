@@ -24,15 +24,16 @@ from mpitune.grammar.binning import Bins
 from mpitune.grammar.cdec_ini import make_inifile
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import all_names, features, pass_through
-from mpitune.learner import bin_chains
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.learner.batch import hypergraph, mert, minrisk, pro, rampion
+from mpitune.learner.bin_chains import Smoothness
 from mpitune.learner.choices import LearnedFeatures
 from mpitune.learner.local.ebuu import ebuu
 from mpitune.learner.local.examples import Examples
 from mpitune.learner.local.mbuu import mbuu
 from mpitune.learner.local.update import Update
 from mpitune.learner.online import averaging, mira, perceptron
+from mpitune.learner.online.smoothing import Smoothing
 from mpitune.learner.pair_sampling import Sampler, make_sampler
 from mpitune.metrics.metric_gold import MetricGold
 from mpitune.metrics.sentence_bleu import SentenceMetric, make_sentence_metric
@@ -180,7 +181,7 @@ def learner(
     smoothness = None
     if scoring and scoring.bins and smooth.regularizer != "none":
         bins = [np.array([feature_id(name) for name in of.names], dtype=np.uint64) for of in scoring.bins]
-        smoothness = bin_chains.Smoothness(bins, smooth.regularizer, smooth.beta, smooth.gamma)
+        smoothness = Smoothness(bins, smooth.regularizer, smooth.beta, smooth.gamma)
     if wanted.method == "pro":
         return pro.Pro(pro.ProOptions(**asdict(wanted.pro)), metric, smoothness)
     if wanted.method == "minrisk":
@@ -195,7 +196,7 @@ def learner(
         learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0)
     if smoothness is not None:
         assert not isinstance(learner, BatchLearner)  # checked by config.load
-        return bin_chains.Smoothing(learner, [features.find(ids) for ids in smoothness.chains], smoothness, frozen)
+        return Smoothing(learner, [features.find(ids) for ids in smoothness.chains], smoothness, frozen)
     return learner
 
 

@@ -18,8 +18,8 @@ from mpitune.corpus import eflomal
 from mpitune.corpus.progress import StartProgress, no_progress
 from mpitune.corpus.text import lines
 from mpitune.lm.kneser_ney import estimate
-from mpitune.store import made_inputs
-from mpitune.store.made_inputs import BitextParts
+from mpitune.store import bitext_inputs
+from mpitune.store.bitext_inputs import BitextParts
 
 PAIRS = [pair for seed in range(3, 40) for pair in random_pairs(seed) if pair[0] and pair[1]]
 BITEXT = '[data]\nsource = "f"\nreferences = ["e"]\nlimit = 20\n'
@@ -56,7 +56,7 @@ def aligned(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
             yield " ".join(f"{i}-{i}" for i in range(min(len(one.split()), len(other.split()))))
 
     monkeypatch.setattr(eflomal, "align", align)
-    monkeypatch.setattr(made_inputs, "find_program", lambda: "eflomal")
+    monkeypatch.setattr(bitext_inputs, "find_program", lambda: "eflomal")
     return asked
 
 
@@ -117,7 +117,7 @@ def test_sizes_of_the_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert sizes(0, holds_out=True, makes_lm=False) == [left, left, held_out]
     assert sizes(0, holds_out=False, makes_lm=False) == [count, count]
     for name in ("MOST_HELD_OUT", "MOST_TUNED"):
-        monkeypatch.setattr(made_inputs, name, 3)
+        monkeypatch.setattr(bitext_inputs, name, 3)
     assert sizes(0, holds_out=True, makes_lm=True) == [count - 3, 3, 3]
 
 
@@ -226,7 +226,7 @@ def test_another_bitext_is_aligned_and_has_the_text_of_the_language_model(
 
 
 def test_eflomal_is_missed_before_the_work(folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(made_inputs, "find_program", lambda: None)
+    monkeypatch.setattr(bitext_inputs, "find_program", lambda: None)
     done = cli("prepare", folder / "job.toml")
     told = (
         "eflomal is not installed, and the job has no grammar.alignment: pip install 'mpitune[align]', or name a file"
@@ -271,7 +271,7 @@ def test_a_stop_keeps_what_is_made(
         os.kill(os.getpid(), signal.SIGUSR1)
 
     with monkeypatch.context() as patch:
-        patch.setattr(made_inputs, "estimate", stop)
+        patch.setattr(bitext_inputs, "estimate", stop)
         done = cli("train", folder / "job.toml")
     told = "stopped by SIGUSR1 in the preparation of the data; finished work is kept: run the same command again"
     assert done.code == 75 and f"mpitune: {told} to continue" in done.errors

@@ -17,7 +17,8 @@ from support.learner_options import BLEU, pro_options
 from mpitune.learner.base import Reply
 from mpitune.learner.batch.minrisk import MinRisk, MinRiskOptions
 from mpitune.learner.batch.pro import Pairs, Pro, ProObjective
-from mpitune.learner.bin_chains import Smoothing, Smoothness, linear, monotone, smoothed
+from mpitune.learner.bin_chains import Smoothness, linear, monotone, smoothed
+from mpitune.learner.online.smoothing import Smoothing
 from mpitune.learner.pool import empty, merged, pool_of
 from mpitune.metrics.bleu import WIDTH
 from mpitune.metrics.sentence_bleu import bleu_plus_one

@@ -20,8 +20,9 @@ import numpy as np
 from mpitune.array_files.csr import row_ends
 from mpitune.jit import at, kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
+from mpitune.learner.batch.chain_penalty import ChainPenalty
 from mpitune.learner.batch.smooth import minimize_lbfgs
-from mpitune.learner.bin_chains import ChainPenalty, Smoothness
+from mpitune.learner.bin_chains import Smoothness
 from mpitune.learner.pair_sampling import pro
 from mpitune.learner.pool import NBestPool
 from mpitune.metrics.tuning_metric import Metric

@@ -4,4 +4,5 @@
 - `columns`: a list's feature vectors, reduced to the values in which entries differ.
 - `gram`: updates by entries of a list; `sparse_update`: updates by features, pair by pair.
 - `mira_qp`: the solvers of MIRA's quadratic program; `rates`: learning rates and their state.
+- `smoothing`: structured regularisation at the end of each shard.
 """
