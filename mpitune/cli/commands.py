@@ -35,6 +35,7 @@ from mpitune.metrics.sacrebleu import check_counts
 from mpitune.metrics.tuning_metric import CHOICES
 from mpitune.report.rule_names import rule_in_words
 from mpitune.run_folder import model_weights
+from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.watch import follow
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
@@ -218,7 +219,7 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
 def _examples(run: Path, names: Sequence[str]) -> dict[str, list[str]]:
     """Rules that fire the features ``names``, as text; empty for lists, or if the store no longer exists."""
     try:
-        job = load(run / "config.toml")
+        job = load(RunFolder(run).config)
         if job.decoder.backend == "lists":
             return {}
         found = rules_firing(job.run.store, job.features.templates, names, EXAMPLES)

@@ -55,6 +55,11 @@ class RunFolder:
         """One JSON object per epoch."""
         return self.path / "metrics.jsonl"
 
+    @property
+    def log(self) -> Path:
+        """The messages of all ranks: `mpitune.runtime.log`."""
+        return self.path / "log.txt"
+
     def epoch_weights(self, epoch: int) -> Path:
         """The weights published after ``epoch``."""
         return self.weights / f"epoch-{epoch:04d}.txt.gz"

@@ -175,16 +175,15 @@ def read_record(path: Path) -> Record:
     Raises UsageError if it is no run folder or no epoch is finished, DataError for a damaged file.
     """
     folder = RunFolder(path)
-    config = path / "config.toml"
-    if not config.is_file():
+    if not folder.config.is_file():
         raise UsageError(f"{path}: found no config.toml, expected a run folder")
     epochs = read_epochs(folder.metrics)
     if not epochs:
         raise UsageError(f"{path}: found no finished epoch, expected at least one to report on")
     if (state := read_state(folder)) is None:
         raise DataError.at(folder.status, None, found="no file", expected="the state of the run")
-    text = "".join(f"{line}\n" for _, line in lines(config))
-    settings, scores, log = read_settings(config), [epoch.devtest_score for epoch in epochs], read_log(path / "log.txt")
+    text = "".join(f"{line}\n" for _, line in lines(folder.config))
+    settings, log = read_settings(folder.config), read_log(folder.log)
     return Record(
         path=path,
         name=printable(path.resolve().name),
@@ -195,7 +194,7 @@ def read_record(path: Path) -> Record:
         state=state,
         epochs=epochs,
         weights=read_model(path),
-        watched=_watched(folder, chosen_epoch(scores)),
+        watched=_watched(folder, chosen_epoch([epoch.devtest_score for epoch in epochs])),
         warnings=[line for line in log if line.level == "WARNING"],
         versions=next((line.text for line in reversed(log) if line.text.startswith("mpitune ")), ""),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from mpitune.run_folder.layout import RunFolder
+
 _SEED_FOLDER = re.compile(r"seed-(\d+)")
 
 
@@ -15,7 +17,7 @@ def seed_folder(folder: Path, seed: int) -> Path:
 
 def run_folders(folder: Path) -> list[Path]:
     """The runs in ``folder``, by seed; ``[folder]`` if it is a run folder itself, or has no such runs."""
-    if (folder / "config.toml").is_file() or not folder.is_dir():
+    if RunFolder(folder).config.is_file() or not folder.is_dir():
         return [folder]
     seeds = {int(match[1]): path for path in folder.iterdir() if (match := _SEED_FOLDER.fullmatch(path.name))}
     return [seeds[seed] for seed in sorted(seeds)] or [folder]

@@ -47,14 +47,14 @@ def read_status(path: Path) -> Status:
 
     Raises UsageError if it is no run folder, DataError for a damaged file.
     """
-    folder, log = RunFolder(path), path / "log.txt"
-    if not log.is_file():
+    folder = RunFolder(path)
+    if not folder.log.is_file():
         raise UsageError(f"{path}: found no log.txt, expected the folder of a run")
-    log_lines, epochs = read_log(log), read_epochs(folder.metrics)
+    log_lines, epochs = read_log(folder.log), read_epochs(folder.metrics)
     state = read_state(folder)
     planned = f" of {state.epochs}" if state else ""
     warnings = sum(line.level == "WARNING" for line in log_lines)
-    text = f"{path.resolve().name}: {len(epochs)}{planned} epochs done, {_progress(state, log)}"
+    text = f"{path.resolve().name}: {len(epochs)}{planned} epochs done, {_progress(state, folder.log)}"
     text += f"; warnings in its log: {warnings}" if warnings else ""
     ended = state is not None and state.ended
     return Status(text, ended, _table(epochs), log_lines[-1].text if log_lines else "")

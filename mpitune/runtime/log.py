@@ -18,8 +18,8 @@ CLEAR_LINE = "\r\x1b[K"
 """Terminal codes that remove the current line."""
 
 
-def start_logging(folder: Path | None, *, rank: int = 0, size: int = 1, quiet: bool = False) -> None:
-    """Log to ``folder``/log.txt (None: to no file) and, on rank 0, to standard error (``quiet``: warnings only).
+def start_logging(file: Path | None, *, rank: int = 0, size: int = 1, quiet: bool = False) -> None:
+    """Log to ``file`` (None: to none) and, on rank 0, to standard error (``quiet``: warnings only).
 
     Every line carries rank/size. Rank 0 logs information, the other ranks only warnings and errors. Raises UsageError
     or MachineError if the log file cannot be written.
@@ -30,11 +30,11 @@ def start_logging(folder: Path | None, *, rank: int = 0, size: int = 1, quiet: b
     LOG.setLevel(logging.INFO if rank == 0 else logging.WARNING)
     LOG.propagate = False
     line = f"%(asctime)s [{rank}/{size}] %(levelname)s %(message)s"
-    if folder is not None:
+    if file is not None:
         try:
-            to_file = _LogFile(folder / "log.txt", encoding="utf-8", errors="backslashreplace")
+            to_file = _LogFile(file, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
-            raise folder_write_error(folder, error) from None
+            raise folder_write_error(file.parent, error) from None
         to_file.setFormatter(logging.Formatter(line, "%Y-%m-%d %H:%M:%S"))
         LOG.addHandler(to_file)
     if rank == 0:

@@ -26,7 +26,7 @@ from mpitune.learner.base import (
 )
 from mpitune.learner.forests import Forests, forests_of
 from mpitune.learner.pool import NBestPool, empty, merged, pool_of
-from mpitune.run_folder.checkpoint import Vector, checkpoint_path, digest, read_checkpoint
+from mpitune.run_folder.checkpoint import Vector, checkpoint_path, read_checkpoint
 from mpitune.run_folder.nbest_store import ShardLists, read_lists, remove_forests, remove_lists, write_lists
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, StatisticsAccumulator
 from mpitune.training.scheduler import check_stop, draw_shards, process_shards
@@ -100,7 +100,7 @@ def batch_epoch(run: TrainingRun, tuner: BatchLearner, state: State) -> EpochRes
 
 def _collect(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> list[ShardLists]:
     """Lists up to this epoch of the shards that this rank evaluates, whichever rank decoded them."""
-    epoch, job_digest = state.epoch + 1, digest(run.identity)
+    epoch, job_digest = state.epoch + 1, run.identity_digest
     forests = isinstance(run.learner, ForestLearner)
 
     def kept(z: int) -> ShardLists | None:
@@ -142,7 +142,7 @@ def _lists(
 
     Lost lists are decoded again, as far back as necessary. Returns None if a stop was requested.
     """
-    job_digest = digest(run.identity)
+    job_digest = run.identity_digest
     pool, known = empty(len(shard), run.metric.width), list[str]()
     if epoch > 1:
         before = read_lists(run.folder.checkpoints, epoch - 1, job_digest, z, forests=False)

@@ -58,7 +58,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
     lock = RunLock(folder.path)
     lock.inode = comm.on_root(lock.acquire)
     try:
-        start_logging(folder.path, rank=comm.rank, size=comm.size, quiet=quiet)
+        start_logging(folder.log, rank=comm.rank, size=comm.size, quiet=quiet)
         LOG.info("%s; ranks: %d", ", ".join(f"{name} {number}" for name, number in versions().items()), comm.size)
         comm.on_root(write_state, folder, "running", job.learner.epochs)
         with StopFlag() as stop:

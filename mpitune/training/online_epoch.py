@@ -20,7 +20,7 @@ from mpitune.exchange.reduction import Mix, reduce
 from mpitune.exchange.sparse_rows import SparseVectors, look_up
 from mpitune.learner.base import OnlineLearner
 from mpitune.metrics.bleu import WIDTH
-from mpitune.run_folder.checkpoint import ShardResult, Vector, checkpoint_path, digest, read_shard, write_shard
+from mpitune.run_folder.checkpoint import ShardResult, Vector, checkpoint_path, read_shard, write_shard
 from mpitune.runtime.memory import machine_memory
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics
 from mpitune.training.scheduler import draw_shards, process_shards, reordered
@@ -56,7 +56,7 @@ def _learn_shards(
     run: TrainingRun, learner: OnlineLearner, state: State, shards: list[np.ndarray]
 ) -> list[ShardResult]:
     """Results of the shards that this rank takes from the work queue."""
-    epoch, job_digest = state.epoch + 1, digest(run.identity)
+    epoch, job_digest = state.epoch + 1, run.identity_digest
 
     def learn(z: int, advance: Callable[[float], None]) -> ShardResult | None:
         start, kept = _shard_start(run, state, z)
@@ -87,7 +87,7 @@ def _shard_start(run: TrainingRun, state: State, z: int) -> tuple[Vector, tuple[
     """
     if run.mixes_each_epoch or state.epoch == 0:
         return state.shared_weights, state.learner
-    kept = read_shard(run.folder.checkpoints, state.epoch, digest(run.identity), z)
+    kept = read_shard(run.folder.checkpoints, state.epoch, run.identity_digest, z)
     if kept is None:
         found, expected = f"no valid result of shard {z} beside it", "the weights that the shard continues from"
         raise DataError.at(checkpoint_path(run.folder.checkpoints, state.epoch), None, found=found, expected=expected)

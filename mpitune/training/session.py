@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from mpitune.learner.choices import LearnedFeatures
 from mpitune.metrics.sentence_bleu import SentenceMetric
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.run_folder.best_epoch import AVERAGING
-from mpitune.run_folder.checkpoint import Vector
+from mpitune.run_folder.checkpoint import Vector, digest
 from mpitune.run_folder.layout import RunFolder
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
@@ -84,6 +84,11 @@ class TrainingRun:
     """The keys and input digests that the result depends on."""
     first_dynamic_slot: int
     """First slot of features discovered while decoding; their order differs from rank to rank."""
+
+    @cached_property
+    def identity_digest(self) -> str:
+        """The digest of `identity`, which the files of the run's shards carry."""
+        return digest(self.identity)
 
     @property
     def features(self) -> FeatureTable:

@@ -15,9 +15,9 @@ LOG = logging.getLogger("mpitune.part")
 
 
 def test_log_lines_carry_rank_and_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    start_logging(tmp_path, rank=0, size=3)
+    start_logging(tmp_path / "log.txt", rank=0, size=3)
     LOG.info("epoch %d", 1)
-    start_logging(tmp_path, rank=2, size=3)
+    start_logging(tmp_path / "log.txt", rank=2, size=3)
     LOG.info("not told")
     LOG.warning("odd")
     lines = (tmp_path / "log.txt").read_text().splitlines()
@@ -26,10 +26,10 @@ def test_log_lines_carry_rank_and_size(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_only_rank_0_speaks_and_quietly_if_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    start_logging(tmp_path, rank=1, size=2)
+    start_logging(tmp_path / "log.txt", rank=1, size=2)
     LOG.warning("from another rank")
     assert capsys.readouterr().err == ""
-    start_logging(tmp_path, rank=0, size=2, quiet=True)
+    start_logging(tmp_path / "log.txt", rank=0, size=2, quiet=True)
     LOG.info("news")
     LOG.warning("trouble")
     assert "news" not in (error := capsys.readouterr().err) and "trouble" in error
@@ -39,7 +39,7 @@ def test_only_rank_0_speaks_and_quietly_if_asked(tmp_path: Path, capsys: pytest.
 def test_log_without_a_folder_and_into_an_unwritable_one(tmp_path: Path) -> None:
     start_logging(None)
     with pytest.raises(UsageError, match="cannot write to the run folder"):
-        start_logging(tmp_path / "absent")
+        start_logging(tmp_path / "absent" / "log.txt")
 
 
 def test_traceback_of_a_bug_is_kept(tmp_path: Path) -> None:

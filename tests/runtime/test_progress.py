@@ -77,7 +77,7 @@ def test_quiet_progress_is_in_the_log_alone(tmp_path: Path, monkeypatch: pytest.
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
-    start_logging(tmp_path, quiet=True)
+    start_logging(tmp_path / "log.txt", quiet=True)
     with progress("x", 2, quiet=True) as spoken:
         assert isinstance(spoken, ReportedProgress)
         spoken._log_interval = 0.0
