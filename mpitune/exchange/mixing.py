@@ -45,9 +45,9 @@ def columns(vectors: SparseVectors) -> WeightColumns:
     return WeightColumns(index[starts], ptr, vectors.value[order], tuple(kept[order] for kept in vectors.state))
 
 
-def active(stacked: WeightColumns) -> int:
-    """The number of columns with a weight other than 0."""
-    return int(np.count_nonzero(_sums_of(stacked.ptr, np.abs(stacked.value))))
+def active(stacked: WeightColumns) -> np.ndarray:
+    """bool [columns]: True for those with a weight other than 0."""
+    return _sums_of(stacked.ptr, np.abs(stacked.value)) > 0.0
 
 
 def sums(stacked: WeightColumns) -> np.ndarray:
@@ -152,7 +152,7 @@ def mean(vectors: SparseVectors, comm: Comm = SERIAL_COMM, *, mixing: str = "uni
     """
     stacked = columns(vectors)
     value, state = MIXINGS[mixing](stacked, len(vectors.shard))
-    return Mixed(stacked.id, value, comm.sum(active(stacked)), None, state=state)
+    return Mixed(stacked.id, value, comm.sum(int(np.count_nonzero(active(stacked)))), None, state=state)
 
 
 class RunningMean:

@@ -36,6 +36,9 @@ def select(
     of norm 0 are never selected. ``vectors``: the rows of all shards in shard order, finite values only; with ``comm``,
     this rank's partition of their columns (`Comm.alltoall`): then all ranks call this function, and each gets the
     selected columns of its partition.
+
+    If the vectors have states, columns without a weight in any shard stay, too, with a weight of 0 *(ours)*: whether a
+    feature's gradients agree may show in the lists of several shards only.
     """
     stacked = columns(vectors)
     shards = len(vectors.shard)
@@ -46,11 +49,14 @@ def select(
         kept, threshold = _largest(norms, k, comm)
     else:
         raise ValueError("select() needs k or threshold")
+    with_weight = active(stacked)
+    if stacked.state:
+        kept = np.union1d(kept, np.flatnonzero(~with_weight))
     value, state = MIXINGS[mixing](stacked, shards)
     return Mixed(
         index=stacked.id[kept],
         value=value[kept],
-        active=comm.sum(active(stacked)),
+        active=comm.sum(int(np.count_nonzero(with_weight))),
         threshold=threshold,
         norm=norms[kept],
         profile=_profile(norms[norms > 0.0], comm),

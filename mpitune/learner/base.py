@@ -40,10 +40,11 @@ class OnlineLearner(Protocol):
     state_width: int
     """Number of state arrays passed from shard to shard; the first one is the sum of squared gradients."""
 
-    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
+    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
         """Start a pass over a shard with these weights; forget all earlier lists.
 
-        ``state``: the result of an earlier `end_shard`, float64 [D] each; empty at the start of training.
+        ``state``: the result of an earlier `end_shard`, float64 [D] each; empty at the start of training. ``passes``:
+        how often the same sentences were learned from before.
         """
         ...
 

@@ -26,11 +26,12 @@ def learn_shard(
 ) -> ShardResult | None:
     """Inner loop of algorithm 1: decode each sentence with the current weights, then update them from its list.
 
-    ``z``: the shard's number; ``shard``: int64, its sentence numbers; ``weights``: float64 [D], changed in place;
-    ``kept``: float64 [D] each, the learner's state. Returns None if a stop was requested.
+    ``epoch``: from 1; 0: the dense start. ``z``: the shard's number; ``shard``: int64, its sentence numbers;
+    ``weights``: float64 [D], changed in place; ``kept``: float64 [D] each, the learner's state. Returns None if a stop
+    was requested.
     """
     sums, best = StatisticsAccumulator(run.decoder, run.metric), np.zeros((len(shard), WIDTH), dtype=np.int32)
-    learner.start_shard(weights, kept)
+    learner.start_shard(weights, kept, passes=max(epoch - 1, 0))
     run.gold.start_shard()
     for n, i in enumerate(shard.tolist()):
         if run.stop:

@@ -56,12 +56,14 @@ class Task(NamedTuple):
             means, mixed = naive.mean(columns), [naive.mean(array) for array in states]
         state = [np.array(array, np.float64) for array in mixed]
         if self.norm:
-            index, value, active, threshold = naive.select(
+            index, _, active, threshold = naive.select(
                 columns, self.ids.tolist(), self.norm, self.k, self.threshold, means
             )
             kept = np.isin(self.ids, np.array(index, np.uint64))
-            ids, values = np.array(index, np.uint64), np.array(value, np.float64)
-            return Mixed(ids, values, active, threshold, state=tuple(array[kept] for array in state))
+            if self.state:  # what has no weight yet stays, for its state
+                kept |= named & (self.matrix == 0).all(axis=0)
+            values = np.array(means, np.float64)[kept]
+            return Mixed(self.ids[kept], values, active, threshold, state=tuple(array[kept] for array in state))
         values = np.array(means, np.float64)[named]
         active = int((self.matrix != 0).any(axis=0).sum())
         return Mixed(self.ids[named], values, active, None, state=tuple(array[named] for array in state))

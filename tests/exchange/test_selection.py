@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -108,6 +110,21 @@ def test_columns_of_norm_0_are_never_selected() -> None:
     assert (by_l2.active, by_l2.threshold) == (2, None)
     by_mean = select(vectors, norm="mean", threshold=0.0)
     assert (by_mean.index.tolist(), by_mean.active) == ([3], 2)
+
+
+@pytest.mark.parametrize("wanted", [{"k": 1}, {"threshold": 1.5}])
+def test_a_column_without_a_weight_stays_for_its_state(wanted: dict[str, Any]) -> None:
+    """Its gradients in other epochs add to it; a column whose weights are not selected loses its own."""
+    vectors = SparseVectors(
+        np.arange(2),
+        np.array([0, 3, 5]),
+        np.array([5, 8, 9, 5, 8], dtype=np.uint64),
+        np.array([1.0, 2.0, 0.0, 1.0, 0.0]),
+        (np.array([4.0, 4.0, 1.0, 4.0, 4.0]), np.array([2.0, 3.0, 0.5, 1.0, -1.0])),
+    )
+    got = select(vectors, norm="l2", mixing="active", **wanted)
+    assert (got.index.tolist(), got.value.tolist(), got.active) == ([8, 9], [1.0, 0.0], 2)
+    assert got.state[1].tolist() == pytest.approx([2.0 * np.sqrt(0.5), 0.5])
 
 
 def test_k_and_lambda_are_interchangeable() -> None:

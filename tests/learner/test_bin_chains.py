@@ -136,8 +136,8 @@ def test_an_online_learner_is_smoothed_when_a_pass_ends(regularizer: str) -> Non
     class Inner:
         state_width = 1
 
-        def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
-            said.append(f"start with {state}")
+        def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
+            said.append(f"start with {state} after {passes} passes")
 
         def update(self, *_: object) -> None:
             said.append("update")
@@ -150,11 +150,11 @@ def test_an_online_learner_is_smoothed_when_a_pass_ends(regularizer: str) -> Non
     weights = np.array([1.0, 0.0, 3.0, 0.0, 2.0])
     chain, smoothness = np.array([4, 2, 1, 0]), Smoothness([], regularizer, 2.0)
     learner = Smoothing(Inner(), [chain], smoothness, np.zeros(5, dtype=np.bool_))
-    learner.start_shard(weights, ("kept",))
+    learner.start_shard(weights, ("kept",), 3)
     learner.update(None, None, weights, None)
     assert weights.tolist() == [1, 0, 3, 0, 2]
     [kept] = learner.end_shard(weights)
-    assert said == ["start with ('kept',)", "update", "end"]
+    assert said == ["start with ('kept',) after 3 passes", "update", "end"]
     assert learner.state_width == 1 and kept.tolist() == [0, 1, 2, 3, 4], "what goes on is that of the other learner"
     expected = smoothness.proximal(np.array([2.0, 3.0, 0.0, 5.0]), np.ones(4, np.bool_))
     if regularizer == "linear":

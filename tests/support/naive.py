@@ -181,8 +181,9 @@ class Perceptron:
         self.free = np.array([slot not in frozen for slot in range(size)])
         self.start_shard(np.zeros(size))
 
-    def start_shard(self, w: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
-        """``state``: squares, sums, sizes and lists, of the normalized rate, to go on from."""
+    def start_shard(self, w: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
+        """``state``: squares, sums, sizes and lists, of the normalized rate, to go on from after ``passes``."""
+        self.passes = passes
         size, self.first = len(self.free), w.copy()
         self.squares, self.mean_g, self.mean_dx = np.zeros(size), np.zeros(size), np.zeros(size)
         self.u, self.q = 0.0, np.zeros(size)
@@ -243,7 +244,7 @@ class Perceptron:
             self.steps[i] += step[i] * self.share(len(moving))
             z = self.sums[i] / math.sqrt(self.squares[i])
             agrees = np.sign(z) == np.sign(self.steps[i])
-            applied = self.steps[i] * max(0.0, 1 - self.evidence / z**2) if z and agrees else 0.0
+            applied = self.steps[i] * max(0.0, 1 - self.evidence * max(self.passes, 1) / z**2) if z and agrees else 0.0
             step[i] = applied - self.applied[i]
             self.applied[i] = applied
         return step

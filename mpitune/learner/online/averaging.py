@@ -26,8 +26,8 @@ class Averaging:
         self._changes_all = changes_all
         self.state_width = learner.state_width
 
-    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
-        self._learner.start_shard(weights, state)
+    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
+        self._learner.start_shard(weights, state, passes)
         self._sentences = 0
         self._before = weights.copy()
         self._late = np.zeros(len(weights))

@@ -64,7 +64,7 @@ class Mira:
         self._place = np.zeros(0, dtype=np.int32)
         self._rate = make_rate("constant", 1.0)
 
-    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
+    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
         """MIRA has no state from list to list."""
 
     def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:

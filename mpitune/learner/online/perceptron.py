@@ -87,11 +87,13 @@ class Perceptron:
         self._first_sparse = first_sparse
         self.state_width = len(PERSISTENT_STATE[options.rate])
 
-    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
+    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
         """Raises ValueError if there are fewer ``weights`` than slots known before."""
         if len(weights) < len(self._frozen):
             raise ValueError(f"{len(weights)} weights, but {len(self._frozen)} slots")
-        self._rate = make_rate(self._options.rate, self._options.learning_rate, state, self._first_sparse)
+        self._rate = make_rate(
+            self._options.rate, self._options.learning_rate, state, first_sparse=self._first_sparse, passes=passes
+        )
         self._steps = 0
         self._place = np.zeros(0, dtype=np.int32)
         self._due = 0.0

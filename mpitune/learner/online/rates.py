@@ -13,10 +13,11 @@
   outweigh a dozen dense ones after a few lists.
   A sparse feature moves from the second list on that it differs in *(ours)*: what differs in one sentence of a pass
   alone would learn that sentence by heart, and what other sentences need too would be learned less from it.
-  The change of a sparse feature is shrunk *(ours)*: it is multiplied by max(0, 1 - `EVIDENCE` / z^2), with z = sum of
-  its gradients / root of the sum of their squares. If their signs are chance, the mean of z^2 is 1. This is the form of
-  the positive-part estimator of James and Stein (1961), feature by feature. Without it, thousands of features whose
-  gradients contradict one another weigh as much as those whose gradients agree.
+  The change of a sparse feature is shrunk *(ours)*: it is multiplied by max(0, 1 - `EVIDENCE` t / z^2), with z = sum of
+  its gradients / root of the sum of their squares, and t earlier passes over the same sentences, at least 1. If the
+  signs are chance, the mean of z^2 is 1; if they are the same in each pass, t: a sentence seen again is no further
+  evidence. This is the form of the positive-part estimator of James and Stein (1961), feature by feature. Without it,
+  thousands of features whose gradients contradict one another weigh as much as those whose gradients agree.
 
 The state of ``adagrad`` and ``normalized`` continues from list to list, shard to shard and epoch to epoch, so that
 steps anneal over the whole training; the state of ``adadelta`` is reset for each pass over a shard.
@@ -35,7 +36,7 @@ from mpitune.jit import kernel
 from mpitune.learner.choices import RateName
 
 EVIDENCE = 2.0
-"""Normalized: the z^2 up to which a sparse feature does not change *(ours)*: AIC, too, keeps what is above 2."""
+"""Normalized: the z^2 of a pass up to which a sparse feature does not change *(ours)*: AIC keeps what is above 2."""
 DECAY = 0.95
 """AdaDelta: decay of its running means per step (rho)."""
 EPSILON = 1e-6
@@ -64,6 +65,8 @@ class Rate(NamedTuple):
     learning_rate: float
     first_sparse: int
     """First slot of the sparse features."""
+    chance: float
+    """Normalized: the z^2 up to which a sparse feature does not change, see `shrunk`."""
     squares: np.ndarray
     """float64 [D]: AdaGrad, normalized: sum of squared gradients; AdaDelta: their running mean."""
     moves: np.ndarray
@@ -91,11 +94,17 @@ _ARRAYS: dict[int, tuple[str, ...]] = {
 """By kind: the arrays of a `Rate` that are not empty."""
 
 
-def make_rate(name: RateName, learning_rate: float, state: Sequence[np.ndarray] = (), first_sparse: int = 0) -> Rate:
-    """The rate called ``name``, continued from ``state`` (`PERSISTENT_STATE`, float64 [D] each); by default new."""
+def make_rate(
+    name: RateName, learning_rate: float, state: Sequence[np.ndarray] = (), *, first_sparse: int = 0, passes: int = 0
+) -> Rate:
+    """The rate called ``name``, continued from ``state`` (`PERSISTENT_STATE`, float64 [D] each); by default new.
+
+    ``passes``: how often the sentences of the pass were learned from before.
+    """
     none = np.zeros(0)
     no_time = np.zeros(0, dtype=np.int64)
-    rate = Rate(RATES[name], learning_rate, first_sparse, none, none, no_time, none, none, none, none, none)
+    chance = EVIDENCE * max(passes, 1)
+    rate = Rate(RATES[name], learning_rate, first_sparse, chance, none, none, no_time, none, none, none, none, none)
     return _with(rate, {array: values.copy() for array, values in zip(PERSISTENT_STATE[name], state, strict=False)})
 
 
@@ -150,8 +159,8 @@ def weight_change(rate: Rate, slot: int, gradient: float, step: int) -> float:
 
 @kernel
 def shrunk(rate: Rate, slot: int) -> float:
-    """The sum of the pass's steps of the sparse feature ``slot`` of a normalized ``rate``, shrunk by `EVIDENCE`."""
+    """The sum of the pass's steps of the sparse feature ``slot`` of a normalized ``rate``, shrunk to what agrees."""
     total, steps = rate.sums[slot], rate.steps[slot]
-    chance = EVIDENCE * rate.squares[slot]
+    chance = rate.chance * rate.squares[slot]
     factor = 1.0 - chance / (total * total) if total * total > chance and total * steps > 0.0 else 0.0
     return float(factor * steps)

@@ -31,8 +31,8 @@ class Smoothing:
         self._frozen = frozen
         self.state_width = learner.state_width
 
-    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = ()) -> None:
-        self._learner.start_shard(weights, state)
+    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
+        self._learner.start_shard(weights, state, passes)
 
     def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
         return self._learner.update(kbest, gold, weights, random)

@@ -52,9 +52,9 @@ def test_a_pass_ends_with_the_mean_of_the_weights_after_each_list(
     inner, ours, theirs = plain(options, sizes[0]), start.copy(), start.copy()
     averages, twin = Averaging(plain(options, sizes[0]), changes_all="l2" in options), inner
     state: tuple[np.ndarray, ...] = ()
-    for _ in range(passes):
-        averages.start_shard(ours, state)
-        twin.start_shard(theirs, state)
+    for earlier in range(0, 3 * passes, 3):
+        averages.start_shard(ours, state, earlier)
+        twin.start_shard(theirs, state, earlier)
         after: list[np.ndarray] = []
         for size, kbest, gold in lists:
             ours, theirs = (np.append(w, np.zeros(max(size - len(w), 0))) for w in (ours, theirs))
