@@ -9,8 +9,8 @@
   has unit 1. If the unit grows, what the weight has changed in the pass shrinks accordingly, as in NAG: the first lists
   may differ little in a feature, and steps in their unit would be far too large for later ones.
   Sparse features share a step *(ours)*: if n of them change, each step is multiplied by 4 / sqrt(n), so that n
-  unrelated steps together change scores as much as four dense features do. Otherwise a hundred sparse features
-  outweigh a dozen dense ones after a few lists.
+  unrelated steps together change scores as much as four dense features do, before they are shrunk. Otherwise a hundred
+  sparse features outweigh a dozen dense ones after a few lists.
   A sparse feature moves from the second list on that it differs in *(ours)*: what differs in one sentence of a pass
   alone would learn that sentence by heart, and what other sentences need too would be learned less from it.
   The change of a sparse feature is shrunk *(ours)*: it is multiplied by max(0, 1 - `EVIDENCE` t / z^2), with z = sum of

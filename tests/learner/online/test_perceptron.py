@@ -16,7 +16,7 @@ from mpitune.learner.base import OnlineLearner
 from mpitune.learner.online import gram
 from mpitune.learner.online.averaging import Averaging
 from mpitune.learner.online.columns import FeatureColumns, columns_of
-from mpitune.learner.online.gram import fill_gram
+from mpitune.learner.online.gram import SPARSE_STEP, fill_gram
 from mpitune.learner.online.perceptron import Perceptron
 from mpitune.learner.online.rates import EVIDENCE, make_rate
 
@@ -153,7 +153,7 @@ def test_sparse_features_share_a_step() -> None:
         perceptron.start_shard(weights, met_before)
         perceptron.update(kbest, np.array([1.0, 0.0]), weights, np.random.default_rng(0))
         assert weights[:2] == pytest.approx([0.5 / 3, -0.5 / 0.5]), "a step in units of the feature"
-        assert weights[2 : 2 + sparse] == pytest.approx([0.5 * 4 / np.sqrt(sparse)] * sparse)
+        assert weights[2 : 2 + sparse] == pytest.approx([0.5 * SPARSE_STEP / np.sqrt(sparse)] * sparse)
         moved[sparse] = weights[2]
     assert moved[1] > moved[4] > moved[16] > 0
 
@@ -171,7 +171,7 @@ def test_a_sparse_feature_moves_from_its_second_list_on() -> None:
         )
         found.append(np.flatnonzero(weights != before).tolist())
     assert found == [[0], [], [0, 1], [1, 2]]
-    first, second = 2.0, 2.0 / np.sqrt(2)  # 0.5 times SPARSE_STEP, alone, and beside another one
+    first, second = 0.5 * SPARSE_STEP, 0.5 * SPARSE_STEP / np.sqrt(2)  # alone, and beside another one
     assert weights[1:5] == pytest.approx([first + second / np.sqrt(2), second, 0.0, 0.0])
     state = perceptron.end_shard(weights)
     assert [array[3:5].tolist() for array in state] == [[0.0, 0.0], CERTAIN[3:5].tolist(), [1.0, 1.0], [1.0, 1.0]]
@@ -188,9 +188,9 @@ def test_a_sparse_feature_changes_as_far_as_its_gradients_agree() -> None:
         kbest, gold = naive.kbest_of([[1], [2]], [better, {}]), np.array([1.0, 0.0])
         perceptron.update(kbest, gold, weights, np.random.default_rng(0))
     dense = sum(0.5 / np.sqrt(n) for n in range(1, lists + 1))
-    # The sparse ones move from the second list on, and share four steps of a dense one.
+    # The sparse ones move from the second list on, and share `SPARSE_STEP` steps of a dense one.
     moves = lists - 1
-    sparse = sum(0.5 / np.sqrt(n) for n in range(1, moves + 1)) * 4 / np.sqrt(2)
+    sparse = sum(0.5 / np.sqrt(n) for n in range(1, moves + 1)) * SPARSE_STEP / np.sqrt(2)
     assert weights[0] == pytest.approx(dense)
     assert weights[1] == 0.0
     assert weights[2] == pytest.approx(sparse * (1 - EVIDENCE / moves))
@@ -209,8 +209,8 @@ def test_what_one_pass_has_found_counts_as_evidence_in_the_next() -> None:
         state = perceptron.end_shard(weights)
         found.append(weights[3])
     steps = np.diff(found)
-    # Alone in its list it moves by four steps of a dense feature, for the ninth and the tenth time.
-    assert steps[1:] == pytest.approx([4 * 0.5 / np.sqrt(n) * (1 - EVIDENCE / n) for n in (9, 10)])
+    # Alone in its list it moves by the whole step, for the ninth and the tenth time.
+    assert steps[1:] == pytest.approx([SPARSE_STEP * 0.5 / np.sqrt(n) * (1 - EVIDENCE / n) for n in (9, 10)])
 
 
 def test_the_same_sentences_are_no_further_evidence() -> None:
