@@ -58,7 +58,7 @@ class Epoch:
     lambda_: float | None
     """lambda: the smallest column norm for selection."""
     best_bleu: float | None
-    """Corpus BLEU, 0 to 100, of the 1-best translations of training; None if they share no word with references."""
+    """Corpus BLEU, 0 to 100, of the 1-best translations of training; None without references."""
     oracle_bleu: float | None
     """Corpus BLEU of the oracles, and of the predictions, of MIRA; None for methods without them."""
     prediction_bleu: float | None

@@ -240,7 +240,7 @@ def test_pictures_are_written_beside_the_page(tmp_path: Path) -> None:
 
 
 def test_batch_methods_have_a_report(tmp_path: Path) -> None:
-    """They select no columns, and nothing of what they choose shares a word with its references at first."""
+    """They select no columns; without references there is no BLEU."""
     folder = make_run(tmp_path / "run")
     known = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
     without = ("column_norms", "best_bleu")
