@@ -124,7 +124,7 @@ def _mix(
     kept = {
         "active_features": mixed.active,
         "lambda": mixed.threshold,
-        "selected_features": int(np.count_nonzero(weights[1])) if job.learner.algorithm == "itersel" else mixed.active,
+        "selected_features": int(np.count_nonzero(mixed.norm)) if job.learner.algorithm == "itersel" else mixed.active,
         "column_norms": mixed.profile,
     }
     return kept, weights, (mixed.index, mixed.norm) if len(mixed.norm) else EpochResult.norms
