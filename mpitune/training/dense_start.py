@@ -1,9 +1,11 @@
 """The dense start: weights of the dense features, learned before the epochs.
 
 - Small shards would learn different weights from lists decoded with zero weights. So rank 0 first makes a pass over a
-  few sentences (algorithm 1), and all shards start from the resulting weights and learner state.
+  few sentences, and all shards start from the resulting weights and learner state.
 - Sparse features are learned after dense ones, whose weights the epochs then leave as they are. Learned together, the
   sparse features soon explain the tuned sentences, and the dense ones, learned from such lists, are worse on others.
+  Rank 0 learns the dense ones by algorithm 1, with one shard: passes over the tuned sentences, whose means are scored
+  on the devtest set, as epochs are. The best one is kept, the last one without a devtest set.
 
 With zero weights all derivations are equal, and lists hold long, meaningless translations, from which a pass may learn
 nothing; so it begins with a weight for the language models alone. Choices of this implementation.
@@ -17,13 +19,15 @@ from dataclasses import replace
 import numpy as np
 
 from mpitune.decoder.base import TranslationModel
+from mpitune.exchange.mixing import RunningMean
 from mpitune.exchange.sparse_rows import look_up
 from mpitune.learner.base import BatchLearner
 from mpitune.lm.log_scale import log_scale
-from mpitune.run_folder.checkpoint import ShardResult
+from mpitune.run_folder.best_epoch import chosen_epoch
+from mpitune.run_folder.checkpoint import ShardResult, Vector
 from mpitune.runtime.progress import progress
 from mpitune.training import factory
-from mpitune.training.devtest import score_devtest
+from mpitune.training.devtest import Scores, score_devtest
 from mpitune.training.initial_size import fitted_factor
 from mpitune.training.scheduler import check_stop, draw_shards, reordered
 from mpitune.training.session import TrainingRun
@@ -32,62 +36,94 @@ from mpitune.training.state import State
 
 LOG = logging.getLogger(__name__)
 
+LEARNING = "dense start: learning the weights of dense features from %d sentences"
 SHORT = 200
 """Sentences of a dense start, at most, if the epochs go on learning the dense features."""
 PASSES = 10
-"""A small set is passed over so many times at most."""
+"""Passes over a small set, at most."""
 LM_WEIGHT = 0.1
 """Weight of a language model's log10 probability at the start. As it is the only weight, its value does not change the
 first lists, only how soon those that follow depend on what is learned."""
 
 
 def dense_start(run: TrainingRun, state: State) -> None:
-    """Set the weights of ``state`` to dense weights learned from ``learner.dense_start`` sentences.
+    """Set the weights of ``state`` to dense weights learned from about ``learner.dense_start`` sentences.
 
     Initial weights other than zero are scaled first (`initial_size`), unless some are frozen or the step size does not
-    depend on their scale; the dense ones are learned from there only if the epochs do not learn them. Then the devtest
-    set is scored with them, for comparison with the epochs, and they are written. A run that is killed before the first
-    epoch ends repeats this and gets the same bits. Raises StopRequested on every rank if one was asked to stop.
+    depend on their scale; the dense ones are learned from there only if the epochs do not learn them. In that case they
+    are written, with their devtest score for comparison with the epochs. A run that is killed before the first epoch
+    ends repeats this and gets the same bits. Raises StopRequested on every rank if one was asked to stop.
     """
-    wanted, size = run.job.learner.dense_start, run.corpus.size
+    wanted = run.job.learner.dense_start
     if wanted == 0 or isinstance(run.learner, BatchLearner):
         return
-    given, few = bool(run.first.weights.any()), _sentences(run, min(wanted, SHORT, size))
+    given, [few] = bool(run.first.weights.any()), _passes(run, min(wanted, SHORT), 1)
     if given:
         _fit_size(run, state, few)
     if run.learns == "sparse":
         if not run.first.frozen[: run.first_sparse].all():
-            result = _learned(run, state, _sentences(run, min(wanted, PASSES * size)))
-            run.freeze_dense((result.index, result.value))
-            state.shared_weights = run.sparse(run.dense(state.shared_weights))
-            state.dense_start = score_devtest(run, state.shared_weights, "after the dense start").bleu
-            if state.dense_start is not None:
-                run.comm.on_root(_write, run, state)
-                LOG.info("before sparse features are learned: devtest BLEU %.2f", state.dense_start)
+            _learn_all_dense(run, state, _passes(run, wanted, PASSES))
     elif not given:
-        result = _learned(run, state, few)
+        LOG.info(LEARNING, len(few))
+        result = _learned(run, run.dense(state.shared_weights), (), few)
         state.shared_weights, state.learner = (result.index, result.value), result.learner
+
+
+def _passes(run: TrainingRun, wanted: int, most: int) -> list[np.ndarray]:
+    """int64 [sentences] each: the sentences of passes over all, in random orders, whose sum is nearest to ``wanted``.
+
+    At least one pass, of no more than ``wanted`` sentences, and no more than ``most``.
+    """
+    size, seed = run.corpus.size, run.job.run.seed
+    first = draw_shards(size, 1, seed, 0)
+    count = min(most, max(1, round(wanted / size)))
+    return [order[:wanted] for n in range(count) for order in (reordered(first, seed, n) if n else first)]
+
+
+def _learn_all_dense(run: TrainingRun, state: State, passes: list[np.ndarray]) -> None:
+    """Learn the dense weights in ``passes``, and freeze those of the best mean over passes on devtest."""
+    LOG.info(LEARNING, sum(map(len, passes)))
+    weights, kept = run.dense(state.shared_weights), tuple[np.ndarray, ...]()
+    mean = RunningMean(rising=run.averages_sentences)
+    means, scores = list[Vector](), list[Scores]()
+    for sentences in passes:
+        result = _learned(run, weights, kept, sentences)
+        weights = _with_dense(run, state, (result.index, result.value))
+        kept = tuple(run.by_slot((result.index, array)) for array in result.learner)
+        mean.add(result.index, result.value)
+        means.append((mean.index, mean.value))
+        scores.append(score_devtest(run, run.sparse(_with_dense(run, state, means[-1])), "after the dense start"))
+    best = chosen_epoch([score.tuned for score in scores]) - 1
+    run.freeze_dense(means[best])
+    state.shared_weights = run.sparse(run.dense(state.shared_weights))
+    state.dense_start = scores[best].bleu
+    if state.dense_start is not None:
+        run.comm.on_root(_write, run, state)
+        LOG.info(
+            "before sparse features are learned: devtest BLEU %.2f, after pass %d of %d",
+            state.dense_start,
+            best + 1,
+            len(passes),
+        )
+
+
+def _with_dense(run: TrainingRun, state: State, dense: Vector) -> np.ndarray:
+    """float64 [D]: the weights of ``state``, with those in ``dense`` instead of their own."""
+    weights = run.dense(state.shared_weights)
+    weights[run.features.find(dense[0])] = dense[1]
+    return weights
 
 
 def _write(run: TrainingRun, state: State) -> None:
     run.folder.write_weights(run.folder.dense_start_weights, run.model(state.shared_weights).named)
 
 
-def _learned(run: TrainingRun, state: State, sentences: np.ndarray) -> ShardResult:
+def _learned(run: TrainingRun, weights: np.ndarray, kept: tuple[np.ndarray, ...], sentences: np.ndarray) -> ShardResult:
     """The result of `_learn`, on all ranks; raises StopRequested."""
-    LOG.info("dense start: learning the weights of dense features from %d sentences", len(sentences))
-    result = run.comm.on_root(_learn, run, state, sentences)
+    result = run.comm.on_root(_learn, run, weights.copy(), kept, sentences)
     check_stop(run, "the dense start", result is None)
     assert result is not None  # a rank that was stopped has raised
     return result
-
-
-def _sentences(run: TrainingRun, count: int) -> np.ndarray:
-    """int64 [count]: numbers of sentences in random order, all of them before any is repeated."""
-    size, seed = run.corpus.size, run.job.run.seed
-    first = draw_shards(size, 1, seed, 0)
-    passes = [first, *(reordered(first, seed, n) for n in range(1, -(-count // size)))]
-    return np.concatenate([order for [order] in passes])[:count]
 
 
 def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
@@ -101,12 +137,14 @@ def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
         state.shared_weights = state.shared_weights[0], state.shared_weights[1] * factor
 
 
-def _learn(run: TrainingRun, state: State, sentences: np.ndarray) -> ShardResult | None:
+def _learn(
+    run: TrainingRun, weights: np.ndarray, kept: tuple[np.ndarray, ...], sentences: np.ndarray
+) -> ShardResult | None:
     """Result of a pass over ``sentences`` (int64) that learns the dense features; None if a stop was requested.
 
-    It has the dense features alone; initial weights of sparse ones count in the pass, and stay as they are.
+    ``weights``: float64 [D], changed in place; ``kept``: float64 [D] each, the learner's state. The result has the
+    dense features alone; weights of sparse ones count in the pass, and stay as they are.
     """
-    weights = run.dense(state.shared_weights)
     if not weights.any():
         _weight_language_models(run, weights)
     if not weights[run.first_sparse :].any():
@@ -115,13 +153,13 @@ def _learn(run: TrainingRun, state: State, sentences: np.ndarray) -> ShardResult
     learner = factory.learner(run.job, run.metric, run.first.frozen, features, run.first_sparse, "dense", scoring)
     assert not isinstance(learner, BatchLearner)  # `dense_start` sees to it
     with progress("dense start", len(sentences), rank=run.comm.rank, quiet=run.quiet) as shown:
-        result = learn_shard(run, learner, 0, 0, sentences, weights, (), lambda gold: shown.advance())
+        result = learn_shard(run, learner, 0, 0, sentences, weights, kept, lambda gold: shown.advance())
     if result is None:
         return None
     dense = np.sort(features.ids[: run.first_sparse])
     dense = dense[np.isin(dense, result.index)]
-    value, *kept = (look_up(dense, result.index, array) for array in (result.value, *result.learner))
-    return replace(result, index=dense, value=value, learner=tuple(kept), names=[])
+    value, *learned = (look_up(dense, result.index, array) for array in (result.value, *result.learner))
+    return replace(result, index=dense, value=value, learner=tuple(learned), names=[])
 
 
 def _weight_language_models(run: TrainingRun, weights: np.ndarray) -> None:

@@ -32,6 +32,11 @@ class Scores(NamedTuple):
     metric: float | None = None
     """``learner.metric``, if it is another one than BLEU."""
 
+    @property
+    def tuned(self) -> float | None:
+        """The score that epochs are compared by."""
+        return self.bleu if self.metric is None else self.metric
+
 
 def watch_start(run: TrainingRun, weights: Vector) -> Scores:
     """Write the devtest source and references to the run folder, and translate with the initial ``weights``.

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 from support.commands import Cli
 from support.naive_lm import NaiveLm
-from support.tiny import Tiny
+from support.tiny import DEVTEST, Tiny
 
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.decoder.lists.model import ListModel, Lists
 from mpitune.exchange.comm import SerialComm
-from mpitune.run_folder.checkpoint import read_checkpoint
+from mpitune.run_folder.checkpoint import Vector, read_checkpoint
 from mpitune.training import dense_start as start
 from mpitune.training import online_epoch as module
+from mpitune.training.devtest import Scores
 from mpitune.training.factory import learned_in_epochs
 from mpitune.training.initial_size import best_factor
 from mpitune.training.loop import train
@@ -107,10 +108,18 @@ def test_what_the_epochs_learn_from_lists(
 
 
 @pytest.mark.parametrize(
-    ("asked", "templates", "visits"), [(5, ["id"], 5), (60, ["id"], 60), (1000, ["id"], 260), (5, [], 5), (60, [], 26)]
+    ("asked", "templates", "passes"),
+    [
+        (5, ["id"], [5]),
+        (38, ["id"], [26]),
+        (60, ["id"], [26, 26]),
+        (1000, ["id"], [26] * 10),
+        (5, [], [5]),
+        (60, [], [26]),
+    ],
 )
 def test_it_passes_over_the_sentences_several_times_before_sparse_features(
-    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int, templates: list[str], visits: int
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int, templates: list[str], passes: list[int]
 ) -> None:
     """A set of 26 sentences: ten passes at most, and one where the epochs go on learning the same features."""
     seen, learn = list[list[int]](), start.learn_shard
@@ -122,12 +131,52 @@ def test_it_passes_over_the_sentences_several_times_before_sparse_features(
     monkeypatch.setattr(start, "learn_shard", spy)
     job = tiny.job(tmp_path / "run", learner={**DEFAULT, "dense_start": asked}, features={"templates": templates})
     train(job, SerialComm(), quiet=True)
-    [order] = seen
-    assert len(order) == visits
-    for first in range(0, visits, 26):
-        one = order[first : first + 26]
-        assert len(set(one)) == len(one), "each sentence once before any is repeated"
-    assert visits < 52 or order[:26] != order[26:52], "another order in each pass"
+    assert [len(order) for order in seen] == [len(set(order)) for order in seen] == passes
+    assert len(passes) < 2 or seen[0] != seen[1], "another order in each pass"
+
+
+@pytest.mark.parametrize("scores", [[10.0, 30.0, 20.0], [10.0, 20.0, 30.0], [None] * 3])
+def test_the_mean_that_is_best_on_devtest_is_frozen(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scores: list[float | None]
+) -> None:
+    """Passes continue from one another; the mean over passes, in which pass n has weight n, is scored as in epochs."""
+    learn, begun, ended, scored = start.learn_shard, list[Any](), list[Any](), list[dict[str, float]]()
+
+    def spy(run, learner, epoch, z, shard, weights, kept, advance):  # type: ignore[no-untyped-def]
+        begun.append((dict(run.model(run.sparse(weights)).named), [array.sum() for array in kept]))
+        result = learn(run, learner, epoch, z, shard, weights, kept, advance)
+        named = dict(zip(map(run.features.name, run.features.find(result.index)), result.value, strict=True))
+        ended.append((named, [array.sum() for array in result.learner]))
+        return result
+
+    def score(run: TrainingRun, weights: Vector, _: str) -> Scores:
+        scored.append(dict(run.model(weights).named))
+        return Scores(scores[len(scored) - 1], 1.0)
+
+    monkeypatch.setattr(start, "learn_shard", spy)
+    monkeypatch.setattr(start, "score_devtest", score)
+    tables = {"learner": {**DEFAULT, "dense_start": 3 * 26}, **(DEVTEST if scores[0] else {})}
+    train(tiny.job(tmp_path / "run", **tables), SerialComm(), quiet=True)
+    checkpointed = read_checkpoint(tmp_path / "run/checkpoints/epoch-0001.h5")
+    found = dict(zip(checkpointed.names, checkpointed.weights[1].tolist(), strict=True))
+    dense = {name: value for name, value in found.items() if not name.startswith(SPARSE)}
+    for (weights, state), (before, kept) in zip(begun[1:], ended[:-1], strict=True):
+        assert weights == {name: value for name, value in before.items() if value}
+        assert state == pytest.approx(kept) and all(state)
+    means = [
+        {
+            name: pytest.approx(sum(n * ended[n - 1][0][name] for n in range(1, last + 1)) / sum(range(last + 1)))
+            for name in dense
+        }
+        for last in (1, 2, 3)
+    ]
+    best = 1 if scores[1] == 30.0 else 2
+    assert [{name: one[name] for name in dense} for one in scored] == means
+    assert dense == means[best] and dense != means[3 - best]
+    written = tmp_path / "run/weights/dense-start.txt.gz"
+    assert read_weights(written) == dense if scores[0] else not written.exists()
+    message = f"before sparse features are learned: devtest BLEU 30.00, after pass {best + 1} of 3"
+    assert (message in log(tmp_path / "run")) == (scores[0] is not None)
 
 
 @pytest.mark.parametrize("algorithm", ["sgd", "mix", "itermix", "itersel"])
@@ -135,6 +184,7 @@ def test_the_epochs_leave_dense_weights_as_it_has_learned_them(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     """To the bit, in every epoch, however few columns are selected, also after an interruption."""
+    parallel = {"shards": 2}
     learned, freeze = list[dict[str, float]](), TrainingRun.freeze_dense
 
     def spy(self, vector):  # type: ignore[no-untyped-def]
@@ -145,7 +195,7 @@ def test_the_epochs_leave_dense_weights_as_it_has_learned_them(
     monkeypatch.setattr(TrainingRun, "freeze_dense", spy)
     for epochs in (1, 3):
         learner = {**DEFAULT, "algorithm": algorithm, "epochs": epochs}
-        train(tiny.job(tmp_path / "run", learner=learner, select={"k": 5}), SerialComm(), quiet=True)
+        train(tiny.job(tmp_path / "run", learner=learner, select={"k": 5}, parallel=parallel), SerialComm(), quiet=True)
     start_weights, resumed = learned
     assert sum(value != 0 for value in start_weights.values()) > 5 and resumed == start_weights
     sparse = []
@@ -173,7 +223,7 @@ def test_it_begins_with_given_weights_and_keeps_sparse_ones(
 
     monkeypatch.setattr(start, "learn_shard", spy)
     checkpoint(tiny, tmp_path / "run", initial_weights="warm")
-    [(before, result, features)] = seen
+    (before, result, features), *others = seen
     given = read_weights(tiny.folder / "warm")
     factor = before["LanguageModel"] / given["LanguageModel"]
     assert before == {name: pytest.approx(value * factor) for name, value in given.items()}
@@ -182,6 +232,8 @@ def test_it_begins_with_given_weights_and_keeps_sparse_ones(
     sparse = {name: value for name, value in before.items() if name.startswith(SPARSE)}
     assert sparse and sparse == {name: value for name, value in after.items() if name.startswith(SPARSE)}
     assert after["LanguageModel"] != before["LanguageModel"]
+    for later, _, _ in others:
+        assert sparse == {name: value for name, value in later.items() if name.startswith(SPARSE)}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +258,6 @@ def test_it_begins_with_the_language_models_alone(
     def spy(run, learner, epoch, z, shard, weights, state, advance):  # type: ignore[no-untyped-def]
         dense = run.store.model.dense_features()
         begun.append({dense[slot]: float(weights[slot]) for slot in np.flatnonzero(weights).tolist()})
-        assert not state
         return learn(run, learner, epoch, z, shard, weights, state, advance)
 
     monkeypatch.setattr(start, "learn_shard", spy)
@@ -215,9 +266,9 @@ def test_it_begins_with_the_language_models_alone(
     model = tiny.folder / "lm.arpa"
     model.write_text(re.sub(r"-\d+\.\d+", lambda number: f"{float(number[0]) * factor:.6g}", model.read_text()))
     weights = checkpoint(tiny, tmp_path / "run", frozen=frozen, algorithm="itermix")
-    assert begun == [{name: pytest.approx(value, rel=0.25) for name, value in expected.items()}]
+    assert begun[0] == {name: pytest.approx(value, rel=0.25) for name, value in expected.items()}
     if factor == 1:  # log10 is the usual unit, for a model that is nearly a distribution, too
-        assert begun == [expected]
+        assert begun[0] == expected
     else:  # otherwise it is the unit in which the unigrams are a distribution
         scale, naive = begun[0]["LanguageModel"] / start.LM_WEIGHT, NaiveLm(model)
         probs = [
