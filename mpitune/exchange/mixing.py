@@ -136,8 +136,8 @@ class Mixed(NamedTuple):
     """lambda: every selected feature has at least this column norm; None without selection. If K was given: the K-th
     largest norm of all ranks, or None if fewer than K columns have a norm other than 0."""
     norm: np.ndarray = np.zeros(0)
-    """float64 [n]: the column norms of the features; empty without selection, and with allgather on ranks
-    other than 0."""
+    """float64 [n]: with selection: the column norms of the selected features, 0 of others; empty without, and with
+    allgather on ranks other than 0."""
     profile: tuple[tuple[float, int], ...] = ()
     """With selection: norms, ascending, each with the number of columns (all ranks) of at least that norm."""
     state: tuple[np.ndarray, ...] = ()

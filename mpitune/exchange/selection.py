@@ -37,8 +37,8 @@ def select(
     this rank's partition of their columns (`Comm.alltoall`): then all ranks call this function, and each gets the
     selected columns of its partition.
 
-    If the vectors have states, columns without a weight in any shard stay, too, with a weight of 0 *(ours)*: whether a
-    feature's gradients agree may show in the lists of several shards only.
+    If the vectors have states, columns that are not selected stay for theirs, with a weight and a norm of 0 *(ours)*:
+    whether a feature's gradients agree may show in the lists of several shards and epochs only.
     """
     stacked = columns(vectors)
     shards = len(vectors.shard)
@@ -49,19 +49,21 @@ def select(
         kept, threshold = _largest(norms, k, comm)
     else:
         raise ValueError("select() needs k or threshold")
-    with_weight = active(stacked)
-    if stacked.state:
-        kept = np.union1d(kept, np.flatnonzero(~with_weight))
     value, state = MIXINGS[mixing](stacked, shards)
-    return Mixed(
+    mixed = Mixed(
         index=stacked.id[kept],
         value=value[kept],
-        active=comm.sum(int(np.count_nonzero(with_weight))),
+        active=comm.sum(int(np.count_nonzero(active(stacked)))),
         threshold=threshold,
         norm=norms[kept],
         profile=_profile(norms[norms > 0.0], comm),
-        state=tuple(added[kept] for added in state),
     )
+    if not stacked.state:
+        return mixed
+    selected = np.zeros(len(norms), dtype=np.bool_)
+    selected[kept] = True
+    value, norms = (np.where(selected, array, 0.0) for array in (value, norms))
+    return mixed._replace(index=stacked.id, value=value, norm=norms, state=state)
 
 
 def _profile(positive: np.ndarray, comm: Comm) -> tuple[tuple[float, int], ...]:

@@ -16,6 +16,7 @@ import numpy as np
 from mpitune.array_files.csr import row_ends
 from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
+from mpitune.exchange.mixing import Mixed
 from mpitune.exchange.reduction import Mix, reduce
 from mpitune.exchange.sparse_rows import SparseVectors, look_up
 from mpitune.learner.base import OnlineLearner
@@ -113,8 +114,8 @@ def _mix(
     mixed = reduce(run.comm, vectors, mix, exchange=job.parallel.exchange, memory=machine_memory())
     weights: Vector = mixed.index, mixed.value
     if run.mixes_each_epoch:
-        before = _kept_before(state, mixed.index, len(mixed.state))
-        state.learner = tuple(array + added for array, added in zip(before, mixed.state, strict=True))
+        if mixed.state:
+            weights, state.learner = _with_unchanged(state, mixed)
     else:
         if run.comm.root:
             state.mean.add(*weights)
@@ -153,6 +154,17 @@ def _stacked(state: State, results: list[ShardResult], width: int) -> SparseVect
             array[first:last] = now - then
         results[row] = replace(result, index=np.zeros(0, np.uint64), value=np.zeros(0), learner=())
     return SparseVectors(np.array([result.shard for result in results], dtype=np.int64), ptr, index, value, added)
+
+
+def _with_unchanged(state: State, mixed: Mixed) -> tuple[Vector, tuple[np.ndarray, ...]]:
+    """The ``mixed`` weights, and the learner's state with what the epoch has added.
+
+    Features that no shard has returned keep their state: they have no weight (`learn_shard`).
+    """
+    index = np.union1d(mixed.index, state.shared_weights[0])
+    before = _kept_before(state, index, len(mixed.state))
+    value, *added = (look_up(index, mixed.index, array) for array in (mixed.value, *mixed.state))
+    return (index, value), tuple(array + more for array, more in zip(before, added, strict=True))
 
 
 def _kept_before(state: State, index: np.ndarray, width: int) -> list[np.ndarray]:

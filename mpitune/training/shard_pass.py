@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mpitune.array_files.grow import grow_to
 from mpitune.errors import DataError
 from mpitune.learner.base import OnlineLearner
 from mpitune.metrics.bleu import WIDTH
@@ -29,6 +30,10 @@ def learn_shard(
     ``epoch``: from 1; 0: the dense start. ``z``: the shard's number; ``shard``: int64, its sentence numbers;
     ``weights``: float64 [D], changed in place; ``kept``: float64 [D] each, the learner's state. Returns None if a stop
     was requested.
+
+    The result has the features with a weight or with learner state. Where the exchange mixes state (algorithms 3 and
+    4), all shards begin with that of the features seen by any: those without a weight whose state did not change are
+    left out.
     """
     sums, best = StatisticsAccumulator(run.decoder, run.metric), np.zeros((len(shard), WIDTH), dtype=np.int32)
     learner.start_shard(weights, kept, passes=max(epoch - 1, 0))
@@ -50,9 +55,11 @@ def learn_shard(
         best_gold = run.gold.report(counted)
         sums.add(sentence.words, kbest, counted, best_gold, counts, change.norm(weights))
         advance(best_gold)
-    kept = learner.end_shard(weights)
+    begun, kept = kept, learner.end_shard(weights)
     check_finite(run, epoch, weights)
     slots = run.learned(weights, kept)
+    if epoch and run.mixes_each_epoch:
+        slots = slots[(weights[slots] != 0.0) | _changed(begun, kept, slots)]
     counts_of_shard = sums.statistics(z, weights[slots])
     return ShardResult(
         shard=z,
@@ -65,6 +72,14 @@ def learn_shard(
         choices=counts_of_shard.choices,
         learner=tuple(array[slots] for array in kept),
     )
+
+
+def _changed(begun: Sequence[np.ndarray], kept: Sequence[np.ndarray], slots: np.ndarray) -> np.ndarray:
+    """bool [slots]: True where ``kept`` (float64 [D] each) differs from ``begun``, which may be shorter, or nothing."""
+    changed = np.full(len(slots), not begun and bool(kept))
+    for before, after in zip(begun, kept, strict=False):
+        changed |= grow_to(before, len(after))[slots] != after[slots]
+    return changed
 
 
 def check_finite(run: TrainingRun, epoch: int, numbers: np.ndarray) -> None:

@@ -59,10 +59,9 @@ class Task(NamedTuple):
             index, _, active, threshold = naive.select(
                 columns, self.ids.tolist(), self.norm, self.k, self.threshold, means
             )
-            kept = np.isin(self.ids, np.array(index, np.uint64))
-            if self.state:  # what has no weight yet stays, for its state
-                kept |= named & (self.matrix == 0).all(axis=0)
-            values = np.array(means, np.float64)[kept]
+            selected = np.isin(self.ids, np.array(index, np.uint64))
+            kept = named if self.state else selected  # what is not selected stays for its state
+            values = np.where(selected, np.array(means, np.float64), 0.0)[kept]
             return Mixed(self.ids[kept], values, active, threshold, state=tuple(array[kept] for array in state))
         values = np.array(means, np.float64)[named]
         active = int((self.matrix != 0).any(axis=0).sum())
@@ -93,7 +92,10 @@ class Task(NamedTuple):
             for i, column in zip(self.ids.tolist(), self.matrix.T.tolist(), strict=False)
         }
         if comm.root or exchange == "alltoall":
-            assert got.norm.tolist() == [by_id[i] for i in got.index.tolist()], exchange
+            columns = self.matrix.tolist() if len(self.ids) else [[] for _ in self.matrix]
+            selected = naive.select(columns, self.ids.tolist(), self.norm, self.k, self.threshold)[0]
+            expected = [by_id[i] if i in selected else 0.0 for i in got.index.tolist()]
+            assert got.norm.tolist() == expected, exchange
         found = sorted(norm for norm in by_id.values() if norm > 0)
         edges = sorted({float(np.uint64(np.float64(n).view(np.uint64) >> 50 << 50).view(np.float64)) for n in found})
         assert got.profile == tuple((edge, sum(norm >= edge for norm in found)) for edge in edges), exchange

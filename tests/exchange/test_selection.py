@@ -113,8 +113,8 @@ def test_columns_of_norm_0_are_never_selected() -> None:
 
 
 @pytest.mark.parametrize("wanted", [{"k": 1}, {"threshold": 1.5}])
-def test_a_column_without_a_weight_stays_for_its_state(wanted: dict[str, Any]) -> None:
-    """Its gradients in other epochs add to it; a column whose weights are not selected loses its own."""
+def test_what_is_not_selected_stays_for_its_state(wanted: dict[str, Any]) -> None:
+    """Gradients of other epochs add to it; its weight, and its norm, are 0."""
     vectors = SparseVectors(
         np.arange(2),
         np.array([0, 3, 5]),
@@ -123,8 +123,9 @@ def test_a_column_without_a_weight_stays_for_its_state(wanted: dict[str, Any]) -
         (np.array([4.0, 4.0, 1.0, 4.0, 4.0]), np.array([2.0, 3.0, 0.5, 1.0, -1.0])),
     )
     got = select(vectors, norm="l2", mixing="active", **wanted)
-    assert (got.index.tolist(), got.value.tolist(), got.active) == ([8, 9], [1.0, 0.0], 2)
-    assert got.state[1].tolist() == pytest.approx([2.0 * np.sqrt(0.5), 0.5])
+    assert (got.index.tolist(), got.value.tolist(), got.active) == ([5, 8, 9], [0.0, 1.0, 0.0], 2)
+    assert got.norm.tolist() == [0.0, 2.0, 0.0]
+    assert got.state[1].tolist() == pytest.approx([3.0 * np.sqrt(0.5), 2.0 * np.sqrt(0.5), 0.5])
 
 
 def test_k_and_lambda_are_interchangeable() -> None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
+import pytest
+from support.runs import files_of
+from support.tiny import Tiny
 
+from mpitune.exchange.mixing import Mixed
 from mpitune.run_folder.checkpoint import ShardResult
-from mpitune.training.online_epoch import _stacked
+from mpitune.training import online_epoch, shard_pass
+from mpitune.training.online_epoch import _stacked, _with_unchanged
 from mpitune.training.state import State
 
+DEFAULT = {"preset": "default", "learning_rate": None, "epochs": 3}
 NOTHING = State(shared_weights=(np.zeros(0, dtype=np.uint64), np.zeros(0)))
 
 
@@ -19,6 +26,39 @@ def test_what_an_epoch_adds_to_what_learners_keep() -> None:
     index = np.array([4, 7, 9], dtype=np.uint64)
     result = ShardResult(1, index, np.ones(3), {}, learner=(np.array([2.5, 3.0, 5.0]),))
     assert [added.tolist() for added in _stacked(state, [result], 1).state] == [[0.5, 3.0, 0.0]]
+
+
+def test_features_that_no_shard_has_returned_keep_their_state() -> None:
+    state = State(shared_weights=(np.array([4, 9], dtype=np.uint64), np.zeros(2)), learner=(np.array([2.0, 5.0]),))
+    mixed = Mixed(np.array([7, 9], dtype=np.uint64), np.array([0.5, -1.0]), 2, None, state=(np.array([3.0, 1.0]),))
+    (index, value), learner = _with_unchanged(state, mixed)
+    assert (index.tolist(), value.tolist()) == ([4, 7, 9], [0.0, 0.5, -1.0])
+    assert [array.tolist() for array in learner] == [[2.0, 3.0, 6.0]]
+
+
+@pytest.mark.parametrize("mixing", ["active", "uniform"])
+@pytest.mark.parametrize(("algorithm", "k"), [("itermix", 100000), ("itersel", 100000), ("itersel", 20)])
+def test_what_shards_leave_out_changes_nothing(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mixing: str, algorithm: str, k: int
+) -> None:
+    """The same bits as if each returned the state of all features that any shard has seen, which is more to send."""
+    sent, reduce = list[int](), online_epoch.reduce
+
+    def spy(comm, vectors, *given, **options):  # type: ignore[no-untyped-def]
+        sent.append(len(vectors.index))
+        return reduce(comm, vectors, *given, **options)
+
+    monkeypatch.setattr(online_epoch, "reduce", spy)
+    tables = {"learner": {**DEFAULT, "algorithm": algorithm}, "parallel": {"shards": 4, "mixing": mixing}}
+    if algorithm == "itersel":
+        tables["select"] = {"k": k}
+    tiny.train(tmp_path / "some", **tables)
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_pass, "_changed", lambda begun, kept, slots: np.ones(len(slots), dtype=np.bool_))
+        tiny.train(tmp_path / "all", **tables)
+    assert files_of(tmp_path / "some") == files_of(tmp_path / "all")
+    (first, *some), (also, *every) = sent[:3], sent[3:]
+    assert first == also and all(less < more for less, more in zip(some, every, strict=True))
 
 
 def test_vectors_are_held_once() -> None:
