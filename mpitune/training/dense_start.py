@@ -86,25 +86,22 @@ def _learn_all_dense(run: TrainingRun, state: State, passes: list[np.ndarray]) -
     weights, kept = run.dense(state.shared_weights), tuple[np.ndarray, ...]()
     mean = RunningMean(rising=run.averages_sentences)
     means, scores = list[Vector](), list[Scores]()
-    for sentences in passes:
+    for n, sentences in enumerate(passes, start=1):
         result = _learned(run, weights, kept, sentences)
         weights = _with_dense(run, state, (result.index, result.value))
         kept = tuple(run.by_slot((result.index, array)) for array in result.learner)
         mean.add(result.index, result.value)
         means.append((mean.index, mean.value))
         scores.append(score_devtest(run, run.sparse(_with_dense(run, state, means[-1])), "after the dense start"))
+        if (score := scores[-1].tuned) is not None:
+            LOG.info("dense start: after pass %d of %d, devtest score %.6g", n, len(passes), score)
     best = chosen_epoch([score.tuned for score in scores]) - 1
     run.freeze_dense(means[best])
     state.shared_weights = run.sparse(run.dense(state.shared_weights))
     state.dense_start = scores[best].bleu
     if state.dense_start is not None:
         run.comm.on_root(_write, run, state)
-        LOG.info(
-            "before sparse features are learned: devtest BLEU %.2f, after pass %d of %d",
-            state.dense_start,
-            best + 1,
-            len(passes),
-        )
+        LOG.info("before sparse features are learned: devtest BLEU %.2f", state.dense_start)
 
 
 def _with_dense(run: TrainingRun, state: State, dense: Vector) -> np.ndarray:
