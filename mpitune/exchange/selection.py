@@ -49,21 +49,19 @@ def select(
         kept, threshold = _largest(norms, k, comm)
     else:
         raise ValueError("select() needs k or threshold")
-    value, state = MIXINGS[mixing](stacked, shards)
-    mixed = Mixed(
-        index=stacked.id[kept],
-        value=value[kept],
-        active=comm.sum(int(np.count_nonzero(active(stacked)))),
-        threshold=threshold,
-        norm=norms[kept],
-        profile=_profile(norms[norms > 0.0], comm),
-    )
-    if not stacked.state:
-        return mixed
     selected = np.zeros(len(norms), dtype=np.bool_)
     selected[kept] = True
-    value, norms = (np.where(selected, array, 0.0) for array in (value, norms))
-    return mixed._replace(index=stacked.id, value=value, norm=norms, state=state)
+    stays = np.ones_like(selected) if stacked.state else selected
+    value, state = MIXINGS[mixing](stacked, shards)
+    return Mixed(
+        index=stacked.id[stays],
+        value=np.where(selected, value, 0.0)[stays],
+        active=comm.sum(int(np.count_nonzero(active(stacked)))),
+        threshold=threshold,
+        norm=np.where(selected, norms, 0.0)[stays],
+        profile=_profile(norms[norms > 0.0], comm),
+        state=tuple(added[stays] for added in state),
+    )
 
 
 def _profile(positive: np.ndarray, comm: Comm) -> tuple[tuple[float, int], ...]:

@@ -93,7 +93,7 @@ def _learn_all_dense(run: TrainingRun, state: State, passes: list[np.ndarray]) -
         mean.add(result.index, result.value)
         means.append((mean.index, mean.value))
         scores.append(score_devtest(run, run.sparse(_with_dense(run, state, means[-1])), "after the dense start"))
-        if (score := scores[-1].tuned) is not None:
+        if len(passes) > 1 and (score := scores[-1].tuned) is not None:
             LOG.info("dense start: after pass %d of %d, devtest score %.6g", n, len(passes), score)
     best = chosen_epoch([score.tuned for score in scores]) - 1
     run.freeze_dense(means[best])
@@ -117,7 +117,7 @@ def _write(run: TrainingRun, state: State) -> None:
 
 def _learned(run: TrainingRun, weights: np.ndarray, kept: tuple[np.ndarray, ...], sentences: np.ndarray) -> ShardResult:
     """The result of `_learn`, on all ranks; raises StopRequested."""
-    result = run.comm.on_root(_learn, run, weights.copy(), kept, sentences)
+    result = run.comm.on_root(_learn, run, weights, kept, sentences)
     check_stop(run, "the dense start", result is None)
     assert result is not None  # a rank that was stopped has raised
     return result
@@ -139,9 +139,10 @@ def _learn(
 ) -> ShardResult | None:
     """Result of a pass over ``sentences`` (int64) that learns the dense features; None if a stop was requested.
 
-    ``weights``: float64 [D], changed in place; ``kept``: float64 [D] each, the learner's state. The result has the
-    dense features alone; weights of sparse ones count in the pass, and stay as they are.
+    ``weights``: float64 [D], where it begins; ``kept``: float64 [D] each, the learner's state. The result has the dense
+    features alone; weights of sparse ones count in the pass, and stay as they are.
     """
+    weights = weights.copy()
     if not weights.any():
         _weight_language_models(run, weights)
     if not weights[run.first_sparse :].any():
