@@ -27,6 +27,7 @@ SCRIPTS = {
     "systems",
     "table",
     "scale",
+    "training_set",
     "methods",
     "curves",
     "seeds",
@@ -115,7 +116,7 @@ def test_a_system_starts_from_the_weights_with_its_own_seed(scripts: Callable[[s
     table = scripts("table")
     where = table.Place(data, data)
     learned, refitted = (
-        {row.name: row for row in table.rows_of(where.corpus)}[name] for name in ("itersel", "refitted")
+        {row.name: row for row in table.rows_of(where.corpus)}[name] for name in ("itersel-29000", "refitted-29000")
     )
     for first, then in zip(table.runs(learned, 3), table.runs(refitted, 3), strict=True):
         assert f"learner.initial_weights={where.run(first)}/weights.txt.gz" in where.given(then)
@@ -141,6 +142,8 @@ def test_the_jobs_of_the_table_load_and_are_what_their_rows_say(
         assert tuple(job.features.templates) == expected
         assert job.data is not None and job.data.source is not None
         tuned_on = row.tuned_on.split()[-1]
+        if tuned_on == "train":
+            assert row.tuned_on.split()[0] == f"{job.data.limit:,}"
         assert tuned_on in job.data.source.name or (tuned_on, job.data.source.name) == ("dev", "val.de.gz")
         # The epoch is selected on a text of the kind that is tuned on.
         chosen_on = job.data.devtest.source if job.data.devtest else None
@@ -148,17 +151,24 @@ def test_the_jobs_of_the_table_load_and_are_what_their_rows_say(
         assert (job.learner.tune == "dense") == ("then" in row.tuned_on) == (job.learner.initial_weights is not None)
 
 
-def test_the_table_and_the_figure_share_the_run_on_more_sentences(
-    scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["multi30k", "europarl"])
+def test_the_table_and_the_figure_share_runs(
+    scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     table, scale, systems = scripts("table"), scripts("scale"), scripts("systems")
     monkeypatch.setenv("MPITUNE_DATA", str(data))
-    corpus = scripts("corpora").corpora()["europarl"]
+    corpus = scripts("corpora").corpora()[name]
     where = table.Place(data, data, corpus=corpus)
-    of_the_table = {row.name: row for row in table.rows_of(corpus)}[f"itersel-{corpus.more}"]
-    of_the_figure = scale.by_size(corpus, "itersel", None)[corpus.more]
-    jobs = [load(systems.JOBS / one.job, where.given(one)) for one in (of_the_table, of_the_figure)]
-    assert jobs[0] == jobs[1] and jobs[0].data is not None and jobs[0].data.limit == corpus.more
+    of_the_table = {row.name: row for row in table.rows_of(corpus)}
+    lines = scale.by_size(corpus, None)
+    of_the_figure = [*(system for line in lines.values() for system in line.values()), scale.dense(corpus)]
+    of_the_figure += scale.by_selection(corpus, corpus.tabulated[0]).values()
+    assert len({system.name for system in of_the_figure}) == len(of_the_figure) - 1, "the default K is in both panels"
+    shared = [(of_the_table[one.name], one) for one in of_the_figure if one.name in of_the_table]
+    assert len(shared) == 2 * len(corpus.tabulated) + 2
+    for pair in shared:
+        jobs = [load(systems.JOBS / one.job, where.given(one)) for one in pair]
+        assert jobs[0] == jobs[1]
 
 
 def test_the_table_of_methods(scripts: Callable[[str], ModuleType], data: Path) -> None:
@@ -225,7 +235,7 @@ def test_each_text_is_translated_by_all_systems_in_turn(
     monkeypatch.setattr(table, "table", lambda rows, where, seeds: "")
     monkeypatch.setattr(scripts("systems"), "JOBS", data)
     (data / "runs").mkdir()
-    table.main(["--only", "dev", "itersel", "train", "--seeds", "2"])
+    table.main(["--only", "dev", "itersel-29000", "itersel-dense-29000", "--seeds", "2"])
     assert told == [(5, TESTS)]
 
 
@@ -233,21 +243,19 @@ def test_scale_is_tabulated_and_drawn(scripts: Callable[[str], ModuleType], data
     scale = scripts("scale")
     where = scale.Place(data, data)
     corpus = where.corpus
-    lines = {title: scale.by_size(corpus, name, 1000) for name, title in scale.ALGORITHMS.items()}
+    lines = scale.by_size(corpus, 1000)
     assert [list(systems) for systems in lines.values()] == [[300, 1000]] * 2
     selections = scale.by_selection(corpus, 1000)
-    assert selections[scale.DEFAULT] == lines["algorithm 4"][1000], "one run is in both figures"
+    assert selections[scale.DEFAULT] == lines[scale.LEARNED][1000], "one run is in both panels"
     systems = [*(system for line in lines.values() for system in line.values()), *selections.values()]
     for system in {system.name: system for system in [*systems, scale.dense(corpus)]}.values():
         made_up(where.run(system), [None], WORSE if system.name == "itersel-300" else SENTENCES)
-    rows = cells(scale.table(lines["algorithm 4"], where))[2:]
+    rows = cells(scale.table(lines[scale.LEARNED], where))[2:]
     assert [row[0] for row in rows] == ["300", "1,000", "dense, dev"]
     assert rows[1][1:] == rows[2][1:] == ["100.00"] * 2 != rows[0][1:]
     scale.draw(lines, selections, where, data / "scale.svg")
     drawn = (data / "scale.svg").read_text(encoding="utf-8")
-    assert all(
-        f">{text}<" in drawn for text in ("algorithm 3", "algorithm 4", "dense, dev", *(f"BLEU, {t}" for t in TESTS))
-    )
+    assert all(f">{text}<" in drawn for text in (*lines, "dense, dev", *(f"BLEU, {t}" for t in TESTS)))
 
 
 def test_local_training_is_tabulated_and_drawn(scripts: Callable[[str], ModuleType], data: Path) -> None:

@@ -22,9 +22,9 @@ class Corpus:
     tests: tuple[str, ...]
     """Names of the texts to be translated."""
     sizes: tuple[int, ...]
-    """Numbers of training sentences to be tuned on, in ascending order."""
-    more: int | None = None
-    """One of them, greater than that of ``train``, on which algorithm 4 is run for the table, too."""
+    """Numbers of training sentences to be tuned on for the figure, in ascending order."""
+    tabulated: tuple[int, ...]
+    """Some of them, for the table: all algorithms are run on the first, algorithm 4 on the others, too."""
     other_domain: tuple[str, str] | None = None
     """Texts of another domain: one to be tuned on, and one that selects the epoch."""
 

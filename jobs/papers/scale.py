@@ -2,9 +2,11 @@
 
     MPITUNE_DATA=... python jobs/papers/scale.py --corpus NAME [--most N] [--write FOLDER] [--small]
 
-Algorithms 3 and 4 of Simianer, Riezler and Dyer, "Joint Feature Selection in Distributed Stochastic Learning for
-Large-Scale Discriminative Training in SMT" (ACL 2012), with all features, beside the dense system tuned on the
-development set. Corpora are in corpora.toml. Finished work is not repeated; a second call resumes the first.
+Algorithm 4 of Simianer, Riezler and Dyer, "Joint Feature Selection in Distributed Stochastic Learning for Large-Scale
+Discriminative Training in SMT" (ACL 2012), with all features; the same with its dense weights then tuned on the
+development set; and the dense system of the development set. Algorithm 3, which selects all features, is where the line
+by K ends: K is larger there than the number of features that learn anything. Corpora are in corpora.toml. Finished work
+is not repeated; a second call resumes the first.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ matplotlib.use("Agg")
 from corpora import Corpus, corpora
 from matplotlib import pyplot
 from systems import JOBS, MULTI30K, Place, System, place, show
+from training_set import learned, refitted
 
-SELECTED = (1_000, 10_000, 100_000, 1_000_000)
-"""Numbers of features; the default is `DEFAULT`."""
+SELECTED = (100, 1_000, None)
+"""Numbers of features to be selected; None: the default, which is more than learn anything."""
 DEFAULT = 100_000
-ALGORITHMS = {"itermix": "algorithm 3", "itersel": "algorithm 4"}
+LEARNED = "algorithm 4"
 
 
 def dense(corpus: Corpus) -> System:
@@ -32,23 +35,18 @@ def dense(corpus: Corpus) -> System:
     return System("dev", corpus.dev)
 
 
-def by_size(corpus: Corpus, algorithm: str, most: int | None) -> dict[int, System]:
-    """The systems of ``algorithm`` by the number of sentences, at most ``most``."""
+def by_size(corpus: Corpus, most: int | None) -> dict[str, dict[int, System]]:
+    """The systems by title and number of sentences, at most ``most``."""
     sizes = [size for size in corpus.sizes if most is None or size <= most]
-    return {size: _system(corpus, size, algorithm, DEFAULT) for size in sizes}
+    return {
+        LEARNED: {size: learned(corpus, size, "itersel") for size in sizes},
+        "then dense weights on dev": {size: refitted(corpus, size) for size in sizes},
+    }
 
 
 def by_selection(corpus: Corpus, size: int) -> dict[int, System]:
     """The systems of algorithm 4 on ``size`` sentences, by the number of features that it selects."""
-    return {k: _system(corpus, size, "itersel", k) for k in SELECTED}
-
-
-def _system(corpus: Corpus, size: int, algorithm: str, k: int) -> System:
-    name = f"{algorithm}-{size}" + ("" if k == DEFAULT else f"-{k}")
-    settings = [f"learner.algorithm={algorithm}", f"data.limit={size}"]
-    if algorithm == "itersel":
-        settings.append(f"select.k={k}")
-    return System(name, corpus.train, tuple(settings), store=f"{corpus.name}-train-{size}")
+    return {k or DEFAULT: learned(corpus, size, "itersel", k=k) for k in SELECTED}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -59,14 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="folder for scale-NAME.svg")
     where, options = place(parser, arguments)
     corpus = where.corpus
-    lines = {title: by_size(corpus, algorithm, options.most) for algorithm, title in ALGORITHMS.items()}
-    largest = max(next(iter(lines.values())))
-    selections = by_selection(corpus, largest)
-    systems = [system for of in (*lines.values(), selections) for system in of.values()]
-    where.train([dense(corpus), *systems])
-    where.translate([dense(corpus), *systems], corpus.tests)
+    lines = by_size(corpus, options.most)
+    size = min(corpus.tabulated[0], max(lines[LEARNED]))
+    selections = by_selection(corpus, size)
+    systems = [dense(corpus), *(system for of in (*lines.values(), selections) for system in of.values())]
+    where.train(systems)
+    where.translate(systems, corpus.tests)
     draw(lines, selections, where, options.write / f"scale-{corpus.name}.svg")
-    for title, tabulated in [*lines.items(), (f"algorithm 4, {largest:,} sentences, by K", selections)]:
+    for title, tabulated in [*lines.items(), (f"{LEARNED}, {size:,} sentences, by K", selections)]:
         print(f"{title}\n\n{table(tabulated, where)}")
 
 
@@ -94,11 +92,11 @@ def draw(lines: dict[str, dict[int, System]], selections: dict[int, System], whe
     left = {
         title: (list(systems), [bleu(each, where) for each in systems.values()]) for title, systems in lines.items()
     }
-    right = {"algorithm 4": (list(selections), [bleu(each, where) for each in selections.values()])}
+    right = {LEARNED: (list(selections), [bleu(each, where) for each in selections.values()])}
     for n, (row, test) in enumerate(zip(grid, tests, strict=True)):
         for panel, drawn in zip(row, (left, right), strict=True):
             for title, (numbers, scores) in drawn.items():
-                colour = f"C{list(ALGORITHMS.values()).index(title)}"
+                colour = f"C{list(lines).index(title)}"
                 panel.plot(numbers, [each[n] for each in scores], "o-", color=colour, markersize=3, label=title)
             panel.axhline(flat[n], color="tab:gray", linestyle="--", linewidth=1, label="dense, dev")
             panel.set_xscale("log")

@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from string import ascii_lowercase
 
 from corpora import Corpus, corpora
 from systems import LEVEL, MULTI30K, Place, System, place, show
+from training_set import ALL, REFIT, WORDS, learned, refitted
 
 from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
 
 DENSE = "features.templates=[]"
-ALL = 'features.templates=["id", "source-bigram", "shape"]'
-WORDS = 'features.templates=["id", "source-bigram", "shape", "word-pair", "target-words"]'
 PRINTED = "learner.preset=simianer2012"
-REFIT = "learner.tune=dense"
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Row(System):
 
 def rows_of(corpus: Corpus) -> Iterator[Row]:
     """The lines of the table of ``corpus``."""
-    dev, train, other = corpus.dev, corpus.train, corpus.other_domain
+    dev, other = corpus.dev, corpus.other_domain
     yield Row("mira", dev, ("learner.method=mira", "learner.algorithm=itermix"), "MIRA", "dev", "dense")
     yield Row("dev", dev, (), "1 SGD", "dev", "dense", seeds=True)
     for template in ("id", "source-bigram", "shape"):
@@ -48,27 +46,37 @@ def rows_of(corpus: Corpus) -> Iterator[Row]:
     yield Row("dev-sparse", dev, (ALL,), "1 SGD", "dev", "all")
     yield Row("paper-dev", dev, (PRINTED,), "1 SGD, as printed", "dev", "dense")
     yield Row("paper-dev-sparse", dev, (PRINTED, ALL), "1 SGD, as printed", "dev", "all")
-    yield Row("train", train, (DENSE,), "4 IterSelSGD", "train", "dense")
-    yield Row("mix", train, (ALL, "learner.algorithm=mix"), "2 MixSGD", "train", "all")
-    yield Row("itermix", train, (ALL, "learner.algorithm=itermix"), "3 IterMixSGD", "train", "all")
-    yield Row("itersel", train, (ALL,), "4 IterSelSGD", "train", "all", seeds=True)
-    again = "1 SGD, dense weights"
-    yield Row("refitted", dev, (ALL, REFIT), again, "train, then dev", "all", seeds=True, initial="itersel")
-    if corpus.more is not None:
-        # Run and store are those of `scale.py`.
-        name, store, text = f"itersel-{corpus.more}", f"{corpus.name}-train-{corpus.more}", f"{corpus.more:,} of train"
-        limited = (ALL, f"data.limit={corpus.more}")
-        yield Row(name, train, limited, "4 IterSelSGD", text, "all", seeds=True, store=store)
-        name, text = f"refitted-{corpus.more}", f"{text}, then dev"
-        yield Row(name, dev, (ALL, REFIT), again, text, "all", seeds=True, initial=f"itersel-{corpus.more}")
+    first, again = corpus.tabulated[0], "1 SGD, dense weights"
+    for algorithm, title, features, named in (
+        ("itersel", "4 IterSelSGD", DENSE, "dense"),
+        ("mix", "2 MixSGD", ALL, "all"),
+        ("itermix", "3 IterMixSGD", ALL, "all"),
+    ):
+        yield _row(learned(corpus, first, algorithm, features), title, f"{first:,} of train", named)
+    for size in corpus.tabulated:
+        for features, named in ((ALL, "all"), (WORDS, "all, words")):
+            text = f"{size:,} of train"
+            yield _row(learned(corpus, size, "itersel", features), "4 IterSelSGD", text, named, seeds=True)
+            yield _row(refitted(corpus, size, features), again, f"{text}, then dev", named, seeds=True)
     if other is not None:
         name, store = other[0], f"{corpus.name}-{other[0]}"
         texts = (*_texts(corpus, "data", other[0]), *_texts(corpus, "data.devtest", other[1]))
         yield Row("other", dev, texts, "1 SGD", name, "dense", seeds=True, store=store)
         yield Row("other-sparse", dev, (*texts, ALL), "1 SGD", name, "all", seeds=True, store=store)
         yield Row("other-words", dev, (*texts, WORDS), "1 SGD", name, "all, words", seeds=True, store=store)
-        on_both, settings = f"train, then {name}", (*texts, ALL, REFIT)
-        yield Row("refitted-other", dev, settings, again, on_both, "all", seeds=True, initial="itersel", store=store)
+        on_both, settings = f"{first:,} of train, then {name}", (*texts, ALL, REFIT)
+        initial = learned(corpus, first, "itersel").name
+        yield Row("refitted-other", dev, settings, again, on_both, "all", seeds=True, initial=initial, store=store)
+
+
+def _row(system: System, algorithm: str, tuned_on: str, features: str, *, seeds: bool = False) -> Row:
+    return Row(
+        **{each.name: getattr(system, each.name) for each in fields(System)},
+        algorithm=algorithm,
+        tuned_on=tuned_on,
+        features=features,
+        seeds=seeds,
+    )
 
 
 def _texts(corpus: Corpus, table: str, text: str) -> tuple[str, str]:
