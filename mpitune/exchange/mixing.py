@@ -78,7 +78,8 @@ def uniform_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple
 def active_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """As `uniform_mean`, but shards are weighted, for each feature, by their squared gradients.
 
-    A feature that no shard has updated has the same weight in all shards and keeps it. Other state arrays are summed.
+    A feature that no shard has updated has the weight of the first shard: it is the same in all, but for what l1 or l2
+    has taken from it. Other state arrays are summed.
     The second one holds sums of gradients; their sum is scaled like the roots of the squares, whose mean is smaller
     than their sum: sum / root of squares, by which the learner shrinks weights, is that of all shards together.
     Without state, the means are uniform.

@@ -1,8 +1,8 @@
 """The end of an epoch: reduction of all shards' weight vectors to one, which every rank receives.
 
-``allgather``: rank 0 holds all vectors and mixes them. ``alltoall``: each rank holds all rows of one partition of the
-columns and mixes that. Both give the same bits: each column is reduced alone, in shard order, and the partitions ascend
-with the ranks.
+``allgather``: all ranks receive all vectors, and rank 0 mixes them. ``alltoall``: each rank holds all rows of one
+partition of the columns and mixes that. Both give the same bits: each column is reduced alone, in shard order, and the
+partitions ascend with the ranks.
 """
 
 from __future__ import annotations

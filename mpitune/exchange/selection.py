@@ -69,9 +69,8 @@ def _profile(positive: np.ndarray, comm: Comm) -> tuple[tuple[float, int], ...]:
 
     Norms are rounded down to their exponent and two more bits: four steps from a power of 2 to the next.
     """
-    counts = comm.sum(
-        np.bincount(positive.view(np.uint64) >> np.uint64(_DROPPED_BITS), minlength=1 << (63 - _DROPPED_BITS))
-    )
+    rounded = (positive.view(np.uint64) >> np.uint64(_DROPPED_BITS)).astype(np.int64)
+    counts = comm.sum(np.bincount(rounded, minlength=1 << (63 - _DROPPED_BITS)))
     steps = np.flatnonzero(counts)
     at_least = np.cumsum(counts[::-1])[::-1][steps]
     edges = (steps.astype(np.uint64) << np.uint64(_DROPPED_BITS)).view(np.float64)

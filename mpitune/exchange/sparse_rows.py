@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,11 +43,18 @@ def sort_by_shard(vectors: SparseVectors) -> SparseVectors:
 
 def look_up(wanted: np.ndarray, index: np.ndarray, value: np.ndarray) -> np.ndarray:
     """float64 [wanted]: the ``value`` of each id ``wanted`` in ``index`` (uint64, unique); 0 for absent ids."""
+    [found] = look_up_all(wanted, index, [value])
+    return found
+
+
+def look_up_all(wanted: np.ndarray, index: np.ndarray, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """`look_up` in each of ``values``."""
     if not len(index):
-        return np.zeros(len(wanted))
+        return [np.zeros(len(wanted)) for _ in values]
     order = np.argsort(index)
     place = order[np.minimum(np.searchsorted(index, wanted, sorter=order), len(index) - 1)]
-    return np.where(index[place] == wanted, value[place], 0.0)
+    known = index[place] == wanted
+    return [np.where(known, value[place], 0.0) for value in values]
 
 
 def partition_columns(vectors: SparseVectors, parts: int) -> tuple[np.ndarray, np.ndarray]:

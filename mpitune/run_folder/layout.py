@@ -140,7 +140,12 @@ class RunFolder:
                 shutil.copyfile(weights, aside)
 
     def write_watched(self, source: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-        """Write the watched sentences and their references; ``references[i]``: those of sentence i, one or more."""
+        """Write the watched sentences and their references; ``references[i]``: those of sentence i, one or more.
+
+        Further references, of a job that was in this folder before, are removed.
+        """
+        for reference in self.translations.glob("reference-*.txt.gz"):
+            reference.unlink()
         self._write_lines(self.translations / "source.txt.gz", source)
         for n, text in enumerate(zip_longest(*references, fillvalue="")):
             self._write_lines(self.translations / f"reference-{n}.txt.gz", text)

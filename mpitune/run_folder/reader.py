@@ -107,7 +107,7 @@ class LogLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Watched:
-    """The watched sentences with their translations before training and with the result."""
+    """The watched sentences with their translations before training and after the best epoch."""
 
     source: list[str]
     references: list[list[str]]
@@ -160,7 +160,7 @@ class Record:
 
     @property
     def chosen(self) -> Epoch:
-        """The epoch whose weights are the result."""
+        """The best epoch, whose weights are the result unless the dense start is better."""
         return self.epochs[chosen_epoch(self.scores) - 1]
 
     @property

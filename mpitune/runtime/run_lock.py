@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from mpitune.errors import MachineError, UsageError
-from mpitune.runtime.log import LOG, folder_write_error
+from mpitune.runtime.log import folder_write_error
 
 
 class RunLock:
@@ -20,13 +20,15 @@ class RunLock:
         self.folder = folder
         self.inode: int | None = None
         """That of the file that is locked, which other ranks get from rank 0; None before and after."""
+        self.fault = ""
+        """On a file system without locks: a warning for the log, which is opened once the folder is locked."""
         self._file: IO[str] | None = None
 
     def acquire(self) -> int:
         """Create the folder if it does not exist and lock it; rank 0 calls this for all ranks. Returns `inode`.
 
         Raises UsageError if the folder is not writable or is locked by another process, MachineError if the disk is
-        full. On a file system without locks, a warning is logged.
+        full. On a file system without locks, `fault` is set.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +43,7 @@ class RunLock:
             file.close()
             raise UsageError(f"{self.folder}: the run folder is in use by {owner}") from None
         except OSError as error:
-            LOG.warning("%s: no lock (%s): make sure that no other run writes to it", self.folder, error.strerror)
+            self.fault = f"{self.folder}: no lock ({error.strerror}): make sure that no other run writes to it"
         try:
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n")

@@ -38,7 +38,7 @@ class StopFlag(AbstractContextManager["StopFlag"]):
         """
         by = self.signal or "a signal to another rank"
         if not resumable:
-            return StopRequested(f"stopped by {by} in {task}; nothing is written: run the same command again")
+            return StopRequested(f"stopped by {by} in {task}; nothing of it is written: run the same command again")
         return StopRequested(
             f"stopped by {by} in {task}; finished work is kept: run the same command again to continue"
         )

@@ -20,7 +20,7 @@ import numpy as np
 
 from mpitune.decoder.base import TranslationModel
 from mpitune.exchange.mixing import RunningMean
-from mpitune.exchange.sparse_rows import look_up
+from mpitune.exchange.sparse_rows import look_up_all
 from mpitune.learner.base import BatchLearner
 from mpitune.lm.log_scale import log_scale
 from mpitune.run_folder.best_epoch import chosen_epoch
@@ -69,6 +69,16 @@ def dense_start(run: TrainingRun, state: State) -> None:
         state.shared_weights, state.learner = (result.index, result.value), result.learner
 
 
+def keep_sparse(run: TrainingRun, state: State) -> None:
+    """Freeze the sparse features at their weights in ``state``, if the epochs learn the dense ones alone.
+
+    So they are not exchanged, and no selection drops them.
+    """
+    if run.learns == "dense":
+        run.freeze_sparse(state.shared_weights)
+        state.shared_weights = run.sparse(run.dense(state.shared_weights))
+
+
 def _passes(run: TrainingRun, wanted: int, most: int) -> list[np.ndarray]:
     """int64 [sentences] each: the sentences of passes over all, in random orders, whose sum is nearest to ``wanted``.
 
@@ -105,8 +115,9 @@ def _learn_all_dense(run: TrainingRun, state: State, passes: list[np.ndarray]) -
 
 
 def _with_dense(run: TrainingRun, state: State, dense: Vector) -> np.ndarray:
-    """float64 [D]: the weights of ``state``, with those in ``dense`` instead of their own."""
+    """float64 [D]: the weights of ``state``, with ``dense`` instead of those of dense features that are not frozen."""
     weights = run.dense(state.shared_weights)
+    weights[: run.first_sparse][~run.first.frozen[: run.first_sparse]] = 0.0
     weights[run.features.find(dense[0])] = dense[1]
     return weights
 
@@ -118,7 +129,7 @@ def _write(run: TrainingRun, state: State) -> None:
 def _learned(run: TrainingRun, weights: np.ndarray, kept: tuple[np.ndarray, ...], sentences: np.ndarray) -> ShardResult:
     """The result of `_learn`, on all ranks; raises StopRequested."""
     result = run.comm.on_root(_learn, run, weights, kept, sentences)
-    check_stop(run, "the dense start", result is None)
+    check_stop(run, "the dense start", result is None, resumable=False)
     assert result is not None  # a rank that was stopped has raised
     return result
 
@@ -128,7 +139,7 @@ def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
     if wanted.method != "perceptron" or wanted.rate != "normalized" or wanted.margin == 0 or run.first.frozen.any():
         return
     factor = run.comm.on_root(fitted_factor, run, sentences)
-    check_stop(run, "the dense start", factor is None)
+    check_stop(run, "the dense start", factor is None, resumable=False)
     if factor is not None:
         LOG.info("initial weights multiplied by %.3g, the scale that fits their margins best", factor)
         state.shared_weights = state.shared_weights[0], state.shared_weights[1] * factor
@@ -156,7 +167,7 @@ def _learn(
         return None
     dense = np.sort(features.ids[: run.first_sparse])
     dense = dense[np.isin(dense, result.index)]
-    value, *learned = (look_up(dense, result.index, array) for array in (result.value, *result.learner))
+    value, *learned = look_up_all(dense, result.index, (result.value, *result.learner))
     return replace(result, index=dense, value=value, learner=tuple(learned), names=[])
 
 

@@ -30,7 +30,7 @@ from mpitune.runtime.run_lock import RunLock
 from mpitune.runtime.signals import StopFlag
 from mpitune.training import early_stopping
 from mpitune.training.batch_epoch import batch_epoch
-from mpitune.training.dense_start import dense_start
+from mpitune.training.dense_start import dense_start, keep_sparse
 from mpitune.training.devtest import Scores, watch_epoch, watch_start
 from mpitune.training.epoch_clock import EpochClock, RankUsage
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, log_epoch, norm, summary
@@ -56,9 +56,13 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
     comm.on_root(load.require_data, job)
     folder = RunFolder(job.run.dir)
     lock = RunLock(folder.path)
+    # Not to the log of an earlier run: `--seeds` makes several.
+    start_logging(None, rank=comm.rank, size=comm.size, quiet=quiet)
     lock.inode = comm.on_root(lock.acquire)
     try:
         start_logging(folder.log, rank=comm.rank, size=comm.size, quiet=quiet)
+        if lock.fault:
+            LOG.warning(lock.fault)
         LOG.info("%s; ranks: %d", ", ".join(f"{name} {number}" for name, number in versions().items()), comm.size)
         comm.on_root(write_state, folder, "running", job.learner.epochs)
         with StopFlag() as stop:
@@ -79,6 +83,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
                 if state.before is not None:
                     LOG.info("before training: devtest BLEU %.2f", state.before)
                 dense_start(run, state)
+                keep_sparse(run, state)
             while early_stopping.goes_on(job, state.history):
                 # A signal may reach one rank only: the others do its shards, and all agree here.
                 check_stop(run, f"epoch {state.epoch + 1}", bool(stop))

@@ -18,7 +18,7 @@ from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.mixing import Mixed
 from mpitune.exchange.reduction import Mix, reduce
-from mpitune.exchange.sparse_rows import SparseVectors, look_up
+from mpitune.exchange.sparse_rows import SparseVectors, look_up_all
 from mpitune.learner.base import OnlineLearner
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import ShardResult, Vector, checkpoint_path, read_shard, write_shard
@@ -163,7 +163,7 @@ def _with_unchanged(state: State, mixed: Mixed) -> tuple[Vector, tuple[np.ndarra
     """
     index = np.union1d(mixed.index, state.shared_weights[0])
     before = _kept_before(state, index, len(mixed.state))
-    value, *added = (look_up(index, mixed.index, array) for array in (mixed.value, *mixed.state))
+    value, *added = look_up_all(index, mixed.index, (mixed.value, *mixed.state))
     return (index, value), tuple(array + more for array, more in zip(before, added, strict=True))
 
 
@@ -171,4 +171,4 @@ def _kept_before(state: State, index: np.ndarray, width: int) -> list[np.ndarray
     """Learner state of the features ``index`` at the start of the epoch (algorithms 1 and 2: of training)."""
     if not state.learner:
         return [np.zeros(len(index))] * width
-    return [look_up(index, state.shared_weights[0], array) for array in state.learner]
+    return look_up_all(index, state.shared_weights[0], state.learner)

@@ -77,10 +77,13 @@ def process_shards(
     return sorted(done, key=lambda result: result.shard)
 
 
-def check_stop(run: TrainingRun, what: str, stopped: bool) -> None:
-    """Raise StopRequested on every rank if any rank ``stopped`` while doing ``what``."""
+def check_stop(run: TrainingRun, what: str, stopped: bool, *, resumable: bool = True) -> None:
+    """Raise StopRequested on every rank if any rank ``stopped`` while doing ``what``.
+
+    ``resumable``: see `StopFlag.stop_error`.
+    """
     if run.comm.any(stopped):
-        raise run.stop.stop_error(what)
+        raise run.stop.stop_error(what, resumable=resumable)
 
 
 def _longest_first(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> list[int]:

@@ -157,6 +157,13 @@ class TrainingRun:
         frozen[free] = True
         self.first = factory.FirstWeights(weights, frozen)
 
+    def freeze_sparse(self, vector: Vector) -> None:
+        """Freeze the sparse features at their weights in ``vector``; frozen ones keep theirs."""
+        weights, frozen = self.dense(vector)[: len(self.first.frozen)], self.first.frozen.copy()
+        weights[: self.first_sparse] = self.first.weights[: self.first_sparse]
+        frozen[self.first_sparse :] = True
+        self.first = factory.FirstWeights(weights, frozen)
+
     def by_slot(self, vector: Vector) -> np.ndarray:
         """float64 [D]: the sparse vector ``vector`` by slot."""
         values = np.zeros(self._slots)
@@ -291,7 +298,7 @@ def _warm_up(run: TrainingRun) -> None:
     LOG.info("%d sentences, %d dense features", run.corpus.size, len(run.store.model.dense_features()))
     if (shards := run.job.parallel.shards) > run.corpus.size and run.comm.root:
         LOG.warning(
-            "%d shards for %d sentences: empty shards count as zero vectors in every mean; lower parallel.shards",
+            "%d shards for %d sentences: empty shards learn nothing; lower parallel.shards",
             shards,
             run.corpus.size,
         )

@@ -12,6 +12,7 @@ from mpitune.learner.base import OnlineLearner
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import ShardResult, checkpoint_path
 from mpitune.training.epoch_statistics import Change, StatisticsAccumulator
+from mpitune.training.sanity_checks import remedy
 from mpitune.training.session import TrainingRun
 
 
@@ -87,6 +88,7 @@ def check_finite(run: TrainingRun, epoch: int, numbers: np.ndarray) -> None:
     if not np.isfinite(numbers).all():
         last = checkpoint_path(run.folder.checkpoints, epoch - 1)
         raise DataError(
-            f"epoch {epoch}: found NaN or infinite weights, expected numbers: lower learner.learning_rate; "
+            f"{f'epoch {epoch}' if epoch else 'dense start'}: found NaN or infinite weights, expected numbers: "
+            f"{remedy(run.job.learner)}; "
             + (f"the last sound checkpoint is {last}" if epoch > 1 else "there is no checkpoint yet")
         )

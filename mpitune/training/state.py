@@ -62,6 +62,8 @@ def begin(run: TrainingRun, resume: str) -> State:
     run.features.slots(checkpoint.dynamic_names)
     if run.learns == "sparse":
         run.freeze_dense(checkpoint.weights)
+    elif run.learns == "dense":
+        run.freeze_sparse(checkpoint.weights)
     LOG.info("going on after epoch %d", epoch)
     return State(
         shared_weights=checkpoint.start,

@@ -27,6 +27,7 @@ from mpitune.corpus.weights import read_weights
 from mpitune.decoder.lists.formats import ListReader
 from mpitune.errors import MachineError, UsageError
 from mpitune.runtime.log import LOG, start_logging
+from mpitune.runtime.run_lock import RunLock
 
 BITEXT = "grammar={source='dev.de', target='dev.en', alignment='dev.en'}"
 COMMANDS = ["train", "prepare", "decode", "local", "evaluate", "import-dtrain", "weights"]
@@ -213,6 +214,12 @@ def test_train_with_seeds(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     assert three == alone != two
     done = cli("train", job, "--seeds", "1..3", "--set", "learner.epochs=3")
     assert done.code == 0 and done.errors.count("going on after epoch 2") == 2
+    other = RunLock(tmp_path / "run" / "seed-2")
+    other.acquire()
+    refused = cli("train", job, "--quiet", "--seeds", "1..2", "--set", "learner.epochs=3")
+    assert refused.code == 2 and "seed-2: the run folder is in use" in refused.errors
+    assert "in use" not in (tmp_path / "run" / "seed-1" / "log.txt").read_text(), "the message of another run"
+    other.release()
     assert load(tmp_path / "run" / "seed-1" / "config.toml").run.seed == 1
     report = cli("report", tmp_path / "run")
     assert report == (0, f"the report: {tmp_path}/run/report.html\n", "")

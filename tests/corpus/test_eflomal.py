@@ -204,7 +204,8 @@ def test_a_stop_is_heeded_while_eflomal_works(
     assert main(options) == 75
     said = capsys.readouterr().err
     assert said.endswith(
-        f"mpitune: stopped by {number.name} in the word alignment; nothing is written: run the same command again\n"
+        f"mpitune: stopped by {number.name} in the word alignment; "
+        "nothing of it is written: run the same command again\n"
     )
     assert "INFO eflomal's iterations, in both directions" in said
     assert not Path("/proc", child[0]).exists()

@@ -106,7 +106,9 @@ def test_each_stage_shows_its_progress_and_heeds_a_stop(
     for task in LM_STAGES:
         stages.stop(task, number)
         done = cli(*command)
-        expected = f"stopped by {number.name} in the language model; nothing is written: run the same command again"
+        expected = (
+            f"stopped by {number.name} in the language model; nothing of it is written: run the same command again"
+        )
         assert (done.code, done.errors.splitlines()[-1]) == (75, f"mpitune: {expected}")
         assert (tmp_path / "lm").read_text() == "an earlier file"
         assert {path.name for path in tmp_path.iterdir()} == {"text", "lm"}

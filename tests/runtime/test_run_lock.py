@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mpitune.errors import MachineError, UsageError
-from mpitune.runtime import log, run_lock
+from mpitune.runtime import run_lock
 from mpitune.runtime.run_lock import RunLock
 
 
@@ -74,15 +74,12 @@ def test_an_unwritable_run_folder_is_refused(tmp_path: Path, monkeypatch: pytest
         RunLock(tmp_path / "run").acquire()
 
 
-def test_a_file_system_without_locks_is_warned_about(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_system_without_locks_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> None:
         raise OSError(37, "No locks available")
 
-    log.LOG.propagate = True
     monkeypatch.setattr(run_lock.fcntl, "flock", none)
     lock = RunLock(tmp_path)
     lock.acquire()
     lock.release()
-    assert caplog.messages == [f"{tmp_path}: no lock (No locks available): make sure that no other run writes to it"]
+    assert lock.fault == f"{tmp_path}: no lock (No locks available): make sure that no other run writes to it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from mpitune.run_folder.checkpoint import Vector, read_checkpoint
 from mpitune.training import dense_start as start
 from mpitune.training import online_epoch as module
 from mpitune.training.devtest import Scores
-from mpitune.training.factory import learned_in_epochs
+from mpitune.training.factory import FirstWeights, learned_in_epochs
 from mpitune.training.initial_size import best_factor
 from mpitune.training.loop import train
 from mpitune.training.session import TrainingRun
@@ -343,6 +344,33 @@ def test_dense_features_alone_are_tuned(tiny: Tiny, tmp_path: Path, method: str,
     assert kept.keys() == given.keys() and len(set(kept.values())) == len(set(given.values())) == 1
     assert sum(name.startswith("R:") for name in every) > len(kept)
     assert dense["LanguageModel"] != 0.015625 and dense["WordPenalty"] != 0.0
+
+
+def test_selection_drops_none_of_the_sparse_weights_that_are_kept(tiny: Tiny, tmp_path: Path) -> None:
+    """Few columns are selected, of the dense features alone; also after an interruption."""
+    given = {name for name in read_weights(tiny.folder / "warm") if name.startswith("R:")}
+    kept = []
+    for epoch in (1, 2):
+        learner = {**DEFAULT, "initial_weights": "warm", "tune": "dense", "algorithm": "itersel", "epochs": epoch}
+        train(tiny.job(tmp_path / "run", learner=learner, select={"k": 3}), SerialComm(), quiet=True)
+        found = read_checkpoint(tmp_path / f"run/checkpoints/epoch-{epoch:04}.h5")
+        weights = dict(zip(found.names, found.weights[1].tolist(), strict=True))
+        kept.append({name: value for name, value in weights.items() if name.startswith("R:")})
+        assert len(weights) == len(given) + 3
+    assert len(given) > 3 and kept[0].keys() == given and kept[0] == kept[1]
+
+
+def test_a_dense_weight_that_the_pass_does_not_return_is_0() -> None:
+    """Such as one that l1 has clipped; frozen ones and sparse ones stay."""
+    run: Any = SimpleNamespace(
+        dense=lambda _: np.array([1.0, 2.0, 3.0, 4.0]),
+        first_sparse=3,
+        first=FirstWeights(np.zeros(4), np.array([False, True, False, False])),
+        features=SimpleNamespace(find=lambda ids: ids.astype(np.int64)),
+    )
+    state: Any = SimpleNamespace(shared_weights=None)
+    found = start._with_dense(run, state, (np.array([2], dtype=np.uint64), np.array([9.0])))
+    assert found.tolist() == [0.0, 2.0, 9.0, 4.0]
 
 
 def test_batch_methods_tune_all_features(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ LISTS_BEFORE = 1 + 10 * SENTENCES
 @pytest.mark.parametrize(
     ("lists", "during"),
     [
-        (LISTS_BEFORE, "the translation after the dense start"),
+        (LISTS_BEFORE, "the translation after the dense start; nothing of it is written"),
         (LISTS_BEFORE + 9, "epoch 1"),
         (LISTS_BEFORE + SENTENCES + 9, "epoch 2"),
     ],
@@ -166,6 +166,15 @@ def test_without_a_devtest_set_some_training_sentences_are_watched(tiny: Tiny, t
     assert kept(run, "source") == lines(tiny.folder / "train.de")[:WITHOUT_DEVTEST]
     assert kept(run, "reference-1") == lines(tiny.folder / "train.en2")[:WITHOUT_DEVTEST]
     assert [len(kept(run, f"epoch-000{n}")) for n in range(3)] == [WITHOUT_DEVTEST] * 3
+
+
+def test_references_of_a_job_before_it_are_removed(tiny: Tiny, tmp_path: Path) -> None:
+    """A run that was killed before its first checkpoint leaves them; this job has one reference."""
+    left = tmp_path / "run" / "translations"
+    left.mkdir(parents=True)
+    (left / "reference-1.txt.gz").write_bytes(gzip.compress(b"one\n"))
+    tiny.train(tmp_path / "run", **DEVTEST, learner={"epochs": 1})
+    assert not (left / "reference-1.txt.gz").exists() and (left / "reference-0.txt.gz").exists()
 
 
 def test_starting_over_watches_anew(tiny: Tiny, tmp_path: Path) -> None:
