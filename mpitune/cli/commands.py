@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mpitune.cli.options import EACH_TEMPLATE
 from mpitune.cli.output import (
+    check_output,
     load_job,
     open_output,
     print_message,
@@ -128,7 +129,8 @@ def _evaluate_lists(options: argparse.Namespace) -> None:
     references = [_read_text(path) for path in options.refs]
     if references:
         check_counts(references)
-    scores = {str(path): evaluate_lists(path, [lines for _, lines in references]) for path in options.lists}
+    texts = [lines for _, lines in references]
+    scores = {str(path): evaluate_lists(path, texts, print_message) for path in options.lists}
     if options.json:
         by_choice = {
             file: {name: dict(zip(CHOICES, of_choice, strict=True)) for name, of_choice in of_file.items()}
@@ -165,6 +167,7 @@ def run_align(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
 
     def make() -> None:
+        check_output(options.output, [options.source, options.target])
         with stop.interrupts("the word alignment", resumable=False), open_output(options.output) as file:
             links = write_alignment(file, options.source, options.target, print_message, progress)
         print_message(f"{options.output}: {counted(links, 'link')}")
@@ -179,6 +182,7 @@ def run_lm(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
 
     def make() -> None:
+        check_output(options.output, [options.input, options.vocabulary])
         with stop.interrupts("the language model", resumable=False), report_write_errors(options.output):
             estimate(
                 options.input, options.order, options.output, print_message, progress, vocabulary=options.vocabulary
@@ -244,6 +248,8 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
                 export_weights(options.export, sorted(pair for _, pairs in groups for pair in pairs))
         else:
             _print_weights(groups, model, other)
+        if weights and not any(pairs for _, pairs in groups):
+            print_message(f"{options.model}: none of {counted(len(weights), 'weight')} matches")
 
     comm.on_root(show)
 

@@ -35,7 +35,7 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     _check_decode_options(options, job)
     path = options.weights or job.run.dir
     for output in (options.output, options.forest):
-        comm.on_root(check_output, output)
+        comm.on_root(check_output, output, [options.input, options.job, path])
     initial = comm.on_root(read_model, job, path)
     kbest = options.explain or options.nbest
     with opened_decoder(job, comm, options.input, kbest, initial.scoring) as (decoder, model, sentences):

@@ -20,6 +20,7 @@ import numpy as np
 
 from mpitune.cli.output import print_message, raised_on_all_ranks, report_write_errors, write_output
 from mpitune.cli.streams import STANDARD_INPUT
+from mpitune.config.feature_names import of_other_templates
 from mpitune.config.spec import Job
 from mpitune.corpus.text import SourceSentence, read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
@@ -44,13 +45,15 @@ def read_model(job: Job, path: Path) -> InitialModel:
     """Read the weights in ``path``, a file or a run folder, and the transforms of the grammar's scores.
 
     Weights of features that are replaced by bins are assigned to the bins, as for initial weights of training. A file
-    without weights is warned of.
+    without weights is warned of, and one with weights of templates that the job does not have.
     """
     if not path.exists():
         raise UsageError(f"{path}: found no such file or folder, expected --weights, or a run with an epoch done")
     weights, scoring = model_weights.read_model(path), _read_scoring(job, path)
     if not weights:
         print_message(f"warning: {path}: found no weights: all are 0")
+    if job.decoder.backend != "lists" and (others := of_other_templates(weights, job)):
+        print_message(f"warning: {path}: {others}")
     return InitialModel(scoring.to_bin_weights(weights) if scoring else weights, scoring)
 
 

@@ -25,7 +25,7 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
     comm.on_root(load.require_data, job)
     comm.on_root(load.check_retraining, job)
-    comm.on_root(check_output, options.output)
+    comm.on_root(check_output, options.output, [options.input, options.job, options.weights])
     initial = comm.on_root(read_model, job, options.weights)
     # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
     with opened_decoder(job, comm, options.input, 1, initial.scoring) as (decoder, model, sentences):

@@ -128,7 +128,7 @@ def _add_decode(commands: Commands) -> None:
     )
     sub.add_argument(
         "--forest",
-        type=Path,
+        type=_named_file,
         metavar="FILE",
         help="also write the hypergraphs, a line of JSON each (gzipped for .gz)",
     )
@@ -258,7 +258,7 @@ def _add_weights(commands: Commands) -> None:
     sub.add_argument("--diff", type=Path, metavar="OTHER", help="differences to another model, with both weights")
     sub.add_argument(
         "--export",
-        type=Path,
+        type=_named_file,
         metavar="W.txt",
         help="write the selected weights to a file instead; .json: JSON, .ini: the section [weight] of a moses.ini",
     )

@@ -7,7 +7,7 @@ import errno
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -29,9 +29,14 @@ def write_output(output: Path | None, text: str) -> None:
         file.write(text.encode())
 
 
-def check_output(path: Path | None) -> None:
-    """Raise the error of `open_output` for a ``path`` that cannot be written, before the work; None: nothing."""
+def check_output(path: Path | None, inputs: Sequence[Path | None] = ()) -> None:
+    """Raise the error of `open_output` for a ``path`` that cannot be written, before the work; None: nothing.
+
+    Raises UsageError if it is one of the ``inputs``.
+    """
     if path is not None:
+        if path.is_file() and any(each is not None and each.is_file() and path.samefile(each) for each in inputs):
+            raise UsageError(f"{path}: found as input and as output, expected two files")
         with report_write_errors(path):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -32,7 +32,7 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
     def rerank() -> None:
         path = options.weights or job.run.dir
         weights, lists, known = read_model(job, path).weights, 0, False
-        check_output(options.output)
+        check_output(options.output, [*options.input, *options.scores, options.source, options.job, path])
         next_line, missing = 0, list[tuple[int, int]]()
         with nullcontext(sys.stdout.buffer) if options.output is None else open_output(options.output) as file:
             for number, entries, score in _scored(options, job, weights):

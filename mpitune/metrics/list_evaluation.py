@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import get_args
@@ -22,12 +22,12 @@ Scores = Mapping[str, Sequence[float]]
 """By metric: its score for each of `CHOICES`; BLEU and chrF 0 to 100, TER in edits per 100 words, columns as means."""
 
 
-def evaluate_lists(path: Path, references: Sequence[Sequence[str]]) -> Scores:
+def evaluate_lists(path: Path, references: Sequence[Sequence[str]], warn: Callable[[str], None]) -> Scores:
     """The scores of the lists in ``path``, whose numbers ascend: of the metrics of JSON lines, which are those of the
     first entry, and, with ``references`` (one or more texts, or none), BLEU, TER and chrF.
 
     Raises DataError for a malformed entry, one without a metric, or a list beyond the references; UsageError if there
-    is nothing to score by.
+    is nothing to score by. Sentences without a list count as translated to nothing; ``warn`` is told how many they are.
     """
     words, lists = Vocabulary(), _all_lists(path, len(references[0]) if references else None)
     beginning = [next(lists)]
@@ -39,12 +39,17 @@ def evaluate_lists(path: Path, references: Sequence[Sequence[str]]) -> Scores:
         raise UsageError(f"{path}: found no metrics in the lists, and no references: expected one or the other")
     metrics = {name: Metric({name: 1.0}, words.words) for name in names}
     sums = {name: np.zeros((len(CHOICES), metric.width)) for name, metric in metrics.items()}
+    missing = list[int]()
     for number, entries in chain(beginning, lists):
+        missing += [] if entries else [number]
         kbest = _as_kbest(path, entries, columns, words)
         encoded = [words.encode(text[number].split()) for text in references]
         for name, metric in metrics.items():
             own = kbest._replace(metrics=kbest.metrics[:, columns.index(name)][:, None]) if name in columns else kbest
             sums[name] += metric.choices(metric.statistics(own, encoded))
+    if missing:
+        what = f"{len(missing)} of {number + 1} sentences have no list, such as number {missing[0]}"
+        warn(f"warning: {path}: {what}: they count as translated to nothing")
     found = {name: metric.of_choices(sums[name]) for name, metric in metrics.items()}
     return {name: [-score for score in scores] if name == "ter" else scores for name, scores in found.items()}
 

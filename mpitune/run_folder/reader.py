@@ -175,7 +175,7 @@ def read_record(path: Path) -> Record:
     Raises UsageError if it is no run folder or no epoch is finished, DataError for a damaged file.
     """
     folder = RunFolder(path)
-    if not folder.config.is_file():
+    if not folder.config.is_file() and not folder.status.is_file():
         raise UsageError(f"{path}: found no config.toml, expected a run folder")
     epochs = read_epochs(folder.metrics)
     if not epochs:

@@ -50,15 +50,28 @@ def write_state(folder: RunFolder, state: StateName, epochs: int, epoch: int | N
     folder.write_status(json.dumps(record) + "\n")
 
 
-def write_error(folder: RunFolder, epochs: int, error: Exception, check: Callable[[], None]) -> None:
-    """Record that ``error`` ends the run.
+def write_error(
+    folder: RunFolder, epochs: int, error: Exception, check: Callable[[], None], earlier: RunState | None = None
+) -> None:
+    """Record that ``error`` ends the run; or ``earlier``, how it had ended before a command that was refused.
 
     Does nothing if ``check`` raises (another run owns the folder by now) or the file cannot be written (disk full).
     """
     state: StateName = "stopped" if isinstance(error, StopRequested) else "failed"
     with suppress(Exception):
         check()
-        write_state(folder, state, epochs, reason=str(error) or type(error).__name__)
+        if earlier is None:
+            write_state(folder, state, epochs, reason=str(error) or type(error).__name__)
+        else:
+            write_state(folder, earlier.state, earlier.epochs, earlier.epoch, earlier.reason)
+
+
+def ended_state(folder: RunFolder) -> RunState | None:
+    """How the run in ``folder`` has ended; None if it has not, or its record is damaged."""
+    with suppress(DataError):
+        if (state := read_state(folder)) is not None and state.ended:
+            return state
+    return None
 
 
 def read_state(folder: RunFolder) -> RunState | None:

@@ -23,7 +23,7 @@ from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.best_epoch import devtest_scores, early_end_reason
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import largest_by_template
-from mpitune.run_folder.run_state import write_error, write_state
+from mpitune.run_folder.run_state import RunState, ended_state, write_error, write_state
 from mpitune.run_folder.versions import versions
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.run_lock import RunLock
@@ -56,6 +56,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
     comm.on_root(load.require_data, job)
     folder = RunFolder(job.run.dir)
     lock = RunLock(folder.path)
+    earlier: RunState | None = None
     # Not to the log of an earlier run: `--seeds` makes several.
     start_logging(None, rank=comm.rank, size=comm.size, quiet=quiet)
     lock.inode = comm.on_root(lock.acquire)
@@ -64,11 +65,13 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
         if lock.fault:
             LOG.warning(lock.fault)
         LOG.info("%s; ranks: %d", ", ".join(f"{name} {number}" for name, number in versions().items()), comm.size)
+        earlier = comm.on_root(ended_state, folder)
         comm.on_root(write_state, folder, "running", job.learner.epochs)
         with StopFlag() as stop:
             run = open_run(job, comm, stop, quiet)
             fit_metric(run)
             state = begin(run, resume)
+            earlier = None
             comm.on_root(write_state, folder, "running", job.learner.epochs, state.epoch)
             comm.on_root(folder.write_config, job.to_toml())
             scoring = run.store.scoring
@@ -96,7 +99,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
     except Exception as error:
         # An error of one rank ends all others: that rank records it.
         if comm.root or not getattr(error, "on_all_ranks", False):
-            write_error(folder, job.learner.epochs, error, lock.check)
+            write_error(folder, job.learner.epochs, error, lock.check, earlier)
         raise
     finally:
         lock.release()

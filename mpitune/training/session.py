@@ -12,6 +12,7 @@ import numpy as np
 
 from mpitune.array_files.grow import grow_to
 from mpitune.config.effective_keys import ignored_keys
+from mpitune.config.feature_names import of_other_templates
 from mpitune.config.spec import Job
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import Decoder, ForestDecoder, KBest, TranslationModel
@@ -284,9 +285,13 @@ def _warn_of_unknown(job: Job, given: Mapping[str, float], model: TranslationMod
     known = model.fired(job.learner.frozen)
     if unknown := [name for name in job.learner.frozen if name not in known]:
         LOG.warning("learner.frozen: nothing in this job fires %s", ", ".join(unknown))
-    if given and not model.fires_any(given):
-        where = job.learner.initial_weights or "the given weights"
+    where = job.learner.initial_weights or "the given weights"
+    if job.learner.initial_weights and not given:
+        LOG.warning("%s: found no weights: all are 0", where)
+    elif given and not model.fires_any(given):
         LOG.warning("%s: none of its features occurs in this job", where)
+    elif job.decoder.backend != "lists" and (others := of_other_templates(given, job)):
+        LOG.warning("%s: %s", where, others)
 
 
 def _warm_up(run: TrainingRun) -> None:

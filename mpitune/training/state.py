@@ -91,7 +91,8 @@ def _epoch_to_resume(run: TrainingRun, resume: str) -> int:
         return 0
     if changed := describe_changes(checkpoint.job, json.loads(json.dumps(run.identity))):
         what = ", ".join(changed)
-        raise UsageError(f"{run.folder.path}: the job has changed since its last checkpoint: {what}")
+        instead = "set another run.dir for another run; --resume never starts this one over"
+        raise UsageError(f"{run.folder.path}: the job has changed since its last checkpoint: {what}; {instead}")
     return checkpoint.epoch
 
 

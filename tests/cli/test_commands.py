@@ -200,7 +200,7 @@ def test_train_and_resume(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     done = cli("train", job, "--set", "learner.epochs=3")
     assert done.code == 0 and "going on after epoch 2" in done.errors and "epoch 3: mean gold" in done.errors
     changed = cli.refused(2, "train", job, "--quiet", "--set", "learner.margin=0.5")
-    assert changed.endswith("the job has changed since its last checkpoint: learner.margin (was 0.0, is 0.5)")
+    assert "the job has changed since its last checkpoint: learner.margin (was 0.0, is 0.5); set another" in changed
 
 
 def test_train_with_seeds(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
@@ -285,8 +285,62 @@ def test_decode_looks_at_the_output_first(
     line = cli.refused(2, *command, "--output", same, "--forest", same)
     assert line == f"--output and --forest: found {same} twice, expected two files"
     assert not same.exists()
-    with pytest.raises(SystemExit):
-        cli("lm", "--order", "2", "--input", trained.source, "--output", "-")
+    for words in (
+        ("lm", "--order", "2", "--input", trained.source, "--output", "-"),
+        ("weights", trained.run, "--export", "-"),
+        (*command, "--forest", "-"),
+    ):
+        with pytest.raises(SystemExit):
+            cli(*words)
+
+
+def test_an_input_is_no_output(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_bytes(trained.source.read_bytes())
+    for code, words in (
+        (2, ("decode", trained.job, "--input", text, "--output", text)),
+        (2, ("lm", "--order", "2", "--input", text, "--output", text)),
+        (2, ("align", "--source", trained.source, "--target", text, "--output", text)),
+    ):
+        assert cli.refused(code, *words) == f"{text}: found as input and as output, expected two files"
+    job = tmp_path / "job.toml"
+    job.symlink_to(trained.job)
+    assert "found as input" in cli.refused(2, "decode", trained.job, "--input", text, "--output", job)
+    assert text.read_bytes() == trained.source.read_bytes()
+
+
+def test_weights_of_templates_that_the_job_lacks_are_warned_of(cli: Cli, trained: Trained, tiny: Tiny) -> None:
+    names = read_weights(trained.run / "weights.txt.gz")
+    sparse = sum(name.startswith(("R:", "RBS:")) for name in names)
+    done = cli("decode", trained.job, "--input", trained.source, "--set", 'features.templates=["shape"]')
+    told = f"{sparse} of {len(names)} weights do not count: features.templates lacks id, source-bigram\n"
+    assert sparse and done.code == 0 and told in done.errors
+    assert "do not count" not in cli("decode", trained.job, "--input", trained.source).errors
+    keys = 'learner.initial_weights="warm"', "features.templates=[]", f'run.dir="{trained.run}-dense"'
+    given = cli("train", trained.job, "--set", keys[0], "--set", keys[1], "--set", keys[2])
+    assert "weights do not count: features.templates lacks id" in given.errors
+
+
+def test_an_empty_file_of_initial_weights_is_warned_of(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "none").touch()
+    job = tiny.job_file(tmp_path / "run", learner={"initial_weights": str(tmp_path / "none"), "epochs": 1})
+    assert f"{tmp_path}/none: found no weights: all are 0" in cli("train", job).errors
+
+
+def test_a_refused_command_leaves_the_state_of_the_run(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    job = tiny.job_file(tmp_path / "run")
+    cli("train", job, "--quiet")
+    done = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert done["state"] == "done"
+    cli.refused(2, "train", job, "--quiet", "--set", "learner.margin=0.5", "--set", "learner.epochs=9")
+    cli.refused(3, "train", job, "--quiet", "--resume", "never", "--set", 'grammar.file="nofile"')
+    again = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert again | {"when": done["when"]} == done
+
+
+def test_weights_that_are_not_there_are_told(cli: Cli, trained: Trained) -> None:
+    done = cli("weights", trained.run, "--find", "zzzz")
+    assert done.code == 0 and done.output == "" and "weights matches" in done.errors
 
 
 def test_decode_without_weights_says_so(cli: Cli, trained: Trained, tmp_path: Path) -> None:
@@ -618,7 +672,11 @@ def test_the_nearest_rules(cli: Cli, tmp_path: Path) -> None:
         found = listed(cli("weights", tmp_path / "model", "--near", text).output)
         assert list(found) == rules[:2] and found[rules[0]] == 0.5, text
     assert list(listed(cli("weights", tmp_path / "model", "--near", "hause", "--top", "1").output)) == [rules[2]]
-    assert cli("weights", tmp_path / "model", "--near", "qqq") == (0, "", "")
+    assert cli("weights", tmp_path / "model", "--near", "qqq") == (
+        0,
+        "",
+        f"{tmp_path}/model: none of 5 weights matches\n",
+    )
 
 
 def test_weights_exported(cli: Cli, model: Path, tmp_path: Path) -> None:

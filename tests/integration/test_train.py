@@ -405,7 +405,7 @@ def test_a_run_that_lacks_a_key_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         tiny.train(tmp_path / "run")
     told = "decoder.rule_margin (was not there, is 0.0)"
-    assert str(refused.value).endswith(f"the job has changed since its last checkpoint: {told}")
+    assert f"the job has changed since its last checkpoint: {told}; set another" in str(refused.value)
 
 
 @pytest.mark.parametrize(

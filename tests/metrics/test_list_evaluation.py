@@ -32,14 +32,14 @@ def write(path: Path, *, metrics: bool = True) -> Path:
 
 
 def test_columns_need_no_references(tmp_path: Path) -> None:
-    found = evaluate_lists(write(tmp_path / "lists"), [])
+    found = evaluate_lists(write(tmp_path / "lists"), [], print)
     assert found.keys() == {"comet"}
     means = [(0.5 + 0.25 + 1.0) / 3, 0.5, 0.0]
     assert found["comet"] == pytest.approx([(0.5 + 0.75) / 3, (1.0 + 0.75) / 3, sum(means) / 3])
 
 
 def test_first_and_best_entries_have_the_scores_of_sacrebleu(tmp_path: Path) -> None:
-    found = evaluate_lists(write(tmp_path / "lists"), [REFERENCES])
+    found = evaluate_lists(write(tmp_path / "lists"), [REFERENCES], print)
     first = [LISTS[0][0][0], LISTS[1][0][0], "", LISTS[3][0][0]]
     oracle = [LISTS[0][1][0], LISTS[1][1][0], "", LISTS[3][0][0]]
     metrics = {"bleu": BLEU(tokenize="none", smooth_method="none"), "ter": TER(), "chrf": CHRF()}
@@ -48,31 +48,34 @@ def test_first_and_best_entries_have_the_scores_of_sacrebleu(tmp_path: Path) -> 
         assert found[name][:2] == pytest.approx(expected)
     # The random choice is worse than the oracle, where less TER is better.
     assert found["bleu"][2] < found["bleu"][1] and found["ter"][2] > found["ter"][1]
-    table = as_table({"a": found, "b": evaluate_lists(write(tmp_path / "b", metrics=False), [REFERENCES])}).split("\n")
+    bare = evaluate_lists(write(tmp_path / "b", metrics=False), [REFERENCES], print)
+    table = as_table({"a": found, "b": bare}).split("\n")
     assert table[0].split() == ["lists", "choice", "bleu", "ter", "chrf", "comet"]
     assert [len(line.split()) for line in table[1:]] == [6] * 3 + [5] * 3
 
 
 def test_sentences_without_lists_count_wherever_they_are(tmp_path: Path) -> None:
     first, last = ({"id": n, "text": REFERENCES[n]} for n in (0, 3))
-    scores = []
+    scores, warnings = [], list[str]()
     for name, entry in (("first", first), ("last", last)):
         (tmp_path / name).write_text(json.dumps(entry) + "\n")
-        scores.append(evaluate_lists(tmp_path / name, [REFERENCES]))
+        scores.append(evaluate_lists(tmp_path / name, [REFERENCES], warnings.append))
         texts = [REFERENCES[n] if n == entry["id"] else "" for n in range(4)]
         expected = BLEU(tokenize="none", smooth_method="none").corpus_score(texts, [REFERENCES]).score
         assert scores[-1]["bleu"][0] == pytest.approx(expected) and expected < 50
+    missing = "3 of 4 sentences have no list, such as number {}: they count as translated to nothing"
+    assert warnings == [f"warning: {tmp_path}/{name}: {missing.format(n)}" for name, n in (("first", 1), ("last", 0))]
 
 
 def test_bad_input(tmp_path: Path) -> None:
     path = write(tmp_path / "lists")
     with pytest.raises(DataError, match="lists:6: found number 3, expected at most 2, as there are 3 references"):
-        evaluate_lists(path, [REFERENCES[:3]])
+        evaluate_lists(path, [REFERENCES[:3]], print)
     path.write_text(path.read_text() + '{"id": 3, "text": "x", "metrics": {"other": 1}}\n')
     with pytest.raises(DataError, match="lists:7: found no comet among the metrics"):
-        evaluate_lists(path, [])
+        evaluate_lists(path, [], print)
     with pytest.raises(UsageError, match="bare: found no metrics in the lists, and no references"):
-        evaluate_lists(write(tmp_path / "bare", metrics=False), [])
+        evaluate_lists(write(tmp_path / "bare", metrics=False), [], print)
     path.write_text("")
     with pytest.raises(DataError, match="lists: found no entries, expected n-best lists"):
-        evaluate_lists(path, [REFERENCES])
+        evaluate_lists(path, [REFERENCES], print)
