@@ -95,7 +95,7 @@ rerank-demo: $(DEMO)/job.toml  ## tune and rerank n-best lists, those of the dem
 multi30k: setup  ## tune the systems of the papers' table on Multi30k (MPITUNE_DATA) and score them; two hours
 	@$(BIN)/python jobs/papers/table.py --corpus multi30k
 
-europarl: setup  ## the same on Europarl and news (MPITUNE_DATA), and BLEU by training sentences; half a day
+europarl: setup  ## the same on Europarl and news (MPITUNE_DATA), and BLEU by training sentences; a day
 	@$(BIN)/python jobs/papers/table.py --corpus europarl
 	@$(BIN)/python jobs/papers/scale.py --corpus europarl --write jobs/europarl
 

@@ -1,4 +1,4 @@
-"""BLEU by the number of training sentences, and by the number of features that algorithm 4 selects, as a figure.
+"""BLEU of a corpus's first test by the number of training sentences, and by that of selected features, as a figure.
 
     MPITUNE_DATA=... python jobs/papers/scale.py --corpus NAME [--most N] [--write FOLDER] [--small]
 
@@ -62,49 +62,39 @@ def main(arguments: Sequence[str] | None = None) -> None:
     selections = by_selection(corpus, size)
     systems = [dense(corpus), *(system for of in (*lines.values(), selections) for system in of.values())]
     where.train(systems)
-    where.translate(systems, corpus.tests)
+    where.translate(systems, corpus.tests[:1])
     draw(lines, selections, where, options.write / f"scale-{corpus.name}.svg")
     for title, tabulated in [*lines.items(), (f"{LEARNED}, {size:,} sentences, by K", selections)]:
         print(f"{title}\n\n{table(tabulated, where)}")
 
 
-def bleu(system: System, where: Place) -> list[float]:
-    """BLEU of ``system`` on each test of the corpus."""
-    return [where.scores([system], test)[0].bleu for test in where.corpus.tests]
+def bleu(system: System, where: Place) -> float:
+    """BLEU of ``system`` on the first test of the corpus."""
+    return where.scores([system], where.corpus.tests[0])[0].bleu
 
 
 def table(systems: dict[int, System], where: Place) -> str:
     """Tabulate BLEU by number, with that of the dense system below."""
     named = [*((f"{number:,}", system) for number, system in systems.items()), ("dense, dev", dense(where.corpus))]
-    rows = [[name, *(f"{score:.2f}" for score in bleu(system, where))] for name, system in named]
-    return show([["", *where.corpus.tests], *rows])
+    return show([["", where.corpus.tests[0]], *([name, f"{bleu(system, where):.2f}"] for name, system in named)])
 
 
 def draw(lines: dict[str, dict[int, System]], selections: dict[int, System], where: Place, path: Path) -> None:
-    """Draw BLEU by sentences and by features: a row of panels for each test."""
+    """Draw BLEU by sentences and by features."""
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "scale", "font.size": 8})
-    tests = where.corpus.tests
-    size = 3.2 * 2, 2.2 * len(tests)
-    figure, grid = pyplot.subplots(
-        len(tests), 2, figsize=size, layout="constrained", sharex="col", sharey="row", squeeze=False
-    )
+    figure, [left, right] = pyplot.subplots(1, 2, figsize=(6.4, 2.4), layout="constrained", sharey=True)
+    for title, systems in lines.items():
+        left.plot(list(systems), [bleu(each, where) for each in systems.values()], "o-", markersize=3, label=title)
+    right.plot(list(selections), [bleu(each, where) for each in selections.values()], "o-", markersize=3)
     flat = bleu(dense(where.corpus), where)
-    left = {
-        title: (list(systems), [bleu(each, where) for each in systems.values()]) for title, systems in lines.items()
-    }
-    right = {LEARNED: (list(selections), [bleu(each, where) for each in selections.values()])}
-    for n, (row, test) in enumerate(zip(grid, tests, strict=True)):
-        for panel, drawn in zip(row, (left, right), strict=True):
-            for title, (numbers, scores) in drawn.items():
-                colour = f"C{list(lines).index(title)}"
-                panel.plot(numbers, [each[n] for each in scores], "o-", color=colour, markersize=3, label=title)
-            panel.axhline(flat[n], color="tab:gray", linestyle="--", linewidth=1, label="dense, dev")
-            panel.set_xscale("log")
-            panel.grid(axis="y", linewidth=0.3)
-        row[0].set_ylabel(f"BLEU, {test}")
-    grid[-1, 0].set_xlabel("training sentences")
-    grid[-1, 1].set_xlabel("features selected (K)")
-    grid[0, 0].legend()
+    for panel in (left, right):
+        panel.axhline(flat, color="tab:gray", linestyle="--", linewidth=1, label="dense, dev")
+        panel.set_xscale("log")
+        panel.grid(axis="y", linewidth=0.3)
+    left.set_ylabel(f"BLEU, {where.corpus.tests[0]}")
+    left.set_xlabel("training sentences")
+    right.set_xlabel("features selected (K)")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=len(lines) + 1)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
 

@@ -19,6 +19,7 @@ from corpora import Corpus, corpora
 from systems import LEVEL, MULTI30K, Place, System, place, show
 from training_set import ALL, REFIT, WORDS, learned, refitted
 
+from mpitune.corpus.weights import read_weights
 from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
 
 DENSE = "features.templates=[]"
@@ -122,8 +123,9 @@ def _with_seed(row: Row, seed: int) -> Row:
 def table(rows: Sequence[Row], where: Place, seeds: int = 1) -> str:
     """Make the table in Markdown; each BLEU score is followed by the lines that differ from it significantly.
 
-    BLEU is the mean over runs; devtest BLEU, features, epoch, time and memory are those of the first one. Minutes are
-    the wall time of all its epochs; GB is the largest memory of a rank, with the pages of files that it has mapped.
+    BLEU is the mean over runs; devtest BLEU, features, epoch, time and memory are those of the first one. Active
+    features are the weights of its result, minutes the wall time of all its epochs; GB is the largest memory of a rank,
+    with the pages of files that it has mapped.
     """
     tests = where.corpus.tests
     cells = [["", "algorithm", "tuned on", "features", "runs", "active", "epoch", "devtest", *tests, "minutes", "GB"]]
@@ -132,7 +134,7 @@ def table(rows: Sequence[Row], where: Place, seeds: int = 1) -> str:
         epochs = where.epochs(row)
         best = epochs[chosen_epoch(devtest_scores(epochs)) - 1]
         minutes = sum(epoch["seconds"] for epoch in epochs) / 60
-        features, epoch = f"{best['selected_features']:,}", f"{best['epoch']} of {len(epochs)}"
+        features, epoch = f"{len(read_weights(where.weights(row))):,}", f"{best['epoch']} of {len(epochs)}"
         devtest = "" if best["devtest_bleu"] is None else f"{best['devtest_bleu']:.2f}"
         about = [_letter(n), row.algorithm, row.tuned_on, row.features, str(len(runs(row, seeds)))]
         scores = (bleu[test][n] for test in tests)
