@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mpitune.cli.options import EACH_TEMPLATE
 from mpitune.cli.output import (
-    check_output,
+    check_apart,
     load_job,
     open_output,
     print_message,
@@ -167,7 +167,7 @@ def run_align(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
 
     def make() -> None:
-        check_output(options.output, [options.source, options.target])
+        check_apart(options.output, [options.source, options.target])
         with stop.interrupts("the word alignment", resumable=False), open_output(options.output) as file:
             links = write_alignment(file, options.source, options.target, print_message, progress)
         print_message(f"{options.output}: {counted(links, 'link')}")
@@ -182,7 +182,7 @@ def run_lm(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
 
     def make() -> None:
-        check_output(options.output, [options.input, options.vocabulary])
+        check_apart(options.output, [options.input, options.vocabulary])
         with stop.interrupts("the language model", resumable=False), report_write_errors(options.output):
             estimate(
                 options.input, options.order, options.output, print_message, progress, vocabulary=options.vocabulary

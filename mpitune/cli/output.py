@@ -29,14 +29,17 @@ def write_output(output: Path | None, text: str) -> None:
         file.write(text.encode())
 
 
-def check_output(path: Path | None, inputs: Sequence[Path | None] = ()) -> None:
-    """Raise the error of `open_output` for a ``path`` that cannot be written, before the work; None: nothing.
-
-    Raises UsageError if it is one of the ``inputs``.
-    """
-    if path is not None:
-        if path.is_file() and any(each is not None and each.is_file() and path.samefile(each) for each in inputs):
+def check_apart(path: Path | None, inputs: Sequence[Path | None]) -> None:
+    """Raise UsageError if the output ``path`` is one of the ``inputs``."""
+    if path is not None and path.is_file():
+        if any(each is not None and each.is_file() and path.samefile(each) for each in inputs):
             raise UsageError(f"{path}: found as input and as output, expected two files")
+
+
+def check_output(path: Path | None, inputs: Sequence[Path | None]) -> None:
+    """`check_apart`; and raise the error of `open_output` for a ``path`` that cannot be written, before the work."""
+    check_apart(path, inputs)
+    if path is not None:
         with report_write_errors(path):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
