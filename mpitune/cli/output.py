@@ -31,9 +31,9 @@ def write_output(output: Path | None, text: str) -> None:
 
 def check_apart(path: Path | None, inputs: Sequence[Path | None]) -> None:
     """Raise UsageError if the output ``path`` is one of the ``inputs``."""
-    if path is not None and path.is_file():
-        if any(each is not None and each.is_file() and path.samefile(each) for each in inputs):
-            raise UsageError(f"{path}: found as input and as output, expected two files")
+    files = [each for each in inputs if each is not None and each.is_file()]
+    if path is not None and path.is_file() and any(map(path.samefile, files)):
+        raise UsageError(f"{path}: found as input and as output, expected two files")
 
 
 def check_output(path: Path | None, inputs: Sequence[Path | None]) -> None:
