@@ -48,7 +48,7 @@ def read_model(job: Job, path: Path) -> InitialModel:
     without weights is warned of, and one with weights of templates that the job does not have.
     """
     if not path.exists():
-        raise UsageError(f"{path}: found no such file or folder, expected --weights, or a run with an epoch done")
+        raise UsageError(f"{path}: found no such file or folder, expected a weights file, or a run with an epoch done")
     weights, scoring = model_weights.read_model(path), _read_scoring(job, path)
     if not weights:
         print_message(f"warning: {path}: found no weights: all are 0")

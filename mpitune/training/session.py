@@ -152,17 +152,17 @@ class TrainingRun:
 
     def freeze_dense(self, vector: Vector) -> None:
         """Freeze the dense features at their weights in ``vector``; frozen ones keep theirs."""
-        weights, frozen = self.first.weights.copy(), self.first.frozen.copy()
-        free = np.flatnonzero(~frozen[: self.first_sparse])
-        weights[free] = look_up(self.features.ids[free], *vector)
-        frozen[free] = True
-        self.first = factory.FirstWeights(weights, frozen)
+        self._freeze(np.arange(self.first_sparse), vector)
 
     def freeze_sparse(self, vector: Vector) -> None:
-        """Freeze the sparse features at their weights in ``vector``; frozen ones keep theirs."""
-        weights, frozen = self.dense(vector)[: len(self.first.frozen)], self.first.frozen.copy()
-        weights[: self.first_sparse] = self.first.weights[: self.first_sparse]
-        frozen[self.first_sparse :] = True
+        """The same of the sparse features."""
+        self._freeze(np.arange(self.first_sparse, len(self.first.frozen)), vector)
+
+    def _freeze(self, slots: np.ndarray, vector: Vector) -> None:
+        weights, frozen = self.first.weights.copy(), self.first.frozen.copy()
+        free = slots[~frozen[slots]]
+        weights[free] = look_up(self.features.ids[free], *vector)
+        frozen[free] = True
         self.first = factory.FirstWeights(weights, frozen)
 
     def by_slot(self, vector: Vector) -> np.ndarray:

@@ -372,7 +372,7 @@ def test_decode_knows_weights_in_every_form(cli: Cli, trained: Trained, tmp_path
 def test_decode_before_training(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
     job = tiny.job_file(tmp_path / "run")
     line = cli.refused(2, "decode", job, "--input", trained.source)
-    assert line == f"{tmp_path}/run: found no such file or folder, expected --weights, or a run with an epoch done"
+    assert line == f"{tmp_path}/run: found no such file or folder, expected a weights file, or a run with an epoch done"
     (tmp_path / "run").mkdir()
     line = cli.refused(2, "decode", job, "--input", trained.source)
     assert line.endswith("found no weights.txt.gz, expected a run folder with at least one epoch done")
