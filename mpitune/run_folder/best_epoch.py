@@ -11,7 +11,19 @@ AVERAGING = ("sgd", "mix")
 
 def devtest_scores(history: Sequence[Mapping[str, Any]]) -> list[float | None]:
     """The ``learner.metric`` of the devtest set after each epoch, from ``history``; None without a devtest set."""
-    return [metrics["devtest_bleu"] if (s := metrics["devtest_metric"]) is None else s for metrics in history]
+    return [_tuned(metrics, "") for metrics in history]
+
+
+def dense_start_score(history: Sequence[Mapping[str, Any]]) -> float | None:
+    """The same after the dense start, on which the epochs learn sparse features; None if there is none."""
+    return _tuned(history[0], "_dense") if history else None
+
+
+def _tuned(metrics: Mapping[str, Any], when: str) -> float | None:
+    """The score in ``metrics`` that weights are selected by; ``when``: the end of its key."""
+    tuned = "bleu" if metrics["devtest_metric"] is None else "metric"
+    score: float | None = metrics.get(f"devtest_{tuned}{when}")
+    return score
 
 
 def chosen_epoch(scores: Sequence[float | None]) -> int:
@@ -28,12 +40,10 @@ def chosen_epoch(scores: Sequence[float | None]) -> int:
 def dense_start_is_best(history: Sequence[Mapping[str, Any]]) -> bool:
     """True if all epochs so far are worse on devtest than the dense start: its weights are the result then.
 
-    ``history``: their metrics. Never true if another metric than BLEU is tuned, or without sparse features.
+    ``history``: their metrics. Never true without sparse features or without a devtest set.
     """
-    dense = history[0].get("devtest_bleu_dense") if history else None
-    if dense is None or history[0]["devtest_metric"] is not None:
-        return False
-    return bool(dense > max(metrics["devtest_bleu"] for metrics in history))
+    dense = dense_start_score(history)
+    return dense is not None and all(score is None or score < dense for score in devtest_scores(history))
 
 
 def epochs_since_best(scores: Sequence[float | None]) -> int:

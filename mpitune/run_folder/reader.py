@@ -18,7 +18,7 @@ from mpitune.config.load import read_tables
 from mpitune.corpus.text import lines
 from mpitune.errors import DataError, UsageError
 from mpitune.metrics.choices import METRIC_NAMES
-from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best
+from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import read_model
 from mpitune.run_folder.run_state import RunState, read_state
@@ -41,6 +41,8 @@ class Epoch:
     """``learner.metric`` of the devtest set, if it is another one than BLEU."""
     devtest_bleu_dense: float | None
     """Devtest BLEU of the dense start; None in other epochs than the first, and without sparse features."""
+    devtest_metric_dense: float | None
+    """The same in ``learner.metric``, if it is another one than BLEU."""
     metric_best: float
     """``learner.metric`` of the 1-best translations of training, of the best entries of all lists, and of a random
     choice."""
@@ -164,6 +166,11 @@ class Record:
         return self.epochs[chosen_epoch(self.scores) - 1]
 
     @property
+    def dense_start_score(self) -> float | None:
+        """The devtest score of the dense start; None without one."""
+        return dense_start_score([vars(epoch) for epoch in self.epochs])
+
+    @property
     def dense_start_is_best(self) -> bool:
         """True if the result has the weights of the dense start instead."""
         return dense_start_is_best([vars(epoch) for epoch in self.epochs])
@@ -240,7 +247,7 @@ def _metric(path: Path, number: int, metrics: dict[str, Any], key: str) -> Any:
 
 _OPTIONAL = (
     *("devtest_bleu", "lambda", "best_bleu", "oracle_bleu", "prediction_bleu", "objective"),
-    *("devtest_bleu_dense", "devtest_metric", "devtest_length_ratio", "length_ratio"),
+    *("devtest_bleu_dense", "devtest_metric", "devtest_metric_dense", "devtest_length_ratio", "length_ratio"),
 )
 """Keys that may be null or missing."""
 

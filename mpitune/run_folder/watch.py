@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from mpitune.corpus.text import clock
 from mpitune.errors import UsageError
-from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best
+from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import Epoch, read_epochs, read_log
 from mpitune.run_folder.run_state import RunState, read_state
@@ -97,18 +97,29 @@ def follow(runs: Sequence[Path]) -> None:
 def _table(epochs: Sequence[Epoch]) -> list[str]:
     if not epochs:
         return []
-    by_dense_start = dense_start_is_best([vars(epoch) for epoch in epochs])
+    history = [vars(epoch) for epoch in epochs]
+    by_dense_start, dense = dense_start_is_best(history), dense_start_score(history)
     chosen = 0 if by_dense_start else chosen_epoch([epoch.devtest_score for epoch in epochs])
     rows: list[tuple[str, ...]] = [_HEAD]
-    if (dense := epochs[0].devtest_bleu_dense) is not None:
-        rows.append((f"{'*' if by_dense_start else ''}dense", f"{dense:.2f}", "", "", "", ""))
+    if dense is not None:
+        rows.append((f"{'*' if by_dense_start else ''}dense", _score(dense, epochs[0]), "", "", "", ""))
     rows += (_row(epoch, epoch.epoch == chosen) for epoch in epochs)
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
     return ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
 
 
 def _row(epoch: Epoch, chosen: bool) -> tuple[str, ...]:
-    bleu = "-" if epoch.devtest_bleu is None else f"{epoch.devtest_bleu:.2f}"
-    score = bleu if epoch.devtest_metric is None else f"{epoch.devtest_metric:.5g}"
-    figures = (score, f"{epoch.gold:.4f}", f"{epoch.selected_features:,}", f"{epoch.rate:.3g}", clock(epoch.seconds))
+    score = epoch.devtest_score
+    figures = (
+        "-" if score is None else _score(score, epoch),
+        f"{epoch.gold:.4f}",
+        f"{epoch.selected_features:,}",
+        f"{epoch.rate:.3g}",
+        clock(epoch.seconds),
+    )
     return (f"{'*' if chosen else ''}{epoch.epoch}", *figures)
+
+
+def _score(score: float, epoch: Epoch) -> str:
+    """A devtest score of the run of ``epoch``."""
+    return f"{score:.2f}" if epoch.devtest_metric is None else f"{score:.5g}"

@@ -27,7 +27,8 @@ from mpitune.run_folder.best_epoch import chosen_epoch
 from mpitune.run_folder.checkpoint import ShardResult, Vector
 from mpitune.runtime.progress import progress
 from mpitune.training import factory
-from mpitune.training.devtest import Scores, score_devtest
+from mpitune.training.devtest import score_devtest
+from mpitune.training.epoch_statistics import Scores
 from mpitune.training.initial_size import fitted_factor
 from mpitune.training.scheduler import check_stop, draw_shards, reordered
 from mpitune.training.session import TrainingRun
@@ -108,10 +109,10 @@ def _learn_all_dense(run: TrainingRun, state: State, passes: list[np.ndarray]) -
     best = chosen_epoch([score.tuned for score in scores]) - 1
     run.freeze_dense(means[best])
     state.shared_weights = run.sparse(run.dense(state.shared_weights))
-    state.dense_start = scores[best].bleu
-    if state.dense_start is not None:
+    state.dense_start = scores[best]
+    if scores[best].tuned is not None:
         run.comm.on_root(_write, run, state)
-        LOG.info("before sparse features are learned: devtest BLEU %.2f", state.dense_start)
+        LOG.info("before sparse features are learned: %s", scores[best].text)
 
 
 def _with_dense(run: TrainingRun, state: State, dense: Vector) -> np.ndarray:

@@ -5,14 +5,13 @@ If the job has no devtest set, some training sentences are translated for the re
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mpitune.decoder.base import check_failed
 from mpitune.metrics.sacrebleu import bleu_and_length
 from mpitune.run_folder.checkpoint import Vector
 from mpitune.store.store import Corpus
+from mpitune.training.epoch_statistics import NOT_SCORED, Scores
 from mpitune.training.kbest_formats import text
 from mpitune.training.parallel_map import parallel_map
 from mpitune.training.scheduler import check_stop
@@ -20,22 +19,6 @@ from mpitune.training.session import TrainingRun
 
 WITHOUT_DEVTEST = 20
 """Number of training sentences that are translated if there is no devtest set."""
-
-
-class Scores(NamedTuple):
-    """Scores of the devtest set; None if the job has none, or if it has no references to compare with."""
-
-    bleu: float | None
-    """Corpus BLEU, 0 to 100."""
-    length_ratio: float | None
-    """Words of the translations to words of their closest references."""
-    metric: float | None = None
-    """``learner.metric``, if it is another one than BLEU."""
-
-    @property
-    def tuned(self) -> float | None:
-        """The score that epochs are compared by."""
-        return self.bleu if self.metric is None else self.metric
 
 
 def watch_start(run: TrainingRun, weights: Vector) -> Scores:
@@ -67,7 +50,7 @@ def score_devtest(run: TrainingRun, weights: Vector, when: str) -> Scores:
 
     ``when``: the time in the run, for the message of StopRequested. Nothing is translated without a devtest set.
     """
-    return Scores(None, None) if run.store.devtest is None else _watch(run, weights, when, None)
+    return NOT_SCORED if run.store.devtest is None else _watch(run, weights, when, None)
 
 
 def _watch(run: TrainingRun, weights: Vector, when: str, epoch: int | None) -> Scores:
@@ -96,7 +79,7 @@ def _watch(run: TrainingRun, weights: Vector, when: str, epoch: int | None) -> S
         if epoch is not None:
             run.folder.write_translations(epoch, translations)
         if run.store.devtest is None:
-            return Scores(None, None)
+            return NOT_SCORED
         metric = tuned.reported(np.sum([counted for _, counted in done], axis=0)[None])[0] if tuned else None
         references = _references(run, corpus, count)
         bleu, length_ratio = bleu_and_length(translations, references) if references[0] else (None, None)

@@ -40,6 +40,31 @@ class ShardStatistics(NamedTuple):
     """float64 [3, columns]: summed statistics of the metric, of `CHOICES`."""
 
 
+class Scores(NamedTuple):
+    """Scores of the devtest set; None if the job has none, or if it has no references to compare with."""
+
+    bleu: float | None
+    """Corpus BLEU, 0 to 100."""
+    length_ratio: float | None
+    """Words of the translations to words of their closest references."""
+    metric: float | None = None
+    """``learner.metric``, if it is another one than BLEU."""
+
+    @property
+    def tuned(self) -> float | None:
+        """The score that epochs are compared by."""
+        return self.bleu if self.metric is None else self.metric
+
+    @property
+    def text(self) -> str:
+        """The scores, for the log; empty without any."""
+        bleu = [] if self.bleu is None else [f"devtest BLEU {self.bleu:.2f}"]
+        return ", ".join(bleu + ([] if self.metric is None else [f"devtest metric {self.metric:.6g}"]))
+
+
+NOT_SCORED = Scores(None, None)
+
+
 @dataclass(frozen=True)
 class EpochResult:
     """Weights and statistics of an epoch."""
@@ -139,8 +164,7 @@ def summary(shards: Sequence[ShardStatistics], metric: Metric) -> dict[str, Any]
 
 def log_epoch(metrics: dict[str, Any]) -> None:
     """Log one line for an epoch."""
-    devtest = "" if metrics["devtest_bleu"] is None else f", devtest BLEU {metrics['devtest_bleu']:.2f}"
-    devtest += "" if metrics["devtest_metric"] is None else f", devtest metric {metrics['devtest_metric']:.6g}"
+    devtest = Scores(metrics["devtest_bleu"], None, metrics["devtest_metric"]).text
     learned = f"{metrics['updates']} of {metrics['pairs']} pairs updated"
     if "objective" in metrics:
         learned = f"objective {metrics['objective']:.6g} after {metrics['updates']} steps"
@@ -148,7 +172,7 @@ def log_epoch(metrics: dict[str, Any]) -> None:
         "epoch %d: mean gold score %.4f%s, %d features, %s, %.1f sentences/s",
         metrics["epoch"],
         metrics["gold"],
-        devtest,
+        f", {devtest}" if devtest else "",
         metrics["selected_features"],
         learned,
         metrics["sentences"] / metrics["seconds"],

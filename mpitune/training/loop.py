@@ -31,9 +31,9 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.training import early_stopping
 from mpitune.training.batch_epoch import batch_epoch
 from mpitune.training.dense_start import dense_start, keep_sparse
-from mpitune.training.devtest import Scores, watch_epoch, watch_start
+from mpitune.training.devtest import watch_epoch, watch_start
 from mpitune.training.epoch_clock import EpochClock, RankUsage
-from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, log_epoch, norm, summary
+from mpitune.training.epoch_statistics import EpochResult, Scores, ShardStatistics, log_epoch, norm, summary
 from mpitune.training.metric_spreads import fit_metric
 from mpitune.training.online_epoch import online_epoch
 from mpitune.training.sanity_checks import warnings_of_epoch
@@ -150,6 +150,16 @@ def _learn_epoch(run: TrainingRun, state: State, lock: RunLock) -> None:
     log_epoch(state.history[-1])
 
 
+def _before(state: State) -> dict[str, Any]:
+    """Scores of the devtest set before the first epoch, which that epoch's metrics keep."""
+    dense = state.dense_start
+    return {
+        "devtest_bleu_before": state.before,
+        "devtest_bleu_dense": dense.bleu,
+        "devtest_metric_dense": dense.metric,
+    }
+
+
 def _metrics(
     run: TrainingRun,
     state: State,
@@ -170,7 +180,7 @@ def _metrics(
         "devtest_bleu": scores.bleu,
         "devtest_length_ratio": scores.length_ratio,
         "devtest_metric": scores.metric,
-        **({"devtest_bleu_before": state.before, "devtest_bleu_dense": state.dense_start} if state.epoch == 1 else {}),
+        **(_before(state) if state.epoch == 1 else {}),
         **result.metrics,
         "weight_norm": norm(result.weights[1]),
         "largest_norms": largest_by_template(model.names, run.by_slot(result.norms)[model.slots], LARGEST),

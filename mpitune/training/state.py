@@ -16,6 +16,7 @@ from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, devtest_scores
 from mpitune.run_folder.checkpoint import Checkpoint, Vector, latest_valid_checkpoint, read_checkpoint, write_checkpoint
 from mpitune.run_folder.checkpoint import checkpoint_path as path_of
+from mpitune.training.epoch_statistics import NOT_SCORED, Scores
 from mpitune.training.session import NamedWeights, TrainingRun
 
 LOG = logging.getLogger(__name__)
@@ -40,8 +41,8 @@ class State:
     """The metrics of the epochs so far."""
     before: float | None = None
     """Devtest BLEU before training, up to the first epoch, whose metrics keep it."""
-    dense_start: float | None = None
-    """The same of the dense start's weights, if the epochs learn sparse features on top of them."""
+    dense_start: Scores = NOT_SCORED
+    """Devtest scores of the dense start's weights, if the epochs learn sparse features on top of them."""
     previous_1best: np.ndarray = field(default_factory=lambda: np.zeros((0, WIDTH), dtype=np.int32))
     """int32 [sentences, 11]: statistics of the latest epoch's 1-best translations, for gold scores that need them."""
 

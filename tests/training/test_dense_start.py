@@ -21,7 +21,7 @@ from mpitune.exchange.comm import SerialComm
 from mpitune.run_folder.checkpoint import Vector, read_checkpoint
 from mpitune.training import dense_start as start
 from mpitune.training import online_epoch as module
-from mpitune.training.devtest import Scores
+from mpitune.training.epoch_statistics import Scores
 from mpitune.training.factory import FirstWeights, learned_in_epochs
 from mpitune.training.initial_size import best_factor
 from mpitune.training.loop import train

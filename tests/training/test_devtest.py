@@ -18,7 +18,8 @@ from mpitune.run_folder import best_epoch
 from mpitune.run_folder.checkpoint import Vector
 from mpitune.run_folder.watch import read_status
 from mpitune.training import dense_start
-from mpitune.training.devtest import WITHOUT_DEVTEST, Scores
+from mpitune.training.devtest import WITHOUT_DEVTEST
+from mpitune.training.epoch_statistics import Scores
 from mpitune.training.session import TrainingRun
 
 
@@ -80,8 +81,11 @@ def test_the_dense_weights_are_scored_before_sparse_features_are_learned(
     assert f"before sparse features are learned: devtest BLEU {score:.2f}" in (run / "log.txt").read_text()
 
 
+@pytest.mark.parametrize(
+    ("metric", "scores", "shown"), [("bleu", Scores(100.5, 1.0), "100.50"), ("ter", Scores(0.0, 1.0, 0.5), "0.5")]
+)
 def test_the_dense_start_is_the_result_while_no_epoch_is_as_good(
-    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: str, scores: Scores, shown: str
 ) -> None:
     """The same after a resume with more epochs."""
 
@@ -91,26 +95,28 @@ def test_the_dense_start_is_the_result_while_no_epoch_is_as_good(
     def log() -> str:
         return (tmp_path / "run" / "log.txt").read_text()
 
-    tables = {"learner": {"preset": "default", "learning_rate": None, "epochs": 1}, **DEVTEST}
+    tables = {"learner": {"preset": "default", "learning_rate": None, "epochs": 1, "metric": metric}, **DEVTEST}
     with monkeypatch.context() as patch:
-        patch.setattr(dense_start, "score_devtest", lambda *_: Scores(100.5, 1.0))
+        patch.setattr(dense_start, "score_devtest", lambda *_: scores)
         tiny.train(tmp_path / "run", **tables)
     dense = [line for line in weights("weights/epoch-0001.txt.gz") if not line.startswith(("R:", "RBS:", "Shape_"))]
     assert weights("weights.txt.gz") == dense != weights("weights/epoch-0001.txt.gz")
     assert "holds the weights of the dense start, better on devtest than all epochs" in log()
     assert main(["report", str(tmp_path / "run")]) == 0
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "they are the result" in page and "100.50" in page
+    assert "they are the result" in page and f"<b>{shown}" in page
     assert "The dotted line marks epoch 1, the best; the dense start is better" in page
     table = [line.split() for line in read_status(tmp_path / "run").table]
-    assert table[1] == ["*dense", "100.50"] and table[2][0] == "1", "no epoch is the result"
+    assert table[1] == ["*dense", shown] and table[2][0] == "1", "no epoch is the result"
     tables["learner"]["epochs"] = 2
     (tmp_path / "run" / "weights.txt.gz").unlink()
     tiny.train(tmp_path / "run", **tables)
     assert weights("weights.txt.gz") == dense
-    for score, metric, better in ((100.5, None, True), (0.0, None, False), (None, None, False), (100.5, 0.5, False)):
-        epochs = [{**epoch, "devtest_metric": metric} for epoch in metrics(tmp_path / "run")]
-        epochs[0]["devtest_bleu_dense"] = score
+    assert scores.text in log()
+    key = "devtest_bleu_dense" if metric == "bleu" else "devtest_metric_dense"
+    for score, better in ((scores.tuned, True), (-100.0, False), (None, False)):
+        epochs = metrics(tmp_path / "run")
+        epochs[0][key] = score
         assert best_epoch.dense_start_is_best(epochs) == better
 
 
