@@ -72,7 +72,7 @@ def extract_and_build(
         return comm.on_root(build_store, None)
     comm.on_root(check_files, sources)
     parts = folder / "parts"
-    if not comm.on_root(build.needs_extraction, sources, folder):
+    if comm.on_root(_is_extracted, sources, folder, parts):
         return comm.on_root(build_store, parts)
     with ExitStack() as stack:
         # Runs that share a store wait for each other here.
@@ -163,9 +163,18 @@ def _missing(items: Sequence[range], inputs: Mapping[str, Any], parts: Path) -> 
     return missing
 
 
+def _is_extracted(sources: StoreInputs, folder: Path, parts: Path) -> bool:
+    """True if the store has its grammars, and no run that was killed has left parts of them."""
+    return not build.needs_extraction(sources, folder) and not _files(parts)
+
+
 def _remove(parts: Path) -> None:
-    for part in parts.glob("part-*.h5"):
+    for part in _files(parts):
         part.unlink()
+
+
+def _files(parts: Path) -> list[Path]:
+    return list(parts.glob("part-*.h5"))
 
 
 def _sentences(sources: StoreInputs, left_out: Sequence[int | None] | None) -> list[SentenceToCover]:

@@ -250,6 +250,10 @@ def test_a_stopped_extraction_goes_on(
     assert worked() == [items[1], *items[4:]]
     assert (parts.parent / "data.h5").read_bytes() == (folder / "unbroken/data.h5").read_bytes()
     assert [path.name for path in parts.iterdir()] == ["lock"]
+    # The next run removes what one that was killed at the very end has left.
+    write_arrays(files[0], {}, {})
+    assert main(["prepare", job]) == 0
+    assert [path.name for path in parts.iterdir()] == ["lock"]
 
 
 def test_what_was_extracted_from_something_else_is_not_kept(folder: Path, worked: Callable[..., list[range]]) -> None:
