@@ -28,14 +28,11 @@ def log_seen_references(job: Job, files: Sequence[Path], store: Store) -> None:
         return
     for n, (file, (lm, vocabulary)) in enumerate(zip(files, store.model.lms, strict=False)):
         own = store.own_ngrams[n]
-        if own is not None and len(own.node):
+        if own is not None:
             found, total = own.references.tolist()
-            LOG.info(
-                "%s: its text has %d of the %s: each is left out of the model while it is learned from",
-                file,
-                found,
-                counted(total, "reference"),
-            )
+            what = "each is left out of the model while it is learned from" if found else "none has to be left out"
+            LOG.info("%s: its text has %d of the %s: %s", file, found, counted(total, "reference"), what)
+        if own is not None and len(own.node):
             if (covered := float(own.covered[0])) < COVERED:
                 LOG.warning(
                     "%s: lm.%d.text has %.1f %% of its n-grams, expected %g %% or more: name all its texts, or what "

@@ -131,6 +131,13 @@ def test_a_part_of_the_texts_is_warned_of(tmp_path: Path, caplog: pytest.LogCapt
         assert len(said(caplog, "% of its n-grams, expected 99 % or more: name all its texts")) == n
 
 
+def test_a_text_without_references_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    lm_of(tmp_path, sentences(3, 1000), 3)
+    opened(tmp_path, sentences(1, 120), sentences(2, 120), FILE_AND_TEXT)
+    assert len(said(caplog, "/lm: its text has 0 of the 240 references: none has to be left out")) == 1
+
+
 def test_a_named_text_that_is_not_there(tmp_path: Path) -> None:
     lm_of(tmp_path, sentences(1, 120), 3)
     with pytest.raises(Exception, match="absent: found no such file or directory"):
