@@ -196,6 +196,7 @@ def run_import_dtrain(options: argparse.Namespace, comm: Comm) -> None:
     """Convert a configuration of dtrain to a job file, with a comment on each option."""
 
     def make() -> None:
+        check_apart(options.output, [options.configuration])
         write_output(options.output, import_job(options.configuration, Path.cwd()))
 
     comm.on_root(make)

@@ -93,5 +93,5 @@ def _compile_bitext(files: AlignedFiles, work: Path) -> Path:
 def _merge(work: Path, sentences: int) -> Path:
     """Merge the extracted rules in ``work``; returns the file."""
     file = work / "grammars.h5"
-    write_arrays(file, merged(build.PartReader(work), sentences, work), {})
+    write_arrays(file, merged(build.PartReader(work), sentences, work, progress), {})
     return file

@@ -7,9 +7,9 @@ their order: those that begin with a gap first, then the others, each by their w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from mpitune.array_files.arrays import Stored, add_prefix
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.array_files.row_table import DistinctRows
+from mpitune.corpus.progress import Progress, StartProgress, no_progress
 from mpitune.extraction.rule_table import GAP, RuleTable
 from mpitune.grammar.rules import PHRASE
 
@@ -70,6 +71,14 @@ class TablePart(NamedTuple):
     """int16 [changes]"""
 
 
+class Parts(Protocol):
+    """Parts in the order of their words, each of which is read when it is needed, several times."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[TablePart]: ...
+
+
 def part_of(tables: Iterable[RuleTable]) -> TablePart:
     """The part of the ``tables`` of an item."""
     found = list(tables)
@@ -114,17 +123,22 @@ def _as_int32(align: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(align).view(np.int32).ravel()
 
 
-def merged(read: Callable[[], Iterable[TablePart]], sentences: int, folder: Path) -> dict[str, Stored]:
+def merged(
+    parts: Parts, sentences: int, folder: Path, start_progress: StartProgress = no_progress
+) -> dict[str, Stored]:
     """The arrays of `ExtractedGrammars` for ``sentences`` sentences from all parts.
 
-    ``read`` returns the parts in the order of their words; it is called several times. ``folder``: the folder of
-    temporary files, which hold the arrays that grow with the number of rules or of source sides of sentences.
+    ``folder``: the folder of temporary files, which hold the arrays that grow with the number of rules or of source
+    sides of sentences.
     """
-    types, counts = _types(read(), folder)
-    return add_prefix("types", types) | add_prefix("counts", counts | _entries(read, sentences, folder))
+    with start_progress("parts of the grammars merged", len(parts)) as progress:
+        types, counts = _types(parts, folder, progress)
+    return add_prefix("types", types) | add_prefix(
+        "counts", counts | _entries(parts, sentences, folder, start_progress)
+    )
 
 
-def _types(parts: Iterable[TablePart], folder: Path) -> tuple[dict[str, Stored], dict[str, Stored]]:
+def _types(parts: Parts, folder: Path, progress: Progress) -> tuple[dict[str, Stored], dict[str, Stored]]:
     """The arrays of `RuleTypes`, and those of the rules' counts, numbered through all parts."""
     types = {
         name: DiskArray(folder, dtype, columns)
@@ -165,27 +179,36 @@ def _types(parts: Iterable[TablePart], folder: Path) -> tuple[dict[str, Stored],
         counts["rule_count"].append(part.rule_count)
         counts["lexical_value"].append(part.lexical_value)
         sides += len(rules)
+        progress.advance()
     return {**types, "lhs": np.full(sides, PHRASE, dtype=np.int32)}, {**counts}
 
 
-def _entries(read: Callable[[], Iterable[TablePart]], sentences: int, folder: Path) -> dict[str, Stored]:
+def _entries(parts: Parts, sentences: int, folder: Path, start_progress: StartProgress) -> dict[str, Stored]:
     """The entries of all sentences: for each, those that begin with a gap from all parts, then the others."""
-    # By sentence: of source sides that begin with a gap, and of others.
-    entries, changes = np.zeros((2, sentences), dtype=np.int64), np.zeros((2, sentences), dtype=np.int64)
-    for part in read():
-        of_kind = _by_first_symbol(part, part.side)
-        for kind, chosen in enumerate(of_kind):
-            sentence = part.sentence[chosen]
-            entries[kind] += np.bincount(sentence, minlength=sentences)
-            weights = part.changes[chosen]
-            changes[kind] += np.bincount(sentence, weights=weights, minlength=sentences).astype(np.int64)
+    entries, changes = _sizes(parts, sentences, start_progress)
     grammar_ptr, change_ptr = row_ends(entries.sum(axis=0)), row_ends(changes.sum(axis=0))
     whole = {name: DiskArray(folder, dtype) for name, dtype in (_OF_ENTRIES | _OF_CHANGES).items()}
-    for batch in _batches(grammar_ptr):
-        found = _entries_of(batch, read(), entries[:, batch.start : batch.stop], changes[:, batch.start : batch.stop])
-        for name, array in found.items():
-            whole[name].append(array)
+    with start_progress("source sides of sentences merged", int(grammar_ptr[-1])) as progress:
+        for batch in _batches(grammar_ptr):
+            of_batch = slice(batch.start, batch.stop)
+            for name, array in _entries_of(batch, parts, entries[:, of_batch], changes[:, of_batch], progress).items():
+                whole[name].append(array)
     return {**whole, "grammar_ptr": grammar_ptr, "change_ptr": change_ptr}
+
+
+def _sizes(parts: Parts, sentences: int, start_progress: StartProgress) -> tuple[np.ndarray, np.ndarray]:
+    """int64 [2, sentences] each: entries and changes, of source sides that begin with a gap, and of others."""
+    entries, changes = np.zeros((2, sentences), dtype=np.int64), np.zeros((2, sentences), dtype=np.int64)
+    with start_progress("parts of the grammars counted", len(parts)) as progress:
+        for part in parts:
+            of_kind = _by_first_symbol(part, part.side)
+            for kind, chosen in enumerate(of_kind):
+                sentence = part.sentence[chosen]
+                entries[kind] += np.bincount(sentence, minlength=sentences)
+                weights = part.changes[chosen]
+                changes[kind] += np.bincount(sentence, weights=weights, minlength=sentences).astype(np.int64)
+            progress.advance()
+    return entries, changes
 
 
 def _batches(grammar_ptr: np.ndarray) -> Iterator[range]:
@@ -198,7 +221,7 @@ def _batches(grammar_ptr: np.ndarray) -> Iterator[range]:
 
 
 def _entries_of(
-    batch: range, parts: Iterable[TablePart], entries: np.ndarray, changes: np.ndarray
+    batch: range, parts: Parts, entries: np.ndarray, changes: np.ndarray, progress: Progress
 ) -> dict[str, np.ndarray]:
     """The entries of the sentences ``batch``; ``entries``, ``changes``: int64 [2, sentences], their numbers by kind."""
     found = {name: np.empty(entries.sum(), dtype) for name, dtype in _OF_ENTRIES.items()}
@@ -221,6 +244,7 @@ def _entries_of(
             for name in _OF_CHANGES:
                 found[name][place] = getattr(part, name)[of_batch][of_change]
         first_side += len(part.rule_ptr) - 1
+        progress.advance(int(end - begin))
     return found
 
 

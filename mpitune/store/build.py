@@ -240,7 +240,7 @@ def _compile_data(
     ``shared``: the folder of the compiled bitext.
     """
     if parts is not None:
-        words, of_grammars, score_names, categories = _extracted_rules(sources, parts, shared / BITEXT)
+        words, of_grammars, score_names, categories = _extracted_rules(sources, parts, shared / BITEXT, start_progress)
     else:
         words, of_grammars, score_names, categories = _read_grammars(grammars, sources.table_format, start_progress)
         warn_of_built_in_names(grammars, score_names, sources.lm_names)
@@ -281,11 +281,13 @@ def _read_grammars(grammars: Sequence[Path], table_format: str, start_progress: 
     return _CompiledGrammars(words, grammars_read.as_arrays(), reader.score_names, reader.categories)
 
 
-def _extracted_rules(sources: StoreInputs, parts: Path, bitext: Path) -> _CompiledGrammars:
+def _extracted_rules(
+    sources: StoreInputs, parts: Path, bitext: Path, start_progress: StartProgress
+) -> _CompiledGrammars:
     """The extracted rules in the folder ``parts``; their words are those of the compiled ``bitext``."""
     words = Vocabulary(Names.stored(open_arrays(bitext), "words").all())
     sentences = sum(len(texts.read()) for texts in sources.texts.values())
-    arrays = merged(PartReader(parts), sentences, parts)
+    arrays = merged(PartReader(parts), sentences, parts, start_progress)
     return _CompiledGrammars(words, arrays, list(FEATURES), ["S", "X"])
 
 
@@ -296,10 +298,16 @@ class PartReader:
         self._folder = folder
         self._is_checked = False
 
-    def __call__(self) -> Iterator[TablePart]:
-        for file in sorted(self._folder.glob("part-*.h5")):
+    def __len__(self) -> int:
+        return len(self._files())
+
+    def __iter__(self) -> Iterator[TablePart]:
+        for file in self._files():
             yield TablePart(**with_prefix(map_arrays(file, check_digest=not self._is_checked), "part"))
         self._is_checked = True
+
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob("part-*.h5"))
 
 
 def _compile_lm(file: Path, start_progress: StartProgress) -> dict[str, np.ndarray]:

@@ -222,7 +222,7 @@ def warm_up(file: Path) -> None:
     extraction = GrammarExtractor(file, [([words[n] for n in range(min(3, len(words)))], None)])
     parts = [extraction.part(item) for item in extraction.items]
     with tempfile.TemporaryDirectory() as folder:
-        write_arrays(Path(folder) / "grammars.h5", merged(lambda: parts, 1, Path(folder)), {})
+        write_arrays(Path(folder) / "grammars.h5", merged(parts, 1, Path(folder)), {})
         grammars = ExtractedGrammars.stored(open_arrays(Path(folder) / "grammars.h5"), None)
         rule_lines(grammars.open(0), words)
 

@@ -71,7 +71,7 @@ def speed(folder: Path, count: int) -> Iterator[Sequence[str]]:
 
     def to_store() -> ExtractedGrammars:
         parts = [extraction.part(item) for item in extraction.items]
-        write_arrays(folder / "grammars.h5", merged(lambda: parts, len(sentences), folder), {})
+        write_arrays(folder / "grammars.h5", merged(parts, len(sentences), folder), {})
         return ExtractedGrammars.stored(open_arrays(folder / "grammars.h5"), None)
 
     def to_text() -> None:

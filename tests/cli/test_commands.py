@@ -301,6 +301,7 @@ def test_an_input_is_no_output(cli: Cli, trained: Trained, tmp_path: Path) -> No
         (2, ("decode", trained.job, "--input", text, "--output", text)),
         (2, ("lm", "--order", "2", "--input", text, "--output", text)),
         (2, ("align", "--source", trained.source, "--target", text, "--output", text)),
+        (2, ("import-dtrain", text, "--output", text)),
     ):
         assert cli.refused(code, *words) == f"{text}: found as input and as output, expected two files"
     job = tmp_path / "job.toml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tracemalloc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,8 @@ import pytest
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.csr import row_ends
-from mpitune.extraction.rule_arrays import TablePart, merged, part_of
+from mpitune.corpus.progress import Progress
+from mpitune.extraction.rule_arrays import Parts, TablePart, merged, part_of
 from mpitune.extraction.rule_table import GAP, RuleTable
 from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.grammar.rules import PHRASE
@@ -88,8 +89,8 @@ def table(sides: Sequence[Side]) -> RuleTable:
     )
 
 
-def stored(read: Callable[[], Iterable[TablePart]], folder: Path) -> ExtractedGrammars:
-    write_arrays(folder / "rules.h5", merged(read, SENTENCES, folder), {})
+def stored(parts: Parts, folder: Path) -> ExtractedGrammars:
+    write_arrays(folder / "rules.h5", merged(parts, SENTENCES, folder), {})
     assert [path.name for path in folder.iterdir()] == ["rules.h5"]
     return ExtractedGrammars.stored(open_arrays(folder / "rules.h5"), None)
 
@@ -112,7 +113,7 @@ def test_however_the_tables_are_cut_into_parts_and_merged(
     parts = [part_of(tables[first:last]) for first, last in bounds]
     if not cuts:
         assert all(len(ptr) < 60 for ptr in (parts[0].target_ptr, parts[0].align_ptr, parts[0].lexical_value))
-    found = stored(lambda: parts, tmp_path)
+    found = stored(parts, tmp_path)
     types, counts = found.types, found.table
     whole = [side for of_word in sides for side in of_word]
     assert types.lhs.tolist() == [PHRASE] * len(whole)
@@ -148,9 +149,37 @@ def test_however_the_tables_are_cut_into_parts_and_merged(
 
 
 def test_no_parts_give_no_rules(tmp_path: Path) -> None:
-    found = stored(list, tmp_path)
+    found = stored([], tmp_path)
     assert len(found) == SENTENCES and found.types.side.size == 0
     assert [found.open(number).type.size for number in range(SENTENCES)] == [0] * SENTENCES
+
+
+class Copies:
+    """Parts that are the same; each is a copy of its own, as if it was read from a file."""
+
+    def __init__(self, part: TablePart, times: int) -> None:
+        self._part, self._times = part, times
+
+    def __len__(self) -> int:
+        return self._times
+
+    def __iter__(self) -> Iterator[TablePart]:
+        return (TablePart(*(array.copy() for array in self._part)) for _ in range(self._times))
+
+
+def test_each_stage_is_shown_to_its_end(tmp_path: Path) -> None:
+    random, stages = np.random.default_rng(2), dict[str, list[int]]()
+
+    class Counted(Progress):
+        def __init__(self, task: str, total: int) -> None:
+            self.shown = stages.setdefault(task, [total, 0])
+
+        def advance(self, items: int = 1) -> None:
+            self.shown[1] += items
+
+    part = part_of([table([random_side(random, 7) for _ in range(9)])])
+    merged([part, part, part], SENTENCES, tmp_path, Counted)
+    assert list(stages.values()) == [[3, 3], [3, 3], [3 * len(part.side)] * 2]
 
 
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="takes too long in plain Python")
@@ -161,9 +190,8 @@ def test_memory_is_taken_by_one_part(tmp_path: Path) -> None:
     size = part.rule_count.nbytes + part.target.nbytes + part.alignment.nbytes + part.lexical.nbytes
 
     def peak(times: int) -> int:
-        # Each a copy of its own, as if read from its own file.
         tracemalloc.start()
-        found = stored(lambda: (TablePart(*(array.copy() for array in part)) for _ in range(times)), tmp_path)
+        found = stored(Copies(part, times), tmp_path)
         memory = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert len(found.types.side) == times * len(part.rule_count)

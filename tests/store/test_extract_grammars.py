@@ -190,12 +190,12 @@ def test_bad_usage_is_refused(bitext: list[str], tmp_path: Path, capsys: pytest.
 def test_parts_are_checked_when_they_are_read_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for first in (7, 30):
         write_arrays(part_file(tmp_path, first), add_prefix("part", part_of([])._asdict()), {})
-    damaged, read = part_file(tmp_path, 30), PartReader(tmp_path)
+    damaged, parts = part_file(tmp_path, 30), PartReader(tmp_path)
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(DataError, match=r"part-000000000030\.h5: found a damaged"):
-        list(read())
+        list(parts)
     damaged.write_bytes(content)
-    assert len(list(read())) == 2
+    assert len(list(parts)) == 2
     monkeypatch.setattr("mpitune.array_files.arrays.matches_digest", lambda file: pytest.fail("hashed again"))
-    assert len(list(read())) == 2
+    assert len(list(parts)) == 2

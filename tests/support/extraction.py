@@ -83,5 +83,5 @@ def stored(parts: Sequence[TablePart], sentences: int, plan: TransformPlan | Non
     """The grammars of ``parts``, from a file."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "grammars.h5"
-        write_arrays(file, merged(lambda: parts, sentences, Path(folder)), {})
+        write_arrays(file, merged(parts, sentences, Path(folder)), {})
         return ExtractedGrammars.stored(open_arrays(file), plan)
