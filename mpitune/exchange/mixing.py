@@ -4,7 +4,8 @@
 - ``active``: the mean of each feature is weighted by the shards' squared gradients of that feature, if the learner has
   them. Dense features, which fire in all shards, change little; the weight of a rare feature that one of Z shards has
   learned is no longer divided by Z. McDonald, Hall and Mann (NAACL 2010, section 4) allow any convex combination of
-  shards; one combination per feature is a choice of this implementation.
+  shards; one combination per feature is a choice of this implementation. Features whose weights are to be a smooth
+  curve have the same combination, the unweighted one.
 
 Sums run in shard order and in epoch order, so that their bits do not depend on the number of ranks.
 """
@@ -75,11 +76,13 @@ def uniform_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple
     return sums(stacked) / shards, tuple(_sums_of(stacked.ptr, kept) / shards for kept in stacked.state)
 
 
-def active_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+def active_mean(
+    stacked: WeightColumns, shards: int, evenly: np.ndarray | None = None
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """As `uniform_mean`, but shards are weighted, for each feature, by their squared gradients.
 
-    A feature that no shard has updated has the weight of the first shard: it is the same in all, but for what l1 or l2
-    has taken from it. Other state arrays are summed.
+    A feature that no shard has updated has the mean of all, and keeps its bits where all have the same weight; so do
+    the features ``evenly`` (uint64, ids). Other state arrays are summed.
     The second one holds sums of gradients; their sum is scaled like the roots of the squares, whose mean is smaller
     than their sum: sum / root of squares, by which the learner shrinks weights, is that of all shards together.
     Without state, the means are uniform.
@@ -87,8 +90,9 @@ def active_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[
     if not stacked.state:
         return uniform_mean(stacked, shards)
     squares, *others = stacked.state
-    value, mixed = np.zeros(len(stacked.id)), np.zeros(len(stacked.id))
-    _active_means(stacked.ptr, stacked.value, squares, value, mixed)
+    value, mixed = sums(stacked) / shards, np.zeros(len(stacked.id))
+    even = np.isin(stacked.id, evenly) if evenly is not None else np.zeros(len(stacked.id), dtype=np.bool_)
+    _active_means(stacked.ptr, stacked.value, squares, shards, even, value, mixed)
     summed = [_sums_of(stacked.ptr, kept) for kept in others]
     if summed:
         total = _sums_of(stacked.ptr, squares)
@@ -98,30 +102,37 @@ def active_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[
 
 @kernel
 def _active_means(
-    ptr: np.ndarray, value: np.ndarray, squares: np.ndarray, means: np.ndarray, mixed: np.ndarray
+    ptr: np.ndarray,
+    value: np.ndarray,
+    squares: np.ndarray,
+    shards: int,
+    even: np.ndarray,
+    means: np.ndarray,
+    mixed: np.ndarray,
 ) -> None:
-    """Fill ``means`` and ``mixed`` (float64 [columns], all 0) with the means of ``value`` and ``squares`` by column.
+    """Replace the ``means`` of ``value`` over all ``shards`` by means weighted by ``squares``, but where ``even``.
 
-    Means are weighted by ``squares``; if these are all 0, the mean is the first value.
+    ``mixed``, all 0: receives those of ``squares``. Float64 [columns], ``even`` bool.
     """
     for c in range(len(means)):
-        total = 0.0
-        for i in range(ptr[c], ptr[c + 1]):
+        first, last, total = ptr[c], ptr[c + 1], 0.0
+        same = last - first == shards
+        for i in range(first, last):
             total += squares[i]
-        if total == 0.0:
-            means[c] = value[ptr[c]]
-            continue
-        for i in range(ptr[c], ptr[c + 1]):
-            share = squares[i] / total
-            means[c] += share * value[i]
-            mixed[c] += share * squares[i]
+            same = same and value[i] == value[first]
+        if same:
+            means[c] = value[first]
+        elif total > 0.0 and not even[c]:
+            means[c] = 0.0
+            for i in range(first, last):
+                means[c] += squares[i] / total * value[i]
+        if total > 0.0:
+            for i in range(first, last):
+                mixed[c] += squares[i] / total * squares[i]
 
 
-MIXINGS: dict[str, Callable[[WeightColumns, int], tuple[np.ndarray, tuple[np.ndarray, ...]]]] = {
-    "active": active_mean,
-    "uniform": uniform_mean,
-}
-"""The values of the key ``parallel.mixing``: (columns, number of shards) to (weights, increments of the state)."""
+Mixing = Callable[[WeightColumns, int], tuple[np.ndarray, tuple[np.ndarray, ...]]]
+"""From columns and the number of shards to weights and increments of the state."""
 
 
 class Mixed(NamedTuple):
@@ -145,14 +156,14 @@ class Mixed(NamedTuple):
     """float64 [n] each: increments of the learner's per-feature state."""
 
 
-def mean(vectors: SparseVectors, comm: Comm = SERIAL_COMM, *, mixing: str = "uniform") -> Mixed:
-    """The mean of the shards' vectors (algorithm 3, IterMixSGD: v = 1/Z sum_z w_z). ``mixing``: a name of `MIXINGS`.
+def mean(vectors: SparseVectors, comm: Comm = SERIAL_COMM, *, mixing: Mixing = uniform_mean) -> Mixed:
+    """The ``mixing`` of the shards' vectors (algorithm 3, IterMixSGD: the mean, v = 1/Z sum_z w_z).
 
     ``vectors``: the rows of all shards, in shard order; with ``comm``, this rank's partition of their columns
     (`Comm.alltoall`), and all ranks call this function.
     """
     stacked = columns(vectors)
-    value, state = MIXINGS[mixing](stacked, len(vectors.shard))
+    value, state = mixing(stacked, len(vectors.shard))
     return Mixed(stacked.id, value, comm.sum(int(np.count_nonzero(active(stacked)))), None, state=state)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mpitune.exchange.comm import SERIAL_COMM, Comm
-from mpitune.exchange.mixing import MIXINGS, Mixed, WeightColumns, active, columns, sums
+from mpitune.exchange.mixing import Mixed, Mixing, WeightColumns, active, columns, sums, uniform_mean
 from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.jit import kernel
 
@@ -28,11 +28,11 @@ def select(
     norm: str,
     k: int | None = None,
     threshold: float | None = None,
-    mixing: str = "uniform",
+    mixing: Mixing = uniform_mean,
 ) -> Mixed:
     """Select the ``k`` columns of largest ``norm`` (a name of `NORMS`), or those of norm >= ``threshold`` (lambda).
 
-    ``mixing`` (a name of `MIXINGS`) mixes their weights. Exactly one of ``k`` >= 1 and ``threshold`` is given; columns
+    ``mixing`` mixes their weights. Exactly one of ``k`` >= 1 and ``threshold`` is given; columns
     of norm 0 are never selected. ``vectors``: the rows of all shards in shard order, finite values only; with ``comm``,
     this rank's partition of their columns (`Comm.alltoall`): then all ranks call this function, and each gets the
     selected columns of its partition.
@@ -52,7 +52,7 @@ def select(
     selected = np.zeros(len(norms), dtype=np.bool_)
     selected[kept] = True
     stays = np.ones_like(selected) if stacked.state else selected
-    value, state = MIXINGS[mixing](stacked, shards)
+    value, state = mixing(stacked, shards)
     return Mixed(
         index=stacked.id[stays],
         value=np.where(selected, value, 0.0)[stays],

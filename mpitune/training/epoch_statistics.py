@@ -118,11 +118,14 @@ class StatisticsAccumulator:
 class Change:
     """The change of weights by one list."""
 
-    def __init__(self, kbest: KBest, weights: np.ndarray) -> None:
-        """``weights``: float64 [slots], before the update."""
+    def __init__(self, kbest: KBest, weights: np.ndarray, *, changes_all: bool = False) -> None:
+        """``weights``: float64 [slots], before the update.
+
+        ``changes_all``: the update may change weights of features that are not in the list.
+        """
         # All slots if there are few: finding the distinct ones takes longer than comparing the others.
         few = len(weights) <= len(kbest.feature_index)
-        self._slots = slice(None) if few else np.unique(kbest.feature_index)
+        self._slots = slice(None) if few or changes_all else np.unique(kbest.feature_index)
         self._before = weights[self._slots].copy()
 
     def norm(self, weights: np.ndarray) -> float:

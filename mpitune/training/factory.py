@@ -177,15 +177,11 @@ def learner(
     ``frozen``: bool [D], features that keep their weights; ``first_sparse``: first slot of sparse features;
     ``learned``: those that are learned; bins of ``scoring`` are regularised as ``[features.discretize]`` says.
     """
-    wanted, smooth = job.learner, job.features.discretize
-    smoothness = None
-    if scoring and scoring.bins and smooth.regularizer != "none":
-        bins = [np.array([feature_id(name) for name in of.names], dtype=np.uint64) for of in scoring.bins]
-        smoothness = Smoothness(bins, smooth.regularizer, smooth.beta, smooth.gamma)
+    wanted, smooth = job.learner, smoothness(job, scoring)
     if wanted.method == "pro":
-        return pro.Pro(pro.ProOptions(**asdict(wanted.pro)), metric, smoothness)
+        return pro.Pro(pro.ProOptions(**asdict(wanted.pro)), metric, smooth)
     if wanted.method == "minrisk":
-        return minrisk.MinRisk(minrisk.MinRiskOptions(**asdict(wanted.minrisk)), metric, smoothness)
+        return minrisk.MinRisk(minrisk.MinRiskOptions(**asdict(wanted.minrisk)), metric, smooth)
     frozen = frozen.copy()
     if learned == "dense":
         frozen[first_sparse:] = True
@@ -194,10 +190,19 @@ def learner(
     learner = _plain_learner(job, metric, frozen, first_sparse, new_frozen=learned == "dense")
     if job.learner.averaging == "sentence" and not isinstance(learner, BatchLearner):
         learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0)
-    if smoothness is not None:
+    if smooth is not None:
         assert not isinstance(learner, BatchLearner)  # checked by config.load
-        return Smoothing(learner, [features.find(ids) for ids in smoothness.chains], smoothness, frozen)
+        return Smoothing(learner, [features.find(ids) for ids in smooth.chains], smooth, frozen)
     return learner
+
+
+def smoothness(job: Job, scoring: Scoring | None) -> Smoothness | None:
+    """The penalty of the bins of ``scoring`` that ``[features.discretize]`` asks for, if any."""
+    wanted = job.features.discretize
+    if scoring is None or not scoring.bins or wanted.regularizer == "none":
+        return None
+    bins = [np.array([feature_id(name) for name in of.names], dtype=np.uint64) for of in scoring.bins]
+    return Smoothness(bins, wanted.regularizer, wanted.beta, wanted.gamma)
 
 
 def _plain_learner(

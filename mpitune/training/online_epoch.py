@@ -16,13 +16,14 @@ import numpy as np
 from mpitune.array_files.csr import row_ends
 from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
-from mpitune.exchange.mixing import Mixed
+from mpitune.exchange.mixing import Mixed, Mixing
 from mpitune.exchange.reduction import Mix, reduce
 from mpitune.exchange.sparse_rows import SparseVectors, look_up_all
 from mpitune.learner.base import OnlineLearner
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import ShardResult, Vector, checkpoint_path, read_shard, write_shard
 from mpitune.runtime.memory import machine_memory
+from mpitune.training import factory
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics
 from mpitune.training.scheduler import draw_shards, process_shards, reordered
 from mpitune.training.session import TrainingRun
@@ -103,13 +104,11 @@ def _mix(
     Mixed weights are the mean over shards (algorithm 3), the mean in selected columns (4), or the mean over shards and
     epochs (1 and 2), which rank 0 keeps.
     """
-    job = run.job
-    mix: Mix = partial(mixing.mean, mixing=job.parallel.mixing)
+    job, select = run.job, run.job.select
+    how = _mixing(run)
+    mix: Mix = partial(mixing.mean, mixing=how)
     if job.learner.algorithm == "itersel":
-        select = job.select
-        mix = partial(
-            selection.select, norm=select.norm, k=select.k, threshold=select.lambda_, mixing=job.parallel.mixing
-        )
+        mix = partial(selection.select, norm=select.norm, k=select.k, threshold=select.lambda_, mixing=how)
     vectors = _stacked(state, results, learner.state_width)
     mixed = reduce(run.comm, vectors, mix, exchange=job.parallel.exchange, memory=machine_memory())
     weights: Vector = mixed.index, mixed.value
@@ -129,6 +128,14 @@ def _mix(
         "column_norms": mixed.profile,
     }
     return kept, weights, (mixed.index, mixed.norm) if len(mixed.norm) else EpochResult.norms
+
+
+def _mixing(run: TrainingRun) -> Mixing:
+    """``parallel.mixing``: the same combination of shards for all bins of a smooth curve, or the mean would not be."""
+    if run.job.parallel.mixing == "uniform":
+        return mixing.uniform_mean
+    smoothness = factory.smoothness(run.job, run.store.scoring)
+    return partial(mixing.active_mean, evenly=None if smoothness is None else smoothness.features)
 
 
 def _best_of_all(run: TrainingRun, shards: list[np.ndarray], results: Sequence[ShardResult]) -> np.ndarray:

@@ -49,7 +49,7 @@ def learn_shard(
         counted = run.metric.statistics(kbest, run.corpus.references(i))
         gold = run.gold.score(counted, len(sentence.words), i)
         random = np.random.default_rng([run.job.run.seed, epoch, i])
-        change = Change(kbest, weights)
+        change = Change(kbest, weights, changes_all=run.job.learner.l2 > 0)
         counts = learner.update(kbest, gold, weights, random)
         run.gold.update_context(counted, len(sentence.words))
         best[n] = counted[0, :WIDTH]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from support import naive
@@ -34,7 +36,7 @@ def test_the_mean_is_unweighted_and_absent_counts_as_0() -> None:
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("how", ["active", "uniform"])
+@pytest.mark.parametrize("how", ["active", "evenly", "uniform"])
 @pytest.mark.parametrize(("shards", "features"), [(1, 15), (3, 40), (20, 60)])
 def test_means_with_a_state_equal_the_plain_twin(shards: int, features: int, how: str) -> None:
     generator = np.random.default_rng(shards + 100)
@@ -42,10 +44,13 @@ def test_means_with_a_state_equal_the_plain_twin(shards: int, features: int, how
     state = random_state(matrix, generator)
     named = (matrix != 0) | (state[0] != 0)
     present = np.flatnonzero(named.any(axis=0))
-    got = mixing.mean(sparse(matrix, ids, generator, state), mixing=how)
+    even = generator.choice(len(present), 7, replace=False) if how == "evenly" else np.zeros(0, np.int64)
+    active = partial(mixing.active_mean, evenly=ids[present][even])
+    vectors = sparse(matrix, ids, generator, state)
+    got = mixing.mean(vectors, mixing=mixing.uniform_mean if how == "uniform" else active)
     rows, states = matrix[:, present].tolist(), [array[:, present].tolist() for array in state]
-    if how == "active":
-        means, kept = naive.active_mean(rows, states, named[:, present].tolist())
+    if how != "uniform":
+        means, kept = naive.active_mean(rows, states, named[:, present].tolist(), even.tolist())
     else:
         means, kept = naive.mean(rows), [naive.mean(array) for array in states]
     assert got.active == np.count_nonzero((matrix != 0).any(axis=0)) and got.index.tolist() == ids[present].tolist()
@@ -54,26 +59,26 @@ def test_means_with_a_state_equal_the_plain_twin(shards: int, features: int, how
 
 
 def test_the_active_mean_goes_by_squared_gradients() -> None:
-    """Absent is not 0: a feature of one shard is not divided. What nobody moved has the weight of the first."""
+    """Absent is not 0: a feature of one shard is not divided. What nobody moved has the mean, or the bits of all."""
     vectors = SparseVectors(
         np.array([0, 1, 2]),
-        np.array([0, 2, 4, 6]),
-        np.array([4, 5, 4, 6, 4, 5], dtype=np.uint64),
-        np.array([1.0, 7.0, 2.0, 9.0, 4.0, 7.0]),
-        (np.array([1.0, 0.0, 3.0, 2.0, 0.0, 0.0]), np.full(6, 2.0), np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0])),
+        np.array([0, 3, 6, 8]),
+        np.array([4, 5, 8, 4, 5, 6, 4, 5], dtype=np.uint64),
+        np.array([1.0, 0.7, 9.0, 2.0, 0.7, 9.0, 4.0, 0.7]),
+        (np.array([1.0, 0.0, 0.0, 3.0, 0.0, 2.0, 0.0, 0.0]), np.full(8, 2.0), np.ones(8)),
     )
-    got = mixing.mean(vectors, mixing="active")
-    assert (got.index.tolist(), got.value.tolist()) == ([4, 5, 6], [0.25 * 1 + 0.75 * 2, 7.0, 9.0])
+    got = mixing.mean(vectors, mixing=mixing.active_mean)
+    assert (got.index.tolist(), got.value.tolist()) == ([4, 5, 6, 8], [0.25 * 1 + 0.75 * 2, 0.7, 9.0, 9.0 / 3])
     squares, sums, others = got.state
-    assert (squares.tolist(), others.tolist()) == ([0.25 * 1 + 0.75 * 3, 0.0, 2.0], [3.0, 2.0, 1.0])
+    assert (squares.tolist(), others.tolist()) == ([0.25 * 1 + 0.75 * 3, 0.0, 2.0, 0.0], [3.0, 3.0, 1.0, 1.0])
     # 6 / root of 4 is the evidence of all shards together.
     assert sums[0] / np.sqrt(squares[0]) == pytest.approx(6 / np.sqrt(4))
-    assert sums[1:].tolist() == [0.0, 2.0]
+    assert sums[1:].tolist() == [0.0, 2.0, 0.0]
 
 
 def test_without_a_state_the_active_mean_is_the_uniform_one() -> None:
     _, _, vectors = random_rows(7, 4, 30)
-    active, uniform = (mixing.mean(vectors, mixing=how) for how in ("active", "uniform"))
+    active, uniform = (mixing.mean(vectors, mixing=how) for how in (mixing.active_mean, mixing.uniform_mean))
     assert active.value.tolist() == uniform.value.tolist() and active.state == ()
 
 
@@ -82,7 +87,7 @@ def test_active_sums_run_in_shard_order() -> None:
     """Weighted alike, a quarter of 1e16 + 1 + 1 - 1e16 from the left is 0."""
     sevens = np.array([7, 7, 7, 7], dtype=np.uint64)
     vectors = SparseVectors(np.arange(4), np.arange(5), sevens, np.array([4e16, 4.0, 4.0, -4e16]), (np.ones(4),))
-    assert mixing.mean(vectors, mixing="active").value.tolist() == [0.0]
+    assert mixing.mean(vectors, mixing=mixing.active_mean).value.tolist() == [0.0]
 
 
 def test_sums_run_in_shard_order() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import naive
 from support.shard_rows import random_rows, sparse
 
-from mpitune.exchange.mixing import columns
+from mpitune.exchange.mixing import active_mean, columns
 from mpitune.exchange.selection import NORMS, select
 from mpitune.exchange.sparse_rows import SparseVectors
 
@@ -122,7 +122,7 @@ def test_what_is_not_selected_stays_for_its_state(wanted: dict[str, Any]) -> Non
         np.array([1.0, 2.0, 0.0, 1.0, 0.0]),
         (np.array([4.0, 4.0, 1.0, 4.0, 4.0]), np.array([2.0, 3.0, 0.5, 1.0, -1.0])),
     )
-    got = select(vectors, norm="l2", mixing="active", **wanted)
+    got = select(vectors, norm="l2", mixing=active_mean, **wanted)
     assert (got.index.tolist(), got.value.tolist(), got.active) == ([5, 8, 9], [0.0, 1.0, 0.0], 2)
     assert got.norm.tolist() == [0.0, 2.0, 0.0]
     assert got.state[1].tolist() == pytest.approx([3.0 * np.sqrt(0.5), 2.0 * np.sqrt(0.5), 0.5])

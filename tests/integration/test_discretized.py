@@ -272,6 +272,18 @@ def test_smoothing_smooths(tiny: Tiny, tmp_path: Path) -> None:
     assert bends["linear"] < 0.3 * bends["none"]
 
 
+@pytest.mark.parametrize("algorithm", ["mix", "itermix", "itersel"])
+def test_the_mean_of_smooth_shards_is_smooth(tiny: Tiny, tmp_path: Path, algorithm: str) -> None:
+    """Nearly straight lines have nearly a straight line as their mean, though each bin differs in other shards."""
+    learner = {"preset": "default", "learning_rate": None, "algorithm": algorithm}
+    tables = {"learner": learner, "features": {"templates": []}, "parallel": {"shards": 4}}
+    tiny.train(tmp_path / "run", **in_bins(regularizer="linear", beta=1e4, bins=8), **tables)
+    weights = weights_of(tmp_path / "run")
+    for name in BINS["features"]:
+        chain = np.array([weights[of_bin] for n in range(1, 9) if (of_bin := f"{name}_{n}") in weights])
+        assert len(chain) > 3 and linear(chain)[0] < 1e-6 * float(chain @ chain)
+
+
 def test_resumed_runs_and_changed_bins(tiny: Tiny, tmp_path: Path) -> None:
     tables = {**JOBS["pro"], **DEVTEST}
     tiny.train(tmp_path / "whole", **tables)

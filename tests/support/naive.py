@@ -276,6 +276,10 @@ class Perceptron:
         if self.order == "sentence" and updates:
             if self.rate == "normalized":
                 sizes = [scores[a] - scores[b] if self.scale_by_gold else 1.0 for a, b in updating]
+                # The weights below lose this part, and so what they have of the pass's steps.
+                kept = 1 - updates * 2 * self.l2 * self.eta / len(pairs)
+                self.steps *= kept
+                self.applied *= kept
                 step = self.normalized_move(x, updating, sizes)
             else:
                 step = self.move(gradient)
@@ -340,12 +344,15 @@ def mean(matrix: Sequence[Sequence[float]]) -> list[float]:
 
 
 def active_mean(
-    matrix: Sequence[Sequence[float]], states: Sequence[Sequence[Sequence[float]]], named: Sequence[Sequence[bool]]
+    matrix: Sequence[Sequence[float]],
+    states: Sequence[Sequence[Sequence[float]]],
+    named: Sequence[Sequence[bool]],
+    evenly: Sequence[int] = (),
 ) -> tuple[list[float], list[list[float]]]:
     """The mean of each column, a row weighted by its part of the column's squared gradients, and what states become.
 
-    ``states``: matrices, squared gradients first, then sums of gradients; ``named``: which row has which column at all.
-    Rows are added up in order.
+    ``states``: matrices, squared gradients first, then sums of gradients; ``named``: which row has which column at all;
+    ``evenly``: the columns that have the plain mean. Rows are added up in order; what is equal in all keeps its bits.
     """
     means: list[float] = []
     mixed: list[list[float]] = [[] for _ in states]
@@ -353,12 +360,15 @@ def active_mean(
         rows = [z for z in range(len(matrix)) if named[z][d]]
         squares = [states[0][z][d] for z in rows]
         total = _sum(squares)
-        if not rows or total == 0:
-            means.append(matrix[rows[0]][d] if rows else 0.0)
-            mixed[0].append(0.0)
+        parts = [square / total for square in squares] if total else []
+        mixed[0].append(_sum([part * square for part, square in zip(parts, squares, strict=False)]))
+        column = [matrix[z][d] for z in rows]
+        if len(rows) == len(matrix) and len(set(column)) == 1:
+            means.append(column[0])
+        elif parts and d not in evenly:
+            means.append(_sum([part * value for part, value in zip(parts, column, strict=True)]))
         else:
-            means.append(_sum([square / total * matrix[z][d] for z, square in zip(rows, squares, strict=True)]))
-            mixed[0].append(_sum([square / total * square for square in squares]))
+            means.append(_sum(column) / len(matrix))
         for out, state in zip(mixed[1:], states[1:], strict=True):
             out.append(_sum([state[z][d] for z in rows]))
         if mixed[1:]:

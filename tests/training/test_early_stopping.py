@@ -201,3 +201,15 @@ def test_norms_are_in_the_metrics(tiny: Tiny, tmp_path: Path, algorithm: str) ->
     [epoch] = metrics(tmp_path / "pro")
     assert (epoch["changing_lists"], epoch["list_change"], epoch["shard_norm"]) == (0, None, None)
     assert epoch["weight_norm"] > 0 and json.dumps(epoch["warnings"]) == "[]"
+
+
+def test_the_change_by_a_list_does_not_depend_on_the_features_that_a_rank_has_met(tiny: Tiny, tmp_path: Path) -> None:
+    """l2 changes the weights of all features, also of those that are in no translation of the list."""
+    warm, more = (tiny.folder / "warm").read_text(), "".join(f"R:{n} 0\n" for n in range(1000))
+    changes = []
+    for name, text in (("few", warm), ("many", warm + more)):
+        (tmp_path / f"{name}.weights").write_text(text)
+        learner = {"l2": 0.1, "epochs": 1, "initial_weights": f"{tmp_path}/{name}.weights"}
+        tiny.train(tmp_path / name, learner=learner)
+        changes.append(metrics(tmp_path / name)[0]["list_change"])
+    assert changes[0] == changes[1]

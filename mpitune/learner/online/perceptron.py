@@ -162,6 +162,10 @@ class Perceptron:
         if updates:
             if decay:
                 shrink_all(weights, self._frozen, 1 - updates * decay)
+                if self._rate.kind == NORMALIZED:
+                    # What a weight has of the pass's steps: else more would be taken back than is left.
+                    self._rate.steps[:] *= 1 - updates * decay
+                    self._rate.applied[:] *= 1 - updates * decay
             self._steps += 1
             divisor = float(updates) if self._rate.kind == NORMALIZED else 1.0
             apply_gradient(columns, coefficients, self._rate, self._steps, weights, divisor)

@@ -17,8 +17,8 @@ class Smoothing:
     The point in time is *(ours)*. Once a pass, not after each list: a list changes few bins by little, solving for
     every chain would cost more than the list's own update, and ``beta`` would have to depend on the length of the pass.
     In the shard, not after the exchange: it works with all algorithms, also those that do not mix shards; selection
-    ranks smoothed weights; and the step of ``linear`` is linear, so that the mean over shards is as smooth as if it had
-    been smoothed itself.
+    ranks smoothed weights; and the step of ``linear`` is linear, so that the mean over shards, in which all bins of a
+    chain have the same part of a shard, is as smooth as if it had been smoothed itself.
     """
 
     def __init__(

@@ -139,6 +139,20 @@ def test_the_normalized_rate_is_that_of_the_definition(options: dict[str, Any]) 
         assert (ours[frozen] == weights[frozen]).all() and not any(array[frozen].any() for array in state)
 
 
+@pytest.mark.parametrize("l2", [0.0, 0.1, 1.0])
+def test_a_sparse_weight_that_is_taken_back_is_0(l2: float) -> None:
+    """Six lists want it, six do not: also where l2 has shrunk it in between."""
+    options = {"rate": "normalized", "order": "sentence", "learning_rate": 0.5, "margin": 9.0, "l2": l2}
+    perceptron, weights = perceptron_learner(first_sparse=1, **options), np.zeros(SIZE)
+    perceptron.start_shard(weights, (np.zeros(SIZE), np.zeros(SIZE), np.ones(SIZE), np.ones(SIZE)))
+    found = []
+    for better, worse in [({1: 1.0}, {})] * 6 + [({}, {1: 1.0})] * 6:
+        kbest = naive.kbest_of([[1], [2]], [{0: 1.0, **better}, worse])
+        perceptron.update(kbest, np.array([1.0, 0.0]), weights, np.random.default_rng(0))
+        found.append(float(weights[1]))
+    assert found[5] > 0.0 and found[-1] == 0.0
+
+
 def test_sparse_features_share_a_step() -> None:
     """The more of them move at once the less each does; dense ones take no notice."""
     moved = {}
