@@ -18,6 +18,7 @@ import logging
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,6 +35,8 @@ from numba.core.options import DefaultOptions
 from numba.extending import intrinsic
 
 LOG = logging.getLogger(__name__)
+REPORTED = 60.0
+"""Seconds between two messages about compilation."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -131,13 +134,18 @@ prefetch = cast(Callable[[np.ndarray, int], None], _do_nothing if vars(numba.con
 
 @contextmanager
 def compilation_reported(log: Callable[[str], None], message: str) -> Iterator[None]:
-    """Pass ``message`` to ``log`` when the block compiles its first kernel; never if it loads all from the disk."""
-    messages = [message]
+    """Pass ``message`` to ``log`` when the block compiles a kernel, but not again within `REPORTED` seconds.
+
+    Never if all kernels are loaded from the disk.
+    """
 
     class Listener(event.Listener):
+        last = -REPORTED
+
         def on_start(self, _: event.Event) -> None:
-            if messages:
-                log(messages.pop())
+            if time.monotonic() - self.last >= REPORTED:
+                self.last = time.monotonic()
+                log(message)
 
         def on_end(self, _: event.Event) -> None:
             pass

@@ -246,6 +246,7 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
         groups = _select_weights(options, weights)
         if options.export:
             with report_write_errors(options.export):
+                options.export.parent.stat()  # a misspelt name: not created
                 export_weights(options.export, sorted(pair for _, pairs in groups for pair in pairs))
         else:
             _print_weights(groups, model, other)

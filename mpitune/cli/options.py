@@ -326,7 +326,9 @@ def _add_lm(commands: Commands) -> None:
         "Estimate a language model: modified Kneser-Ney, written as ARPA.",
         "mpitune lm --order 3 --input train.en --output lm.arpa.gz",
     )
-    sub.add_argument("--order", type=_positive, required=True, metavar="N", help="order of the model")
+    sub.add_argument(
+        "--order", type=int, choices=range(1, 11), required=True, metavar="N", help="order of the model, 1 to 10"
+    )
     sub.add_argument(
         "--input", type=Path, required=True, metavar="E", help="tokenised sentences, a line each; -: stdin"
     )

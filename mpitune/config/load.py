@@ -130,6 +130,8 @@ def check_retraining(job: Job) -> None:
         raise UsageError(f'{job.file}: local.method = "retrain": expected learner.metric to be "bleu"')
     if job.data is None or job.data.devtest is None:
         raise UsageError(f'{job.file}: local.method = "retrain": expected [data.devtest], the set to retrain on')
+    if job.decoder.sample != "none":
+        raise UsageError(f'{job.file}: local.method = "retrain": expected decoder.sample to be "none"')
 
 
 def _checked(job: Job, *, complete: bool) -> Job:
@@ -146,6 +148,9 @@ def _checked(job: Job, *, complete: bool) -> Job:
         raise UsageError(f"{job.file}: found both select.k and select.lambda, expected one of them")
     if job.learner.tune == "dense" and job.learner.method in BATCH:
         raise UsageError(f'{job.file}: learner.tune = "dense": expected learner.method to be perceptron or mira')
+    if job.learner.method == "rampion" and job.learner.rampion.loss == 2 and job.learner.initial_weights is None:
+        found, why = "2 without learner.initial_weights", "from weights of 0, no step reduces this loss"
+        raise UsageError(f"{job.file}: learner.rampion.loss: found {found}, expected them, or 1 or 3: {why}")
     return _resolve_defaults(job)
 
 
@@ -264,8 +269,8 @@ def _check_inputs(job: Job) -> None:
     if len(keys) > 1:
         raise UsageError(f"{job.file}: found both {' and '.join(keys)}: the search needs no sample of the forest")
     if keys and keys[0].startswith("learner") and metric_weights(job) != {"bleu": 1.0}:
-        metric = ", ".join(metric_weights(job))
-        raise UsageError(f'{job.file}: learner.metric: found {metric}, expected "bleu", as mert.search = "hypergraph"')
+        metric = f"learner.metric: found {literal(job.learner.metric)}"
+        raise UsageError(f'{job.file}: {metric}, expected "bleu", as mert.search = "hypergraph"')
     if not job.lm and job.decoder.backend == "embedded" and not _has_lm_text(job):
         raise UsageError(f"{job.file}: found no language model, expected one or more [[lm]] tables")
     for n, lm in enumerate(job.lm):

@@ -179,7 +179,9 @@ class _Reader:
         self.names = list(_names(schema, ""))
 
     def where(self, key: str) -> str:
-        return f"--set {key}" if key in self.overridden else f"{self.origin}: {key}"
+        above = key.split(".")
+        overridden = any(".".join(above[:depth]) in self.overridden for depth in range(1, len(above) + 1))
+        return f"--set {key}" if overridden else f"{self.origin}: {key}"
 
     def wrong(self, key: str, found: Any, expected: str) -> UsageError:
         return UsageError(f"{self.where(key)}: found {literal(found)}, expected {expected}")

@@ -54,7 +54,7 @@ class AlignedFiles:
 
         Raises DataError for a bad line, or if the files differ in their numbers of lines.
         """
-        number = 0
+        number, linked = 0, False
         alignments = [(file, lines(file, progress)) for file in self.alignments]
         texts = read_pairs(self.source, self.target, progress)
         for number, (source_words, target_words) in enumerate(texts, start=1):
@@ -64,7 +64,11 @@ class AlignedFiles:
                 if text is None:
                     raise _too_few(file, number - 1, self.source)
                 links.append(_links(file, number, text, len(source_words), len(target_words)))
+            linked = linked or any(links)
             yield source_words, target_words, links
+        if number and not linked:
+            found, expected = f"no links in {counted(number, 'line')}", "positions of words that translate each other"
+            raise DataError.at(self.alignments[0], None, found=found, expected=expected)
         for file, file_lines in alignments:
             if next(file_lines, None) is not None:
                 raise DataError.at(file, number + 1, found="a line more", expected=f"as many as {self.source} has")

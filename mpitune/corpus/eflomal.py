@@ -58,6 +58,8 @@ def align(
         texts, links = files[:2], files[2:]
         with start_progress("kB of the bitext read", kilobytes([source, target])) as progress:
             alignable = _write_texts(source, target, texts, log, progress)
+        if not alignable:
+            raise DataError.at(source, None, found="no sentences", expected="a bitext")
         count = sum(alignable)
         log(f"{source}, {target}: eflomal aligns {count} of {counted(len(alignable), 'sentence pair')}")
         if count:

@@ -12,6 +12,7 @@ import numpy as np
 from mpitune.corpus.text import counted
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import KBest, as_kbest, empty_translation
+from mpitune.decoder.lists.compiler import check_metric
 from mpitune.decoder.lists.formats import Entry
 from mpitune.decoder.lists.stream import read_lists
 from mpitune.errors import DataError, UsageError
@@ -90,5 +91,7 @@ def _as_kbest(path: Path, entries: Sequence[Entry], columns: Sequence[str], word
         if lacking := [name for name in columns if name not in entry.metrics]:
             expected = "a value, as the first entry has one"
             raise DataError.at(path, entry.line, found=f"no {lacking[0]} among the metrics", expected=expected)
+        for name in columns:
+            check_metric(name, entry.metrics[name], entry, path)
     values = np.array([[entry.metrics[name] for name in columns] for entry in entries]).reshape(len(entries), -1)
     return as_kbest([words.encode(entry.words) for entry in entries], metrics=values)

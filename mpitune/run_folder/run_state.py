@@ -5,6 +5,7 @@ A process that is killed cannot record its end: its folder then still says ``run
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -86,6 +87,16 @@ def read_state(folder: RunFolder) -> RunState | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise DataError.at(folder.status, None, found="a damaged file", expected="the status of a run") from None
     raise DataError.at(folder.status, None, found=f"version {version}", expected=f"version {VERSION}")
+
+
+def is_at_work(folder: RunFolder) -> bool:
+    """True if a process holds the lock of the folder (`mpitune.runtime.run_lock`), or if that cannot be told."""
+    try:
+        with open(folder.path / "lock", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
 
 
 def _last_epoch(folder: RunFolder) -> int:

@@ -14,7 +14,7 @@ from mpitune.errors import UsageError
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import Epoch, read_epochs, read_log
-from mpitune.run_folder.run_state import RunState, read_state
+from mpitune.run_folder.run_state import RunState, is_at_work, read_state
 
 SILENT_AFTER = 180.0
 """A run whose log is unchanged for this many seconds may have been killed: while learning, it logs every 30 s."""
@@ -30,7 +30,7 @@ class Status(NamedTuple):
 
     state: str
     ended: bool
-    """True if the run has finished, stopped or failed."""
+    """True if the run has finished, stopped or failed, or was killed."""
     table: list[str]
     """A header, a line for the dense start if devtest scores it, and one per epoch; ``*`` marks the result so far."""
     now: str
@@ -52,21 +52,28 @@ def read_status(path: Path) -> Status:
         raise UsageError(f"{path}: found no log.txt, expected the folder of a run")
     log_lines, epochs = read_log(folder.log), read_epochs(folder.metrics)
     state = read_state(folder)
-    planned = f" of {state.epochs}" if state else ""
+    planned = f" of {max(state.epochs, len(epochs))}" if state else ""
     warnings = sum(line.level == "WARNING" for line in log_lines)
-    text = f"{path.resolve().name}: {len(epochs)}{planned} epochs done, {_progress(state, folder.log)}"
+    silent = time.time() - folder.log.stat().st_mtime
+    # Not at once: a look at the lock may keep a run that is just starting from taking it.
+    killed = silent >= SILENT_AFTER and not is_at_work(folder)
+    text = f"{path.resolve().name}: {len(epochs)}{planned} epochs done, {_progress(state, silent, killed)}"
     text += f"; warnings in its log: {warnings}" if warnings else ""
-    ended = state is not None and state.ended
+    ended = killed or (state is not None and state.ended)
     return Status(text, ended, _table(epochs), log_lines[-1].text if log_lines else "")
 
 
-def _progress(state: RunState | None, log: Path) -> str:
-    """Describe the state. A run without a recorded end counts as running as long as its ``log`` changes."""
+def _progress(state: RunState | None, silent: float, killed: bool) -> str:
+    """Describe the state. A run without a recorded end counts as running as long as its log changes.
+
+    ``silent``: seconds since its last change; ``killed``: no process works on it any more.
+    """
     if state is not None and state.state == "done":
         return f"finished early: {state.reason}" if state.reason else "finished"
     if state is not None and state.ended:
         return f"ended: {state.reason}"
-    silent = time.time() - log.stat().st_mtime
+    if killed:
+        return "killed: no process works on it; the same command continues it"
     return "running" if silent < SILENT_AFTER else f"silent for {clock(silent)}: is it still running?"
 
 

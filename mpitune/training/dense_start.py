@@ -37,7 +37,7 @@ from mpitune.training.state import State
 
 LOG = logging.getLogger(__name__)
 
-LEARNING = "dense start: learning the weights of dense features from %d sentences"
+LEARNING = "dense start: learning the weights of dense features from %d sentences%s"
 SHORT = 200
 """Sentences of a dense start, at most, if the epochs go on learning the dense features."""
 PASSES = 10
@@ -65,7 +65,7 @@ def dense_start(run: TrainingRun, state: State) -> None:
         if not run.first.frozen[: run.first_sparse].all():
             _learn_all_dense(run, state, _passes(run, wanted, PASSES))
     elif not given:
-        LOG.info(LEARNING, len(few))
+        LOG.info(LEARNING, len(few), "")
         result = _learned(run, run.dense(state.shared_weights), (), few)
         state.shared_weights, state.learner = (result.index, result.value), result.learner
 
@@ -93,7 +93,7 @@ def _passes(run: TrainingRun, wanted: int, most: int) -> list[np.ndarray]:
 
 def _learn_all_dense(run: TrainingRun, state: State, passes: list[np.ndarray]) -> None:
     """Learn the dense weights in ``passes``, and freeze those of the best mean over passes on devtest."""
-    LOG.info(LEARNING, sum(map(len, passes)))
+    LOG.info(LEARNING, len(passes[0]), f" in {len(passes)} passes" if len(passes) > 1 else "")
     weights, kept = run.dense(state.shared_weights), tuple[np.ndarray, ...]()
     mean = RunningMean(rising=run.averages_sentences)
     means, scores = list[Vector](), list[Scores]()

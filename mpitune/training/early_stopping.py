@@ -30,7 +30,9 @@ def ending(job: Job, history: History) -> str:
     of = f"epoch {chosen_epoch(scores)}" + ("" if None in scores else ", the best on devtest")
     if dense_start_is_best(history):
         of = "the dense start, better on devtest than all epochs"
-    if len(history) >= job.learner.epochs:
+    if len(history) > job.learner.epochs:
+        return f"{of}; {len(history)} epochs were done before, more than learner.epochs = {job.learner.epochs}"
+    if len(history) == job.learner.epochs:
         return f"{of}; all {len(history)} epochs are done"
     why = early_end_reason(scores, job.learner.epochs, job.learner.patience)
     return f"{of}; ended after epoch {len(history)} of {job.learner.epochs}: {why} (raise learner.patience to go on)"

@@ -18,6 +18,8 @@ HUGE = 1e4
 """Bound on the absolute value of a weight; weights of sound models are of the order of 1."""
 LENGTH_RATIO = (0.9, 1.1)
 """Expected range of words of translations to words of references."""
+FAR_LENGTH_RATIO = (0.75, 1.3)
+"""Outside this range, steps that are too large are to be suspected; inside, that the texts are what differs."""
 FIRST_LENGTH_RATIO = (0.5, 2.0)
 """The same for the 1-best translations of a first epoch from zero weights, whose first translations are arbitrary."""
 BLEU_BELOW_BEST = 1.0
@@ -131,7 +133,10 @@ def _length(course: Course) -> Iterator[str]:
     ):
         if ratio is not None and not low <= ratio <= high:
             expected = f"expected {low:g} to {high:g}"
-            yield f"length ratio {ratio:.3f} of the {what} translations, {expected}: {course.remedy}"
+            least, most = FAR_LENGTH_RATIO
+            remedy = "see whether the references belong to the sentences; tune on more or on similar ones"
+            remedy = remedy if least <= ratio <= most else course.remedy
+            yield f"length ratio {ratio:.3f} of the {what} translations, {expected}: {remedy}"
 
 
 def _bleu(course: Course) -> Iterator[str]:

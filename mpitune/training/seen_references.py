@@ -1,4 +1,4 @@
-"""What is done about language models estimated from the references that are tuned on, or a warning before training."""
+"""What has seen the references that are tuned on, told before training: language models, and the devtest set."""
 
 from __future__ import annotations
 
@@ -54,6 +54,18 @@ def log_seen_references(job: Job, files: Sequence[Path], store: Store) -> None:
                 100 * KNOWN,
                 _remedy(job, n),
             )
+
+
+def warn_of_tuned_devtest(job: Job) -> None:
+    """Warn if a file of the devtest set is one of those that are tuned on."""
+    data = job.data
+    if data is None or data.devtest is None:
+        return
+    tuned = {file.resolve() for file in (data.source, data.bitext, *data.lists) if file is not None}
+    for file in (data.devtest.source, *data.devtest.lists):
+        if file is not None and file.resolve() in tuned:
+            why = "devtest BLEU tells nothing about other text, and selects the epoch that fits this one best"
+            LOG.warning("%s: is what is tuned on, expected another devtest set: %s", file, why)
 
 
 def _remedy(job: Job, n: int) -> str:

@@ -450,10 +450,18 @@ def test_only_train_needs_data(tmp_path: Path) -> None:
 
 def test_hypergraphs_are_searched_for_bleu_only(tmp_path: Path) -> None:
     asked = "learner.method=mert", "learner.mert.search=hypergraph", "learner.metric=ter"
-    told = 'learner.metric: found ter, expected "bleu", as mert.search = "hypergraph"'
+    told = 'learner.metric: found "ter", expected "bleu", as mert.search = "hypergraph"'
     assert refused(tmp_path, "", *asked) == told
+    told = 'learner.metric: found a table, expected "bleu", as mert.search = "hypergraph"'
+    assert refused(tmp_path, "", *asked[:2], "learner.metric={bleu=2}") == told
     assert job(tmp_path, SMALL, *asked, "learner.mert.search=kbest").learner.metric == "ter"
     assert job(tmp_path, SMALL, *asked[:2], "learner.metric={bleu=1}").learner.metric == "bleu"
+
+
+def test_loss_2_of_rampion_needs_weights_to_begin_with(tmp_path: Path) -> None:
+    asked = "learner.method=rampion", "learner.rampion.loss=2"
+    assert refused(tmp_path, "", *asked).startswith("learner.rampion.loss: found 2 without learner.initial_weights")
+    assert job(tmp_path, SMALL, *asked, "learner.initial_weights=w").learner.rampion.loss == 2
 
 
 def test_the_metric_is_a_name_or_several_with_weights(tmp_path: Path) -> None:

@@ -31,6 +31,13 @@ def test_several_alignments_are_read_side_by_side(tmp_path: Path) -> None:
             list(files.read())
 
 
+def test_an_alignment_without_links_is_refused(tmp_path: Path) -> None:
+    for name, line in (("f", "a b"), ("e", "x y"), ("a", "")):
+        (tmp_path / name).write_text(f"{line}\n" * 3)
+    with pytest.raises(DataError, match="/a: found no links in 3 lines, expected positions of words"):
+        list(AlignedFiles(tmp_path / "f", tmp_path / "e", (tmp_path / "a",)).read())
+
+
 @pytest.mark.parametrize("longer", ["f", "e"])
 def test_pairs_have_the_limits_of_sentences(tmp_path: Path, longer: str) -> None:
     """Positions beyond 32,767 do not fit the compiled bitext."""

@@ -239,7 +239,7 @@ def test_a_sentence_too_long_for_eflomal_is_told(tmp_path: Path, capsys: pytest.
     assert f"warning: {tmp_path}/f:2: 1 sentence pair of more than 1023 words" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("source", "target"), [("", ""), ("\n\n", "a\n\n")])
+@pytest.mark.parametrize(("source", "target"), [("\n", "\n"), ("\n\n", "a\n\n")])
 def test_empty_texts_have_empty_alignments(tmp_path: Path, eflomal: Path, source: str, target: str) -> None:
     eflomal.write_text("no program: it must not be run")
     assert main(written(tmp_path, source, target)) == 0
@@ -252,6 +252,7 @@ def test_empty_texts_have_empty_alignments(tmp_path: Path, eflomal: Path, source
         ("a\nb\nc\n", "x\n", "{e}: found 1 line, expected 3, as many as {f} has"),
         ("a\n", "x\ny\n\n", "{e}: found 3 lines, expected 1, as many as {f} has"),
         ("", "x", "{e}: found 1 line, expected 0, as many as {f} has"),
+        ("", "", "{f}: found no sentences, expected a bitext"),
         (None, "x\n", "{f}: found no such file or directory, expected a readable file"),
         ("a\n", None, "{e}: found no such file or directory, expected a readable file"),
     ],

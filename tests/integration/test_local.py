@@ -581,6 +581,8 @@ def test_retraining_in_the_command(cli: Cli, tiny: Tiny, tmp_path: Path, weights
     job = tiny.job_file(tmp_path / "run", **DEVTEST, learner=learner)
     done = cli(*command(job, weights, source, *asked, "learner.metric=ter"))
     assert done.code == 2 and 'local.method = "retrain": expected learner.metric to be "bleu"' in done.errors
+    done = cli(*command(job, weights, source, *asked, "decoder.sample=forest"))
+    assert done.code == 2 and 'local.method = "retrain": expected decoder.sample to be "none"' in done.errors
     done = cli(*command(job, weights, source, *asked))
     said = SUMMARY.match(done.errors.splitlines()[-1])
     assert done.code == 0 and len(done.output.splitlines()) == 8 and said and float(said[1]) > 0

@@ -74,6 +74,11 @@ def test_bad_input(tmp_path: Path) -> None:
     path.write_text(path.read_text() + '{"id": 3, "text": "x", "metrics": {"other": 1}}\n')
     with pytest.raises(DataError, match="lists:7: found no comet among the metrics"):
         evaluate_lists(path, [], print)
+    path.write_text('{"id": 0, "text": "x", "metrics": {"comet": 1e5}}\n')
+    with pytest.raises(
+        DataError, match="lists:1: found value 100000.0 of comet, expected a metric from -10000 to 10000"
+    ):
+        evaluate_lists(path, [], print)
     with pytest.raises(UsageError, match="bare: found no metrics in the lists, and no references"):
         evaluate_lists(write(tmp_path / "bare", metrics=False), [], print)
     path.write_text("")

@@ -22,7 +22,7 @@ from mpitune.cli.parser import main
 from mpitune.errors import DataError, MachineError, StopRequested, UsageError
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import read_epochs
-from mpitune.run_folder.run_state import read_state, write_state
+from mpitune.run_folder.run_state import is_at_work, read_state, write_state
 from mpitune.run_folder.watch import read_status
 
 
@@ -180,18 +180,21 @@ def test_a_stop_by_a_signal_is_recorded_and_resuming_replaces_it(
     assert recorded(run) == ("done", 2, 2, "")
 
 
-def test_a_killed_run_is_still_running_in_its_record(tiny: Tiny, tmp_path: Path) -> None:
+def test_a_killed_run_is_still_running_in_its_record_and_not_in_its_lock(tiny: Tiny, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = start(1, ["train", tiny.job_file(run, learner={"epochs": 300})])
     wait_for((run / "checkpoints" / "epoch-0002.h5").exists, process)
+    assert is_at_work(RunFolder(run))
     kill_all(process)
+    assert not is_at_work(RunFolder(run))
     state, epoch, epochs, reason = recorded(run)
     assert (state, epochs, reason) == ("running", 300, "") and epoch >= 1
     status = read_status(run)
     assert not status.ended and status.state.endswith("of 300 epochs done, running")
     hour_ago = time.time() - 3600
     os.utime(run / "log.txt", (hour_ago, hour_ago))
-    assert "is it still running?" in read_status(run).state
+    status = read_status(run)
+    assert status.ended and status.state.endswith("killed: no process works on it; the same command continues it")
 
 
 def test_an_error_is_recorded(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

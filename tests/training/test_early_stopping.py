@@ -98,6 +98,9 @@ def test_a_finished_run_given_more_epochs_goes_on_as_far_as_patience(tiny: Tiny,
     run = tmp_path / "run"
     tiny.train(run, **falling("itermix", patience=3, epochs=2))
     assert last_words(run).endswith("all 2 epochs are done")
+    tiny.train(run, **falling("itermix", patience=3, epochs=1))
+    assert last_words(run).endswith("2 epochs were done before, more than learner.epochs = 1")
+    assert ": 2 of 2 epochs done, finished" in read_status(run).state
     tiny.train(run, **falling("itermix", patience=3))
     assert len(bleus(run)) == 4
     tiny.train(tmp_path / "unbroken", **falling("itermix", patience=3))

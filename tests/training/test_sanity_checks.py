@@ -120,14 +120,19 @@ def test_a_language_model_that_has_seen_the_references_is_warned_of(
     assert [text.startswith(line) for text in found] == [True] * fires
 
 
+TEXTS = "see whether the references belong to the sentences; tune on more or on similar ones"
+
+
 @pytest.mark.parametrize(
     ("ratios", "from_zero", "expected"),
     [
-        ([1.11], False, "1.110 of the 1-best translations, expected 0.9 to 1.1"),
-        ([1.0, 0.89], True, "0.890 of the 1-best translations, expected 0.9 to 1.1"),
+        ([1.11], False, f"1.110 of the 1-best translations, expected 0.9 to 1.1: {TEXTS}"),
+        ([1.0, 0.89], True, f"0.890 of the 1-best translations, expected 0.9 to 1.1: {TEXTS}"),
+        ([1.0, 1.31], True, "1.310 of the 1-best translations, expected 0.9 to 1.1: do less"),
+        ([1.0, 0.74], True, "0.740 of the 1-best translations, expected 0.9 to 1.1: do less"),
         ([1.0, 0.9], True, None),
         ([1.3], True, None),
-        ([0.4], True, "0.400 of the 1-best translations, expected 0.5 to 2"),
+        ([0.4], True, "0.400 of the 1-best translations, expected 0.5 to 2: do less"),
         ([1.5, 1.05], True, None),
     ],
 )
@@ -136,13 +141,13 @@ def test_translations_too_long_or_short_are_warned_of(
 ) -> None:
     """While learning from nothing, the first translations may have any length."""
     found = warnings(course(*each("length_ratio", ratios), from_zero=from_zero))
-    assert found == ([f"length ratio {expected}: do less"] if expected else [])
+    assert found == ([f"length ratio {expected}"] if expected else [])
 
 
 def test_devtest_translations_too_long_are_warned_of() -> None:
     """Those count from the first epoch on: they come of what it has published."""
-    assert warnings(course({"devtest_length_ratio": 1.3})) == [
-        "length ratio 1.300 of the devtest translations, expected 0.9 to 1.1: do less"
+    assert warnings(course({"devtest_length_ratio": 1.4})) == [
+        "length ratio 1.400 of the devtest translations, expected 0.9 to 1.1: do less"
     ]
     assert warnings(course({"devtest_length_ratio": None})) == []
 

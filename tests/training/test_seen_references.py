@@ -138,6 +138,18 @@ def test_a_text_without_references_is_told(tmp_path: Path, caplog: pytest.LogCap
     assert len(said(caplog, "/lm: its text has 0 of the 240 references: none has to be left out")) == 1
 
 
+@pytest.mark.parametrize(("devtest", "warned"), [("source", True), ("other", False)])
+def test_a_devtest_set_that_is_tuned_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, devtest: str, warned: bool
+) -> None:
+    lm_of(tmp_path, sentences(3, 100), 3)
+    (tmp_path / "other").write_text("a\n" * 9)
+    keys = f'data.devtest={{source="../{tmp_path.name}/{devtest}", references=["first"]}}'
+    opened(tmp_path, sentences(1, 9), sentences(2, 9), keys)
+    found = said(caplog, "is what is tuned on, expected another devtest set")
+    assert len(found) == warned and all(line.startswith(f"{tmp_path}/source: ") for line in found)
+
+
 def test_a_named_text_that_is_not_there(tmp_path: Path) -> None:
     lm_of(tmp_path, sentences(1, 120), 3)
     with pytest.raises(Exception, match="absent: found no such file or directory"):

@@ -192,10 +192,15 @@ def _metric(name: str, entry: Entry, path: Path) -> float:
     if value is None:
         expected = "a value among its metrics or features, as learner.metric asks for"
         raise DataError.at(path, entry.line, found=f"no {name}", expected=expected)
+    check_metric(name, value, entry, path)
+    return value
+
+
+def check_metric(name: str, value: float, entry: Entry, path: Path) -> None:
+    """Raise DataError for a ``value`` that sums cannot hold."""
     if abs(value) > LARGEST_METRIC:
         expected = f"a metric from -{LARGEST_METRIC} to {LARGEST_METRIC}"
         raise DataError.at(path, entry.line, found=f"value {value} of {name}", expected=expected)
-    return value
 
 
 def merge(list_: np.ndarray, text: np.ndarray, file: np.ndarray, lists: int) -> Merged:
