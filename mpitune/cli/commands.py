@@ -26,7 +26,7 @@ from mpitune.corpus.eflomal import write_alignment
 from mpitune.corpus.text import counted, lines
 from mpitune.corpus.weights import export_weights
 from mpitune.decoder.cdec.process import resolve_program
-from mpitune.errors import MpituneError, UsageError
+from mpitune.errors import DataError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.choices import PREFIXES
 from mpitune.lm.kneser_ney import estimate
@@ -42,6 +42,7 @@ from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
+from mpitune.store.input_checks import check_files
 from mpitune.store.store import rules_firing
 from mpitune.training import job_inputs
 from mpitune.training.fit_bins import open_fitted
@@ -61,11 +62,20 @@ def run_train(options: argparse.Namespace, comm: Comm) -> None:
     seeds = None if options.seeds is None else _parse_seeds(options.seeds)
     job = load_job(options, comm)
     if options.dry_run:
-        comm.on_root(print, job.to_toml() + _program_note(job), end="", flush=True)
+        comm.on_root(_show, job)
         return
     for each in [job] if seeds is None else (job_inputs.with_seed(job, seed) for seed in seeds):
         options.folder = each.run.dir
         train(each, comm, resume=options.resume, quiet=options.quiet)
+
+
+def _show(job: Job) -> None:
+    """Print all keys; warn of the first file that cannot be read, as it may be still to be made."""
+    print(job.to_toml() + _program_note(job), end="", flush=True)
+    try:
+        check_files(job_inputs.sources(job))
+    except DataError as error:
+        print_message(f"warning: {error}")
 
 
 def _parse_seeds(text: str) -> range:

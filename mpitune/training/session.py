@@ -274,7 +274,8 @@ def _identity_of_scores(store: Store) -> dict[str, str]:
 def _check_store(job: Job, store: Store) -> None:
     for table, corpus in {"data": store.train, "data.devtest": store.devtest}.items():
         if corpus is not None and len(corpus.source) == 0:
-            raise DataError(f"{job.file}: found no sentences in [{table}], expected at least one")
+            found = "empty lines alone" if corpus.size else "no sentences"
+            raise DataError(f"{job.file}: found {found} in [{table}], expected at least one sentence")
         if corpus is not None and len(corpus.reference) == 0 and len(corpus.reference_ptr) > 1:
             raise DataError(f"{job.file}: found only empty references in [{table}], expected translations")
 

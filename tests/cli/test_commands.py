@@ -94,7 +94,13 @@ def test_training_needs_data(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     assert "[data] is missing" in cli.refused(2, "train", job)
     (tiny.folder / "empty").write_text("")
     job = tiny.job_file(tmp_path / "run", data={"source": "empty", "references": ["empty"]})
-    assert cli.refused(3, "train", job, "--quiet") == f"{job}: found no sentences in [data], expected at least one"
+    assert (
+        cli.refused(3, "train", job, "--quiet")
+        == f"{job}: found no sentences in [data], expected at least one sentence"
+    )
+    (tiny.folder / "empty").write_text("\n \n")
+    assert "found empty lines alone in [data], expected" in cli.refused(3, "train", job, "--quiet")
+    (tiny.folder / "empty").write_text("")
     job = tiny.job_file(tmp_path / "run", data__devtest={"source": "empty", "references": ["empty"]})
     assert "found no sentences in [data.devtest]" in cli.refused(3, "train", job, "--quiet")
 
@@ -180,6 +186,12 @@ def test_dry_run_prints_a_job_that_reads_back(cli: Cli, tiny: Tiny, tmp_path: Pa
     read = load(tmp_path / "copy.toml")
     assert (read.learner.epochs, read.select.lambda_, read.select.k) == (7, 0.5, None)
     assert read.run.dir == tmp_path / "run" and not (tmp_path / "run").exists()
+
+
+def test_dry_run_warns_of_a_file_that_is_not_there(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
+    done = cli("train", tiny.job_file(tmp_path / "run", data={"source": "no", "references": ["no"]}), "--dry-run")
+    expected = f"warning: {tiny.folder}/no: found no such file or directory, expected a readable file\n"
+    assert (done.code, done.errors) == (0, expected) and "[data]" in done.output
 
 
 def test_dry_run_names_the_program_that_the_job_runs(

@@ -329,7 +329,7 @@ OTHERS = {
     ),
     "no sentences": (
         Case(all_of(write("train.de", ""), write("train.en", "")), made=2),
-        Row("job.toml: found no sentences in [data], expected at least one", 3),
+        Row("job.toml: found no sentences in [data], expected at least one sentence", 3),
     ),
     "a bitext for a source": (
         Case(line("train.de", 1, "das haus ||| the house")),
