@@ -237,7 +237,8 @@ def _check_inputs(job: Job) -> None:
     from_data = tunes_on_bitext(job)
     if len(found) != 1 and not from_data:
         choices = "grammar.file, grammar.per_sentence = true, grammar.source (a bitext)"
-        raise UsageError(f"{job.file}: found {' and '.join(found) or 'no grammar'}, expected one of {choices}")
+        none = "no grammar" if job.data is not None else "neither [data] nor a grammar"
+        raise UsageError(f"{job.file}: found {' and '.join(found) or none}, expected one of {choices}")
     grammar = job.grammar
     if grammar.source is not None and grammar.target is None:
         raise UsageError(f"{job.file}: grammar.source: expected grammar.target beside it")

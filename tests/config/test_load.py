@@ -430,7 +430,9 @@ def test_a_value_where_a_table_belongs(tmp_path: Path) -> None:
 def test_one_grammar_and_an_lm_are_needed(tmp_path: Path) -> None:
     told = "grammar.folder: expected grammar.per_sentence = true beside it"
     assert refused(tmp_path, "", "grammar.folder=grammars") == told
-    assert refused(tmp_path, "", "grammar.file=").startswith("found no grammar, expected one of grammar.file, ")
+    assert refused(tmp_path, "", "grammar.file=").startswith(
+        "found neither [data] nor a grammar, expected one of grammar.file, "
+    )
     assert refused(tmp_path, "", "grammar.per_sentence=true").startswith(
         "found grammar.file and grammar.per_sentence, expected one of "
     )
@@ -575,7 +577,7 @@ def test_names_of_features_in_files(tmp_path: Path) -> None:
             BITEXT.replace('["e"]', '["e", "e2"]'),
             "data.references: found 2 files, expected one file: without",
         ),
-        ('[decoder]\nbackend = "embedded"', "found no grammar, expected one of grammar.file"),
+        ('[decoder]\nbackend = "embedded"', "found neither [data] nor a grammar, expected one of grammar.file"),
         (f'{BITEXT}[decoder]\nbackend = "cdec"', "found no grammar, expected one of grammar.file"),
     ],
 )
@@ -674,7 +676,7 @@ def test_a_cdec_ini_completes_the_job(tmp_path: Path) -> None:
     kept = complete_from_cdec_ini(own, values, ini)
     assert kept.grammar == own.grammar and kept.lm == own.lm and kept.decoder.span_limit == 20
 
-    with pytest.raises(UsageError, match="nc.toml: found no grammar"):
+    with pytest.raises(UsageError, match="nc.toml: found neither .data. nor a grammar"):
         complete_from_cdec_ini(job(tmp_path, text), {}, ini)
     with pytest.raises(UsageError, match="cdec.ini: decoder.pop_limit: found 0"):
         complete_from_cdec_ini(job(tmp_path, text), values | {"decoder.pop_limit": 0}, ini)
