@@ -66,12 +66,12 @@ class AlignedFiles:
                 links.append(_links(file, number, text, len(source_words), len(target_words)))
             linked = linked or any(links)
             yield source_words, target_words, links
-        if number and not linked:
-            found, expected = f"no links in {counted(number, 'line')}", "positions of words that translate each other"
-            raise DataError.at(self.alignments[0], None, found=found, expected=expected)
         for file, file_lines in alignments:
             if next(file_lines, None) is not None:
                 raise DataError.at(file, number + 1, found="a line more", expected=f"as many as {self.source} has")
+        if self.alignments and number and not linked:
+            found, expected = f"no links in {counted(number, 'line')}", "positions of words that translate each other"
+            raise DataError.at(self.alignments[0], None, found=found, expected=expected)
 
 
 def read_pairs(
