@@ -306,6 +306,18 @@ def test_decode_looks_at_the_output_first(
             cli(*words)
 
 
+def test_no_folder_is_made_for_an_export(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    line = cli.refused(2, "weights", trained.run, "--export", tmp_path / "no" / "x")
+    assert line == f"{tmp_path}/no/x: cannot be written: No such file or directory"
+    assert not (tmp_path / "no").exists()
+
+
+def test_the_order_of_a_language_model_is_bounded(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        cli("lm", "--order", "11", "--input", trained.source, "--output", tmp_path / "lm")
+    assert not (tmp_path / "lm").exists()
+
+
 def test_an_input_is_no_output(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_bytes(trained.source.read_bytes())

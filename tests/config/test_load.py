@@ -460,6 +460,11 @@ def test_hypergraphs_are_searched_for_bleu_only(tmp_path: Path) -> None:
     assert job(tmp_path, SMALL, *asked[:2], "learner.metric={bleu=1}").learner.metric == "bleu"
 
 
+def test_what_is_set_is_named_wherever_the_error_is_in_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r'^--set features.templates.0: found "ids", expected one of'):
+        job(tmp_path, SMALL, 'features.templates=["ids"]')
+
+
 def test_loss_2_of_rampion_needs_weights_to_begin_with(tmp_path: Path) -> None:
     asked = "learner.method=rampion", "learner.rampion.loss=2"
     assert refused(tmp_path, "", *asked).startswith("learner.rampion.loss: found 2 without learner.initial_weights")
