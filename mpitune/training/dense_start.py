@@ -24,7 +24,7 @@ from mpitune.exchange.sparse_rows import look_up_all
 from mpitune.learner.base import BatchLearner
 from mpitune.lm.log_scale import log_scale
 from mpitune.run_folder.best_epoch import chosen_epoch
-from mpitune.run_folder.checkpoint import ShardResult, Vector
+from mpitune.run_folder.checkpoint import ShardResult, Vector, read_shard, write_shard
 from mpitune.runtime.progress import progress
 from mpitune.training import factory
 from mpitune.training.devtest import score_devtest
@@ -40,6 +40,8 @@ LOG = logging.getLogger(__name__)
 LEARNING = "dense start: learning the weights of dense features from %d sentences%s"
 SHORT = 200
 """Sentences of a dense start, at most, if the epochs go on learning the dense features."""
+DENSE_START = 0
+"""Number of the dense start where epochs, from 1, are numbered."""
 PASSES = 10
 """Passes over a small set, at most."""
 LM_WEIGHT = 0.1
@@ -52,8 +54,9 @@ def dense_start(run: TrainingRun, state: State) -> None:
 
     Initial weights other than zero are scaled first (`initial_size`), unless some are frozen or the step size does not
     depend on their scale; the dense ones are learned from there only if the epochs do not learn them. In that case they
-    are written, with their devtest score for comparison with the epochs. A run that is killed before the first epoch
-    ends repeats this and gets the same bits. Raises StopRequested on every rank if one was asked to stop.
+    are written, with their devtest score for comparison with the epochs. A run that was killed before the first
+    epoch ended goes on after the finished passes, and gets the same bits. Raises StopRequested on every rank if one was
+    asked to stop.
     """
     wanted = run.job.learner.dense_start
     if wanted == 0 or isinstance(run.learner, BatchLearner):
@@ -66,7 +69,7 @@ def dense_start(run: TrainingRun, state: State) -> None:
             _learn_all_dense(run, state, _passes(run, wanted, PASSES))
     elif not given:
         LOG.info(LEARNING, len(few), "")
-        result = _learned(run, run.dense(state.shared_weights), (), few)
+        result = _learned(run, 0, run.dense(state.shared_weights), (), few)
         state.shared_weights, state.learner = (result.index, result.value), result.learner
 
 
@@ -97,15 +100,15 @@ def _learn_all_dense(run: TrainingRun, state: State, passes: list[np.ndarray]) -
     weights, kept = run.dense(state.shared_weights), tuple[np.ndarray, ...]()
     mean = RunningMean(rising=run.averages_sentences)
     means, scores = list[Vector](), list[Scores]()
-    for n, sentences in enumerate(passes, start=1):
-        result = _learned(run, weights, kept, sentences)
+    for n, sentences in enumerate(passes):
+        result = _learned(run, n, weights, kept, sentences)
         weights = _with_dense(run, state, (result.index, result.value))
         kept = tuple(run.by_slot((result.index, array)) for array in result.learner)
         mean.add(result.index, result.value)
         means.append((mean.index, mean.value))
         scores.append(score_devtest(run, run.sparse(_with_dense(run, state, means[-1])), "after the dense start"))
         if len(passes) > 1 and (score := scores[-1].tuned) is not None:
-            LOG.info("dense start: after pass %d of %d, devtest score %.6g", n, len(passes), score)
+            LOG.info("dense start: after pass %d of %d, devtest score %.6g", n + 1, len(passes), score)
     best = chosen_epoch([score.tuned for score in scores]) - 1
     run.freeze_dense(means[best])
     state.shared_weights = run.sparse(run.dense(state.shared_weights))
@@ -127,11 +130,22 @@ def _write(run: TrainingRun, state: State) -> None:
     run.folder.write_weights(run.folder.dense_start_weights, run.model(state.shared_weights).named)
 
 
-def _learned(run: TrainingRun, weights: np.ndarray, kept: tuple[np.ndarray, ...], sentences: np.ndarray) -> ShardResult:
-    """The result of `_learn`, on all ranks; raises StopRequested."""
-    result = run.comm.on_root(_learn, run, weights, kept, sentences)
-    check_stop(run, "the dense start", result is None, resumable=False)
+def _learned(
+    run: TrainingRun, n: int, weights: np.ndarray, kept: tuple[np.ndarray, ...], sentences: np.ndarray
+) -> ShardResult:
+    """The result of `_learn`, or what an interrupted run has kept of it, on all ranks; raises StopRequested.
+
+    It is kept as the results of shards are, and removed with them, after an epoch.
+    """
+    folder, job_digest = run.folder.checkpoints, run.identity_digest
+    result = run.comm.on_root(read_shard, folder, DENSE_START, job_digest, n)
+    if result is not None:
+        LOG.info("dense start: pass %d was learned before the interruption", n + 1)
+        return result
+    result = run.comm.on_root(_learn, run, n, weights, kept, sentences)
+    check_stop(run, "the dense start", result is None)
     assert result is not None  # a rank that was stopped has raised
+    run.comm.on_root(write_shard, folder, DENSE_START, job_digest, result)
     return result
 
 
@@ -147,12 +161,12 @@ def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
 
 
 def _learn(
-    run: TrainingRun, weights: np.ndarray, kept: tuple[np.ndarray, ...], sentences: np.ndarray
+    run: TrainingRun, n: int, weights: np.ndarray, kept: tuple[np.ndarray, ...], sentences: np.ndarray
 ) -> ShardResult | None:
-    """Result of a pass over ``sentences`` (int64) that learns the dense features; None if a stop was requested.
+    """Result of pass ``n`` over ``sentences`` (int64) that learns the dense features; None if a stop was requested.
 
-    ``weights``: float64 [D], where it begins; ``kept``: float64 [D] each, the learner's state. The result has the dense
-    features alone; weights of sparse ones count in the pass, and stay as they are.
+    ``n``: from 0; ``weights``: float64 [D], where it begins; ``kept``: float64 [D] each, the learner's state. The
+    result has the dense features alone; weights of sparse ones count in the pass, and stay as they are.
     """
     weights = weights.copy()
     if not weights.any():
@@ -163,7 +177,7 @@ def _learn(
     learner = factory.learner(run.job, run.metric, run.first.frozen, features, run.first_sparse, "dense", scoring)
     assert not isinstance(learner, BatchLearner)  # `dense_start` sees to it
     with progress("dense start", len(sentences), rank=run.comm.rank, quiet=run.quiet) as shown:
-        result = learn_shard(run, learner, 0, 0, sentences, weights, kept, lambda gold: shown.advance())
+        result = learn_shard(run, learner, DENSE_START, n, sentences, weights, kept, lambda gold: shown.advance())
     if result is None:
         return None
     dense = np.sort(features.ids[: run.first_sparse])

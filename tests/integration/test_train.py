@@ -463,11 +463,10 @@ def test_a_stop_in_the_middle_of_any_epoch_leaves_no_trace_in_what_learners_keep
     tiny: Tiny, tmp_path: Path, decodes: Decodes, algorithm: str
 ) -> None:
     """With the defaults, in one run after the other: in the dense start, within a shard, and after some of them."""
-    start = 2 * SENTENCES
-    learner = {**DEFAULT, "algorithm": algorithm, "epochs": 3, "dense_start": start}
+    learner = {**DEFAULT, "algorithm": algorithm, "epochs": 3, "dense_start": 2 * SENTENCES}
     tables: dict[str, Any] = {"learner": learner, **DEVTEST}
     tiny.train(tmp_path / "unbroken", **tables)
-    for sentences in (SENTENCES // 2, start + SENTENCES // 2, start + SENTENCES - 3, SENTENCES):
+    for sentences in (SENTENCES // 2, SENTENCES * 3 // 2, SENTENCES * 3 // 2, SENTENCES - 3, SENTENCES):
         decodes.count, decodes.stop_at = 0, (1 + sentences, signal.SIGTERM)
         with pytest.raises(StopRequested):
             tiny.train(tmp_path / "run", **tables)

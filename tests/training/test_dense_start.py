@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,12 +13,14 @@ import numpy as np
 import pytest
 from support.commands import Cli
 from support.naive_lm import NaiveLm
+from support.runs import SENTENCES, Decodes, damage, files_of
 from support.tiny import DEVTEST, Tiny
 
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.decoder.lists.model import ListModel, Lists
+from mpitune.errors import StopRequested
 from mpitune.exchange.comm import SerialComm
 from mpitune.run_folder.checkpoint import Vector, read_checkpoint
 from mpitune.training import dense_start as start
@@ -209,6 +213,54 @@ def test_the_epochs_leave_dense_weights_as_it_has_learned_them(
         sparse.append({name: value for name, value in weights.items() if name.startswith(SPARSE)})
     assert sparse[0] and sparse[0] != sparse[1] != sparse[2]
     assert algorithm != "itersel" or {len(one) for one in sparse} == {5}
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize(
+    ("templates", "tables", "lists", "left"),
+    [
+        (["id"], DEVTEST, 3 * SENTENCES + 9, 0),
+        (["id"], {}, 3 * SENTENCES + 9, 0),
+        (["id"], DEVTEST, 2 * SENTENCES + 9, 1),
+        ([], DEVTEST, SENTENCES + 9, 0),
+    ],
+)
+def test_finished_passes_are_not_learned_again(
+    tiny: Tiny,
+    tmp_path: Path,
+    decodes: Decodes,
+    templates: list[str],
+    tables: dict[str, Any],
+    lists: int,
+    left: int,
+    damaged: bool,
+) -> None:
+    """A run that was interrupted after ``lists`` lists, in the epoch or a pass, learns ``left`` passes and the epoch.
+
+    A pass whose file is damaged is learned again; the result is the same.
+    """
+    tables = {**tables, "features": {"templates": templates}, "parallel": {"shards": 1}}
+    tables["learner"] = {**DEFAULT, "dense_start": 3 * SENTENCES}
+    tiny.train(tmp_path / "unbroken", **tables)
+    decodes.count, decodes.stop_at = 0, (1 + lists, signal.SIGTERM)
+    with pytest.raises(StopRequested, match="finished work is kept"):
+        tiny.train(tmp_path / "run", **tables)
+    if damaged:
+        damage(tmp_path / "run/checkpoints/epoch-0000.shards/shard-0000.h5")
+    decodes.count, decodes.stop_at = 0, None
+    tiny.train(tmp_path / "run", **tables)
+    assert decodes.count == 1 + (left + damaged + 1) * SENTENCES
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+    assert not list((tmp_path / "run/checkpoints").glob("*.shards"))
+
+
+def test_passes_of_another_job_do_not_count(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
+    for margin, stop in ((0.5, True), (1.0, False)):
+        decodes.count, decodes.stop_at = 0, (2 + SENTENCES, signal.SIGTERM) if stop else None
+        with pytest.raises(StopRequested) if stop else nullcontext():
+            learner = {**DEFAULT, "dense_start": SENTENCES, "margin": margin}
+            tiny.train(tmp_path / "run", learner=learner, features={"templates": ["id"]})
+    assert decodes.count == 1 + 2 * SENTENCES
 
 
 def test_it_begins_with_given_weights_and_keeps_sparse_ones(
