@@ -47,8 +47,6 @@ def read_model(job: Job, path: Path) -> InitialModel:
     Weights of features that are replaced by bins are assigned to the bins, as for initial weights of training. A file
     without weights is warned of, and one with weights of templates that the job does not have.
     """
-    if not path.exists():
-        raise UsageError(f"{path}: found no such file or folder, expected a weights file, or a run with an epoch done")
     weights, scoring = model_weights.read_model(path), _read_scoring(job, path)
     if not weights:
         print_message(f"warning: {path}: found no weights: all are 0")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mpitune.corpus.weights import read_weights
-from mpitune.errors import UsageError
+from mpitune.errors import DataError, UsageError
 from mpitune.grammar.choices import PREFIXES
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.run_folder.layout import RunFolder
@@ -20,14 +20,16 @@ from mpitune.run_folder.seeds import run_folders
 def read_model(path: Path) -> dict[str, float]:
     """The weights of a run folder, a checkpoint or a weights file.
 
-    Raises UsageError for a run folder without weights, DataError for a damaged file.
+    Raises DataError for missing weights and for a damaged file, UsageError for a folder with runs of several seeds.
     """
+    if not path.exists():
+        raise DataError(f"{path}: found no such file or folder, expected a weights file, or a run with an epoch done")
     if path.is_dir():
         result = RunFolder(path).result
         if not result.exists():
             if (runs := run_folders(path)) != [path]:
                 raise UsageError(f"{path}: found runs with several seeds, expected one of them, such as {runs[0]}")
-            raise UsageError(f"{path}: found no {result.name}, expected a run folder with at least one epoch done")
+            raise DataError(f"{path}: found no {result.name}, expected a run folder with at least one epoch done")
         return read_weights(result)
     if path.suffix == ".h5":
         checkpoint = read_checkpoint(path)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from mpitune.config.load import read_tables
 from mpitune.corpus.text import lines
-from mpitune.errors import DataError, UsageError
+from mpitune.errors import DataError
 from mpitune.metrics.choices import METRIC_NAMES
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
 from mpitune.run_folder.layout import RunFolder
@@ -179,14 +179,14 @@ class Record:
 def read_record(path: Path) -> Record:
     """Read the run in the folder ``path``.
 
-    Raises UsageError if it is no run folder or no epoch is finished, DataError for a damaged file.
+    Raises DataError if it is no run folder, if no epoch is finished, or for a damaged file.
     """
     folder = RunFolder(path)
     if not folder.config.is_file() and not folder.status.is_file():
-        raise UsageError(f"{path}: found no config.toml, expected a run folder")
+        raise DataError(f"{path}: found no config.toml, expected a run folder")
     epochs = read_epochs(folder.metrics)
     if not epochs:
-        raise UsageError(f"{path}: found no finished epoch, expected at least one to report on")
+        raise DataError(f"{path}: found no finished epoch, expected at least one to report on")
     if (state := read_state(folder)) is None:
         raise DataError.at(folder.status, None, found="no file", expected="the state of the run")
     text = "".join(f"{line}\n" for _, line in lines(folder.config))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mpitune.corpus.text import clock
-from mpitune.errors import UsageError
+from mpitune.errors import DataError
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import Epoch, read_epochs, read_log
@@ -45,11 +45,11 @@ class Status(NamedTuple):
 def read_status(path: Path) -> Status:
     """Read the status of the run in the folder ``path``.
 
-    Raises UsageError if it is no run folder, DataError for a damaged file.
+    Raises DataError if it is no run folder, or for a damaged file.
     """
     folder = RunFolder(path)
     if not folder.log.is_file():
-        raise UsageError(f"{path}: found no log.txt, expected the folder of a run")
+        raise DataError(f"{path}: found no log.txt, expected the folder of a run")
     log_lines, epochs = read_log(folder.log), read_epochs(folder.metrics)
     state = read_state(folder)
     planned = f" of {max(state.epochs, len(epochs))}" if state else ""

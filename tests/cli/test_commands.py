@@ -396,11 +396,26 @@ def test_decode_knows_weights_in_every_form(cli: Cli, trained: Trained, tmp_path
 
 def test_decode_before_training(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
     job = tiny.job_file(tmp_path / "run")
-    line = cli.refused(2, "decode", job, "--input", trained.source)
+    line = cli.refused(3, "decode", job, "--input", trained.source)
     assert line == f"{tmp_path}/run: found no such file or folder, expected a weights file, or a run with an epoch done"
     (tmp_path / "run").mkdir()
-    line = cli.refused(2, "decode", job, "--input", trained.source)
+    line = cli.refused(3, "decode", job, "--input", trained.source)
     assert line.endswith("found no weights.txt.gz, expected a run folder with at least one epoch done")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["decode {job} --input {source} --weights {no}", "local {job} --input {source} --weights {no}"]
+    + ["weights {no}", "weights {run} --diff {no}", "weights {no}.h5", "report {no}", "report --watch {no}"]
+    + ["decode {job} --input {no}", "train {new} --set learner.initial_weights={no}"],
+)
+def test_what_is_missing_has_one_exit_code(
+    cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path, command: str
+) -> None:
+    """Weights, runs and texts that a command names."""
+    names = {**trained._asdict(), "new": tiny.job_file(tmp_path / "run"), "no": tmp_path / "no"}
+    done = cli(*command.format(**names).split())
+    assert done.code == 3 and done.errors.splitlines()[-1].startswith(f"mpitune: {tmp_path}/no")
 
 
 def test_decode_needs_no_data(cli: Cli, tiny: Tiny, trained: Trained, tmp_path: Path) -> None:
@@ -722,7 +737,7 @@ def test_weights_of_runs_and_checkpoints(cli: Cli, trained: Trained, tmp_path: P
     expected = read_weights(trained.run / "weights" / "epoch-0002.txt.gz")
     assert listed(cli("weights", trained.run / "checkpoints" / "epoch-0002.h5").output) == expected
     assert listed(cli("weights", trained.run).output) == read_weights(trained.run / "weights.txt.gz")
-    line = cli.refused(2, "weights", tmp_path)
+    line = cli.refused(3, "weights", tmp_path)
     assert line == f"{tmp_path}: found no weights.txt.gz, expected a run folder with at least one epoch done"
     (tmp_path / "cut.h5").write_bytes((trained.run / "checkpoints" / "epoch-0002.h5").read_bytes()[:-100])
     assert cli.refused(3, "weights", tmp_path / "cut.h5").startswith(f"{tmp_path}/cut.h5: found a damaged or cut file")

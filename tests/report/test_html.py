@@ -21,7 +21,7 @@ from support.run_folders import BEFORE, CONFIG, REFERENCE, SOURCE, WEIGHTS, afte
 from support.tiny import DEVTEST, Tiny
 
 from mpitune.cli.parser import main
-from mpitune.errors import DataError, UsageError
+from mpitune.errors import DataError
 from mpitune.grammar.binning import Bins
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
@@ -340,10 +340,10 @@ def test_the_end_of_an_unfinished_run_is_told(tmp_path: Path) -> None:
     write_state(folder, "running", 9)
     assert "still running, or was killed" in report(folder).text
     folder.write_metrics([])
-    with pytest.raises(UsageError, match="found no finished epoch, expected at least one"):
+    with pytest.raises(DataError, match="found no finished epoch, expected at least one"):
         write_report([folder.path])
     (folder.path / "metrics.jsonl").unlink()
-    with pytest.raises(UsageError, match="found no finished epoch, expected at least one"):
+    with pytest.raises(DataError, match="found no finished epoch, expected at least one"):
         write_report([folder.path])
 
 
@@ -531,9 +531,9 @@ def test_bad_metrics_are_refused(tmp_path: Path, old: str, new: str, message: st
 
 def test_other_damage_is_told(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
-    with pytest.raises(UsageError, match=r"found no config.toml, expected a run folder"):
+    with pytest.raises(DataError, match=r"found no config.toml, expected a run folder"):
         write_report([tmp_path])
-    with pytest.raises(UsageError, match=r"found no config.toml, expected a run folder"):
+    with pytest.raises(DataError, match=r"found no config.toml, expected a run folder"):
         write_report([folder.path / "config.toml"])
     folder.write_translations(2, after(3)[1:])
     with pytest.raises(DataError, match=r"epoch-0002.txt.gz: found 29 lines, expected 30, as in .*source.txt.gz"):
@@ -550,7 +550,7 @@ def test_other_damage_is_told(tmp_path: Path) -> None:
         write_report([folder.path])
     edit(folder.path / "config.toml", "methods = =", "method =")
     folder.result.unlink()
-    with pytest.raises(UsageError, match=r"found no weights.txt.gz"):
+    with pytest.raises(DataError, match=r"found no weights.txt.gz"):
         write_report([folder.path])
 
 

@@ -19,7 +19,7 @@ from support.runs import SENTENCES, Decodes
 from support.tiny import DEVTEST, Tiny, kill_all, start, wait_for
 
 from mpitune.cli.parser import main
-from mpitune.errors import DataError, MachineError, StopRequested, UsageError
+from mpitune.errors import DataError, MachineError, StopRequested
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import read_epochs
 from mpitune.run_folder.run_state import is_at_work, read_state, write_state
@@ -83,7 +83,7 @@ def test_a_run_that_ended_early(tmp_path: Path) -> None:
 
 
 def test_before_the_first_epoch(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"found no log.txt, expected the folder of a run"):
+    with pytest.raises(DataError, match=r"found no log.txt, expected the folder of a run"):
         read_status(tmp_path)
     (tmp_path / "log.txt").write_text("2026-01-02 03:04:05 [0/1] INFO store/data.h5: building it\n")
     status = read_status(tmp_path)
