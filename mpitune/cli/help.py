@@ -1,4 +1,7 @@
-"""Help texts with examples and exit codes, and completion scripts. Like `mpitune.cli.options`, it imports no work."""
+"""Help texts with examples and exit codes, usage errors, completion scripts.
+
+Like `mpitune.cli.options`, the module imports nothing that does work.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import argparse
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from mpitune.errors import DataError, MachineError, StopRequested, UsageError
 
@@ -28,6 +31,14 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         return super()._get_help_string(action) if action.default else action.help
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports bad usage as the commands report their errors: in one line; the parsers of commands do too."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print ``message``, with the command that shows the usage, and end the program."""
+        self.exit(UsageError.exit_code, f"mpitune: {message}; see {self.prog} --help\n")
 
 
 class PrintCompletion(argparse.Action):
@@ -53,7 +64,7 @@ def subparsers(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPar
 class Commands:
     """Adds commands to the parser."""
 
-    def __init__(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    def __init__(self, subparsers: argparse._SubParsersAction[Parser]) -> None:
         self._subparsers = subparsers
 
     def add(

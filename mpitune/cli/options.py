@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from mpitune import __version__
-from mpitune.cli.help import Commands, PrintCompletion
+from mpitune.cli.help import Commands, Parser, PrintCompletion
 from mpitune.errors import StopRequested
 from mpitune.grammar.choices import ListTemplateName, TemplateName
 from mpitune.metrics.choices import GainName, SignificanceTest, Tokenizer
@@ -23,7 +23,7 @@ EACH_TEMPLATE = "each"
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line. ``run`` of the parsed options is the command's function, as module:name."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="mpitune",
         description="Tune the weights of a hierarchical translation system on its whole training set.",
         epilog="`mpitune COMMAND --help` shows the options of a command, an example and the exit codes.",

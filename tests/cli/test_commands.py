@@ -70,8 +70,9 @@ def test_bad_usage_ends_with_code_2(arguments: list[str], capsys: pytest.Capture
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    errors = capsys.readouterr().err
-    assert "usage: mpitune" in errors and "_positive" not in errors
+    [line] = capsys.readouterr().err.splitlines()
+    command = " ".join(["mpitune", *[name for name in arguments[:1] if name in COMMANDS]])
+    assert line.startswith("mpitune: ") and line.endswith(f"; see {command} --help") and "_positive" not in line
 
 
 def test_a_job_file_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
