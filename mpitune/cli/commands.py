@@ -37,6 +37,7 @@ from mpitune.metrics.tuning_metric import CHOICES
 from mpitune.report.rule_names import rule_in_words
 from mpitune.run_folder import model_weights
 from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.seeds import run_folders
 from mpitune.run_folder.watch import follow
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
@@ -64,9 +65,17 @@ def run_train(options: argparse.Namespace, comm: Comm) -> None:
     if options.dry_run:
         comm.on_root(_show, job)
         return
+    if seeds is None:
+        comm.on_root(_refuse_folder_of_seeds, job.run.dir)
     for each in [job] if seeds is None else (job_inputs.with_seed(job, seed) for seed in seeds):
         options.folder = each.run.dir
         train(each, comm, resume=options.resume, quiet=options.quiet)
+
+
+def _refuse_folder_of_seeds(folder: Path) -> None:
+    """Raise UsageError if ``folder`` holds runs of several seeds, which a run in it would hide from reports."""
+    if run_folders(folder) != [folder]:
+        raise UsageError(f"{folder}: found runs with several seeds, expected --seeds or another run.dir")
 
 
 def _show(job: Job) -> None:

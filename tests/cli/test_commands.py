@@ -236,6 +236,9 @@ def test_train_with_seeds(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     assert load(tmp_path / "run" / "seed-1" / "config.toml").run.seed == 1
     report = cli("report", tmp_path / "run")
     assert report == (0, f"the report: {tmp_path}/run/report.html\n", "")
+    line = cli.refused(2, "train", job)
+    assert line == f"{tmp_path}/run: found runs with several seeds, expected --seeds or another run.dir"
+    assert not (tmp_path / "run" / "log.txt").exists()
     line = cli.refused(2, "weights", tmp_path / "run")
     assert line == f"{tmp_path}/run: found runs with several seeds, expected one of them, such as {tmp_path}/run/seed-1"
 
