@@ -57,6 +57,8 @@ class Epoch:
     updates: int
     active_features: int
     selected_features: int
+    cancelled_features: int | None
+    """Selected features that have no weight, as their mean over shards is 0; None in runs of earlier versions."""
     lambda_: float | None
     """lambda: the smallest column norm for selection."""
     best_bleu: float | None
@@ -248,6 +250,7 @@ def _metric(path: Path, number: int, metrics: dict[str, Any], key: str) -> Any:
 _OPTIONAL = (
     *("devtest_bleu", "lambda", "best_bleu", "oracle_bleu", "prediction_bleu", "objective"),
     *("devtest_bleu_dense", "devtest_metric", "devtest_metric_dense", "devtest_length_ratio", "length_ratio"),
+    "cancelled_features",
 )
 """Keys that may be null or missing."""
 

@@ -15,10 +15,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mpitune.config import load
 from mpitune.config.spec import Job
 from mpitune.decoder.base import check_failed
 from mpitune.exchange.comm import Comm
+from mpitune.exchange.sparse_rows import look_up
 from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.best_epoch import devtest_scores, early_end_reason
 from mpitune.run_folder.layout import RunFolder
@@ -160,6 +163,12 @@ def _before(state: State) -> dict[str, Any]:
     }
 
 
+def _cancelled(result: EpochResult) -> int:
+    """Number of selected features whose weights cancel out over the shards: they have none in the result."""
+    index, norm = result.norms
+    return int(np.count_nonzero(look_up(index[norm > 0.0], *result.weights) == 0.0))
+
+
 def _metrics(
     run: TrainingRun,
     state: State,
@@ -182,6 +191,7 @@ def _metrics(
         "devtest_metric": scores.metric,
         **(_before(state) if state.epoch == 1 else {}),
         **result.metrics,
+        "cancelled_features": _cancelled(result),
         "weight_norm": norm(result.weights[1]),
         "largest_norms": largest_by_template(model.names, run.by_slot(result.norms)[model.slots], LARGEST),
         "busy_seconds": [rank.busy for rank in usage],

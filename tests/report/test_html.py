@@ -158,7 +158,11 @@ def test_selected_features_without_a_weight_are_explained(tmp_path: Path) -> Non
     folder = make_run(tmp_path / "run")
     assert "Features6in the result; 1,994 more were selected, with a mean of 0 over shards" in report(folder).text
     epochs = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
-    folder.write_metrics([epoch | {"selected_features": 6} for epoch in epochs])
+    folder.write_metrics([epoch | {"cancelled_features": 0} for epoch in epochs])
+    assert "Features6in the result Training" in report(folder).text
+    for epoch in epochs:
+        del epoch["cancelled_features"]  # a run of an earlier version
+    folder.write_metrics(epochs)
     assert "Features6in the result Training" in report(folder).text
 
 

@@ -52,7 +52,7 @@ def after(epoch: int) -> list[str]:
 
 def figures(epoch: int, bleu: float | None) -> dict[str, Any]:
     counts = {"sentences": 1000, "empty_outputs": 0, "pairs": 12345, "updates": 678}
-    features = {"active_features": 5000 + epoch, "selected_features": 2000, "lambda": 0.001}
+    features = {"active_features": 5000 + epoch, "selected_features": 2000, "cancelled_features": 1994, "lambda": 0.001}
     norms = {
         "column_norms": [[0.0005, 5000 + epoch], [0.001, 2000], [0.5, 1]],
         "largest_norms": {"shape": [["Shape_S11000_T11100", 0.75]], "dense": [["LanguageModel", 0.5]]},
