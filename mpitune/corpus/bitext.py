@@ -109,6 +109,13 @@ def _links(path: Path, number: int, text: str, source: int, target: int) -> Link
         link = _LINK.fullmatch(word)
         if link is None or int(link[1]) >= source or int(link[2]) >= target:
             expected = f"i-j with i below {source} and j below {target}, the numbers of words"
-            raise DataError.at(path, number, found=repr(word), expected=expected)
+            raise DataError.at(path, number, found=repr(word), expected=expected + _remedy(text, source, target))
         found[int(link[1]), int(link[2])] = None
     return list(found)
+
+
+def _remedy(text: str, source: int, target: int) -> str:
+    """A question about a line that does not fit sentences of ``source`` and ``target`` words, if its reverse does."""
+    links = map(_LINK.fullmatch, split_words(text))
+    fits = all(link and int(link[1]) < target and int(link[2]) < source for link in links)
+    return ": are source and target swapped?" if fits else ""

@@ -38,6 +38,21 @@ def test_an_alignment_without_links_is_refused(tmp_path: Path) -> None:
         list(AlignedFiles(tmp_path / "f", tmp_path / "e", (tmp_path / "a",)).read())
 
 
+@pytest.mark.parametrize(
+    ("line", "link", "swapped"),
+    [("0-0 2-1", "2-1", True), ("0-2 2-0", "2-0", False), ("1-3", "1-3", False), ("2-1 x", "2-1", False)],
+)
+def test_swapped_sides_are_told_where_they_explain_a_line(tmp_path: Path, line: str, link: str, swapped: bool) -> None:
+    """Of two and three words: the question is asked if all links fit the other way round."""
+    for name, text in (("f", "a b"), ("e", "x y z"), ("a", line)):
+        (tmp_path / name).write_text(f"{text}\n")
+    with pytest.raises(DataError) as raised:
+        list(AlignedFiles(tmp_path / "f", tmp_path / "e", (tmp_path / "a",)).read())
+    expected = f"found '{link}', expected i-j with i below 2 and j below 3, the numbers of words"
+    question = ": are source and target swapped?" if swapped else ""
+    assert str(raised.value) == f"{tmp_path}/a:1: {expected}{question}"
+
+
 @pytest.mark.parametrize("longer", ["f", "e"])
 def test_pairs_have_the_limits_of_sentences(tmp_path: Path, longer: str) -> None:
     """Positions beyond 32,767 do not fit the compiled bitext."""
