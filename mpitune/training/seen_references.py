@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mpitune.config.spec import Job
@@ -11,7 +11,8 @@ from mpitune.corpus.text import counted
 from mpitune.decoder.base import TranslationModel
 from mpitune.lm.leave_one_out import COVERED
 from mpitune.lm.seen_text import KNOWN, share_if_seen
-from mpitune.store.store import Store, references_in
+from mpitune.store.own_pairs import OWN_TEXT
+from mpitune.store.store import Corpus, Store, references_in
 
 LOG = logging.getLogger(__name__)
 
@@ -56,16 +57,29 @@ def log_seen_references(job: Job, files: Sequence[Path], store: Store) -> None:
             )
 
 
-def warn_of_tuned_devtest(job: Job) -> None:
-    """Warn if a file of the devtest set is one of those that are tuned on."""
-    data = job.data
-    if data is None or data.devtest is None:
+def warn_of_tuned_devtest(job: Job, store: Store) -> None:
+    """Warn if half of the devtest set's sentences or more are tuned on, whatever the names of their files."""
+    if job.data is None or job.data.devtest is None:
         return
-    tuned = {file.resolve() for file in (data.source, data.bitext, *data.lists) if file is not None}
-    for file in (data.devtest.source, *data.devtest.lists):
-        if file is not None and file.resolve() in tuned:
-            why = "devtest BLEU tells nothing about other text, and selects the epoch that fits this one best"
-            LOG.warning("%s: is what is tuned on, expected another devtest set: %s", file, why)
+    assert store.train is not None and store.devtest is not None  # as the job has them
+    devtest = [*_sentences(store.devtest)]
+    wanted = set(devtest) - {b""}
+    tuned = {sentence for sentence in _sentences(store.train) if sentence in wanted}
+    count = sum(sentence in tuned for sentence in devtest)
+    if count and count >= OWN_TEXT * len(devtest):
+        LOG.warning(
+            "%s: %d of %s are tuned on, expected another devtest set: devtest BLEU tells nothing about other text, "
+            "and selects the epoch that fits this one best",
+            job.data.devtest.source or job.data.devtest.lists[0],
+            count,
+            counted(len(devtest), "sentence"),
+        )
+
+
+def _sentences(corpus: Corpus) -> Iterator[bytes]:
+    """The source words of each sentence, or of its first list entry."""
+    for first, end in zip(corpus.source_ptr[:-1].tolist(), corpus.source_ptr[1:].tolist(), strict=True):
+        yield corpus.source[first:end].tobytes()
 
 
 def _remedy(job: Job, n: int) -> str:

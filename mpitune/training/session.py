@@ -238,7 +238,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     weights = comm.on_root(factory.initial_weights, job) if given is None else given.weights
     comm.on_root(_warn_of_unknown, job, weights, store.model)
     comm.on_root(log_seen_references, job, sources.lms, store)
-    comm.on_root(warn_of_tuned_devtest, job)
+    comm.on_root(warn_of_tuned_devtest, job, store)
     if idle := ignored_keys(job):
         LOG.info("keys ignored by this method: %s", ", ".join(idle))
     first = factory.first_weights(job, weights, decoder.features, store.scoring)

@@ -236,6 +236,12 @@ CASES = {
             edit("job.toml", 'file = "grammar"', "per_sentence = true"),
         )
     ),
+    "source and target of a bitext swapped": Case(
+        all_of(
+            *(write(name, f"{text}\n") for name, text in (("f", "a b"), ("e", "x y z"), ("links", "0-0 2-1"))),
+            edit("job.toml", 'file = "grammar"', 'source = "f"\ntarget = "e"\nalignment = "links"'),
+        )
+    ),
     "source and references swapped": Case(
         all_of(edit("job.toml", "train.de", "train.en"), edit("job.toml", r'\["train.en"\]', '["train.de"]')),
         made=2,

@@ -138,16 +138,20 @@ def test_a_text_without_references_is_told(tmp_path: Path, caplog: pytest.LogCap
     assert len(said(caplog, "/lm: its text has 0 of the 240 references: none has to be left out")) == 1
 
 
-@pytest.mark.parametrize(("devtest", "warned"), [("source", True), ("other", False)])
+@pytest.mark.parametrize(
+    ("devtest", "text", "warned"),
+    [("source", "a" * 9, 9), ("copy", "a" * 9, 9), ("half", "aaaaabbbb", 5), ("less", "aaaabbbbb", 0)],
+)
 def test_a_devtest_set_that_is_tuned_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, devtest: str, warned: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, devtest: str, text: str, warned: int
 ) -> None:
+    """The file itself or its content; ``text``: its sentences, of one word each."""
     lm_of(tmp_path, sentences(3, 100), 3)
-    (tmp_path / "other").write_text("a\n" * 9)
+    (tmp_path / devtest).write_text("".join(f"{word}\n" for word in text))
     keys = f'data.devtest={{source="../{tmp_path.name}/{devtest}", references=["first"]}}'
     opened(tmp_path, sentences(1, 9), sentences(2, 9), keys)
-    found = said(caplog, "is what is tuned on, expected another devtest set")
-    assert len(found) == warned and all(line.startswith(f"{tmp_path}/source: ") for line in found)
+    found = said(caplog, f"/{devtest}: {warned} of 9 sentences are tuned on, expected another devtest set")
+    assert len(found) == bool(warned) == len(said(caplog, "are tuned on"))
 
 
 def test_a_named_text_that_is_not_there(tmp_path: Path) -> None:
