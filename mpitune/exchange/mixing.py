@@ -77,15 +77,14 @@ def uniform_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple
 
 
 def active_mean(
-    stacked: WeightColumns, shards: int, evenly: np.ndarray | None = None
+    stacked: WeightColumns, shards: int, evenly: np.ndarray | None = None, annealed: np.ndarray | None = None
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """As `uniform_mean`, but shards are weighted, for each feature, by their squared gradients.
 
     A feature that no shard has updated has the mean of all, and keeps its bits where all have the same weight; so do
-    the features ``evenly`` (uint64, ids). Other state arrays are summed.
-    The second one holds sums of gradients; their sum is scaled like the roots of the squares, whose mean is smaller
-    than their sum: sum / root of squares, by which the learner shrinks weights, is that of all shards together.
-    Without state, the means are uniform.
+    the features ``evenly`` (uint64, ids). State arrays are summed, but the first one, the squared gradients, has the
+    weighted mean for the features ``annealed`` (uint64, ids; by default all): with the sum, their steps would become
+    smaller the more shards there are. Without state, the means are uniform.
     """
     if not stacked.state:
         return uniform_mean(stacked, shards)
@@ -93,11 +92,9 @@ def active_mean(
     value, mixed = sums(stacked) / shards, np.zeros(len(stacked.id))
     even = np.isin(stacked.id, evenly) if evenly is not None else np.zeros(len(stacked.id), dtype=np.bool_)
     _active_means(stacked.ptr, stacked.value, squares, shards, even, value, mixed)
-    summed = [_sums_of(stacked.ptr, kept) for kept in others]
-    if summed:
-        total = _sums_of(stacked.ptr, squares)
-        summed[0] *= np.sqrt(np.divide(mixed, total, out=np.zeros_like(total), where=total > 0.0))
-    return value, (mixed, *summed)
+    if annealed is not None:
+        mixed = np.where(np.isin(stacked.id, annealed), mixed, _sums_of(stacked.ptr, squares))
+    return value, (mixed, *(_sums_of(stacked.ptr, kept) for kept in others))
 
 
 @kernel

@@ -56,6 +56,24 @@ class OnlineLearner(Protocol):
         """Finish the pass: apply postponed updates; return the state, `state_width` arrays of float64 [D]."""
         ...
 
+    def settle(
+        self,
+        mixed: np.ndarray,
+        start: np.ndarray,
+        before: Sequence[np.ndarray],
+        after: Sequence[np.ndarray],
+        dense: np.ndarray,
+        passes: int,
+    ) -> np.ndarray:
+        """float64 [n]: the weights after an exchange, by default ``mixed``; those that follow from the state follow.
+
+        For n features: ``mixed``: float64 [n], the mean over shards, 0 for features that were not selected;
+        ``start``: float64 [n], the weights that the shards began with; ``before``, ``after``: float64 [n] each, the
+        state that they began with and that of all shards together; ``dense``: bool [n]; ``passes``: passes over the
+        sentences so far.
+        """
+        ...
+
 
 Reply = tuple[np.ndarray, ...]
 """One shard's share of the objective at a point: value, gradient or whatever the learner sums over shards."""

@@ -189,11 +189,17 @@ def learner(
         frozen[:first_sparse] = True
     learner = _plain_learner(job, metric, frozen, first_sparse, new_frozen=learned == "dense")
     if job.learner.averaging == "sentence" and not isinstance(learner, BatchLearner):
-        learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0)
+        end = first_sparse if follows_evidence(job) else None
+        learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0, end=end)
     if smooth is not None:
         assert not isinstance(learner, BatchLearner)  # checked by config.load
         return Smoothing(learner, [features.find(ids) for ids in smooth.chains], smooth, frozen)
     return learner
+
+
+def follows_evidence(job: Job) -> bool:
+    """True if the weights of sparse features are a function of the learner's state."""
+    return job.learner.method == "perceptron" and job.learner.rate == "normalized"
 
 
 def smoothness(job: Job, scoring: Scoring | None) -> Smoothness | None:

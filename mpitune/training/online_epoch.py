@@ -18,7 +18,7 @@ from mpitune.errors import DataError
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.mixing import Mixed, Mixing
 from mpitune.exchange.reduction import Mix, reduce
-from mpitune.exchange.sparse_rows import SparseVectors, look_up_all
+from mpitune.exchange.sparse_rows import SparseVectors, look_up, look_up_all
 from mpitune.learner.base import OnlineLearner
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import ShardResult, Vector, checkpoint_path, read_shard, write_shard
@@ -114,7 +114,7 @@ def _mix(
     weights: Vector = mixed.index, mixed.value
     if run.mixes_each_epoch:
         if mixed.state:
-            weights, state.learner = _with_unchanged(state, mixed)
+            weights, state.learner = _settled(run, learner, state, mixed)
     else:
         if run.comm.root:
             state.mean.add(*weights)
@@ -135,7 +135,14 @@ def _mixing(run: TrainingRun) -> Mixing:
     if run.job.parallel.mixing == "uniform":
         return mixing.uniform_mean
     smoothness = factory.smoothness(run.job, run.store.scoring)
-    return partial(mixing.active_mean, evenly=None if smoothness is None else smoothness.features)
+    evenly = None if smoothness is None else smoothness.features
+    # Sparse weights follow from the gradients of all shards.
+    annealed = _dense_ids(run) if factory.follows_evidence(run.job) else None
+    return partial(mixing.active_mean, evenly=evenly, annealed=annealed)
+
+
+def _dense_ids(run: TrainingRun) -> np.ndarray:
+    return run.features.ids[: run.first_sparse]
 
 
 def _best_of_all(run: TrainingRun, shards: list[np.ndarray], results: Sequence[ShardResult]) -> np.ndarray:
@@ -163,15 +170,21 @@ def _stacked(state: State, results: list[ShardResult], width: int) -> SparseVect
     return SparseVectors(np.array([result.shard for result in results], dtype=np.int64), ptr, index, value, added)
 
 
-def _with_unchanged(state: State, mixed: Mixed) -> tuple[Vector, tuple[np.ndarray, ...]]:
-    """The ``mixed`` weights, and the learner's state with what the epoch has added.
+def _settled(
+    run: TrainingRun, learner: OnlineLearner, state: State, mixed: Mixed
+) -> tuple[Vector, tuple[np.ndarray, ...]]:
+    """The weights after the exchange, and the learner's state with what the epoch has added.
 
     Features that no shard has returned keep their state: they have no weight (`learn_shard`).
     """
     index = np.union1d(mixed.index, state.shared_weights[0])
     before = _kept_before(state, index, len(mixed.state))
     value, *added = look_up_all(index, mixed.index, (mixed.value, *mixed.state))
-    return (index, value), tuple(array + more for array, more in zip(before, added, strict=True))
+    after = tuple(array + more for array, more in zip(before, added, strict=True))
+    if run.job.parallel.mixing == "active":
+        dense = np.isin(index, _dense_ids(run))
+        value = learner.settle(value, look_up(index, *state.shared_weights), before, after, dense, state.epoch + 1)
+    return (index, value), after
 
 
 def _kept_before(state: State, index: np.ndarray, width: int) -> list[np.ndarray]:

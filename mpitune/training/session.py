@@ -194,11 +194,11 @@ class TrainingRun:
     def learned(self, weights: np.ndarray, kept: Sequence[np.ndarray] = ()) -> np.ndarray:
         """int64 [n]: slots that are not frozen and have a weight other than 0 or learner state.
 
-        ``kept``: the learner's state arrays, float64 [D]; the first holds squared gradients.
+        ``kept``: the learner's state arrays, float64 [D].
         """
         learned = weights != 0.0
-        if kept:
-            learned |= kept[0] != 0.0
+        for array in kept:
+            learned |= array != 0.0
         learned[: len(self.first.frozen)] &= ~self.first.frozen
         return self.in_order(np.flatnonzero(learned))
 

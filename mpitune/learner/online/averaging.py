@@ -20,10 +20,15 @@ from mpitune.learner.base import Counts, OnlineLearner
 class Averaging:
     """An `mpitune.learner.base.OnlineLearner` that averages the weights of another learner."""
 
-    def __init__(self, learner: OnlineLearner, *, changes_all: bool = False) -> None:
-        """``changes_all``: updates of ``learner`` may change weights of features that do not occur in the list."""
+    def __init__(self, learner: OnlineLearner, *, changes_all: bool = False, end: int | None = None) -> None:
+        """``changes_all``: updates of ``learner`` may change weights of features that do not occur in the list.
+
+        ``end``: end of the slots that are averaged; None: all are. Sparse weights that follow from the mean of all
+        gradients (`evidence`) are no less accurate after the last sentence.
+        """
         self._learner = learner
         self._changes_all = changes_all
+        self._end = end
         self.state_width = learner.state_width
 
     def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
@@ -36,7 +41,9 @@ class Averaging:
         self._before = grow_to(self._before, len(weights), 0.0)
         self._late = grow_to(self._late, len(weights), 0.0)
         counts = self._learner.update(kbest, gold, weights, random)
-        slots = np.arange(len(weights), dtype=np.int32) if self._changes_all else kbest.feature_index
+        slots = self._averaged(weights) if self._changes_all else kbest.feature_index
+        if self._end is not None:
+            slots = slots[slots < self._end]
         _add_changes(slots, float(self._sentences), weights, self._before, self._late)
         self._sentences += 1
         return counts
@@ -45,10 +52,23 @@ class Averaging:
         state = self._learner.end_shard(weights)
         if self._sentences:
             # Changes made by the other learner's `end_shard` belong to the last sentence.
-            slots = np.arange(len(weights), dtype=np.int32)
-            _add_changes(slots, float(self._sentences - 1), weights, self._before, self._late)
+            _add_changes(self._averaged(weights), float(self._sentences - 1), weights, self._before, self._late)
             weights -= self._late / self._sentences
         return state
+
+    def settle(
+        self,
+        mixed: np.ndarray,
+        start: np.ndarray,
+        before: Sequence[np.ndarray],
+        after: Sequence[np.ndarray],
+        dense: np.ndarray,
+        passes: int,
+    ) -> np.ndarray:
+        return self._learner.settle(mixed, start, before, after, dense, passes)
+
+    def _averaged(self, weights: np.ndarray) -> np.ndarray:
+        return np.arange(len(weights[: self._end]), dtype=np.int32)
 
 
 @kernel

@@ -13,19 +13,11 @@ import numpy as np
 
 from mpitune.jit import kernel
 from mpitune.learner.online.columns import FeatureColumns, same_row
-from mpitune.learner.online.rates import NORMALIZED, Rate, shrunk, weight_change
+from mpitune.learner.online.rates import NORMALIZED, Rate, weight_change
 
 ROUNDING = 1e-9
 """Largest difference of a feature's values, as a share of them, that counts as rounding. A sum over the rules of a
 derivation depends on their order: with a unit of 1e-16, one step would exceed all other weights for good."""
-
-SPARSE_STEP = 4.0
-"""Change of model scores by the sparse features of a list together, in steps of a dense feature, before it is shrunk
-*(ours)*."""
-
-SPARSE_LISTS = 2
-"""Lists that a sparse feature has differed in when it first moves *(ours)*. A pass sees each sentence once: a feature
-that differs in one list of it would learn that sentence by heart, and leave less for others to learn from it."""
 
 
 class RankedPairs(NamedTuple):
@@ -122,9 +114,9 @@ def update_units(
 ) -> None:
     """Add the differences of all ``pairs`` (int32 [pairs, 2]) to the feature units of a normalized ``rate``.
 
-    Each list counts once per feature, with the mean square of its differences that exceed `ROUNDING`. Where a unit
-    grows, the difference of ``weights`` from ``first`` (float64 [D] each; at the start of the pass) is divided by the
-    growth.
+    Each list counts once per feature, with the mean square of its differences that exceed `ROUNDING`. Where the unit
+    of a dense feature grows, the difference of ``weights`` from ``first`` (float64 [D] each; at the start of the pass)
+    is divided by the growth.
     """
     width = len(columns.slot)
     _update_units(columns, pairs, rate, first, weights, np.zeros(width), np.zeros(width), np.zeros(width))
@@ -162,12 +154,10 @@ def _update_units(
             size, lists = rate.sizes[slot], rate.lists[slot]
             rate.sizes[slot] += squares[c] / counts[c]
             rate.lists[slot] += 1.0
-            if size > 0.0:
+            if size > 0.0 and slot < rate.first_sparse:
                 growth = math.sqrt(rate.sizes[slot] / rate.lists[slot] / (size / lists))
                 if growth > 1.0:
                     weights[slot] = first[slot] + (weights[slot] - first[slot]) / growth
-                    rate.steps[slot] /= growth
-                    rate.applied[slot] /= growth
 
 
 @kernel
@@ -211,36 +201,9 @@ def _apply_gradient(
 ) -> None:
     """`apply_gradient`, same shapes; ``gradient``: float64 [columns], all 0, working space."""
     _gradient(columns, coefficients, gradient)
-    share = _sparse_share(columns, gradient, rate)
     for c in range(len(columns.slot)):
         slot = columns.slot[c]
-        if gradient[c] != 0.0 and not _too_rare(rate, slot):
+        if gradient[c] != 0.0:
             change = weight_change(rate, slot, gradient[c] / divisor, step)
-            if rate.kind == NORMALIZED and slot >= rate.first_sparse:
-                rate.steps[slot] += change * share
-                # Not by a difference: a weight that is all taken back is exactly 0.
-                weights[slot] -= rate.applied[slot]
-                rate.applied[slot] = shrunk(rate, slot)
-                weights[slot] += rate.applied[slot]
-            else:
+            if rate.kind != NORMALIZED or slot < rate.first_sparse:
                 weights[slot] += change
-
-
-@kernel
-def _too_rare(rate: Rate, slot: int) -> bool:
-    """True for a sparse feature of a normalized ``rate`` that has differed in fewer lists than `SPARSE_LISTS`."""
-    return rate.kind == NORMALIZED and slot >= rate.first_sparse and rate.lists[slot] < SPARSE_LISTS
-
-
-@kernel
-def _sparse_share(columns: FeatureColumns, gradient: np.ndarray, rate: Rate) -> float:
-    """The factor of sparse features' steps: 1, but for a normalized ``rate`` `SPARSE_STEP` / sqrt(those that change).
-
-    ``gradient``: float64 [columns].
-    """
-    moving = 0
-    for c in range(len(columns.slot)):
-        slot = columns.slot[c]
-        if gradient[c] != 0.0 and slot >= rate.first_sparse and not _too_rare(rate, slot):
-            moving += 1
-    return SPARSE_STEP / math.sqrt(moving) if moving > 0 and rate.kind == NORMALIZED else 1.0

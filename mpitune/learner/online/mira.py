@@ -88,6 +88,17 @@ class Mira:
         """MIRA postpones no update and has no state."""
         return ()
 
+    def settle(
+        self,
+        mixed: np.ndarray,
+        start: np.ndarray,
+        before: Sequence[np.ndarray],
+        after: Sequence[np.ndarray],
+        dense: np.ndarray,
+        passes: int,
+    ) -> np.ndarray:
+        return mixed
+
     def _learn(self, kbest: KBest, losses: np.ndarray, weights: np.ndarray) -> int:
         """Update so that entry 0 of ``kbest`` scores above the others by ``losses`` (float64 [k]).
 

@@ -18,6 +18,7 @@ from mpitune.jit import kernel
 from mpitune.learner.base import Counts
 from mpitune.learner.choices import RateName, UpdateOrder
 from mpitune.learner.online.columns import FeatureColumns, columns_of, model_scores
+from mpitune.learner.online.evidence import all_supported, base_weights, follow_evidence
 from mpitune.learner.online.gram import (
     RankedPairs,
     apply_gradient,
@@ -26,13 +27,7 @@ from mpitune.learner.online.gram import (
     sequential_update,
     update_units,
 )
-from mpitune.learner.online.rates import (
-    NORMALIZED,
-    PERSISTENT_STATE,
-    grow_rate,
-    make_rate,
-    persistent_state,
-)
+from mpitune.learner.online.rates import PERSISTENT_STATE, Rate, grow_rate, make_rate, persistent_state
 from mpitune.learner.online.sparse_update import Workspace, frozen_scores, shrink_all, sparse_sequential_update
 from mpitune.learner.pair_sampling import Sampler
 
@@ -56,7 +51,8 @@ class PerceptronOptions:
     l1: float
     """Strength of cumulative clipping (Tsuruoka et al. 2009): after each list its features, at a shard's end all."""
     l2: float
-    """After each updating pair w -= 2 l2 learning_rate w / P, P being the number of pairs of the list."""
+    """After each updating pair w -= 2 l2 learning_rate w / P, P being the number of pairs of the list. Both: but for
+    sparse features of the normalized rate, see `evidence`."""
     scale_by_gold: bool
     """Multiply a pair's d by its difference of gold scores."""
 
@@ -83,6 +79,7 @@ class Perceptron:
         """
         self._sampler = sampler
         self._options = options
+        self._by_evidence = options.rate == "normalized"
         self._frozen, self._new_frozen = frozen, new_frozen
         self._first_sparse = first_sparse
         self.state_width = len(PERSISTENT_STATE[options.rate])
@@ -91,24 +88,37 @@ class Perceptron:
         """Raises ValueError if there are fewer ``weights`` than slots known before."""
         if len(weights) < len(self._frozen):
             raise ValueError(f"{len(weights)} weights, but {len(self._frozen)} slots")
-        self._rate = make_rate(
-            self._options.rate, self._options.learning_rate, state, first_sparse=self._first_sparse, passes=passes
-        )
+        self._rate = self._rate_of(state, passes)
         self._steps = 0
         self._place = np.zeros(0, dtype=np.int32)
         self._due = 0.0
         self._paid = np.zeros(0)
-        # What the rate measures the changes of this pass from.
-        self._first = weights.copy() if self._options.rate == "normalized" else np.zeros(0)
+        self._base = np.zeros(0)
         self._grow(len(weights))
+        if self._by_evidence:
+            # Changes of dense features are measured from the first weights, sparse ones follow from the state.
+            sparse = np.arange(len(weights)) >= self._first_sparse
+            self._base = np.where(sparse, base_weights(self._rate, weights), weights)
+
+    def _rate_of(self, state: Sequence[np.ndarray], passes: int) -> Rate:
+        options = self._options
+        return make_rate(
+            options.rate,
+            options.learning_rate,
+            state,
+            first_sparse=self._first_sparse,
+            passes=passes,
+            l1=options.l1,
+            l2=options.l2,
+        )
 
     def _grow(self, size: int) -> None:
         """Grow all arrays indexed by slot to ``size``; a new feature has the state of one that has never fired."""
         self._frozen = grow_to(self._frozen, size, self._new_frozen)
         self._place = grow_to(self._place, size, -1)
         self._rate = grow_rate(self._rate, size)
-        if self._options.rate == "normalized":
-            self._first = grow_to(self._first, size, 0.0)
+        if self._by_evidence:
+            self._base = grow_to(self._base, size, 0.0)
         if self._options.l1 > 0:
             self._paid = grow_to(self._paid, size, 0.0)
 
@@ -123,13 +133,34 @@ class Perceptron:
         updates = self._learn(kbest, columns, pairs, gold, weights) if len(pairs) else 0
         if self._options.l1 > 0:
             self._due += self._options.learning_rate * self._options.l1
-            _clip(columns.slot, self._due, self._paid, weights)
+            _clip(columns.slot[columns.slot < self._end_of_steps], self._due, self._paid, weights)
         return Counts(len(pairs), updates)
 
     def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
         if self._options.l1 > 0:
-            _clip(np.flatnonzero(~self._frozen).astype(np.int32), self._due, self._paid, weights)
+            free = np.flatnonzero(~self._frozen[: self._end_of_steps]).astype(np.int32)
+            _clip(free, self._due, self._paid, weights)
         return persistent_state(self._rate, self._options.rate)
+
+    def settle(
+        self,
+        mixed: np.ndarray,
+        start: np.ndarray,
+        before: Sequence[np.ndarray],
+        after: Sequence[np.ndarray],
+        dense: np.ndarray,
+        passes: int,
+    ) -> np.ndarray:
+        if not self._by_evidence:
+            return mixed
+        base = base_weights(self._rate_of(before, passes - 1), start)
+        follows = ~dense & (mixed != 0.0)
+        return np.where(follows, base + all_supported(self._rate_of(after, passes), len(mixed)), mixed)
+
+    @property
+    def _end_of_steps(self) -> int:
+        """The end of the slots whose weights change by steps."""
+        return self._first_sparse if self._by_evidence else len(self._frozen)
 
     def _learn(
         self, kbest: KBest, columns: FeatureColumns, pairs: np.ndarray, gold: np.ndarray, weights: np.ndarray
@@ -157,18 +188,17 @@ class Perceptron:
             updates = sequential_update(columns, gram, ranked, options.learning_rate, scores, coefficients)
         else:
             updates = batch_update(columns, ranked, scores, coefficients)
-            if self._rate.kind == NORMALIZED:
-                update_units(columns, pairs, self._rate, self._first, weights)
+            if self._by_evidence:
+                update_units(columns, pairs, self._rate, self._base, weights)
         if updates:
             if decay:
-                shrink_all(weights, self._frozen, 1 - updates * decay)
-                if self._rate.kind == NORMALIZED:
-                    # What a weight has of the pass's steps: else more would be taken back than is left.
-                    self._rate.steps[:] *= 1 - updates * decay
-                    self._rate.applied[:] *= 1 - updates * decay
+                end = self._end_of_steps
+                shrink_all(weights[:end], self._frozen[:end], 1 - updates * decay)
             self._steps += 1
-            divisor = float(updates) if self._rate.kind == NORMALIZED else 1.0
+            divisor = float(updates) if self._by_evidence else 1.0
             apply_gradient(columns, coefficients, self._rate, self._steps, weights, divisor)
+        if self._by_evidence:
+            follow_evidence(columns, self._rate, self._base, weights)
         return int(updates)
 
 

@@ -8,16 +8,7 @@
   *(ours)*: the root mean square of the feature's differences over pairs that differ in it; a count that differs by 1
   has unit 1. If the unit grows, what the weight has changed in the pass shrinks accordingly, as in NAG: the first lists
   may differ little in a feature, and steps in their unit would be far too large for later ones.
-  Sparse features share a step *(ours)*: if n of them change, each step is multiplied by 4 / sqrt(n), so that n
-  unrelated steps together change scores as much as four dense features do, before they are shrunk. Otherwise a hundred
-  sparse features outweigh a dozen dense ones after a few lists.
-  A sparse feature moves from the second list on that it differs in *(ours)*: what differs in one sentence of a pass
-  alone would learn that sentence by heart, and what other sentences need too would be learned less from it.
-  The change of a sparse feature is shrunk *(ours)*: it is multiplied by max(0, 1 - `EVIDENCE` t / z^2), with z = sum of
-  its gradients / root of the sum of their squares, and t earlier passes over the same sentences, at least 1. If the
-  signs are chance, the mean of z^2 is 1; if they are the same in each pass, t: a sentence seen again is no further
-  evidence. This is the form of the positive-part estimator of James and Stein (1961), feature by feature. Without it,
-  thousands of features whose gradients contradict one another weigh as much as those whose gradients agree.
+  This is the rate of dense features. The weights of sparse ones are a function of the state, see `evidence`.
 
 The state of ``adagrad`` and ``normalized`` continues from list to list, shard to shard and epoch to epoch, so that
 steps anneal over the whole training; the state of ``adadelta`` is reset for each pass over a shard.
@@ -35,8 +26,6 @@ from mpitune.array_files.grow import grow_to
 from mpitune.jit import kernel
 from mpitune.learner.choices import RateName
 
-EVIDENCE = 2.0
-"""Normalized: the z^2 of a pass up to which a sparse feature does not change *(ours)*: AIC keeps what is above 2."""
 DECAY = 0.95
 """AdaDelta: decay of its running means per step (rho)."""
 EPSILON = 1e-6
@@ -65,8 +54,11 @@ class Rate(NamedTuple):
     learning_rate: float
     first_sparse: int
     """First slot of the sparse features."""
-    chance: float
-    """Normalized: the z^2 up to which a sparse feature does not change, see `shrunk`."""
+    passes: float
+    """Normalized: how often the sentences behind the state were learned from, at least 1."""
+    l1: float
+    l2: float
+    """Normalized: strengths of regularisation, for `evidence`."""
     squares: np.ndarray
     """float64 [D]: AdaGrad, normalized: sum of squared gradients; AdaDelta: their running mean."""
     moves: np.ndarray
@@ -79,32 +71,35 @@ class Rate(NamedTuple):
     """float64 [D]: normalized: the number of these lists."""
     sums: np.ndarray
     """float64 [D]: normalized: sum of gradients."""
-    steps: np.ndarray
-    """float64 [D]: normalized, sparse features: sum of the pass's steps before they are shrunk."""
-    applied: np.ndarray
-    """float64 [D]: normalized, sparse features: what of `steps` is applied to the weight, see `shrunk`."""
 
 
 _ARRAYS: dict[int, tuple[str, ...]] = {
     _CONSTANT: (),
     _ADAGRAD: ("squares",),
     _ADADELTA: ("squares", "moves", "time"),
-    NORMALIZED: ("squares", "sums", "sizes", "lists", "steps", "applied"),
+    NORMALIZED: ("squares", "sums", "sizes", "lists"),
 }
 """By kind: the arrays of a `Rate` that are not empty."""
 
 
 def make_rate(
-    name: RateName, learning_rate: float, state: Sequence[np.ndarray] = (), *, first_sparse: int = 0, passes: int = 0
+    name: RateName,
+    learning_rate: float,
+    state: Sequence[np.ndarray] = (),
+    *,
+    first_sparse: int = 0,
+    passes: int = 0,
+    l1: float = 0.0,
+    l2: float = 0.0,
 ) -> Rate:
     """The rate called ``name``, continued from ``state`` (`PERSISTENT_STATE`, float64 [D] each); by default new.
 
-    ``passes``: how often the sentences of the pass were learned from before.
+    ``passes``: how often the sentences of the pass were learned from before; ``l1``, ``l2``: see `Rate`.
     """
     none = np.zeros(0)
     no_time = np.zeros(0, dtype=np.int64)
-    chance = EVIDENCE * max(passes, 1)
-    rate = Rate(RATES[name], learning_rate, first_sparse, chance, none, none, no_time, none, none, none, none, none)
+    arrays = (none, none, no_time, none, none, none)
+    rate = Rate(RATES[name], learning_rate, first_sparse, float(max(passes, 1)), l1, l2, *arrays)
     return _with(rate, {array: values.copy() for array, values in zip(PERSISTENT_STATE[name], state, strict=False)})
 
 
@@ -155,12 +150,3 @@ def weight_change(rate: Rate, slot: int, gradient: float, step: int) -> float:
     change = math.sqrt(before + EPSILON) / math.sqrt(rate.squares[slot] + EPSILON) * gradient
     rate.moves[slot] = DECAY * before + (1.0 - DECAY) * change * change
     return change
-
-
-@kernel
-def shrunk(rate: Rate, slot: int) -> float:
-    """The sum of the pass's steps of the sparse feature ``slot`` of a normalized ``rate``, shrunk to what agrees."""
-    total, steps = rate.sums[slot], rate.steps[slot]
-    chance = rate.chance * rate.squares[slot]
-    factor = 1.0 - chance / (total * total) if total * total > chance and total * steps > 0.0 else 0.0
-    return float(factor * steps)

@@ -42,3 +42,14 @@ class Smoothing:
         for chain in self._chains:
             weights[chain] = self._smoothness.proximal(weights[chain], ~self._frozen[chain])
         return state
+
+    def settle(
+        self,
+        mixed: np.ndarray,
+        start: np.ndarray,
+        before: Sequence[np.ndarray],
+        after: Sequence[np.ndarray],
+        dense: np.ndarray,
+        passes: int,
+    ) -> np.ndarray:
+        return self._learner.settle(mixed, start, before, after, dense, passes)
