@@ -20,22 +20,23 @@ from mpitune.cli import warmup
 from mpitune.decoder.embedded import chart, cube, kbest, matched, readout, trie
 from mpitune.exchange import mixing, selection
 from mpitune.exchange.comm import SerialComm
-from mpitune.learner.online import averaging, columns, gram
+from mpitune.learner.online import averaging, columns, evidence, gram
 from mpitune.metrics import bleu, chrf, ter
 from mpitune.training import job_inputs
 from mpitune.training.loop import train
 from pathlib import Path
 
 def compiled():
-    decoding, learning = (chart, cube, kbest, matched, readout, trie), (averaging, columns, gram, mixing, selection)
-    modules = (*decoding, *learning, bleu, chrf, ter)
+    modules = (chart, cube, kbest, matched, readout, trie, bleu, chrf, ter)
+    modules += (averaging, columns, evidence, gram, mixing, selection)
     kernels = {f"{m.__name__}.{name}": f for m in modules for name, f in vars(m).items() if hasattr(f, "signatures")}
     return {name: len(kernel.signatures) for name, kernel in kernels.items()}
 
 warmup.main()
 before = compiled()
 assert sum(before.values()) > 5, before
-new = ("learner.online.gram._update_units", "learner.online.averaging._add_changes", "exchange.mixing._active_means")
+new = ("learner.online.gram._update_units", "learner.online.evidence._fill_supported")
+new += ("learner.online.averaging._add_changes", "exchange.mixing._active_means")
 new += ("metrics.ter._fewest", "metrics.chrf._compare", "metrics.chrf._scores")  # of mpitune evaluate
 assert all(before[f"mpitune.{name}"] for name in new), before
 train(job_inputs.load_job(Path(sys.argv[1]), []), SerialComm(), quiet=True)

@@ -36,7 +36,7 @@ def test_the_mean_is_unweighted_and_absent_counts_as_0() -> None:
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("how", ["active", "evenly", "uniform"])
+@pytest.mark.parametrize("how", ["active", "evenly", "annealed", "uniform"])
 @pytest.mark.parametrize(("shards", "features"), [(1, 15), (3, 40), (20, 60)])
 def test_means_with_a_state_equal_the_plain_twin(shards: int, features: int, how: str) -> None:
     generator = np.random.default_rng(shards + 100)
@@ -45,12 +45,15 @@ def test_means_with_a_state_equal_the_plain_twin(shards: int, features: int, how
     named = (matrix != 0) | (state[0] != 0)
     present = np.flatnonzero(named.any(axis=0))
     even = generator.choice(len(present), 7, replace=False) if how == "evenly" else np.zeros(0, np.int64)
-    active = partial(mixing.active_mean, evenly=ids[present][even])
+    some = generator.choice(len(present), 7, replace=False)
+    annealed = ids[present][some] if how == "annealed" else None
+    active = partial(mixing.active_mean, evenly=ids[present][even], annealed=annealed)
     vectors = sparse(matrix, ids, generator, state)
     got = mixing.mean(vectors, mixing=mixing.uniform_mean if how == "uniform" else active)
     rows, states = matrix[:, present].tolist(), [array[:, present].tolist() for array in state]
     if how != "uniform":
-        means, kept = naive.active_mean(rows, states, named[:, present].tolist(), even.tolist())
+        summed = np.setdiff1d(np.arange(len(present)), some) if how == "annealed" else np.zeros(0, np.int64)
+        means, kept = naive.active_mean(rows, states, named[:, present].tolist(), even.tolist(), summed.tolist())
     else:
         means, kept = naive.mean(rows), [naive.mean(array) for array in states]
     assert got.active == np.count_nonzero((matrix != 0).any(axis=0)) and got.index.tolist() == ids[present].tolist()
@@ -71,9 +74,10 @@ def test_the_active_mean_goes_by_squared_gradients() -> None:
     assert (got.index.tolist(), got.value.tolist()) == ([4, 5, 6, 8], [0.25 * 1 + 0.75 * 2, 0.7, 9.0, 9.0 / 3])
     squares, sums, others = got.state
     assert (squares.tolist(), others.tolist()) == ([0.25 * 1 + 0.75 * 3, 0.0, 2.0, 0.0], [3.0, 3.0, 1.0, 1.0])
-    # 6 / root of 4 is the evidence of all shards together.
-    assert sums[0] / np.sqrt(squares[0]) == pytest.approx(6 / np.sqrt(4))
-    assert sums[1:].tolist() == [0.0, 2.0, 0.0]
+    assert sums.tolist() == [6.0, 6.0, 2.0, 2.0]
+    fives = np.array([5, 6, 7], dtype=np.uint64)
+    got = mixing.mean(vectors, mixing=partial(mixing.active_mean, annealed=fives))
+    assert got.state[0].tolist() == [1.0 + 3.0, 0.0, 2.0, 0.0], "without annealing, they are summed"
 
 
 def test_without_a_state_the_active_mean_is_the_uniform_one() -> None:

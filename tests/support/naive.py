@@ -166,19 +166,16 @@ class Perceptron:
         scale_by_gold: bool = False,
         frozen: Sequence[int] = (),
         first_sparse: int = 0,
-        share: Callable[[int], float] = lambda moving: 1 / moving,
-        evidence: float = 0.0,
+        step: float = 1.0,
+        prior: float = 1.0,
     ) -> None:
-        """``share``: of a normalized step, that of each sparse feature where so many move.
-
-        ``evidence``: the change of a sparse feature is multiplied by 1 - evidence / z^2, z = sum of gradients / root of
-        the sum of squares.
-        """
-        self.evidence = evidence
+        """``step``: of a sparse feature on which all agree, in learning rates; ``prior``: in lists."""
+        self.step, self.prior = step, prior
         self.eta, self.margin, self.order, self.rate = learning_rate, margin, order, rate
         self.l1, self.l2, self.scale_by_gold = l1, l2, scale_by_gold
-        self.margin_by_gold, self.first_sparse, self.share = margin_by_gold, first_sparse, share
+        self.margin_by_gold, self.first_sparse = margin_by_gold, first_sparse
         self.free = np.array([slot not in frozen for slot in range(size)])
+        self.stepping = self.free & ((rate != "normalized") | (np.arange(size) < first_sparse))
         self.start_shard(np.zeros(size))
 
     def start_shard(self, w: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
@@ -188,9 +185,10 @@ class Perceptron:
         self.squares, self.mean_g, self.mean_dx = np.zeros(size), np.zeros(size), np.zeros(size)
         self.u, self.q = 0.0, np.zeros(size)
         self.sums, self.sizes, self.lists = np.zeros(size), np.zeros(size), np.zeros(size)
-        self.steps, self.applied = np.zeros(size), np.zeros(size)
         if state:
             self.squares, self.sums, self.sizes, self.lists = (array.copy() for array in state)
+        for i in range(self.first_sparse if self.rate == "normalized" else size, size):
+            self.first[i] = w[i] - self.supported(i) if w[i] else 0.0
 
     def move(self, g: np.ndarray) -> np.ndarray:
         if self.rate == "adagrad":
@@ -214,40 +212,49 @@ class Perceptron:
                 before = self.unit(i) if self.lists[i] else 0.0
                 self.sizes[i] += sum(d * d for d in differences) / len(differences)
                 self.lists[i] += 1
-                if 0 < before < self.unit(i):
+                if 0 < before < self.unit(i) and i < self.first_sparse:
                     w[i] = self.first[i] + (w[i] - self.first[i]) * before / self.unit(i)
-                    self.steps[i] *= before / self.unit(i)
-                    self.applied[i] *= before / self.unit(i)
 
     def unit(self, i: int) -> float:
         return math.sqrt(self.sizes[i] / self.lists[i])
 
     def normalized_move(self, x: np.ndarray, pairs: Sequence[tuple[int, int]], sizes: Sequence[float]) -> np.ndarray:
         """The step along the mean of the ``pairs``' d, each times its size."""
-        step, moving = np.zeros(len(self.free)), []
+        step = np.zeros(len(self.free))
         for i in np.flatnonzero(self.free):
             # Without rounding, as a sum of 0 is to move nothing.
             total = sum(
                 Fraction(size) * (Fraction(x[a, i]) - Fraction(x[b, i]))
                 for (a, b), size in zip(pairs, sizes, strict=True)
             )
-            if total == 0 or (i >= self.first_sparse and self.lists[i] < 2):
+            if total == 0:
                 continue
             unit = self.unit(i)
             g = float(total / len(pairs)) / unit
             self.squares[i] += g * g
             self.sums[i] += g
-            step[i] = self.eta * g / math.sqrt(self.squares[i]) / unit
-            if i >= self.first_sparse:
-                moving.append(i)
-        for i in moving:
-            self.steps[i] += step[i] * self.share(len(moving))
-            z = self.sums[i] / math.sqrt(self.squares[i])
-            agrees = np.sign(z) == np.sign(self.steps[i])
-            applied = self.steps[i] * max(0.0, 1 - self.evidence * max(self.passes, 1) / z**2) if z and agrees else 0.0
-            step[i] = applied - self.applied[i]
-            self.applied[i] = applied
+            if i < self.first_sparse:
+                step[i] = self.eta * g / math.sqrt(self.squares[i]) / unit
         return step
+
+    def supported(self, i: int) -> float:
+        """The weight that follows from all gradients of a sparse feature.
+
+        In the feature's unit it maximises the mean of g w - l1 |w| - l2 w^2 - (root of the mean g^2) w^2 / 2c over the
+        lists, and is then shrunk.
+        """
+        n, passes = self.lists[i], max(self.passes, 1)
+        if not self.squares[i]:
+            return 0.0
+        unit, mean, rms = self.unit(i), self.sums[i] / n, math.sqrt(self.squares[i] / n)
+        slope = abs(mean) - self.l1 / unit
+        if slope <= 0:
+            return 0.0
+        weight = slope / (rms / (self.step * self.eta) + 2 * self.l2 / unit**2)
+        agreement = slope / rms
+        few = n / passes / (n / passes + self.prior)
+        limited = (agreement - math.sqrt(2 * passes / n)) / agreement
+        return float(np.sign(mean) * weight * max(few, limited) / unit)
 
     def update(self, x: np.ndarray, pairs: Sequence[tuple[int, int]], scores: Sequence[float], w: np.ndarray) -> int:
         """Changes ``w``; returns how many pairs updated it."""
@@ -276,18 +283,17 @@ class Perceptron:
         if self.order == "sentence" and updates:
             if self.rate == "normalized":
                 sizes = [scores[a] - scores[b] if self.scale_by_gold else 1.0 for a, b in updating]
-                # The weights below lose this part, and so what they have of the pass's steps.
-                kept = 1 - updates * 2 * self.l2 * self.eta / len(pairs)
-                self.steps *= kept
-                self.applied *= kept
                 step = self.normalized_move(x, updating, sizes)
             else:
                 step = self.move(gradient)
-            w += step - updates * self.free * 2 * self.l2 * self.eta * w / len(pairs)
+            w += step - updates * self.stepping * 2 * self.l2 * self.eta * w / len(pairs)
         if self.l1:
             self.u += self.eta * self.l1
-            for i in np.flatnonzero((x != 0).any(axis=0) & self.free):
+            for i in np.flatnonzero((x != 0).any(axis=0) & self.stepping):
                 self.clip(i, w)
+        if self.rate == "normalized" and pairs:
+            for i in np.flatnonzero((x != x[0]).any(axis=0) & self.free & ~self.stepping):
+                w[i] = self.first[i] + self.supported(i)
         return updates
 
     def clip(self, i: int, w: np.ndarray) -> None:
@@ -300,7 +306,7 @@ class Perceptron:
 
     def end_shard(self, w: np.ndarray) -> None:
         if self.l1:
-            for i in np.flatnonzero(self.free):
+            for i in np.flatnonzero(self.stepping):
                 self.clip(i, w)
 
 
@@ -348,11 +354,13 @@ def active_mean(
     states: Sequence[Sequence[Sequence[float]]],
     named: Sequence[Sequence[bool]],
     evenly: Sequence[int] = (),
+    summed: Sequence[int] = (),
 ) -> tuple[list[float], list[list[float]]]:
     """The mean of each column, a row weighted by its part of the column's squared gradients, and what states become.
 
-    ``states``: matrices, squared gradients first, then sums of gradients; ``named``: which row has which column at all;
-    ``evenly``: the columns that have the plain mean. Rows are added up in order; what is equal in all keeps its bits.
+    ``states``: matrices, squared gradients first; ``named``: which row has which column at all; ``evenly``: the columns
+    that have the plain mean; ``summed``: those whose squares are added up. Rows are added up in order; what is equal in
+    all keeps its bits.
     """
     means: list[float] = []
     mixed: list[list[float]] = [[] for _ in states]
@@ -361,7 +369,8 @@ def active_mean(
         squares = [states[0][z][d] for z in rows]
         total = _sum(squares)
         parts = [square / total for square in squares] if total else []
-        mixed[0].append(_sum([part * square for part, square in zip(parts, squares, strict=False)]))
+        mean = _sum([part * square for part, square in zip(parts, squares, strict=False)])
+        mixed[0].append(total if d in summed else mean)
         column = [matrix[z][d] for z in rows]
         if len(rows) == len(matrix) and len(set(column)) == 1:
             means.append(column[0])
@@ -371,8 +380,6 @@ def active_mean(
             means.append(_sum(column) / len(matrix))
         for out, state in zip(mixed[1:], states[1:], strict=True):
             out.append(_sum([state[z][d] for z in rows]))
-        if mixed[1:]:
-            mixed[1][-1] *= math.sqrt(mixed[0][-1] / total) if total else 0.0
     return means, mixed
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,30 +12,17 @@ from support.online_learners import SIZE, perceptron_learner, random_list
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
 from mpitune.learner.base import OnlineLearner
-from mpitune.learner.online import gram
 from mpitune.learner.online.averaging import Averaging
-from mpitune.learner.online.columns import FeatureColumns, columns_of
-from mpitune.learner.online.gram import SPARSE_STEP, fill_gram
+from mpitune.learner.online.columns import columns_of
+from mpitune.learner.online.evidence import PRIOR, SPARSE_STEP
+from mpitune.learner.online.gram import fill_gram
 from mpitune.learner.online.perceptron import Perceptron
-from mpitune.learner.online.rates import EVIDENCE, make_rate
 
 pytestmark = pytest.mark.kernel
 
 
-CERTAIN = np.full(SIZE, 1e9)
-"""Sums of gradients, as a state, with which nothing is shrunk."""
-
-
-def share(moving: int) -> float:
-    """What part of a normalized step each of so many sparse features gets."""
-    none = np.zeros(0)
-    columns = FeatureColumns(np.arange(moving, dtype=np.int32), none, none, none, none, none, none)
-    often = (np.ones(moving), np.ones(moving), np.ones(moving), np.full(moving, 2.0))
-    return float(gram._sparse_share(columns, np.ones(moving), make_rate("normalized", 1.0, often)))
-
-
 def twin_of(**options: Any) -> naive.Perceptron:
-    return naive.Perceptron(SIZE, share=share, evidence=EVIDENCE, **options)
+    return naive.Perceptron(SIZE, step=SPARSE_STEP, prior=PRIOR, **options)
 
 
 def both(
@@ -137,112 +123,6 @@ def test_the_normalized_rate_is_that_of_the_definition(options: dict[str, Any]) 
         assert total > 0
         frozen = list(options.get("frozen", ()))
         assert (ours[frozen] == weights[frozen]).all() and not any(array[frozen].any() for array in state)
-
-
-@pytest.mark.parametrize("l2", [0.0, 0.1, 1.0])
-def test_a_sparse_weight_that_is_taken_back_is_0(l2: float) -> None:
-    """Six lists want it, six do not: also where l2 has shrunk it in between."""
-    options = {"rate": "normalized", "order": "sentence", "learning_rate": 0.5, "margin": 9.0, "l2": l2}
-    perceptron, weights = perceptron_learner(first_sparse=1, **options), np.zeros(SIZE)
-    perceptron.start_shard(weights, (np.zeros(SIZE), np.zeros(SIZE), np.ones(SIZE), np.ones(SIZE)))
-    found = []
-    for better, worse in [({1: 1.0}, {})] * 6 + [({}, {1: 1.0})] * 6:
-        kbest = naive.kbest_of([[1], [2]], [{0: 1.0, **better}, worse])
-        perceptron.update(kbest, np.array([1.0, 0.0]), weights, np.random.default_rng(0))
-        found.append(float(weights[1]))
-    assert found[5] > 0.0 and found[-1] == 0.0
-
-
-def test_sparse_features_share_a_step() -> None:
-    """The more of them move at once the less each does; dense ones take no notice."""
-    moved = {}
-    for sparse in (1, 4, 16):
-        kbest = naive.kbest_of([[1], [2]], [{0: 3.0, **{2 + n: 1.0 for n in range(sparse)}}, {1: 0.5}])
-        perceptron, weights = (
-            perceptron_learner(rate="normalized", order="sentence", learning_rate=0.5, first_sparse=2),
-            np.zeros(SIZE),
-        )
-        sparse_ones = np.eye(SIZE)[2:].sum(axis=0)
-        met_before = np.zeros(SIZE), CERTAIN, sparse_ones, sparse_ones
-        perceptron.start_shard(weights, met_before)
-        perceptron.update(kbest, np.array([1.0, 0.0]), weights, np.random.default_rng(0))
-        assert weights[:2] == pytest.approx([0.5 / 3, -0.5 / 0.5]), "a step in units of the feature"
-        assert weights[2 : 2 + sparse] == pytest.approx([0.5 * SPARSE_STEP / np.sqrt(sparse)] * sparse)
-        moved[sparse] = weights[2]
-    assert moved[1] > moved[4] > moved[16] > 0
-
-
-def test_a_sparse_feature_moves_from_its_second_list_on() -> None:
-    """What differs in one list alone says nothing about others, and takes no part of the step from what does."""
-    options = {"rate": "normalized", "order": "sentence", "learning_rate": 0.5, "margin": 9.0}
-    perceptron, weights, none = perceptron_learner(first_sparse=1, **options), np.zeros(SIZE), np.zeros(SIZE)
-    perceptron.start_shard(weights, (none, CERTAIN, none, none))
-    found = []
-    for better in ({0: 1.0, 1: 1.0, 2: 1.0}, {3: 1.0}, {0: 1.0, 1: 1.0, 4: 1.0}, {1: 1.0, 2: 1.0}):
-        before = weights.copy()
-        perceptron.update(
-            naive.kbest_of([[1], [2]], [better, {}]), np.array([1.0, 0.0]), weights, np.random.default_rng(0)
-        )
-        found.append(np.flatnonzero(weights != before).tolist())
-    assert found == [[0], [], [0, 1], [1, 2]]
-    first, second = 0.5 * SPARSE_STEP, 0.5 * SPARSE_STEP / np.sqrt(2)  # alone, and beside another one
-    assert weights[1:5] == pytest.approx([first + second / np.sqrt(2), second, 0.0, 0.0])
-    state = perceptron.end_shard(weights)
-    assert [array[3:5].tolist() for array in state] == [[0.0, 0.0], CERTAIN[3:5].tolist(), [1.0, 1.0], [1.0, 1.0]]
-
-
-def test_a_sparse_feature_changes_as_far_as_its_gradients_agree() -> None:
-    """One that is preferred as often as not has no weight, exactly; dense features take no notice."""
-    options = {"rate": "normalized", "order": "sentence", "learning_rate": 0.5, "margin": 99.0}
-    perceptron, weights = perceptron_learner(first_sparse=1, **options), np.zeros(SIZE)
-    perceptron.start_shard(weights)
-    lists = 10
-    for n in range(lists):
-        better: dict[int, float] = {0: 1.0, 1: (-1.0) ** n, 2: 1.0}
-        kbest, gold = naive.kbest_of([[1], [2]], [better, {}]), np.array([1.0, 0.0])
-        perceptron.update(kbest, gold, weights, np.random.default_rng(0))
-    dense = sum(0.5 / np.sqrt(n) for n in range(1, lists + 1))
-    # The sparse ones move from the second list on, and share `SPARSE_STEP` steps of a dense one.
-    moves = lists - 1
-    sparse = sum(0.5 / np.sqrt(n) for n in range(1, moves + 1)) * SPARSE_STEP / np.sqrt(2)
-    assert weights[0] == pytest.approx(dense)
-    assert weights[1] == 0.0
-    assert weights[2] == pytest.approx(sparse * (1 - EVIDENCE / moves))
-
-
-def test_what_one_pass_has_found_counts_as_evidence_in_the_next() -> None:
-    """A pass shrinks its own change alone: what a feature had before stays."""
-    options = {"rate": "normalized", "order": "sentence", "learning_rate": 0.5, "margin": 99.0, "first_sparse": 0}
-    perceptron, weights = perceptron_learner(**options), np.zeros(SIZE)
-    kbest, gold = naive.kbest_of([[1], [2]], [{3: 1.0}, {}]), np.array([1.0, 0.0])
-    state, found = (), [0.0]
-    for lists in (9, 1, 1):
-        perceptron.start_shard(weights, state)
-        for _ in range(lists):
-            perceptron.update(kbest, gold, weights, np.random.default_rng(0))
-        state = perceptron.end_shard(weights)
-        found.append(weights[3])
-    steps = np.diff(found)
-    # Alone in its list it moves by the whole step, for the ninth and the tenth time.
-    assert steps[1:] == pytest.approx([SPARSE_STEP * 0.5 / np.sqrt(n) * (1 - EVIDENCE / n) for n in (9, 10)])
-
-
-def test_the_same_sentences_are_no_further_evidence() -> None:
-    """What they agree on too little for a weight after one pass, they agree on too little after ten."""
-    options = {"rate": "normalized", "order": "sentence", "learning_rate": 0.5, "margin": 99.0, "first_sparse": 0}
-    perceptron, weights = perceptron_learner(**options), np.zeros(SIZE)
-    gold = np.array([1.0, 0.0])
-    # 6 of 10 gradients are 1 for feature 3, and 8 for feature 4, the others -1: z^2 is 0.4 and 3.6.
-    lists = [naive.kbest_of([[1], [2]], [{3: (-1.0) ** (n > 5), 4: (-1.0) ** (n > 7)}, {}]) for n in range(10)]
-    state, found = (), []
-    for passes in range(10):
-        perceptron.start_shard(weights, state, passes)
-        for kbest in lists:
-            perceptron.update(kbest, gold, weights, np.random.default_rng(0))
-        state = perceptron.end_shard(weights)
-        found.append(weights.copy())
-    assert all(after[3] == 0.0 for after in found)
-    assert all(b[4] > a[4] > 0.0 for a, b in itertools.pairwise(found))
 
 
 def test_what_was_learned_from_small_differences_shrinks_when_they_grow() -> None:
