@@ -251,10 +251,7 @@ class Perceptron:
         if slope <= 0:
             return 0.0
         weight = slope / (rms / (self.step * self.eta) + 2 * self.l2 / unit**2)
-        agreement = slope / rms
-        few = n / passes / (n / passes + self.prior)
-        limited = (agreement - math.sqrt(2 * passes / n)) / agreement
-        return float(np.sign(mean) * weight * max(few, limited) / unit)
+        return float(np.sign(mean) * weight * n / (n + passes * self.prior) / unit)
 
     def update(self, x: np.ndarray, pairs: Sequence[tuple[int, int]], scores: Sequence[float], w: np.ndarray) -> int:
         """Changes ``w``; returns how many pairs updated it."""
@@ -308,6 +305,10 @@ class Perceptron:
         if self.l1:
             for i in np.flatnonzero(self.stepping):
                 self.clip(i, w)
+        self.passes += 1
+        for i in np.flatnonzero(self.free & ~self.stepping):
+            if w[i]:
+                w[i] = self.first[i] + self.supported(i)
 
 
 def averaged(weights: Sequence[np.ndarray]) -> np.ndarray:

@@ -2,19 +2,17 @@
 
 With the normalized rate, the weight of a sparse feature that has differed in n lists is *(ours)*
 
-    c a max(n / (n + `PRIOR`), 1 - sqrt(2 / z^2)) / unit,    z = a sqrt(n),
+    c a n / (n + `PRIOR`) / unit,
 
-a being the agreement of its gradients g, their mean / the root of their mean square: 1 if all lists want the same, 0 if
+a being the agreement of its gradients, their mean / the root of their mean square: 1 if all lists want the same, 0 if
 as many want the opposite. c is `SPARSE_STEP` times the learning rate.
 
-- The mean of gradients is what follows the regularised leader (McMahan, AISTATS 2011, with the strength n / c): the
-  weights w that maximise the sum over lists of g w - w^2 / 2c. It does not depend on the order of the lists nor on how
-  they are divided among shards: the weights that follow from the states of all shards, added up, are those of all
-  lists. A sum of steps grows with the lists instead, and each shard takes its own chance for evidence.
-- The first term of the maximum is the posterior mean of an agreement whose prior is a normal distribution with variance
-  1 / `PRIOR` (James and Stein 1961, with a given prior): few lists say little, even if they agree.
-- The second limits what this takes away to sqrt(2) standard errors (Efron and Morris 1971, *limited translation*): a
-  mean over features would shrink the few that agree most too far.
+- c a follows the regularised leader (McMahan, AISTATS 2011): it maximises the sum of g w - rms(g) w^2 / 2c over all
+  gradients g so far. It depends neither on the order of the lists nor on how they are divided among shards: the weights
+  that follow from the states of all shards, added up, are those of all lists. A sum of steps grows with the number of
+  lists instead, and each shard takes its own chance for evidence.
+- n / (n + `PRIOR`) makes it the posterior mean of an agreement whose prior is normal with variance 1 / `PRIOR`: few
+  lists say little, even if they agree.
 - The same sentences in another epoch are no further evidence: n is the number of lists / that of epochs.
 
 l1 and l2 are part of the sum: - l1 |w| and - l2 w^2 for each list, w in the feature's own scale.
@@ -35,8 +33,6 @@ SPARSE_STEP = 6.0
 PRIOR = 120.0
 """Lists that count as much as the prior *(ours)*: on Europarl, the mean of z^2 is 1 + n / k with k of 66 to 145 for
 rules, target bigrams and word pairs, from 3 to 300 lists."""
-LIMIT = math.sqrt(2.0)
-"""Standard errors by which an agreement is shrunk at most *(ours)*: AIC keeps what is above sqrt(2)."""
 
 
 @kernel
@@ -50,11 +46,9 @@ def supported(rate: Rate, slot: int) -> float:
     size = abs(total) - lists * rate.l1 / unit
     if size <= 0.0:
         return 0.0
-    n = lists / rate.passes
-    kept = max(n / (n + PRIOR), 1.0 - LIMIT * math.sqrt(squares * rate.passes) / size)
-    scale = SPARSE_STEP * rate.learning_rate
-    weight = scale * kept * size / math.sqrt(lists * squares)
-    weight /= unit * (1.0 + 2.0 * rate.l2 * scale / (unit * unit * math.sqrt(squares / lists)))
+    n, c = lists / rate.passes, SPARSE_STEP * rate.learning_rate
+    weight = c * n / (n + PRIOR) * size / math.sqrt(lists * squares)
+    weight /= unit * (1.0 + 2.0 * rate.l2 * c / (unit * unit * math.sqrt(squares / lists)))
     return math.copysign(weight, total)
 
 

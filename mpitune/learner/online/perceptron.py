@@ -88,6 +88,7 @@ class Perceptron:
         """Raises ValueError if there are fewer ``weights`` than slots known before."""
         if len(weights) < len(self._frozen):
             raise ValueError(f"{len(weights)} weights, but {len(self._frozen)} slots")
+        self._passes = passes
         self._rate = self._rate_of(state, passes)
         self._steps = 0
         self._place = np.zeros(0, dtype=np.int32)
@@ -140,7 +141,13 @@ class Perceptron:
         if self._options.l1 > 0:
             free = np.flatnonzero(~self._frozen[: self._end_of_steps]).astype(np.int32)
             _clip(free, self._due, self._paid, weights)
-        return persistent_state(self._rate, self._options.rate)
+        state = persistent_state(self._rate, self._options.rate)
+        if self._by_evidence:
+            # Now that the pass is over, it counts among those that share the evidence.
+            follows = (np.arange(len(weights)) >= self._first_sparse) & (weights != 0.0)
+            supported = all_supported(self._rate_of(state, self._passes + 1), len(weights))
+            weights[:] = np.where(follows, self._base + supported, weights)
+        return state
 
     def settle(
         self,

@@ -34,8 +34,7 @@ def pair(better: naive.Row, worse: naive.Row | None = None) -> KBest:
 
 def weight(agreement: float, lists: int, passes: int = 1) -> float:
     """By the formula of the module, in the unit of the feature."""
-    n = lists / passes
-    return SPARSE_STEP * RATE * agreement * max(n / (n + PRIOR), 1 - (2 / n) ** 0.5 / abs(agreement))
+    return SPARSE_STEP * RATE * agreement * lists / (lists + passes * PRIOR)
 
 
 def learn(lists: Sequence[KBest], weights: np.ndarray, state: State = (), passes: int = 0, **options: Any) -> State:
@@ -46,16 +45,14 @@ def learn(lists: Sequence[KBest], weights: np.ndarray, state: State = (), passes
     return perceptron.end_shard(weights)
 
 
-@pytest.mark.parametrize("lists", [1, 2, 3, 8, 200])
+@pytest.mark.parametrize("lists", [1, 2, 3, int(PRIOR)])
 def test_a_weight_says_how_far_lists_agree(lists: int) -> None:
-    """From few of them it is small; one on which many agree is hardly shrunk; a unit of 4 makes it a quarter."""
+    """From few of them it is small; a unit of 4 makes it a quarter."""
     weights = np.zeros(SIZE)
     learn([pair({1: 1.0, 2: 4.0, 3: (-1.0) ** n}) for n in range(lists)], weights)
     assert weights[1] == pytest.approx(weight(1.0, lists)) and weights[2] == pytest.approx(weight(1.0, lists) / 4)
     assert abs(weights[3]) == pytest.approx(weight(1 / lists, lists) if lists % 2 else 0.0)
     assert lists % 2 or weights[3] == 0.0
-    shrunk = weights[1] / (SPARSE_STEP * RATE)
-    assert shrunk < 0.03 if lists < 3 else shrunk > 1 - 2 / np.sqrt(lists)
 
 
 def test_lists_without_an_update_count() -> None:
@@ -123,12 +120,7 @@ def test_initial_weights_stay_below_what_is_learned() -> None:
     weights[1], weights[2] = 0.5, -0.25
     for passes in range(3):
         state = learn([pair({1: 1.0})] * 4, weights, state, passes)
-        first = 0.5 + weight(1.0, 4 * (passes + 1), max(passes, 1))
-        assert (weights[1], weights[2]) == (pytest.approx(first), -0.25)
-        weights = learner().settle(
-            weights, np.array([0, 0.5, -0.25, *[0.0] * 27]), NONE, state, np.zeros(SIZE, bool), passes + 1
-        )
-        assert weights[1] == pytest.approx(0.5 + weight(1.0, 4))
+        assert (weights[1], weights[2]) == (pytest.approx(0.5 + weight(1.0, 4)), -0.25)
 
 
 def test_a_feature_that_was_not_selected_comes_back_with_all_its_evidence() -> None:
@@ -140,14 +132,15 @@ def test_a_feature_that_was_not_selected_comes_back_with_all_its_evidence() -> N
 
 
 def test_the_same_sentences_are_no_further_evidence() -> None:
-    """z grows with the passes over them, and the weight does not."""
+    """Neither to a shard that goes on from its own weights nor after an exchange."""
     lists = [pair({3: (-1.0) ** (n > 5), 4: (-1.0) ** (n > 7)}) for n in range(10)]
     weights, state = np.zeros(SIZE), NONE
     for passes in range(10):
         start, before = weights.copy(), state
         state = learn(lists, weights, before, passes)
-        weights = learner().settle(weights, start, before, state, np.zeros(SIZE, bool), passes + 1)
-        assert weights[3:5] == pytest.approx([weight(0.2, 10), weight(0.6, 10)])
+        settled = learner().settle(weights, start, before, state, np.zeros(SIZE, bool), passes + 1)
+        for found in (weights, settled):
+            assert found[3:5] == pytest.approx([weight(0.2, 10), weight(0.6, 10)])
 
 
 @pytest.mark.parametrize("options", [{"l1": 0.25}, {"l2": 0.5}, {"l1": 0.1, "l2": 2.0}], ids=str)
@@ -159,9 +152,7 @@ def test_regularised_weights_are_the_best_of_the_objective(options: dict[str, fl
     l1, l2, c = options.get("l1", 0.0), options.get("l2", 0.0), SPARSE_STEP * RATE
     point = np.linspace(-1, 3, 400_001)
     objective = unit * 0.5 * point - l1 * np.abs(point) - l2 * point**2 - unit**2 * point**2 / 2 / c
-    agreement = 0.5 - l1 / unit
-    shrinkage = max(lists / (lists + PRIOR), 1 - (2 / lists) ** 0.5 / agreement)
-    assert weights[1] == pytest.approx(point[objective.argmax()] * shrinkage, abs=1e-4)
+    assert weights[1] == pytest.approx(point[objective.argmax()] * lists / (lists + PRIOR), abs=1e-4)
     weights = np.zeros(SIZE)
     learn([pair({1: unit})] * 20, weights, l1=unit)
     assert weights[1] == 0.0, "a penalty as large as the gradient"
