@@ -26,7 +26,7 @@ from mpitune.array_files.atomic import atomic_replace
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.metrics.bleu import WIDTH
 
-VERSION = 4
+VERSION = 5
 """Raised whenever the meaning of stored data changes; a file of another version is an error, it is not skipped."""
 
 Vector = tuple[np.ndarray, np.ndarray]

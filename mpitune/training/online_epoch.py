@@ -114,20 +114,23 @@ def _mix(
     weights: Vector = mixed.index, mixed.value
     if run.mixes_each_epoch:
         if mixed.state:
-            weights, state.learner = _settled(run, learner, state, mixed)
+            weights, kept = _with_unchanged(state, mixed)
+            if job.parallel.mixing == "active":
+                weights = _settled(run, learner, state, weights, kept)
+            state.learner = kept
     else:
         if run.comm.root:
             state.mean.add(*weights)
         index, value = run.comm.bcast_sparse(state.mean.index, state.mean.value)
         weights = index, value
     run.comm.on_root(check_finite, run, state.epoch + 1, weights[1])
-    kept = {
+    metrics = {
         "active_features": mixed.active,
         "lambda": mixed.threshold,
         "selected_features": int(np.count_nonzero(mixed.norm)) if job.learner.algorithm == "itersel" else mixed.active,
         "column_norms": mixed.profile,
     }
-    return kept, weights, (mixed.index, mixed.norm) if len(mixed.norm) else EpochResult.norms
+    return metrics, weights, (mixed.index, mixed.norm) if len(mixed.norm) else EpochResult.norms
 
 
 def _mixing(run: TrainingRun) -> Mixing:
@@ -170,21 +173,25 @@ def _stacked(state: State, results: list[ShardResult], width: int) -> SparseVect
     return SparseVectors(np.array([result.shard for result in results], dtype=np.int64), ptr, index, value, added)
 
 
-def _settled(
-    run: TrainingRun, learner: OnlineLearner, state: State, mixed: Mixed
-) -> tuple[Vector, tuple[np.ndarray, ...]]:
-    """The weights after the exchange, and the learner's state with what the epoch has added.
+def _with_unchanged(state: State, mixed: Mixed) -> tuple[Vector, tuple[np.ndarray, ...]]:
+    """The ``mixed`` weights, and the learner's state with what the epoch has added.
 
     Features that no shard has returned keep their state: they have no weight (`learn_shard`).
     """
     index = np.union1d(mixed.index, state.shared_weights[0])
     before = _kept_before(state, index, len(mixed.state))
     value, *added = look_up_all(index, mixed.index, (mixed.value, *mixed.state))
-    after = tuple(array + more for array, more in zip(before, added, strict=True))
-    if run.job.parallel.mixing == "active":
-        dense = np.isin(index, _dense_ids(run))
-        value = learner.settle(value, look_up(index, *state.shared_weights), before, after, dense, state.epoch + 1)
-    return (index, value), after
+    return (index, value), tuple(array + more for array, more in zip(before, added, strict=True))
+
+
+def _settled(
+    run: TrainingRun, learner: OnlineLearner, state: State, mixed: Vector, kept: tuple[np.ndarray, ...]
+) -> Vector:
+    """The ``mixed`` weights; those that follow from the state do so from ``kept``, that of all shards together."""
+    index, value = mixed
+    start, before = look_up(index, *state.shared_weights), _kept_before(state, index, len(kept))
+    dense = np.isin(index, _dense_ids(run))
+    return index, learner.settle(value, start, before, kept, dense, state.epoch + 1)
 
 
 def _kept_before(state: State, index: np.ndarray, width: int) -> list[np.ndarray]:

@@ -168,8 +168,8 @@ def test_a_digest_does_not_vouch_for_the_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        (5, "made by a newer mpitune (version 5, this one reads 4): update mpitune, or start over with --resume never"),
-        (3, "made by an older mpitune (version 3, this one reads 4): go on with that one, or start over with --resume"),
+        (6, "made by a newer mpitune (version 6, this one reads 5): update mpitune, or start over with --resume never"),
+        (4, "made by an older mpitune (version 4, this one reads 5): go on with that one, or start over with --resume"),
     ],
 )
 def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, told: str) -> None:
