@@ -65,6 +65,9 @@ class Course:
     from_zero: bool
     """True if training began with zero weights."""
     shards: int
+    patience: int
+    """Epochs that sparse features have before the devtest set judges them. After the first, weights are often too
+    large: their gradients are from when there were none."""
     remedy: str
     """Advice against steps that are too large, an imperative."""
 
@@ -79,6 +82,7 @@ def warnings_of_epoch(run: TrainingRun, history: Sequence[Mapping[str, Any]], mo
         language_models=[name for name in lm_names(job) if name not in job.learner.frozen],
         from_zero=not run.first.weights.any(),
         shards=job.parallel.shards,
+        patience=min(job.learner.epochs, job.learner.patience),
         remedy=remedy(job.learner),
     )
     return warnings(course)
@@ -154,6 +158,8 @@ def _bleu(course: Course) -> Iterator[str]:
 def _sparse(course: Course) -> Iterator[str]:
     now, dense = course.history[-1]["devtest_bleu"], course.history[0].get("devtest_bleu_dense")
     if now is None or dense is None or course.history[-1]["devtest_metric"] is not None:
+        return
+    if len(course.history) < course.patience:
         return
     best = max(metrics["devtest_bleu"] for metrics in course.history)
     if best < dense - SPARSE_BELOW_DENSE:

@@ -38,7 +38,14 @@ def course(*epochs: dict[str, Any], **other: Any) -> Course:
     """A run in which all is well but for what is given, of each epoch."""
     history = [{**SOUND, "epoch": number, **epoch} for number, epoch in enumerate(epochs, start=1)]
     known = Course(
-        history, WEIGHTS, ("id", "source-bigram"), ("LanguageModel",), from_zero=True, shards=4, remedy="do less"
+        history,
+        WEIGHTS,
+        ("id", "source-bigram"),
+        ("LanguageModel",),
+        from_zero=True,
+        shards=4,
+        patience=1,
+        remedy="do less",
     )
     return replace(known, **other)
 
@@ -107,6 +114,8 @@ def test_sparse_features_that_lose_are_warned_of(
         [line] = said
         assert line.startswith(f"best devtest BLEU with sparse features {found:.2f}, expected at most 0.3 below the")
         assert f" {dense:.2f} of the dense start: the result has the weights of the dense start" in line
+    waiting = warnings(course(*epochs, patience=2))
+    assert waiting == (said if len(epochs) > 1 else [])
 
 
 @pytest.mark.parametrize(
