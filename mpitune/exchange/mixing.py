@@ -77,14 +77,13 @@ def uniform_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple
 
 
 def active_mean(
-    stacked: WeightColumns, shards: int, evenly: np.ndarray | None = None, annealed: np.ndarray | None = None
+    stacked: WeightColumns, shards: int, evenly: np.ndarray | None = None
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """As `uniform_mean`, but shards are weighted, for each feature, by their squared gradients.
 
     A feature that no shard has updated has the mean of all, and keeps its bits where all have the same weight; so do
-    the features ``evenly`` (uint64, ids). State arrays are summed, but the first one, the squared gradients, has the
-    weighted mean for the features ``annealed`` (uint64, ids; by default all): with the sum, their steps would become
-    smaller the more shards there are. Without state, the means are uniform.
+    the features ``evenly`` (uint64, ids). State arrays are summed, but squared gradients have the weighted mean: with
+    their sum, steps would become smaller the more shards there are. Without state, the means are uniform.
     """
     if not stacked.state:
         return uniform_mean(stacked, shards)
@@ -92,8 +91,6 @@ def active_mean(
     value, mixed = sums(stacked) / shards, np.zeros(len(stacked.id))
     even = np.isin(stacked.id, evenly) if evenly is not None else np.zeros(len(stacked.id), dtype=np.bool_)
     _active_means(stacked.ptr, stacked.value, squares, shards, even, value, mixed)
-    if annealed is not None:
-        mixed = np.where(np.isin(stacked.id, annealed), mixed, _sums_of(stacked.ptr, squares))
     return value, (mixed, *(_sums_of(stacked.ptr, kept) for kept in others))
 
 
@@ -130,6 +127,16 @@ def _active_means(
 
 Mixing = Callable[[WeightColumns, int], tuple[np.ndarray, tuple[np.ndarray, ...]]]
 """From columns and the number of shards to weights and increments of the state."""
+
+
+def summed_evidence(
+    stacked: WeightColumns, shards: int, mixing: Mixing, dense: np.ndarray
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """As ``mixing``, but all state arrays of features other than ``dense`` (uint64, ids) are summed."""
+    value, mixed = mixing(stacked, shards)
+    is_dense = np.isin(stacked.id, dense)
+    summed = (_sums_of(stacked.ptr, kept) for kept in stacked.state)
+    return value, tuple(np.where(is_dense, mean, total) for mean, total in zip(mixed, summed, strict=True))
 
 
 class Mixed(NamedTuple):

@@ -59,18 +59,19 @@ class OnlineLearner(Protocol):
     def settle(
         self,
         mixed: np.ndarray,
+        *,
+        follows: np.ndarray,
         start: np.ndarray,
         before: Sequence[np.ndarray],
         after: Sequence[np.ndarray],
-        dense: np.ndarray,
         passes: int,
     ) -> np.ndarray:
-        """float64 [n]: the weights after an exchange, by default ``mixed``; those that follow from the state follow.
+        """float64 [n]: the weights to go on with after an exchange.
 
-        For n features: ``mixed``: float64 [n], the mean over shards, 0 for features that were not selected;
-        ``start``: float64 [n], the weights that the shards began with; ``before``, ``after``: float64 [n] each, the
-        state that they began with and that of all shards together; ``dense``: bool [n]; ``passes``: passes over the
-        sentences so far.
+        They are ``mixed`` (float64 [n], the mean over shards), but for a learner whose sparse weights are a function of
+        its state: it computes those that ``follows`` (bool [n]: sparse features that are selected) from ``after``, the
+        state of all shards together. ``start``: float64 [n], the weights that the shards began with; ``before``: the
+        state that they began with, float64 [n] each, as ``after``; ``passes``: passes over the sentences so far.
         """
         ...
 

@@ -141,7 +141,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     superseded = checkpoint.epoch - 2 if checkpoint.shards else checkpoint.epoch
     for path in folder.iterdir():
         match = _SHARDS.fullmatch(path.name)
-        if match and int(match[1]) <= superseded:
+        # Passes of the dense start are those of epoch 0, which no shard goes on from.
+        if match and int(match[1]) <= max(superseded, 0):
             # A folder that cannot be removed does no harm.
             shutil.rmtree(path, ignore_errors=True)
 

@@ -58,7 +58,7 @@ class Epoch:
     active_features: int
     selected_features: int
     cancelled_features: int | None
-    """Selected features that have no weight, as their mean over shards is 0; None in runs of earlier versions."""
+    """Selected features that have no weight, as those of the shards cancel out; None in runs of earlier versions."""
     lambda_: float | None
     """lambda: the smallest column norm for selection."""
     best_bleu: float | None

@@ -115,8 +115,7 @@ def _mix(
     if run.mixes_each_epoch:
         if mixed.state:
             weights, kept = _with_unchanged(state, mixed)
-            if job.parallel.mixing == "active":
-                weights = _settled(run, learner, state, weights, kept)
+            weights = _settled(run, learner, state, weights, kept)
             state.learner = kept
     else:
         if run.comm.root:
@@ -135,13 +134,13 @@ def _mix(
 
 def _mixing(run: TrainingRun) -> Mixing:
     """``parallel.mixing``: the same combination of shards for all bins of a smooth curve, or the mean would not be."""
-    if run.job.parallel.mixing == "uniform":
-        return mixing.uniform_mean
-    smoothness = factory.smoothness(run.job, run.store.scoring)
-    evenly = None if smoothness is None else smoothness.features
-    # Sparse weights follow from the gradients of all shards.
-    annealed = _dense_ids(run) if factory.follows_evidence(run.job) else None
-    return partial(mixing.active_mean, evenly=evenly, annealed=annealed)
+    mean: Mixing = mixing.uniform_mean
+    if run.job.parallel.mixing == "active":
+        smoothness = factory.smoothness(run.job, run.store.scoring)
+        mean = partial(mixing.active_mean, evenly=None if smoothness is None else smoothness.features)
+    if run.mixes_each_epoch and factory.follows_evidence(run.job):
+        return partial(mixing.summed_evidence, mixing=mean, dense=_dense_ids(run))
+    return mean
 
 
 def _dense_ids(run: TrainingRun) -> np.ndarray:
@@ -189,9 +188,17 @@ def _settled(
 ) -> Vector:
     """The ``mixed`` weights; those that follow from the state do so from ``kept``, that of all shards together."""
     index, value = mixed
-    start, before = look_up(index, *state.shared_weights), _kept_before(state, index, len(kept))
-    dense = np.isin(index, _dense_ids(run))
-    return index, learner.settle(value, start, before, kept, dense, state.epoch + 1)
+    # Algorithm 3 selects nothing: gradients of two shards that cancel out may be evidence with those of other epochs.
+    selected = value != 0.0 if run.job.learner.algorithm == "itersel" else np.ones(len(index), np.bool_)
+    settled = learner.settle(
+        value,
+        follows=selected & ~np.isin(index, _dense_ids(run)),
+        start=look_up(index, *state.shared_weights),
+        before=_kept_before(state, index, len(kept)),
+        after=kept,
+        passes=state.epoch + 1,
+    )
+    return index, settled
 
 
 def _kept_before(state: State, index: np.ndarray, width: int) -> list[np.ndarray]:

@@ -26,6 +26,9 @@ BLEU_BELOW_BEST = 1.0
 """Tolerated loss of devtest BLEU against the best epoch so far."""
 SPARSE_BELOW_DENSE = 0.3
 """Tolerated loss of devtest BLEU by sparse features. The standard deviation over seeds is 0.1 to 0.4."""
+SPARSE_EPOCHS = 3
+"""Epochs that sparse features have before the devtest set judges them, at most. After the first, weights are often too
+large: their gradients are from when there were none."""
 TUNED_TO_DEVTEST = 2.0
 """Tolerated ratio of the BLEU of the tuned sentences while learning to devtest BLEU. A language model that has seen the
 tuned references gives 4 (700 sentences of news commentary), one that has not about 1, sparse features up to 1.5."""
@@ -65,9 +68,8 @@ class Course:
     from_zero: bool
     """True if training began with zero weights."""
     shards: int
-    patience: int
-    """Epochs that sparse features have before the devtest set judges them. After the first, weights are often too
-    large: their gradients are from when there were none."""
+    epochs: int
+    """Planned epochs."""
     remedy: str
     """Advice against steps that are too large, an imperative."""
 
@@ -82,7 +84,7 @@ def warnings_of_epoch(run: TrainingRun, history: Sequence[Mapping[str, Any]], mo
         language_models=[name for name in lm_names(job) if name not in job.learner.frozen],
         from_zero=not run.first.weights.any(),
         shards=job.parallel.shards,
-        patience=min(job.learner.epochs, job.learner.patience),
+        epochs=job.learner.epochs,
         remedy=remedy(job.learner),
     )
     return warnings(course)
@@ -159,7 +161,7 @@ def _sparse(course: Course) -> Iterator[str]:
     now, dense = course.history[-1]["devtest_bleu"], course.history[0].get("devtest_bleu_dense")
     if now is None or dense is None or course.history[-1]["devtest_metric"] is not None:
         return
-    if len(course.history) < course.patience:
+    if len(course.history) < min(course.epochs, SPARSE_EPOCHS):
         return
     best = max(metrics["devtest_bleu"] for metrics in course.history)
     if best < dense - SPARSE_BELOW_DENSE:
@@ -205,9 +207,8 @@ def _templates(course: Course) -> Iterator[str]:
     names = [name for name, _ in course.weights]
     lacking = [t for t in course.templates if not any(name.startswith(PREFIXES[t]) for name in names)]
     if lacking and not _without_pairs(course):
-        # By default, a sparse feature is learned from the second list of a shard on that it differs in.
-        rare = "take out of features.templates what hardly fires or lists do not agree on, or lower parallel.shards"
-        remedy = "keep more columns in [select]" if _cut(course) else rare
+        idle = "take out of features.templates what no rule has, or what makes no difference in any list"
+        remedy = "keep more columns in [select]" if _cut(course) else idle
         yield f"no weights other than 0 of {', '.join(lacking)}, expected some of every template: {remedy}"
 
 

@@ -36,7 +36,7 @@ def test_the_mean_is_unweighted_and_absent_counts_as_0() -> None:
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("how", ["active", "evenly", "annealed", "uniform"])
+@pytest.mark.parametrize("how", ["active", "evenly", "uniform"])
 @pytest.mark.parametrize(("shards", "features"), [(1, 15), (3, 40), (20, 60)])
 def test_means_with_a_state_equal_the_plain_twin(shards: int, features: int, how: str) -> None:
     generator = np.random.default_rng(shards + 100)
@@ -45,15 +45,12 @@ def test_means_with_a_state_equal_the_plain_twin(shards: int, features: int, how
     named = (matrix != 0) | (state[0] != 0)
     present = np.flatnonzero(named.any(axis=0))
     even = generator.choice(len(present), 7, replace=False) if how == "evenly" else np.zeros(0, np.int64)
-    some = generator.choice(len(present), 7, replace=False)
-    annealed = ids[present][some] if how == "annealed" else None
-    active = partial(mixing.active_mean, evenly=ids[present][even], annealed=annealed)
+    active = partial(mixing.active_mean, evenly=ids[present][even])
     vectors = sparse(matrix, ids, generator, state)
     got = mixing.mean(vectors, mixing=mixing.uniform_mean if how == "uniform" else active)
     rows, states = matrix[:, present].tolist(), [array[:, present].tolist() for array in state]
     if how != "uniform":
-        summed = np.setdiff1d(np.arange(len(present)), some) if how == "annealed" else np.zeros(0, np.int64)
-        means, kept = naive.active_mean(rows, states, named[:, present].tolist(), even.tolist(), summed.tolist())
+        means, kept = naive.active_mean(rows, states, named[:, present].tolist(), even.tolist())
     else:
         means, kept = naive.mean(rows), [naive.mean(array) for array in states]
     assert got.active == np.count_nonzero((matrix != 0).any(axis=0)) and got.index.tolist() == ids[present].tolist()
@@ -75,9 +72,23 @@ def test_the_active_mean_goes_by_squared_gradients() -> None:
     squares, sums, others = got.state
     assert (squares.tolist(), others.tolist()) == ([0.25 * 1 + 0.75 * 3, 0.0, 2.0, 0.0], [3.0, 3.0, 1.0, 1.0])
     assert sums.tolist() == [6.0, 6.0, 2.0, 2.0]
-    fives = np.array([5, 6, 7], dtype=np.uint64)
-    got = mixing.mean(vectors, mixing=partial(mixing.active_mean, annealed=fives))
-    assert got.state[0].tolist() == [1.0 + 3.0, 0.0, 2.0, 0.0], "without annealing, they are summed"
+
+
+@pytest.mark.parametrize("how", [mixing.uniform_mean, mixing.active_mean])
+def test_evidence_is_summed_however_weights_are_mixed(how: mixing.Mixing) -> None:
+    vectors = SparseVectors(
+        np.array([0, 1]),
+        np.array([0, 2, 4]),
+        np.array([4, 5, 4, 5], dtype=np.uint64),
+        np.array([1.0, 2.0, 3.0, 4.0]),
+        (np.array([1.0, 1.0, 3.0, 3.0]), np.array([5.0, 6.0, 7.0, 8.0])),
+    )
+    dense = np.array([4, 6], dtype=np.uint64)
+    plain = mixing.mean(vectors, mixing=how)
+    got = mixing.mean(vectors, mixing=partial(mixing.summed_evidence, mixing=how, dense=dense))
+    assert got.value.tolist() == plain.value.tolist()
+    assert [array[0] for array in got.state] == [array[0] for array in plain.state]
+    assert [array[1] for array in got.state] == [4.0, 14.0] and plain.state[0][1] < 4.0
 
 
 def test_without_a_state_the_active_mean_is_the_uniform_one() -> None:

@@ -156,7 +156,10 @@ def test_translations_are_folded_away(tmp_path: Path) -> None:
 def test_selected_features_without_a_weight_are_explained(tmp_path: Path) -> None:
     """The cut is at 2,000 features, the result has 6."""
     folder = make_run(tmp_path / "run")
-    assert "Features6in the result; 1,994 more were selected, with a mean of 0 over shards" in report(folder).text
+    assert (
+        "Features6in the result; 1,994 more were selected, with weights that cancel out over shards"
+        in report(folder).text
+    )
     epochs = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
     folder.write_metrics([epoch | {"cancelled_features": 0} for epoch in epochs])
     assert "Features6in the result Training" in report(folder).text

@@ -355,13 +355,11 @@ def active_mean(
     states: Sequence[Sequence[Sequence[float]]],
     named: Sequence[Sequence[bool]],
     evenly: Sequence[int] = (),
-    summed: Sequence[int] = (),
 ) -> tuple[list[float], list[list[float]]]:
     """The mean of each column, a row weighted by its part of the column's squared gradients, and what states become.
 
     ``states``: matrices, squared gradients first; ``named``: which row has which column at all; ``evenly``: the columns
-    that have the plain mean; ``summed``: those whose squares are added up. Rows are added up in order; what is equal in
-    all keeps its bits.
+    that have the plain mean. Rows are added up in order; what is equal in all keeps its bits.
     """
     means: list[float] = []
     mixed: list[list[float]] = [[] for _ in states]
@@ -371,7 +369,7 @@ def active_mean(
         total = _sum(squares)
         parts = [square / total for square in squares] if total else []
         mean = _sum([part * square for part, square in zip(parts, squares, strict=False)])
-        mixed[0].append(total if d in summed else mean)
+        mixed[0].append(mean)
         column = [matrix[z][d] for z in rows]
         if len(rows) == len(matrix) and len(set(column)) == 1:
             means.append(column[0])

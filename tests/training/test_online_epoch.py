@@ -10,8 +10,11 @@ import pytest
 from support.runs import files_of
 from support.tiny import Tiny
 
+from mpitune.config.spec import LearnerKeys
 from mpitune.exchange.mixing import Mixed
-from mpitune.run_folder.checkpoint import ShardResult
+from mpitune.learner.online.evidence import all_supported
+from mpitune.learner.online.rates import make_rate
+from mpitune.run_folder.checkpoint import ShardResult, checkpoint_path, read_checkpoint
 from mpitune.training import online_epoch, shard_pass
 from mpitune.training.online_epoch import _stacked, _with_unchanged
 from mpitune.training.state import State
@@ -59,6 +62,38 @@ def test_what_shards_leave_out_changes_nothing(
     assert files_of(tmp_path / "some") == files_of(tmp_path / "all")
     (first, *some), (also, *every) = sent[:3], sent[3:]
     assert first == also and all(less < more for less, more in zip(some, every, strict=True))
+
+
+@pytest.mark.parametrize("mixing", ["active", "uniform"])
+@pytest.mark.parametrize(("algorithm", "k"), [("itermix", 100000), ("itersel", 100000), ("itersel", 20)])
+@pytest.mark.parametrize("initial", [False, True])
+def test_sparse_weights_follow_from_the_state_of_all_shards(
+    tiny: Tiny, tmp_path: Path, algorithm: str, k: int, mixing: str, initial: bool
+) -> None:
+    """In each epoch, those that are selected, and initial weights below them as they were."""
+    learner = {**DEFAULT, "algorithm": algorithm, **({"initial_weights": "warm"} if initial else {})}
+    tables = {"learner": learner, "parallel": {"shards": 4, "mixing": mixing}}
+    if algorithm == "itersel":
+        tables["select"] = {"k": k}
+    tiny.train(tmp_path / "run", **tables)
+    bases = []
+    for epoch in (1, 2, 3):
+        checkpoint = read_checkpoint(checkpoint_path(tmp_path / "run" / "checkpoints", epoch))
+        ids, value = checkpoint.start
+        rate = make_rate("normalized", LearnerKeys().learning_rate, checkpoint.learner, passes=epoch)
+        base = value - all_supported(rate, len(ids))
+        selected = value != 0.0
+        assert np.count_nonzero(selected) > 10 and (
+            selected.all() or algorithm == "itersel" or not base[~selected].any()
+        )
+        bases.append(dict(zip(ids[selected].tolist(), base[selected].tolist(), strict=True)))
+    if not initial:
+        assert not any(any(base.values()) for base in bases)
+        return
+    first, *later = bases
+    assert any(abs(base) > 1e-3 for base in first.values())
+    if k == 100000:
+        assert all(base[each] == pytest.approx(first[each], abs=1e-12) for base in later for each in first)
 
 
 def test_vectors_are_held_once() -> None:

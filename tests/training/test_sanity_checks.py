@@ -44,7 +44,7 @@ def course(*epochs: dict[str, Any], **other: Any) -> Course:
         ("LanguageModel",),
         from_zero=True,
         shards=4,
-        patience=1,
+        epochs=1,
         remedy="do less",
     )
     return replace(known, **other)
@@ -114,8 +114,9 @@ def test_sparse_features_that_lose_are_warned_of(
         [line] = said
         assert line.startswith(f"best devtest BLEU with sparse features {found:.2f}, expected at most 0.3 below the")
         assert f" {dense:.2f} of the dense start: the result has the weights of the dense start" in line
-    waiting = warnings(course(*epochs, patience=2))
-    assert waiting == (said if len(epochs) > 1 else [])
+    planned = {epochs_: warnings(course(*epochs, epochs=epochs_)) for epochs_ in (2, 3, 10)}
+    assert planned[2] == (said if len(epochs) > 1 else []) and planned[3] == planned[10]
+    assert planned[10] == (said if len(epochs) > 2 else []), "from the third epoch on, or after the last one"
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_templates_without_weights_are_warned_of() -> None:
     dense = WEIGHTS[:1]
     told = "no weights other than 0 of id, source-bigram, expected some of every template: "
     assert warnings(course({}, weights=dense)) == [
-        told + "take out of features.templates what hardly fires or lists do not agree on, or lower parallel.shards"
+        told + "take out of features.templates what no rule has, or what makes no difference in any list"
     ]
     cut = {"selected_features": 1, "lambda": 0.5}
     assert warnings(course(cut, weights=dense)) == [told + "keep more columns in [select]"]

@@ -59,13 +59,14 @@ class Averaging:
     def settle(
         self,
         mixed: np.ndarray,
+        *,
+        follows: np.ndarray,
         start: np.ndarray,
         before: Sequence[np.ndarray],
         after: Sequence[np.ndarray],
-        dense: np.ndarray,
         passes: int,
     ) -> np.ndarray:
-        return self._learner.settle(mixed, start, before, after, dense, passes)
+        return self._learner.settle(mixed, follows=follows, start=start, before=before, after=after, passes=passes)
 
     def _averaged(self, weights: np.ndarray) -> np.ndarray:
         return np.arange(len(weights[: self._end]), dtype=np.int32)

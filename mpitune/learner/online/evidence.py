@@ -8,14 +8,17 @@ a being the agreement of its gradients, their mean / the root of their mean squa
 as many want the opposite. c is `SPARSE_STEP` times the learning rate.
 
 - c a follows the regularised leader (McMahan, AISTATS 2011): it maximises the sum of g w - rms(g) w^2 / 2c over all
-  gradients g so far. It depends neither on the order of the lists nor on how they are divided among shards: the weights
-  that follow from the states of all shards, added up, are those of all lists. A sum of steps grows with the number of
-  lists instead, and each shard takes its own chance for evidence.
+  gradients g so far. For given gradients it does not depend on how the lists are divided among shards: after an
+  exchange (algorithms 3 and 4) the states of all shards are added up, and weights follow from the sum. A sum of steps
+  grows with the number of lists instead, and each shard takes its own chance for evidence. Which columns algorithm 4
+  selects depends on the shards' own weights, as in the paper.
 - n / (n + `PRIOR`) makes it the posterior mean of an agreement whose prior is normal with variance 1 / `PRIOR`: few
   lists say little, even if they agree.
-- The same sentences in another epoch are no further evidence: n is the number of lists / that of epochs.
+- The same sentences in another epoch are no further evidence: n is the number of lists / that of epochs. So the weight
+  of a feature that differs no longer fades from epoch to epoch.
 
-l1 and l2 are part of the sum: - l1 |w| and - l2 w^2 for each list, w in the feature's own scale.
+l1 and l2 are part of the sum: - l1 |w| and - l2 w^2 for each list, w in the feature's own scale. They do not change
+initial weights of sparse features, which are added to what follows from the gradients.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import numpy as np
 
 from mpitune.jit import kernel
 from mpitune.learner.online.columns import FeatureColumns
+from mpitune.learner.online.gram import ROUNDING
 from mpitune.learner.online.rates import Rate
 
 SPARSE_STEP = 6.0
@@ -44,7 +48,7 @@ def supported(rate: Rate, slot: int) -> float:
     unit = math.sqrt(rate.sizes[slot] / lists)
     total = rate.sums[slot]
     size = abs(total) - lists * rate.l1 / unit
-    if size <= 0.0:
+    if size <= ROUNDING * math.sqrt(lists * squares):
         return 0.0
     n, c = lists / rate.passes, SPARSE_STEP * rate.learning_rate
     weight = c * n / (n + PRIOR) * size / math.sqrt(lists * squares)

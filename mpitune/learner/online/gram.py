@@ -183,6 +183,7 @@ def apply_gradient(
 ) -> None:
     """Change ``weights`` (float64 [D]) along the gradient X^T ``coefficients`` (float64 [k]) / ``divisor``.
 
+    Of sparse features of a normalized rate, it changes the state alone, which their weights follow from (`evidence`).
     ``step``: number of this step in the pass, from 1 (see `weight_change`). The gradient is divided, and not the
     coefficients: these would be rounded, and gradients whose terms cancel would not be exactly 0.
     """

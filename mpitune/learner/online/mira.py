@@ -91,10 +91,11 @@ class Mira:
     def settle(
         self,
         mixed: np.ndarray,
+        *,
+        follows: np.ndarray,
         start: np.ndarray,
         before: Sequence[np.ndarray],
         after: Sequence[np.ndarray],
-        dense: np.ndarray,
         passes: int,
     ) -> np.ndarray:
         return mixed

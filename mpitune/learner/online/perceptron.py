@@ -89,7 +89,7 @@ class Perceptron:
         if len(weights) < len(self._frozen):
             raise ValueError(f"{len(weights)} weights, but {len(self._frozen)} slots")
         self._passes = passes
-        self._rate = self._rate_of(state, passes)
+        self._rate = self._rate_of([array.copy() for array in state], passes)
         self._steps = 0
         self._place = np.zeros(0, dtype=np.int32)
         self._due = 0.0
@@ -97,7 +97,8 @@ class Perceptron:
         self._base = np.zeros(0)
         self._grow(len(weights))
         if self._by_evidence:
-            # Changes of dense features are measured from the first weights, sparse ones follow from the state.
+            # What this pass does not change: of dense features the first weights, which the changes are measured from;
+            # of sparse ones what does not follow from gradients.
             sparse = np.arange(len(weights)) >= self._first_sparse
             self._base = np.where(sparse, base_weights(self._rate, weights), weights)
 
@@ -145,23 +146,23 @@ class Perceptron:
         if self._by_evidence:
             # Now that the pass is over, it counts among those that share the evidence.
             follows = (np.arange(len(weights)) >= self._first_sparse) & (weights != 0.0)
-            supported = all_supported(self._rate_of(state, self._passes + 1), len(weights))
+            supported = all_supported(self._rate._replace(passes=float(self._passes + 1)), len(weights))
             weights[:] = np.where(follows, self._base + supported, weights)
         return state
 
     def settle(
         self,
         mixed: np.ndarray,
+        *,
+        follows: np.ndarray,
         start: np.ndarray,
         before: Sequence[np.ndarray],
         after: Sequence[np.ndarray],
-        dense: np.ndarray,
         passes: int,
     ) -> np.ndarray:
         if not self._by_evidence:
             return mixed
         base = base_weights(self._rate_of(before, passes - 1), start)
-        follows = ~dense & (mixed != 0.0)
         return np.where(follows, base + all_supported(self._rate_of(after, passes), len(mixed)), mixed)
 
     @property

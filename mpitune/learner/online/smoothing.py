@@ -46,10 +46,11 @@ class Smoothing:
     def settle(
         self,
         mixed: np.ndarray,
+        *,
+        follows: np.ndarray,
         start: np.ndarray,
         before: Sequence[np.ndarray],
         after: Sequence[np.ndarray],
-        dense: np.ndarray,
         passes: int,
     ) -> np.ndarray:
-        return self._learner.settle(mixed, start, before, after, dense, passes)
+        return self._learner.settle(mixed, follows=follows, start=start, before=before, after=after, passes=passes)
