@@ -44,7 +44,6 @@ def course(*epochs: dict[str, Any], **other: Any) -> Course:
         ("LanguageModel",),
         from_zero=True,
         shards=4,
-        epochs=1,
         remedy="do less",
     )
     return replace(known, **other)
@@ -92,9 +91,11 @@ def test_a_falling_devtest_score_is_warned_of(
 @pytest.mark.parametrize(
     ("bleus", "dense", "other", "found"),
     [
-        ([29.0], 29.31, {}, 29.0),
+        ([29.0], 30.01, {}, 29.0),
+        ([28.0, 29.0], 30.01, {}, 29.0),
         ([28.0, 29.0, 28.5], 29.31, {}, 29.0),
-        ([29.0], 29.29, {}, None),
+        ([29.0, 28.9], 29.99, {}, None),
+        ([29.0, 28.9, 28.8], 29.29, {}, None),
         ([28.5, 29.5, 28.9], 29.31, {}, None),
         ([29.0], None, {}, None),
         ([None], None, {}, None),
@@ -112,11 +113,9 @@ def test_sparse_features_that_lose_are_warned_of(
         assert said == []
     else:
         [line] = said
-        assert line.startswith(f"best devtest BLEU with sparse features {found:.2f}, expected at most 0.3 below the")
+        most = "0.3" if len(bleus) > 2 else "1"
+        assert line.startswith(f"best devtest BLEU with sparse features {found:.2f}, expected at most {most} below the")
         assert f" {dense:.2f} of the dense start: the result has the weights of the dense start" in line
-    planned = {epochs_: warnings(course(*epochs, epochs=epochs_)) for epochs_ in (2, 3, 10)}
-    assert planned[2] == (said if len(epochs) > 1 else []) and planned[3] == planned[10]
-    assert planned[10] == (said if len(epochs) > 2 else []), "from the third epoch on, or after the last one"
 
 
 @pytest.mark.parametrize(
