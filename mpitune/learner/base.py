@@ -30,6 +30,23 @@ class Counts(NamedTuple):
     """Entry used as the prediction, which the update moves away from; -1 for methods without one."""
 
 
+class Exchanged(NamedTuple):
+    """An exchange of shards' results, for n features."""
+
+    mixed: np.ndarray
+    """float64 [n]: the mean weights over shards; 0 of features that were not selected."""
+    follows: np.ndarray
+    """bool [n]: selected sparse features, whose weights may follow from the state."""
+    start: np.ndarray
+    """float64 [n]: the weights that the shards began with."""
+    before: Sequence[np.ndarray]
+    """float64 [n] each: the learner's state that they began with."""
+    after: Sequence[np.ndarray]
+    """float64 [n] each: the state of all shards together."""
+    passes: int
+    """Passes over the sentences so far."""
+
+
 class OnlineLearner(Protocol):
     """Updates the weights after each k-best list.
 
@@ -56,22 +73,10 @@ class OnlineLearner(Protocol):
         """Finish the pass: apply postponed updates; return the state, `state_width` arrays of float64 [D]."""
         ...
 
-    def settle(
-        self,
-        mixed: np.ndarray,
-        *,
-        follows: np.ndarray,
-        start: np.ndarray,
-        before: Sequence[np.ndarray],
-        after: Sequence[np.ndarray],
-        passes: int,
-    ) -> np.ndarray:
+    def settle(self, exchanged: Exchanged) -> np.ndarray:
         """float64 [n]: the weights to go on with after an exchange.
 
-        They are ``mixed`` (float64 [n], the mean over shards), but for a learner whose sparse weights are a function of
-        its state: it computes those that ``follows`` (bool [n]: sparse features that are selected) from ``after``, the
-        state of all shards together. ``start``: float64 [n], the weights that the shards began with; ``before``: the
-        state that they began with, float64 [n] each, as ``after``; ``passes``: passes over the sentences so far.
+        They are the mixed ones; those that follow from the learner's state are computed from that of all shards.
         """
         ...
 

@@ -19,7 +19,7 @@ from mpitune.exchange import mixing, selection
 from mpitune.exchange.mixing import Mixed, Mixing
 from mpitune.exchange.reduction import Mix, reduce
 from mpitune.exchange.sparse_rows import SparseVectors, look_up, look_up_all
-from mpitune.learner.base import OnlineLearner
+from mpitune.learner.base import Exchanged, OnlineLearner
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import ShardResult, Vector, checkpoint_path, read_shard, write_shard
 from mpitune.runtime.memory import machine_memory
@@ -190,15 +190,15 @@ def _settled(
     index, value = mixed
     # Algorithm 3 selects nothing: gradients of two shards that cancel out may be evidence with those of other epochs.
     selected = value != 0.0 if run.job.learner.algorithm == "itersel" else np.ones(len(index), np.bool_)
-    settled = learner.settle(
-        value,
+    exchanged = Exchanged(
+        mixed=value,
         follows=selected & ~np.isin(index, _dense_ids(run)),
         start=look_up(index, *state.shared_weights),
         before=_kept_before(state, index, len(kept)),
         after=kept,
         passes=state.epoch + 1,
     )
-    return index, settled
+    return index, learner.settle(exchanged)
 
 
 def _kept_before(state: State, index: np.ndarray, width: int) -> list[np.ndarray]:

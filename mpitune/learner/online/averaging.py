@@ -14,7 +14,7 @@ import numpy as np
 from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
-from mpitune.learner.base import Counts, OnlineLearner
+from mpitune.learner.base import Counts, Exchanged, OnlineLearner
 
 
 class Averaging:
@@ -56,17 +56,8 @@ class Averaging:
             weights -= self._late / self._sentences
         return state
 
-    def settle(
-        self,
-        mixed: np.ndarray,
-        *,
-        follows: np.ndarray,
-        start: np.ndarray,
-        before: Sequence[np.ndarray],
-        after: Sequence[np.ndarray],
-        passes: int,
-    ) -> np.ndarray:
-        return self._learner.settle(mixed, follows=follows, start=start, before=before, after=after, passes=passes)
+    def settle(self, exchanged: Exchanged) -> np.ndarray:
+        return self._learner.settle(exchanged)
 
     def _averaged(self, weights: np.ndarray) -> np.ndarray:
         return np.arange(len(weights[: self._end]), dtype=np.int32)

@@ -15,7 +15,7 @@ as many want the opposite. c is `SPARSE_STEP` times the learning rate.
 - n / (n + `PRIOR`) makes it the posterior mean of an agreement whose prior is normal with variance 1 / `PRIOR`: few
   lists say little, even if they agree.
 - The same sentences in another epoch are no further evidence: n is the number of lists / that of epochs. So the weight
-  of a feature that differs no longer fades from epoch to epoch.
+  of a feature fades from epoch to epoch once lists no longer differ in it.
 
 l1 and l2 are part of the sum: - l1 |w| and - l2 w^2 for each list, w in the feature's own scale. They do not change
 initial weights of sparse features, which are added to what follows from the gradients.
@@ -35,7 +35,7 @@ from mpitune.learner.online.rates import Rate
 SPARSE_STEP = 6.0
 """Weight of a sparse feature on which very many lists agree, in steps of a dense feature *(ours)*."""
 PRIOR = 120.0
-"""Lists that count as much as the prior *(ours)*: on Europarl, the mean of z^2 is 1 + n / k with k of 66 to 145 for
+"""Lists that count as much as the prior *(ours)*: on Europarl, the mean of n a^2 is 1 + n / k with k of 66 to 145 for
 rules, target bigrams and word pairs, from 3 to 300 lists."""
 
 

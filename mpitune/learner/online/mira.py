@@ -14,7 +14,7 @@ import numpy as np
 
 from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
-from mpitune.learner.base import Counts
+from mpitune.learner.base import Counts, Exchanged
 from mpitune.learner.choices import MiraVariant, OracleName, PredictionName
 from mpitune.learner.online.columns import columns_of, model_scores, select_entries
 from mpitune.learner.online.gram import apply_gradient
@@ -88,17 +88,8 @@ class Mira:
         """MIRA postpones no update and has no state."""
         return ()
 
-    def settle(
-        self,
-        mixed: np.ndarray,
-        *,
-        follows: np.ndarray,
-        start: np.ndarray,
-        before: Sequence[np.ndarray],
-        after: Sequence[np.ndarray],
-        passes: int,
-    ) -> np.ndarray:
-        return mixed
+    def settle(self, exchanged: Exchanged) -> np.ndarray:
+        return exchanged.mixed
 
     def _learn(self, kbest: KBest, losses: np.ndarray, weights: np.ndarray) -> int:
         """Update so that entry 0 of ``kbest`` scores above the others by ``losses`` (float64 [k]).

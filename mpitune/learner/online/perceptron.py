@@ -15,7 +15,7 @@ from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
 from mpitune.jit import kernel
-from mpitune.learner.base import Counts
+from mpitune.learner.base import Counts, Exchanged
 from mpitune.learner.choices import RateName, UpdateOrder
 from mpitune.learner.online.columns import FeatureColumns, columns_of, model_scores
 from mpitune.learner.online.evidence import all_supported, base_weights, follow_evidence
@@ -150,20 +150,12 @@ class Perceptron:
             weights[:] = np.where(follows, self._base + supported, weights)
         return state
 
-    def settle(
-        self,
-        mixed: np.ndarray,
-        *,
-        follows: np.ndarray,
-        start: np.ndarray,
-        before: Sequence[np.ndarray],
-        after: Sequence[np.ndarray],
-        passes: int,
-    ) -> np.ndarray:
+    def settle(self, exchanged: Exchanged) -> np.ndarray:
         if not self._by_evidence:
-            return mixed
-        base = base_weights(self._rate_of(before, passes - 1), start)
-        return np.where(follows, base + all_supported(self._rate_of(after, passes), len(mixed)), mixed)
+            return exchanged.mixed
+        base = base_weights(self._rate_of(exchanged.before, exchanged.passes - 1), exchanged.start)
+        supported = all_supported(self._rate_of(exchanged.after, exchanged.passes), len(base))
+        return np.where(exchanged.follows, base + supported, exchanged.mixed)
 
     @property
     def _end_of_steps(self) -> int:

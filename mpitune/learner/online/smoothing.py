@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mpitune.decoder.base import KBest
-from mpitune.learner.base import Counts, OnlineLearner
+from mpitune.learner.base import Counts, Exchanged, OnlineLearner
 from mpitune.learner.bin_chains import Smoothness
 
 
@@ -43,14 +43,5 @@ class Smoothing:
             weights[chain] = self._smoothness.proximal(weights[chain], ~self._frozen[chain])
         return state
 
-    def settle(
-        self,
-        mixed: np.ndarray,
-        *,
-        follows: np.ndarray,
-        start: np.ndarray,
-        before: Sequence[np.ndarray],
-        after: Sequence[np.ndarray],
-        passes: int,
-    ) -> np.ndarray:
-        return self._learner.settle(mixed, follows=follows, start=start, before=before, after=after, passes=passes)
+    def settle(self, exchanged: Exchanged) -> np.ndarray:
+        return self._learner.settle(exchanged)

@@ -11,6 +11,7 @@ from support import naive
 from support.online_learners import SIZE, perceptron_learner, random_list
 
 from mpitune.decoder.base import KBest
+from mpitune.learner.base import Exchanged
 from mpitune.learner.online.averaging import Averaging
 from mpitune.learner.online.evidence import PRIOR, SPARSE_STEP
 from mpitune.learner.online.perceptron import Perceptron
@@ -74,7 +75,7 @@ def settle(
 ) -> np.ndarray:
     """All features are sparse and selected."""
     follows = np.ones(len(mixed), bool)
-    return learner(**options).settle(mixed, follows=follows, start=start, before=before, after=after, passes=passes)
+    return learner(**options).settle(Exchanged(mixed, follows, start, before, after, passes))
 
 
 def test_the_order_of_the_lists_does_not_matter() -> None:
@@ -119,10 +120,11 @@ def test_a_sum_of_gradients_counts_where_the_weights_of_shards_are_0() -> None:
 def test_dense_weights_and_what_was_not_selected_keep_what_was_mixed() -> None:
     after = tuple(np.full(4, value) for value in (9.0, 9.0, 9.0, 9.0))
     mixed, start, dense = np.array([0.3, 0.0, 0.7, 0.2]), np.array([0.0, 0.5, 0.0, 2.0]), np.arange(4) == 0
-    given = {"follows": ~dense & (mixed != 0.0), "start": start, "passes": 1}
-    settled = learner().settle(mixed, before=(np.zeros(4),) * 4, after=after, **given)
+    follows = ~dense & (mixed != 0.0)
+    settled = learner().settle(Exchanged(mixed, follows, start, (np.zeros(4),) * 4, after, 1))
     assert settled == pytest.approx([0.3, 0.0, weight(1.0, 9), 2.0 + weight(1.0, 9)])
-    plain = perceptron_learner(rate="adagrad").settle(mixed, before=(np.zeros(4),), after=after[:1], **given)
+    adagrad = perceptron_learner(rate="adagrad")
+    plain = adagrad.settle(Exchanged(mixed, follows, start, (np.zeros(4),), after[:1], 1))
     assert plain.tolist() == mixed.tolist()
 
 
