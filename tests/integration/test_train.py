@@ -195,7 +195,6 @@ def test_every_option_makes_a_difference(tiny: Tiny, tmp_path: Path, tables: dic
         {"learner": {"margin": 0.25}},
         {"learner": {"margin_by_gold": False}},
         {"learner": {"averaging": "epoch"}},
-        {"parallel": {"mixing": "uniform"}},
         {"parallel": {"reshuffle": False}},
         {"learner": {"algorithm": "mix"}, "parallel": {"reshuffle": False}},
     ],
@@ -209,6 +208,16 @@ def test_every_option_of_the_default_learner_makes_a_difference(
     tiny.train(tmp_path / "plain", learner={**DEFAULT, "algorithm": algorithm})
     tiny.train(tmp_path / "other", **{**tables, "learner": {**DEFAULT, **learner}})
     assert epoch_weights(tmp_path / "other", 2) != epoch_weights(tmp_path / "plain", 2)
+
+
+@pytest.mark.parametrize("templates", [[], ["id"]])
+def test_mixing_makes_a_difference_to_dense_weights(tiny: Tiny, tmp_path: Path, templates: list[str]) -> None:
+    """Sparse ones, which epochs learn on fixed dense ones, follow from the gradients of all shards."""
+    for mixing in ("active", "uniform"):
+        parallel = {"mixing": mixing}
+        tiny.train(tmp_path / mixing, learner=DEFAULT, features={"templates": templates}, parallel=parallel)
+    active, uniform = (epoch_weights(tmp_path / mixing, 2) for mixing in ("active", "uniform"))
+    assert active and (active == uniform) == bool(templates)
 
 
 @PRESETS
