@@ -371,3 +371,12 @@ def test_only_bytes_of_the_checkpoint_itself_are_read(tmp_path: Path, craft: Cra
     expected = "weights/name.* is (a link|stored in other files|not stored in full), expected arrays in the file itself"
     with pytest.raises(DataError, match=expected):
         read_checkpoint(path)
+
+
+@pytest.mark.parametrize("shards", [0, 4])
+def test_passes_of_the_dense_start_go_with_the_first_checkpoint(tmp_path: Path, shards: int) -> None:
+    """Also with algorithms 1 and 2, whose shards (here 4) go on from the results of the epoch before."""
+    passes = tmp_path / "epoch-0000.shards"
+    passes.mkdir()
+    write_checkpoint(tmp_path, replace(PLAIN, epoch=1, shards=shards))
+    assert not passes.exists()
