@@ -30,7 +30,7 @@ from mpitune.corpus.text import lines
 from mpitune.errors import DataError, UsageError
 from mpitune.grammar.choices import ListTemplateName, TemplateName
 
-_TEMPLATES_CDEC_LACKS = ("word-pair", "word-pair-all", "insertion", "target-words")
+_TEMPLATES_CDEC_LACKS = ("word-pair", "word-pair-all", "insertion", "target-words", "reordering", "fertility")
 """Templates that cdec does not have."""
 
 _LAMBDA = {"ebuu": 0.06, "mbuu": 0.018, "retrain": 0.0}

@@ -12,7 +12,7 @@ from mpitune.array_files.csr import row_ends
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.errors import MachineError
-from mpitune.grammar.fired import names_fired
+from mpitune.grammar.firing_rules import names_fired
 from mpitune.grammar.grammars import Grammars
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import Gap, Rule

@@ -8,7 +8,16 @@ from __future__ import annotations
 from typing import Literal
 
 TemplateName = Literal[
-    "id", "source-bigram", "target-bigram", "shape", "word-pair", "word-pair-all", "insertion", "target-words"
+    "id",
+    "source-bigram",
+    "target-bigram",
+    "shape",
+    "word-pair",
+    "word-pair-all",
+    "insertion",
+    "target-words",
+    "reordering",
+    "fertility",
 ]
 """``features.templates``, implemented by `mpitune.grammar.templates.TEMPLATES`."""
 PREFIXES: dict[str, str] = {
@@ -20,6 +29,8 @@ PREFIXES: dict[str, str] = {
     "word-pair-all": "WPA:",
     "insertion": "INS:",
     "target-words": "TB:",
+    "reordering": "RO:",
+    "fertility": "FERT:",
     "text-length": "TextLength",
     "target-ngrams": "TN:",
     "lexicon-pair": "LP:",

@@ -6,35 +6,46 @@ a name is made of, in the order of the name. Names of few features are needed, t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.number_table import DistinctNumbers, NumberTable, place_of
 from mpitune.corpus.name_hash import HashedNames, hashed, joined
 from mpitune.grammar.rules import RuleTypes
 from mpitune.grammar.templates import (
-    GLUE,
+    FARTHEST,
+    MOST_LINKED,
     TEMPLATES,
     checked,
-    features,
-    pass_through,
     shape_name,
     without_separators,
 )
-from mpitune.jit import inlined, kernel, uint64
+from mpitune.jit import inlined, int64, kernel, uint64
 
-_ID, _SOURCE_BIGRAM, _TARGET_BIGRAM, _SHAPE, _WORD_PAIR, _WORD_PAIR_ALL, _INSERTION, _TARGET_WORDS = range(8)
+(
+    _ID,
+    _SOURCE_BIGRAM,
+    _TARGET_BIGRAM,
+    _SHAPE,
+    _WORD_PAIR,
+    _WORD_PAIR_ALL,
+    _INSERTION,
+    _TARGET_WORDS,
+    _REORDERING,
+    _FERTILITY,
+) = range(10)
 """Numbers of the templates: their places in `TEMPLATES`."""
-_SIGNS = ("_", ":", "R:", "RBS:<r>_", "RBS:", "RBT:<r>_", "RBT:", "</r>", "WP:", "WPA:", "INS:", "TB:", "N1", "N2")
-_UNDERSCORE, _COLON, _R, _RBS_FIRST, _RBS, _RBT_FIRST, _RBT, _LAST, _WP, _WPA, _INS, _TB, _N1, _ = range(len(_SIGNS))
+_PARTS = ("_", ":", "R:", "RBS:<r>_", "RBS:", "RBT:<r>_", "RBT:", "</r>", "WP:", "WPA:", "INS:", "TB:", "RO:", "FERT:")
+_UNDERSCORE, _COLON, _R, _RBS_FIRST, _RBS, _RBT_FIRST, _RBT, _LAST, _WP, _WPA, _INS, _TB, _RO, _FERT = range(
+    len(_PARTS)
+)
+_SIGNS = (*_PARTS, "N1", "N2", *(str(number) for number in range(-FARTHEST, max(FARTHEST, MOST_LINKED) + 1)))
+_N1, _ZERO = len(_PARTS), len(_PARTS) + 2 + FARTHEST
 _OF_CATEGORY = 4
 """Strings of a category: its label; with N before it; with 1 or 2 after it."""
 _SHAPES = 32
 """Number of shapes of a side."""
-_PIECE = 1 << 20
-"""Hits collected at a time."""
 
 
 class Spelling(NamedTuple):
@@ -104,8 +115,10 @@ def most_fired(spelling: Spelling, types: RuleTypes, type_: int) -> int:
         template = spelling.template[k]
         if template == _SOURCE_BIGRAM:
             most += source + 1
-        elif template in (_TARGET_BIGRAM, _TARGET_WORDS):
+        elif template in (_TARGET_BIGRAM, _TARGET_WORDS, _REORDERING):
             most += target + 1
+        elif template == _FERTILITY:
+            most += source
         elif template == _WORD_PAIR:
             most += types.align_ptr[alignment + 1] - types.align_ptr[alignment]
         elif template in (_WORD_PAIR_ALL, _INSERTION):
@@ -142,8 +155,12 @@ def fire(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace) -> 
             end = _all_word_pairs(spelling, types, type_, space, end)
         elif template == _INSERTION:
             end = _insertions(spelling, types, type_, space, end)
-        else:
+        elif template == _TARGET_WORDS:
             end = _target_words(spelling, types, type_, space, end)
+        elif template == _REORDERING:
+            end = _reordering(spelling, types, type_, space, end)
+        else:
+            end = _fertility(spelling, types, type_, space, end)
     return end
 
 
@@ -313,62 +330,55 @@ def _target_words(spelling: Spelling, types: RuleTypes, type_: int, space: Works
     return end
 
 
-def rules_that_fire(
-    spelling: Spelling, types: RuleTypes, wanted: DistinctNumbers
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield rule types (int64 [n], ascending) and the places (int64 [n]) in ``wanted``, hashes of names, of what they
-    fire; in parts of a million.
-    """
-    first, end, space = 0, len(types.side), new_workspace(_most_fired(spelling, types))
-    while first < end:
-        rules, places = np.empty(_PIECE + len(space.hash), dtype=np.int64), np.empty(_PIECE + len(space.hash), np.int64)
-        first, hits = _find_rules(spelling, types, first, wanted.table, space, rules, places)
-        yield rules[:hits], places[:hits]
+@kernel
+def _reordering(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace, end: int) -> int:
+    begin, before, alignment = end, -1, types.alignment[type_]
+    first_source, last_source = types.source_ptr[types.side[type_]], types.source_ptr[types.side[type_] + 1]
+    first_target, last_target = (
+        types.target_ptr[types.target_side[type_]],
+        types.target_ptr[types.target_side[type_] + 1],
+    )
+    for j in range(last_target - first_target):
+        symbol = types.target[first_target + j]
+        # The first and the last source symbol that it comes from.
+        low, high = last_source - first_source, -1
+        if symbol >= 0:
+            for link in range(types.align_ptr[alignment], types.align_ptr[alignment + 1]):
+                if types.align[link, 1] == j:
+                    low, high = min(low, int64(types.align[link, 0])), max(high, int64(types.align[link, 0]))
+        else:
+            gap = -1
+            for i in range(last_source - first_source):
+                if types.source[first_source + i] < 0:
+                    if gap == symbol:
+                        low, high = i, i
+                    gap -= 1
+        if high >= 0:
+            name = _word(spelling, symbol) if symbol >= 0 else _of_category(space.side[2 - symbol], 0)
+            end = _put(space, begin, end, _distance(spelling, name, low - before))
+            before = high
+    return _put(space, begin, end, _distance(spelling, _LAST, last_source - first_source - before))
 
 
-def names_fired(
-    templates: Sequence[str], types: RuleTypes, categories: Sequence[str], words: Sequence[str], names: Sequence[str]
-) -> set[str]:
-    """Those of ``names`` that some rule of these ``types`` fires, a glue rule, or the pass-through rule of a word.
-
-    ``categories`` and ``words`` name the rules' symbols. Raises UsageError for an unknown template.
-    """
-    wanted = DistinctNumbers()
-    places = wanted.add(hashed(names).hash)
-    found = np.zeros(len(wanted), dtype=np.bool_)
-    for _, hits in rules_that_fire(spelling(templates, categories, words), types, wanted):
-        found[hits] = True
-    fired = {name for rule in (*GLUE, *map(pass_through, words)) for name, _ in features(templates, rule)}
-    return {name for name, place in zip(names, places.tolist(), strict=True) if found[place] or name in fired}
+@inlined
+def _distance(spelling: Spelling, symbol: int, distance: int) -> int:
+    """Hash of the name of a string's distance."""
+    return _pair(spelling, _RO, symbol, _ZERO + max(-FARTHEST, min(distance, FARTHEST)))
 
 
 @kernel
-def _most_fired(spelling: Spelling, types: RuleTypes) -> int:
-    """The largest `most_fired` of all rule types."""
-    most = 0
-    for type_ in range(len(types.side)):
-        most = max(most, most_fired(spelling, types, type_))
-    return most
-
-
-@kernel
-def _find_rules(
-    spelling: Spelling,
-    types: RuleTypes,
-    first: int,
-    wanted: NumberTable,
-    space: Workspace,
-    rules: np.ndarray,
-    places: np.ndarray,
-) -> tuple[int, int]:
-    """Write hits from rule type ``first`` on until `_PIECE` are found; returns the next rule type and their number."""
-    hits = 0
-    while first < len(types.side) and hits < _PIECE:
-        for k in range(fire(spelling, types, first, space)):
-            place = place_of(wanted, space.hash[k])
-            if place >= 0:
-                rules[hits] = first
-                places[hits] = place
-                hits += 1
-        first += 1
-    return first, hits
+def _fertility(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace, end: int) -> int:
+    begin, alignment = end, types.alignment[type_]
+    first_link, last_link = types.align_ptr[alignment], types.align_ptr[alignment + 1]
+    if first_link == last_link:
+        return end
+    source, target = types.source_ptr[types.side[type_]], types.target_ptr[types.target_side[type_]]
+    for i in range(types.source_ptr[types.side[type_] + 1] - source):
+        f, linked = types.source[source + i], 0
+        if f < 0:
+            continue
+        for link in range(first_link, last_link):
+            if types.align[link, 0] == i and types.target[target + types.align[link, 1]] >= 0:
+                linked += 1
+        end = _put(space, begin, end, _pair(spelling, _FERT, _word(spelling, f), _ZERO + min(linked, MOST_LINKED)))
+    return end

@@ -3,7 +3,9 @@
 Simianer, Riezler and Dyer, "Joint Feature Selection in Distributed Stochastic Learning for Large-Scale Discriminative
 Training in SMT" (ACL 2012), section 5; the names are those of cdec, so that weights files are interchangeable.
 Word pairs, insertions and target words: Eidelman, "Optimization Strategies for Online Large-Margin Learning in Machine
-Translation" (WMT 2012), section 3.3; their names are a choice of this implementation.
+Translation" (WMT 2012), section 3.3; their names are a choice of this implementation. Reordering and fertility are
+*(ours)*, after the lexicalised orientations of phrases (Tillmann, HLT-NAACL 2004) and the fertilities of Brown et al.
+(Computational Linguistics 19, 1993).
 """
 
 from __future__ import annotations
@@ -44,6 +46,11 @@ class Rule(NamedTuple):
 
 
 Template = Callable[[Rule], Iterable[str]]
+
+FARTHEST = 3
+"""Reordering: larger distances count as this one."""
+MOST_LINKED = 3
+"""Fertility: more target words count as so many."""
 
 
 def pass_through(word: str) -> Rule:
@@ -121,6 +128,38 @@ def _target_words(rule: Rule) -> Iterable[str]:
     return [f"TB:{a}_{b}" for a, b in pairs if isinstance(a, str) and isinstance(b, str)]
 
 
+def _reordering(rule: Rule) -> Iterable[str]:
+    """How far the source of each target symbol is from that of the one before: 1 is the next symbol, 0 the same one.
+
+    Words without a link are skipped; of several source symbols, the first one comes after the last one before it. The
+    sides begin at -1 and end together, with ``</r>``.
+    """
+    gaps = {symbol.number: i for i, symbol in enumerate(rule.source) if isinstance(symbol, Gap)}
+    before = -1
+    for j, symbol in enumerate(rule.target):
+        if isinstance(symbol, Gap):
+            name, places = symbol.label, [gaps[symbol.number]]
+        else:
+            name, places = symbol, [i for i, linked in rule.links if linked == j]
+        if places:
+            yield _distance(name, min(places) - before)
+            before = max(places)
+    yield _distance("</r>", len(rule.source) - before)
+
+
+def _distance(symbol: str, distance: int) -> str:
+    return f"RO:{symbol}_{max(-FARTHEST, min(distance, FARTHEST))}"
+
+
+def _fertility(rule: Rule) -> Iterable[str]:
+    """How many target words each source word is linked to. A rule without any link counts as not aligned."""
+    if not rule.links:
+        return []
+    linked = Counter(i for i, j in rule.links if isinstance(rule.target[j], str))
+    words = ((i, f) for i, f in enumerate(rule.source) if isinstance(f, str))
+    return [f"FERT:{f}_{min(linked[i], MOST_LINKED)}" for i, f in words]
+
+
 TEMPLATES: dict[str, Template] = {
     "id": _identity,
     "source-bigram": _source_bigrams,
@@ -130,6 +169,8 @@ TEMPLATES: dict[str, Template] = {
     "word-pair-all": _all_word_pairs,
     "insertion": _insertions,
     "target-words": _target_words,
+    "reordering": _reordering,
+    "fertility": _fertility,
 }
 """Registry of the templates by their names in job files; a template returns the feature names that a rule fires."""
 

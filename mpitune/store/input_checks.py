@@ -14,7 +14,7 @@ from mpitune.corpus.vocabulary import Names
 from mpitune.decoder.base import built_in_features
 from mpitune.errors import DataError
 from mpitune.grammar.choices import PREFIXES
-from mpitune.grammar.fired import names_fired
+from mpitune.grammar.firing_rules import names_fired
 from mpitune.grammar.rules import RuleTypes
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import Corpus

@@ -28,7 +28,8 @@ from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.decoder.base import Sentence, TranslationModel
 from mpitune.decoder.lists.model import ListModel, open_model
 from mpitune.grammar.extracted import ExtractedGrammars
-from mpitune.grammar.fired import rules_that_fire, spelling
+from mpitune.grammar.fired import spelling
+from mpitune.grammar.firing_rules import rules_that_fire
 from mpitune.grammar.grammars import Grammars, ListedGrammars
 from mpitune.grammar.rules import RuleTypes
 from mpitune.grammar.score_transforms import Scoring, TransformPlan, make_plan

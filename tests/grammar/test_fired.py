@@ -10,7 +10,8 @@ import pytest
 from mpitune.corpus.name_hash import hashed
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import UsageError
-from mpitune.grammar.fired import fire, names_fired, new_workspace, spelling
+from mpitune.grammar.fired import fire, new_workspace, spelling
+from mpitune.grammar.firing_rules import names_fired
 from mpitune.grammar.rules import RuleReader, RuleTypes
 from mpitune.grammar.templates import TEMPLATES, as_symbols, features
 
