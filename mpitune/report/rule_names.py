@@ -76,6 +76,18 @@ def _pair(text: str) -> str | None:
     return f"{source} → {target}" if source and target and "_" not in target else None
 
 
+def _distance(text: str) -> str | None:
+    """``last_-1``: a target word and the distance of its source."""
+    word, _, distance = text.rpartition("_")
+    return f"{word}: distance {distance}" if word else None
+
+
+def _fertility(text: str) -> str | None:
+    """``letzter_2``: a source word and the number of its target words."""
+    word, _, number = text.rpartition("_")
+    return f"{word}: {number} words" if word else None
+
+
 _READERS: dict[str, Callable[[str], str | None]] = {
     "id": _rule,
     "source-bigram": _bigram,
@@ -85,5 +97,7 @@ _READERS: dict[str, Callable[[str], str | None]] = {
     "word-pair-all": _pair,
     "insertion": _pair,
     "target-words": _bigram,
+    "reordering": _distance,
+    "fertility": _fertility,
     "lexicon-pair": _pair,
 }

@@ -114,6 +114,51 @@ def test_pairs_and_insertions_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rule", "names"),
+    [
+        # In the order of the source; the adjective after its noun.
+        (Rule("X", ["a", X1, "b"], ["c", X1, "d"], [(0, 0), (2, 2)]), ["RO:c_1", "RO:X_1", "RO:d_1", "RO:</r>_1"]),
+        (Rule("X", ["a", "b"], ["c", "d"], [(0, 1), (1, 0)]), ["RO:c_2", "RO:d_-1", "RO:</r>_2"]),
+        (Rule("X", [X1, "a", X2], [X2, X1], []), ["RO:X_3", "RO:X_-2", "RO:</r>_3"]),
+        # The first of several source words comes after the last one before it; words without a link are skipped.
+        (
+            Rule("X", ["a", "b", "c", "d"], ["e", "f", "g"], [(3, 0), (1, 0), (2, 2), (3, 2)]),
+            ["RO:e_2", "RO:g_-1", "RO:</r>_1"],
+        ),
+        (Rule("X", ["a"], ["b", "c", "d"], [(0, 0), (0, 2)]), ["RO:b_1", "RO:d_0", "RO:</r>_1"]),
+        # Larger distances are 3.
+        (Rule("X", [*"abcdef"], ["g", "h"], [(5, 0), (0, 1)]), ["RO:g_3", "RO:h_-3", "RO:</r>_3"]),
+        (Rule("X", ["a", "b"], ["=", ";"], [(0, 0), (1, 1)]), ["RO:__1", "RO:__1", "RO:</r>_1"]),
+        (Rule("X", ["a"], ["b"]), ["RO:</r>_2"]),
+        (pass_through("w"), ["RO:w_1", "RO:</r>_1"]),
+        (GLUE[1], ["RO:S_1", "RO:X_1", "RO:</r>_1"]),
+    ],
+)
+def test_distances_of_the_sources_of_target_symbols(rule: Rule, names: list[str]) -> None:
+    assert features(["reordering"], rule) == [(name, float(n)) for name, n in Counter(names).items()]
+
+
+@pytest.mark.parametrize(
+    ("rule", "names"),
+    [
+        (
+            Rule("X", ["a", X1, "b", "c"], ["d", X1, "e"], [(0, 0), (0, 2), (2, 2), (1, 1)]),
+            ["FERT:a_2", "FERT:b_1", "FERT:c_0"],
+        ),
+        # Links to a gap do not count, four as three.
+        (Rule("X", ["a", X1], [X1, "b"], [(0, 0)]), ["FERT:a_0"]),
+        (Rule("X", ["a", "b"], [*"cdef"], [(0, 0), (0, 1), (0, 2), (0, 3)]), ["FERT:a_3", "FERT:b_0"]),
+        (Rule("X", ["a", "=", "a"], ["b"], [(0, 0), (2, 0)]), ["FERT:a_1", "FERT:__0", "FERT:a_1"]),
+        (Rule("X", ["a"], ["b"]), []),
+        (pass_through("w"), ["FERT:w_1"]),
+        (GLUE[1], []),
+    ],
+)
+def test_numbers_of_linked_target_words(rule: Rule, names: list[str]) -> None:
+    assert features(["fertility"], rule) == [(name, float(n)) for name, n in Counter(names).items()]
+
+
+@pytest.mark.parametrize(
     ("side", "shape"),
     [
         (["w"], "10000"),

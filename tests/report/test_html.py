@@ -435,6 +435,10 @@ def test_features_are_shown_by_template(tmp_path: Path) -> None:
         ("lexicon-pair", "LP:letzter_last", "letzter → last"),
         ("insertion", "INS:a_b_c", None),
         ("target-words", "TB:'s_last", "'s last"),
+        ("reordering", "RO:last_-1", "last: distance -1"),
+        ("reordering", "RO:_2", None),
+        ("fertility", "FERT:new_york_2", "new_york: 2 words"),
+        ("fertility", "FERT:letzter", None),
         ("dense", "LanguageModel", None),
     ],
 )
