@@ -332,32 +332,27 @@ def _target_words(spelling: Spelling, types: RuleTypes, type_: int, space: Works
 
 @kernel
 def _reordering(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace, end: int) -> int:
-    begin, before, alignment = end, -1, types.alignment[type_]
-    first_source, last_source = types.source_ptr[types.side[type_]], types.source_ptr[types.side[type_] + 1]
-    first_target, last_target = (
-        types.target_ptr[types.target_side[type_]],
-        types.target_ptr[types.target_side[type_] + 1],
-    )
-    for j in range(last_target - first_target):
-        symbol = types.target[first_target + j]
-        # The first and the last source symbol that it comes from.
-        low, high = last_source - first_source, -1
+    begin, side, target_side, alignment = end, types.side[type_], types.target_side[type_], types.alignment[type_]
+    source, target = types.source_ptr[side], types.target_ptr[target_side]
+    size, before = types.source_ptr[side + 1] - source, -1
+    for j in range(types.target_ptr[target_side + 1] - target):
+        symbol, gap = types.target[target + j], -1
+        first, last = size, -1  # of the source symbols that it comes from
         if symbol >= 0:
             for link in range(types.align_ptr[alignment], types.align_ptr[alignment + 1]):
                 if types.align[link, 1] == j:
-                    low, high = min(low, int64(types.align[link, 0])), max(high, int64(types.align[link, 0]))
+                    first, last = min(first, int64(types.align[link, 0])), max(last, int64(types.align[link, 0]))
         else:
-            gap = -1
-            for i in range(last_source - first_source):
-                if types.source[first_source + i] < 0:
+            for i in range(size):
+                if types.source[source + i] < 0:
                     if gap == symbol:
-                        low, high = i, i
+                        first, last = i, i
                     gap -= 1
-        if high >= 0:
+        if last >= 0:
             name = _word(spelling, symbol) if symbol >= 0 else _of_category(space.side[2 - symbol], 0)
-            end = _put(space, begin, end, _distance(spelling, name, low - before))
-            before = high
-    return _put(space, begin, end, _distance(spelling, _LAST, last_source - first_source - before))
+            end = _put(space, begin, end, _distance(spelling, name, first - before))
+            before = last
+    return _put(space, begin, end, _distance(spelling, _LAST, size - before))
 
 
 @inlined

@@ -32,7 +32,11 @@ def log_seen_references(job: Job, files: Sequence[Path], store: Store) -> None:
         if own is not None:
             found, total = own.references.tolist()
             what = "each is left out of the model while it is learned from" if found else "none has to be left out"
-            LOG.info("%s: its text has %d of the %s: %s", file, found, counted(total, "reference"), what)
+            if total:
+                LOG.info("%s: its text has %d of the %s: %s", file, found, counted(total, "reference"), what)
+            else:
+                # No text was read: none is named, and the model's n-grams do not tell that it has seen the references.
+                LOG.info("%s: no reference is left out of it", file)
         if own is not None and len(own.node):
             if (covered := float(own.covered[0])) < COVERED:
                 LOG.warning(

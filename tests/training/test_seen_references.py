@@ -138,6 +138,13 @@ def test_a_text_without_references_is_told(tmp_path: Path, caplog: pytest.LogCap
     assert len(said(caplog, "/lm: its text has 0 of the 240 references: none has to be left out")) == 1
 
 
+def test_without_a_text_no_references_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    lm_of(tmp_path, sentences(3, 1000), 3)
+    opened(tmp_path, sentences(1, 120), sentences(2, 120))
+    assert said(caplog, "reference") == [f"{tmp_path / 'lm'}: no reference is left out of it"]
+
+
 @pytest.mark.parametrize(
     ("devtest", "text", "warned"),
     [("source", "a" * 9, 9), ("copy", "a" * 9, 9), ("half", "aaaaabbbb", 5), ("less", "aaaabbbbb", 0)],
