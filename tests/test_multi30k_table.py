@@ -250,7 +250,7 @@ def test_scale_is_tabulated_and_drawn(scripts: Callable[[str], ModuleType], data
     assert selections[scale.DEFAULT] == lines[scale.LEARNED][1000], "one run is in both panels"
     systems = [*(system for line in lines.values() for system in line.values()), *selections.values()]
     for system in {system.name: system for system in [*systems, scale.dense(corpus)]}.values():
-        made_up(where.run(system), [None], WORSE if system.name == "itersel-300" else SENTENCES)
+        made_up(where.run(system), [None], WORSE if system.name == "itersel-words-300" else SENTENCES)
     rows = cells(scale.table(lines[scale.LEARNED], where))[2:]
     assert [row[0] for row in rows] == ["300", "1,000", "dense, dev"]
     assert rows[1][1:] == rows[2][1:] == ["100.00"] != rows[0][1:]
