@@ -65,16 +65,20 @@ def run_train(options: argparse.Namespace, comm: Comm) -> None:
     if options.dry_run:
         comm.on_root(_show, job)
         return
-    if seeds is None:
-        comm.on_root(_refuse_folder_of_seeds, job.run.dir)
+    comm.on_root(_refuse_other_kind, job.run.dir, seeds is not None)
     for each in [job] if seeds is None else (job_inputs.with_seed(job, seed) for seed in seeds):
         options.folder = each.run.dir
         train(each, comm, resume=options.resume, quiet=options.quiet)
 
 
-def _refuse_folder_of_seeds(folder: Path) -> None:
-    """Raise UsageError if ``folder`` holds runs of several seeds, which a run in it would hide from reports."""
-    if run_folders(folder) != [folder]:
+def _refuse_other_kind(folder: Path, of_seeds: bool) -> None:
+    """Raise UsageError for a single run in a ``folder`` of runs with several seeds, which it would hide from reports.
+
+    The same if ``of_seeds`` runs are to go to the folder of a single run.
+    """
+    if of_seeds and RunFolder(folder).config.is_file():
+        raise UsageError(f"{folder}: found a single run, expected no --seeds or another run.dir")
+    if not of_seeds and run_folders(folder) != [folder]:
         raise UsageError(f"{folder}: found runs with several seeds, expected --seeds or another run.dir")
 
 

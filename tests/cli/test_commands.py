@@ -234,6 +234,9 @@ def test_train_with_seeds(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     assert "in use" not in (tmp_path / "run" / "seed-1" / "log.txt").read_text(), "the message of another run"
     other.release()
     assert load(tmp_path / "run" / "seed-1" / "config.toml").run.seed == 1
+    line = cli.refused(2, "train", job, "--seeds", "1..2", "--set", f"run.dir={tmp_path}/alone")
+    assert line == f"{tmp_path}/alone: found a single run, expected no --seeds or another run.dir"
+    assert not list((tmp_path / "alone").glob("seed-*")), "they would be hidden by the single run"
     report = cli("report", tmp_path / "run")
     assert report == (0, f"the report: {tmp_path}/run/report.html\n", "")
     line = cli.refused(2, "train", job)
