@@ -46,8 +46,8 @@ LEARNERS: dict[str, dict[str, Any]] = {
     f"{algorithm}-{name}": {"algorithm": algorithm, **preset}
     for algorithm in ALGORITHMS
     for name, preset in {"simianer2012": {}, "default": DEFAULT}.items()
-}
-"""[learner] of each algorithm with each preset."""
+} | {"itersel-together": {"algorithm": "itersel", **DEFAULT, "dense_start": 0}}
+"""[learner] of each algorithm with each preset; and dense weights learned with sparse ones, not before them."""
 
 
 # What is learned
