@@ -18,9 +18,9 @@ _COMMENT = re.compile(r"(?:#.*\n)*")
 def explained(short: Path, example: Path) -> str:
     """The job ``short`` in the form of ``example``, which explains every key and shows its default or an example.
 
-    Keys of ``short`` have its values. Of the others, those without a default, and tables that begin with such a key,
-    are commented out; tables that the example comments out stay so. The result means the same as ``short``. The
-    comment at the head of ``short`` comes first.
+    Keys of ``short`` have its values. All others are commented out, so that presets, other methods and a cdec.ini can
+    set them; so are the headers of tables that begin with a key without a default, unless ``short`` has them. The
+    result means the same as ``short``. The comment at the head of ``short`` comes first.
     """
     given = read_tables(short)
     head = _COMMENT.match(short.read_text(encoding="utf-8"))
@@ -41,10 +41,10 @@ def _table(text: str, given: dict[str, Any], paths: set[str]) -> Iterator[str]:
         key = _KEY.match(line)
         if key and key[1] in found:
             yield f"{key[1]} = {literal(found[key[1]])}"
-        elif unused and _HEADER.match(line):
-            yield f"# {line}"
-        elif key and (unused or f"{header[1]}.{key[1]}" in paths):
+        elif key:
             yield f"# {key[1]} = {key[2]}"
+        elif unused and _HEADER.match(line):
+            yield f"# {line.removeprefix('# ')}"
         else:
             yield line
 

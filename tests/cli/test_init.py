@@ -47,6 +47,34 @@ def test_the_job_means_what_the_template_means(cli: Cli, little: None, tmp_path:
 
 
 @every_template
+@pytest.mark.parametrize("asked", ["learner.preset=simianer2012", "learner.method=mira"])
+def test_presets_and_methods_set_what_the_template_does_not(
+    cli: Cli, little: None, tmp_path: Path, template: str, asked: str
+) -> None:
+    assert cli("init", tmp_path / "new", "--template", template).code == 0
+    short = tmp_path / "new" / "short.toml"
+    short.write_bytes((init.TEMPLATES / f"{template}.toml").read_bytes())
+
+    def keys(path: Path, *settings: str) -> dict[str, object]:
+        return {key: value for key, _, value in schema.values(load(path, settings))}
+
+    assert keys(tmp_path / "new" / "job.toml", asked) == keys(short, asked) != keys(short)
+
+
+def test_cdec_ini_sets_what_the_job_does_not(cli: Cli, tmp_path: Path) -> None:
+    assert cli("init", tmp_path, "--template", "cdec").code == 0
+    (tmp_path / "lm.klm").touch()
+    (tmp_path / "cdec.ini").write_text(
+        "formalism=scfg\ngrammar=g.gz\nscfg_max_span_limit=12\ncubepruning_pop_limit=300\n"
+        "feature_function=KLanguageModel lm.klm\nfeature_function=RuleShape\n"
+    )
+    done = cli("train", tmp_path / "job.toml", "--dry-run")
+    assert done.code == 0
+    for line in ("pop_limit = 300", "span_limit = 12", 'templates = ["shape"]'):
+        assert line in done.output.splitlines()
+
+
+@every_template
 def test_the_job_explains_every_key(cli: Cli, little: None, tmp_path: Path, template: str) -> None:
     """Its lines are those of jobs/example.toml but for values and for what is not in use."""
     assert cli("init", tmp_path, "--template", template).code == 0
