@@ -56,13 +56,15 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def report_write_errors(path: Path) -> Iterator[None]:
-    """Convert an OSError while ``path`` is written: to MachineError if the disk is full or broken, else UsageError."""
+    """Convert an OSError while ``path`` is written: to MachineError if the disk is full or broken, else UsageError.
+
+    MachineError too if ``path`` is a pipe whose reader has gone; that of standard output alone may leave early.
+    """
     try:
         yield
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        kind = MachineError if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) else UsageError
+        failed = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE
+        kind = MachineError if error.errno in failed else UsageError
         raise kind(f"{path}: cannot be written: {error.strerror}") from None
 
 

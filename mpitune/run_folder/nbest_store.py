@@ -19,7 +19,7 @@ from mpitune.errors import DataError, UsageError
 from mpitune.learner.forests import Forests
 from mpitune.learner.pool import NBestPool
 
-VERSION = 4
+VERSION = 5
 """Raised whenever the meaning of lists, forests or their statistics changes; older files are made again."""
 
 _Kept = TypeVar("_Kept", NBestPool, Forests)

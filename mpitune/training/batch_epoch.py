@@ -193,7 +193,7 @@ def decode_shard(
         sentence = run.corpus.sentence(i)
         if forests:
             assert isinstance(run.decoder, ForestDecoder)  # checked by config.load
-            kbest, graph = run.decoder.decode_all(sentence, weights, run.kbest)
+            kbest, graph = run.decoder.decode_all(run.store.tuned_sentence(i), weights, run.kbest)
             graphs.append(graph)
         else:
             kbest = run.decode(i, weights, epoch)

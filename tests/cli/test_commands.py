@@ -530,6 +530,15 @@ def test_decode_into_a_pipe(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo(), "it is written to, not replaced"
 
 
+@pytest.mark.parametrize("option", ["--output", "--forest"])
+def test_decode_into_a_pipe_whose_reader_leaves(cli: Cli, trained: Trained, tmp_path: Path, option: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = threading.Thread(target=lambda: (tmp_path / "pipe").open().close(), daemon=True)
+    reader.start()
+    line = cli.refused(4, "decode", trained.job, "--input", trained.source, option, tmp_path / "pipe")
+    assert line == f"{tmp_path}/pipe: cannot be written: Broken pipe"
+
+
 def test_decode_gzips_by_the_name(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     expected = cli("decode", trained.job, "--input", trained.source).output
     assert cli("decode", trained.job, "--input", trained.source, "--output", tmp_path / "out.gz").code == 0

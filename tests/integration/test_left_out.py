@@ -107,6 +107,27 @@ def test_other_texts_of_a_model_are_another_run(
     assert "lm.0.text" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("search", ["kbest", "hypergraph"])
+def test_mert_leaves_out_what_it_learns_from(
+    tmp_path: Path, train: Train, monkeypatch: pytest.MonkeyPatch, search: str
+) -> None:
+    left = list[int]()
+    name = "decode" if search == "kbest" else "decode_all"
+    decode = getattr(EmbeddedDecoder, name)
+
+    def spy(self: EmbeddedDecoder, sentence: Sentence, *rest: Any) -> Any:
+        left.append(len(sentence.left_out))
+        return decode(self, sentence, *rest)
+
+    monkeypatch.setattr(EmbeddedDecoder, name, spy)
+    mert = "learner.method=mert", f"learner.mert.search={search}", "learner.epochs=1"
+    assert train("left", *mert) == 0
+    assert len(left) >= len(PAIRS) and set(left) == {1}
+    left.clear()
+    assert train("seen", *mert, OFF) == 0
+    assert len(left) >= len(PAIRS) and set(left) == {0}
+
+
 def test_local_training_leaves_out_what_it_learns_from(
     tmp_path: Path, train: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
