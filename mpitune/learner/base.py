@@ -105,7 +105,7 @@ class OptimizerResult(NamedTuple):
     weights: np.ndarray
     """float64 [features]"""
     objective: float
-    """Value of the objective at ``weights``."""
+    """Value of the objective at the optimum that was found; of PRO, before it is interpolated with older weights."""
     steps: int
     """Optimisation steps taken."""
 
@@ -118,19 +118,22 @@ class BatchLearner(Protocol):
     """
 
     def shard_objective(
-        self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
+        self, pool: NBestPool, place: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> ShardObjective:
         """Prepare one shard.
 
-        ``place``: int64 [pool's features], their positions among all features; ``free``: bool [features], features
-        that are not frozen; ``random(s)``: the generator for sentence s of the pool.
+        ``place``: int64 [pool's features], their positions among all features; ``random(s)``: the generator for
+        sentence s of the pool.
         """
         ...
 
     def optimise(
         self, weights: np.ndarray, free: np.ndarray, evaluate_shards: EvaluateShards, random: np.random.Generator
     ) -> OptimizerResult:
-        """New weights, from the epoch's ``weights``. Runs on one process; ``evaluate_shards`` reaches all shards."""
+        """New weights, from the epoch's ``weights``; ``free``: bool [features], those that are not frozen.
+
+        Runs on one process; ``evaluate_shards`` reaches all shards.
+        """
         ...
 
 

@@ -4,6 +4,7 @@
 - `checkpoint`: one HDF5 file per epoch, and the results of shards beside it.
 - `nbest_store`: k-best lists and forests of batch methods, one file per shard.
 - `run_state`: status.json: running, stopped, done or failed.
+- `seeds`: folders of runs with several seeds.
 - `best_epoch`: the epoch whose weights are the result, and the end by patience.
 - `reader`: `read_record`, everything that a report shows of a run.
 - `watch`: `follow`, the terminal summary of ``mpitune report --watch``.

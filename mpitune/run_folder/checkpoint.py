@@ -166,8 +166,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
             learner=tuple(datasets["state/start/learner"]),
             shards=int(attributes["shards"]),
             total=(datasets["state/total/index"], datasets["state/total/value"]),
-            dynamic_names=_texts(datasets.get("state/met", _strings([]))),
-            best=datasets.get("state/best", _NO_COUNTS),
+            dynamic_names=_texts(datasets["state/met"]),
+            best=datasets["state/best"],
             scoring=json.loads(_texts(datasets["scoring"])[0]) if "scoring" in datasets else None,
         )
 
@@ -244,10 +244,10 @@ def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardRe
                 datasets["index"],
                 datasets["value"],
                 dict(zip(names, datasets["statistics"].tolist(), strict=True)),
-                _texts(datasets.get("names", _strings([]))),
-                datasets.get("best", _NO_COUNTS),
-                datasets.get("bleu", np.zeros((3, WIDTH), dtype=np.int64)),
-                datasets.get("choices", np.zeros((3, 0))),
+                _texts(datasets["names"]),
+                datasets["best"],
+                datasets["bleu"],
+                datasets["choices"],
                 tuple(datasets["learner"]),
             )
     except (DataError, UsageError):

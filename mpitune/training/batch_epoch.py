@@ -85,7 +85,7 @@ def batch_epoch(run: TrainingRun, tuner: BatchLearner, state: State) -> EpochRes
     pairs = run.comm.sum(sum(part.pairs for part in parts.values()))
     entries = run.comm.sum(sum(len(each.pool.fingerprint) for each in lists))
     metrics = {
-        "active_features": len(space.ids),
+        "active_features": len(weights[0]),
         "selected_features": len(weights[0]),
         "lambda": None,
         "pairs": pairs,
@@ -238,7 +238,7 @@ def _objective(
     if lists.forests is not None:
         assert isinstance(tuner, ForestLearner)
         return tuner.forest_objective(pool, place, lists.forests, space.place(lists.forests.feature_id))
-    return tuner.shard_objective(pool, place, space.free, random)
+    return tuner.shard_objective(pool, place, random)
 
 
 def _optimise(

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpitune.decoder.base import TranslationModel
+from mpitune.decoder.base import TranslationModel, check_failed
 from mpitune.exchange.mixing import RunningMean
 from mpitune.exchange.sparse_rows import look_up_all
 from mpitune.learner.base import BatchLearner
@@ -52,11 +52,13 @@ first lists, only how soon those that follow depend on what is learned."""
 def dense_start(run: TrainingRun, state: State) -> None:
     """Set the weights of ``state`` to dense weights learned from about ``learner.dense_start`` sentences.
 
-    Initial weights other than zero are scaled first (`initial_size`), unless some are frozen or the step size does not
-    depend on their scale; the dense ones are learned from there only if the epochs do not learn them. In that case they
-    are written, with their devtest score for comparison with the epochs. A run that was killed before the first
-    epoch ended goes on after the finished passes, and gets the same bits. Raises StopRequested on every rank if one was
-    asked to stop.
+    Initial weights other than zero are scaled first (`initial_size`): those of the perceptron with a margin and the
+    normalized rate, unless some are frozen. The dense ones are learned from there only if the epochs do not learn
+    them. In that case they are written, with their devtest score for comparison with the epochs. A run that was killed
+    before the first epoch ended goes on after the finished passes, and gets the same bits.
+
+    Raises StopRequested on every rank if one was asked to stop, MachineError if the decoder has failed on too many
+    sentences.
     """
     wanted = run.job.learner.dense_start
     if wanted == 0 or isinstance(run.learner, BatchLearner):
@@ -133,19 +135,20 @@ def _write(run: TrainingRun, state: State) -> None:
 def _learned(
     run: TrainingRun, n: int, weights: np.ndarray, kept: tuple[np.ndarray, ...], sentences: np.ndarray
 ) -> ShardResult:
-    """The result of `_learn`, or what an interrupted run has kept of it, on all ranks; raises StopRequested.
+    """The result of `_learn`, or what an interrupted run has kept of it, on all ranks; raises as `dense_start`.
 
     It is kept as the results of shards are, and removed with them, after an epoch.
     """
     folder, job_digest = run.folder.checkpoints, run.identity_digest
     result = run.comm.on_root(read_shard, folder, DENSE_START, job_digest, n)
-    if result is not None:
+    if result is not None and not result.statistics["failed"]:
         LOG.info("dense start: pass %d was learned before the interruption", n + 1)
         return result
     result = run.comm.on_root(_learn, run, n, weights, kept, sentences)
     check_stop(run, "the dense start", result is None)
     assert result is not None  # a rank that was stopped has raised
     run.comm.on_root(write_shard, folder, DENSE_START, job_digest, result)
+    run.comm.on_root(check_failed, int(result.statistics["failed"]), len(sentences))
     return result
 
 

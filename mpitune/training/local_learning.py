@@ -131,7 +131,7 @@ def retrained(run: TrainingRun, job: Job, sentences: np.ndarray) -> Learned:
         slots = run.features.find(ids)
         free = ~np.isin(slots, np.flatnonzero(frozen))
         place, seed = np.searchsorted(ids, pool.feature_id), job.run.seed
-        objective = tuner.shard_objective(pool, place, free, partial(_random, seed, epoch, order))
+        objective = tuner.shard_objective(pool, place, partial(_random, seed, epoch, order))
         random = np.random.default_rng([seed, epoch])
         tuned = tuner.optimise(weights[slots], free, partial(_evaluate, objective), random)
         weights[slots] = tuned.weights

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.fake import FakeCdec, Table, is_alive
 from support.mpi import mpirun
-from support.runs import TRAIN_JOBS, epoch_weights, files_of, metrics
+from support.runs import SENTENCES, TRAIN_JOBS, epoch_weights, files_of, metrics
 from support.tiny import DEVTEST, Tiny, kill_all, ranks_of, start, wait_for
 
 from mpitune.cli.decoding import opened_decoder
@@ -301,6 +301,23 @@ def test_too_many_failed_sentences_end_the_run(
         'its log tells how (jobs/migrating.md, "With cdec")'
     ]
     assert not list((tmp_path / "run").glob("checkpoints/*.h5"))
+
+
+def test_too_many_failed_sentences_end_the_dense_start(
+    tiny: Tiny, tmp_path: Path, table: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what it has learned of the others is not gone on from."""
+    learner: dict[str, Any] = {"preset": "default", "learning_rate": None, "dense_start": SENTENCES, "epochs": 1}
+    fake = FakeCdec(tmp_path / "fake", table)
+    fake.fails("dies mid-answer", text=(tiny.folder / "train.de").read_text().splitlines()[3])
+    job = tables(fake, **learner) | {"data__devtest": None}
+    assert main(["train", str(tiny.job_file(tmp_path / "run", **job)), "--quiet"]) == 4
+    assert "the decoder failed on 1 of 26 sentences, more than 1 %" in capsys.readouterr().err
+    assert not list((tmp_path / "run" / "checkpoints").glob("epoch-0001*")), "it was the dense start that ended"
+    (tmp_path / "fake" / "faults.json").unlink()
+    tiny.train(tmp_path / "run", **job)
+    tiny.train(tmp_path / "unbroken", **job)
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
 
 
 def test_one_percent_is_the_most() -> None:

@@ -319,7 +319,7 @@ def test_minimum_risk_has_the_penalty_too(kind: str) -> None:
     smoothness = Smoothness([np.arange(width, dtype=np.uint64)], kind, 0.05)
     learner, free = MinRisk(MinRiskOptions(20.0), BLEU, smoothness), np.ones(width, np.bool_)
     learner.set_feature_order(np.arange(width, dtype=np.uint64))
-    part = learner.shard_objective(pool, np.arange(width), free, lambda s: random)
+    part = learner.shard_objective(pool, np.arange(width), lambda s: random)
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
         return iter([part.evaluate(question)])

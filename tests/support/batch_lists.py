@@ -30,15 +30,15 @@ def pool(lists: Sequence[Sequence[tuple[Sequence[float], Sequence[int]]]]) -> NB
     return merged(empty(len(lists), width), pool_of(made, IDS))
 
 
-def part_of(learner: BatchLearner, pool: NBestPool, free: Sequence[bool] = (True,) * 4) -> ShardObjective:
+def part_of(learner: BatchLearner, pool: NBestPool) -> ShardObjective:
     place = np.searchsorted(np.sort(IDS), pool.feature_id)
-    return learner.shard_objective(pool, place, np.array(free), lambda s: np.random.default_rng(s))
+    return learner.shard_objective(pool, place, lambda s: np.random.default_rng(s))
 
 
 def optimise(
     learner: BatchLearner, pools: Sequence[NBestPool], weights: Sequence[float], free: Sequence[bool] = (True,) * 4
 ) -> OptimizerResult:
-    parts = [part_of(learner, pool, free) for pool in pools]
+    parts = [part_of(learner, pool) for pool in pools]
 
     def ask(question: np.ndarray) -> Iterator[Reply]:
         return (part.evaluate(question) for part in parts)

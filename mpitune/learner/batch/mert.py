@@ -215,7 +215,7 @@ class Mert:
         self._score = metric.set_scores
 
     def shard_objective(
-        self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
+        self, pool: NBestPool, place: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> MertObjective:
         return MertObjective(pool, place)
 
@@ -247,6 +247,10 @@ class Mert:
         return OptimizerResult(weights, score, steps)
 
     def _directions(self, free: np.ndarray, random: np.random.Generator) -> Iterator[np.ndarray]:
+        if not free.any():
+            # No way to go, but the score of where it is.
+            yield np.zeros(len(free))
+            return
         for d in np.flatnonzero(free):
             axis = np.zeros(len(free))
             axis[d] = 1.0

@@ -64,7 +64,7 @@ class MinRisk(ChainPenalty):
         self._metric = metric
 
     def shard_objective(
-        self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
+        self, pool: NBestPool, place: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> MinRiskObjective:
         return MinRiskObjective(pool, place, self._metric)
 

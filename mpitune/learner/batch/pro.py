@@ -154,7 +154,7 @@ class Pro(ChainPenalty):
         self._metric = metric
 
     def shard_objective(
-        self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
+        self, pool: NBestPool, place: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> ProObjective:
         options, gold = self._options, self._metric.sentence_scores(pool.statistics)
         drawn = [np.empty((0, 2), dtype=np.int64)]

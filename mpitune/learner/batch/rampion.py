@@ -81,7 +81,7 @@ class Rampion:
         self._metric = metric
 
     def shard_objective(
-        self, pool: NBestPool, place: np.ndarray, free: np.ndarray, random: Callable[[int], np.random.Generator]
+        self, pool: NBestPool, place: np.ndarray, random: Callable[[int], np.random.Generator]
     ) -> RampionObjective:
         return RampionObjective(pool, place, self._options, self._metric)
 

@@ -4,5 +4,6 @@
 - `columns`: a list's feature vectors, reduced to the values in which entries differ.
 - `gram`: updates by entries of a list; `sparse_update`: updates by features, pair by pair.
 - `mira_qp`: the solvers of MIRA's quadratic program; `rates`: learning rates and their state.
+- `evidence`: weights of sparse features that follow from that state.
 - `smoothing`: structured regularisation at the end of each shard.
 """

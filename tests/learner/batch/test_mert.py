@@ -119,6 +119,15 @@ def test_mert_warns_where_there_are_many_features(
         assert ("MERT searches along each of 4 features" in caplog.text) == warned
 
 
+@pytest.mark.parametrize("directions", [0, 5])
+def test_mert_without_a_free_feature_has_the_score_of_its_weights(directions: int) -> None:
+    pools = [pool([[([1.0, 2.0], statistics_of([5] * 4)), ([2.0, 1.0], statistics_of([4] * 4))]])]
+    at = [1.0, -1.0, 0.0, 0.0]
+    tuned = optimise(Mert(mert_options(directions=directions), BLEU), pools, at, [False] * 4)
+    assert tuned.weights.tolist() == at and tuned.steps == 0
+    assert tuned.objective == pytest.approx(score_at(pools, tuned.weights))
+
+
 @pytest.mark.parametrize(("options", "starts", "lines"), [((0, 0), 1, 4), ((3, 0), 1, 7), ((0, 2), 3, 4)])
 def test_mert_starts_as_often_and_looks_as_far_as_asked(options: tuple[int, int], starts: int, lines: int) -> None:
     asked = []
