@@ -20,8 +20,8 @@ _EXIT_CODES = {
     0: "done",
     UsageError.exit_code: "bad usage or configuration",
     DataError.exit_code: "bad or missing data",
-    MachineError.exit_code: "the machine failed: disk full, not enough memory, external decoder gone",
-    StopRequested.exit_code: "stopped on request, finished work is saved: run the same command again",
+    MachineError.exit_code: "the machine failed: disk full, standard output closed, not enough memory, decoder gone",
+    StopRequested.exit_code: "stopped on request, finished work is kept: run the same command again",
     INTERRUPTED: "Ctrl-C, with nothing to save",
 }
 

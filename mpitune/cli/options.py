@@ -70,7 +70,7 @@ def _add_init(commands: Commands) -> None:
         choices=["demo", "bitext", "dev", "train", "cdec", "rerank"],
         default="dev",
         help="demo: with data; bitext: a bitext is all there is; dev: tune on a development set; train: on the whole "
-        "training set; cdec: for cdec",
+        "training set; cdec: for cdec; rerank: n-best lists of another system",
     )
     sub.add_argument("--slurm", action="store_true", help="also write batch scripts for SLURM")
 
@@ -104,6 +104,7 @@ def _add_prepare(commands: Commands) -> None:
         "commands:run_prepare",
         "Compile the inputs of the job into its store, which train would otherwise do; alone, or under mpirun or srun.",
         "mpirun -n 4 mpitune prepare job.toml",
+        codes=[StopRequested.exit_code],
     )
 
 
@@ -113,16 +114,28 @@ def _add_decode(commands: Commands) -> None:
         "decode:run_decode",
         "Translate sentences with fixed weights; alone, or under mpirun or srun.",
         "mpitune decode job.toml --input test.de --output test.out",
+        codes=[StopRequested.exit_code],
     )
     sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each; -: standard input")
     sub.add_argument(
         "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
     )
-    sub.add_argument("--nbest", type=_positive, default=1, metavar="K", help="translations per sentence")
+    sub.add_argument(
+        "--nbest",
+        type=_positive,
+        default=1,
+        metavar="K",
+        help="translations per sentence; more than 1 need --format cdec, moses or json",
+    )
     sub.add_argument(
         "--output", type=_output, help="a file (gzipped for a name in .gz); standard output if not given, or -"
     )
-    sub.add_argument("--format", choices=get_args(KbestFormat), default="text", help="output format")
+    sub.add_argument(
+        "--format",
+        choices=get_args(KbestFormat),
+        default="text",
+        help="text: the best translation, a line each; cdec, moses, json: k-best lists",
+    )
     sub.add_argument(
         "--explain", type=_positive, metavar="N", help="write the derivations of the N best translations instead"
     )
@@ -138,7 +151,7 @@ def _add_local(commands: Commands) -> None:
     sub = commands.add_of_job(
         "local",
         "local:run_local",
-        "Translate each sentence with its own weights, learned from similar training data; alone, or under mpirun.",
+        "Translate each sentence with weights learned from similar training data; alone, or under mpirun or srun.",
         "mpirun -n 4 mpitune local job.toml --input test.de --weights runs/job --output test.out",
         codes=[StopRequested.exit_code],
     )
@@ -173,7 +186,12 @@ def _add_rerank(commands: Commands) -> None:
         help="n-best lists, numbers ascending; those of several files are merged; -, or none: standard input",
     )
     sub.add_argument(
-        "--scores", type=Path, nargs="+", default=[], metavar="FILE", help="the files of the job's [[features.files]]"
+        "--scores",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="for each of the job's [[features.files]], in their order, the scores of --input",
     )
     sub.add_argument("--source", type=Path, metavar="F", help='the source sentences, for the template "lexicon-pair"')
     sub.add_argument(
@@ -270,6 +288,7 @@ def _add_extract(commands: Commands) -> None:
         "extract:run_extract",
         "Write a grammar for each sentence, from a word-aligned bitext; alone, or under mpirun or srun.",
         "mpitune extract --source train.de --target train.en --alignment train.align --input test.de --output grammars",
+        codes=[StopRequested.exit_code],
     )
     sub.add_argument("--source", type=Path, metavar="F", help="the bitext's source sentences, tokenised, a line each")
     sub.add_argument("--target", type=Path, metavar="E", help="the bitext's target sentences, likewise")
@@ -311,6 +330,7 @@ def _add_align(commands: Commands) -> None:
         "Align the words of a bitext by eflomal in both directions, symmetrised by grow-diag-final-and.",
         "mpitune align --source train.de --target train.en --output train.align.gz",
         more="eflomal is a random sampler without a seed option: links differ slightly between runs.",
+        codes=[StopRequested.exit_code],
     )
     sub.add_argument("--source", type=Path, required=True, metavar="F", help="tokenised sentences, a line each")
     sub.add_argument("--target", type=Path, required=True, metavar="E", help="their translations, likewise")
@@ -325,6 +345,7 @@ def _add_lm(commands: Commands) -> None:
         "commands:run_lm",
         "Estimate a language model: modified Kneser-Ney, written as ARPA.",
         "mpitune lm --order 3 --input train.en --output lm.arpa.gz",
+        codes=[StopRequested.exit_code],
     )
     sub.add_argument(
         "--order", type=int, choices=range(1, 11), required=True, metavar="N", help="order of the model, 1 to 10"
