@@ -263,6 +263,7 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
     """Show the weights of a model: the largest, those of a template, some by name, or differences to another model."""
 
     def show() -> None:
+        check_apart(options.export, model_weights.files_of_models([options.model, options.diff]))
         model = model_weights.read_model(options.model)
         other = model_weights.read_model(options.diff) if options.diff else None
         weights = model if other is None else model_weights.difference(model, other)

@@ -306,7 +306,7 @@ def _add_extract(commands: Commands) -> None:
         type=Path,
         required=True,
         metavar="IN",
-        help="sentences to extract grammars for, a line each; -: standard input",
+        help="sentences to extract grammars for, a line each; -: standard input, from a file",
     )
     sub.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for grammar.N.gz and input.sgm")
     sub.add_argument(
@@ -316,10 +316,10 @@ def _add_extract(commands: Commands) -> None:
     )
     sub.add_argument(
         "--max-translations",
-        type=_positive,
+        type=_number,
         default=0,
         metavar="N",
-        help="keep the N most frequent rules of each source side (default: all)",
+        help="keep the N most frequent rules of each source side; 0, the default: all",
     )
 
 

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mpitune.array_files.atomic import open_atomic
+from mpitune.config.schema import values
 from mpitune.config.spec import Job
 from mpitune.errors import MachineError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
+from mpitune.run_folder.layout import RunFolder
 from mpitune.training import job_inputs
 
 
@@ -34,6 +36,19 @@ def check_apart(path: Path | None, inputs: Sequence[Path | None]) -> None:
     files = [each for each in inputs if each is not None and each.is_file()]
     if path is not None and path.is_file() and any(map(path.samefile, files)):
         raise UsageError(f"{path}: found as input and as output, expected two files")
+
+
+def files_of(job: Job) -> list[Path]:
+    """The file of ``job``, those that it names, and those of its run folder and store that others depend on."""
+    named = [path for _, kind, value in values(job) if kind is Path for path in _listed(value)]
+    run = RunFolder(job.run.dir)
+    kept = [run.config, run.result, run.metrics, run.log, run.status, run.scoring]
+    kept += [*run.checkpoints.glob("*.h5"), *run.weights.glob("*.gz"), *job.run.store.glob("*.h5")]
+    return [job.file, *named, *kept]
+
+
+def _listed(value: Path | Sequence[Path] | None) -> Sequence[Path]:
+    return [value] if isinstance(value, Path) else value or []
 
 
 def check_output(path: Path | None, inputs: Sequence[Path | None]) -> None:

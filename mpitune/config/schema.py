@@ -263,6 +263,8 @@ class _Reader:
 
         if (bare := re.search(r"\$(\w+)", text)) and bare[1] in os.environ:
             raise self.wrong(key, text, f"${{{bare[1]}}} for the environment variable, with braces")
+        if text.startswith("~"):
+            raise self.wrong(key, text, "${HOME} for the home folder")
         # abspath, not resolve: symbolic links are kept, because their targets may differ on another node.
         path = os.path.abspath(self.origin.parent / re.sub(r"\$\{(\w+)\}", variable, text))
         try:

@@ -37,6 +37,11 @@ def read_model(path: Path) -> dict[str, float]:
     return read_weights(path)
 
 
+def files_of_models(paths: Sequence[Path | None]) -> list[Path]:
+    """The files that `read_model` reads for each of ``paths`` that is not None."""
+    return [RunFolder(path).result if path.is_dir() else path for path in paths if path is not None]
+
+
 def difference(weights: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
     """The nonzero entries of ``weights`` - ``other``."""
     names = weights.keys() | other.keys()

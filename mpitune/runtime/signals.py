@@ -14,12 +14,13 @@ from mpitune.errors import StopRequested
 
 
 class StopFlag(AbstractContextManager["StopFlag"]):
-    """True after SIGTERM, SIGUSR1 or SIGINT has been received. A second SIGINT ends the process at once.
+    """True after one of `SIGNALS` has been received. A second SIGINT ends the process at once.
 
-    Signals are caught while the ``with`` block runs. If one was received, SIGTERM and SIGUSR1 stay ignored afterwards.
+    Signals are caught while the ``with`` block runs; SIGHUP, which a closed terminal sends, unless it is ignored, as
+    under nohup. If one was received, all but SIGINT stay ignored afterwards.
     """
 
-    SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+    SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
 
     def __init__(self) -> None:
         self.signal: str | None = None
@@ -60,7 +61,8 @@ class StopFlag(AbstractContextManager["StopFlag"]):
             raise self.stop_error(task, resumable=resumable)
 
     def __enter__(self) -> StopFlag:
-        self._previous_handlers = {number: signal.signal(number, self._caught) for number in self.SIGNALS}
+        caught = [each for each in self.SIGNALS if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
+        self._previous_handlers = {number: signal.signal(number, self._caught) for number in caught}
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,12 +13,14 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.commands import Arguments, Cli, Trained
 from support.mpi import ROOT, mpirun
 from support.tiny import Tiny
 
+import mpitune.cli.decode
 from mpitune import jit
 from mpitune.cli.output import report_write_errors
 from mpitune.cli.parser import main
@@ -341,6 +343,29 @@ def test_an_input_is_no_output(cli: Cli, trained: Trained, tmp_path: Path) -> No
     assert text.read_bytes() == trained.source.read_bytes()
 
 
+def test_an_output_is_no_file_of_the_job(cli: Cli, trained: Trained) -> None:
+    """Neither one that it names nor one of its run and store."""
+    job, run = load(trained.job), trained.run
+    files = [job.grammar.file, job.lm[0].file, *job.data.references, run / "config.toml", run / "weights.txt.gz"]
+    files += [run / "checkpoints" / "epoch-0001.h5", run / "weights" / "epoch-0001.txt.gz", job.run.store / "lm-0.h5"]
+    for file in files:
+        assert file is not None
+        before = file.read_bytes()
+        line = cli.refused(2, "decode", trained.job, "--input", trained.source, "--output", file)
+        assert line == f"{file}: found as input and as output, expected two files"
+        assert file.read_bytes() == before
+    for model in (run, run / "weights.txt.gz"):
+        line = cli.refused(2, "weights", model, "--top", "1", "--export", run / "weights.txt.gz")
+        assert line == f"{run}/weights.txt.gz: found as input and as output, expected two files"
+
+
+def test_weights_without_a_feature_are_warned_of(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("LanguageModel= 1\nWordPenalty -0.4\nR:X:no:such 1\nFoo 0\n")
+    done = cli("decode", trained.job, "--input", trained.source, "--weights", tmp_path / "weights")
+    told = f"warning: {tmp_path}/weights: 1 of 4 weights do not count: no feature is called LanguageModel=\n"
+    assert done.code == 0 and told in done.errors
+
+
 def test_weights_of_templates_that_the_job_lacks_are_warned_of(cli: Cli, trained: Trained, tiny: Tiny) -> None:
     names = read_weights(trained.run / "weights.txt.gz")
     sparse = sum(name.startswith(("R:", "RBS:")) for name in names)
@@ -530,12 +555,20 @@ def test_decode_into_a_pipe(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo(), "it is written to, not replaced"
 
 
-@pytest.mark.parametrize("option", ["--output", "--forest"])
-def test_decode_into_a_pipe_whose_reader_leaves(cli: Cli, trained: Trained, tmp_path: Path, option: str) -> None:
+def test_decode_into_a_pipe_whose_reader_leaves(
+    cli: Cli, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = threading.Thread(target=lambda: (tmp_path / "pipe").open().close(), daemon=True)
     reader.start()
-    line = cli.refused(4, "decode", trained.job, "--input", trained.source, option, tmp_path / "pipe")
+    parallel_map = mpitune.cli.decode.parallel_map
+
+    def after_the_reader(*given: Any, **more: Any) -> Any:
+        reader.join()
+        return parallel_map(*given, **more)
+
+    monkeypatch.setattr(mpitune.cli.decode, "parallel_map", after_the_reader)
+    line = cli.refused(4, "decode", trained.job, "--input", trained.source, "--forest", tmp_path / "pipe")
     assert line == f"{tmp_path}/pipe: cannot be written: Broken pipe"
 
 

@@ -28,6 +28,17 @@ def test_stop_flag_puts_handlers_back() -> None:
     assert [signal.getsignal(number) for number in StopFlag.SIGNALS] == before
 
 
+def test_a_hangup_that_is_ignored_stays_so() -> None:
+    """As nohup wants it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopFlag() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert not stop and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_asked_to_stop_more_than_once_a_process_ends_by_itself() -> None:
     program = (
         "import os, signal, sys; from mpitune.runtime import signals\n"
