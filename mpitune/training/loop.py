@@ -80,7 +80,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
             scoring = run.store.scoring
             comm.on_root(folder.write_scoring, scoring.as_json() if scoring else None)
             comm.on_root(folder.make_checkpoints)
-            # Killed in the middle of writing an epoch, a run has its weights as the result, but not its checkpoint.
+            # Killed in the middle of writing an epoch, a run has its weights and metrics, but not its checkpoint.
             comm.on_root(write_result, run, state)
             if run.store.devtest is None:
                 LOG.info("no [data.devtest]: the result will be the weights of the last epoch, not of the best one")

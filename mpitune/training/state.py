@@ -98,11 +98,16 @@ def _epoch_to_resume(run: TrainingRun, resume: str) -> int:
 
 
 def write_result(run: TrainingRun, state: State) -> None:
-    """Write the result so far on rank 0: the weights of the best epoch, or of the dense start if that is better."""
+    """Write the result so far on rank 0: the weights of the best epoch, or of the dense start if that is better.
+
+    And the metrics of all epochs.
+    """
     if dense_start_is_best(state.history):
         run.folder.set_result(run.folder.dense_start_weights)
     else:
         run.folder.set_result(run.folder.epoch_weights(chosen_epoch(devtest_scores(state.history))))
+    if state.history:
+        run.folder.write_metrics(state.history)
 
 
 def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
@@ -110,7 +115,6 @@ def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
     named = model.named
     run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
     write_result(run, state)
-    run.folder.write_metrics(state.history)
     checkpoint = Checkpoint(
         epoch=state.epoch,
         seed=run.job.run.seed,

@@ -381,6 +381,10 @@ def test_a_finished_run_does_nothing_again(tiny: Tiny, tmp_path: Path, decodes: 
     tiny.train(tmp_path / "run")
     assert decodes.count <= 1, "no more than is needed to load the kernels"
     assert files_of(tmp_path / "run") == before
+    for name in ("weights.txt.gz", "metrics.jsonl"):
+        (tmp_path / "run" / name).unlink()
+    tiny.train(tmp_path / "run")
+    assert files_of(tmp_path / "run") == before, "what was lost is there again"
 
 
 def test_resume_never_starts_over(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
