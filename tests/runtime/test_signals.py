@@ -6,11 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from mpitune.errors import StopRequested
 from mpitune.runtime.signals import StopFlag
+
+
+@pytest.fixture(autouse=True)
+def no_nohup() -> Iterator[None]:
+    """SIGHUP is not ignored, as it is where the tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", StopFlag.SIGNALS)
@@ -30,13 +39,10 @@ def test_stop_flag_puts_handlers_back() -> None:
 
 def test_a_hangup_that_is_ignored_stays_so() -> None:
     """As nohup wants it."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with StopFlag() as stop:
-            os.kill(os.getpid(), signal.SIGHUP)
-        assert not stop and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with StopFlag() as stop:
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert not stop and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
 def test_asked_to_stop_more_than_once_a_process_ends_by_itself() -> None:
