@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mpitune.cli.decoding import compile_kernels, opened_decoder, read_model, write_translations
-from mpitune.cli.output import check_output, files_of, load_job, open_output, print_message, raised_on_all_ranks
+from mpitune.cli.output import check_output, load_job, open_output, print_message, raised_on_all_ranks
 from mpitune.config.spec import Job
 from mpitune.corpus.vocabulary import feature_id
 from mpitune.decoder.base import Decoder, Sentence
@@ -37,7 +37,7 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     _check_decode_options(options, job)
     path = options.weights or job.run.dir
     for output in (options.output, options.forest):
-        comm.on_root(check_output, output, [options.input, path, *files_of(job)])
+        comm.on_root(check_output, output, job, [options.input, path])
     initial = comm.on_root(read_model, job, path)
     kbest = options.explain or options.nbest
     with opened_decoder(job, comm, options.input, kbest, initial.scoring) as (decoder, model, sentences):

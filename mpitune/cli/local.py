@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from mpitune.cli.decoding import compile_kernels, opened_decoder, read_model, write_translations
-from mpitune.cli.output import check_output, files_of, load_job, print_message, raised_on_all_ranks, write_output
+from mpitune.cli.output import check_output, load_job, print_message, raised_on_all_ranks, write_output
 from mpitune.config import load
 from mpitune.corpus.text import counted
 from mpitune.corpus.vocabulary import Vocabulary
@@ -25,7 +25,7 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
     comm.on_root(load.require_data, job)
     comm.on_root(load.check_retraining, job)
-    comm.on_root(check_output, options.output, [options.input, options.weights, *files_of(job)])
+    comm.on_root(check_output, options.output, job, [options.input, options.weights])
     initial = comm.on_root(read_model, job, options.weights)
     # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
     with opened_decoder(job, comm, options.input, 1, initial.scoring) as (decoder, model, sentences):

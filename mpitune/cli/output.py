@@ -38,7 +38,7 @@ def check_apart(path: Path | None, inputs: Sequence[Path | None]) -> None:
         raise UsageError(f"{path}: found as input and as output, expected two files")
 
 
-def files_of(job: Job) -> list[Path]:
+def _files_of(job: Job) -> list[Path]:
     """The file of ``job``, those that it names, and those of its run folder and store that others depend on."""
     named = [path for _, kind, value in values(job) if kind is Path for path in _listed(value)]
     run = RunFolder(job.run.dir)
@@ -51,10 +51,10 @@ def _listed(value: Path | Sequence[Path] | None) -> Sequence[Path]:
     return [value] if isinstance(value, Path) else value or []
 
 
-def check_output(path: Path | None, inputs: Sequence[Path | None]) -> None:
-    """`check_apart`; and raise the error of `open_output` for a ``path`` that cannot be written, before the work."""
-    check_apart(path, inputs)
+def check_output(path: Path | None, job: Job, inputs: Sequence[Path | None]) -> None:
+    """`check_apart`, from files of ``job`` too; and raise the error of `open_output`, before the work."""
     if path is not None:
+        check_apart(path, [*inputs, *_files_of(job)])
         with report_write_errors(path):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

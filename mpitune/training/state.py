@@ -98,9 +98,8 @@ def _epoch_to_resume(run: TrainingRun, resume: str) -> int:
 
 
 def write_result(run: TrainingRun, state: State) -> None:
-    """Write the result so far on rank 0: the weights of the best epoch, or of the dense start if that is better.
-
-    And the metrics of all epochs.
+    """Write the result so far on rank 0: the weights of the best epoch, or of the dense start if that is better; and
+    the metrics of all epochs.
     """
     if dense_start_is_best(state.history):
         run.folder.set_result(run.folder.dense_start_weights)
