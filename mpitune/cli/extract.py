@@ -15,7 +15,7 @@ from mpitune.corpus.vocabulary import Names
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.extraction.rule_arrays import merged
-from mpitune.extraction.rule_lines import rule_lines
+from mpitune.extraction.rule_lines import readable_types, rule_lines
 from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
@@ -58,12 +58,16 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     merged_file = comm.on_root(_merge, work, len(read))
     grammars = ExtractedGrammars.stored(open_arrays(merged_file), max_translations=options.max_translations)
     words = Names.stored(open_arrays(bitext), "words")
+    readable = readable_types(grammars.types, words)
 
-    def write(i: int) -> int:
+    def write(i: int) -> tuple[int, int]:
+        """The numbers of rules that are written and left out."""
         rules = grammars.open(i)
+        kept = readable[rules.type]
+        written = rules._replace(type=rules.type[kept], score_row=rules.score_row[kept])
         with open_output(output / f"grammar.{i}.gz") as file:
-            file.write(rule_lines(rules, words))
-        return len(rules.type)
+            file.write(rule_lines(written, words))
+        return len(written.type), len(rules.type) - len(written.type)
 
     counts = list(parallel_map(comm, len(read), write, "extract", quiet=False))
 
@@ -72,7 +76,12 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
             for i, (words, rest) in enumerate(read):
                 file.write(f'<seg grammar="grammar.{i}.gz" id="{i}">{" ".join(words)}</seg>{rest}\n'.encode())
         shutil.rmtree(work)
-        print_message(f"{output / 'input.sgm'}: {counted(len(read), 'sentence')}, {counted(sum(counts), 'rule')}")
+        written, left_out = map(sum, zip(*counts, strict=True)) if counts else (0, 0)
+        if left_out:
+            print_message(
+                f"warning: {counted(left_out, 'rule')} left out: words such as [1] are gaps in a grammar file"
+            )
+        print_message(f"{output / 'input.sgm'}: {counted(len(read), 'sentence')}, {counted(written, 'rule')}")
 
     comm.on_root(finish)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mpitune.corpus.progress import Progress
-from mpitune.corpus.text import check_readable, checked_words, counted, lines, split_fields, split_words
+from mpitune.corpus.text import SEG_TAG, check_readable, checked_words, counted, lines, split_fields, split_words
 from mpitune.errors import DataError
 
 _LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
@@ -87,7 +87,7 @@ def _parallel(source: Path, target: Path, progress: Progress | None) -> Iterator
         if one is None or other is None:
             short, long = (source, target) if one is None else (target, source)
             raise _too_few(short, number - 1, long)
-        yield checked_words(source, number, one[1]), checked_words(target, number, other[1])
+        yield _words(source, number, one[1]), checked_words(target, number, other[1])
 
 
 def _bitext(path: Path, progress: Progress | None) -> Iterator[tuple[list[str], list[str]]]:
@@ -95,7 +95,16 @@ def _bitext(path: Path, progress: Progress | None) -> Iterator[tuple[list[str], 
         fields = split_fields(line)
         if len(fields) != 2:
             raise DataError.at(path, number, found=counted(len(fields), "field"), expected="source ||| target")
-        yield checked_words(path, number, fields[0]), checked_words(path, number, fields[1])
+        yield _words(path, number, fields[0]), checked_words(path, number, fields[1])
+
+
+def _words(path: Path, number: int, text: str) -> list[str]:
+    """The words of a source sentence, which names no grammar."""
+    words = checked_words(path, number, text)
+    if words and words[0].startswith("<seg") and SEG_TAG.search(words[-1]):
+        expected = "words alone (a text that names its grammars: grammar.per_sentence = true)"
+        raise DataError.at(path, number, found="a <seg> tag", expected=expected)
+    return words
 
 
 def _too_few(path: Path, count: int, other: Path) -> DataError:

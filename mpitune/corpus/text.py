@@ -25,7 +25,8 @@ from mpitune.errors import DataError
 _SEPARATOR = re.compile(r"\|\|\|(?<![^ \t]\|\|\|)(?![^ \t])")
 _SEG = re.compile(r'<seg((?:[ \t]+[^\s<>="]+[ \t]*=[ \t]*"[^"]*")*)[ \t]*>(.*)</seg>')
 _ATTRIBUTE = re.compile(r'([^\s<>="]+)[ \t]*=[ \t]*"([^"]*)"')
-_TAG = re.compile(r"<seg(?=[ \t>]|$)|</seg>")
+SEG_TAG = re.compile(r"<seg(?=[ \t>]|$)|</seg>")
+"""A part of the tag around a sentence that names its grammar; such a sentence cannot contain it."""
 
 
 class SourceSentence(NamedTuple):
@@ -284,11 +285,11 @@ def _pair(path: Path, number: int, line: str) -> SentencePair:
 def _source(path: Path, number: int, text: str) -> SourceSentence:
     """A sentence, plain or inside ``<seg ...> </seg>``."""
     text = text.strip(" \t")
-    if not _TAG.search(text):
+    if not SEG_TAG.search(text):
         return SourceSentence(checked_words(path, number, text), None)
     match = _SEG.fullmatch(text)
     attributes = _ATTRIBUTE.findall(match[1]) if match else []
-    if match is None or _TAG.search(match[2]) or len(dict(attributes)) < len(attributes):
+    if match is None or SEG_TAG.search(match[2]) or len(dict(attributes)) < len(attributes):
         expected = '<seg grammar="FILE" id="N">sentence</seg> or plain text'
         raise DataError.at(path, number, found=f"a malformed segment {text[:60]!r}", expected=expected)
     name = dict(attributes).get("grammar")

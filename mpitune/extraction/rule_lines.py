@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.array_files.csr import row_ends
 from mpitune.corpus.vocabulary import Names
 from mpitune.grammar.extracted import FEATURES
-from mpitune.grammar.rules import Rules
+from mpitune.grammar.formats import in_brackets
+from mpitune.grammar.rules import Rules, RuleTypes
 from mpitune.jit import kernel
 
 _START = np.frombuffer(b"[X] ||| ", dtype=np.uint8)
@@ -30,6 +32,15 @@ class _Pieces(NamedTuple):
     score_ptr: np.ndarray
     start: np.ndarray
     separator: np.ndarray
+
+
+def readable_types(types: RuleTypes, words: Names) -> np.ndarray:
+    """bool [types]: False for types with a word such as ``[1]``, which a grammar file cannot tell from a gap."""
+    gaps = [number for number, word in enumerate(words.all()) if in_brackets(word, 3)]
+    source = np.diff(row_ends(np.isin(types.source, gaps))[types.source_ptr])
+    target = np.diff(row_ends(np.isin(types.target, gaps))[types.target_ptr])
+    readable: np.ndarray = (source[types.side] == 0) & (target[types.target_side] == 0)
+    return readable
 
 
 def rule_lines(rules: Rules, words: Names) -> bytes:

@@ -125,14 +125,14 @@ class JoshuaFormat(CdecFormat):
     unnamed_sign = -1.0
 
     def is_source_symbol(self, word: str) -> bool:
-        return not _in_brackets(word, 3) or _JOSHUA_SOURCE_GAP.fullmatch(word) is not None
+        return not in_brackets(word, 3) or _JOSHUA_SOURCE_GAP.fullmatch(word) is not None
 
     def is_target_symbol(self, word: str) -> bool:
-        return not _in_brackets(word, 3) or _JOSHUA_TARGET_GAP.fullmatch(word) is not None
+        return not in_brackets(word, 3) or _JOSHUA_TARGET_GAP.fullmatch(word) is not None
 
     def sides(self, fields: list[str]) -> Sides:
         sides = super().sides(fields)
-        gaps = [word for word in split_words(sides.source) if _in_brackets(word, 3)]
+        gaps = [word for word in split_words(sides.source) if in_brackets(word, 3)]
         for number, word in enumerate(gaps, start=1):
             gap = _JOSHUA_SOURCE_GAP.fullmatch(word)
             if gap is None or int(gap[1] or number) != number:
@@ -244,7 +244,7 @@ def _moses_side(text: str, side: str) -> tuple[list[str], dict[int, str], str]:
         raise MalformedLine(found, "words or gaps, then the left-hand side, such as [X]: a hierarchical table")
     gaps = {}
     for position, word in enumerate(symbols):
-        if not _in_brackets(word, 2):
+        if not in_brackets(word, 2):
             continue
         gap = _MOSES_GAP.fullmatch(word)
         if gap is None:
@@ -299,8 +299,8 @@ def _given_name(label: str) -> str:
     return label[:-1]
 
 
-def _in_brackets(word: str, min_length: int) -> bool:
-    """Test if ``word`` is bracketed and has ``min_length`` characters or more, which makes it a gap to the decoder."""
+def in_brackets(word: str, min_length: int) -> bool:
+    """Test if ``word`` is bracketed and has ``min_length`` characters or more; 3 make it a gap to cdec's decoder."""
     return len(word) >= min_length and word[0] == "[" and word[-1] == "]"
 
 

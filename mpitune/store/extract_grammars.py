@@ -18,7 +18,7 @@ from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays, wr
 from mpitune.array_files.checked import open_checked
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.progress import StartProgress
-from mpitune.corpus.text import lines, split_words
+from mpitune.corpus.text import SEG_TAG, checked_words, lines
 from mpitune.corpus.vocabulary import Names
 from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
@@ -235,9 +235,9 @@ def read_inputs(file: Path) -> list[tuple[list[str], str]]:
     found = []
     for number, line in lines(file):
         source, separator, rest = line.partition(" |||")
-        if "<seg" in source:
+        if SEG_TAG.search(source):
             raise DataError.at(
                 file, number, found="a <seg> tag", expected="words alone: the grammar is to be extracted"
             )
-        found.append((split_words(source), f"{separator}{rest}"))
+        found.append((checked_words(file, number, source), f"{separator}{rest}"))
     return found

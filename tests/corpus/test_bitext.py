@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.bitext import AlignedFiles, read_pairs
 from mpitune.corpus.text import MAX_WORDS
 from mpitune.errors import DataError
 
@@ -51,6 +51,15 @@ def test_swapped_sides_are_told_where_they_explain_a_line(tmp_path: Path, line: 
     expected = f"found '{link}', expected i-j with i below 2 and j below 3, the numbers of words"
     question = ": are source and target swapped?" if swapped else ""
     assert str(raised.value) == f"{tmp_path}/a:1: {expected}{question}"
+
+
+@pytest.mark.parametrize("target", [True, False])
+def test_a_text_that_names_grammars_is_no_bitext(tmp_path: Path, target: bool) -> None:
+    """A job without [grammar] takes its texts for a bitext: the grammars would be left aside without a word."""
+    (tmp_path / "f").write_text('a\n<seg grammar="g.0.gz" id="0"> b c </seg>\n' if target else "<seg>a</seg> ||| x\n")
+    (tmp_path / "e").write_text("x\ny\n")
+    with pytest.raises(DataError, match=rf"f:{1 + target}: found a <seg> tag, expected words alone \(.*per_sentence"):
+        list(read_pairs(tmp_path / "f", tmp_path / "e" if target else None))
 
 
 @pytest.mark.parametrize("longer", ["f", "e"])

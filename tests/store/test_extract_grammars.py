@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from support.mpi import mpirun
 from support.naive_extract import naive_grammar, random_pairs, read_grammar
@@ -14,9 +15,11 @@ from mpitune.array_files.arrays import add_prefix, write_arrays
 from mpitune.cli.extract import WORK
 from mpitune.cli.parser import main
 from mpitune.corpus.text import read_bitext, read_sentences
+from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError, MachineError
 from mpitune.extraction import sentences
 from mpitune.extraction.rule_arrays import TablePart, part_of
+from mpitune.grammar.rules import RuleReader
 from mpitune.store.build import PartReader, part_file
 from mpitune.store.extract_grammars import GrammarExtractor
 
@@ -66,6 +69,21 @@ def test_a_grammar_for_each_sentence(bitext: list[str], tmp_path: Path) -> None:
     assert {path.name for path in output.iterdir()} == {"input.sgm", *(f"grammar.{i}.gz" for i in range(4))}
     for i, sentence in enumerate(read):
         assert_grammar(output / f"grammar.{i}.gz", sentence.words)
+
+
+def test_words_that_look_like_gaps_are_in_no_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["a [1] b", "a [X,1] b", "a [] b"]
+    for name in ("f", "e"):
+        write(tmp_path / name, texts)
+    write(tmp_path / "a", ["0-0 1-1 2-2"] * 3)
+    bitext = ["--source", f"{tmp_path}/f", "--target", f"{tmp_path}/e", "--alignment", f"{tmp_path}/a"]
+    assert extract(bitext, write(tmp_path / "in", texts), tmp_path / "out") == 0
+    assert "rules left out: words such as [1] are gaps in a grammar file" in capsys.readouterr().err
+    reader = RuleReader(vocabulary := Vocabulary())
+    for i in range(3):
+        reader.read(tmp_path / f"out/grammar.{i}.gz")
+    assert set(vocabulary.words) == {"a", "b", "[]"}
+    assert (np.diff(reader.grammar_ptr) > [3, 3, 10]).all()
 
 
 def test_leaving_one_out_leaves_the_sentence_out(bitext: list[str], tmp_path: Path) -> None:
@@ -160,6 +178,8 @@ def test_one_file_or_two_and_any_number_of_ranks(bitext: list[str], tmp_path: Pa
         ("e", TARGETS[:-1], f"e: found {len(PAIRS) - 1} lines, expected as many as "),
         ("f", [*SOURCES, "a"], f"e: found {len(PAIRS)} lines, expected as many as "),
         ("in", ['<seg grammar="g">a</seg>'], "in:1: found a <seg> tag, expected words alone"),
+        ("in", ["a ||| b", "a</seg> ||| b"], "in:2: found a <seg> tag, expected words alone"),
+        ("in", ["a " * 5001], "in:1: found 5001 words, expected a sentence of at most 5000"),
         ("in", ["no such sentence"], "in:1: found another sentence, expected that of "),
         ("in", [*SOURCES, "a"], f"in:{len(PAIRS) + 1}: found more sentences, expected that"),
     ],
