@@ -9,16 +9,14 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mpitune.cli.decoding import compile_kernels, opened_decoder, read_model, write_translations
-from mpitune.cli.output import check_output, load_job, open_output, print_message, raised_on_all_ranks
+from mpitune.cli.decoding import compile_kernels, opened_decoder, read_model, warn_of_unused, write_translations
+from mpitune.cli.output import check_output, load_job, open_output, raised_on_all_ranks
 from mpitune.config.spec import Job
-from mpitune.corpus.vocabulary import feature_id
 from mpitune.decoder.base import Decoder, Sentence
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.report.derivations import NamedHypergraph
-from mpitune.run_folder.model_weights import template_of
 from mpitune.runtime.log import start_logging
 from mpitune.training.kbest_formats import FORMATS
 from mpitune.training.parallel_map import parallel_map
@@ -41,10 +39,7 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     initial = comm.on_root(read_model, job, path)
     kbest = options.explain or options.nbest
     with opened_decoder(job, comm, options.input, kbest, initial.scoring) as (decoder, model, sentences):
-        if initial.weights and not comm.on_root(model.fires_any, initial.weights):
-            comm.on_root(print_message, f"warning: {path}: none of its features occurs in this job")
-        elif unknown := _unknown(initial.weights, decoder):
-            comm.on_root(print_message, f"warning: {path}: {unknown}")
+        comm.on_root(warn_of_unused, path, initial.weights, job, model)
         weights = _weight_vector(initial.weights, decoder)
         decode = _decode_function(options, decoder, sentences, weights, model.words.words)
         if isinstance(decoder, EmbeddedDecoder):
@@ -66,18 +61,6 @@ def _check_decode_options(options: argparse.Namespace, job: Job) -> None:
         message = f"--output and --forest: found {options.output} twice, expected two files"
     if message:
         raise raised_on_all_ranks(UsageError(message))
-
-
-def _unknown(weights: Mapping[str, float], decoder: Decoder) -> str:
-    """Says which of ``weights`` are of no template and no feature of mpitune's own decoder; empty: none are."""
-    if not isinstance(decoder, EmbeddedDecoder):
-        return ""
-    dense = [name for name in weights if template_of(name) == "dense" and weights[name]]
-    known = decoder.features.find(np.array([feature_id(name) for name in dense], dtype=np.uint64)) >= 0
-    missing = [name for name, there in zip(dense, known.tolist(), strict=True) if not there]
-    if not missing:
-        return ""
-    return f"{len(missing)} of {len(weights)} weights do not count: no feature is called {missing[0]}"
 
 
 def _weight_vector(weights: Mapping[str, float], decoder: Decoder) -> np.ndarray:

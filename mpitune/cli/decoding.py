@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -20,7 +20,6 @@ import numpy as np
 
 from mpitune.cli.output import print_message, raised_on_all_ranks, report_write_errors, write_output
 from mpitune.cli.streams import STANDARD_INPUT
-from mpitune.config.feature_names import of_other_templates
 from mpitune.config.spec import Job
 from mpitune.corpus.text import SourceSentence, read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
@@ -39,19 +38,18 @@ from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import open_store
 from mpitune.training import factory, job_inputs
 from mpitune.training.session import InitialModel
+from mpitune.training.unused_weights import unused_weights
 
 
 def read_model(job: Job, path: Path) -> InitialModel:
     """Read the weights in ``path``, a file or a run folder, and the transforms of the grammar's scores.
 
     Weights of features that are replaced by bins are assigned to the bins, as for initial weights of training. A file
-    without weights is warned of, and one with weights of templates that the job does not have.
+    without weights is warned of.
     """
     weights, scoring = model_weights.read_model(path), _read_scoring(job, path)
     if not weights:
         print_message(f"warning: {path}: found no weights: all are 0")
-    if job.decoder.backend != "lists" and (others := of_other_templates(weights, job)):
-        print_message(f"warning: {path}: {others}")
     return InitialModel(scoring.to_bin_weights(weights) if scoring else weights, scoring)
 
 
@@ -67,6 +65,12 @@ def _read_scoring(job: Job, model: Path) -> Scoring | None:
         expected = f"{RunFolder(job.run.dir).scoring.name} of the run that it comes from beside it or in run.dir"
         raise UsageError(f"{model}: found no bins or transforms of scores for it, expected {expected}")
     return found
+
+
+def warn_of_unused(path: Path, weights: Mapping[str, float], job: Job, model: TranslationModel) -> None:
+    """Print a warning if ``job`` lacks features of ``weights``, those in ``path``."""
+    if told := unused_weights(weights, job, model):
+        print_message(f"warning: {path}: {told}")
 
 
 class OpenedDecoder(NamedTuple):

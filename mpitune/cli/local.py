@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from mpitune.cli.decoding import compile_kernels, opened_decoder, read_model, write_translations
+from mpitune.cli.decoding import compile_kernels, opened_decoder, read_model, warn_of_unused, write_translations
 from mpitune.cli.output import check_output, load_job, print_message, raised_on_all_ranks, write_output
 from mpitune.config import load
 from mpitune.corpus.text import counted
@@ -33,6 +33,7 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
             count = counted(len(sentences), "sentence")
             error = UsageError(f"--explain {options.explain}: {options.input} has {count}, the first is number 0")
             raise raised_on_all_ranks(error)
+        comm.on_root(warn_of_unused, options.weights, initial.weights, job, model)
         training = local_training.training_data(job, comm, initial)
         retrieval = local_training.Retrieval(comm, training, job.local.k, job.local.theta)
         learn = local_learning.learner(job, training)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
-
 from mpitune.config.spec import Job, lm_names
 from mpitune.corpus.text import split_words
 from mpitune.decoder.base import built_in_features
@@ -24,16 +21,6 @@ def check_feature_names(job: Job) -> None:
             raise UsageError(f"{job.file}: lm.{n}.name: found {name}, which is a feature of the decoder")
     for n, of in enumerate(job.features.files):
         _check(job, f"features.files.{n}.name", of.name)
-
-
-def of_other_templates(names: Collection[str], job: Job) -> str:
-    """Says how many of the features ``names`` are of sparse templates that ``job`` does not have; empty: none are."""
-    prefixes = {template: prefix for template, prefix in PREFIXES.items() if template not in job.features.templates}
-    found = Counter(template for name in names for template, prefix in prefixes.items() if name.startswith(prefix))
-    if not found:
-        return ""
-    lacking = ", ".join(template for template in prefixes if template in found)
-    return f"{found.total()} of {len(names)} weights do not count: features.templates lacks {lacking}"
 
 
 def _check(job: Job, key: str, name: str) -> None:

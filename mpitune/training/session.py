@@ -12,7 +12,6 @@ import numpy as np
 
 from mpitune.array_files.grow import grow_to
 from mpitune.config.effective_keys import ignored_keys
-from mpitune.config.feature_names import of_other_templates
 from mpitune.config.spec import Job
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import Decoder, ForestDecoder, KBest, TranslationModel
@@ -37,6 +36,7 @@ from mpitune.store.store import Corpus, Store, open_store
 from mpitune.training import factory, job_inputs
 from mpitune.training.fit_bins import open_fitted
 from mpitune.training.seen_references import log_seen_references, warn_of_tuned_devtest
+from mpitune.training.unused_weights import unused_weights
 
 LOG = logging.getLogger(__name__)
 
@@ -282,18 +282,15 @@ def _check_store(job: Job, store: Store) -> None:
 
 def _warn_of_unknown(job: Job, given: Mapping[str, float], model: TranslationModel | ListModel) -> None:
     """Warn of features that nothing in the job fires: they are harmless, but often misspelt."""
-    if job.decoder.backend == "cdec":
-        return  # An external decoder may have features that only it knows.
     known = model.fired(job.learner.frozen)
-    if unknown := [name for name in job.learner.frozen if name not in known]:
+    unknown = [name for name in job.learner.frozen if name not in known]
+    if unknown and job.decoder.backend != "cdec":  # which may have features that only it knows
         LOG.warning("learner.frozen: nothing in this job fires %s", ", ".join(unknown))
     where = job.learner.initial_weights or "the given weights"
     if job.learner.initial_weights and not given:
         LOG.warning("%s: found no weights: all are 0", where)
-    elif given and not model.fires_any(given):
-        LOG.warning("%s: none of its features occurs in this job", where)
-    elif job.decoder.backend != "lists" and (others := of_other_templates(given, job)):
-        LOG.warning("%s: %s", where, others)
+    elif told := unused_weights(given, job, model):
+        LOG.warning("%s: %s", where, told)
 
 
 def _warm_up(run: TrainingRun) -> None:

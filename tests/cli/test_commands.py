@@ -362,8 +362,11 @@ def test_an_output_is_no_file_of_the_job(cli: Cli, trained: Trained) -> None:
 def test_weights_without_a_feature_are_warned_of(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     (tmp_path / "weights").write_text("LanguageModel= 1\nWordPenalty -0.4\nR:X:no:such 1\nFoo 0\n")
     done = cli("decode", trained.job, "--input", trained.source, "--weights", tmp_path / "weights")
-    told = f"warning: {tmp_path}/weights: 1 of 4 weights do not count: no feature is called LanguageModel=\n"
-    assert done.code == 0 and told in done.errors
+    told = f"{tmp_path}/weights: 1 of 4 weights do not count: no feature is called LanguageModel=\n"
+    assert done.code == 0 and f"warning: {told}" in done.errors
+    keys = f'learner.initial_weights="{tmp_path}/weights"', f'run.dir="{trained.run}-given"', "learner.epochs=1"
+    given = cli("train", trained.job, *(word for key in keys for word in ("--set", key)))
+    assert f"WARNING {told}" in given.errors
 
 
 def test_weights_of_templates_that_the_job_lacks_are_warned_of(cli: Cli, trained: Trained, tiny: Tiny) -> None:
