@@ -172,6 +172,17 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
         raise AssertionError(" -> ".join(error.args[1])) from None
 
 
+@pytest.mark.parametrize("package", sorted({module.rpartition("/")[0] for module in MODULES if "/" in module}))
+def test_a_package_lists_its_modules(package: str) -> None:
+    """Its docstring names each of them, but not those of single commands."""
+    told = ast.get_docstring(ast.parse(MODULES[f"{package}/__init__"].read_text())) or ""
+    modules = {path.stem for path in (PACKAGE / package).glob("*.py")} - {"__init__"}
+    if package == "cli":
+        assert "every other command has a module of its name" in told
+        modules -= set(re.findall(r'"(\w+):run_', MODULES["cli/options"].read_text()))
+    assert not {module for module in modules if not re.search(rf"\b{module}\b", told)}
+
+
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_test_module_imports_another(path: Path) -> None:
     for dotted, node in _imports(ast.parse(path.read_text(encoding="utf-8")), ""):

@@ -2,8 +2,8 @@
 
 - `parser`: main; errors to one line and an exit code
 - `options`: the options and help texts of all commands; `help`: examples, exit codes, completion
-- `commands`: all commands except those below
-- `init`, `decode`, `extract`, `local`, `rerank`: the commands of these names
+- `train`: the commands `train` and `prepare`; every other command has a module of its name
+- `decoding`: shared by `decode` and `local`
 - `streams`: standard output and standard error
 - `output`: messages on standard error, output files, the job of a command
 - `warmup`: compiles all kernels ahead of the first run

@@ -37,11 +37,11 @@ from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import open_store
 from mpitune.training import factory, job_inputs
-from mpitune.training.session import InitialModel
+from mpitune.training.open_run import InitialModel
 from mpitune.training.unused_weights import unused_weights
 
 
-def read_model(job: Job, path: Path) -> InitialModel:
+def initial_model(job: Job, path: Path) -> InitialModel:
     """Read the weights in ``path``, a file or a run folder, and the transforms of the grammar's scores.
 
     Weights of features that are replaced by bins are assigned to the bins, as for initial weights of training. A file

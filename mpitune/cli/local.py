@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from mpitune.cli.decoding import compile_kernels, opened_decoder, read_model, warn_of_unused, write_translations
+from mpitune.cli.decoding import compile_kernels, initial_model, opened_decoder, warn_of_unused, write_translations
 from mpitune.cli.output import check_output, load_job, print_message, raised_on_all_ranks, write_output
 from mpitune.config import load
 from mpitune.corpus.text import counted
@@ -26,7 +26,7 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     comm.on_root(load.require_data, job)
     comm.on_root(load.check_retraining, job)
     comm.on_root(check_output, options.output, job, [options.input, options.weights])
-    initial = comm.on_root(read_model, job, options.weights)
+    initial = comm.on_root(initial_model, job, options.weights)
     # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
     with opened_decoder(job, comm, options.input, 1, initial.scoring) as (decoder, model, sentences):
         if options.explain is not None and options.explain >= len(sentences):

@@ -78,7 +78,7 @@ def _add_init(commands: Commands) -> None:
 def _add_train(commands: Commands) -> None:
     sub = commands.add_of_job(
         "train",
-        "commands:run_train",
+        "train:run_train",
         "Learn the weights, continuing from checkpoints; alone, or under mpirun or srun.",
         "mpirun -n 4 mpitune train job.toml --set learner.epochs=5",
         codes=[StopRequested.exit_code],
@@ -101,7 +101,7 @@ def _add_train(commands: Commands) -> None:
 def _add_prepare(commands: Commands) -> None:
     commands.add_of_job(
         "prepare",
-        "commands:run_prepare",
+        "train:run_prepare",
         "Compile the inputs of the job into its store, which train would otherwise do; alone, or under mpirun or srun.",
         "mpirun -n 4 mpitune prepare job.toml",
         codes=[StopRequested.exit_code],
@@ -211,7 +211,7 @@ def _add_rerank(commands: Commands) -> None:
 def _add_evaluate(commands: Commands) -> None:
     sub = commands.add(
         "evaluate",
-        "commands:run_evaluate",
+        "evaluate:run_evaluate",
         "Score translations by BLEU, TER, chrF and length, and test systems against the first one; or n-best lists.",
         "mpitune evaluate --refs test.en --hyps before.out after.out --test ar",
     )
@@ -245,7 +245,7 @@ def _add_evaluate(commands: Commands) -> None:
 def _add_report(commands: Commands) -> None:
     sub = commands.add(
         "report",
-        "commands:run_report",
+        "report:run_report",
         "Report on a run, or compare runs: one self-contained HTML file, and plots.",
         "mpitune report runs/job runs/other",
     )
@@ -259,7 +259,7 @@ def _add_report(commands: Commands) -> None:
 def _add_weights(commands: Commands) -> None:
     sub = commands.add(
         "weights",
-        "commands:run_weights",
+        "weights:run_weights",
         "Show the weights of a model: the largest, those of a template, some by name, or differences to another model.",
         "mpitune weights runs/job --template id --top 20",
     )
@@ -326,7 +326,7 @@ def _add_extract(commands: Commands) -> None:
 def _add_align(commands: Commands) -> None:
     sub = commands.add(
         "align",
-        "commands:run_align",
+        "align:run_align",
         "Align the words of a bitext by eflomal in both directions, symmetrised by grow-diag-final-and.",
         "mpitune align --source train.de --target train.en --output train.align.gz",
         more="eflomal is a random sampler without a seed option: links differ slightly between runs.",
@@ -342,7 +342,7 @@ def _add_align(commands: Commands) -> None:
 def _add_lm(commands: Commands) -> None:
     sub = commands.add(
         "lm",
-        "commands:run_lm",
+        "lm:run_lm",
         "Estimate a language model: modified Kneser-Ney, written as ARPA.",
         "mpitune lm --order 3 --input train.en --output lm.arpa.gz",
         codes=[StopRequested.exit_code],
@@ -364,7 +364,7 @@ def _add_lm(commands: Commands) -> None:
 def _add_import_dtrain(commands: Commands) -> None:
     sub = commands.add(
         "import-dtrain",
-        "commands:run_import_dtrain",
+        "import_dtrain:run_import_dtrain",
         "Convert a configuration of dtrain to a job file, with a comment on each option.",
         "mpitune import-dtrain dtrain.ini --output job.toml",
     )

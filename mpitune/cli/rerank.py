@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mpitune.cli.decoding import read_model
+from mpitune.cli.decoding import initial_model
 from mpitune.cli.output import check_output, load_job, open_output, print_message
 from mpitune.config.spec import Job, column_metrics
 from mpitune.corpus.text import counted, read_sentences
@@ -31,7 +31,7 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
 
     def rerank() -> None:
         path = options.weights or job.run.dir
-        weights, lists, known = read_model(job, path).weights, 0, False
+        weights, lists, known = initial_model(job, path).weights, 0, False
         check_output(options.output, job, [*options.input, *options.scores, options.source, path])
         next_line, missing = 0, list[tuple[int, int]]()
         with nullcontext(sys.stdout.buffer) if options.output is None else open_output(options.output) as file:

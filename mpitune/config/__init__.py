@@ -6,5 +6,6 @@
 - `explained`: a job file with an explanation of every key
 - `presets`: PRESETS, METHOD_DEFAULTS; named sets of values and their sources
 - `effective_keys`: keys that the result depends on, keys that are ignored
+- `feature_names`: the names that a job gives to features
 - `dtrain`: conversion of dtrain's configuration files to job files
 """

@@ -9,7 +9,16 @@ from typing import Any
 
 from mpitune.config.presets import PRESETS
 from mpitune.config.schema import values
-from mpitune.config.spec import BATCH, DecoderKeys, DiscretizeKeys, Job, LearnerKeys, SelectKeys, metric_weights
+from mpitune.config.spec import (
+    BATCH,
+    DecoderKeys,
+    DiscretizeKeys,
+    Job,
+    LearnerKeys,
+    ParallelKeys,
+    SelectKeys,
+    metric_weights,
+)
 
 _NO_INFLUENCE = {
     "run.dir",
@@ -42,6 +51,9 @@ _PERCEPTRON_KEYS = tuple(
     )
 )
 """Keys that methods other than the perceptron ignore."""
+
+_ONLINE_KEYS = ("learner.averaging", "learner.dense_start", "parallel.mixing", "parallel.reshuffle")
+"""Keys that batch methods ignore."""
 
 _DECODER_KEYS = (
     "decoder.pop_limit",
@@ -80,6 +92,7 @@ def ignored_keys(job: Job) -> list[str]:
         job,
         decoder=DecoderKeys(),
         learner=LearnerKeys(),
+        parallel=ParallelKeys(),
         select=SelectKeys(),
         features=replace(job.features, discretize=DiscretizeKeys()),
     )
@@ -105,6 +118,8 @@ def _is_ignored(job: Job, key: str) -> bool:
     tables = tuple(f"learner.{other}." for other in _METHODS_WITH_TABLES if other != method)
     return (
         (method != "perceptron" and key in _PERCEPTRON_KEYS)
+        or (method in BATCH and key in _ONLINE_KEYS)
+        or (key == "learner.mira.cost_scale" and job.learner.gold != "context")
         or (key == "learner.gold" and "bleu" not in metric_weights(job))
         or (job.decoder.backend == "lists" and key in _DECODER_KEYS)
         # The content of the estimated model counts, and that of the texts which sentences are left out of.

@@ -9,6 +9,7 @@
 - `extracted`: `ExtractedGrammars` are stored as one table of rules with counts.
 - `templates`: sparse features of rules; `TEMPLATES` registers the templates, `features` applies them.
 - `fired`: the same features as hashes of their names, computed by kernels from word numbers.
+- `firing_rules`: the rules that fire given features.
 - `choices`: the names of templates, and the prefixes of their features.
 - `score_transforms`: `Scoring` transforms the scores of a grammar or replaces them by bins.
 - `binning`: `make_bins` puts the values of a score into bins of equal population.

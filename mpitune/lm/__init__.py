@@ -4,5 +4,7 @@
   the hash table for models read from ARPA files.
 - `arpa`: `read_arpa` reads an ARPA file into that table; `arpa_lines`: its compiled parser.
 - `kenlm`: `read_kenlm` checks a KenLM binary, `open_kenlm` maps it into memory; `probing`: lookups in its hash tables.
+- `leave_one_out`: models as if a sentence had not been in their texts; `log_scale`: the unit of their scores;
+  `seen_text`: a sign that a model has seen a text.
 - `kneser_ney`: `estimate` computes an interpolated modified Kneser-Ney model; `arpa_writer`: `write_arpa`.
 """

@@ -34,8 +34,12 @@ def evaluate_lists(path: Path, references: Sequence[Sequence[str]], warn: Callab
     beginning = [next(lists)]
     while not beginning[-1][1]:
         beginning.append(next(lists))
-    columns = list(beginning[-1][1][0].metrics)
-    names = [*(get_args(ReferenceMetricName) if references else ()), *columns]
+    first = beginning[-1][1][0]
+    columns, computed = list(first.metrics), get_args(ReferenceMetricName)
+    if taken := [name for name in columns if name in computed]:
+        expected = f"another name: {', '.join(computed)} are computed from references"
+        raise DataError.at(path, first.line, found=f"a metric called {taken[0]}", expected=expected)
+    names = [*(computed if references else ()), *columns]
     if not names:
         raise UsageError(f"{path}: found no metrics in the lists, and no references: expected one or the other")
     metrics = {name: Metric({name: 1.0}, words.words) for name in names}

@@ -9,6 +9,7 @@ build              `build_store`, `build_bitext`: builds the files that are miss
 compile_lists      `compile_lists`: n-best lists to arrays
 extract_grammars   `extract_and_build`: extracts grammars on all ranks before the store is built
 own_pairs          `own_pairs`: which pairs of the bitext are the tuned sentences, to be left out for them
+own_ngrams         what leaving these sentences out changes in a language model
 store              `open_store`, `Store`, `Corpus`: the opened store
 structure          `check_data` and others: checks of the arrays before kernels index them
 """

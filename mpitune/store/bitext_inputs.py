@@ -14,7 +14,7 @@ from mpitune.array_files.atomic import open_atomic
 from mpitune.corpus.bitext import AlignedFiles, AlignedPair
 from mpitune.corpus.eflomal import find_program, write_alignment
 from mpitune.corpus.progress import Progress, StartProgress
-from mpitune.corpus.text import counted, kilobytes
+from mpitune.corpus.text import SEG_TAG, counted, kilobytes
 from mpitune.errors import DataError, UsageError
 from mpitune.lm.kneser_ney import estimate
 
@@ -111,7 +111,7 @@ class BitextParts:
 
     def _check_words(self, number: int, source: Sequence[str]) -> None:
         for word in source:
-            if word.startswith("<seg"):
+            if SEG_TAG.search(word):
                 expected = "words alone: rules are to be extracted from this text"
                 raise DataError.at(self.source, number, found=word, expected=expected)
 

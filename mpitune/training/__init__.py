@@ -2,15 +2,15 @@
 
 - `loop`: `train`, the epoch loop; `online_epoch`: an epoch of algorithms 1 to 4; `batch_epoch`: an epoch of PRO, MERT,
   minimum risk or RAMPION.
-- `session`: a run's parts, opened once; `state`: what changes from epoch to epoch, with resume.
+- `open_run`: opens a run; `session`: its parts; `state`: what changes from epoch to epoch, with resume.
 - `job_inputs`: from a job file to the job and its inputs; `bitext_jobs`: the same for a bitext alone;
   `seen_references`: those that a language model's text has; `factory`: constructs decoder, learner and metric.
 - `scheduler`: shards and their distribution over the ranks; `shard_pass`: one pass over a shard; `parallel_map`: other
   work on all ranks; `kbest_formats`: its lists as text.
 - `dense_start`, `initial_size`: initial weights; `metric_spreads`: scales of metrics; `fit_bins`: bins of the rules'
   features.
-- `epoch_statistics`: sums and metrics; `epoch_clock`: time and memory; `devtest`: translation of the devtest set;
-  `sanity_checks`: warnings; `early_stopping`: the end of training.
+- `epoch_statistics`: sums; `epoch_metrics`: the line in metrics.jsonl; `epoch_clock`: time and memory; `devtest`:
+  translation of the devtest set; `sanity_checks`, `unused_weights`: warnings; `early_stopping`: the end of training.
 - `local_training`, `local_learning`: weights for each sentence.
 - `choices`: the names of formats of translations.
 """

@@ -10,11 +10,12 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from mpitune.decoder.base import ForestDecoder
-from mpitune.errors import DataError, MachineError
+from mpitune.errors import MachineError
 from mpitune.learner.base import (
     BatchLearner,
     ChainLearner,
@@ -31,6 +32,7 @@ from mpitune.run_folder.nbest_store import ShardLists, read_lists, remove_forest
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, StatisticsAccumulator
 from mpitune.training.scheduler import check_stop, draw_shards, process_shards
 from mpitune.training.session import TrainingRun
+from mpitune.training.shard_pass import check_finite
 from mpitune.training.state import State
 
 LOG = logging.getLogger(__name__)
@@ -77,8 +79,8 @@ def batch_epoch(run: TrainingRun, tuner: BatchLearner, state: State) -> EpochRes
         tuner.set_feature_order(space.ids)
     parts = {each.shard: _objective(run, tuner, space, epoch, shards[each.shard], each) for each in lists}
     tuned = _optimise(run, tuner, space, epoch, parts, len(shards))
-    if tuned is not None and not np.isfinite(tuned.weights).all():
-        raise DataError(f"epoch {epoch}: found NaN or infinite weights, expected numbers")
+    if tuned is not None:
+        check_finite(run, epoch, tuned.weights)
     index, value = run.comm.bcast_sparse(*(space.sparse(tuned.weights) if tuned else (None, None)))
     weights = index, value
     run.share_names(index)
@@ -112,7 +114,8 @@ def _collect(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> li
         # Mapped from its file, it needs no memory of this process.
         return _found(kept(z), run, epoch, z)
 
-    process_shards(run, state, f"epoch {epoch} of {run.job.learner.epochs}", shards, kept, decode)
+    seconds = state.history[-1]["shard_seconds"] if state.history else ()
+    process_shards(run, f"epoch {epoch} of {run.job.learner.epochs}", shards, kept, decode, seconds)
     return [_found(kept(z), run, epoch, z) for z in range(run.comm.rank, len(shards), run.comm.size)]
 
 
@@ -151,7 +154,8 @@ def _lists(
             return None
         pool, known = before.pool, before.names
     weights = run.dense(_weights_before(run, state, epoch))
-    decoded = decode_shard(run, epoch, f"epoch {epoch}", z, shard, weights, advance, forests=forests)
+    check = partial(check_finite, run, epoch)
+    decoded = decode_shard(run, epoch, z, shard, weights, advance, check, forests=forests)
     if decoded is None:
         return None
     new, found, statistics, names = decoded
@@ -173,17 +177,17 @@ def _weights_before(run: TrainingRun, state: State, epoch: int) -> Vector:
 def decode_shard(
     run: TrainingRun,
     epoch: int,
-    what: str,
     z: int,
     shard: np.ndarray,
     weights: np.ndarray,
     advance: Callable[[float], None],
+    check_finite: Callable[[np.ndarray], None],
     *,
     forests: bool,
 ) -> tuple[NBestPool, Forests | None, ShardStatistics, list[str]] | None:
     """Lists of a shard's sentences, forests if asked for, statistics, and names of the discovered features.
 
-    Returns None if a stop was requested. ``what`` names the work in errors.
+    Returns None if a stop was requested. ``check_finite`` raises DataError for the scores of a list with NaN.
     """
     sums, lists, graphs = StatisticsAccumulator(run.decoder, run.metric), [], []
     run.gold.start_shard()
@@ -197,8 +201,7 @@ def decode_shard(
             graphs.append(graph)
         else:
             kbest = run.decode(i, weights, epoch)
-        if not np.isfinite(kbest.score).all():
-            raise DataError(f"{what}: found NaN or infinite scores, expected numbers: weights are too large")
+        check_finite(kbest.score)
         counted = run.metric.statistics(kbest, run.corpus.references(i))
         lists.append((kbest, counted))
         run.gold.update_context(counted, len(sentence.words))
@@ -206,7 +209,7 @@ def decode_shard(
         sums.add(sentence.words, kbest, counted, gold, Counts(0, 0))
         advance(gold)
     fired = [kbest.feature_index for kbest, _ in lists] + [graph.feature_index for graph in graphs]
-    late = {slot for slots in fired for slot in np.unique(slots[slots >= run.first_dynamic_slot]).tolist()}
+    late = {slot for slots in fired for slot in np.unique(slots[slots >= run.first_unshared_slot]).tolist()}
     references = [run.corpus.references(i) for i in shard.tolist()]
     found = forests_of(graphs, references, run.features.ids) if forests else None
     pool = pool_of(lists, run.features.ids, run.metric.width)

@@ -136,14 +136,8 @@ def initial_weights(job: Job) -> dict[str, float]:
     return read_weights(file)
 
 
-def first_weights(
-    job: Job, given: Mapping[str, float], features: FeatureTable, scoring: Scoring | None = None
-) -> FirstWeights:
-    """The weights ``given`` and the job's frozen features by slot; unknown names are added to ``features``.
-
-    The weight of a feature that ``scoring`` has replaced by bins is given to its bins, see `Scoring.to_bin_weights`.
-    """
-    given = scoring.to_bin_weights(given) if scoring else given
+def first_weights(job: Job, given: Mapping[str, float], features: FeatureTable) -> FirstWeights:
+    """The weights ``given`` and the job's frozen features by slot; unknown names are added to ``features``."""
     slots, frozen_slots = (features.slots(list(names)) for names in (given, job.learner.frozen))
     weights, frozen = np.zeros(len(features)), np.zeros(len(features), dtype=np.bool_)
     weights[slots] = list(given.values())

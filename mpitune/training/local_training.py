@@ -26,7 +26,7 @@ from mpitune.corpus.retrieval import IndexedPart, Neighbours, sentences_with
 from mpitune.corpus.text import counted
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import Decoder, Sentence
-from mpitune.errors import MachineError, UsageError
+from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.learner.local.examples import TrainingLists
 from mpitune.run_folder.checkpoint import digest
@@ -38,9 +38,9 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.training.batch_epoch import decode_shard
 from mpitune.training.kbest_formats import text
 from mpitune.training.local_learning import Learn, Learned, TrainingData
+from mpitune.training.open_run import InitialModel, open_run
 from mpitune.training.scheduler import check_stop, process_shards
-from mpitune.training.session import InitialModel, TrainingRun, open_run
-from mpitune.training.state import State
+from mpitune.training.session import TrainingRun
 
 BLOCK = 200
 """Sentences whose lists are kept in one file: a killed run loses at most one file per rank."""
@@ -117,6 +117,11 @@ def _check_same(folder: Path, made_from: dict[str, Any]) -> None:
         raise MachineError(f"{file}: cannot be written: {error.strerror}") from error
 
 
+def _check_finite(scores: np.ndarray) -> None:
+    if not np.isfinite(scores).all():
+        raise DataError(f"{_WHAT}: found NaN or infinite scores, expected numbers: weights are too large")
+
+
 def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np.ndarray]) -> list[str]:
     """Complete the lists in ``folder``; returns names of the features discovered while decoding."""
 
@@ -124,7 +129,7 @@ def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np
         return read_lists(folder, _EPOCH, job_digest, z, forests=False)
 
     def make(z: int, advance: Callable[[float], None]) -> ShardLists | None:
-        decoded = decode_shard(run, _EPOCH, _WHAT, z, shards[z], run.first.weights, advance, forests=False)
+        decoded = decode_shard(run, _EPOCH, z, shards[z], run.first.weights, advance, _check_finite, forests=False)
         if decoded is None:
             return None
         pool, _, statistics, names = decoded
@@ -133,7 +138,7 @@ def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np
         # Mapped from its file, where it takes no memory of ours.
         return replace(lists, pool=open_lists(folder, _EPOCH, z))
 
-    done = process_shards(run, State(shared_weights=run.sparse(run.first.weights)), _WHAT, shards, kept, make)
+    done = process_shards(run, _WHAT, shards, kept, make)
     check_stop(run, _WHAT, bool(run.stop))
     return run.comm.union(name for lists in done for name in lists.names)
 

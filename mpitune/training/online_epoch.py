@@ -46,12 +46,12 @@ def online_epoch(run: TrainingRun, learner: OnlineLearner, state: State) -> Epoc
             shards = reordered(shards, seed, epoch)
     run.gold.start_epoch(state.previous_1best)
     results = _learn_shards(run, learner, state, shards)
-    kept, weights, norms = _mix(run, learner, state, results)
+    metrics, weights, norms = _mix(run, learner, state, results)
     run.share_names(weights[0])
     if run.gold.needs_previous_epoch:
         state.previous_1best = _best_of_all(run, shards, results)
     statistics = [ShardStatistics(result.shard, result.statistics, result.bleu, result.choices) for result in results]
-    return EpochResult(weights, kept, statistics, norms)
+    return EpochResult(weights, metrics, statistics, norms)
 
 
 def _learn_shards(
@@ -79,7 +79,10 @@ def _learn_shards(
         run.features.slots(result.names)
         return replace(result, names=[])
 
-    return process_shards(run, state, what, shards, read, learn)
+    # Of shards that are drawn anew, nobody knows yet how long they take.
+    drawn_anew = run.job.parallel.reshuffle and run.mixes_each_epoch
+    seconds = state.history[-1]["shard_seconds"] if state.history and not drawn_anew else ()
+    return process_shards(run, what, shards, read, learn, seconds)
 
 
 def _shard_start(run: TrainingRun, state: State, z: int) -> tuple[Vector, tuple[np.ndarray, ...]]:
@@ -129,7 +132,8 @@ def _mix(
         "selected_features": int(np.count_nonzero(mixed.norm)) if job.learner.algorithm == "itersel" else mixed.active,
         "column_norms": mixed.profile,
     }
-    return metrics, weights, (mixed.index, mixed.norm) if len(mixed.norm) else EpochResult.norms
+    norms = mixed.index[: len(mixed.norm)], mixed.norm
+    return metrics, weights, norms
 
 
 def _mixing(run: TrainingRun) -> Mixing:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from mpitune.decoder.base import check_failed
 from mpitune.runtime.progress import progress
 from mpitune.training.session import TrainingRun
-from mpitune.training.state import State
 
 
 class CompletedShard(Protocol):
@@ -43,21 +42,23 @@ def reordered(shards: Sequence[np.ndarray], seed: int, draw: int) -> list[np.nda
 
 def process_shards(
     run: TrainingRun,
-    state: State,
     what: str,
     shards: Sequence[np.ndarray],
     kept: Callable[[int], _Done | None],
     make: Callable[[int, Callable[[float], None]], _Done | None],
+    seconds: Sequence[float] = (),
 ) -> list[_Done]:
     """Process shards from the work queue until all are done. All ranks call this.
 
     ``what`` names the work in progress lines. ``kept(z)`` returns the result of shard z that an interrupted run left,
     or None; then ``make(z, advance)`` computes it, calls ``advance`` with the gold score of each sentence, and returns
-    None if a stop was requested. Returns this rank's results, by shard. Raises StopRequested on every rank if one was
-    asked to stop and shards are left; the caller calls `check_stop` once the work of all shards is saved.
+    None if a stop was requested. ``seconds``: what the same shards took in the epoch before.
+
+    Returns this rank's results, by shard. Raises StopRequested on every rank if one was asked to stop and shards are
+    left; the caller calls `check_stop` once the work of all shards is saved.
     """
     done: list[_Done] = []
-    order = _longest_first(run, state, shards)
+    order = _longest_first(run, shards, seconds)
     with (
         progress(what, run.corpus.size, rank=run.comm.rank, quiet=run.quiet) as shown,
         run.comm.work_queue() as queue,
@@ -86,16 +87,12 @@ def check_stop(run: TrainingRun, what: str, stopped: bool, *, resumable: bool = 
         raise run.stop.stop_error(what, resumable=resumable)
 
 
-def _longest_first(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> list[int]:
+def _longest_first(run: TrainingRun, shards: Sequence[np.ndarray], seconds: Sequence[float]) -> list[int]:
     """The shards, longest first, so that no rank waits long at the end.
 
-    The length is the time in the epoch before, or else the number of words. The assignment of shards to ranks changes
-    no result.
+    The length is the time that a shard took, ``seconds``, or else the number of its words. The assignment of shards to
+    ranks changes no result.
     """
-    length: Sequence[Any]
-    if state.history and not run.job.parallel.reshuffle:
-        length = state.history[-1]["shard_seconds"]
-    else:
-        words = np.diff(run.corpus.source_ptr)
-        length = [int(words[shard].sum()) for shard in shards]
+    words = np.diff(run.corpus.source_ptr)
+    length = seconds or [float(words[shard].sum()) for shard in shards]
     return sorted(range(len(shards)), key=lambda z: -length[z])

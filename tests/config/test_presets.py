@@ -197,6 +197,21 @@ def test_nothing_is_said_of_keys_that_a_preset_sets(tmp_path: Path) -> None:
     assert ignored_keys(job(tmp_path, asked)) == ["learner.margin"]
 
 
+def test_batch_methods_ignore_what_belongs_to_passes_over_shards(tmp_path: Path) -> None:
+    """So a run goes on if such a key changes."""
+    keys = ("learner.averaging='epoch'", "learner.dense_start=0", "parallel.mixing='uniform'")
+    for method, ignores in (("pro", True), ("mert", True), ("perceptron", False)):
+        plain = job(tmp_path, "", f"learner.method={method}")
+        changed = job(tmp_path, "", f"learner.method={method}", *keys, "parallel.reshuffle=false")
+        names = [key.partition("=")[0] for key in keys] + ["parallel.reshuffle"]
+        assert sorted(ignored_keys(changed)) == (sorted(names) if ignores else [])
+        assert (effective_keys(changed) == effective_keys(plain)) == ignores
+    scale = "learner.mira.cost_scale=2"
+    assert ignored_keys(job(tmp_path, "", "learner.method=mira", scale)) == []
+    other = job(tmp_path, "", "learner.method=mira", scale, "learner.gold=document")
+    assert ignored_keys(other) == ["learner.mira.cost_scale"]
+
+
 def test_changes_between_versions_are_named() -> None:
     before = {"learner.margin": 0.0, "learner.old": 1, "select.k": 5}
     now = {"learner.margin": 1.0, "learner.new": "x", "select.k": 5}

@@ -25,7 +25,7 @@ STEPS = {
     "grammar extracted": "mpitune.store.extract_grammars:GrammarExtractor.part",
     "data compiled": "mpitune.store.build:_compile_data",
     "language model read": "mpitune.store.build:_compile_lm",
-    "kernels loaded": "mpitune.training.session:_warm_up",
+    "kernels loaded": "mpitune.training.open_run:_warm_up",
     "sentence decoded": "mpitune.decoder.embedded.decoder:EmbeddedDecoder.decode",
     "shard kept": "mpitune.training.online_epoch:write_shard",
     "exchange": "mpitune.exchange.comm:MpiComm.allgather",

@@ -12,7 +12,7 @@ from support.tiny import JOB, Tiny
 from mpitune.decoder.base import Sentence
 from mpitune.exchange.comm import SerialComm
 from mpitune.runtime.signals import StopFlag
-from mpitune.training.session import open_run
+from mpitune.training.open_run import open_run
 
 
 @pytest.fixture(scope="module")

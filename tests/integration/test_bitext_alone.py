@@ -16,7 +16,8 @@ from support.naive_extract import random_pairs
 
 from mpitune.corpus import eflomal
 from mpitune.corpus.progress import StartProgress, no_progress
-from mpitune.corpus.text import lines
+from mpitune.corpus.text import lines, read_sentences
+from mpitune.errors import DataError
 from mpitune.lm.kneser_ney import estimate
 from mpitune.store import bitext_inputs
 from mpitune.store.bitext_inputs import BitextParts
@@ -103,6 +104,20 @@ def test_the_parts_of_a_bitext(folder: Path, one_file: bool) -> None:
         f"no [data.devtest]: {held_out} pairs, drawn at random, held out for it: neither grammar nor LM has them",
         "data.limit = 20: the first 20 pairs of the others are tuned on",
     ]
+
+
+@pytest.mark.parametrize(("word", "bad"), [("</seg>", True), ("<seg", True), ("<segment>", False)])
+def test_words_that_no_text_to_tune_on_can_have(folder: Path, word: str, bad: bool) -> None:
+    """They are found in the bitext, and not in a file that was made from it."""
+    lines = read(folder / "f")
+    write(folder / "f", [lines[0], f"{lines[1]} {word}", *lines[2:]])
+    parts = BitextParts(folder / "f", folder / "e", (), folder, 5, holds_out=False, makes_lm=False)
+    if not bad:
+        parts.make(print, no_progress)
+        assert read_sentences(parts.tuned[0])[1].words == [*lines[1].split(), word]
+        return
+    with pytest.raises(DataError, match=f"/f:2: found {word}, expected words alone"):
+        parts.make(print, no_progress)
 
 
 def test_sizes_of_the_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

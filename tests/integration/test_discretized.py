@@ -173,6 +173,14 @@ def test_new_text_is_put_into_the_bins_of_the_model(
     assert "found no bins or transforms of scores for it, expected scoring.json" in capsys.readouterr().err
 
 
+def test_initial_weights_of_features_in_bins_are_given_to_the_bins(tiny: Tiny, tmp_path: Path) -> None:
+    """And so none of them is said not to count."""
+    (tiny.folder / "given").write_text("Cost 0.5\nLex -0.25\n")
+    tiny.train(tmp_path / "run", **in_bins(), learner={"initial_weights": "given", "epochs": 1})
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert "do not count" not in log and "none of its features" not in log
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_lengths_of_target_sides_and_conjunctions(tiny: Tiny, tmp_path: Path, keep: bool) -> None:
     """The features of the best translations are those of a plain sum over the rules of their derivations."""

@@ -34,7 +34,7 @@ from mpitune.run_folder import nbest_store
 from mpitune.run_folder.scoring import read_scoring
 from mpitune.store.store import open_store
 from mpitune.training import factory, job_inputs, local_learning, local_training
-from mpitune.training.session import InitialModel
+from mpitune.training.open_run import InitialModel
 
 SMALL = 5
 """How many sentences' lists are in a file, here: six files. Sentences are searched for in parts, too."""

@@ -21,7 +21,7 @@ from mpitune.learner.online.mira import ORACLES, PREDICTIONS
 from mpitune.metrics.sentence_bleu import make_sentence_metric
 from mpitune.runtime.signals import StopFlag
 from mpitune.training import factory
-from mpitune.training.session import open_run
+from mpitune.training.open_run import open_run
 
 CONTEXT: dict[str, Any] = {"method": "mira", "gold": "context"}
 

@@ -18,7 +18,7 @@ from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.runtime.signals import StopFlag
-from mpitune.training.session import open_run
+from mpitune.training.open_run import open_run
 
 METHODS: dict[str, dict[str, Any]] = {
     "perceptron": {},

@@ -35,8 +35,8 @@ from mpitune.run_folder.checkpoint import VERSION, checkpoint_path, read_checkpo
 from mpitune.run_folder.layout import RunFolder
 from mpitune.runtime.run_lock import RunLock
 from mpitune.runtime.signals import StopFlag
+from mpitune.training.open_run import open_run
 from mpitune.training.scheduler import draw_shards, reordered
-from mpitune.training.session import open_run
 
 ALGORITHMS = ["sgd", "mix", "itermix", "itersel"]
 DEFAULT: dict[str, Any] = {"preset": "default", "learning_rate": None}
@@ -295,9 +295,12 @@ def test_a_finished_run_leaves_no_scraps(tiny: Tiny, tmp_path: Path) -> None:
 # What goes wrong with a model
 
 
-def test_numbers_that_are_none_stop_the_run(tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("learner", [{}, {"method": "pro", "learning_rate": None}])
+def test_numbers_that_are_none_stop_the_run(
+    tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str], learner: dict[str, Any]
+) -> None:
     (tiny.folder / "huge").write_text("Cost 1e308\nLex -1e308\n")
-    job = tiny.job_file(tmp_path / "run", learner={"initial_weights": "huge"})
+    job = tiny.job_file(tmp_path / "run", learner={"initial_weights": "huge", **learner})
     assert main(["train", str(job), "--quiet"]) == 3
     found = capsys.readouterr().err.splitlines()
     assert len(found) == 1 and "epoch 1: found NaN or infinite weights" in found[0]

@@ -11,7 +11,7 @@ from support.tiny import Tiny
 
 from mpitune.exchange.comm import SerialComm
 from mpitune.runtime.signals import StopFlag
-from mpitune.training.session import open_run
+from mpitune.training.open_run import open_run
 
 
 class Hypothesis(NamedTuple):

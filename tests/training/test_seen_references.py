@@ -16,7 +16,8 @@ from mpitune.lm.ngram_table import language_model
 from mpitune.lm.seen_text import known_ngrams
 from mpitune.runtime.signals import StopFlag
 from mpitune.training.job_inputs import load_job, sources
-from mpitune.training.session import TrainingRun, open_run
+from mpitune.training.open_run import open_run
+from mpitune.training.session import TrainingRun
 
 JOB = """[data]
 source = "source"

@@ -1,0 +1,32 @@
+"""The command `mpitune lm`."""
+
+from __future__ import annotations
+
+import argparse
+
+from mpitune.cli.output import (
+    check_apart,
+    print_message,
+    report_write_errors,
+)
+from mpitune.exchange.comm import Comm
+from mpitune.lm.kneser_ney import estimate
+from mpitune.runtime.log import start_logging
+from mpitune.runtime.progress import progress
+from mpitune.runtime.signals import StopFlag
+
+
+def run_lm(options: argparse.Namespace, comm: Comm) -> None:
+    """Estimate a language model: modified Kneser-Ney, written as ARPA."""
+
+    start_logging(None, rank=comm.rank, size=comm.size)
+
+    def make() -> None:
+        check_apart(options.output, [options.input, options.vocabulary])
+        with stop.interrupts("the language model", resumable=False), report_write_errors(options.output):
+            estimate(
+                options.input, options.order, options.output, print_message, progress, vocabulary=options.vocabulary
+            )
+
+    with StopFlag() as stop:
+        comm.on_root(make)

@@ -1,0 +1,88 @@
+"""The commands `mpitune train` and `mpitune prepare`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from functools import partial
+from pathlib import Path
+
+from mpitune.cli.output import (
+    load_job,
+    print_message,
+    raised_on_all_ranks,
+)
+from mpitune.config.spec import MAX_SEED, Job
+from mpitune.decoder.cdec.process import resolve_program
+from mpitune.errors import DataError, UsageError
+from mpitune.exchange.comm import Comm
+from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.seeds import run_folders
+from mpitune.runtime.log import start_logging
+from mpitune.runtime.progress import progress
+from mpitune.runtime.signals import StopFlag
+from mpitune.store.extract_grammars import extract_and_build
+from mpitune.store.input_checks import check_files
+from mpitune.training import job_inputs, loop
+from mpitune.training.fit_bins import open_fitted
+
+
+def run_train(options: argparse.Namespace, comm: Comm) -> None:
+    """Learn the weights, continuing from checkpoints; alone, or under mpirun or srun."""
+    seeds = None if options.seeds is None else _parse_seeds(options.seeds)
+    job = load_job(options, comm)
+    if options.dry_run:
+        comm.on_root(_show, job)
+        return
+    comm.on_root(_refuse_other_kind, job.run.dir, seeds is not None)
+    for each in [job] if seeds is None else (job_inputs.with_seed(job, seed) for seed in seeds):
+        options.folder = each.run.dir
+        loop.train(each, comm, resume=options.resume, quiet=options.quiet)
+
+
+def _refuse_other_kind(folder: Path, of_seeds: bool) -> None:
+    """Raise UsageError for a single run in a ``folder`` of runs with several seeds, which it would hide from reports.
+
+    The same if ``of_seeds`` runs are to go to the folder of a single run.
+    """
+    if of_seeds and RunFolder(folder).config.is_file():
+        raise UsageError(f"{folder}: found a single run, expected no --seeds or another run.dir")
+    if not of_seeds and run_folders(folder) != [folder]:
+        raise UsageError(f"{folder}: found runs with several seeds, expected --seeds or another run.dir")
+
+
+def _show(job: Job) -> None:
+    """Print all keys; warn of the first file that cannot be read, as it may be still to be made."""
+    print(job.to_toml() + _program_note(job), end="", flush=True)
+    try:
+        check_files(job_inputs.sources(job))
+    except DataError as error:
+        print_message(f"warning: {error}")
+
+
+def _parse_seeds(text: str) -> range:
+    """The seeds of ``--seeds A..B``, both included. Raises UsageError on all ranks."""
+    match = re.fullmatch(r"([0-9]{1,19})\.\.([0-9]{1,19})", text)
+    first, last = (int(number) for number in match.groups()) if match else (1, 0)
+    if first > last or last > MAX_SEED:
+        raise raised_on_all_ranks(UsageError(f"--seeds {text}: expected A..B, whole numbers with A no larger than B"))
+    return range(first, last + 1)
+
+
+def _program_note(job: Job) -> str:
+    """A comment on the program that the job runs; empty if it runs none."""
+    if job.decoder.backend != "cdec":
+        return ""
+    return f"# This job runs {resolve_program(job.decoder.binary) or f'{job.decoder.binary}, which is not there'}\n"
+
+
+def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
+    """Build the job's store, which train would otherwise build."""
+    job = load_job(options, comm)
+    start_logging(None, rank=comm.rank, size=comm.size)
+    store, sources = job.run.store, job_inputs.sources(job)
+    with StopFlag() as stop:
+        made = extract_and_build(comm, sources, store, store, print_message, partial(progress, rank=comm.rank), stop)
+        if sources.train is not None:
+            open_fitted(comm, job, sources, store, print_message, stop)
+    comm.on_root(print, f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True)

@@ -1,0 +1,73 @@
+"""The command `mpitune weights`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+
+from mpitune.cli.options import EACH_TEMPLATE
+from mpitune.cli.output import (
+    check_apart,
+    print_message,
+    report_write_errors,
+)
+from mpitune.corpus.text import counted
+from mpitune.corpus.weights import export_weights
+from mpitune.exchange.comm import Comm
+from mpitune.grammar.choices import PREFIXES
+from mpitune.run_folder import model_weights
+
+NEAREST_RULES = 10
+"""Number of rules that --near shows without --top."""
+
+WeightGroup = tuple[str, list[tuple[str, float]]]
+"""A heading, which may be empty, and pairs of feature name and weight."""
+
+
+def run_weights(options: argparse.Namespace, comm: Comm) -> None:
+    """Show the weights of a model: the largest, those of a template, some by name, or differences to another model."""
+
+    def show() -> None:
+        check_apart(options.export, model_weights.files_of_models([options.model, options.diff]))
+        model = model_weights.read_model(options.model)
+        other = model_weights.read_model(options.diff) if options.diff else None
+        weights = model if other is None else model_weights.difference(model, other)
+        groups = _select_weights(options, weights)
+        if options.export:
+            with report_write_errors(options.export):
+                options.export.parent.stat()  # a misspelt name: not created
+                export_weights(options.export, sorted(pair for _, pairs in groups for pair in pairs))
+        else:
+            _print_weights(groups, model, other)
+        if weights and not any(pairs for _, pairs in groups):
+            print_message(f"{options.model}: none of {counted(len(weights), 'weight')} matches")
+
+    comm.on_root(show)
+
+
+def _select_weights(options: argparse.Namespace, weights: Mapping[str, float]) -> list[WeightGroup]:
+    """The weights that the ``options`` select: one group, or one for each template."""
+    if options.template == EACH_TEMPLATE and not options.near:
+        groups = []
+        for name in ("dense", *PREFIXES):
+            if selected := model_weights.filtered(weights, name, options.find):
+                heading = f"# {name}: {counted(len(selected), 'feature')}"
+                groups.append((heading, model_weights.largest(selected, options.top)))
+        return groups
+    template = None if options.template == EACH_TEMPLATE else options.template
+    selected = model_weights.filtered(weights, template, options.find)
+    if options.near:
+        return [("", model_weights.nearest(selected, options.near, options.top or NEAREST_RULES))]
+    return [("", model_weights.largest(selected, options.top))]
+
+
+def _print_weights(
+    groups: Sequence[WeightGroup], model: Mapping[str, float], other: Mapping[str, float] | None
+) -> None:
+    """Print the ``groups``; with an ``other`` model, each difference is followed by the weights of both models."""
+    for heading, pairs in groups:
+        if heading:
+            print(heading)
+        for name, value in pairs:
+            both = "" if other is None else f" {model.get(name, 0.0)!r} {other.get(name, 0.0)!r}"
+            print(f"{name} {value!r}{both}")

@@ -1,0 +1,151 @@
+"""Opening of a run: makes what its store lacks, opens all parts, and tells what is odd about the job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.config.effective_keys import ignored_keys
+from mpitune.config.spec import Job
+from mpitune.decoder.base import TranslationModel
+from mpitune.decoder.cdec.process import resolve_program
+from mpitune.decoder.lists.model import ListModel
+from mpitune.errors import DataError
+from mpitune.exchange.comm import Comm
+from mpitune.grammar.score_transforms import Scoring
+from mpitune.learner.base import BatchLearner
+from mpitune.run_folder.layout import RunFolder
+from mpitune.runtime.progress import progress
+from mpitune.runtime.signals import StopFlag
+from mpitune.store.extract_grammars import extract_and_build
+from mpitune.store.made_inputs import known_decisions
+from mpitune.store.store import Store, open_store
+from mpitune.training import factory, job_inputs
+from mpitune.training.fit_bins import open_fitted
+from mpitune.training.seen_references import log_seen_references, warn_of_tuned_devtest
+from mpitune.training.session import TrainingRun
+from mpitune.training.unused_weights import unused_weights
+
+LOG = logging.getLogger(__name__)
+
+
+class InitialModel(NamedTuple):
+    """A trained model to begin with."""
+
+    weights: Mapping[str, float]
+    scoring: Scoring | None
+    """Transforms and bins of the grammar's scores."""
+
+
+def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialModel | None = None) -> TrainingRun:
+    """Make the store where it is missing and open all parts of a run.
+
+    ``given`` replaces the job's initial weights and score transforms.
+    """
+    folder, sources = job.run.store, job_inputs.sources(job)
+    for decision in comm.on_root(known_decisions, sources.made):
+        LOG.info("%s", decision)
+    extract_and_build(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet), stop)
+    if given is None:
+        store = open_fitted(comm, job, sources, folder, LOG.info, stop)
+    else:
+        store = open_store(sources, folder, given.scoring)
+    comm.on_root(_check_store, job, store)
+    assert store.train is not None  # checked by config.load.require_data
+    grammars = comm.on_root(job_inputs.sentence_grammars, job, sources)
+    own = RunFolder(job.run.dir).decoder_folder(f"rank-{comm.rank}")
+    decoder = factory.decoder(job, store, own, factory.list_length(job), grammars)
+    weights = comm.on_root(factory.initial_weights, job) if given is None else given.weights
+    if store.scoring is not None:
+        weights = store.scoring.to_bin_weights(weights)
+    comm.on_root(_warn_of_unknown, job, weights, store.model)
+    comm.on_root(log_seen_references, job, sources.lms, store)
+    comm.on_root(warn_of_tuned_devtest, job, store)
+    if idle := ignored_keys(job):
+        LOG.info("keys ignored by this method: %s", ", ".join(idle))
+    first = factory.first_weights(job, weights, decoder.features)
+    metric, first_sparse = factory.metric(job, store.model.words.words), len(store.model.dense_features())
+    learns = factory.learned_in_epochs(job, store.model)
+    run = TrainingRun(
+        job=job,
+        comm=comm,
+        folder=RunFolder(job.run.dir),
+        stop=stop,
+        quiet=quiet,
+        store=store,
+        corpus=store.train,
+        decoder=decoder,
+        first=first,
+        first_sparse=first_sparse,
+        learns=learns,
+        learner=factory.learner(job, metric, first.frozen, decoder.features, first_sparse, learns, store.scoring),
+        gold=factory.gold(job, metric, store.train.size),
+        metric=metric,
+        identity=comm.on_root(job_inputs.identity, job, folder) | _identity_of_scores(store),
+        first_unshared_slot=len(decoder.features),
+    )
+    _warm_up(run)
+    return run
+
+
+def _identity_of_scores(store: Store) -> dict[str, str]:
+    """The digest of the bins: it depends on the version of mpitune too."""
+    return {"bins of features.discretize": store.scoring.digest} if store.scoring else {}
+
+
+def _check_store(job: Job, store: Store) -> None:
+    for table, corpus in {"data": store.train, "data.devtest": store.devtest}.items():
+        if corpus is not None and len(corpus.source) == 0:
+            found = "empty lines alone" if corpus.size else "no sentences"
+            raise DataError(f"{job.file}: found {found} in [{table}], expected at least one sentence")
+        if corpus is not None and len(corpus.reference) == 0 and len(corpus.reference_ptr) > 1:
+            raise DataError(f"{job.file}: found only empty references in [{table}], expected translations")
+
+
+def _warn_of_unknown(job: Job, given: Mapping[str, float], model: TranslationModel | ListModel) -> None:
+    """Warn of features that nothing in the job fires: they are harmless, but often misspelt."""
+    known = model.fired(job.learner.frozen)
+    unknown = [name for name in job.learner.frozen if name not in known]
+    if unknown and job.decoder.backend != "cdec":  # which may have features that only it knows
+        LOG.warning("learner.frozen: nothing in this job fires %s", ", ".join(unknown))
+    where = job.learner.initial_weights or "the given weights"
+    if job.learner.initial_weights and not given:
+        LOG.warning("%s: found no weights: all are 0", where)
+    elif told := unused_weights(given, job, model):
+        LOG.warning("%s: %s", where, told)
+
+
+def _warm_up(run: TrainingRun) -> None:
+    """Start the external decoder on all ranks in parallel, and load the kernels on rank 0.
+
+    Kernels are compiled unless an earlier run has cached them: to get them all, the shortest sentence is decoded and
+    learned from; the result is discarded.
+    """
+    LOG.info("%d sentences, %d dense features", run.corpus.size, len(run.store.model.dense_features()))
+    if (shards := run.job.parallel.shards) > run.corpus.size and run.comm.root:
+        LOG.warning(
+            "%d shards for %d sentences: empty shards learn nothing; lower parallel.shards",
+            shards,
+            run.corpus.size,
+        )
+    lengths = np.diff(run.corpus.source_ptr)
+    i = int(np.argmin(np.where(lengths > 0, lengths, lengths.max() + 1)))
+    sentence, weights = run.corpus.sentence(i), run.first.weights
+
+    def learn() -> None:
+        kbest = run.decode(i, weights, 0)
+        counted = run.metric.statistics(kbest, run.corpus.references(i))
+        if isinstance(run.learner, BatchLearner):
+            return
+        changed = run.grow_to_features(weights.copy())
+        run.learner.start_shard(changed)
+        run.learner.update(kbest, run.gold.score(counted, len(sentence.words)), changed, np.random.default_rng(0))
+
+    if run.job.decoder.backend == "cdec":
+        LOG.info("starting %s on all ranks", resolve_program(run.job.decoder.binary))
+        run.decoder.decode(sentence, weights, 1)
+    run.comm.on_root(learn)
