@@ -6,7 +6,7 @@ digest        `matches_digest`, `write_user_block`: a digest of a file in its fi
 checked       `open_checked`: array files that are checked once
 disk_array    `DiskArray`: an array that grows on disk
 grow          `grow_to`: arrays that grow with the number of features
-csr           `row_ends`, `select_rows`, `iter_rows`: rows of different lengths in one array
+csr           `row_ends`, `select_rows`, `row_scores`, ...: rows of different lengths in one array
 row_table     `DistinctRows`: a hash table of rows
 number_table  `DistinctNumbers`: a hash table of 64-bit numbers
 """

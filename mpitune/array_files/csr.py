@@ -7,6 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from mpitune.jit import at, kernel
+
 CHUNK = 1 << 14
 """Number of rows that `iter_rows` converts to lists at a time: lists take ten times the memory."""
 
@@ -30,3 +32,30 @@ def iter_rows(ptr: np.ndarray, flat: np.ndarray) -> Iterator[list[int]]:
         bounds = ptr[first : first + CHUNK + 1]
         numbers = flat[bounds[0] : bounds[-1]].tolist()
         yield from (numbers[begin:end] for begin, end in pairwise((bounds - bounds[0]).tolist()))
+
+
+@kernel
+def row_scores(ptr: np.ndarray, column: np.ndarray, value: np.ndarray, weights: np.ndarray, result: np.ndarray) -> None:
+    """Fill ``result`` (float64 [rows]) with the product of each row and ``weights``, summed in row order.
+
+    ``ptr``: int64 [rows + 1], ``column``: int32, ``value``: float64, the rows (CSR); ``weights``: float64 [columns].
+    """
+    for j in range(len(result)):
+        score = 0.0
+        for e in range(at(ptr[j]), at(ptr[j + 1])):
+            score += weights[at(column[e])] * value[e]
+        result[j] = score
+
+
+@kernel
+def row_sums(
+    ptr: np.ndarray, column: np.ndarray, value: np.ndarray, coefficients: np.ndarray, result: np.ndarray
+) -> None:
+    """Add the rows, weighted by ``coefficients`` (float64 [rows]), to ``result`` (float64 [columns]).
+
+    ``ptr``: int64 [rows + 1], ``column``: int32, ``value``: float64, the rows (CSR).
+    """
+    for j in range(len(coefficients)):
+        coefficient = coefficients[j]
+        for e in range(at(ptr[j]), at(ptr[j + 1])):
+            result[at(column[e])] += coefficient * value[e]

@@ -41,10 +41,14 @@ def check_apart(path: Path | None, inputs: Sequence[Path | None]) -> None:
 def _files_of(job: Job) -> list[Path]:
     """The file of ``job``, those that it names, and those of its run folder and store that others depend on."""
     named = [path for _, kind, value in values(job) if kind is Path for path in _listed(value)]
-    run = RunFolder(job.run.dir)
-    kept = [run.config, run.result, run.metrics, run.log, run.status, run.scoring]
-    kept += [*run.checkpoints.glob("*.h5"), *run.weights.glob("*.gz"), *job.run.store.glob("*.h5")]
-    return [job.file, *named, *kept]
+    return [job.file, *named, *files_of_run(job.run.dir), *job.run.store.glob("*.h5")]
+
+
+def files_of_run(folder: Path) -> list[Path]:
+    """The files of a run that others depend on; none if ``folder`` is none of a run."""
+    run = RunFolder(folder)
+    kept = [run.result, run.metrics, run.log, run.status, run.scoring]
+    return [run.config, *kept, *run.checkpoints.glob("*.h5"), *run.weights.glob("*.gz")] if run.config.is_file() else []
 
 
 def _listed(value: Path | Sequence[Path] | None) -> Sequence[Path]:

@@ -6,11 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 from mpitune.cli.options import EACH_TEMPLATE
-from mpitune.cli.output import (
-    check_apart,
-    print_message,
-    report_write_errors,
-)
+from mpitune.cli.output import check_apart, files_of_run, print_message, report_write_errors
 from mpitune.corpus.text import counted
 from mpitune.corpus.weights import export_weights
 from mpitune.exchange.comm import Comm
@@ -28,7 +24,10 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
     """Show the weights of a model: the largest, those of a template, some by name, or differences to another model."""
 
     def show() -> None:
-        check_apart(options.export, model_weights.files_of_models([options.model, options.diff]))
+        if options.export:
+            folder = options.export.absolute().parent
+            kept = [*files_of_run(folder), *files_of_run(folder.parent)]
+            check_apart(options.export, [*model_weights.files_of_models([options.model, options.diff]), *kept])
         model = model_weights.read_model(options.model)
         other = model_weights.read_model(options.diff) if options.diff else None
         weights = model if other is None else model_weights.difference(model, other)

@@ -28,10 +28,8 @@ from mpitune.config.spec import (
 )
 from mpitune.corpus.text import lines
 from mpitune.errors import DataError, UsageError
+from mpitune.grammar.cdec_ini import TEMPLATES as CDEC_TEMPLATES
 from mpitune.grammar.choices import ListTemplateName, TemplateName
-
-_TEMPLATES_CDEC_LACKS = ("word-pair", "word-pair-all", "insertion", "target-words", "reordering", "fertility")
-"""Templates that cdec does not have."""
 
 _LAMBDA = {"ebuu": 0.06, "mbuu": 0.018, "retrain": 0.0}
 """By method of local training: default of lambda (Liu, Cao, Watanabe, Zhao, Yu, Zhu, EMNLP 2012)."""
@@ -257,7 +255,7 @@ def _check_inputs(job: Job) -> None:
     _check_templates(job, get_args(TemplateName))
     if job.features.lexicon is not None:
         raise UsageError(f'{job.file}: features.lexicon: found beside a decoder, expected decoder.backend = "lists"')
-    unsupported = [template for template in job.features.templates if template in _TEMPLATES_CDEC_LACKS]
+    unsupported = [template for template in job.features.templates if template not in CDEC_TEMPLATES.values()]
     if job.decoder.backend == "cdec" and unsupported:
         raise UsageError(f"{job.file}: features.templates: cdec does not have {', '.join(unsupported)}")
     _check_scores(job)

@@ -67,6 +67,9 @@ _BLOCK = 1 << 20
 _STEP = 1 << 17
 """Bytes that are read at a time; those of a step that ends in damaged gzip data are lost."""
 
+_OTHER_PACKERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+"""How files begin that other programs than gzip have packed."""
+
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 """Exceptions of Python for damaged or truncated gzip data."""
 
@@ -100,6 +103,9 @@ def line_blocks(path: Path, progress: Progress | None = None) -> Iterator[bytear
             bad, found, expected = block.find(b"\0"), "a NUL character", "text without any"
         except UnicodeDecodeError as error:
             bad, found, expected = error.start, f"bytes that are not UTF-8 ({error.reason})", "UTF-8"
+            if number == 1 and block.startswith(tuple(_OTHER_PACKERS)):
+                packer = next(name for magic, name in _OTHER_PACKERS.items() if block.startswith(magic))
+                bad, found, expected = 0, f"data packed by {packer}", "a text, plain or gzipped"
         if bad >= 0:
             valid = block.rfind(b"\n", 0, bad) + 1
             yield block[:valid]

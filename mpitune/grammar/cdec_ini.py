@@ -10,12 +10,13 @@ from typing import Any
 from mpitune.corpus.text import lines, resolve, split_words
 from mpitune.errors import DataError, UsageError
 
-_TEMPLATES = {
+TEMPLATES = {
     "RuleIdentityFeatures": "id",
     "RuleSourceBigramFeatures": "source-bigram",
     "RuleTargetBigramFeatures": "target-bigram",
     "RuleShape": "shape",
 }
+"""Templates by the names that cdec has for them; it does not have the others."""
 SPAN_LIMIT = 10
 """cdec's default span limit. Its default pop limit is 200, the same as mpitune's."""
 _REPLACED = {"input", "weights", "k_best", "unique_k_best", "mr_mira_compat"}
@@ -91,7 +92,7 @@ def make_inifile(
     lines = ["formalism=scfg", f"scfg_max_span_limit={span_limit}", f"cubepruning_pop_limit={pop_limit}"]
     lines += [f"grammar={_word(path.absolute())}" for path in grammars]
     functions = [f"KLanguageModel -n {_word(name)} {_word(path.absolute())}" for name, path in language_models]
-    functions += [function for function, template in _TEMPLATES.items() if template in templates]
+    functions += [function for function, template in TEMPLATES.items() if template in templates]
     lines += [f"feature_function={function}" for function in functions]
     lines += ini.decoder_only_settings() if ini else ["add_pass_through_rules=true", "feature_function=WordPenalty"]
     return "".join(f"{line}\n" for line in lines)
@@ -147,8 +148,8 @@ def _features(functions: list[str], path: Path) -> dict[str, Any]:
                 models.append((name, _file(file, path)))
             case ["KLanguageModel", file]:
                 models.append(("LanguageModel", _file(file, path)))
-            case [name] if name in _TEMPLATES:
-                templates.append(_TEMPLATES[name])
+            case [name] if name in TEMPLATES:
+                templates.append(TEMPLATES[name])
             case _:
                 others.append(function)
     return {

@@ -121,7 +121,8 @@ class RuleReader:
         grammars so far (the decoder orders the categories once for all grammars).
         """
         try:
-            for block in line_blocks(path, progress):
+            # Of an empty file, the only block is empty: it does not tell the format.
+            for block in filter(None, line_blocks(path, progress)):
                 self._parser = self._parser or self._parser_for(block)
                 for parsed in self._parser.parse(block):
                     self._add(parsed, self._parser.format)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import row_ends, select_rows
+from mpitune.array_files.csr import row_ends, row_scores, row_sums, select_rows
 from mpitune.corpus.number_hash import extended
 from mpitune.decoder.base import KBest
 from mpitune.jit import at, kernel, uint64
@@ -137,37 +137,8 @@ def scores(pool: NBestPool, weights: np.ndarray) -> np.ndarray:
     return result
 
 
-@kernel
-def row_scores(
-    ptr: np.ndarray, feature: np.ndarray, value: np.ndarray, weights: np.ndarray, result: np.ndarray
-) -> None:
-    """Fill ``result`` (float64 [rows]) with the product of each row and ``weights``, summed in row order.
-
-    ``ptr``: int64 [rows + 1], ``feature``: int32, ``value``: float64, the rows (CSR); ``weights``: float64 [features].
-    """
-    for j in range(len(result)):
-        score = 0.0
-        for e in range(at(ptr[j]), at(ptr[j + 1])):
-            score += weights[at(feature[e])] * value[e]
-        result[j] = score
-
-
 def summed(pool: NBestPool, coefficients: np.ndarray) -> np.ndarray:
     """float64 [features of the pool]: the sum of feature vectors, weighted by ``coefficients`` (float64 [entries])."""
     result = np.zeros(len(pool.feature_id))
     row_sums(pool.feature_ptr, pool.feature, pool.value, coefficients, result)
     return result
-
-
-@kernel
-def row_sums(
-    ptr: np.ndarray, feature: np.ndarray, value: np.ndarray, coefficients: np.ndarray, result: np.ndarray
-) -> None:
-    """Add the rows, weighted by ``coefficients`` (float64 [rows]), to ``result`` (float64 [features]).
-
-    ``ptr``: int64 [rows + 1], ``feature``: int32, ``value``: float64, the rows (CSR).
-    """
-    for j in range(len(coefficients)):
-        coefficient = coefficients[j]
-        for e in range(at(ptr[j]), at(ptr[j + 1])):
-            result[at(feature[e])] += coefficient * value[e]

@@ -92,7 +92,8 @@ class Evaluation:
         """The same table in Markdown, the signature below it."""
         heading, *rows = self._rows()
         lines = [heading, ["---"] * len(heading), *rows]
-        return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), "", f"`{self.signature}`"])
+        escaped = ([cell.replace("|", "\\|") for cell in cells] for cells in lines)
+        return "\n".join([*(f"| {' | '.join(cells)} |" for cells in escaped), "", f"`{self.signature}`"])
 
     def _rows(self) -> list[Row]:
         """The heading and a row for each system, without columns that are empty in all rows."""

@@ -37,7 +37,7 @@ from mpitune.training.open_run import open_run
 from mpitune.training.sanity_checks import warnings_of_epoch
 from mpitune.training.scheduler import check_stop
 from mpitune.training.session import TrainingRun
-from mpitune.training.state import State, begin, write_epoch, write_result
+from mpitune.training.state import State, begin, restore_result, write_epoch
 
 LOG = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ def _write_settings(run: TrainingRun, state: State) -> None:
     folder.write_scoring(scoring.as_json() if scoring else None)
     folder.make_checkpoints()
     # Killed in the middle of writing an epoch, a run has its weights and metrics, but not its checkpoint.
-    write_result(run, state)
+    restore_result(run, state)
 
 
 def _log_next_steps(folder: RunFolder, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""What has seen the references that are tuned on, told before training: language models, and the devtest set."""
+"""What is told of the references that are tuned on before training: who has seen them, and who does not know them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from mpitune.config.spec import Job
 from mpitune.corpus.text import counted
 from mpitune.decoder.base import TranslationModel
 from mpitune.lm.leave_one_out import COVERED
+from mpitune.lm.ngram_table import UNKNOWN
 from mpitune.lm.seen_text import KNOWN, share_if_seen
 from mpitune.store.own_pairs import OWN_TEXT
 from mpitune.store.store import Corpus, Store, references_in
@@ -28,7 +31,8 @@ def log_seen_references(job: Job, files: Sequence[Path], store: Store) -> None:
     if not isinstance(store.model, TranslationModel):
         return
     for n, (file, (lm, vocabulary)) in enumerate(zip(files, store.model.lms, strict=False)):
-        own = store.own_ngrams[n]
+        references, own = references_in(vocabulary, corpus, store.model.words), store.own_ngrams[n]
+        _warn_of_unknown_words(file, references)
         if own is not None:
             found, total = own.references.tolist()
             what = "each is left out of the model while it is learned from" if found else "none has to be left out"
@@ -48,7 +52,7 @@ def log_seen_references(job: Job, files: Sequence[Path], store: Store) -> None:
                     100 * COVERED,
                 )
             continue
-        share = share_if_seen(lm, references_in(vocabulary, corpus, store.model.words))
+        share = share_if_seen(lm, references)
         if share is not None:
             LOG.warning(
                 "%s: has %.1f %% of the %d-grams of the references in [data], expected less than %g %%: "
@@ -77,6 +81,19 @@ def warn_of_tuned_devtest(job: Job, store: Store) -> None:
             job.data.devtest.source or job.data.devtest.lists[0],
             count,
             counted(len(devtest), "sentence"),
+        )
+
+
+def _warn_of_unknown_words(file: Path, references: Sequence[np.ndarray]) -> None:
+    """Warn if a model knows less than half of the words of ``references`` (int32 each, as its numbers)."""
+    unknown, total = sum(int((words == UNKNOWN).sum()) for words in references), sum(map(len, references))
+    if 2 * unknown > total:
+        LOG.warning(
+            "%s: %d of %d words of the references in [data] are unknown to it: is it a model of such text, in "
+            "language, case and tokens?",
+            file,
+            unknown,
+            total,
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpitune.config.effective_keys import describe_changes
+from mpitune.corpus.weights import read_weights
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.mixing import RunningMean
 from mpitune.metrics.bleu import WIDTH
@@ -107,6 +108,25 @@ def write_result(run: TrainingRun, state: State) -> None:
         run.folder.set_result(run.folder.epoch_weights(chosen_epoch(devtest_scores(state.history))))
     if state.history:
         run.folder.write_metrics(state.history)
+
+
+def restore_result(run: TrainingRun, state: State) -> None:
+    """`write_result` when a run is opened: an interrupted one may lack its result, and its files may be damaged since.
+
+    The weights are those in the checkpoint of the best epoch, if it is sound.
+    """
+    try:
+        if dense_start_is_best(state.history):
+            read_weights(run.folder.dense_start_weights)
+        elif state.history:
+            epoch = chosen_epoch(devtest_scores(state.history))
+            checkpoint = read_checkpoint(path_of(run.folder.checkpoints, epoch))
+            named = zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True)
+            run.folder.write_weights(run.folder.epoch_weights(epoch), list(named))
+    except DataError as error:
+        LOG.warning("%s: %s stays as it is", error, run.folder.result)
+        return
+    write_result(run, state)
 
 
 def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:

@@ -357,6 +357,10 @@ def test_an_output_is_no_file_of_the_job(cli: Cli, trained: Trained) -> None:
     for model in (run, run / "weights.txt.gz"):
         line = cli.refused(2, "weights", model, "--top", "1", "--export", run / "weights.txt.gz")
         assert line == f"{run}/weights.txt.gz: found as input and as output, expected two files"
+    for kept in ("checkpoints/epoch-0001.h5", "weights/epoch-0001.txt.gz", "config.toml", "weights.txt.gz"):
+        for model in (run, run / "weights" / "epoch-0001.txt.gz"):
+            line = cli.refused(2, "weights", model, "--top", "1", "--export", run / kept)
+            assert line == f"{run}/{kept}: found as input and as output, expected two files"
 
 
 def test_weights_without_a_feature_are_warned_of(cli: Cli, trained: Trained, tmp_path: Path) -> None:

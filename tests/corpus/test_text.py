@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,14 @@ def test_damaged_gzip_data_is_refused(tmp_path: Path) -> None:
 def test_bytes_that_are_not_utf8_are_told_with_their_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a:2: found bytes that are not UTF-8"):
         list(text.lines(write(tmp_path / "a", b"gut\n\xff\xfe\n")))
+
+
+@pytest.mark.parametrize(("pack", "name"), [(bz2.compress, "bzip2"), (lzma.compress, "xz")])
+def test_other_packers_than_gzip_are_named(tmp_path: Path, pack: Callable[[bytes], bytes], name: str) -> None:
+    packed = pack(b"".join(b"%d\n" % (n * n) for n in range(999)))
+    with pytest.raises(DataError, match=f"a:1: found data packed by {name}, expected a text, plain or gzipped"):
+        list(text.lines(write(tmp_path / "a", packed)))
+    assert list(text.lines(write(tmp_path / "a", "BZh is a word\n"))) == [(1, "BZh is a word")]
 
 
 def test_nul_characters_are_refused(tmp_path: Path) -> None:

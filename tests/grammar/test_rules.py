@@ -183,6 +183,11 @@ def test_an_empty_grammar_has_all_its_arrays(tmp_path: Path) -> None:
     assert grammar.rules.types.align.shape == (0, 2)
 
 
+def test_an_empty_grammar_does_not_tell_the_format(tmp_path: Path) -> None:
+    grammar = Grammar(tmp_path, "", "haus [X] ||| house [X] ||| 0.5 ||| 0-0\n")
+    assert grammar.grammar_ptr == [0, 0, 1] and grammar.type(0) == ("X", "haus", "house", [[0, 0]])
+
+
 RULE = st.sampled_from(
     [
         "[X] ||| b a ||| b ||| A=1 B=0 ||| 0-0\n",

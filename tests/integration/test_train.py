@@ -390,6 +390,35 @@ def test_a_finished_run_does_nothing_again(tiny: Tiny, tmp_path: Path, decodes: 
     assert files_of(tmp_path / "run") == before, "what was lost is there again"
 
 
+@pytest.mark.parametrize("shortened", [False, True])
+def test_a_damaged_file_of_weights_does_not_become_the_result(tiny: Tiny, tmp_path: Path, shortened: bool) -> None:
+    """The checkpoint of the best epoch has them."""
+    run = tmp_path / "run"
+    tiny.train(run)
+    before = files_of(run)
+    content = (run / "weights.txt.gz").read_bytes()
+    best = next(path for path in (run / "weights").iterdir() if path.read_bytes() == content)
+    if shortened:
+        best.write_bytes(gzip.compress(b"".join(gzip.decompress(content).splitlines(keepends=True)[:3])))
+    else:
+        best.write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
+    tiny.train(run)
+    assert files_of(run) == before
+
+
+def test_the_result_stays_where_damaged_weights_are_in_no_checkpoint(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    tiny.train(run)
+    content = (run / "weights.txt.gz").read_bytes()
+    monkeypatch.setattr("mpitune.training.state.dense_start_is_best", lambda history: True)
+    (run / "weights" / "dense-start.txt.gz").write_bytes(content[:-9])
+    tiny.train(run)
+    assert (run / "weights.txt.gz").read_bytes() == content
+    assert re.search(r"dense-start\.txt\.gz:\d+: found damaged gzip .* stays as it is", (run / "log.txt").read_text())
+
+
 def test_resume_never_starts_over(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
     tiny.train(tmp_path / "run", learner={"epochs": 3})
     tiny.train(tmp_path / "other", learner={"learning_rate": 0.5})

@@ -153,3 +153,5 @@ def test_a_table_of_runs_in_markdown() -> None:
     assert cells[2][:4] == ["b", "1", f"{second.bleu:.2f}", ""]
     assert cells[3][4].rstrip("*") == f"{third.corrected['bleu']:.4f}"
     assert (empty, signature) == ("", f"`{found.signature}`")
+    barred = evaluate(texts(r=REFERENCE), [SystemRuns("a|b", [("1", GOOD)])]).as_markdown()
+    assert "| a\\|b | " in barred

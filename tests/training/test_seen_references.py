@@ -85,6 +85,14 @@ def test_nearly_all_ngrams_of_enough_references(
     assert not said(caplog, "is left out of the model")
 
 
+def test_a_model_of_other_words_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    references = sentences(1, 20)
+    lm_of(tmp_path, [line.upper() for line in references], 3)
+    opened(tmp_path, references, references)
+    told = f"{tmp_path}/lm: 320 of 320 words of the references in [data] are unknown to it: is it a model of such text"
+    assert len(said(caplog, told)) == 1
+
+
 FILE_AND_TEXT = 'lm.0.text=["text"]'
 TEXT_ALONE = ('lm=[{text=["text"], order=3}]',)
 

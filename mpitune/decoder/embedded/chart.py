@@ -19,10 +19,9 @@ import numpy as np
 
 from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.trie import ROOT, TAKES_GAP, TAKES_WORD, Trie, child
+from mpitune.grammar.rules import GOAL, PHRASE
 from mpitune.jit import int64, kernel
 
-GOAL, PHRASE = 0, 1
-"""Category numbers of S and X."""
 GLUE_ONE, GLUE_TWO, PASS_THROUGH = 0, 1, 2
 """Numbers of the fixed groups: S -> X, S -> S X, and from 2 on the pass-through rule of each position."""
 VERTICES, EDGES, GROUPS = range(3)

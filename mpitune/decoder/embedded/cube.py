@@ -33,10 +33,11 @@ from mpitune.decoder.embedded.candidates import (
     score_candidate,
     score_words,
 )
-from mpitune.decoder.embedded.chart import GOAL, VERTICES, Chart
+from mpitune.decoder.embedded.chart import VERTICES, Chart
 from mpitune.decoder.embedded.forest import EDGES, NODES, Forest, insert_edge, new_forest
 from mpitune.decoder.embedded.heap import pop
 from mpitune.decoder.embedded.matched import MatchedRules
+from mpitune.grammar.rules import GOAL
 from mpitune.jit import at, inlined, int64, kernel
 
 

@@ -16,7 +16,7 @@ from mpitune.decoder.embedded.packed import pack, reachable
 from mpitune.grammar.rules import Rules
 from mpitune.grammar.templates import GLUE, Gap, Rule, as_symbols, pass_through
 
-GOAL = "Goal"
+GOAL_LABEL = "Goal"
 """Category of the goal node; its only rule adds the sentence boundaries, which the language models score."""
 
 
@@ -55,7 +55,7 @@ def hypergraph(
     return Hypergraph(
         source=source,
         node_span=span[part.node],
-        node_category=[*(model.categories[c] for c in category[part.node[:-1]].tolist()), GOAL],
+        node_category=[*(model.categories[c] for c in category[part.node[:-1]].tolist()), GOAL_LABEL],
         node_score=forest.node_score[:nodes][part.node],
         edge_head=np.repeat(np.arange(len(packed.edge_ptr) - 1, dtype=np.int32), np.diff(packed.edge_ptr)),
         edge_tail=packed.edge_tail,
@@ -63,7 +63,7 @@ def hypergraph(
         edge_lm=edge_lm,
         edge_score=edge_score,
         lm_slot=lm_slot,
-        rules=[Rule(GOAL, [Gap("S", 1)], [Gap("S", 1)]), *(rule for rule, _ in rules)],
+        rules=[Rule(GOAL_LABEL, [Gap("S", 1)], [Gap("S", 1)]), *(rule for rule, _ in rules)],
         origin=["goal", *(origin for _, origin in rules)],
         feature_ptr=packed.feature_ptr,
         feature_index=packed.feature_index,
@@ -78,7 +78,7 @@ def empty_hypergraph(lm_slot: np.ndarray, k: int) -> Hypergraph:
     return Hypergraph(
         source=[],
         node_span=np.zeros((1, 2), dtype=np.int32),
-        node_category=[GOAL],
+        node_category=[GOAL_LABEL],
         node_score=np.zeros(1),
         edge_head=np.zeros(1, dtype=np.int32),
         edge_tail=np.full((1, 2), -1, dtype=np.int32),
@@ -86,7 +86,7 @@ def empty_hypergraph(lm_slot: np.ndarray, k: int) -> Hypergraph:
         edge_lm=np.zeros((1, len(lm_slot))),
         edge_score=np.zeros(1),
         lm_slot=lm_slot,
-        rules=[Rule(GOAL, [], [])],
+        rules=[Rule(GOAL_LABEL, [], [])],
         origin=["goal"],
         feature_ptr=np.zeros(2, dtype=np.int64),
         feature_index=none,

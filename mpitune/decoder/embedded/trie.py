@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.grammar.rules import Rules, RuleTypes
+from mpitune.grammar.rules import GOAL, Rules, RuleTypes
 from mpitune.jit import int64, kernel
 
 ROOT = 0
@@ -100,7 +100,7 @@ def _measure(rules: Rules, goal: bool, sizes: np.ndarray) -> None:
     before = int64(-1)
     for rule in range(len(rules.type)):
         side = int64(types.side[rules.type[rule]])
-        if side == before or (types.lhs[side] == 0) != goal:
+        if side == before or (types.lhs[side] == GOAL) != goal:
             continue
         length = types.source_ptr[side + 1] - types.source_ptr[side]
         shared = _shared(types, before, side) if before >= 0 else int64(0)
@@ -119,7 +119,7 @@ def _build(rules: Rules, goal: bool, trie: Trie, path: np.ndarray) -> None:
     path[0] = ROOT
     for rule in range(len(rules.type)):
         side = int64(types.side[rules.type[rule]])
-        if (types.lhs[side] == 0) != goal:
+        if (types.lhs[side] == GOAL) != goal:
             continue
         if side == before:
             trie.rule_ptr[group, 1] = rule + 1

@@ -88,7 +88,7 @@ class CompiledReader:
 
         for text in line_blocks(path):
             if number == 1 and text:
-                list_format = format_of(text[: text.index(b"\n")].decode())
+                list_format = next(filter(None, map(format_of, text.decode().split("\n"))), "cdec")
             if not plain or list_format == "json":
                 yield entries_of(text)
                 number += text.count(b"\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpitune.array_files.csr import row_scores
 from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest, Sentence, empty_translation
 from mpitune.decoder.lists.model import ListModel, Lists
@@ -29,7 +30,7 @@ class ListDecoder:
             return empty_translation(lists.metric.shape[1])
         weights = grow_to(weights, len(self.features))
         score = np.empty(last - first)
-        _fill_scores(lists, first, weights, score)
+        row_scores(lists.feature_ptr[first : last + 1], lists.feature, lists.value, weights, score)
         order = np.argsort(-score, kind="stable")[:k]
         words = np.diff(lists.word_ptr[first : last + 1])[order].sum()
         values = np.diff(lists.feature_ptr[first : last + 1])[order].sum()
@@ -44,16 +45,6 @@ class ListDecoder:
         )
         _copy_entries(lists, first + order, best)
         return best
-
-
-@kernel
-def _fill_scores(lists: Lists, first: int, weights: np.ndarray, score: np.ndarray) -> None:
-    """Fill ``score`` (float64 [k]) with w.x of the entries from ``first`` on, summed in slot order."""
-    for j in range(len(score)):
-        total = 0.0
-        for e in range(at(lists.feature_ptr[first + j]), at(lists.feature_ptr[first + j + 1])):
-            total += weights[at(lists.feature[e])] * lists.value[e]
-        score[j] = total
 
 
 @kernel

@@ -51,13 +51,15 @@ class Entry(NamedTuple):
 ListFormat = Literal["moses", "cdec", "json"]
 
 
-def format_of(line: str) -> ListFormat:
-    """The format of a file that begins with ``line``."""
+def format_of(line: str) -> ListFormat | None:
+    """The format of a file that begins with ``line``; None without features, which tell Moses' from cdec's."""
     if line.lstrip().startswith("{"):
         return "json"
     fields = split_fields(line)
-    is_moses = len(fields) > 2 and any(token.endswith("=") for token in split_words(fields[2]))
-    return "moses" if is_moses else "cdec"
+    tokens = split_words(fields[2]) if len(fields) > 2 else []
+    if not tokens:
+        return None
+    return "moses" if any(token.endswith("=") for token in tokens) else "cdec"
 
 
 class _Malformed(Exception):
@@ -82,7 +84,7 @@ class ListReader:
         list_format: ListFormat | None = None
         for number, line in lines(path):
             list_format = list_format or format_of(line)
-            yield self.entry(path, number, line, list_format)
+            yield self.entry(path, number, line, list_format or "cdec")
 
     def entry(self, path: Path, number: int, line: str, list_format: ListFormat) -> Entry:
         """The entry in line ``number`` of a file. Raises DataError for a malformed line."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.array_files.csr import select_rows
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
 
@@ -46,17 +47,10 @@ class _ColumnState(NamedTuple):
 
 def select_entries(kbest: KBest, entries: np.ndarray) -> KBest:
     """The list of these ``entries`` (int64 [n]) of ``kbest``, in that order, without words."""
-    first, last = kbest.feature_ptr[entries], kbest.feature_ptr[entries + 1]
-    none = np.zeros(0, dtype=np.int64)
-    places = np.concatenate([none, *(np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True))])
-    return KBest(
-        np.zeros(len(entries) + 1, dtype=np.int64),
-        np.zeros(0, dtype=np.int32),
-        kbest.score[entries],
-        np.concatenate([[0], np.cumsum(last - first)]),
-        kbest.feature_index[places],
-        kbest.feature_value[places],
-    )
+    ptr, index = select_rows(kbest.feature_ptr, kbest.feature_index, entries)
+    _, value = select_rows(kbest.feature_ptr, kbest.feature_value, entries)
+    no_words = np.zeros(len(entries) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    return KBest(*no_words, kbest.score[entries], ptr, index, value)
 
 
 def columns_of(kbest: KBest, frozen: np.ndarray, place: np.ndarray) -> FeatureColumns:
@@ -144,13 +138,3 @@ def same_row(columns: FeatureColumns, a: int, b: int) -> bool:
         if columns.row_value[start + i] != columns.row_value[other + i]:
             return False
     return True
-
-
-@kernel
-def model_scores(kbest: KBest, weights: np.ndarray, scores: np.ndarray) -> None:
-    """Fill ``scores`` (float64 [k]) with w.x over all features, summed in slot order. ``weights``: float64 [D]."""
-    for j in range(len(scores)):
-        score = 0.0
-        for e in range(kbest.feature_ptr[j], kbest.feature_ptr[j + 1]):
-            score += weights[kbest.feature_index[e]] * kbest.feature_value[e]
-        scores[j] = score

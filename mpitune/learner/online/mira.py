@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpitune.array_files.csr import row_scores
 from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
 from mpitune.learner.base import Counts, Exchanged
 from mpitune.learner.choices import MiraVariant, OracleName, PredictionName
-from mpitune.learner.online.columns import columns_of, model_scores, select_entries
+from mpitune.learner.online.columns import columns_of, select_entries
 from mpitune.learner.online.gram import apply_gradient
 from mpitune.learner.online.mira_qp import SOLVERS
 from mpitune.learner.online.rates import make_rate
@@ -98,7 +99,7 @@ class Mira:
         """
         columns = columns_of(kbest, self._frozen, self._place)
         scores = np.empty(kbest.size)
-        model_scores(kbest, weights, scores)
+        row_scores(kbest.feature_ptr, kbest.feature_index, kbest.feature_value, weights, scores)
         steps = SOLVERS[self._options.variant](columns, losses, scores, self._options.c)
         coefficients = -steps
         coefficients[0] = steps.sum()

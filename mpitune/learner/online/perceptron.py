@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpitune.array_files.csr import row_scores
 from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
 from mpitune.jit import kernel
 from mpitune.learner.base import Counts, Exchanged
 from mpitune.learner.choices import RateName, UpdateOrder
-from mpitune.learner.online.columns import FeatureColumns, columns_of, model_scores
+from mpitune.learner.online.columns import FeatureColumns, columns_of
 from mpitune.learner.online.evidence import all_supported, base_weights, follow_evidence
 from mpitune.learner.online.gram import (
     RankedPairs,
@@ -181,7 +182,7 @@ class Perceptron:
             self._steps += updates
             return int(updates)
         scores, coefficients = np.empty(kbest.size), np.zeros(kbest.size)
-        model_scores(kbest, weights, scores)
+        row_scores(kbest.feature_ptr, kbest.feature_index, kbest.feature_value, weights, scores)
         if options.order == "sequential":
             gram = np.empty((kbest.size, kbest.size))
             fill_gram(columns, gram)

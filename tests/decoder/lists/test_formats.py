@@ -40,6 +40,11 @@ def test_entries_without_words_or_features(tmp_path: Path) -> None:
     assert read(tmp_path / "lists", '{"id": 0, "text": ""}') == [(1, 0, [], {})]
 
 
+def test_the_first_entry_with_features_tells_the_format(tmp_path: Path) -> None:
+    lines = ["0 ||| a |||  ||| 0", "0 ||| b ||| lm= 1 d= 2 ||| 0"]
+    assert [entry[3] for entry in read(tmp_path / "lists", *lines)] == [{}, {"lm": 1.0, "d": 2.0}]
+
+
 def test_gzipped(tmp_path: Path) -> None:
     (tmp_path / "lists.gz").write_bytes(gzip.compress(f"{CDEC}\n".encode()))
     assert [entry.text for entry in ListReader().entries(tmp_path / "lists.gz")] == [CDEC]
