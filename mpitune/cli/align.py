@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mpitune.cli.output import (
-    check_apart,
-    open_output,
-    print_message,
-)
+from mpitune.cli.output import check_apart, open_output, print_message
 from mpitune.corpus.eflomal import write_alignment
 from mpitune.corpus.text import counted
 from mpitune.exchange.comm import Comm

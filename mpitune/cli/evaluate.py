@@ -6,9 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from mpitune.cli.output import (
-    print_message,
-)
+from mpitune.cli.output import print_message
 from mpitune.corpus.text import lines
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm

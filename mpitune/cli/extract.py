@@ -21,12 +21,7 @@ from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
-from mpitune.store.extract_grammars import (
-    GrammarExtractor,
-    extract_parts,
-    read_inputs,
-    warm_up,
-)
+from mpitune.store.extract_grammars import GrammarExtractor, extract_parts, read_inputs, warm_up
 from mpitune.store.own_pairs import check_same_sentences
 from mpitune.training.parallel_map import parallel_map
 

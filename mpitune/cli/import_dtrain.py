@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mpitune.cli.output import (
-    check_apart,
-    write_output,
-)
+from mpitune.cli.output import check_apart, write_output
 from mpitune.config.dtrain import import_job
 from mpitune.exchange.comm import Comm
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mpitune.cli.output import (
-    check_apart,
-    print_message,
-    report_write_errors,
-)
+from mpitune.cli.output import check_apart, print_message, report_write_errors
 from mpitune.exchange.comm import Comm
 from mpitune.lm.kneser_ney import estimate
 from mpitune.runtime.log import start_logging

@@ -6,9 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from mpitune.cli.output import (
-    report_write_errors,
-)
+from mpitune.cli.output import report_write_errors
 from mpitune.config.load import load
 from mpitune.errors import MpituneError
 from mpitune.exchange.comm import Comm

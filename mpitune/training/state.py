@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,35 +100,38 @@ def _epoch_to_resume(run: TrainingRun, resume: str) -> int:
     return checkpoint.epoch
 
 
+def restore_result(run: TrainingRun, state: State) -> None:
+    """`write_result` when a run is opened: an interrupted one may lack its result, and files may be damaged since.
+
+    The weights are those in the checkpoint of the best epoch, if it is there and sound.
+    """
+    best = _best_weights(run, state)
+    if state.history and best != run.folder.dense_start_weights:
+        with suppress(DataError):
+            checkpoint = read_checkpoint(path_of(run.folder.checkpoints, chosen_epoch(devtest_scores(state.history))))
+            run.folder.write_weights(best, list(zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True)))
+    try:
+        if best.is_file():
+            read_weights(best)
+        write_result(run, state)
+    except DataError as error:
+        LOG.warning("%s: %s stays as it is", error, run.folder.result)
+
+
 def write_result(run: TrainingRun, state: State) -> None:
     """Write the result so far on rank 0: the weights of the best epoch, or of the dense start if that is better; and
     the metrics of all epochs.
     """
-    if dense_start_is_best(state.history):
-        run.folder.set_result(run.folder.dense_start_weights)
-    else:
-        run.folder.set_result(run.folder.epoch_weights(chosen_epoch(devtest_scores(state.history))))
     if state.history:
         run.folder.write_metrics(state.history)
+    run.folder.set_result(_best_weights(run, state))
 
 
-def restore_result(run: TrainingRun, state: State) -> None:
-    """`write_result` when a run is opened: an interrupted one may lack its result, and its files may be damaged since.
-
-    The weights are those in the checkpoint of the best epoch, if it is sound.
-    """
-    try:
-        if dense_start_is_best(state.history):
-            read_weights(run.folder.dense_start_weights)
-        elif state.history:
-            epoch = chosen_epoch(devtest_scores(state.history))
-            checkpoint = read_checkpoint(path_of(run.folder.checkpoints, epoch))
-            named = zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True)
-            run.folder.write_weights(run.folder.epoch_weights(epoch), list(named))
-    except DataError as error:
-        LOG.warning("%s: %s stays as it is", error, run.folder.result)
-        return
-    write_result(run, state)
+def _best_weights(run: TrainingRun, state: State) -> Path:
+    """The file of the weights that are the result so far."""
+    if dense_start_is_best(state.history):
+        return run.folder.dense_start_weights
+    return run.folder.epoch_weights(chosen_epoch(devtest_scores(state.history)))
 
 
 def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
