@@ -176,6 +176,9 @@ class Clock:
     def advance(self, seconds: float) -> None:
         self.now += seconds
 
+    def sleep(self, seconds: float) -> None:
+        """Waiting for other ranks, whose time is not this one's."""
+
 
 def check_waited(comm: Comm) -> None:
     """Every collective counts; what rank 0 does for all is work for it, and not waiting."""
