@@ -265,7 +265,7 @@ def test_untokenised_text_is_warned_about(folder: Path, aligned: list[Path], cli
     [
         (0, 0, "", "f: found 0 sentence pairs, expected more: some to tune on"),
         (1, 0, "a", "f: found 1 sentence pair, expected more: some to tune on"),
-        (10, 1, '<seg grammar="g">a</seg>', "f:1: found <seg, expected words alone"),
+        (10, 1, '<seg grammar="g">a</seg>', "f:1: found a <seg> tag, expected words alone ("),
         (10, 1, "a ||| b", "f:1: found the separator |||, expected a sentence alone"),
     ],
 )

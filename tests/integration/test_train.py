@@ -649,7 +649,7 @@ def test_a_run_goes_on_with_the_other_exchange(tiny: Tiny, tmp_path: Path) -> No
 
 FAULTY = """
 import sys
-import mpitune.training.session, mpitune.training.state, mpitune.training.online_epoch
+import mpitune.training.open_run, mpitune.training.state, mpitune.training.online_epoch
 from mpitune.cli.parser import main
 from mpitune.errors import DataError, MachineError
 from mpitune.exchange.comm import connect
