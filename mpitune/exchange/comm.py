@@ -206,7 +206,7 @@ class MpiComm:
             arrived, looks = self._world.Ibarrier(), 0
             while not arrived.Test():
                 looks += 1
-                # MPI itself waits at full load, which slows down the rank that is waited for on the same core.
+                # MPI itself waits at full load: a core that other work, or the rank that is waited for, may need.
                 if looks > LOOKS:
                     time.sleep(PAUSE)
             yield
