@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -82,13 +83,17 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
 
 
 def _compile_bitext(files: AlignedFiles, work: Path) -> Path:
-    """Compile the bitext into the folder ``work``, which is deleted if that fails; compile the kernels too."""
+    """Compile the bitext into the folder ``work``, which is deleted if that fails, as is the output folder if nothing
+    else is in it; compile the kernels too.
+    """
     with report_write_errors(work.parent):
         work.mkdir(parents=True, exist_ok=True)
     try:
         compiled = build.build_bitext(files, work, print_message, progress)
     except MpituneError:
         shutil.rmtree(work)
+        with suppress(OSError):
+            work.parent.rmdir()  # refused where there is something else
         raise
     warm_up(compiled)
     return compiled

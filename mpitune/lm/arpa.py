@@ -120,7 +120,9 @@ def _read_counts(source: _BlockReader) -> list[int]:
         raise DataError.at(source.path, None, found="a gzipped KenLM binary", expected=expected)
     if source.buffer.startswith(BYTE_ORDER_MARK):
         source.state[POSITION] = len(BYTE_ORDER_MARK)
-    if (line := source.next_line("\\data\\")) != "\\data\\":
+    while (line := source.next_line("\\data\\")).startswith("#"):
+        pass  # a comment, as in KenLM
+    if line != "\\data\\":
         source.refuse(repr(line[:60]), "\\data\\, where an ARPA language model begins")
     counts: list[int] = []
     while (line := source.next_line("\\1-grams:")) != "\\1-grams:" or not counts:

@@ -56,6 +56,7 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     [
         GOOD.lstrip(),
         GOOD.rstrip(),
+        f"# made by hand\n\n# from two texts\n{GOOD}",
         GOOD.replace("\n", "\r\n"),
         GOOD.replace("\t", " "),
         GOOD.replace(" a", "  a") + "\n\n",
