@@ -45,10 +45,10 @@ def _files_of(job: Job) -> list[Path]:
 
 
 def files_of_run(folder: Path) -> list[Path]:
-    """The files of a run that others depend on; none if ``folder`` is none of a run."""
+    """The files of a run that others depend on."""
     run = RunFolder(folder)
-    kept = [run.result, run.metrics, run.log, run.status, run.scoring]
-    return [run.config, *kept, *run.checkpoints.glob("*.h5"), *run.weights.glob("*.gz")] if run.config.is_file() else []
+    kept = [run.config, run.result, run.metrics, run.log, run.status, run.scoring]
+    return [*kept, *run.checkpoints.glob("*.h5"), *run.weights.glob("*.gz")]
 
 
 def _listed(value: Path | Sequence[Path] | None) -> Sequence[Path]:

@@ -12,6 +12,7 @@ from mpitune.corpus.weights import export_weights
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.choices import PREFIXES
 from mpitune.run_folder import model_weights
+from mpitune.run_folder.layout import RunFolder
 
 NEAREST_RULES = 10
 """Number of rules that --near shows without --top."""
@@ -26,7 +27,8 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
     def show() -> None:
         if options.export:
             folder = options.export.absolute().parent
-            kept = [*files_of_run(folder), *files_of_run(folder.parent)]
+            runs = [each for each in (folder, folder.parent) if RunFolder(each).config.is_file()]
+            kept = [file for run in runs for file in files_of_run(run)]
             check_apart(options.export, [*model_weights.files_of_models([options.model, options.diff]), *kept])
         model = model_weights.read_model(options.model)
         other = model_weights.read_model(options.diff) if options.diff else None

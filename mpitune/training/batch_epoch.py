@@ -181,13 +181,13 @@ def decode_shard(
     shard: np.ndarray,
     weights: np.ndarray,
     advance: Callable[[float], None],
-    check_finite: Callable[[np.ndarray], None],
+    check: Callable[[np.ndarray], None],
     *,
     forests: bool,
 ) -> tuple[NBestPool, Forests | None, ShardStatistics, list[str]] | None:
     """Lists of a shard's sentences, forests if asked for, statistics, and names of the discovered features.
 
-    Returns None if a stop was requested. ``check_finite`` raises DataError for the scores of a list with NaN.
+    Returns None if a stop was requested. ``check`` raises DataError for the scores of a list with NaN.
     """
     sums, lists, graphs = StatisticsAccumulator(run.decoder, run.metric), [], []
     run.gold.start_shard()
@@ -201,7 +201,7 @@ def decode_shard(
             graphs.append(graph)
         else:
             kbest = run.decode(i, weights, epoch)
-        check_finite(kbest.score)
+        check(kbest.score)
         counted = run.metric.statistics(kbest, run.corpus.references(i))
         lists.append((kbest, counted))
         run.gold.update_context(counted, len(sentence.words))
