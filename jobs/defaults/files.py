@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from mpitune.array_files.atomic import atomic_replace
-from mpitune.corpus.text import lines
+from mpitune.corpus.lines import lines
 
 
 def write_once(file: Path, text: Callable[[], Iterable[str]]) -> None:

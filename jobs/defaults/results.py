@@ -23,7 +23,8 @@ from settings import Setting
 
 from mpitune.array_files.atomic import write_text
 from mpitune.config.effective_keys import effective_keys
-from mpitune.corpus.text import clock, lines
+from mpitune.corpus.lines import lines
+from mpitune.corpus.wording import clock
 from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
 from mpitune.training.job_inputs import load_job

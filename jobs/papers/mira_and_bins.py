@@ -23,7 +23,7 @@ from pathlib import Path
 
 from corpora import Corpus, corpora
 
-from mpitune.corpus.text import lines
+from mpitune.corpus.lines import lines
 from mpitune.run_folder.layout import RunFolder
 
 JOBS = Path(__file__).resolve().parents[1]

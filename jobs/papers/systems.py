@@ -19,7 +19,7 @@ from typing import Any
 
 from corpora import Corpus, corpora
 
-from mpitune.corpus.text import lines
+from mpitune.corpus.lines import lines
 from mpitune.metrics.evaluation import Score, SystemRuns, evaluate
 from mpitune.run_folder.layout import RunFolder
 

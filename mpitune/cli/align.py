@@ -6,7 +6,7 @@ import argparse
 
 from mpitune.cli.output import check_apart, open_output, print_message
 from mpitune.corpus.eflomal import write_alignment
-from mpitune.corpus.text import counted
+from mpitune.corpus.wording import counted
 from mpitune.exchange.comm import Comm
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress

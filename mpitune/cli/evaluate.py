@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from mpitune.cli.output import print_message
-from mpitune.corpus.text import lines
+from mpitune.corpus.lines import lines
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.metrics.evaluation import SystemRuns, evaluate

@@ -11,8 +11,8 @@ from pathlib import Path
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.cli.output import open_output, print_message, raised_on_all_ranks, report_write_errors
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.text import counted
 from mpitune.corpus.vocabulary import Names
+from mpitune.corpus.wording import counted
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.extraction.rule_arrays import merged

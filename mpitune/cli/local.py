@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from mpitune.cli.decoding import compile_kernels, initial_model, opened_decoder, warn_of_unused, write_translations
 from mpitune.cli.output import check_output, load_job, print_message, raised_on_all_ranks, write_output
 from mpitune.config import load
-from mpitune.corpus.text import counted
 from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.corpus.wording import counted
 from mpitune.decoder.base import Sentence
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm

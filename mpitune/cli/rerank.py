@@ -13,8 +13,9 @@ import numpy as np
 from mpitune.cli.decoding import initial_model
 from mpitune.cli.output import check_output, load_job, open_output, print_message
 from mpitune.config.spec import Job, column_metrics
-from mpitune.corpus.text import counted, read_sentences
+from mpitune.corpus.text import read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.corpus.wording import counted
 from mpitune.decoder.base import as_kbest
 from mpitune.decoder.lists.formats import Entry
 from mpitune.decoder.lists.scores import ScoreFiles

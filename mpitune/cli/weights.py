@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from mpitune.cli.options import EACH_TEMPLATE
 from mpitune.cli.output import check_apart, files_of_run, print_message, report_write_errors
-from mpitune.corpus.text import counted
 from mpitune.corpus.weights import export_weights
+from mpitune.corpus.wording import counted
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.choices import PREFIXES
 from mpitune.run_folder import model_weights

@@ -26,7 +26,7 @@ from mpitune.config.spec import (
     metric_weights,
     tunes_on_bitext,
 )
-from mpitune.corpus.text import lines
+from mpitune.corpus.lines import lines
 from mpitune.errors import DataError, UsageError
 from mpitune.grammar.cdec_ini import TEMPLATES as CDEC_TEMPLATES
 from mpitune.grammar.choices import ListTemplateName, TemplateName

@@ -1,6 +1,8 @@
 """Texts, words and weights: readers of plain files, and algorithms on texts alone.
 
-text           `read_sentences`, `read_bitext`, `read_parallel`, `Fingerprint`: lines, sentences, changes of files
+lines          `lines`, `line_blocks`: text files line by line, plain or gzipped
+text           `read_sentences`, `read_bitext`, `read_parallel`: sentences, references, words of a line
+fingerprint    `fingerprint`, `unchanged`: has a file changed?
 vocabulary     `Vocabulary`, `Names`: words as numbers, many strings in an array
 feature_table  `FeatureTable`: names, ids and slots of the features in use
 weights        `read_weights`, `write_weights`: weights files
@@ -14,4 +16,5 @@ tokenisation   `punctuation`: is a text tokenised?
 line_tokens, decimal_numbers   tokens and numbers for compiled parsers
 number_hash    hashes of numbers, for kernels
 progress       `Progress`, `StartProgress`: what long tasks report
+wording        `counted`, `clock`: numbers and durations in messages
 """

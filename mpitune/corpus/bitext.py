@@ -12,8 +12,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from mpitune.corpus.lines import check_readable, lines
 from mpitune.corpus.progress import Progress
-from mpitune.corpus.text import SEG_TAG, check_readable, checked_words, counted, lines, split_fields, split_words
+from mpitune.corpus.text import SEG_TAG, checked_words, split_fields, split_words
+from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
 
 _LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")

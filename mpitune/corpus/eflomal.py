@@ -23,9 +23,11 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
+from mpitune.corpus.lines import kilobytes, lines
 from mpitune.corpus.progress import Progress, StartProgress, no_progress
 from mpitune.corpus.symmetrise import Link, grow_diag_final_and
-from mpitune.corpus.text import counted, kilobytes, lines, split_words
+from mpitune.corpus.text import split_words
+from mpitune.corpus.wording import counted
 from mpitune.errors import DataError, MachineError, UsageError
 
 MAX_WORDS = 1023

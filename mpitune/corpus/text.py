@@ -1,32 +1,32 @@
-"""Text files: lines, sentences with their grammars, references; detection of changed files.
+"""Sentences with their grammars, references, and the words and fields of a line.
 
-Files are plain or gzipped, detected from the content. Words are separated by blanks and tabs only: other Unicode spaces
-are parts of words, as in the decoders that read the same files.
+Words are separated by blanks and tabs only: other Unicode spaces are parts of words, as in the decoders that read the
+same files.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import io
 import math
-import os
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
-from mpitune.corpus.progress import Progress
+from mpitune.corpus.lines import lines
+from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
 
-_SEPARATOR = re.compile(r"\|\|\|(?<![^ \t]\|\|\|)(?![^ \t])")
-_SEG = re.compile(r'<seg((?:[ \t]+[^\s<>="]+[ \t]*=[ \t]*"[^"]*")*)[ \t]*>(.*)</seg>')
-_ATTRIBUTE = re.compile(r'([^\s<>="]+)[ \t]*=[ \t]*"([^"]*)"')
+MAX_WORDS = 5000
+"""Maximum number of words of a sentence or reference; decoding takes memory quadratic in it, 1 GB at the maximum."""
+MAX_WORD_LENGTH = 10_000
+"""Maximum number of characters of a word of a sentence or reference."""
+
 SEG_TAG = re.compile(r"<seg(?=[ \t>]|$)|</seg>")
 """A part of the tag around a sentence that names its grammar; such a sentence cannot contain it."""
+_SEG = re.compile(r'<seg((?:[ \t]+[^\s<>="]+[ \t]*=[ \t]*"[^"]*")*)[ \t]*>(.*)</seg>')
+_ATTRIBUTE = re.compile(r'([^\s<>="]+)[ \t]*=[ \t]*"([^"]*)"')
+_SEPARATOR = re.compile(r"\|\|\|(?<![^ \t]\|\|\|)(?![^ \t])")
 
 
 class SourceSentence(NamedTuple):
@@ -44,158 +44,6 @@ class SentencePair(NamedTuple):
     references: list[list[str]]
 
 
-class Fingerprint(NamedTuple):
-    """The state of a file at the time when it was read."""
-
-    path: str
-    size: int
-    mtime_ns: int
-    digest: str
-
-
-MAX_WORDS = 5000
-"""Maximum number of words of a sentence or reference; decoding takes memory quadratic in it, 1 GB at the maximum."""
-
-MAX_WORD_LENGTH = 10_000
-"""Maximum number of characters of a word of a sentence or reference."""
-
-BYTE_ORDER_MARK = "\ufeff".encode()
-"""Byte order mark, which some editors write at the beginning of UTF-8 files; not a part of the text."""
-
-_BLOCK = 1 << 20
-"""Bytes of a block of `line_blocks`, at least, unless the file ends."""
-_STEP = 1 << 17
-"""Bytes that are read at a time; those of a step that ends in damaged gzip data are lost."""
-
-_OTHER_PACKERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
-"""How files begin that other programs than gzip have packed."""
-
-GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
-"""Exceptions of Python for damaged or truncated gzip data."""
-
-
-def lines(path: Path, progress: Progress | None = None) -> Iterator[tuple[int, str]]:
-    """The lines of a file, plain or gzipped, without line ends, with their numbers from 1.
-
-    ``progress``: that of a task whose items are the `kilobytes` of files. Raises DataError for a missing file, damaged
-    gzip data, or a line that is not UTF-8 or contains a NUL character.
-    """
-    number = 0
-    for block in line_blocks(path, progress):
-        for line in block.decode().split("\n")[:-1]:
-            number += 1
-            yield number, line.rstrip("\r")
-
-
-def line_blocks(path: Path, progress: Progress | None = None) -> Iterator[bytearray]:
-    """The bytes of a file, plain or gzipped, in blocks of whole lines; a last line without line end gets one.
-
-    A byte order mark is left out. ``progress`` as for `lines`. Raises DataError as `lines` does, after the lines before
-    the damaged one.
-    """
-    number = 1
-    for block, damage in _whole_lines(path, progress or Progress()):
-        if number == 1 and block.startswith(BYTE_ORDER_MARK):
-            del block[: len(BYTE_ORDER_MARK)]
-        try:
-            block.decode()
-            # A NUL ends a string in checkpoints and in cdec's records.
-            bad, found, expected = block.find(b"\0"), "a NUL character", "text without any"
-        except UnicodeDecodeError as error:
-            bad, found, expected = error.start, f"bytes that are not UTF-8 ({error.reason})", "UTF-8"
-            if number == 1 and block.startswith(tuple(_OTHER_PACKERS)):
-                packer = next(name for magic, name in _OTHER_PACKERS.items() if block.startswith(magic))
-                bad, found, expected = 0, f"data packed by {packer}", "a text, plain or gzipped"
-        if bad >= 0:
-            valid = block.rfind(b"\n", 0, bad) + 1
-            yield block[:valid]
-            number += block.count(b"\n", 0, valid)
-            raise DataError.at(path, number, found=found, expected=expected)
-        yield block
-        number += block.count(b"\n")
-        if damage is not None:
-            found = f"damaged gzip data ({damage})"
-            raise DataError.at(path, number, found=found, expected="a whole gzip file")
-
-
-def kilobytes(files: Iterable[Path]) -> int:
-    """The size of files as they are on disk, each rounded up; 0 for a pipe. Raises DataError for a missing file."""
-    total = 0
-    for path in files:
-        with _open(path) as file:
-            total += _kilobytes(os.fstat(file.fileno()).st_size)
-    return total
-
-
-def _kilobytes(size: int) -> int:
-    return -(-size // 1024)
-
-
-def _whole_lines(path: Path, progress: Progress) -> Iterator[tuple[bytearray, Exception | None]]:
-    """Blocks of whole lines; the last one comes with the error that reading ended with, if any.
-
-    Lines of a pipe are not kept waiting for a block to be full.
-    """
-    block, more, damage = bytearray(), b"\n", None
-    position = 0
-    with _open(path) as raw:
-        file = _unpacked(raw)
-        while more:
-            # A long line is read in ever larger steps, because its bytes are searched again after each.
-            size = 2 * len(block) + _BLOCK if raw.seekable() else len(block) + 1
-            try:
-                while len(block) < size and (more := file.read1(_STEP)):
-                    block += more
-            except GZIP_ERRORS as error:
-                more, damage = b"", error
-            end = block.rfind(b"\n") + 1
-            if not more and damage is None and end < len(block):
-                block += b"\n"
-                end = len(block)
-            yield block[:end], damage
-            block = block[end:]
-            if raw.seekable():
-                before, position = position, _kilobytes(raw.tell())
-                progress.advance(position - before)
-
-
-@contextmanager
-def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
-    """Open a file, plain or gzipped, for reading its uncompressed bytes. Raises DataError if it cannot be opened.
-
-    Reading damaged gzip data raises one of `GZIP_ERRORS`.
-    """
-    with _open(path) as raw:
-        yield _unpacked(raw)
-
-
-def _unpacked(raw: io.BufferedReader) -> io.BufferedReader:
-    """``raw`` itself, or its uncompressed bytes if it is gzipped."""
-    if raw.peek(2)[:2] == b"\x1f\x8b":
-        return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), 1 << 17)
-    return raw
-
-
-def check_readable(path: Path) -> None:
-    """Raise DataError if a file cannot be opened, or is not a regular file, which alone can be read more than once."""
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        expected = "a regular file, as it is read more than once"
-        raise DataError.at(path, None, found="a pipe or a device", expected=expected)
-    with _open(path):
-        pass
-
-
-def _open(path: Path) -> io.BufferedReader:
-    try:
-        return open(path, "rb")
-    except IsADirectoryError:
-        raise DataError.at(path, None, found="a folder", expected="a readable file") from None
-    except OSError as error:
-        found = (error.strerror or str(error)).lower()
-        hint = " (an environment variable is written ${NAME})" if "$" in str(path) else ""
-        raise DataError.at(path, None, found=found, expected=f"a readable file{hint}") from None
-
-
 def split_words(text: str) -> list[str]:
     """The words of ``text``, separated by blanks and tabs."""
     return list(filter(None, text.replace("\t", " ").split(" ")))
@@ -204,18 +52,6 @@ def split_words(text: str) -> list[str]:
 def split_fields(line: str) -> list[str]:
     """The fields of ``line``, separated by ``|||`` between blanks, tabs or line ends."""
     return _SEPARATOR.split(line)
-
-
-def clock(seconds: float) -> str:
-    """Format a duration: ``minutes:seconds``, or ``hours:minutes:seconds`` from an hour on."""
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
-
-
-def counted(number: int, what: str) -> str:
-    """Number and noun: ``1 field``, ``2 fields``."""
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def parse_number(text: str) -> float:
@@ -320,31 +156,3 @@ def checked_words(path: Path, number: int, text: str) -> list[str]:
         expected = f"words of at most {MAX_WORD_LENGTH}: is a blank missing?"
         raise DataError.at(path, number, found=f"a word of {longest} characters", expected=expected)
     return words
-
-
-def fingerprint(path: Path) -> Fingerprint:
-    """The path, size, time and content digest of a file. Raises DataError as `check_readable` does."""
-    check_readable(path)
-    with _open(path) as file:
-        status = os.fstat(file.fileno())
-        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    return Fingerprint(os.path.abspath(path), status.st_size, status.st_mtime_ns, digest)
-
-
-def all_unchanged(known: Sequence[Sequence[Any]], paths: Sequence[Path]) -> bool:
-    """True if each of ``paths`` has the content of its fingerprint, a row of ``known``, as read from JSON."""
-    return len(known) == len(paths) and all(
-        unchanged(Fingerprint(*row), path) for row, path in zip(known, paths, strict=True)
-    )
-
-
-def unchanged(known: Fingerprint, path: Path) -> bool:
-    """True if ``path`` has the content of fingerprint ``known``: by path, size and time, or else by the digest."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return False
-    if status.st_size != known.size:
-        return False
-    same_file = os.path.abspath(path) == known.path and status.st_mtime_ns == known.mtime_ns
-    return same_file or fingerprint(path).digest == known.digest

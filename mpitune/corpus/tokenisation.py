@@ -7,7 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from mpitune.corpus.text import lines, split_words
+from mpitune.corpus.lines import lines
+from mpitune.corpus.text import split_words
 
 SAMPLE = 1000
 """Number of lines looked at, from the first."""

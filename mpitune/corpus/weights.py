@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from mpitune.array_files.atomic import write_text
-from mpitune.corpus.text import counted, lines, parse_number, split_words
+from mpitune.corpus.lines import lines
+from mpitune.corpus.text import parse_number, split_words
+from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
 
 _ONE_OF_SEVERAL = re.compile(r"(.+)_(0|[1-9][0-9]{0,2})")

@@ -16,8 +16,8 @@ import numpy as np
 from mpitune.array_files.arrays import add_prefix, with_prefix
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.lines import kilobytes
 from mpitune.corpus.progress import StartProgress, no_progress
-from mpitune.corpus.text import kilobytes
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError, UsageError
 from mpitune.jit import kernel

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mpitune.corpus.text import lines, resolve, split_words
+from mpitune.corpus.lines import lines
+from mpitune.corpus.text import resolve, split_words
 from mpitune.errors import DataError, UsageError
 
 TEMPLATES = {

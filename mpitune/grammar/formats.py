@@ -23,7 +23,8 @@ import math
 import re
 from typing import NamedTuple, Protocol
 
-from mpitune.corpus.text import counted, parse_number, split_fields, split_words
+from mpitune.corpus.text import parse_number, split_fields, split_words
+from mpitune.corpus.wording import counted
 
 LOG_FLOOR = -100.0
 """Lower bound of log scores in Moses, and the log score of 0."""

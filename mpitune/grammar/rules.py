@@ -11,8 +11,8 @@ import numpy as np
 
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.row_table import DistinctRows
+from mpitune.corpus.lines import line_blocks
 from mpitune.corpus.progress import Progress
-from mpitune.corpus.text import line_blocks
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
 from mpitune.grammar.compiled_parser import CompiledParser

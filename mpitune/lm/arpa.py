@@ -13,9 +13,11 @@ from typing import BinaryIO, NoReturn
 
 import numpy as np
 
+from mpitune.corpus.lines import BYTE_ORDER_MARK, GZIP_ERRORS, open_bytes
 from mpitune.corpus.progress import Progress, StartProgress, no_progress
-from mpitune.corpus.text import BYTE_ORDER_MARK, GZIP_ERRORS, counted, open_bytes, split_words
+from mpitune.corpus.text import split_words
 from mpitune.corpus.word_table import WordTable, word_slot
+from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
 from mpitune.lm.arpa_lines import (
     BAD_BACKOFF,

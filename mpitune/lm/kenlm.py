@@ -20,8 +20,9 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from mpitune.corpus.text import check_readable, counted
+from mpitune.corpus.lines import check_readable
 from mpitune.corpus.vocabulary import Names
+from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
 from mpitune.jit import int64, kernel, uint64
 from mpitune.lm.ngram_table import MAX_NODES, NODE, UNKNOWN, LanguageModel

@@ -27,9 +27,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.atomic import open_atomic
+from mpitune.corpus.lines import kilobytes, lines
 from mpitune.corpus.progress import Progress, StartProgress, no_progress
-from mpitune.corpus.text import counted, kilobytes, lines, split_words
+from mpitune.corpus.text import split_words
 from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.corpus.wording import counted
 from mpitune.errors import DataError, UsageError
 from mpitune.lm.arpa_writer import Level, write_arpa
 

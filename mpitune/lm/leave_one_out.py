@@ -24,8 +24,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.csr import row_ends
+from mpitune.corpus.lines import kilobytes, lines
 from mpitune.corpus.progress import Progress, StartProgress
-from mpitune.corpus.text import kilobytes, lines, split_words
+from mpitune.corpus.text import split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.jit import int64, kernel
 from mpitune.lm.kneser_ney import FALLBACK_DISCOUNTS, discounts

@@ -9,8 +9,8 @@ from typing import get_args
 
 import numpy as np
 
-from mpitune.corpus.text import counted
 from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.corpus.wording import counted
 from mpitune.decoder.base import KBest, as_kbest, empty_translation
 from mpitune.decoder.lists.compiler import check_metric
 from mpitune.decoder.lists.formats import Entry

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import jinja2
 
 from mpitune.array_files.atomic import open_atomic, write_text
-from mpitune.corpus.text import clock, split_words
+from mpitune.corpus.text import split_words
+from mpitune.corpus.wording import clock
 from mpitune.grammar.choices import PREFIXES
 from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.report import diff

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpitune.config.load import read_tables
-from mpitune.corpus.text import lines
+from mpitune.corpus.lines import lines
 from mpitune.errors import DataError
 from mpitune.metrics.choices import METRIC_NAMES
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score

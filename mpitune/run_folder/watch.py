@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mpitune.corpus.text import clock
+from mpitune.corpus.wording import clock
 from mpitune.errors import DataError
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
 from mpitune.run_folder.layout import RunFolder

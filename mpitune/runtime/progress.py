@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from mpitune.corpus.progress import Progress
-from mpitune.corpus.text import clock
+from mpitune.corpus.wording import clock
 from mpitune.runtime.log import CLEAR_LINE, LOG
 
 LOG_INTERVAL = 30.0

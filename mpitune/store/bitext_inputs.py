@@ -13,8 +13,10 @@ import numpy as np
 from mpitune.array_files.atomic import open_atomic
 from mpitune.corpus.bitext import AlignedFiles, AlignedPair
 from mpitune.corpus.eflomal import find_program, write_alignment
+from mpitune.corpus.lines import kilobytes
 from mpitune.corpus.progress import Progress, StartProgress
-from mpitune.corpus.text import SEG_TAG, counted, kilobytes
+from mpitune.corpus.text import SEG_TAG
+from mpitune.corpus.wording import counted
 from mpitune.errors import DataError, UsageError
 from mpitune.lm.kneser_ney import estimate
 

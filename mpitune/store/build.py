@@ -27,8 +27,9 @@ from mpitune.array_files.arrays import (
 from mpitune.array_files.checked import Check, open_checked
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.fingerprint import all_unchanged, fingerprint
+from mpitune.corpus.lines import kilobytes
 from mpitune.corpus.progress import StartProgress, no_progress
-from mpitune.corpus.text import all_unchanged, fingerprint, kilobytes
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError, UsageError
 from mpitune.extraction.bitext import compiled_bitext

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mpitune.corpus.text import clock
+from mpitune.corpus.wording import clock
 from mpitune.errors import MachineError
 from mpitune.lm.arpa import ngram_counts, stored_bytes
 from mpitune.lm.kenlm import is_kenlm

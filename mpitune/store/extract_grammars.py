@@ -17,8 +17,9 @@ import numpy as np
 from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays, write_lock
 from mpitune.array_files.checked import open_checked
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.lines import lines
 from mpitune.corpus.progress import StartProgress
-from mpitune.corpus.text import SEG_TAG, checked_words, lines
+from mpitune.corpus.text import SEG_TAG, checked_words
 from mpitune.corpus.vocabulary import Names
 from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm

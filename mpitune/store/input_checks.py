@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mpitune.array_files.arrays import with_prefix
-from mpitune.corpus.text import check_readable, lines
+from mpitune.corpus.lines import check_readable, lines
 from mpitune.corpus.vocabulary import Names
 from mpitune.decoder.base import built_in_features
 from mpitune.errors import DataError

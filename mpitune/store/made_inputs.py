@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from mpitune.array_files.arrays import write_lock
 from mpitune.array_files.atomic import write_text
+from mpitune.corpus.fingerprint import all_unchanged, fingerprint
 from mpitune.corpus.progress import StartProgress
-from mpitune.corpus.text import all_unchanged, fingerprint
 from mpitune.corpus.tokenisation import SAMPLE, punctuation
 from mpitune.errors import MachineError
 

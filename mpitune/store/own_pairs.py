@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from mpitune.corpus.bitext import AlignedFiles, read_pairs
+from mpitune.corpus.lines import kilobytes
 from mpitune.corpus.progress import StartProgress
-from mpitune.corpus.text import SentencePair, counted, kilobytes
+from mpitune.corpus.text import SentencePair
+from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
 from mpitune.store.inputs import StoreInputs, Texts
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpitune.config.spec import BATCH, Job, lm_names, metric_weights
 from mpitune.corpus.feature_table import FeatureTable
-from mpitune.corpus.text import check_readable
+from mpitune.corpus.lines import check_readable
 from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import Decoder, TranslationModel

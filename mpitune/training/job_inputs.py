@@ -10,7 +10,8 @@ from typing import Any
 from mpitune.config import load
 from mpitune.config.effective_keys import effective_keys
 from mpitune.config.spec import DataKeys, Job, column_metrics, lm_names
-from mpitune.corpus.text import check_readable, fingerprint
+from mpitune.corpus.fingerprint import fingerprint
+from mpitune.corpus.lines import check_readable
 from mpitune.errors import UsageError
 from mpitune.grammar.cdec_ini import SPAN_LIMIT, IniFile, read_inifile
 from mpitune.run_folder.seeds import seed_folder

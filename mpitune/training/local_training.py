@@ -23,8 +23,8 @@ from mpitune.array_files.csr import row_ends
 from mpitune.array_files.grow import grow_to
 from mpitune.config.spec import Job, LearnerKeys, ParallelKeys
 from mpitune.corpus.retrieval import IndexedPart, Neighbours, sentences_with
-from mpitune.corpus.text import counted
 from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.corpus.wording import counted
 from mpitune.decoder.base import Decoder, Sentence
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.exchange.comm import Comm

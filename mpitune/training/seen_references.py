@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mpitune.config.spec import Job
-from mpitune.corpus.text import counted
+from mpitune.corpus.wording import counted
 from mpitune.decoder.base import TranslationModel
 from mpitune.lm.leave_one_out import COVERED
 from mpitune.lm.ngram_table import UNKNOWN

@@ -1,12 +1,7 @@
-"""Lines, sentences, references and fingerprints."""
+"""Sentences with their grammars, references, words and fields."""
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
-import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,106 +10,9 @@ from mpitune.corpus import text
 from mpitune.errors import DataError
 
 
-def write(path: Path, content: str | bytes, *, zipped: bool = False) -> Path:
-    raw = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(raw) if zipped else raw)
+def write(path: Path, content: str) -> Path:
+    path.write_text(content, encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize("zipped", [False, True])
-@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
-def test_lines_are_opened_by_content_and_not_by_name(tmp_path: Path, name: str, zipped: bool) -> None:
-    path = write(tmp_path / name, "eins\r\n\nzwei\u2028\x85\u00a0drei", zipped=zipped)
-    assert list(text.lines(path)) == [(1, "eins"), (2, ""), (3, "zwei\u2028\x85\u00a0drei")]
-
-
-def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
-    assert list(text.lines(write(tmp_path / "a", ""))) == []
-    assert list(text.lines(write(tmp_path / "b", "", zipped=True))) == []
-
-
-def test_damaged_gzip_data_is_refused(tmp_path: Path) -> None:
-    whole = gzip.compress(b"".join(b"line %d\n" % i for i in range(5000)))
-    corrupt = bytearray(whole)
-    corrupt[len(whole) // 2] ^= 0xFF
-    for raw in (whole[: len(whole) // 2], whole[:-4], whole[:5], bytes(corrupt), whole + b"tail"):
-        path = write(tmp_path / "a.gz", raw)
-        with pytest.raises(DataError, match=r"a\.gz:\d+: found damaged gzip data .*expected a whole gzip file"):
-            list(text.lines(path))
-
-
-def test_bytes_that_are_not_utf8_are_told_with_their_line(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a:2: found bytes that are not UTF-8"):
-        list(text.lines(write(tmp_path / "a", b"gut\n\xff\xfe\n")))
-
-
-@pytest.mark.parametrize(("pack", "name"), [(bz2.compress, "bzip2"), (lzma.compress, "xz")])
-def test_other_packers_than_gzip_are_named(tmp_path: Path, pack: Callable[[bytes], bytes], name: str) -> None:
-    packed = pack(b"".join(b"%d\n" % (n * n) for n in range(999)))
-    with pytest.raises(DataError, match=f"a:1: found data packed by {name}, expected a text, plain or gzipped"):
-        list(text.lines(write(tmp_path / "a", packed)))
-    assert list(text.lines(write(tmp_path / "a", "BZh is a word\n"))) == [(1, "BZh is a word")]
-
-
-def test_nul_characters_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a:2: found a NUL character, expected text without any"):
-        list(text.lines(write(tmp_path / "a", "gut\nb\0se\n")))
-    with pytest.raises(DataError, match=r"a:1: found bytes that are not UTF-8"):
-        list(text.lines(write(tmp_path / "a", "gut\n".encode("utf-16"))))
-
-
-def test_a_pipe_cannot_be_read_twice(tmp_path: Path) -> None:
-    """Nobody writes to it: opening it would wait forever."""
-    os.mkfifo(tmp_path / "pipe")
-    for read in (text.check_readable, text.fingerprint):
-        with pytest.raises(DataError, match=r"pipe: found a pipe or a device, expected a regular file"):
-            read(tmp_path / "pipe")
-
-
-@pytest.mark.parametrize("block", [1, 7, 1000])
-@pytest.mark.parametrize("zipped", [False, True])
-def test_blocks_have_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool, block: int) -> None:
-    monkeypatch.setattr(text, "_BLOCK", block)
-    content = "\ufeffein wort\n\nund eine lange zeile\r\n" + 50 * "x" + "\nende"
-    blocks = list(text.line_blocks(write(tmp_path / "a", content, zipped=zipped)))
-    assert b"".join(blocks).decode() == content[1:] + "\n"
-    assert all(not block or block.endswith(b"\n") for block in blocks)
-
-
-@pytest.mark.parametrize("damage", ["cut", "latin"])
-@pytest.mark.parametrize("block", [1, 1 << 20])
-def test_lines_before_a_damaged_one_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, damage: str
-) -> None:
-    monkeypatch.setattr(text, "_BLOCK", block)
-    content = b"".join(b"line %d\n" % i for i in range(50_000))
-    zipped = gzip.compress(content)
-    path = write(tmp_path / "a", zipped[: len(zipped) // 2] if damage == "cut" else content + b"t\xfcr\n" + content)
-    read = []
-    with pytest.raises(DataError) as error:
-        for line in text.lines(path):
-            read.append(line)
-    assert len(read) >= 10_000
-    assert read == [(i + 1, f"line {i}") for i in range(len(read))]
-    assert str(error.value).startswith(f"{path}:{len(read) + 1}: found ")
-
-
-def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere: found no such file"):
-        list(text.lines(tmp_path / "nowhere"))
-    with pytest.raises(DataError, match=r"found a folder, expected a readable file"):
-        list(text.lines(tmp_path))
-    with pytest.raises(DataError, match=r"nowhere: found no such file"):
-        text.check_readable(tmp_path / "nowhere")
-    with pytest.raises(DataError, match=r"expected a readable file \(an environment variable is written \${NAME}\)"):
-        text.check_readable(tmp_path / "$DATA" / "train.de")
-    text.check_readable(write(tmp_path / "here", ""))
-
-
-@pytest.mark.parametrize("zipped", [False, True])
-def test_a_byte_order_mark_is_no_text(tmp_path: Path, zipped: bool) -> None:
-    path = write(tmp_path / "a", "\ufeffeins\n\ufeffzwei", zipped=zipped)
-    assert list(text.lines(path)) == [(1, "eins"), (2, "\ufeffzwei")]
 
 
 @pytest.mark.parametrize("line", ["{}", '<seg id="0"> {} </seg>'])
@@ -255,7 +153,7 @@ def test_a_bitext_has_a_source_and_references(tmp_path: Path) -> None:
 
 def test_references_are_as_many_as_sources(tmp_path: Path) -> None:
     source = write(tmp_path / "s", "a\n\nc\n")
-    first, second = write(tmp_path / "r1", "x\ny y\nz\n"), write(tmp_path / "r2", "u\nv\nw", zipped=True)
+    first, second = write(tmp_path / "r1", "x\ny y\nz\n"), write(tmp_path / "r2", "u\nv\nw")
     pairs = text.read_parallel(source, [first, second])
     assert [pair.source.words for pair in pairs] == [["a"], [], ["c"]]
     assert [pair.references for pair in pairs] == [[["x"], ["u"]], [["y", "y"], ["v"]], [["z"], ["w"]]]
@@ -272,24 +170,3 @@ def test_real_segments_name_their_grammars(shared: Path) -> None:
     assert len(sentences) == 10
     assert sentences[0].words == ["europas", "nach", "rassen", "geteiltes", "haus"]
     assert sentences[9].grammar == shared / "data" / "nc" / "persent" / "grammar.out.9.gz"
-
-
-def test_a_file_is_unchanged_by_time_or_by_content(tmp_path: Path) -> None:
-    path = write(tmp_path / "a", "eins")
-    known = text.fingerprint(path)
-    assert known.size == 4
-    assert text.unchanged(known, path)
-    os.utime(path, ns=(1, 1))
-    assert text.unchanged(known, path), "same content at another time"
-    assert text.unchanged(known, write(tmp_path / "b", "eins")), "same content elsewhere"
-    other = write(tmp_path / "c", "zwei")
-    os.utime(other, ns=(known.mtime_ns, known.mtime_ns))
-    assert not text.unchanged(known, other), "another file of the same size and time"
-    write(path, "vier")
-    os.utime(path, ns=(2, 2))
-    assert not text.unchanged(known, path)
-    assert not text.unchanged(known, write(path, "eins und mehr"))
-    path.unlink()
-    assert not text.unchanged(known, path)
-    with pytest.raises(DataError, match="no such file"):
-        text.fingerprint(path)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.naive_rules import NaiveReader
 
-from mpitune.corpus import text
+from mpitune.corpus import lines
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
 from mpitune.grammar.rules import RuleReader, Rules
@@ -241,7 +241,7 @@ def test_golden_grammars_are_read_as_by_the_naive_reader(shared: Path, tmp_path:
 def test_an_error_deep_in_a_file_has_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, bad: str, told: str
 ) -> None:
-    monkeypatch.setattr(text, "_BLOCK", block)
+    monkeypatch.setattr(lines, "_BLOCK", block)
     sound = [f"[X] ||| a{n} ||| b ||| A=1\n" for n in range(100)]
     later = ["[X] ||| a\n", "[X] ||| [S,1] ||| [1]\n", "[X] ||| a ||| b ||| B=1 B=1\n"]
     with pytest.raises(DataError, match=rf"g1:78: {told}"):

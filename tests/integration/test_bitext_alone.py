@@ -15,8 +15,9 @@ from support.mpi import mpirun
 from support.naive_extract import random_pairs
 
 from mpitune.corpus import eflomal
+from mpitune.corpus.lines import lines
 from mpitune.corpus.progress import StartProgress, no_progress
-from mpitune.corpus.text import lines, read_sentences
+from mpitune.corpus.text import read_sentences
 from mpitune.errors import DataError
 from mpitune.lm.kneser_ney import estimate
 from mpitune.store import bitext_inputs

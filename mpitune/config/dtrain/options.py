@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mpitune.corpus.text import lines, parse_number
+from mpitune.corpus.lines import lines
+from mpitune.corpus.text import parse_number
 from mpitune.errors import UsageError
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import numpy as np
 
 from mpitune.array_files.csr import row_ends
 from mpitune.array_files.row_table import enlarged
-from mpitune.corpus.text import line_blocks, split_words
+from mpitune.corpus.lines import line_blocks
+from mpitune.corpus.text import split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.word_table import GrowingWordTable
 from mpitune.decoder.lists.formats import Entry, ListFormat, ListReader, format_of

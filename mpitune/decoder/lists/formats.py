@@ -17,7 +17,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from mpitune.corpus.text import counted, lines, split_fields, split_words
+from mpitune.corpus.lines import lines
+from mpitune.corpus.text import split_fields, split_words
+from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
 
 _FIELDS = "number ||| hypothesis ||| features [||| score]"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mpitune.corpus.text import counted, lines, parse_number
+from mpitune.corpus.lines import lines
+from mpitune.corpus.text import parse_number
+from mpitune.corpus.wording import counted
 from mpitune.decoder.lists.formats import IN_RANGE, LARGEST_VALUE, Entry
 from mpitune.errors import DataError
 

@@ -6,7 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from mpitune.corpus.text import counted, lines, split_words
+from mpitune.corpus.lines import lines
+from mpitune.corpus.text import split_words
+from mpitune.corpus.wording import counted
 from mpitune.decoder.lists.formats import Entry
 from mpitune.errors import DataError
 from mpitune.grammar.choices import ListTemplateName

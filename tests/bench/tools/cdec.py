@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from support.naive_lm import NaiveLm
 
-from mpitune.corpus.text import lines
+from mpitune.corpus.lines import lines
 from mpitune.corpus.weights import read_weights, write_weights
 from tools.measure import run
 from tools.ours import GOLD, LEARNING_RATE, SHARE, K, Task

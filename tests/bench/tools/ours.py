@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mpitune.corpus.lines import lines
 from mpitune.corpus.progress import Progress
-from mpitune.corpus.text import lines
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import KBest
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
