@@ -11,9 +11,11 @@ from pathlib import Path
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.cli.output import open_output, print_message, raised_on_all_ranks, report_write_errors
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.lines import lines
+from mpitune.corpus.text import SEG_TAG, checked_words
 from mpitune.corpus.vocabulary import Names
 from mpitune.corpus.wording import counted
-from mpitune.errors import MpituneError, UsageError
+from mpitune.errors import DataError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.extraction.rule_arrays import merged
 from mpitune.extraction.rule_lines import readable_types, rule_lines
@@ -21,9 +23,11 @@ from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
-from mpitune.store import build
-from mpitune.store.extract_grammars import GrammarExtractor, extract_parts, read_inputs, warm_up
+from mpitune.store.build import build_bitext
+from mpitune.store.extract_grammars import GrammarExtractor, extract_parts, warm_up
+from mpitune.store.extracted_parts import ExtractedParts
 from mpitune.store.own_pairs import check_same_sentences
+from mpitune.store.store_file import input_attributes
 from mpitune.training.parallel_map import parallel_map
 
 WORK = ".extraction"
@@ -38,20 +42,21 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     files = AlignedFiles(options.bitext or options.source, options.target, tuple(options.alignment))
     output, work = options.output, options.output / WORK
     comm.on_root(files.check)
-    read = comm.on_root(read_inputs, options.input)
+    read = comm.on_root(_read_inputs, options.input)
     if options.leave_one_out:
         comm.on_root(check_same_sentences, files, [words for words, _ in read], options.input)
     bitext = comm.on_root(_compile_bitext, files, work)
     sentences = [(words, i if options.leave_one_out else None) for i, (words, _) in enumerate(read)]
     inputs = comm.on_root(
-        build.input_attributes,
+        input_attributes,
         [options.input, *files.files],
         {**files.settings, "leave_one_out": options.leave_one_out},
     )
+    parts = ExtractedParts(work)
     with StopFlag() as stop:
         extraction = GrammarExtractor(bitext, sentences)
-        extract_parts(comm, extraction, work, inputs, print_message, partial(progress, rank=comm.rank), stop)
-    merged_file = comm.on_root(_merge, work, len(read))
+        extract_parts(comm, extraction, parts, inputs, print_message, partial(progress, rank=comm.rank), stop)
+    merged_file = comm.on_root(_merge, parts, len(read))
     grammars = ExtractedGrammars.stored(open_arrays(merged_file), max_translations=options.max_translations)
     words = Names.stored(open_arrays(bitext), "words")
     readable = readable_types(grammars.types, words)
@@ -82,6 +87,22 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     comm.on_root(finish)
 
 
+def _read_inputs(file: Path) -> list[tuple[list[str], str]]:
+    """The words of each line, and the rest of the line from ``|||`` on (references).
+
+    Raises DataError for a bad line, or for a sentence that names a grammar.
+    """
+    found = []
+    for number, line in lines(file):
+        source, separator, rest = line.partition(" |||")
+        if SEG_TAG.search(source):
+            raise DataError.at(
+                file, number, found="a <seg> tag", expected="words alone: the grammar is to be extracted"
+            )
+        found.append((checked_words(file, number, source), f"{separator}{rest}"))
+    return found
+
+
 def _compile_bitext(files: AlignedFiles, work: Path) -> Path:
     """Compile the bitext into the folder ``work``, which is deleted if that fails, as is the output folder if nothing
     else is in it; compile the kernels too.
@@ -89,7 +110,7 @@ def _compile_bitext(files: AlignedFiles, work: Path) -> Path:
     with report_write_errors(work.parent):
         work.mkdir(parents=True, exist_ok=True)
     try:
-        compiled = build.build_bitext(files, work, print_message, progress)
+        compiled = build_bitext(files, work, print_message, progress)
     except MpituneError:
         shutil.rmtree(work)
         with suppress(OSError):
@@ -99,8 +120,8 @@ def _compile_bitext(files: AlignedFiles, work: Path) -> Path:
     return compiled
 
 
-def _merge(work: Path, sentences: int) -> Path:
-    """Merge the extracted rules in ``work``; returns the file."""
-    file = work / "grammars.h5"
-    write_arrays(file, merged(build.PartReader(work), sentences, work, progress), {})
+def _merge(parts: ExtractedParts, sentences: int) -> Path:
+    """Merge the extracted rules; returns the file."""
+    file = parts.folder / "grammars.h5"
+    write_arrays(file, merged(parts, sentences, parts.folder, progress), {})
     return file

@@ -6,8 +6,11 @@ made_inputs        `make_inputs`: makes these if they are missing or stale
 input_checks       `check_files` and others: checks that need several input files
 estimate           `announce`: time and disk that building takes, told before
 build              `build_store`, `build_bitext`: builds the files that are missing or stale
+store_file         `StoreFile`: is a file missing, damaged or stale?
+compile_data       `compile_data`: texts and grammars to arrays
 compile_lists      `compile_lists`: n-best lists to arrays
 extract_grammars   `extract_and_build`: extracts grammars on all ranks before the store is built
+extracted_parts    `ExtractedParts`: their rules, a file for each item of work
 own_pairs          `own_pairs`: which pairs of the bitext are the tuned sentences, to be left out for them
 own_ngrams         what leaving these sentences out changes in a language model
 store              `open_store`, `Store`, `Corpus`: the opened store

@@ -14,14 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays, write_lock
+from mpitune.array_files.arrays import open_arrays, write_arrays, write_lock
 from mpitune.array_files.checked import open_checked
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.lines import lines
 from mpitune.corpus.progress import StartProgress
-from mpitune.corpus.text import SEG_TAG, checked_words
 from mpitune.corpus.vocabulary import Names
-from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
 from mpitune.extraction.bitext import count_alignments, from_arrays
 from mpitune.extraction.extractor import extract_item
@@ -32,6 +29,7 @@ from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.estimate import Estimate, announce, of_extraction
+from mpitune.store.extracted_parts import ExtractedParts
 from mpitune.store.input_checks import check_files
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.made_inputs import make_inputs
@@ -65,26 +63,26 @@ def extract_and_build(
         comm.on_root(_make_inputs, sources, log, start_progress, stop)
     aligned = sources.aligned
 
-    def build_store(parts: Path | None) -> list[str]:
+    def build_store(parts: ExtractedParts | None) -> list[str]:
         with stop.interrupts("the preparation of the data"):
             return build.build_store(sources, folder, log, start_progress, parts, lms=shared)
 
     if aligned is None:
         return comm.on_root(build_store, None)
     comm.on_root(check_files, sources)
-    parts = folder / "parts"
+    parts = ExtractedParts(folder / "parts")
     if comm.on_root(_is_extracted, sources, folder, parts):
         return comm.on_root(build_store, parts)
     with ExitStack() as stack:
         # Runs that share a store wait for each other here.
-        comm.on_root(stack.enter_context, write_lock(parts))
+        comm.on_root(stack.enter_context, write_lock(parts.folder))
         if comm.on_root(build.needs_extraction, sources, folder):
             file, left_out = comm.on_root(_prepare_bitext, aligned, sources, shared, log, start_progress, stop)
             extraction = GrammarExtractor(file, _sentences(sources, left_out))
             inputs = comm.on_root(build.inputs_of_grammars, sources)
             extract_parts(comm, extraction, parts, inputs, log, start_progress, stop)
         built = comm.on_root(build_store, parts)
-        comm.on_root(_remove, parts)
+        comm.on_root(parts.remove)
     return built
 
 
@@ -126,56 +124,34 @@ def _prepare_bitext(
 def extract_parts(
     comm: Comm,
     extraction: GrammarExtractor,
-    parts: Path,
+    parts: ExtractedParts,
     inputs: Mapping[str, Any],
     log: Callable[[str], None],
     start_progress: StartProgress,
     stop: StopFlag,
 ) -> None:
-    """Extract the rules that are not in ``parts`` yet, on all ranks, into a file in ``parts`` for each item of work.
+    """Extract the rules that are not in ``parts`` yet, on all ranks, into a part for each item of work.
 
-    ``inputs``: attributes that identify the inputs, see `build.valid_part`; parts with other ones are removed. ``log``
-    receives an estimate of time and disk. Raises StopRequested on every rank if ``stop`` is set on any rank,
+    ``inputs``: attributes that identify the inputs, see `build.inputs_of_grammars`; parts with other ones are removed.
+    ``log`` receives an estimate of time and disk. Raises StopRequested on every rank if ``stop`` is set on any rank,
     MachineError if the disk is too small.
     """
-    missing = comm.on_root(_missing, extraction.items, inputs, parts)
-    comm.on_root(announce, parts, [extraction.estimate(len(missing), comm.size)], log)
+    missing = comm.on_root(parts.missing, extraction.items, inputs)
+    comm.on_root(announce, parts.folder, [extraction.estimate(len(missing), comm.size)], log)
     words = np.array([extraction.words_of(item) for item in missing])
     with start_progress("source words extracted", int(words.sum())) as progress, comm.work_queue() as queue:
         while not stop and (n := queue.next()) < len(missing):
             item = missing[n]
-            arrays = add_prefix("part", extraction.part(item)._asdict())
-            write_arrays(build.part_file(parts, item.start), arrays, {**inputs, "words": [item.start, item.stop]})
+            parts.write(item, extraction.part(item), inputs)
             progress.reach(int(words[: queue.done().items].sum()))
     # A barrier too: building the store needs the files of all ranks.
     if comm.any(bool(stop)):
         raise stop.stop_error("the extraction of grammars")
 
 
-def _missing(items: Sequence[range], inputs: Mapping[str, Any], parts: Path) -> list[range]:
-    """The ``items`` that are not in ``parts`` yet; removes parts of other items, and those of other ``inputs``."""
-    missing = list(items)
-    for part in sorted(parts.glob("part-*.h5")):
-        words = build.valid_part(part, inputs)
-        if words in missing:
-            missing.remove(words)
-        else:
-            part.unlink()
-    return missing
-
-
-def _is_extracted(sources: StoreInputs, folder: Path, parts: Path) -> bool:
+def _is_extracted(sources: StoreInputs, folder: Path, parts: ExtractedParts) -> bool:
     """True if the store has its grammars, and no run that was killed has left parts of them."""
-    return not build.needs_extraction(sources, folder) and not _files(parts)
-
-
-def _remove(parts: Path) -> None:
-    for part in _files(parts):
-        part.unlink()
-
-
-def _files(parts: Path) -> list[Path]:
-    return list(parts.glob("part-*.h5"))
+    return not build.needs_extraction(sources, folder) and not len(parts)
 
 
 def _sentences(sources: StoreInputs, left_out: Sequence[int | None] | None) -> list[SentenceToCover]:
@@ -226,19 +202,3 @@ def warm_up(file: Path) -> None:
         write_arrays(Path(folder) / "grammars.h5", merged(parts, 1, Path(folder)), {})
         grammars = ExtractedGrammars.stored(open_arrays(Path(folder) / "grammars.h5"), None)
         rule_lines(grammars.open(0), words)
-
-
-def read_inputs(file: Path) -> list[tuple[list[str], str]]:
-    """The words of each line, and the rest of the line from ``|||`` on (references).
-
-    Raises DataError for a bad line, or for a sentence that names a grammar.
-    """
-    found = []
-    for number, line in lines(file):
-        source, separator, rest = line.partition(" |||")
-        if SEG_TAG.search(source):
-            raise DataError.at(
-                file, number, found="a <seg> tag", expected="words alone: the grammar is to be extracted"
-            )
-        found.append((checked_words(file, number, source), f"{separator}{rest}"))
-    return found

@@ -105,7 +105,7 @@ class Store:
 
     def tuned_sentence(self, i: int) -> Sentence:
         """Sentence ``i`` of `train` as it is decoded to be learned from: left out of the language models."""
-        assert self.train is not None  # checked by config.load.require_data
+        assert self.train is not None  # checked by config.checks.require_data
         left_out = [NOTHING if own is None else own.of(i) for own in self.own_ngrams]
         return self.train.sentence(i)._replace(left_out=left_out if any(len(left.node) for left in left_out) else ())
 

@@ -25,14 +25,15 @@ from statistics import median
 from tools.measure import CpuTime, in_turns, print_table, run
 from tools.synthetic import SENTENCE, source, target, text
 
-from mpitune.array_files.arrays import add_prefix, open_arrays, write_arrays
+from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.vocabulary import Names
 from mpitune.extraction.rule_arrays import merged
 from mpitune.extraction.rule_lines import rule_lines
 from mpitune.grammar.extracted import ExtractedGrammars
-from mpitune.store.build import PartReader, build_bitext, part_file
+from mpitune.store.build import build_bitext
 from mpitune.store.extract_grammars import GrammarExtractor, SentenceToCover, warm_up
+from mpitune.store.extracted_parts import ExtractedParts
 
 PASSES = 3
 SIZES = (1_000, 5_000, 20_000)
@@ -152,12 +153,11 @@ def _extract(folder: Path, count: int) -> str:
         sentences: list[SentenceToCover] = [(line.split(), i) for i, line in enumerate(islice(text, count))]
     warm_up(file)
     with CpuTime() as spent:
-        extraction = GrammarExtractor(file, sentences)
+        extraction, parts = GrammarExtractor(file, sentences), ExtractedParts(folder)
         for item in extraction.items:
-            write_arrays(part_file(folder, item.start), add_prefix("part", extraction.part(item)._asdict()), {})
-        write_arrays(folder / "grammars.h5", merged(PartReader(folder), count, folder), {})
-    for item in extraction.items:
-        part_file(folder, item.start).unlink()
+            parts.write(item, extraction.part(item), {})
+        write_arrays(folder / "grammars.h5", merged(parts, count, folder), {})
+    parts.remove()
     size = (folder / "grammars.h5").stat().st_size
     return f"{1000 * spent.seconds / count:.1f} {size} {_peak()}"
 

@@ -23,7 +23,7 @@ STEPS = {
     "connected": "mpitune.exchange.comm:MpiComm.__init__",
     "bitext compiled": "mpitune.store.extract_grammars:_prepare_bitext",
     "grammar extracted": "mpitune.store.extract_grammars:GrammarExtractor.part",
-    "data compiled": "mpitune.store.build:_compile_data",
+    "data compiled": "mpitune.store.build:compile_data",
     "language model read": "mpitune.store.build:_compile_lm",
     "kernels loaded": "mpitune.training.open_run:_warm_up",
     "sentence decoded": "mpitune.decoder.embedded.decoder:EmbeddedDecoder.decode",

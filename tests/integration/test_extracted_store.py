@@ -25,8 +25,8 @@ from mpitune.errors import MachineError
 from mpitune.extraction import extractor, sentences
 from mpitune.extraction.rule_arrays import TablePart
 from mpitune.grammar.templates import as_symbols
-from mpitune.store.build import part_file
 from mpitune.store.extract_grammars import GrammarExtractor
+from mpitune.store.extracted_parts import ExtractedParts
 from mpitune.store.store import open_store
 from mpitune.training import job_inputs
 
@@ -153,7 +153,7 @@ def test_a_limit_of_translations_needs_no_other_store_and_is_that_of_the_files(f
 
 def test_a_store_that_is_up_to_date_is_only_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["prepare", f"{folder}/job.toml"]) == 0
-    for module in ("build", "extract_grammars"):
+    for module in ("store_file", "extract_grammars"):
         monkeypatch.setattr(f"mpitune.store.{module}.write_lock", lambda folder: pytest.fail("locked to be written"))
     assert main(["prepare", f"{folder}/job.toml"]) == 0
 
@@ -243,7 +243,7 @@ def test_a_stopped_extraction_goes_on(
     assert main(["train", job, "--quiet"]) == 4
     assert worked() == items[2:5]
     files = sorted(parts.glob("part-*.h5"))
-    assert files == [part_file(parts, item.start) for item in items[:4]]
+    assert files == [ExtractedParts(parts).file(item) for item in items[:4]]
     # A part that was damaged is extracted again; the others are not.
     files[1].write_bytes(files[1].read_bytes()[:100])
     assert main(["train", job, "--quiet"]) == 0
@@ -262,8 +262,8 @@ def test_what_was_extracted_from_something_else_is_not_kept(folder: Path, worked
     assert main(["train", job, "--quiet"]) == 75
     first = worked()[0]
     # Nor what does not say what it comes from, nor what are the rules of other words.
-    write_arrays(part_file(parts, 1000), {}, {})
-    assert part_file(parts, first.start).exists()
+    write_arrays(ExtractedParts(parts).file(range(1000, 1001)), {}, {})
+    assert ExtractedParts(parts).file(first).exists()
     given = ["--set", "grammar.leave_one_out=false"]
     assert main(["prepare", job, *given]) == 0
     assert len(worked()) == ITEMS

@@ -201,7 +201,7 @@ def test_a_store_that_is_up_to_date_is_only_read(
     def refuse(folder: Path) -> None:
         raise UsageError(f"{folder}: cannot write to the store: Permission denied")
 
-    monkeypatch.setattr("mpitune.store.build.write_lock", refuse)
+    monkeypatch.setattr("mpitune.store.store_file.write_lock", refuse)
     assert made(sources, folder) == []
     (tmp_path / "lm").write_text(ARPA.replace("-9", "-8"))
     with pytest.raises(UsageError, match=r"lm-0\.h5: stale, and cannot be built: .*store: cannot write to the store"):

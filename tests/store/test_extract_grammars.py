@@ -11,7 +11,6 @@ import pytest
 from support.mpi import mpirun
 from support.naive_extract import naive_grammar, random_pairs, read_grammar
 
-from mpitune.array_files.arrays import add_prefix, write_arrays
 from mpitune.cli.extract import WORK
 from mpitune.cli.parser import main
 from mpitune.corpus.text import read_bitext, read_sentences
@@ -20,8 +19,8 @@ from mpitune.errors import DataError, MachineError
 from mpitune.extraction import sentences
 from mpitune.extraction.rule_arrays import TablePart, part_of
 from mpitune.grammar.rules import RuleReader
-from mpitune.store.build import PartReader, part_file
 from mpitune.store.extract_grammars import GrammarExtractor
+from mpitune.store.extracted_parts import ExtractedParts
 
 PAIRS = [pair for seed in (3, 8, 9) for pair in random_pairs(seed) if pair[0] and pair[1]]
 SOURCES, TARGETS = ([" ".join(pair[side]) for pair in PAIRS] for side in (0, 1))
@@ -208,9 +207,10 @@ def test_bad_usage_is_refused(bitext: list[str], tmp_path: Path, capsys: pytest.
 
 
 def test_parts_are_checked_when_they_are_read_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for first in (7, 30):
-        write_arrays(part_file(tmp_path, first), add_prefix("part", part_of([])._asdict()), {})
-    damaged, parts = part_file(tmp_path, 30), PartReader(tmp_path)
+    parts = ExtractedParts(tmp_path)
+    for item in (range(7, 30), range(30, 31)):
+        parts.write(item, part_of([]), {})
+    damaged = parts.file(range(30, 31))
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(DataError, match=r"part-000000000030\.h5: found a damaged"):

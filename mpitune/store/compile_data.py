@@ -1,0 +1,97 @@
+"""Texts, grammars or extracted rules to arrays: the data file of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mpitune.array_files.arrays import Stored, add_prefix, open_arrays
+from mpitune.array_files.disk_array import DiskArray
+from mpitune.corpus.lines import kilobytes
+from mpitune.corpus.progress import StartProgress
+from mpitune.corpus.vocabulary import Names, Vocabulary
+from mpitune.errors import DataError
+from mpitune.extraction.rule_arrays import merged
+from mpitune.grammar.extracted import FEATURES
+from mpitune.grammar.grammars import ListedGrammars
+from mpitune.grammar.rules import RuleReader
+from mpitune.store.extracted_parts import ExtractedParts
+from mpitune.store.input_checks import check_categories, warn_of_built_in_names, warn_of_unknown_words
+from mpitune.store.inputs import StoreInputs
+from mpitune.store.store import BITEXT, encoded_corpus
+
+
+class _CompiledGrammars(NamedTuple):
+    """Grammars as arrays, and the names that their numbers refer to."""
+
+    words: Vocabulary
+    arrays: Mapping[str, Stored]
+    """The arrays of `ListedGrammars` or `ExtractedGrammars` for storage."""
+    score_names: list[str]
+    categories: list[str]
+
+
+def compile_data(
+    sources: StoreInputs,
+    grammars: Sequence[Path],
+    parts: ExtractedParts | None,
+    shared: Path,
+    start_progress: StartProgress,
+) -> dict[str, Stored]:
+    """The arrays of `DATA`: rules read from ``grammars``, or those of ``parts``; then the texts.
+
+    ``shared``: the folder of the compiled bitext.
+    """
+    if parts is not None:
+        words, of_grammars, score_names, categories = _extracted_rules(sources, parts, shared / BITEXT, start_progress)
+    else:
+        words, of_grammars, score_names, categories = _read_grammars(grammars, sources.table_format, start_progress)
+        warn_of_built_in_names(grammars, score_names, sources.lm_names)
+        if not sources.external:
+            sides = of_grammars["types.lhs"]
+            assert isinstance(sides, np.ndarray)  # only extracted rules are on disk
+            check_categories(grammars, categories, sides)
+    if sources.grammar is not None and of_grammars["rules.type"].size == 0:
+        raise DataError.at(sources.grammar, None, found="no rules", expected="a rule a line")
+    source_sides = of_grammars["types.source"]
+    source_words = source_sides.distinct() if isinstance(source_sides, DiskArray) else np.unique(source_sides)
+    arrays = dict(of_grammars)
+    grammar_number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
+    first = 0
+    for name, texts in sources.texts.items():
+        pairs = texts.read()
+        numbers = [grammar_number.get(pair.source.grammar, 0) if pair.source.grammar else 0 for pair in pairs]
+        corpus = encoded_corpus(pairs, words, np.array(numbers, np.int32))
+        if parts is not None:
+            # Extracted grammars are numbered like the sentences, counted over all texts.
+            corpus = corpus._replace(grammar=np.arange(first, first + corpus.size, dtype=np.int32))
+            first += corpus.size
+        warn_of_unknown_words(texts.files[0], corpus, source_words)
+        arrays |= add_prefix(name, corpus._asdict())
+    for name, strings in (("words", words.words), ("categories", categories), ("score_names", score_names)):
+        arrays |= Names.of(strings).as_arrays(name)
+    return arrays
+
+
+def _read_grammars(grammars: Sequence[Path], table_format: str, start_progress: StartProgress) -> _CompiledGrammars:
+    """The rules of grammar files."""
+    words = Vocabulary()
+    reader = RuleReader(words, table_format)
+    with start_progress("kB of grammars read", kilobytes(grammars)) as progress:
+        for grammar in grammars:
+            reader.read(grammar, progress)
+    grammars_read = ListedGrammars(reader.rules(), reader.grammar_ptr)
+    return _CompiledGrammars(words, grammars_read.as_arrays(), reader.score_names, reader.categories)
+
+
+def _extracted_rules(
+    sources: StoreInputs, parts: ExtractedParts, bitext: Path, start_progress: StartProgress
+) -> _CompiledGrammars:
+    """The extracted rules of ``parts``; their words are those of the compiled ``bitext``."""
+    words = Vocabulary(Names.stored(open_arrays(bitext), "words").all())
+    sentences = sum(len(texts.read()) for texts in sources.texts.values())
+    arrays = merged(parts, sentences, parts.folder, start_progress)
+    return _CompiledGrammars(words, arrays, list(FEATURES), ["S", "X"])
