@@ -18,7 +18,7 @@ from support.mpi import ROOT
 from mpitune.config.load import load
 from mpitune.config.spec import BATCH
 from mpitune.corpus.weights import read_weights, write_weights
-from mpitune.training.local_training import SentenceTimings, summary
+from mpitune.training.local.translation import SentenceTimings, summary
 
 SENTENCES = [f"a man number {n} is walking down the long street" for n in range(30)]
 TESTS = ("test_2016_flickr", "test_2017_flickr")

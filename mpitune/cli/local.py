@@ -7,15 +7,18 @@ from collections.abc import Sequence
 
 from mpitune.cli.decoding import compile_kernels, initial_model, opened_decoder, warn_of_unused, write_translations
 from mpitune.cli.output import check_output, load_job, print_message, raised_on_all_ranks, write_output
-from mpitune.config import load
+from mpitune.config.checks import check_retraining, require_data
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.wording import counted
 from mpitune.decoder.base import Sentence
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.runtime.log import start_logging
-from mpitune.training import local_learning, local_training
 from mpitune.training.kbest_formats import text
+from mpitune.training.local.learning import learner
+from mpitune.training.local.retrieval import Retrieval
+from mpitune.training.local.training_lists import training_data
+from mpitune.training.local.translation import SentenceTimings, Translator, summary
 from mpitune.training.parallel_map import parallel_map
 
 
@@ -23,8 +26,8 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     """Translate each sentence with its own weights, learned from similar training data; alone, or under mpirun."""
     job = load_job(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
-    comm.on_root(load.require_data, job)
-    comm.on_root(load.check_retraining, job)
+    comm.on_root(require_data, job)
+    comm.on_root(check_retraining, job)
     comm.on_root(check_output, options.output, job, [options.input, options.weights])
     initial = comm.on_root(initial_model, job, options.weights)
     # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
@@ -34,10 +37,10 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
             error = UsageError(f"--explain {options.explain}: {options.input} has {count}, the first is number 0")
             raise raised_on_all_ranks(error)
         comm.on_root(warn_of_unused, options.weights, initial.weights, job, model)
-        training = local_training.training_data(job, comm, initial)
-        retrieval = local_training.Retrieval(comm, training, job.local.k, job.local.theta)
-        learn = local_learning.learner(job, training)
-        translator = local_training.Translator(training, learn, decoder, initial.weights)
+        training = training_data(job, comm, initial)
+        retrieval = Retrieval(comm, training, job.local.k, job.local.theta)
+        learn = learner(job, training)
+        translator = Translator(training, learn, decoder, initial.weights)
         if options.explain is not None:
             _explain_sentence(options, comm, retrieval, translator, sentences[options.explain], model.words)
         else:
@@ -49,8 +52,8 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
 def _explain_sentence(
     options: argparse.Namespace,
     comm: Comm,
-    retrieval: local_training.Retrieval,
-    translator: local_training.Translator,
+    retrieval: Retrieval,
+    translator: Translator,
     sentence: Sentence,
     words: Vocabulary,
 ) -> None:
@@ -66,16 +69,16 @@ def _explain_sentence(
 def _translate_locally(
     options: argparse.Namespace,
     comm: Comm,
-    retrieval: local_training.Retrieval,
-    translator: local_training.Translator,
+    retrieval: Retrieval,
+    translator: Translator,
     sentences: Sequence[Sentence],
     words: Vocabulary,
-) -> tuple[list[str], list[local_training.SentenceTimings]]:
+) -> tuple[list[str], list[SentenceTimings]]:
     """Retrieve, learn and translate on all ranks; returns translations and timings on rank 0, none on the others."""
     quiet = options.output is None
     nearest = retrieval.nearest([words.decode(sentence.words) for sentence in sentences], quiet=quiet)
 
-    def translate(i: int) -> tuple[str, local_training.SentenceTimings]:
+    def translate(i: int) -> tuple[str, SentenceTimings]:
         done = translator.translate(sentences[i], nearest[i])
         return text(done.best, words.words), done.timings()
 
@@ -87,11 +90,11 @@ def _translate_locally(
     return lines, timings
 
 
-def _print_summary(comm: Comm, timings: Sequence[local_training.SentenceTimings], search_seconds: float) -> None:
+def _print_summary(comm: Comm, timings: Sequence[SentenceTimings], search_seconds: float) -> None:
     """Print times and distances of all sentences; ``search_seconds``: time that this rank has spent on retrieval."""
     seconds = comm.gather(search_seconds)
 
     def print_summary() -> None:
-        print_message(local_training.summary(timings, sum(seconds or [])))
+        print_message(summary(timings, sum(seconds or [])))
 
     comm.on_root(print_summary)

@@ -2,7 +2,8 @@
 
 - `spec`: Job and the dataclasses of its tables, which define every key: name, type, default, valid values
 - `schema`: conversion between such dataclasses and TOML
-- `load`: load, require_data; reads and checks a job file
+- `load`: load; reads a job file, with the values that follow from others
+- `checks`: check; do the keys of a job fit together?
 - `explained`: a job file with an explanation of every key
 - `presets`: PRESETS, METHOD_DEFAULTS; named sets of values and their sources
 - `effective_keys`: keys that the result depends on, keys that are ignored

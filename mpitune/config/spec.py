@@ -169,7 +169,7 @@ class DiscretizeKeys:
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The features of each of `conjunctions`, which are two (checked by `mpitune.config.load`)."""
+        """The features of each of `conjunctions`, which are two (checked by `mpitune.config.checks`)."""
         return tuple((one, other) for one, other in map(str.split, self.conjunctions))
 
 

@@ -11,6 +11,6 @@
   features.
 - `epoch_statistics`: sums; `epoch_metrics`: the line in metrics.jsonl; `epoch_clock`: time and memory; `devtest`:
   translation of the devtest set; `sanity_checks`, `unused_weights`: warnings; `early_stopping`: the end of training.
-- `local_training`, `local_learning`: weights for each sentence.
+- `local/`: weights for each sentence.
 - `choices`: the names of formats of translations.
 """

@@ -196,7 +196,7 @@ def decode_shard(
             return None
         sentence = run.corpus.sentence(i)
         if forests:
-            assert isinstance(run.decoder, ForestDecoder)  # checked by config.load
+            assert isinstance(run.decoder, ForestDecoder)  # checked by config.checks
             kbest, graph = run.decoder.decode_all(run.store.tuned_sentence(i), weights, run.kbest)
             graphs.append(graph)
         else:

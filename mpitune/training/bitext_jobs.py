@@ -67,7 +67,7 @@ def with_made_inputs(job: Job, given: StoreInputs) -> StoreInputs:
 
 def _parts(job: Job, data: DataKeys, folder: Path) -> BitextParts:
     source = data.bitext or data.source
-    assert source is not None  # checked by config.load
+    assert source is not None  # checked by config.checks
     own = _target(data)
     return BitextParts(
         source=source,

@@ -186,7 +186,7 @@ def learner(
         end = first_sparse if follows_evidence(job) else None
         learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0, end=end)
     if smooth is not None:
-        assert not isinstance(learner, BatchLearner)  # checked by config.load
+        assert not isinstance(learner, BatchLearner)  # checked by config.checks
         return Smoothing(learner, [features.find(ids) for ids in smooth.chains], smooth, frozen)
     return learner
 
@@ -243,7 +243,7 @@ def sampler(job: Job) -> Sampler:
 def local_update(job: Job) -> Callable[[Examples], Update]:
     """The job's update of local training."""
     wanted = job.local
-    assert wanted.lambda_ is not None  # checked by config.load
+    assert wanted.lambda_ is not None  # checked by config.checks
     if wanted.method == "mbuu":
         return partial(mbuu, strength=wanted.lambda_)
     return partial(ebuu, strength=wanted.lambda_, alpha=wanted.alpha)

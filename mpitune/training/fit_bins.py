@@ -36,7 +36,7 @@ def open_fitted(
     store, wanted = open_store(sources, folder), job.features
     if not (wanted.unlog.features or wanted.discretize.features):
         return store
-    assert isinstance(store.model, TranslationModel)  # checked by config.load
+    assert isinstance(store.model, TranslationModel)  # checked by config.checks
     comm.on_root(_check, job, store.model.score_names)
     binned = wanted.discretize
     bins = fit(comm, store, binned.features, binned.bins, stop) if binned.features else ()

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from mpitune.config import load
+from mpitune.config.checks import require_data
 from mpitune.config.spec import Job
 from mpitune.exchange.comm import Comm
 from mpitune.learner.base import BatchLearner
@@ -48,7 +48,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
     ``resume``: ``auto`` (from the newest checkpoint, if any), ``never`` or ``must``. Raises UsageError, DataError and
     MachineError for errors that the user can correct, StopRequested after a signal.
     """
-    comm.on_root(load.require_data, job)
+    comm.on_root(require_data, job)
     folder = RunFolder(job.run.dir)
     lock = RunLock(folder.path)
     earlier: RunState | None = None

@@ -55,7 +55,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     else:
         store = open_store(sources, folder, given.scoring)
     comm.on_root(_check_store, job, store)
-    assert store.train is not None  # checked by config.load.require_data
+    assert store.train is not None  # checked by config.checks.require_data
     grammars = comm.on_root(job_inputs.sentence_grammars, job, sources)
     own = RunFolder(job.run.dir).decoder_folder(f"rank-{comm.rank}")
     decoder = factory.decoder(job, store, own, factory.list_length(job), grammars)

@@ -27,7 +27,7 @@ def log_seen_references(job: Job, files: Sequence[Path], store: Store) -> None:
     deserve on other text. External decoders load their models themselves: these are not checked.
     """
     corpus = store.train
-    assert corpus is not None  # checked by config.load.require_data
+    assert corpus is not None  # checked by config.checks.require_data
     if not isinstance(store.model, TranslationModel):
         return
     for n, (file, (lm, vocabulary)) in enumerate(zip(files, store.model.lms, strict=False)):

@@ -118,7 +118,7 @@ class TrainingRun:
         sentence = self.store.tuned_sentence(i)
         if self.job.decoder.sample == "none":
             return self.decoder.decode(sentence, weights, self.kbest)
-        assert isinstance(self.decoder, ForestDecoder)  # checked by config.load
+        assert isinstance(self.decoder, ForestDecoder)  # checked by config.checks
         random = np.random.default_rng([self.job.run.seed, epoch, i, _SAMPLING])
         return self.decoder.sample(sentence, weights, self.kbest, random)
 

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpitune.config import schema
+from mpitune.config.checks import require_data
 from mpitune.config.effective_keys import effective_keys, ignored_keys
-from mpitune.config.load import complete_from_cdec_ini, load, require_data
+from mpitune.config.load import complete_from_cdec_ini, load
 from mpitune.config.spec import (
     DataKeys,
     DevTestKeys,

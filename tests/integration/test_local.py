@@ -33,7 +33,12 @@ from mpitune.metrics.sentence_bleu import bleu_plus_one
 from mpitune.run_folder import nbest_store
 from mpitune.run_folder.scoring import read_scoring
 from mpitune.store.store import open_store
-from mpitune.training import factory, job_inputs, local_learning, local_training
+from mpitune.training import factory, job_inputs
+from mpitune.training.local import learning, training_lists
+from mpitune.training.local import retrieval as searching
+from mpitune.training.local.retrieval import Retrieval
+from mpitune.training.local.training_lists import training_data
+from mpitune.training.local.translation import Translator
 from mpitune.training.open_run import InitialModel
 
 SMALL = 5
@@ -43,8 +48,8 @@ WEIGHTS = "LanguageModel 0.5\nCost -0.25\nLex -0.5\nOrder -0.125\nGlue -0.0625\n
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(local_training, "BLOCK", SMALL)
-    monkeypatch.setattr(local_training, "AT_ONCE", 3)
+    monkeypatch.setattr(training_lists, "BLOCK", SMALL)
+    monkeypatch.setattr(searching, "AT_ONCE", 3)
     yield
 
 
@@ -100,8 +105,8 @@ def test_without_lambda_translations_are_the_global_ones(
 def test_a_sentence_that_is_its_own_neighbour(tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     """K = 1 and a large lambda: its oracle becomes the first of its list, wherever weights can do that."""
     job, given = tiny.job(tmp_path / "run"), read_weights(weights)
-    training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
-    retrieval = local_training.Retrieval(SerialComm(), training, 1, job.local.theta)
+    training = training_data(job, SerialComm(), InitialModel(given, None))
+    retrieval = Retrieval(SerialComm(), training, 1, job.local.theta)
     separable = 0
     for i in range(training.corpus.size):
         [found] = retrieval.nearest([training.words.decode(training.corpus.sentence(i).words)], quiet=True)
@@ -145,10 +150,10 @@ def test_a_model_with_features_in_bins(cli: Cli, tiny: Tiny, tmp_path: Path) -> 
 def test_what_is_global_is_left_as_it_was(tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     """A sentence's own weights are forgotten when it is translated, to the bit."""
     job, given = tiny.job(tmp_path / "run", local={"k": 5, "lambda": 5.0}), read_weights(weights)
-    training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
-    retrieval = local_training.Retrieval(SerialComm(), training, 5, 0.1)
+    training = training_data(job, SerialComm(), InitialModel(given, None))
+    retrieval = Retrieval(SerialComm(), training, 5, 0.1)
     decoder = factory.decoder(job, open_store(job_inputs.sources(job), job.run.store), tmp_path, 1)
-    translator = local_training.Translator(training, local_learning.learner(job, training), decoder, given)
+    translator = Translator(training, learning.learner(job, training), decoder, given)
     seen = []
 
     def decode(sentence: Sentence, weights: np.ndarray, k: int) -> Any:
@@ -170,13 +175,11 @@ def test_features_of_further_rounds_have_their_weights_in_the_translation(
 ) -> None:
     """A list of a further round fires features that no rank's first lists have: the decoder gets a slot for them."""
     job, given = tiny.job(tmp_path / "run", local={"k": 2, "rounds": 3, "lambda": 200.0}, **FEW), read_weights(weights)
-    training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
-    retrieval = local_training.Retrieval(SerialComm(), training, 2, 0.1)
+    training = training_data(job, SerialComm(), InitialModel(given, None))
+    retrieval = Retrieval(SerialComm(), training, 2, 0.1)
     decoder = factory.decoder(job, open_store(job_inputs.sources(job), job.run.store), tmp_path, 1)
-    learn, learned = local_learning.learner(job, training), list[local_learning.Learned]()
-    translator = local_training.Translator(
-        training, lambda chosen: learned.append(learn(chosen)) or learned[-1], decoder, given
-    )
+    learn, learned = learning.learner(job, training), list[learning.Learned]()
+    translator = Translator(training, lambda chosen: learned.append(learn(chosen)) or learned[-1], decoder, given)
     first, late, seen = {*decoder.features.ids.tolist()}, set[int](), list[np.ndarray]()
 
     def decode(sentence: Sentence, weights: np.ndarray, k: int) -> Any:
@@ -226,10 +229,10 @@ def driver(folder: Path, *commands: Arguments) -> list[str]:
 
 DRIVER = f"""
 import json, os, signal, sys
-from mpitune.training import local_training
+from mpitune.training.local import retrieval, training_lists
 from mpitune.cli.parser import main
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
-local_training.BLOCK, local_training.AT_ONCE = {SMALL}, 5
+training_lists.BLOCK, retrieval.AT_ONCE = {SMALL}, 5
 decode, left = EmbeddedDecoder.decode, int(os.environ.get("DECODES", 1000))
 def counted(*arguments):
     global left
@@ -504,8 +507,8 @@ def test_several_rounds_are_those_of_the_plain_twin(tiny: Tiny, tmp_path: Path, 
     """Each round adds the lists under the weights of the round before; what is learned minimises the objective."""
     strength, rounds, k = 3.0, 3, 4
     job, given = tiny.job(tmp_path / "run", local={"k": k, "rounds": rounds, "lambda": strength}), read_weights(weights)
-    training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
-    [found] = local_training.Retrieval(SerialComm(), training, k, 0.1).nearest([["das", "haus"]], quiet=True)
+    training = training_data(job, SerialComm(), InitialModel(given, None))
+    [found] = Retrieval(SerialComm(), training, k, 0.1).nearest([["das", "haus"]], quiet=True)
     run, lists, own = training.run, [[] for _ in range(k)], dict(given)
     sizes = []
     for round_ in range(1, rounds + 1):
@@ -519,7 +522,7 @@ def test_several_rounds_are_those_of_the_plain_twin(tiny: Tiny, tmp_path: Path, 
                 entry = named(run.decoder, kbest, j), gold, statistics[j].tolist()
                 if entry not in kept:
                     kept.append(entry)
-        learned = local_learning.updated(training, factory.local_update(job), round_, found.number)
+        learned = learning.updated(training, factory.local_update(job), round_, found.number)
         names = [run.features.name(slot) for slot in run.features.find(learned.ids).tolist()]
         change = dict(zip(names, learned.update.change.tolist(), strict=True))
         objective = naive_ebuu([[entry[:2] for entry in kept] for kept in lists], given, strength)
@@ -542,10 +545,10 @@ def test_retraining_is_training_on_the_set_and_the_neighbours(
     dense = {"features": {"templates": []}, "learner": learner}
     job = tiny.job(tmp_path / "run", **DEVTEST, **dense, local={"method": "retrain", "k": k})
     given = read_weights(weights)
-    training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
+    training = training_data(job, SerialComm(), InitialModel(given, None))
     assert not training.pools, "no lists of all training data"
-    [found] = local_training.Retrieval(SerialComm(), training, k, 0.1).nearest([["das", "haus"]], quiet=True)
-    learned = local_learning.learner(job, training)(found.number)
+    [found] = Retrieval(SerialComm(), training, k, 0.1).nearest([["das", "haus"]], quiet=True)
+    learned = learning.learner(job, training)(found.number)
     run, words = training.run, training.words.words
     devtest = run.store.devtest
     assert devtest is not None and learned.update.change.any()
@@ -592,7 +595,7 @@ def test_the_oracle_may_be_the_hope(tiny: Tiny, tmp_path: Path, weights: Path) -
     oracles, given = [], {name: 8 * weight for name, weight in read_weights(weights).items()}
     for oracle in ("LU", "M-C"):
         job = tiny.job(tmp_path / "run", local={"method": "mbuu", "oracle": oracle})
-        training = local_training.training_data(job, SerialComm(), InitialModel(given, None))
+        training = training_data(job, SerialComm(), InitialModel(given, None))
         examples = training.lists.examples(np.arange(training.corpus.size))
         oracles.append(examples.oracle.tolist())
         best = examples.gold + (examples.ahead if oracle == "M-C" else 0.0)

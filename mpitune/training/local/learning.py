@@ -110,14 +110,14 @@ def retrained(run: TrainingRun, job: Job, sentences: np.ndarray) -> Learned:
     one shard: their order and all random numbers are the same.
     """
     development, words = run.store.devtest, run.store.model.words.words
-    assert development is not None  # checked by config.load.check_retraining
+    assert development is not None  # checked by config.checks.check_retraining
     both = [(development.sentence(i), development.references(i)) for i in range(development.size)]
     both += _tuned(run, sentences)
     [order] = draw_shards(len(both), 1, job.run.seed, 0)
     sources = [both[i] for i in order.tolist()]
     metric, frozen = factory.metric(job, words), run.first.frozen
     tuner = factory.learner(job, metric, frozen, run.features, run.first_sparse, "all", run.store.scoring)
-    assert isinstance(tuner, BatchLearner)  # checked by config.load.check_retraining
+    assert isinstance(tuner, BatchLearner)  # checked by config.checks.check_retraining
     chained = tuner.chained if isinstance(tuner, ChainLearner) else np.zeros(0, dtype=np.uint64)
     pool, weights = empty(len(sources), metric.width), run.first.weights.copy()
     for epoch in range(1, job.learner.epochs + 1):

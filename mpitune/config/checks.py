@@ -1,0 +1,218 @@
+"""Checks of a job that involve several of its keys; those of one key alone are in `mpitune.config.schema`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+from mpitune.config.feature_names import check_feature_names
+from mpitune.config.schema import literal
+from mpitune.config.spec import BATCH, DataKeys, GrammarKeys, Job, column_metrics, metric_weights, tunes_on_bitext
+from mpitune.errors import UsageError
+from mpitune.grammar.cdec_ini import TEMPLATES as CDEC_TEMPLATES
+from mpitune.grammar.choices import ListTemplateName, TemplateName
+
+_REGULARIZED_METHODS = ("perceptron", "mira", "pro", "minrisk")
+"""The methods with a regularizer of bins."""
+
+
+def check(job: Job, *, complete: bool) -> None:
+    """Raise UsageError if keys do not fit together; ``complete``: grammar and language models must be given."""
+    if complete:
+        _check_inputs(job)
+        check_feature_names(job)
+    if job.data is not None:
+        _check_data(job, job.data)
+    if {"select.k", "select.lambda"} <= job.explicit:
+        raise UsageError(f"{job.file}: found both select.k and select.lambda, expected one of them")
+    if job.learner.tune == "dense" and job.learner.method in BATCH:
+        raise UsageError(f'{job.file}: learner.tune = "dense": expected learner.method to be perceptron or mira')
+    if job.learner.method == "rampion" and job.learner.rampion.loss == 2 and job.learner.initial_weights is None:
+        found, why = "2 without learner.initial_weights", "from weights of 0, no step reduces this loss"
+        raise UsageError(f"{job.file}: learner.rampion.loss: found {found}, expected them, or 1 or 3: {why}")
+
+
+def require_data(job: Job) -> DataKeys:
+    """The job's ``[data]`` table. Raises UsageError if there is none."""
+    if job.data is None:
+        raise UsageError(f"{job.file}: [data] is missing: expected source and references, or bitext, to tune on")
+    return job.data
+
+
+def check_retraining(job: Job) -> None:
+    """Raise UsageError if ``local.method`` is ``retrain`` and the job lacks what that needs."""
+    learner = job.learner
+    if job.local.method != "retrain":
+        return
+    if learner.method not in BATCH or (learner.method == "mert" and learner.mert.search == "hypergraph"):
+        expected = f"learner.method to be {' or '.join(BATCH)}, on lists"
+        raise UsageError(f'{job.file}: local.method = "retrain": expected {expected}')
+    if learner.metric != "bleu":
+        raise UsageError(f'{job.file}: local.method = "retrain": expected learner.metric to be "bleu"')
+    if job.data is None or job.data.devtest is None:
+        raise UsageError(f'{job.file}: local.method = "retrain": expected [data.devtest], the set to retrain on')
+    if job.decoder.sample != "none":
+        raise UsageError(f'{job.file}: local.method = "retrain": expected decoder.sample to be "none"')
+
+
+def given_grammars(grammar: GrammarKeys) -> list[str]:
+    """Keys of the kinds of grammar that are set; exactly one is allowed."""
+    kinds = {"file": grammar.file, "per_sentence": grammar.per_sentence, "source": grammar.source}
+    return [f"grammar.{name}" for name, value in kinds.items() if value]
+
+
+def has_lm_text(job: Job) -> bool:
+    """True if the job has a bitext, from whose target side a language model can be estimated."""
+    return tunes_on_bitext(job) or job.grammar.target is not None
+
+
+def _check_data(job: Job, data: DataKeys) -> None:
+    if job.decoder.backend == "lists":
+        _check_lists(job, data)
+        return
+    if job.features.files:
+        raise UsageError(f'{job.file}: features.files: found beside another decoder than decoder.backend = "lists"')
+    if data.lists or (data.devtest and data.devtest.lists):
+        raise UsageError(f'{job.file}: data.lists: found beside another decoder, expected decoder.backend = "lists"')
+    if (data.source is None) == (data.bitext is None):
+        found = "neither" if data.source is None else "both"
+        raise UsageError(f"{job.file}: found {found} of data.source and data.bitext, expected one of them")
+    if data.source is not None and not data.references:
+        raise UsageError(f"{job.file}: data.references: found none, expected one or more files beside data.source")
+    if data.bitext is not None and data.references:
+        raise UsageError(f"{job.file}: data.references: found beside data.bitext, which contains references itself")
+    if data.devtest is not None and (data.devtest.source is None) != (not data.devtest.references):
+        raise UsageError(f"{job.file}: data.devtest: expected both source and references, or neither")
+
+
+def _check_lists(job: Job, data: DataKeys) -> None:
+    """Check ``[data]`` of the backend "lists"."""
+    if data.bitext is not None:
+        raise UsageError(f"{job.file}: data.bitext: found beside data.lists, expected data.references")
+    columns = column_metrics(job)
+    names = [of.name for of in job.features.files]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{job.file}: features.files: found {name} twice, expected each feature once")
+    if data.devtest and (lacking := [of.name for of in job.features.files if of.devtest is None]):
+        raise UsageError(f"{job.file}: features.files: found no devtest for {lacking[0]}, as data.devtest needs")
+    tables = {"data": data} | ({"data.devtest": data.devtest} if data.devtest else {})
+    for table, keys in tables.items():
+        if not keys.lists:
+            found = f"{job.file}: {table}.lists: found none"
+            raise UsageError(f'{found}, expected one or more files, as decoder.backend = "lists"')
+        compared = [name for name in metric_weights(job) if name not in columns]
+        if compared and not keys.references:
+            found = f"{job.file}: {table}.references: found none"
+            raise UsageError(f"{found}, expected one or more files, as learner.metric has {compared[0]}")
+
+
+def _check_inputs(job: Job) -> None:
+    """Check grammar, templates, scores, search and language models, which a cdec.ini may have completed."""
+    if job.decoder.backend == "lists":
+        _check_list_inputs(job)
+        return
+    found = given_grammars(job.grammar)
+    from_data = tunes_on_bitext(job)
+    if len(found) != 1 and not from_data:
+        choices = "grammar.file, grammar.per_sentence = true, grammar.source (a bitext)"
+        none = "no grammar" if job.data is not None else "neither [data] nor a grammar"
+        raise UsageError(f"{job.file}: found {' and '.join(found) or none}, expected one of {choices}")
+    grammar = job.grammar
+    if grammar.source is not None and grammar.target is None:
+        raise UsageError(f"{job.file}: grammar.source: expected grammar.target beside it")
+    if from_data and job.data is not None and len(job.data.references) > 1:
+        expected = "one file: without a grammar, source and references are the bitext that rules are extracted from"
+        raise UsageError(f"{job.file}: data.references: found {len(job.data.references)} files, expected {expected}")
+    if grammar.folder is not None and not grammar.per_sentence:
+        raise UsageError(f"{job.file}: grammar.folder: expected grammar.per_sentence = true beside it")
+    of_bitext = ("target",) if from_data else ("target", "alignment", "leave_one_out", "max_translations")
+    if grammar.source is None and (given := [key for key in of_bitext if getattr(grammar, key)]):
+        raise UsageError(f"{job.file}: [grammar]: found {' and '.join(given)}, expected source beside it")
+    if job.decoder.backend == "cdec" and grammar.source is not None:
+        raise UsageError(f"{job.file}: grammar.source: cdec needs grammar files: write them by `mpitune extract`")
+    if job.decoder.backend == "cdec" and job.grammar.format not in ("auto", "cdec"):
+        raise UsageError(f"{job.file}: grammar.format = {literal(job.grammar.format)}: cdec cannot read this format")
+    _check_templates(job, get_args(TemplateName))
+    if job.features.lexicon is not None:
+        raise UsageError(f'{job.file}: features.lexicon: found beside a decoder, expected decoder.backend = "lists"')
+    unsupported = [template for template in job.features.templates if template not in CDEC_TEMPLATES.values()]
+    if job.decoder.backend == "cdec" and unsupported:
+        raise UsageError(f"{job.file}: features.templates: cdec does not have {', '.join(unsupported)}")
+    _check_scores(job)
+    if columns := column_metrics(job):
+        expected = 'bleu, ter or chrf: only lists (decoder.backend = "lists") have columns'
+        raise UsageError(f"{job.file}: learner.metric: found {literal(columns[0])}, expected {expected}")
+    keys = _keys_of_forests(job)
+    if job.decoder.backend == "cdec" and keys:
+        raise UsageError(f"{job.file}: {keys[0]}: cdec returns no hypergraphs")
+    if len(keys) > 1:
+        raise UsageError(f"{job.file}: found both {' and '.join(keys)}: the search needs no sample of the forest")
+    if keys and keys[0].startswith("learner") and metric_weights(job) != {"bleu": 1.0}:
+        metric = f"learner.metric: found {literal(job.learner.metric)}"
+        raise UsageError(f'{job.file}: {metric}, expected "bleu", as mert.search = "hypergraph"')
+    if not job.lm and job.decoder.backend == "embedded" and not has_lm_text(job):
+        raise UsageError(f"{job.file}: found no language model, expected one or more [[lm]] tables")
+    for n, lm in enumerate(job.lm):
+        if not (lm.file or lm.text or has_lm_text(job)):
+            raise UsageError(f"{job.file}: lm.{n}: found neither file nor text, expected one of them")
+
+
+def _check_list_inputs(job: Job) -> None:
+    """Check that the job has nothing that lists without derivations cannot have."""
+    wanted = job.features
+    tables = {
+        "[grammar]": given_grammars(job.grammar),
+        "[[lm]]": job.lm,
+        "features.discretize.features": wanted.discretize.features,
+        "features.unlog": wanted.unlog.features,
+        "decoder.config": job.decoder.config,
+    }
+    for key, value in tables.items():
+        if value:
+            raise UsageError(f'{job.file}: {key}: found beside decoder.backend = "lists": lists have all features')
+    _check_templates(job, get_args(ListTemplateName))
+    pairs = "lexicon-pair" in wanted.templates
+    if pairs != (wanted.lexicon is not None):
+        raise UsageError(f'{job.file}: features.lexicon: expected beside the template "lexicon-pair", and only there')
+    data = {"data": job.data, "data.devtest": job.data.devtest if job.data else None}
+    for table, keys in data.items():
+        if pairs and keys and keys.source is None:
+            raise UsageError(f'{job.file}: {table}.source: found none, as the template "lexicon-pair" needs')
+    if of_forests := _keys_of_forests(job):
+        raise UsageError(f"{job.file}: {of_forests[0]}: lists have no hypergraphs")
+
+
+def _check_templates(job: Job, known: Sequence[str]) -> None:
+    """Check that the job's decoder has its templates; ``known``: those that it has."""
+    for template in job.features.templates:
+        if template not in known:
+            found = f"features.templates: found {template}, which decoder.backend = {literal(job.decoder.backend)}"
+            raise UsageError(f"{job.file}: {found} does not have: expected any of {', '.join(known)}")
+
+
+def _check_scores(job: Job) -> None:
+    """Check ``[features.discretize]`` and ``[features.unlog]``."""
+    wanted = job.features.discretize
+    for key, names in (("discretize.features", wanted.features), ("unlog", job.features.unlog.features)):
+        if names and job.decoder.backend == "cdec":
+            raise UsageError(f"{job.file}: features.{key}: cdec reads grammar files itself, with unchanged scores")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"{job.file}: features.{key}: found {twice[0]} twice, expected each feature once")
+    for text in wanted.conjunctions:
+        pair = text.split()
+        if len(pair) != 2 or pair[0] == pair[1] or not {*pair} <= {*wanted.features}:
+            found = f"features.discretize.conjunctions: found {literal(text)}"
+            raise UsageError(f"{job.file}: {found}, expected two of features.discretize.features with a blank between")
+    if wanted.features and wanted.regularizer != "none" and job.learner.method not in _REGULARIZED_METHODS:
+        found = f"features.discretize.regularizer = {literal(wanted.regularizer)}"
+        raise UsageError(f"{job.file}: {found}: expected learner.method to be {' or '.join(_REGULARIZED_METHODS)}")
+
+
+def _keys_of_forests(job: Job) -> list[str]:
+    """The job's keys, with their values, for which the decoder must return forests."""
+    wanted = {
+        'learner.mert.search = "hypergraph"': job.learner.method == "mert" and job.learner.mert.search == "hypergraph",
+        'decoder.sample = "forest"': job.decoder.sample == "forest",
+    }
+    return [key for key, asked in wanted.items() if asked]
