@@ -14,11 +14,11 @@ from mpitune.cli.output import check_output, load_job, open_output, raised_on_al
 from mpitune.config.spec import Job
 from mpitune.decoder.base import Decoder, Sentence
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
+from mpitune.decoder.kbest_formats import FORMATS
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.report.derivations import NamedHypergraph
 from mpitune.runtime.log import start_logging
-from mpitune.training.kbest_formats import FORMATS
 from mpitune.training.parallel_map import parallel_map
 
 DecodeFunction = Callable[[int], tuple[list[str], bytes]]

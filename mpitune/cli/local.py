@@ -11,10 +11,10 @@ from mpitune.config.checks import check_retraining, require_data
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.wording import counted
 from mpitune.decoder.base import Sentence
+from mpitune.decoder.kbest_formats import text
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.runtime.log import start_logging
-from mpitune.training.kbest_formats import text
 from mpitune.training.local.learning import learner
 from mpitune.training.local.retrieval import Retrieval
 from mpitune.training.local.training_lists import training_data

@@ -12,10 +12,10 @@ from typing import get_args
 
 from mpitune import __version__
 from mpitune.cli.help import Commands, Parser, PrintCompletion
+from mpitune.decoder.choices import KbestFormat
 from mpitune.errors import StopRequested
 from mpitune.grammar.choices import ListTemplateName, TemplateName
 from mpitune.metrics.choices import GainName, SignificanceTest, Tokenizer
-from mpitune.training.choices import KbestFormat
 
 EACH_TEMPLATE = "each"
 """Value of --template that shows all templates, one after the other."""

@@ -15,13 +15,7 @@ from typing import Any
 from mpitune.config.checks import check, given_grammars, has_lm_text
 from mpitune.config.presets import METHOD_DEFAULTS, PRESETS, Keys
 from mpitune.config.schema import read, set_key
-from mpitune.config.spec import (
-    BATCH,
-    DevTestKeys,
-    Job,
-    LmKeys,
-    tunes_on_bitext,
-)
+from mpitune.config.spec import BATCH, DevTestKeys, Job, LmKeys, tunes_on_bitext
 from mpitune.corpus.lines import lines
 from mpitune.errors import DataError, UsageError
 

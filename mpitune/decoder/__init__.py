@@ -5,4 +5,5 @@
 - `embedded`: `EmbeddedDecoder`, compiled kernels in this process
 - `cdec`: `CdecDecoder`, cdec as a child process
 - `lists`: `ListDecoder`, n-best lists that another program made
+- `kbest_formats`: `FORMATS`, k-best lists as text; `choices`: the names of these formats
 """

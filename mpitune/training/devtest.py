@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from mpitune.decoder.base import check_failed
+from mpitune.decoder.kbest_formats import text
 from mpitune.metrics.sacrebleu import bleu_and_length
 from mpitune.run_folder.checkpoint import Vector
 from mpitune.store.store import Corpus
 from mpitune.training.epoch_statistics import NOT_SCORED, Scores
-from mpitune.training.kbest_formats import text
 from mpitune.training.parallel_map import parallel_map
 from mpitune.training.scheduler import check_stop
 from mpitune.training.session import TrainingRun

@@ -14,8 +14,8 @@ from mpitune.corpus.retrieval import Neighbours
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.wording import counted
 from mpitune.decoder.base import Decoder, Sentence
+from mpitune.decoder.kbest_formats import text
 from mpitune.run_folder.model_weights import largest
-from mpitune.training.kbest_formats import text
 from mpitune.training.local.learning import Learn, Learned, TrainingData
 
 MOST_NAMED = 20

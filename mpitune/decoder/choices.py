@@ -5,4 +5,4 @@ from __future__ import annotations
 from typing import Literal
 
 KbestFormat = Literal["text", "cdec", "moses", "json"]
-"""``--format``, implemented by `mpitune.training.kbest_formats.FORMATS`; the first is the default."""
+"""``--format``, implemented by `mpitune.decoder.kbest_formats.FORMATS`; the first is the default."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import KBest
-from mpitune.training.choices import KbestFormat
+from mpitune.decoder.choices import KbestFormat
 
 
 def text(numbers: np.ndarray, words: Sequence[str]) -> str:
