@@ -200,15 +200,33 @@ def release_pages(array: np.ndarray) -> None:
 
     The next access maps them again, usually from the system's cache. Arrays that are not mapped are left alone.
     """
+    owner, _, first, end = _whole_pages(array)
+    if owner is not None and first < end:
+        owner.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (end - first) * mmap.PAGESIZE)
+
+
+def release_changes(array: np.ndarray, places: np.ndarray) -> None:
+    """Take the pages of a mapped array that have ``places`` (int, elements) out of this process.
+
+    They have the content of the file again, and are shared with other processes again. Arrays that are not mapped, and
+    pages that have bytes of other arrays, are left alone.
+    """
+    owner, begin, first, end = _whole_pages(array)
+    if owner is not None:
+        pages = np.unique((begin + array.itemsize * places) // mmap.PAGESIZE)
+        for page in pages[(pages >= first) & (pages < end)].tolist():
+            owner.madvise(mmap.MADV_DONTNEED, page * mmap.PAGESIZE, mmap.PAGESIZE)
+
+
+def _whole_pages(array: np.ndarray) -> tuple[mmap.mmap | None, int, int, int]:
+    """The mapping of ``array`` or None, the byte there at which it begins, its first whole page, and their end."""
     owner: Any = array
     while isinstance(owner, np.ndarray):
         owner = owner.base
-    if isinstance(owner, mmap.mmap):
-        begin = array.ctypes.data - np.frombuffer(owner, dtype=np.uint8).ctypes.data
-        # Whole pages: the others have bytes of other arrays.
-        first, end = -(-begin // mmap.PAGESIZE), (begin + array.nbytes) // mmap.PAGESIZE
-        if first < end:
-            owner.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (end - first) * mmap.PAGESIZE)
+    if not isinstance(owner, mmap.mmap):
+        return None, 0, 0, 0
+    begin = array.ctypes.data - np.frombuffer(owner, dtype=np.uint8).ctypes.data
+    return owner, begin, -(-begin // mmap.PAGESIZE), (begin + array.nbytes) // mmap.PAGESIZE
 
 
 def add_prefix(prefix: str, arrays: Mapping[str, A]) -> dict[str, A]:

@@ -15,14 +15,17 @@ which would be a little more probable. N-grams that a pruned model lacks count a
 
 from __future__ import annotations
 
+import mmap
 from array import array
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.array_files.arrays import release_changes
 from mpitune.array_files.csr import row_ends
 from mpitune.corpus.lines import kilobytes, lines
 from mpitune.corpus.progress import Progress, StartProgress
@@ -111,28 +114,35 @@ def own_ngrams(
     with start_progress("kB of the language model's text read", kilobytes(texts)) as progress:
         ptr, text = _read(vocabulary, texts, progress)
     limits = zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True)
-    seen = wanted.intersection(text[a:b].tobytes() for a, b in limits)
+    copies = Counter(line for a, b in limits if (line := text[a:b].tobytes()) in wanted)
     # Counting takes long for large texts, and is for nothing where no reference is found.
-    counts = _counts(lm, ptr if seen else ptr[:1], text, start_progress)
+    counts = _counts(lm, ptr if copies else ptr[:1], text, start_progress)
     discount, scale = _discounts(counts), log_scale(lm)
-    covered = np.count_nonzero(counts.occurrences[lm.words :]) / max(_ngrams(lm), 1) if seen else 0.0
+    covered = np.count_nonzero(counts.occurrences[lm.words :]) / max(_ngrams(lm), 1) if copies else 0.0
     if not certain and covered < COVERED:
-        seen = set()
+        copies.clear()
     own = []
     with start_progress("sentences left out", len(marked)) as progress:
         for each in marked:
-            own.append(_left_out(lm, [text for text in each if text.tobytes() in seen], counts, discount, scale))
+            own.append(_left_out(lm, _copies(each, copies), counts, discount, scale))
             progress.advance()
     node, prob = map(np.concatenate, zip(NOTHING, *own, strict=True))
-    found = [sum(text.tobytes() in seen for each in marked for text in each), sum(map(len, marked))]
+    found = [sum(text.tobytes() in copies for each in marked for text in each), sum(map(len, marked))]
     return OwnNgrams(row_ends([len(left.node) for left in own]), node, prob, np.array(found), np.array([covered]))
+
+
+def _copies(references: Sequence[np.ndarray], copies: Mapping[bytes, int]) -> list[np.ndarray]:
+    """Those of a sentence's ``references`` that the text has, each no more often than its ``copies`` there."""
+    texts = {text.tobytes(): text for text in references}
+    given = Counter(text.tobytes() for text in references)
+    return [texts[key] for key, count in given.items() for _ in range(min(count, copies.get(key, 0)))]
 
 
 @contextmanager
 def without(lm: LanguageModel, left: LeftOut) -> Iterator[None]:
     """Within the block, the model is as ``left`` says, but that no word is unknown: who looks words up must see to it.
 
-    The model's arrays must be writable; where they are mapped, pages that are written to become private.
+    The model's arrays must be writable; where they are mapped, pages that are written to are private within the block.
     """
     is_gone = np.isneginf(left.prob)
     memory, keys = _keys(lm, left.node[is_gone & (left.node >= lm.words)])
@@ -144,6 +154,11 @@ def without(lm: LanguageModel, left: LeftOut) -> Iterator[None]:
         yield
     finally:
         memory[places] = before
+        if len(lm.node) == 0:
+            # `open_kenlm` may have written to the page of the unknown word.
+            unknown = prob_place(lm.probing, lm.words, lm.order, np.array([UNKNOWN]))
+            places = places[places > unknown + mmap.PAGESIZE // memory.itemsize]
+        release_changes(memory, places)
 
 
 def _read(vocabulary: LmVocabulary, texts: Sequence[Path], progress: Progress) -> tuple[np.ndarray, np.ndarray]:

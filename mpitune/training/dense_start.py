@@ -82,7 +82,11 @@ def keep_sparse(run: TrainingRun, state: State) -> None:
     """
     if run.learns == "dense":
         run.freeze_sparse(state.shared_weights)
-        state.shared_weights = run.sparse(run.dense(state.shared_weights))
+        index, value = state.shared_weights
+        # The learner's state is in the order of the weights, and of all of them that it has state of.
+        is_dense = np.isin(index, run.features.ids[: run.first_sparse])
+        state.shared_weights = index[is_dense], value[is_dense]
+        state.learner = tuple(array[is_dense] for array in state.learner)
 
 
 def _passes(run: TrainingRun, wanted: int, most: int) -> list[np.ndarray]:

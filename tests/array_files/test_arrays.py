@@ -13,7 +13,7 @@ import pytest
 from support.crafted import CRAFTED, Craft, write_secret
 
 from mpitune.array_files import arrays
-from mpitune.array_files.arrays import open_arrays, read_attributes, release_pages, write_arrays
+from mpitune.array_files.arrays import open_arrays, read_attributes, release_changes, release_pages, write_arrays
 from mpitune.array_files.digest import USER_BLOCK, write_user_block
 from mpitune.errors import DataError, MachineError, UsageError
 
@@ -59,6 +59,20 @@ def test_released_pages_are_read_again_from_the_file(tmp_path: Path) -> None:
         release_pages(array)
     kept = np.flatnonzero(opened["large"] == -1)
     assert len(kept) < 2 * mmap.PAGESIZE and np.array_equal(np.delete(opened["large"], kept), np.delete(large, kept))
+    assert (opened["small"] == -1).all() and np.array_equal(large, np.arange(len(large)))
+
+
+def test_pages_that_were_written_to_are_read_again_from_the_file(tmp_path: Path) -> None:
+    small, large = np.arange(10), np.arange(5 * mmap.PAGESIZE)
+    write_arrays(tmp_path / "a.h5", {"small": small, "large": large}, {})
+    opened = open_arrays(tmp_path / "a.h5")
+    opened["large"][:], opened["small"][:] = -1, -1
+    in_page = mmap.PAGESIZE // large.itemsize
+    for array in (opened["large"], opened["small"], large):
+        release_changes(array, np.array([2 * in_page, 0, 2 * in_page]))
+    same = np.flatnonzero(opened["large"] == large)
+    # The first page has the end of the other array, too.
+    assert len(same) == in_page and same[0] <= 2 * in_page <= same[-1]
     assert (opened["small"] == -1).all() and np.array_equal(large, np.arange(len(large)))
 
 

@@ -157,6 +157,19 @@ def test_it_is_nearly_the_model_of_the_other_sentences(tmp_path: Path) -> None:
     assert abs(left_out - exact) < 0.02 * abs(kept - exact)
 
 
+def test_equal_references_are_left_out_as_often_as_the_text_has_them(tmp_path: Path) -> None:
+    line = "w0 w1 rare w2"
+    for copies in (1, 2):
+        text = [*sentences(3, 60), *[line] * copies, "w3 rare w4"]
+        lm, words = model(tmp_path, text, 3, "arpa")
+        once, twice, often = (
+            own(lm, words, [[line] * given], [write(tmp_path / "text", text)]).of(0) for given in (1, 2, 5)
+        )
+        assert all((ours == theirs).all() for ours, theirs in zip(twice, often, strict=True))
+        assert np.array_equal(once.prob, twice.prob) == (copies == 1)
+        assert np.isfinite(twice.prob[twice.node == node(lm, words, ("rare",))]).all()
+
+
 @pytest.mark.parametrize("kind", ["arpa", "binary"])
 def test_texts_that_the_model_was_not_estimated_from(tmp_path: Path, kind: str) -> None:
     """A text that may be the model's is taken for it if it has nearly all of the model's n-grams."""

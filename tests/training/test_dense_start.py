@@ -398,6 +398,19 @@ def test_dense_features_alone_are_tuned(tiny: Tiny, tmp_path: Path, method: str,
     assert dense["LanguageModel"] != 0.015625 and dense["WordPenalty"] != 0.0
 
 
+@pytest.mark.parametrize("rate", ["normalized", "adagrad"])
+def test_where_all_features_are_dense_it_does_not_matter_which_are_learned(
+    tiny: Tiny, tmp_path: Path, rate: str
+) -> None:
+    """The epochs go on with the state of the dense start, each feature with its own."""
+    found = []
+    for tune in ("all", "dense"):
+        learner = {**DEFAULT, "rate": rate, "tune": tune, "dense_start": 20}
+        train(tiny.job(tmp_path / tune, learner=learner, features={"templates": []}), SerialComm(), quiet=True)
+        found.append(read_weights(tmp_path / tune / "weights.txt.gz"))
+    assert found[0] == found[1] and any(found[0].values())
+
+
 def test_selection_drops_none_of_the_sparse_weights_that_are_kept(tiny: Tiny, tmp_path: Path) -> None:
     """Few columns are selected, of the dense features alone; also after an interruption."""
     given = {name for name in read_weights(tiny.folder / "warm") if name.startswith("R:")}
