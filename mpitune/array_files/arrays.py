@@ -226,6 +226,7 @@ def _whole_pages(array: np.ndarray) -> tuple[mmap.mmap | None, int, int, int]:
     if not isinstance(owner, mmap.mmap):
         return None, 0, 0, 0
     begin = array.ctypes.data - np.frombuffer(owner, dtype=np.uint8).ctypes.data
+    # The pages at its ends have bytes of other arrays.
     return owner, begin, -(-begin // mmap.PAGESIZE), (begin + array.nbytes) // mmap.PAGESIZE
 
 

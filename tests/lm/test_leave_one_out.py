@@ -14,6 +14,7 @@ from support.decoder_case import EVERYTHING, Case, by_slot, entries, same
 from support.naive_kenlm import with_blanks, write_kenlm
 from support.naive_lm import NaiveLm, adjusted_counts, discounts
 
+from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.corpus.progress import no_progress
 from mpitune.demo.generate import Sentences, read_grammar
 from mpitune.lm.arpa import read_arpa
@@ -211,6 +212,29 @@ def test_a_model_is_changed_and_restored(tmp_path: Path, kind: str) -> None:
         raise ValueError
     assert {ngram: node(lm, words, ngram) for ngram in every} == nodes
     assert {ngram: entry(lm, node(lm, words, ngram)) for ngram in before} == before
+
+
+@pytest.mark.parametrize("kind", ["arpa", "binary"])
+def test_a_mapped_model_is_read_again_from_its_file(tmp_path: Path, kind: str) -> None:
+    """What is written to the same pages is gone after the block, and so are the private copies of these pages."""
+    text = sentences(1, 2000, words=300)
+    lm, words = model(tmp_path, text, 3, kind)
+    if kind == "arpa":
+        write_arrays(tmp_path / "lm.h5", read_arpa(tmp_path / "lm"), {})
+        lm, words = language_model(open_arrays(tmp_path / "lm.h5"))
+    line = max(text, key=len)
+    left = own(lm, words, [[line]], [write(tmp_path / "text", text)]).of(0)
+    memory = lm.node.view(np.uint32) if kind == "arpa" else lm.probing.data
+    before = memory.copy()
+    with without(lm, left):
+        changed = np.flatnonzero(memory != before)
+        beside = np.setdiff1d(changed + 1, changed)
+        memory[beside] ^= 1
+    remain = np.flatnonzero(memory != before)
+    assert 2 * len(remain) < len(beside)
+    # Pages of other arrays, and of the unknown word, are kept as they are.
+    memory[remain] ^= 1
+    assert (memory == before).all()
 
 
 @pytest.mark.parametrize("seed", range(8))
