@@ -34,7 +34,7 @@ from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.jit import int64, kernel
 from mpitune.lm.kneser_ney import FALLBACK_DISCOUNTS, discounts
 from mpitune.lm.log_scale import log_scale
-from mpitune.lm.ngram_table import UNKNOWN, LanguageModel, LmVocabulary, child, entry, find
+from mpitune.lm.ngram_table import UNKNOWN, LanguageModel, LmVocabulary, child, end_of_nodes, entry, find
 from mpitune.lm.probing import key_place, prob_place, with_sign
 
 COVERED = 0.99
@@ -177,7 +177,7 @@ def _read(vocabulary: LmVocabulary, texts: Sequence[Path], progress: Progress) -
 
 def _counts(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, start_progress: StartProgress) -> _Counts:
     """The counts of n-grams in the sentences ``text[ptr[s]:ptr[s + 1]]``."""
-    occurrences, adjusted = np.zeros((2, _end(lm)), dtype=np.int32)
+    occurrences, adjusted = np.zeros((2, end_of_nodes(lm)), dtype=np.int32)
     counts = _Counts(occurrences, adjusted, np.zeros((lm.order + 1, _CLASSES + 1), dtype=np.int64))
     with start_progress("sentences of the language model's text counted", len(ptr) - 1) as progress:
         for first in range(0, len(ptr) - 1, _AT_ONCE):
@@ -312,16 +312,11 @@ def _entries(lm: LanguageModel, node: np.ndarray, prob: np.ndarray, backoff: np.
         prob[i], backoff[i], _, _ = entry(lm, node[i])
 
 
-def _end(lm: LanguageModel) -> int:
-    """One past the last node."""
-    return len(lm.node) or int(lm.probing.layout[-1])
-
-
 def _ngrams(lm: LanguageModel) -> int:
     """The number of n-grams of two words or more."""
     total = 0
-    for first in range(lm.words, _end(lm), _NODES_AT_ONCE):
-        memory, places = _keys(lm, np.arange(first, min(first + _NODES_AT_ONCE, _end(lm))))
+    for first in range(lm.words, end_of_nodes(lm), _NODES_AT_ONCE):
+        memory, places = _keys(lm, np.arange(first, min(first + _NODES_AT_ONCE, end_of_nodes(lm))))
         total += int(np.count_nonzero(memory[places].any(axis=1)))
     return total
 

@@ -60,6 +60,11 @@ class LanguageModel(NamedTuple):
     """The tables of a KenLM binary; nodes 0 .. words-1 are the unigrams here too."""
 
 
+def end_of_nodes(lm: LanguageModel) -> int:
+    """One past the model's last node."""
+    return len(lm.node) or int(lm.probing.layout[-1])
+
+
 @kernel
 def child(lm: LanguageModel, parent: int, word: int) -> int:
     """Return the node of the n-gram ``word`` + (the n-gram of node ``parent``), or -1 if the model lacks it.

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import read_attributes, with_prefix
+from mpitune.array_files.arrays import damaged, read_attributes, with_prefix
 from mpitune.array_files.checked import open_checked
 from mpitune.array_files.csr import row_ends
 from mpitune.array_files.number_table import DistinctNumbers
@@ -37,7 +37,7 @@ from mpitune.grammar.score_transforms import Scoring, TransformPlan, make_plan
 from mpitune.grammar.templates import Rule, as_symbols
 from mpitune.lm.kenlm import open_kenlm
 from mpitune.lm.leave_one_out import NOTHING, OwnNgrams
-from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, language_model
+from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, end_of_nodes, language_model
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.structure import check_data, check_lists, check_lm, check_own_ngrams
 
@@ -163,13 +163,18 @@ def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = Non
         model = open_model(with_prefix(data, "lists"), words)
     else:
         model = _open_model(data, words, sources, scoring, lms or folder)
-    leaves_out = [sources.leaves_sentences_out(n) for n in range(len(sources.lms))]
+    train = Corpus(**with_prefix(data, "train")) if sources.train is not None else None
     return Store(
         model=model,
-        train=Corpus(**with_prefix(data, "train")) if sources.train is not None else None,
+        train=train,
         devtest=Corpus(**with_prefix(data, "devtest")) if sources.devtest is not None else None,
         scoring=scoring,
-        own_ngrams=[_own_ngrams(folder / own_name(n)) if wanted else None for n, wanted in enumerate(leaves_out)],
+        own_ngrams=[
+            _own_ngrams(folder / own_name(n), model.lms[n][0], train)
+            if train is not None and isinstance(model, TranslationModel) and sources.leaves_sentences_out(n)
+            else None
+            for n in range(len(sources.lms))
+        ],
     )
 
 
@@ -231,5 +236,11 @@ def open_lm(file: Path, stored: Path) -> tuple[LanguageModel, LmVocabulary]:
     return open_kenlm(file, int(arrays["kenlm"][0])) if "kenlm" in arrays else language_model(arrays)
 
 
-def _own_ngrams(file: Path) -> OwnNgrams:
-    return OwnNgrams(**open_checked(file, check_own_ngrams))
+def _own_ngrams(file: Path, lm: LanguageModel, train: Corpus) -> OwnNgrams:
+    """What leaving sentences of ``train`` out changes in ``lm``; raises DataError if it is of another model or text."""
+    own = OwnNgrams(**open_checked(file, check_own_ngrams))
+    if len(own.ptr) != train.size + 1:
+        raise damaged(file, ValueError(f"expected rows of {train.size} sentences"))
+    if own.node.max(initial=0) >= end_of_nodes(lm):
+        raise damaged(file, ValueError("expected n-grams of the language model"))
+    return own

@@ -35,6 +35,15 @@ BITEXT = "grammar={source='dev.de', target='dev.en', alignment='dev.en'}"
 COMMANDS = ["train", "prepare", "decode", "local", "evaluate", "import-dtrain", "weights"]
 
 
+def test_too_little_memory_is_the_machine_s_error(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_out(*_: object) -> None:
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    monkeypatch.setattr("mpitune.cli.evaluate._systems", run_out)
+    done = cli("evaluate", "--refs", "a", "--hyps", "b")
+    assert (done.code, done.errors) == (4, "mpitune: not enough memory: Unable to allocate 9 GiB\n")
+
+
 def python(arguments: Sequence[str | Path], **options: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "mpitune", *map(str, arguments)]
     # Buffered, as users have it.

@@ -16,6 +16,7 @@ from mpitune.config.checks import require_data
 from mpitune.config.effective_keys import effective_keys, ignored_keys
 from mpitune.config.load import complete_from_cdec_ini, load
 from mpitune.config.spec import (
+    BATCH,
     DataKeys,
     DevTestKeys,
     GrammarKeys,
@@ -697,6 +698,22 @@ def test_identity_is_what_the_result_depends_on(tmp_path: Path) -> None:
         assert effective_keys(job(tmp_path, text, override)) != same
     assert same["learner.gold"] == "liang" and same["data.limit"] == 0 and same["select.lambda"] is None
     assert not {key for key, value in same.items() if isinstance(value, Path)} | {"data.references"} & same.keys()
+
+
+def test_every_key_counts_somewhere_but_those_written_out_here(tmp_path: Path) -> None:
+    """A run that goes on with another value of a key that counts is refused."""
+    bins = '[features.discretize]\nfeatures = ["A"]\nregularizer = "monotone"\n'
+    changes = [f'[learner]\nmethod = "{method}"\n' for method in ("perceptron", "mira", *BATCH)]
+    changes += ['[learner]\ngold = "context"\nmethod = "mira"\n', f'[features.unlog]\nln = ["A"]\n{bins}']
+    every, counting = set[str](), set[str]()
+    for change in changes:
+        found = job(tmp_path, SMALL + DATA + change)
+        every |= {key for key, kind, _ in schema.values(found) if kind is not Path and not key.startswith("local.")}
+        counting |= effective_keys(found).keys()
+    timeouts = {f"decoder.cdec.{name}_timeout" for name in ("start", "first", "sentence")}
+    goes_on = {"learner.epochs", "learner.patience", "learner.preset", "parallel.exchange"}
+    # Of the last two, the content counts: the model that is estimated, and what is left out of it.
+    assert every - counting == timeouts | goes_on | {"decoder.binary", "lm.0.order", "learner.lm_leave_one_out"}
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))

@@ -30,6 +30,11 @@ OTHER_DERIVATION = {
 }
 """Entries (list, sentence, rank from 0) whose string we find by a derivation of this other score."""
 
+NOT_FOUND = {
+    ("nc-sparse", number, rank) for number, rank in ((16, 99), (32, 99), (36, 99), (38, 97), (38, 98), (38, 99))
+}
+"""Last entries of lists, where our full list ends with an equal score or a better one."""
+
 
 class Entry(NamedTuple):
     text: str
@@ -79,10 +84,11 @@ def check(name: str, store: Store, shared: Path) -> None:
             if (name, number, rank) in OTHER_DERIVATION:
                 expected = OTHER_DERIVATION[name, number, rank]
                 assert ours.score[found[entry.text]] == pytest.approx(expected, rel=DIGITS)
+            elif (name, number, rank) in NOT_FOUND:
+                assert entry.text not in found and ours.size == K
+                assert ours.score[-1] >= entry.score - DIGITS * abs(entry.score)
             elif entry.text not in found:
-                # Only a full list may lack it, and for nothing worse.
-                if ours.size < K or ours.score[-1] < entry.score - DIGITS * abs(entry.score):
-                    differ.append((number, rank, "missing", entry.score, ours.score[-1]))
+                differ.append((number, rank, "missing", entry.score, ours.score[-1]))
             else:
                 j = found[entry.text]
                 row = slice(ours.feature_ptr[j], ours.feature_ptr[j + 1])

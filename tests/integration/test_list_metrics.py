@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import sacrebleu
 from support.commands import Cli
 from support.mpi import mpirun
 from support.runs import SENTENCES, TRAIN_JOBS, Decodes, epoch_weights, files_of, metrics
@@ -18,6 +20,7 @@ from support.tiny_lists import Hypothesis, TinyLists
 
 from mpitune.errors import DataError, StopRequested
 from mpitune.exchange.comm import SerialComm
+from mpitune.metrics.tuning_metric import Metric
 from mpitune.training import job_inputs
 from mpitune.training.loop import train
 
@@ -86,9 +89,21 @@ def test_a_column_is_learned_without_references(lists: TinyLists, tmp_path: Path
     # Unlike the first ones, the last lists are sorted by weights that know the metric.
     assert epochs[-1]["metric_best"] > epochs[-1]["metric_random"]
     found = [epoch["devtest_metric"] for epoch in epochs]
+    assert found == pytest.approx(
+        [sum(chosen(lists, tmp_path / "run", n)) / len(lists.lists["dev"]) for n in (1, 2, 3)]
+    )
     best = 1 + found.index(max(found))
     log = (tmp_path / "run" / "log.txt").read_text()
     assert f"holds the weights of epoch {best}, the best on devtest" in log
+
+
+def translated(run: Path, epoch: int) -> list[str]:
+    return gzip.decompress((run / "translations" / f"epoch-{epoch:04d}.txt.gz").read_bytes()).decode().splitlines()
+
+
+def chosen(lists: TinyLists, run: Path, epoch: int) -> list[float]:
+    """ "comet" of each translation of the devtest set."""
+    return [comet(Hypothesis(text, {})) for text in translated(run, epoch)]
 
 
 def test_the_choices_of_an_epoch_are_those_of_the_lists(lists: TinyLists, tmp_path: Path) -> None:
@@ -111,7 +126,30 @@ def test_every_metric_gets_better(lists: TinyLists, tmp_path: Path, metric: Any,
     run_job(lists, tmp_path / "run", metric, **of_method(method, 3))
     last = metrics(tmp_path / "run")[-1]
     assert last["metric_random"] < last["metric_best"] <= last["metric_oracle"]
-    assert last["devtest_bleu"] is not None and last["devtest_metric"] is not None
+    translations, references = translated(tmp_path / "run", 3), (lists.folder / "dev.en").read_text().splitlines()
+    assert last["devtest_bleu"] == pytest.approx(
+        sacrebleu.corpus_bleu(translations, [references], tokenize="none").score
+    )
+    if metric == "ter":
+        assert last["devtest_metric"] == pytest.approx(-sacrebleu.corpus_ter(translations, [references]).score)
+    elif metric == "chrf":
+        assert last["devtest_metric"] == pytest.approx(sacrebleu.corpus_chrf(translations, [references]).score)
+    else:
+        assert last["devtest_metric"] is not None
+
+
+def test_spreads_are_means_over_lists(lists: TinyLists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, set_spreads = list[np.ndarray](), Metric.set_spreads
+
+    def spy(metric: Metric, spreads: np.ndarray) -> None:
+        found.append(spreads)
+        set_spreads(metric, spreads)
+
+    monkeypatch.setattr(Metric, "set_spreads", spy)
+    run_job(lists, tmp_path / "run", {"comet": 1.0, "words": -0.25}, **of_method("perceptron", 1))
+    values = [[(comet(entry), len(entry.text.split())) for entry in unique(part)] for part in lists.lists["train"]]
+    spreads = [np.std(of_list, axis=0) for of_list in values]
+    assert found[0] == pytest.approx(np.mean(spreads, axis=0), rel=1e-5)
 
 
 def test_the_unit_of_a_column_does_not_matter(lists: TinyLists, tmp_path: Path) -> None:

@@ -442,6 +442,28 @@ def test_explain_shows_what_a_sentence_learned(cli: Cli, tiny: Tiny, tmp_path: P
     assert (tmp_path / "x").read_text() == done.output
 
 
+def test_each_option_reaches_retrieval_or_learning(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
+    """What is said of one sentence: the distances, and how far its weights have moved."""
+
+    def told(*changed: str) -> tuple[list[str], str]:
+        given = "local.method=ebuu", "local.k=4", "local.lambda=20", "local.theta=0.1", "local.alpha=1", *changed
+        done = cli(*command(job, weights, tiny.folder / "dev.de", *given, more=["--explain", "3"]))
+        return section(done.output, "distance and number of the training sentences retrieved:"), done.output
+
+    job = tiny.job_file(tmp_path / "run", features={"templates": []})
+    distances, usual = told()
+    for option, changes_distances in {
+        "local.theta=0.9": True,
+        "local.k=3": True,
+        "local.alpha=8": False,
+        "local.lambda=2": False,
+        "local.method=mbuu": False,
+    }.items():
+        others, output = told(option)
+        assert output != usual, option
+        assert (others != distances) == changes_distances, option
+
+
 def test_bad_usage_and_missing_files_are_refused(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     job, source = tiny.job_file(tmp_path / "run"), tiny.folder / "dev.de"
     usual = command(job, weights, source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,13 @@ def test_each_list_is_that_of_its_seed_epoch_and_sentence(
         return sample(self, sentence, weights, k, random)
 
     monkeypatch.setattr(EmbeddedDecoder, "sample", noted)
+    other = replace(run, job=replace(run.job, run=replace(run.job.run, seed=run.job.run.seed + 1)))
     weights = np.zeros(len(run.features))
-    for i, epoch in ((0, 1), (1, 1), (0, 2), (0, 1)):
-        run.decode(i, weights, epoch)
-    assert [number for number, _, _ in streams] == [0, 1, 0, 0] and {k for _, k, _ in streams} == {25}
+    for of_seed, i, epoch in ((run, 0, 1), (run, 1, 1), (run, 0, 2), (run, 0, 1), (other, 0, 1)):
+        of_seed.decode(i, weights, epoch)
+    assert [number for number, _, _ in streams] == [0, 1, 0, 0, 0] and {k for _, k, _ in streams} == {25}
     states = [state for _, _, state in streams]
-    assert states[0] == states[3] and len(set(states)) == 3
+    assert states[0] == states[3] and len(set(states)) == 4
     assert states[0] != np.random.default_rng([run.job.run.seed, 1, 0]).bit_generator.state["state"]["state"]
 
 

@@ -224,6 +224,18 @@ def test_mixing_makes_a_difference_to_dense_weights(tiny: Tiny, tmp_path: Path, 
 def test_more_shards_than_sentences(tiny: Tiny, tmp_path: Path, preset: dict[str, Any]) -> None:
     tiny.train(tmp_path / "run", learner=preset, parallel={"shards": 30})
     assert metrics(tmp_path / "run")[-1]["sentences"] == SENTENCES
+    told = f"30 shards for {SENTENCES} sentences: empty shards learn nothing; lower parallel.shards\n"
+    assert told in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_what_a_job_names_in_vain_is_told(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "odd").write_text("Nothing 1\n")
+    learner = {"frozen": ["WordPenality"], "margin": 0.5, "method": "mira", "initial_weights": str(tmp_path / "odd")}
+    tiny.train(tmp_path / "run", learner={**learner, "learning_rate": None, "epochs": 1})
+    text = (tmp_path / "run" / "log.txt").read_text()
+    assert "learner.frozen: nothing in this job fires WordPenality\n" in text
+    assert re.search(r"keys ignored by this method: .*learner\.margin", text)
+    assert f"{tmp_path / 'odd'}: none of its features occurs in this job" in text
 
 
 def test_a_grammar_for_each_sentence(tiny: Tiny, tmp_path: Path) -> None:

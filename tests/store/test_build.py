@@ -137,6 +137,27 @@ def test_changed_files_make_their_parts_anew(sources: StoreInputs, tmp_path: Pat
     assert made(sources, tmp_path / "store") == []
 
 
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("train.en", [ALL[0], "lm-0-own.h5"]),
+        ("lm", [ALL[1], "lm-0-own.h5"]),
+        ("text", ["lm-0-own.h5"]),
+        ("dev.en", ALL[:1]),
+    ],
+)
+def test_what_is_left_out_depends_on_references_model_and_text(
+    sources: StoreInputs, tmp_path: Path, name: str, parts: list[str]
+) -> None:
+    text = tmp_path / "text"
+    text.write_text("the house\nhouse\n")
+    known = replace(sources, lm_texts=((text,),))
+    assert made(known, tmp_path / "store") == [*ALL, "lm-0-own.h5"]
+    (tmp_path / name).write_text((tmp_path / name).read_text().replace("h", "k").replace("ne", "na"))
+    assert made(known, tmp_path / "store") == parts
+    assert made(known, tmp_path / "store") == []
+
+
 def test_changed_parameters_make_their_parts_anew(sources: StoreInputs, tmp_path: Path) -> None:
     folder = tmp_path / "store"
     made(sources, folder)

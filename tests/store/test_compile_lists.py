@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.corpus.progress import no_progress
+from mpitune.store.build import build_store
 from mpitune.store.compile_lists import compile_lists
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.structure import check_lists
@@ -23,6 +26,31 @@ def test_features_of_another_scale_are_named(tmp_path: Path, caplog: pytest.LogC
         caplog.clear()
         compile_lists(StoreInputs(train=texts), tmp_path, no_progress)
         assert ("values of length are 1100 times as large as those of other features" in caplog.text) == (value > 1000)
+
+
+def test_compiled_lists_depend_on_metric_templates_lexicon_and_files(tmp_path: Path) -> None:
+    def made(changed: str) -> list[str]:
+        return build_store(changed_to[changed], tmp_path / "store", lambda line: None, no_progress)
+
+    entries = [{"id": 0, "text": text, "features": {"lm": -1}, "metrics": {"a": 1, "b": 2}} for text in ("x", "y z")]
+    (tmp_path / "lists").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
+    (tmp_path / "references").write_text("x\n")
+    (tmp_path / "lexicon").write_text("q x\n")
+    (tmp_path / "source").write_text("q\n")
+    texts = Texts(tmp_path / "source", (tmp_path / "references",), lists=(tmp_path / "lists",))
+    first = StoreInputs(train=texts, metrics=("a",), templates=("target-bigram",))
+    with_lexicon = replace(first, templates=("lexicon-pair",), lexicon=tmp_path / "lexicon")
+    changed_to = {
+        "nothing": first,
+        "metric": replace(first, metrics=("b",)),
+        "templates": replace(first, templates=()),
+        "lexicon": with_lexicon,
+    }
+    for changed in ("nothing", "metric", "templates", "lexicon"):
+        assert made(changed) == ["data.h5"], changed
+        assert made(changed) == [], changed
+    (tmp_path / "lexicon").write_text("q y\n")
+    assert made("lexicon") == ["data.h5"], "another lexicon"
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -291,6 +292,26 @@ def test_what_leaving_out_changes_is_checked(name: str, value: list[float]) -> N
     check_own_ngrams(arrays)
     with pytest.raises(ValueError, match="expected"):
         check_own_ngrams(arrays | {name: np.array(value, dtype=arrays[name].dtype)})
+
+
+def test_what_is_left_out_must_be_of_the_model_and_the_sentences(sources: StoreInputs, tmp_path: Path) -> None:
+    assert sources.train is not None
+    known = replace(sources, lm_texts=((sources.train.references[0],),))
+    build(known, tmp_path)
+    own = tmp_path / "lm-0-own.h5"
+    arrays = {name: np.array(array) for name, array in open_arrays(own).items()}
+    attributes = read_attributes(own)
+    assert attributes is not None and len(arrays["node"])
+    [(lm, _)] = open_store(known, tmp_path).model.lms
+    last = np.full(len(arrays["node"]), len(lm.node) - 1, np.int32)
+    for changed, expected in (
+        ({"node": last}, None),
+        ({"node": last + 1}, "n-grams of the language model"),
+        ({"ptr": np.append(arrays["ptr"], arrays["ptr"][-1])}, "rows of 26 sentences"),
+    ):
+        write_arrays(own, arrays | changed, attributes)
+        with nullcontext() if expected is None else pytest.raises(DataError, match=f"lm-0-own.h5: .*{expected}"):
+            open_store(known, tmp_path)
 
 
 def test_a_damaged_file_of_what_is_left_out_is_built_again(sources: StoreInputs, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from mpitune.errors import StopRequested
 from mpitune.exchange.comm import SerialComm
 from mpitune.run_folder.checkpoint import Vector, read_checkpoint
 from mpitune.training import dense_start as start
+from mpitune.training import initial_size
 from mpitune.training import online_epoch as module
 from mpitune.training.epoch_statistics import Scores
 from mpitune.training.factory import FirstWeights, learned_in_epochs
@@ -369,6 +370,36 @@ def test_the_factor_is_that_of_the_smallest_loss() -> None:
 def test_no_pairs_and_pairs_in_the_wrong_order_have_no_factor() -> None:
     assert best_factor(np.zeros(0), np.zeros(0)) == 0.0
     assert best_factor(np.array([-1.0, 0.5]), np.ones(2)) == 0.0
+
+
+@pytest.mark.parametrize("by_gold", [True, False])
+def test_the_factor_is_fitted_to_the_margins_of_the_job(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_gold: bool
+) -> None:
+    given, found = list[np.ndarray](), list[float]()
+
+    def spy(leads: np.ndarray, required: np.ndarray) -> float:
+        given.append(required)
+        found.append(best_factor(leads, required))
+        return found[-1]
+
+    monkeypatch.setattr(initial_size, "best_factor", spy)
+    for margin in (1.0, 0.5):
+        keys = {"initial_weights": "warm", "margin": margin, "margin_by_gold": by_gold}
+        checkpoint(tiny, tmp_path / f"{margin}", **keys)
+        assert f"initial weights multiplied by {found[-1]:.3g}" in log(tmp_path / f"{margin}")
+    one, half = given
+    assert len(one) > 10 and half == pytest.approx(0.5 * one)
+    assert (len(set(one.tolist())) > 10) if by_gold else (one == 1.0).all()
+    assert found[1] == pytest.approx(0.5 * found[0])
+
+
+def test_weights_that_rank_badly_or_in_part_frozen_ones_are_not_scaled(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text("LanguageModel -0.5\n")
+    checkpoint(tiny, tmp_path / "run", initial_weights=str(tmp_path / "bad"))
+    assert "initial weights multiplied by 1," in log(tmp_path / "run")
+    checkpoint(tiny, tmp_path / "frozen", initial_weights="warm", frozen=["WordPenalty"])
+    assert "initial weights multiplied" not in log(tmp_path / "frozen")
 
 
 def test_the_size_of_initial_weights_changes_no_order(tiny: Tiny, tmp_path: Path) -> None:

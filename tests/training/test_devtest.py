@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import sacrebleu
 from support.runs import SENTENCES, Decodes, files_of, metrics
 from support.tiny import DEVTEST, Tiny
 
@@ -40,6 +41,17 @@ def test_the_devtest_set_is_kept_with_its_translations(tiny: Tiny, tmp_path: Pat
         translations = kept(run, f"epoch-{epoch['epoch']:04d}")
         assert corpus_bleu(translations, references) == epoch["devtest_bleu"]
     assert kept(run, "epoch-0000") != translations, "training changes something"
+
+
+def test_all_references_of_the_devtest_set_count(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.train(run := tmp_path / "run", data__devtest={"source": "dev.de", "references": ["dev.en", "dev.en2"]})
+    ours = list(zip(*(lines(tiny.folder / name) for name in ("dev.en", "dev.en2")), strict=True))
+    for epoch in metrics(run):
+        translations = kept(run, f"epoch-{epoch['epoch']:04d}")
+        score = sacrebleu.corpus_bleu(translations, list(zip(*ours, strict=True)), tokenize="none")
+        assert epoch["devtest_bleu"] == pytest.approx(score.score)
+        assert epoch["devtest_length_ratio"] == pytest.approx(score.sys_len / score.ref_len)
+        assert corpus_bleu(translations, [[first] for first, _ in ours]) != pytest.approx(score.score)
 
 
 @pytest.mark.parametrize("epoch", [0, 2])

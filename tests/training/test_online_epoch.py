@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from support.runs import files_of
+from support.runs import SENTENCES, files_of
 from support.tiny import Tiny
 
 from mpitune.config.spec import LearnerKeys
+from mpitune.decoder.base import KBest
 from mpitune.exchange.mixing import Mixed
 from mpitune.learner.online.evidence import all_supported
+from mpitune.learner.online.perceptron import Perceptron
 from mpitune.learner.online.rates import make_rate
 from mpitune.run_folder.checkpoint import ShardResult, checkpoint_path, read_checkpoint
 from mpitune.training import online_epoch, shard_pass
@@ -94,6 +98,94 @@ def test_sparse_weights_follow_from_the_state_of_all_shards(
     assert any(abs(base) > 1e-3 for base in first.values())
     if k == 100000:
         assert all(base[each] == pytest.approx(first[each], abs=1e-12) for base in later for each in first)
+
+
+@pytest.mark.parametrize("algorithm", ["sgd", "itersel"])
+def test_passes_end_with_what_the_gradients_of_all_epochs_support(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    """In shards, too: the same sentences in another epoch are no further evidence, and no mean over the pass counts."""
+    learn, passes = online_epoch.learn_shard, list[tuple[int, int, ShardResult]]()
+
+    def spy(run, learner, epoch, *given):  # type: ignore[no-untyped-def]
+        result = learn(run, learner, epoch, *given)
+        of_sparse = run.features.find(result.index) >= run.first_sparse
+        kept = tuple(array[of_sparse] for array in result.learner)
+        passes.append(
+            (epoch, replace(result, index=result.index[of_sparse], value=result.value[of_sparse], learner=kept))
+        )
+        return result
+
+    monkeypatch.setattr(online_epoch, "learn_shard", spy)
+    shards = 1 if algorithm == "sgd" else 3
+    tiny.train(tmp_path / "run", learner={**DEFAULT, "algorithm": algorithm}, parallel={"shards": shards})
+    assert [epoch for epoch, _ in passes] == [epoch for epoch in (1, 2, 3) for _ in range(shards)]
+    for epoch, result in passes:
+        rate = make_rate("normalized", LearnerKeys().learning_rate, result.learner, passes=epoch)
+        follows = result.value != 0.0
+        assert np.count_nonzero(follows) > 10
+        assert result.value[follows] == pytest.approx(all_supported(rate, len(result.value))[follows], rel=1e-12)
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.25])
+def test_a_pass_ends_with_the_mean_of_the_weights_after_each_sentence(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, l2: float
+) -> None:
+    """With l2, each sentence changes all weights."""
+    update, after = Perceptron.update, list[np.ndarray]()
+
+    def noted(self: Perceptron, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: Any) -> Any:
+        counts = update(self, kbest, gold, weights, random)
+        after.append(weights.copy())
+        return counts
+
+    monkeypatch.setattr(Perceptron, "update", noted)
+    learner = {"algorithm": "itermix", "epochs": 1, "averaging": "sentence", "l2": l2}
+    tiny.train(tmp_path / "run", learner=learner, parallel={"shards": 1}, features={"templates": []})
+    mean = np.mean(after[-SENTENCES:], axis=0)
+    ends = read_checkpoint(checkpoint_path(tmp_path / "run" / "checkpoints", 1)).start[1]
+    assert sorted(ends) == pytest.approx(sorted(mean[mean != 0.0]), rel=1e-9) and len(ends) > 3
+    assert sorted(ends) != pytest.approx(sorted(after[-1][after[-1] != 0.0]), rel=1e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["sgd", "mix", "itermix", "itersel"])
+def test_each_epoch_has_other_shards_or_another_order(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    learn, drawn = online_epoch.learn_shard, dict[tuple[int, int], list[int]]()
+
+    def spy(run, learner, epoch, z, shard, *given):  # type: ignore[no-untyped-def]
+        drawn[epoch, z] = shard.tolist()
+        return learn(run, learner, epoch, z, shard, *given)
+
+    monkeypatch.setattr(online_epoch, "learn_shard", spy)
+    mixes, shards = algorithm.startswith("iter"), 1 if algorithm == "sgd" else 2
+    for reshuffle in (True, False):
+        parallel = {"shards": shards, "reshuffle": reshuffle}
+        tiny.train(tmp_path / f"{reshuffle}", learner={"algorithm": algorithm, "epochs": 3}, parallel=parallel)
+        for epoch in (1, 2, 3):
+            assert sorted(i for z in range(shards) for i in drawn[epoch, z]) == [*range(SENTENCES)]
+        first = [drawn[epoch, 0] for epoch in (1, 2, 3)]
+        assert len(set(map(tuple, first))) == (3 if reshuffle else 1)
+        assert len(set(map(frozenset, first))) == (3 if reshuffle and mixes and shards > 1 else 1)
+
+
+def test_random_numbers_depend_on_seed_epoch_and_sentence(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update, states = Perceptron.update, list[int]()
+
+    def noted(self: Perceptron, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: Any) -> Any:
+        states.append(random.bit_generator.state["state"]["state"])
+        return update(self, kbest, gold, weights, random)
+
+    monkeypatch.setattr(Perceptron, "update", noted)
+    for seed, shards in ((1, 1), (2, 1), (1, 3)):
+        tables = {"run": {"seed": seed}, "parallel": {"shards": shards, "reshuffle": False}}
+        tiny.train(tmp_path / f"{seed}-{shards}", learner={"algorithm": "itermix", "epochs": 2}, **tables)
+    ones, others, again = (set(states[n * len(states) // 3 :][: len(states) // 3]) for n in range(3))
+    assert len(ones | others) == 2 * 2 * SENTENCES + 1, "and the list that loads the kernels"
+    assert ones == again, "they do not depend on shards"
 
 
 def test_vectors_are_held_once() -> None:
