@@ -171,7 +171,9 @@ def test_no_rank_holds_all_columns_without_a_centre() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_auto_takes_the_centre_up_to_its_share_of_memory(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_the_centre_up_to_its_share_of_memory(
+    ranks: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """And all ranks take the same, where it is too much on one of them only."""
     enough = round(5 * ranks * BYTES_PER_WEIGHT / MEMORY_SHARE) * ranks
 
@@ -183,7 +185,9 @@ def test_auto_takes_the_centre_up_to_its_share_of_memory(ranks: int, monkeypatch
         memories = enough, enough - 1, enough - (comm.rank == comm.size - 1)
         return [reduce(comm, mine, mean, exchange="auto", memory=memory) for memory in memories]
 
+    caplog.set_level("INFO")
     assert on_ranks(ranks, choices) == [["allgather", "alltoall", "alltoall"]] * ranks
+    assert caplog.messages == ["exchange by alltoall: allgather would need 0.0 GB per rank"] * 2 * ranks
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
