@@ -14,7 +14,7 @@ import pytest
 import sacrebleu
 from support.commands import Cli
 from support.mpi import mpirun
-from support.runs import SENTENCES, TRAIN_JOBS, Decodes, epoch_weights, files_of, metrics
+from support.runs import SENTENCES, TRAIN_JOBS, Decodes, epoch_weights, files_of, kept, metrics
 from support.tiny import Tiny
 from support.tiny_lists import Hypothesis, TinyLists
 
@@ -89,21 +89,15 @@ def test_a_column_is_learned_without_references(lists: TinyLists, tmp_path: Path
     # Unlike the first ones, the last lists are sorted by weights that know the metric.
     assert epochs[-1]["metric_best"] > epochs[-1]["metric_random"]
     found = [epoch["devtest_metric"] for epoch in epochs]
-    assert found == pytest.approx(
-        [sum(chosen(lists, tmp_path / "run", n)) / len(lists.lists["dev"]) for n in (1, 2, 3)]
-    )
+    assert found == pytest.approx([sum(chosen(tmp_path / "run", n)) / len(lists.lists["dev"]) for n in (1, 2, 3)])
     best = 1 + found.index(max(found))
     log = (tmp_path / "run" / "log.txt").read_text()
     assert f"holds the weights of epoch {best}, the best on devtest" in log
 
 
-def translated(run: Path, epoch: int) -> list[str]:
-    return gzip.decompress((run / "translations" / f"epoch-{epoch:04d}.txt.gz").read_bytes()).decode().splitlines()
-
-
-def chosen(lists: TinyLists, run: Path, epoch: int) -> list[float]:
-    """ "comet" of each translation of the devtest set."""
-    return [comet(Hypothesis(text, {})) for text in translated(run, epoch)]
+def chosen(run: Path, epoch: int) -> list[float]:
+    """The metric "comet" of each translation of the devtest set."""
+    return [comet(Hypothesis(text, {})) for text in kept(run, f"epoch-{epoch:04d}")]
 
 
 def test_the_choices_of_an_epoch_are_those_of_the_lists(lists: TinyLists, tmp_path: Path) -> None:
@@ -126,7 +120,7 @@ def test_every_metric_gets_better(lists: TinyLists, tmp_path: Path, metric: Any,
     run_job(lists, tmp_path / "run", metric, **of_method(method, 3))
     last = metrics(tmp_path / "run")[-1]
     assert last["metric_random"] < last["metric_best"] <= last["metric_oracle"]
-    translations, references = translated(tmp_path / "run", 3), (lists.folder / "dev.en").read_text().splitlines()
+    translations, references = kept(tmp_path / "run", "epoch-0003"), (lists.folder / "dev.en").read_text().splitlines()
     assert last["devtest_bleu"] == pytest.approx(
         sacrebleu.corpus_bleu(translations, [references], tokenize="none").score
     )

@@ -28,6 +28,11 @@ def result(run: Path) -> bytes:
     return gzip.decompress((run / "weights.txt.gz").read_bytes())
 
 
+def kept(run: Path, name: str) -> list[str]:
+    """A text of the sentences that the run watches: ``source``, ``reference-0``, ``epoch-0001``, ..."""
+    return gzip.decompress((run / "translations" / f"{name}.txt.gz").read_bytes()).decode().splitlines()
+
+
 def epoch_weights(run: Path, epoch: int) -> dict[str, float]:
     return read_weights(run / "weights" / f"epoch-{epoch:04d}.txt.gz")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
-from support.runs import SENTENCES, Decodes, files_of, metrics
+from support.runs import SENTENCES, Decodes, files_of, kept, metrics
 from support.tiny import DEVTEST, Tiny
 
 from mpitune.cli.parser import main
@@ -22,10 +22,6 @@ from mpitune.training import dense_start
 from mpitune.training.devtest import WITHOUT_DEVTEST
 from mpitune.training.epoch_statistics import Scores
 from mpitune.training.session import TrainingRun
-
-
-def kept(run: Path, name: str) -> list[str]:
-    return gzip.decompress((run / "translations" / f"{name}.txt.gz").read_bytes()).decode().splitlines()
 
 
 def lines(path: Path) -> list[str]:
