@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         open_streams()
         with _printed_once():
             options = make_parser().parse_args(arguments)
+        _check_working_folder()
         if "input" in options:
             options.input = _with_standard_input(options.input)
         with _default_interrupts():
@@ -73,6 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if comm is not None and comm.size > 1:
             _abort_all(comm, 1)
         return 1
+
+
+def _check_working_folder() -> None:
+    """Raise MachineError if the working folder no longer exists: relative names have no meaning then."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise MachineError(f"the working folder: found none ({error.strerror}), expected one that exists") from None
 
 
 def _with_standard_input(given: Path | list[Path]) -> Path | list[Path]:

@@ -69,6 +69,14 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     assert done.returncode == 3 and b"/caf\\udce9-2: found no such file" in done.stderr
 
 
+def test_a_working_folder_that_was_removed(tmp_path: Path) -> None:
+    """Even if all names are absolute: some are resolved from it, which had a traceback."""
+    removed = 'mkdir "$1/gone" && cd "$1/gone" && rmdir "$1/gone" && mpitune import-dtrain /dev/null'
+    done = shell(removed, tmp_path)
+    expected = "mpitune: the working folder: found none (No such file or directory), expected one that exists\n"
+    assert (done.returncode, done.stderr.decode()) == (4, expected)
+
+
 def test_an_interrupt_while_modules_are_imported() -> None:
     program = (
         "import os, signal, sys\n"
