@@ -16,7 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from support import naive
+from support import naive, naive_default
 from support.mpi import launcher, mpirun
 from support.runs import SENTENCES, SHARD_SIZES, TRAIN_JOBS, Decodes, damage, epoch_weights, files_of, metrics, result
 from support.tiny import DEVTEST, Tiny, kill_all, start, wait_for
@@ -82,6 +82,19 @@ def test_the_weights_are_those_of_the_pseudocode(
         if algorithm != "itersel" and "l1" not in options:
             assert weights["R:X:never:fired"] == 0.25, "an initial weight that nothing moves"
     assert read_weights(tmp_path / "run" / "weights.txt.gz") == weights
+
+
+@pytest.mark.parametrize("k", [40, 1000])
+def test_the_default_weights_are_those_of_the_plain_twin(tiny: Tiny, tmp_path: Path, k: int) -> None:
+    """Algorithm 4: the dense start's passes, the evidence of all shards, selection, other shards in each epoch."""
+    # The whole forest: at the pop limit rounding would choose between derivations of equal scores.
+    tables = {"decoder": {"pop_limit": 10000}, "learner": {**DEFAULT, "epochs": 3}, "select": {"k": k}}
+    job = tiny.train(tmp_path / "run", **tables)
+    expected = naive_default.train(open_run(job, SerialComm(), StopFlag(), True))
+    for epoch in (1, 2, 3):
+        weights = epoch_weights(tmp_path / "run", epoch)
+        assert weights == pytest.approx(expected[epoch - 1], abs=1e-9, rel=0)
+        assert any(name.startswith("R:") for name in weights) and "Cost" in weights
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -439,13 +439,7 @@ def select(
 
 def train(run: TrainingRun) -> list[dict[str, float]]:
     """The weights by name that each epoch publishes, those that are 0 left out."""
-    model = run.store.model
-    assert isinstance(model, TranslationModel)
-    # Vectors of one length for all: every feature that could fire gets a slot beforehand.
-    rules = all_names(model.templates, model.grammars.types, model.categories, model.words.words)
-    copies = [name for word in model.words.words for name, _ in features(model.templates, pass_through(word))]
-    run.features.slots([*rules, *copies])
-    size = len(run.features)
+    size = give_slots(run)
     initial = np.concatenate([run.first.weights, np.zeros(size - len(run.first.weights))])
     frozen = np.flatnonzero(run.first.frozen).tolist()
     shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0)
@@ -477,6 +471,16 @@ def train(run: TrainingRun) -> list[dict[str, float]]:
         publish = v if talking else total / t
         published.append({run.features.name(slot): float(publish[slot]) for slot in np.flatnonzero(publish).tolist()})
     return published
+
+
+def give_slots(run: TrainingRun) -> int:
+    """Give every feature that could fire a slot, so that all vectors have one length, which is returned."""
+    model = run.store.model
+    assert isinstance(model, TranslationModel)
+    rules = all_names(model.templates, model.grammars.types, model.categories, model.words.words)
+    copies = [name for word in model.words.words for name, _ in features(model.templates, pass_through(word))]
+    run.features.slots([*rules, *copies])
+    return len(run.features)
 
 
 def learn(
