@@ -77,8 +77,9 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
     job = load_job(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
     store, sources = job.run.store, job_inputs.sources(job)
+    start_progress = partial(progress, rank=comm.rank)
     with StopFlag() as stop:
-        made = extract_and_build(comm, sources, store, store, print_message, partial(progress, rank=comm.rank), stop)
+        made = extract_and_build(comm, sources, store, store, print_message, start_progress, stop)
         if sources.train is not None:
-            open_fitted(comm, job, sources, store, print_message, stop)
+            open_fitted(comm, job, sources, store, print_message, start_progress, stop)
     comm.on_root(print, f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True)

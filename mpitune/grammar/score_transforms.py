@@ -36,8 +36,8 @@ WORD_PENALTY = -1.0 / math.log(10.0)
 """Value of the feature WordPenalty for one target word."""
 WORDS = -2
 """Index of the word penalty among scores: it is no score of the grammar."""
-_COUNTED_AT_ONCE = 1 << 22
-"""Rules after which equal values are merged, to bound memory."""
+_COUNTED_AT_ONCE = 1 << 23
+"""Rules after which equal values are counted, to bound memory."""
 
 
 class Scoring(NamedTuple):
@@ -145,18 +145,24 @@ class ValueCounts(NamedTuple):
 
 def count_values(grammars: Iterable[Rules], scores: Sequence[int]) -> list[ValueCounts]:
     """Count the values of ``scores`` (indices in the list of score names, or `WORDS`) in all rules of ``grammars``."""
-    counts = [[ValueCounts(np.zeros(0), np.zeros(0, dtype=np.int64))] for _ in scores]
-    waiting = 0
+    counts = [ValueCounts(np.zeros(0), np.zeros(0, dtype=np.int64)) for _ in scores]
+    waiting, size = [list[np.ndarray]() for _ in scores], 0
     for rules in grammars:
-        for score, parts in zip(scores, counts, strict=True):
-            value = np.empty(len(rules.type))
-            _fill_values(rules, score, value)
-            parts.append(ValueCounts(value, np.ones(len(value), dtype=np.int64)))
-        waiting += len(rules.type)
-        if waiting > _COUNTED_AT_ONCE:
-            counts = [[merge_counts(parts)] for parts in counts]
-            waiting = 0
-    return [merge_counts(parts) for parts in counts]
+        for score, values in zip(scores, waiting, strict=True):
+            values.append(np.empty(len(rules.type)))
+            _fill_values(rules, score, values[-1])
+        size += len(rules.type)
+        if size > _COUNTED_AT_ONCE:
+            counts = [merge_counts([old, _counted(values)]) for old, values in zip(counts, waiting, strict=True)]
+            waiting, size = [[] for _ in scores], 0
+    return [merge_counts([old, _counted(values)]) for old, values in zip(counts, waiting, strict=True)]
+
+
+def _counted(parts: Sequence[np.ndarray]) -> ValueCounts:
+    """The distinct values of ``parts`` (float64), -0 being 0."""
+    value = np.sort(np.concatenate([np.zeros(0), *parts])) + 0.0
+    first = np.flatnonzero(np.concatenate([np.ones(min(len(value), 1), dtype=np.bool_), value[1:] != value[:-1]]))
+    return ValueCounts(value[first], np.diff(first, append=len(value)))
 
 
 @kernel
@@ -186,6 +192,7 @@ def _value_of(rules: Rules, rule: int, score: int) -> float:
 def merge_counts(parts: Sequence[ValueCounts]) -> ValueCounts:
     """Add up the frequencies of equal values. Values in ``parts`` may be unsorted and repeated."""
     value, frequency = (np.concatenate(column) for column in zip(*parts, strict=True))
+    # Timsort merges sorted parts in linear time.
     order = np.argsort(value, kind="stable")
     value, frequency = value[order], frequency[order]
     first = np.flatnonzero(np.concatenate([np.ones(min(len(value), 1), dtype=np.bool_), value[1:] != value[:-1]]))

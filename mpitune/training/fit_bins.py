@@ -7,15 +7,16 @@ bins do not depend on the number of ranks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from mpitune.config.spec import Job
+from mpitune.corpus.progress import StartProgress
 from mpitune.decoder.base import TranslationModel
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.binning import Bins, make_bins
+from mpitune.grammar.rules import Rules
 from mpitune.grammar.score_transforms import WORDS, count_values, merge_counts
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.inputs import StoreInputs
@@ -26,12 +27,18 @@ LOG = logging.getLogger(__name__)
 
 
 def open_fitted(
-    comm: Comm, job: Job, sources: StoreInputs, folder: Path, log: Callable[[str], None], stop: StopFlag
+    comm: Comm,
+    job: Job,
+    sources: StoreInputs,
+    folder: Path,
+    log: Callable[[str], None],
+    start_progress: StartProgress,
+    stop: StopFlag,
 ) -> Store:
     """Open the store in ``folder`` with the job's score transforms and bins fitted to the grammars of ``[data]``.
 
-    All ranks call this; ``log`` is called on rank 0. Raises UsageError if the job names scores that no rule has,
-    StopRequested on every rank if one was asked to stop.
+    All ranks call this and ``start_progress``; ``log`` is called on rank 0. Raises UsageError if the job names scores
+    that no rule has, StopRequested on every rank if one was asked to stop.
     """
     store, wanted = open_store(sources, folder), job.features
     if not (wanted.unlog.features or wanted.discretize.features):
@@ -39,7 +46,7 @@ def open_fitted(
     assert isinstance(store.model, TranslationModel)  # checked by config.checks
     comm.on_root(_check, job, store.model.score_names)
     binned = wanted.discretize
-    bins = fit(comm, store, binned.features, binned.bins, stop) if binned.features else ()
+    bins = fit(comm, store, binned.features, binned.bins, start_progress, stop) if binned.features else ()
     lines = [
         f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins
     ]
@@ -49,7 +56,9 @@ def open_fitted(
     return open_store(sources, folder, scoring)
 
 
-def fit(comm: Comm, store: Store, features: Sequence[str], most: int, stop: StopFlag) -> tuple[Bins, ...]:
+def fit(
+    comm: Comm, store: Store, features: Sequence[str], most: int, start_progress: StartProgress, stop: StopFlag
+) -> tuple[Bins, ...]:
     """At most ``most`` bins for each of ``features``, from their values in all rules of the grammars of ``[data]``.
 
     ``features``: scores of the grammars, or WordPenalty.
@@ -57,14 +66,23 @@ def fit(comm: Comm, store: Store, features: Sequence[str], most: int, stop: Stop
     A rule counts once for each grammar that has it. All ranks call this and get the bins; it raises StopRequested on
     all of them if ``stop`` is set on one.
     """
-    assert isinstance(store.model, TranslationModel)
+    model = store.model
+    assert isinstance(model, TranslationModel)
     assert store.train is not None  # jobs without training data have no bins to fit
-    places = {name: n for n, name in enumerate(store.model.score_names)} | {"WordPenalty": WORDS}
+    places = {name: n for n, name in enumerate(model.score_names)} | {"WordPenalty": WORDS}
     # Grammars are numbered in the order in which sentences name them, and those of [data] come first.
     total = int(store.train.grammar.max(initial=-1)) + 1
     share = range(total * comm.rank // comm.size, total * (comm.rank + 1) // comm.size)
-    grammars = map(store.model.grammars.open, takewhile(lambda _: not stop, share))
-    counts = count_values(grammars, [places[feature] for feature in features])
+    with start_progress("grammars counted for bins", len(share)) as shown:
+
+        def opened() -> Iterator[Rules]:
+            for grammar in share:
+                if stop:
+                    return
+                yield model.grammars.open(grammar)
+                shown.advance()
+
+        counts = count_values(opened(), [places[feature] for feature in features])
     if comm.any(bool(stop)):
         raise stop.stop_error("the making of bins", resumable=False)
     parts = comm.gather(counts)

@@ -49,9 +49,10 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     folder, sources = job.run.store, job_inputs.sources(job)
     for decision in comm.on_root(known_decisions, sources.made):
         LOG.info("%s", decision)
-    extract_and_build(comm, sources, folder, folder, LOG.info, partial(progress, rank=comm.rank, quiet=quiet), stop)
+    start_progress = partial(progress, rank=comm.rank, quiet=quiet)
+    extract_and_build(comm, sources, folder, folder, LOG.info, start_progress, stop)
     if given is None:
-        store = open_fitted(comm, job, sources, folder, LOG.info, stop)
+        store = open_fitted(comm, job, sources, folder, LOG.info, start_progress, stop)
     else:
         store = open_store(sources, folder, given.scoring)
     comm.on_root(_check_store, job, store)

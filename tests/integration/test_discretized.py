@@ -22,7 +22,7 @@ from mpitune.cli.parser import main
 from mpitune.config.effective_keys import effective_keys, ignored_keys
 from mpitune.config.load import load
 from mpitune.config.spec import Job
-from mpitune.corpus.progress import no_progress
+from mpitune.corpus.progress import Progress, no_progress
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import TranslationModel
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
@@ -105,15 +105,26 @@ def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> No
             parts[self.rank] = obj
             return [parts[rank] for rank in sorted(parts)]
 
+    tasks, done = list[int](), list[int]()
+
+    class Shown(Progress):
+        def advance(self, items: int = 1) -> None:
+            done.append(items)
+
+    def start_progress(task: str, total: int) -> Progress:
+        tasks.append(total)
+        return Shown()
+
     for comm in (SerialComm(), Rank(0), Rank(1), Rank(2)):
-        [found] = fit(comm, store, ["Lex"], 4, StopFlag())
+        [found] = fit(comm, store, ["Lex"], 4, start_progress, StopFlag())
+    assert (tasks, sum(done)) == ([3, 1, 1, 1], 6), "grammars of all, then of each rank"
     for one, other in zip(found, expected, strict=True):
         assert np.array_equal(one, other)
     assert found.population.sum() == len(values)
     stopped = StopFlag()
     stopped.signal = "SIGTERM"
     with pytest.raises(StopRequested, match="stopped by SIGTERM in the making of bins"):
-        fit(SerialComm(), store, ["Lex"], 4, stopped)
+        fit(SerialComm(), store, ["Lex"], 4, no_progress, stopped)
 
 
 @pytest.fixture
@@ -188,7 +199,7 @@ def test_lengths_of_target_sides_and_conjunctions(tiny: Tiny, tmp_path: Path, ke
     job = tiny.job(tmp_path / "run", features__discretize=wanted)
     sources = job_inputs.sources(job)
     build.build_store(sources, job.run.store, lambda _: None, no_progress)
-    store = open_fitted(SerialComm(), job, sources, job.run.store, lambda _: None, StopFlag())
+    store = open_fitted(SerialComm(), job, sources, job.run.store, lambda _: None, no_progress, StopFlag())
     assert store.scoring is not None and store.train is not None and isinstance(store.model, TranslationModel)
     bins = {of.feature: of for of in store.scoring.bins}
     decoder = EmbeddedDecoder(store.model)
