@@ -160,9 +160,7 @@ def count_values(grammars: Iterable[Rules], scores: Sequence[int]) -> list[Value
 
 def _counted(parts: Sequence[np.ndarray]) -> ValueCounts:
     """The distinct values of ``parts`` (float64), -0 being 0."""
-    value = np.sort(np.concatenate([np.zeros(0), *parts])) + 0.0
-    first = np.flatnonzero(np.concatenate([np.ones(min(len(value), 1), dtype=np.bool_), value[1:] != value[:-1]]))
-    return ValueCounts(value[first], np.diff(first, append=len(value)))
+    return ValueCounts(*np.unique(np.concatenate([np.zeros(0), *parts]) + 0.0, return_counts=True))
 
 
 @kernel

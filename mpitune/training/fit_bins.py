@@ -73,16 +73,16 @@ def fit(
     # Grammars are numbered in the order in which sentences name them, and those of [data] come first.
     total = int(store.train.grammar.max(initial=-1)) + 1
     share = range(total * comm.rank // comm.size, total * (comm.rank + 1) // comm.size)
-    with start_progress("grammars counted for bins", len(share)) as shown:
 
-        def opened() -> Iterator[Rules]:
+    def opened() -> Iterator[Rules]:
+        with start_progress("grammars counted for bins", len(share)) as shown:
             for grammar in share:
                 if stop:
                     return
                 yield model.grammars.open(grammar)
                 shown.advance()
 
-        counts = count_values(opened(), [places[feature] for feature in features])
+    counts = count_values(opened(), [places[feature] for feature in features])
     if comm.any(bool(stop)):
         raise stop.stop_error("the making of bins", resumable=False)
     parts = comm.gather(counts)
