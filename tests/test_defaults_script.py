@@ -77,9 +77,9 @@ def test_little_runs_fill_the_tables(
     assert "run 1 of 1: demo:20 defaults seed 1: BLEU" in told.err and " left" in told.err
     results = written(tmp_path / "results.jsonl")
     assert {(one["set"], one["setting"], one["seed"]) for one in results} == {
-        ("demo:20", setting, 1) for setting in ("defaults", "all-templates")
+        ("demo:20", setting, 1) for setting in ("defaults", "all-templates", "words", "all-with-words", "order")
     }
-    assert len(results) == 2 and all(one["epoch"] == 2 and one["bleu"] > 5 for one in results)
+    assert len(results) == 5 and all(one["epoch"] == 2 and one["bleu"] > 5 for one in results)
     rows = cells(told.out.partition("## sparse")[2])
     for row in rows:
         found = [one for one in results if one["setting"] == row["setting"]]

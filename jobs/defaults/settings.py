@@ -10,6 +10,9 @@ from sets import FACTORS, DataSet
 from mpitune.config.presets import PRESETS
 
 TEMPLATES = 'features.templates=["id", "source-bigram", "shape"]'
+WORDS = 'features.templates=["word-pair", "target-words"]'
+ALL_WITH_WORDS = 'features.templates=["id", "source-bigram", "shape", "word-pair", "target-words"]'
+ORDER = 'features.templates=["shape", "reordering", "fertility"]'
 
 
 @dataclass(frozen=True)
@@ -123,8 +126,14 @@ def robust(data: DataSet) -> list[Setting]:
 
 
 def sparse(data: DataSet) -> list[Setting]:
-    """All templates of the paper, tuned on the same sentences as the dense features."""
-    return [DEFAULTS, ALL_TEMPLATES]
+    """Templates of the paper, of words and of order, tuned on the same sentences as the dense features."""
+    return [
+        DEFAULTS,
+        ALL_TEMPLATES,
+        Setting("words", (WORDS,)),
+        Setting("all-with-words", (ALL_WITH_WORDS,)),
+        Setting("order", (ORDER,)),
+    ]
 
 
 ABLATED = {

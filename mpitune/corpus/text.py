@@ -6,7 +6,6 @@ same files.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from itertools import islice
@@ -21,6 +20,10 @@ MAX_WORDS = 5000
 """Maximum number of words of a sentence or reference; decoding takes memory quadratic in it, 1 GB at the maximum."""
 MAX_WORD_LENGTH = 10_000
 """Maximum number of characters of a word of a sentence or reference."""
+
+LARGEST_NUMBER = 1e30
+"""Largest absolute value of scores and weights: sums and products with larger ones overflow."""
+IN_RANGE = "a number from -1e30 to 1e30"
 
 SEG_TAG = re.compile(r"<seg(?=[ \t>]|$)|</seg>")
 """A part of the tag around a sentence that names its grammar; such a sentence cannot contain it."""
@@ -55,10 +58,10 @@ def split_fields(line: str) -> list[str]:
 
 
 def parse_number(text: str) -> float:
-    """The finite number in ``text``, in ASCII. Raises ValueError for anything else."""
+    """The number in ``text``, in ASCII. Raises ValueError for anything else, and beyond `LARGEST_NUMBER`."""
     value = float(text)
     # `float` also takes _ between digits, and the digits and blanks of all scripts.
-    if "_" in text or not text.isascii() or not math.isfinite(value):
+    if "_" in text or not text.isascii() or not abs(value) <= LARGEST_NUMBER:
         raise ValueError(text)
     return value
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mpitune.array_files.atomic import write_text
 from mpitune.corpus.lines import lines
-from mpitune.corpus.text import parse_number, split_words
+from mpitune.corpus.text import IN_RANGE, parse_number, split_words
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
 
@@ -33,7 +33,7 @@ def read_weights(path: Path) -> dict[str, float]:
         try:
             weights[name] = parse_number(text)
         except ValueError:
-            raise DataError.at(path, number, found=f"weight {text!r}", expected="a finite number") from None
+            raise DataError.at(path, number, found=f"weight {text!r}", expected=IN_RANGE) from None
     return weights
 
 

@@ -23,7 +23,7 @@ import math
 import re
 from typing import NamedTuple, Protocol
 
-from mpitune.corpus.text import parse_number, split_fields, split_words
+from mpitune.corpus.text import IN_RANGE, parse_number, split_fields, split_words
 from mpitune.corpus.wording import counted
 
 LOG_FLOOR = -100.0
@@ -34,10 +34,6 @@ LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 _JOSHUA_SOURCE_GAP = re.compile(r"\[[^\[\],]+(?:,([0-9]+))?\]")
 _JOSHUA_TARGET_GAP = re.compile(r"\[[^\[\],]+,[0-9]+\]")
 _MOSES_GAP = re.compile(r"\[([^\[\],]+)\]\[([^\[\],]+)\]")
-
-
-MAX_SCORE = 1e30
-"""Largest absolute value of a score: sums and products with larger ones overflow."""
 
 
 class MalformedLine(Exception):
@@ -110,10 +106,10 @@ class CdecFormat:
             labels = [name + equals for name, equals, _ in parts]
             numbers = [number for _, _, number in parts]
         try:
-            values = [parse_score(number) for number in numbers]
+            values = [parse_number(number) for number in numbers]
         except ValueError:
             bad = next(score for score, number in zip(scores, numbers, strict=True) if not _is_score(number))
-            raise MalformedLine(f"score {bad!r}", "a number from -1e30 to 1e30") from None
+            raise MalformedLine(f"score {bad!r}", IN_RANGE) from None
         return tuple(labels), [v if label else self.unnamed_sign * v for label, v in zip(labels, values, strict=True)]
 
     def score_names(self, labels: tuple[str, ...]) -> list[str]:
@@ -205,7 +201,7 @@ class MosesFormat:
             raise MalformedLine(f"score {bad!r}", "a number from 0 to 1e30, as Moses takes its log") from None
         for name, score in zip(sparse[::2], sparse[1::2], strict=True):
             try:
-                values.append(parse_score(score))
+                values.append(parse_number(score))
             except ValueError:
                 raise MalformedLine(
                     f"sparse score {f'{name} {score}'!r}", "a name and a number from -1e30 to 1e30"
@@ -306,22 +302,14 @@ def in_brackets(word: str, min_length: int) -> bool:
 
 
 def _log(text: str) -> float:
-    """Log of a score, floored. Raises ValueError unless ``text`` is a number from 0 to `MAX_SCORE`."""
-    value = parse_score(text)
-    return max(math.log(value), LOG_FLOOR) if value else LOG_FLOOR
-
-
-def parse_score(text: str) -> float:
-    """The score in ``text``. Raises ValueError unless it is a number from -`MAX_SCORE` to `MAX_SCORE`."""
+    """Log of a score, floored. Raises ValueError unless ``text`` is a number from 0 to 1e30."""
     value = parse_number(text)
-    if abs(value) > MAX_SCORE:
-        raise ValueError(text)
-    return value
+    return max(math.log(value), LOG_FLOOR) if value else LOG_FLOOR
 
 
 def _is_score(text: str) -> bool:
     try:
-        parse_score(text)
+        parse_number(text)
     except ValueError:
         return False
     return True

@@ -19,7 +19,22 @@ def test_reads_what_cdec_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["a", "a 1 2", "a b", "a nan", "a inf", "a -inf", "a 1e999", "a 1_0", "a=1", "Glue 2", "Glue 1", "a\0b 1"]
+    "line",
+    [
+        "a",
+        "a 1 2",
+        "a b",
+        "a nan",
+        "a inf",
+        "a -inf",
+        "a 1e999",
+        "a -1.1e30",
+        "a 1_0",
+        "a=1",
+        "Glue 2",
+        "Glue 1",
+        "a\0b 1",
+    ],
 )
 def test_bad_lines_are_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "w"

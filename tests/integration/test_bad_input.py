@@ -268,8 +268,9 @@ CASES = {
     "a KenLM binary that was cut": Case(lambda folder: write("lm.arpa", kenlm_of(folder)[:1024])(folder), made=1),
     "no language model at all": Case(lambda folder: shutil.copy(folder / "grammar", folder / "lm.arpa")),
     "a line of an n-best list with too few fields": Case(lists("0 ||| the house tm= 1")),
-    "a value in an n-best list that is NaN or infinite": Case(lists("0 ||| the house ||| tm= 1 Cost= nan ||| 0")),
-    "a value in an n-best list beyond 1e30": Case(lists("0 ||| the house ||| tm= 1 Cost= 1e300 ||| 0")),
+    "a value in an n-best list that is NaN, infinite or too large": Case(
+        lists("0 ||| the house ||| tm= 1 Cost= nan ||| 0")
+    ),
     "`_`, or digits of other scripts, in a value": Case(lists("0 ||| the house ||| tm= 1 Cost= 1_0 ||| 0")),
     "lines that end with carriage returns alone": Case(lists("0 ||| the house ||| tm= 1 ||| 0\r0 ||| a ||| tm= 1")),
     "a list with a number beyond the references": Case(lists("26 ||| the house ||| tm= 1 ||| 0")),
@@ -282,6 +283,7 @@ CASES = {
         edit("job.toml", r'"shape"\]', '"shape"]\ndiscretize.features = ["Cots"]'), made=2
     ),
     "a weights file with a bad line": Case(line("warm", 2, "R:X:ball:dance = 0.25"), made=2),
+    "a weight that is NaN, infinite or too large": Case(line("warm", 2, "R:X:ball:dance 1e308"), made=2),
     # Root may write wherever permission is all that is missing: here a file is in the way.
     "a run folder that cannot be written to": Case(write("runs", "a file")),
     "a job that has changed since its last checkpoint": Case(

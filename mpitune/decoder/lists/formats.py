@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from mpitune.corpus.lines import lines
-from mpitune.corpus.text import split_fields, split_words
+from mpitune.corpus.text import IN_RANGE, LARGEST_NUMBER, split_fields, split_words
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
 
@@ -27,9 +27,6 @@ _OBJECT = '{"id": 0, "text": "hypothesis", "features": {"name": 1.0}}'
 
 MOST_DIGITS = 18
 """Maximum number of digits of the number of a list, so that it is an int64."""
-LARGEST_VALUE = 1e30
-"""Largest absolute value of a feature: products of larger ones might overflow."""
-IN_RANGE = f"a number from -{LARGEST_VALUE:g} to {LARGEST_VALUE:g}"
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _UNWRITABLE = re.compile("[\n\r\0\ud800-\udfff]")
 """Characters that strings of JSON can contain, but lines of text cannot."""
@@ -249,7 +246,7 @@ def _json_numbers(key: str, values: object) -> dict[str, float]:
         raise _Malformed(f"{key} {json.dumps(values)[:60]}", "an object of names and numbers")
     if not set(map(type, values.values())) <= {int, float}:
         name, value = next(item for item in values.items() if type(item[1]) not in (int, float))
-        raise _Malformed(f"value {json.dumps(value)[:60]} of {name}", "a finite number")
+        raise _Malformed(f"value {json.dumps(value)[:60]} of {name}", IN_RANGE)
     try:
         numbers = dict(zip(values, map(float, values.values()), strict=True))
     except OverflowError:
@@ -259,16 +256,14 @@ def _json_numbers(key: str, values: object) -> dict[str, float]:
 
 
 def _no_number(name: str, value: str) -> _Malformed:
-    return _Malformed(f"value {value[:60]!r} of {name}", "a finite number")
+    return _Malformed(f"value {value[:60]!r} of {name}", IN_RANGE)
 
 
 def _check_values(values: Mapping[str, float]) -> None:
-    # The sum of finite values may be infinite, but the sum of others is never finite.
-    if values and not (isfinite(sum(values.values())) and max(map(abs, values.values())) <= LARGEST_VALUE):
-        for name, value in values.items():
-            if not abs(value) <= LARGEST_VALUE:
-                expected = IN_RANGE if isfinite(value) else "a finite number"
-                raise _Malformed(f"value {value} of {name}", expected)
+    # The sum of finite values may be infinite, but the sum of others is never finite; `max` may skip NaN.
+    if values and not (isfinite(sum(values.values())) and max(map(abs, values.values())) <= LARGEST_NUMBER):
+        name, value = next(item for item in values.items() if not abs(item[1]) <= LARGEST_NUMBER)
+        raise _Malformed(f"value {value} of {name}", IN_RANGE)
 
 
 def _twice(name: str) -> _Malformed:

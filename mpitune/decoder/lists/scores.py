@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mpitune.corpus.lines import lines
-from mpitune.corpus.text import parse_number
+from mpitune.corpus.text import IN_RANGE, parse_number
 from mpitune.corpus.wording import counted
-from mpitune.decoder.lists.formats import IN_RANGE, LARGEST_VALUE, Entry
+from mpitune.decoder.lists.formats import Entry
 from mpitune.errors import DataError
 
 
@@ -48,9 +48,6 @@ class ScoreFiles:
 def _numbers(path: Path) -> Iterator[float]:
     for line, text in lines(path):
         try:
-            value = parse_number(text)
+            yield parse_number(text)
         except ValueError:
-            raise DataError.at(path, line, found=repr(text[:60]), expected="a finite number") from None
-        if abs(value) > LARGEST_VALUE:
-            raise DataError.at(path, line, found=repr(text[:60]), expected=IN_RANGE)
-        yield value
+            raise DataError.at(path, line, found=repr(text[:60]), expected=IN_RANGE) from None
