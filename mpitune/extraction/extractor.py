@@ -36,6 +36,8 @@ from mpitune.extraction.rule_table import (
     Wanted,
     add_core,
     fits,
+    fits_changes,
+    most_changes,
     new_rule_table,
     new_table_workspace,
     trimmed,
@@ -112,10 +114,10 @@ def extract_item(bitext: Bitext, sentences: Sentences, words: range) -> Iterator
     nodes = nodes[np.lexsort(spelled.symbols[nodes].T[::-1])]
     item, space = _Item(spelled, occurrences, wanted, nodes), _new_workspace(count_alignments(bitext))
     entries = EDGES * int(np.diff(wanted.ptr)[nodes].max(initial=0))
-    done = 0
+    done = changes = 0
     while done < len(nodes):
-        table = new_rule_table(TABLE, TABLE + entries, most_rules(space.counts))
-        done = _extract(bitext, item, done, space, table)
+        table = new_rule_table(TABLE, TABLE + entries, most_rules(space.counts), changes)
+        done, changes = _extract(bitext, item, done, space, table)
         yield trimmed(table)
 
 
@@ -209,8 +211,11 @@ def _spell_out(cores: Cores, spelled: _Spelled) -> None:
 
 
 @kernel
-def _extract(bitext: Bitext, item: _Item, done: int, space: _Workspace, table: RuleTable) -> int:
-    """Add the cores ``item.nodes[done:]`` to ``table`` while they fit; returns the number of cores done."""
+def _extract(bitext: Bitext, item: _Item, done: int, space: _Workspace, table: RuleTable) -> tuple[int, int]:
+    """Add the cores ``item.nodes[done:]`` to ``table`` while they fit.
+
+    Returns the number of cores done, and the changes that the next one needs if these did not fit, otherwise 0.
+    """
     wanted, ptr = item.wanted, item.occurrences.ptr
     while done < len(item.nodes):
         node = int64(item.nodes[done])
@@ -219,10 +224,13 @@ def _extract(bitext: Bitext, item: _Item, done: int, space: _Workspace, table: R
         core = item.spelled.symbols[node, : item.spelled.length[node]]
         _count_rules(bitext, core, item.occurrences.at[ptr[node] : ptr[node + 1]], space)
         if space.counts.size[RULES] > 0:
+            changes = most_changes(node, wanted, space.counts)
+            if not fits_changes(table, changes):
+                return done, changes
             sampled = int64(ptr[node + 1] - ptr[node]) * count_alignments(bitext)
             add_core(core, node, sampled, wanted, space.counts, space.table, table)
         done += 1
-    return done
+    return done, 0
 
 
 @kernel

@@ -86,10 +86,13 @@ class TableWorkspace(NamedTuple):
     """int32 [EDGES]: the source sides of the core by the edges that have a gap, likewise."""
 
 
-def new_rule_table(rules: int, entries: int, most: int) -> RuleTable:
-    """Space for about ``rules`` rules and ``entries`` entries, and for those of any one core: ``most`` rules."""
+def new_rule_table(rules: int, entries: int, most: int, changes: int) -> RuleTable:
+    """Space for about ``rules`` rules and ``entries`` entries, and for those of any one core: ``most`` rules.
+
+    ``changes``: those of the first core; there is space for as many changes as entries, if these are more.
+    """
     rules += most
-    sides, changes = rules, entries + 2 * most
+    sides, changes = rules, max(entries, changes)
     return RuleTable(
         size=np.zeros(7, dtype=np.int64),
         source_ptr=np.zeros(sides + 1, dtype=np.int64),
@@ -142,7 +145,7 @@ def trimmed(table: RuleTable) -> RuleTable:
 
 @kernel
 def fits(table: RuleTable, sentences: int, most: int) -> bool:
-    """True if ``table`` has space for any core of ``most`` rules and ``sentences`` sentences."""
+    """True if ``table`` has space for any core of ``most`` rules and ``sentences`` sentences, but for its changes."""
     size = table.size
     return bool(
         size[ROWS] + most <= len(table.rule_count)
@@ -151,8 +154,26 @@ def fits(table: RuleTable, sentences: int, most: int) -> bool:
         and size[TARGETS] + most * SPAN <= len(table.target)
         and size[LINKS] + most * _MOST_LINKS <= len(table.align)
         and size[ENTRIES] + EDGES * sentences <= len(table.sentence)
-        and size[CHANGES] + 2 * most <= len(table.change_rule)
     )
+
+
+@kernel
+def most_changes(node: int, wanted: Wanted, counts: RuleCounts) -> int:
+    """The number of changes that the core ``node``, whose rules are ``counts``, adds to a table at most.
+
+    These are two for each rule of an own pair, which may be that of many equal sentences.
+    """
+    most = int64(0)
+    for k in range(wanted.ptr[node], wanted.ptr[node + 1]):
+        begin, end = log_of_pair(counts, int64(wanted.own_pair[wanted.sentence[k]]))
+        most += 2 * (end - begin)
+    return most
+
+
+@kernel
+def fits_changes(table: RuleTable, changes: int) -> bool:
+    """True if ``table`` has space for so many further ``changes``."""
+    return bool(table.size[CHANGES] + changes <= len(table.change_rule))
 
 
 @kernel

@@ -37,7 +37,6 @@ def index_sentences(bitext: Bitext, sentences: list[np.ndarray], without: np.nda
     """``sentences`` (int32 each, -1 for a word that the bitext has not) as `Sentences`.
 
     ``without``: int32 [sentences], the number of the pair in the bitext's files to leave out (leave-one-out), -1: none.
-    A pair may be left out for one sentence only.
     """
     word = np.concatenate([np.zeros(0, dtype=np.int32), *sentences]).astype(np.int32)
     by_word = np.argsort(word, kind="stable")

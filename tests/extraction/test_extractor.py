@@ -185,6 +185,24 @@ def test_words_that_are_all_linked_to_each_other(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.kernel
+def test_many_sentences_that_leave_the_same_pair_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has as many changes of counts as the pair has rules; they fit into a table, whatever their number."""
+    monkeypatch.setattr(extractor, "TABLE", 1)
+    source, links = ["a"] * 8, [(i, i) for i in range(8)]
+    pairs: list[Pair] = [(source, [f"{i}" for i in range(8)], links)] * 2
+    corpus, wanted = Corpus(pairs), [(source, 0)] * 1000
+    index = corpus.index(wanted)
+    tables = [
+        table for item in sentences.items_of_work(index) for table in extractor.extract_item(corpus.bitext, index, item)
+    ]
+    assert max(int(table.change_ptr[-1]) for table in tables) > 8000
+    assert all(int(table.change_ptr[-1]) == len(table.change_rule) for table in tables)
+    expected = naive_grammar(pairs, source, 0)
+    for found in corpus.grammars(wanted)[::333]:
+        assert_same(found, expected)
+
+
+@pytest.mark.kernel
 def test_a_long_sentence_and_empty_ones() -> None:
     pairs = random_pairs(5)
     corpus = Corpus(pairs)

@@ -184,6 +184,19 @@ def test_the_store_does_not_tell_how_many_ranks_there_were(folder: Path) -> None
     assert len((folder / "run3/metrics.jsonl").read_text().splitlines()) == 1
 
 
+@pytest.mark.mpi
+def test_several_ranks_prepare_what_training_then_opens(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job, store = str(folder / "job.toml"), folder / "prepared"
+    run = mpirun(3, ["-m", "mpitune", "prepare", job, "--set", f"run.store={store}"])
+    assert run.returncode == 0, run.stderr
+    assert not (folder / "runs/job/weights.txt.gz").exists()
+    assert main(["train", job]) == 0
+    assert (store / "data.h5").read_bytes() == (folder / "runs/job/store/data.h5").read_bytes()
+    capsys.readouterr()
+    assert main(["train", job, "--set", f"run.store={store}", "--set", f"run.dir={folder}/other"]) == 0
+    assert "building it" not in capsys.readouterr().err
+
+
 def test_the_store_does_not_tell_how_much_a_rank_held_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = str(folder / "job.toml")
     assert main(["prepare", job, "--set", f"run.store={folder}/at-once"]) == 0
