@@ -25,7 +25,7 @@ def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 class Arena:
-    """Allocates arrays that are all freed at once."""
+    """Allocates arrays that are freed at once: all, or the latest."""
 
     def __init__(self) -> None:
         self._block = aligned_empty(1 << 22, np.uint8)
@@ -36,6 +36,14 @@ class Arena:
         if self._used > len(self._block):
             self._block = aligned_empty(self._used + self._used // 2, np.uint8)
         self._used = 0
+
+    def mark(self) -> int:
+        """The present state, for `release`."""
+        return self._used
+
+    def release(self, mark: int) -> None:
+        """Free all arrays that were allocated since ``mark``."""
+        self._used = mark
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
         """As `numpy.empty`."""

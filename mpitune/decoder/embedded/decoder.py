@@ -196,6 +196,7 @@ class EmbeddedDecoder:
         # Created at the first sentence: in the constructor, every rank would compile kernels for them.
         if is_new or len(self._automata) < len(self._model.lms):
             self._replace_automata()
+        mark = self._arena.mark()
         while True:
             forest = cube.search(
                 self._arena, parsed, rules, self._automata, lm_weight, self._pop_limit, self._rule_margin
@@ -204,6 +205,7 @@ class EmbeddedDecoder:
                 return forest
             # Full of states of earlier sentences, or too small for this one. Twice the space costs less than to search
             # again so often.
+            self._arena.release(mark)
             self._lm_states *= 2
             self._replace_automata()
 
@@ -215,7 +217,7 @@ class EmbeddedDecoder:
 
     def _parse(self, sentence: Sentence) -> chart.Chart:
         """The forest without LMs. Space is doubled until the sentence fits."""
-        n = len(sentence.words)
+        n, mark = len(sentence.words), self._arena.mark()
         while True:
             space = self._space
             result = chart.new_chart(
@@ -237,6 +239,7 @@ class EmbeddedDecoder:
             self._stamp += len(result.group_rule)
             if complete:
                 return result
+            self._arena.release(mark)
             self._space = {name: 2 * size for name, size in space.items()}
 
     def _open_grammar(self, grammar: int) -> None:

@@ -79,7 +79,7 @@ def best_derivations(
     ``unique``: only the best derivation of each translation.
     """
     nodes = int(forest.size[NODES])
-    capacity = 64 * k + (1 << 14)
+    capacity, mark = 64 * k + (1 << 14), arena.mark()
     while True:
         blank = arena.full((5, nodes), NONE, dtype=np.int32)
         lists = NodeLists(blank[0], blank[1], blank[2], blank[3], blank[4], arena.full(nodes, NEW, dtype=np.int8))
@@ -88,6 +88,7 @@ def best_derivations(
         number = _best_derivations(forest, matched, lists, derivations, unique, found)
         if number >= 0:
             return found[:number], derivations
+        arena.release(mark)
         capacity *= 4
 
 

@@ -17,6 +17,18 @@ def test_arrays_are_apart_until_they_are_taken_back() -> None:
     assert np.shares_memory(again, arrays[0]) and (arrays[0] == 7).all()
 
 
+def test_the_latest_arrays_are_freed_alone() -> None:
+    arena = Arena()
+    first = arena.full(3, 1, np.int32)
+    mark = arena.mark()
+    second = arena.full(1 << 22, 2, np.int32)  # more than there is
+    arena.release(mark)
+    third = arena.full(3, 3, np.int32)
+    assert (first == 1).all() and (second == 2).all() and (third == 3).all() and arena.mark() > mark
+    arena.release(mark)
+    assert np.shares_memory(arena.full(3, 4, np.int32), third)
+
+
 def test_structured_arrays_begin_at_cache_lines() -> None:
     arena = Arena()
     dtype = np.dtype([("a", "<f8"), ("b", "<i4")])

@@ -230,7 +230,7 @@ def test_space_that_runs_out_is_enlarged(tmp_path: Path, monkeypatch: pytest.Mon
     new_derivations = kbest.new_derivations
 
     def small(arena: Arena, capacity: int, nodes: int) -> kbest.Derivations:
-        tried.append(capacity)
+        tried.append((capacity, arena.mark()))
         return new_derivations(arena, capacity // 256, nodes)
 
     monkeypatch.setattr(kbest, "new_derivations", small)
@@ -238,6 +238,10 @@ def test_space_that_runs_out_is_enlarged(tmp_path: Path, monkeypatch: pytest.Mon
     assert min(tight._space.values()) > 1
     assert tight._lm_states > 4 and tight._transitions > 2
     assert len(tried) > 1
+    # What was too small takes no memory beside what was not.
+    assert len({used for _, used in tried}) == 1
+    used = tight._arena.mark()
+    assert same(expected, tight.decode(case.sentence(words), vector, 50)) and tight._arena.mark() == used
 
 
 def test_space_for_lm_states_doubles_with_every_search_that_needs_more(
