@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.corpus.word_table import WordTable, word_slot
-from mpitune.jit import kernel
+from mpitune.jit import inlined, kernel
 from mpitune.lm.ngram_table import EXTENDS_RIGHT, UNKNOWN, LanguageModel, add_ngram
 
 # Return codes of the kernels: end of the section, end of the block, hash table full; then errors in the current line.
@@ -19,6 +19,7 @@ NO_NGRAM, BAD_FIELD_COUNT, BAD_PROBABILITY, BAD_BACKOFF, UNKNOWN_WORD, DUPLICATE
 REMAINING, LINES, POSITION, LINE_END, BAD_FIELD, WORDS, USED = range(7)
 
 _NEWLINE, _RETURN, _BLANK, _TAB, _BACKSLASH = 10, 13, 32, 9, 92
+_LESS, _GREATER, _BIG_U, _BIG_N, _BIG_K = 60, 62, 85, 78, 75
 _PLUS, _MINUS, _POINT, _ZERO, _BIG_E, _SMALL_E = 43, 45, 46, 48, 69, 101
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -149,6 +150,7 @@ def _split(parser: Parser, filled: int) -> int:
         if byte in (_BLANK, _TAB, _RETURN, _NEWLINE):
             if inside:
                 field[fields - 1, 1] = i
+                _rename_unknown(text, field[fields - 1, 0], i)
                 inside = False
             if byte == _NEWLINE:
                 parser.state[LINE_END] = i
@@ -159,6 +161,15 @@ def _split(parser: Parser, filled: int) -> int:
             fields = min(fields + 1, len(field))
             field[fields - 1, 0] = i
     return -1
+
+
+@inlined
+def _rename_unknown(text: np.ndarray, begin: int, end: int) -> None:
+    """Write the name ``<UNK>`` of some files in small letters; it means the same, as in KenLM."""
+    if end - begin == 5 and text[begin] == _LESS and text[begin + 4] == _GREATER:
+        if text[begin + 1] == _BIG_U and text[begin + 2] == _BIG_N and text[begin + 3] == _BIG_K:
+            for k in range(1, 4):
+                text[begin + k] += _SMALL_E - _BIG_E
 
 
 @kernel

@@ -37,6 +37,8 @@ from mpitune.lm.arpa_writer import Level, write_arpa
 
 MARKERS = ("<unk>", "<s>", "</s>")
 """Words 0, 1 and 2, which the model adds."""
+_RESERVED = (*MARKERS, "<UNK>")
+"""Words that a text must not have: readers take ``<UNK>`` for ``<unk>``, as KenLM does."""
 _UNKNOWN, _START, _END = 0, 1, 2
 
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
@@ -119,9 +121,9 @@ def read_tokens(
     for text in texts:
         for number, line in lines(text, progress):
             words = split_words(line)
-            marker = next((word for word in words if word in MARKERS), None)
+            marker = next((word for word in words if word in _RESERVED), None)
             if marker is not None:
-                expected = f"a sentence without {', '.join(MARKERS)}, which the model adds itself"
+                expected = f"a sentence without {', '.join(_RESERVED)}, which stand for words that the model adds itself"
                 raise DataError.at(
                     text, number, found=f"the word {marker}", expected=f"{expected}: remove or rename them"
                 )

@@ -108,6 +108,13 @@ def test_unk_is_word_0_wherever_it_stands(tmp_path: Path) -> None:
     assert lm.node[0]["prob"] == -1.5
 
 
+def test_unk_in_capitals_is_the_same(tmp_path: Path) -> None:
+    small = GOOD.replace("\ta ß\n", "\ta <unk>\n")
+    capital = small.replace("<unk>", "<UNK>")
+    assert capital.count("<UNK>") == 2
+    assert same(read(tmp_path / "capital.arpa", capital), read(tmp_path / "small.arpa", small))
+
+
 def test_table_grows_for_many_blanks(tmp_path: Path) -> None:
     words = [f"w{i}" for i in range(900)]
     unigrams = "\n".join(f"-1\t{word}" for word in ["<s>", "</s>", *words])
@@ -158,6 +165,7 @@ BAD = [
     (GOOD.replace("-2e-1", "NaN"), 17, "found 'NaN', expected a log10 backoff"),
     (GOOD.replace("a ß\n-", "a bß\n-"), 16, "found 'bß' in a 2-gram, expected a word that is among the 1-grams"),
     (GOOD.replace("\tß\t", "\ta\t"), 12, "the 1-gram 'a' a second time"),
+    (GOOD.replace("\tß\t", "\t<UNK>\t"), 12, "the 1-gram '<unk>' a second time"),
     (GOOD.replace("a ß\n-", "<s> a\n-"), 16, "the 2-gram '<s> a' a second time"),
     (GOOD.replace("\t<s>\t", "\ts\t"), 12, "found no <s> among the 1-grams"),
     (GOOD.replace("\t</s>\n", "\t/s\n"), 12, "found no </s> among the 1-grams"),

@@ -213,6 +213,7 @@ BAD = [
     (b"", None, "found no lines, expected sentences, one a line"),
     (gzip.compress(b"", mtime=0), None, "found no lines, expected sentences, one a line"),
     (b"a b\nc <unk> <s>\n", 2, "found the word <unk>, expected a sentence without <unk>, <s>, </s>"),
+    (b"a b\nc <UNK>\n", 2, "found the word <UNK>, expected a sentence without <unk>, <s>, </s>, <UNK>"),
     (b"<s> a b </s>\n", 1, "found the word <s>"),
     (b"\n\na\t</s>", 3, "found the word </s>"),
     (b"a\nb\rc\n", 2, "found the character '\\r', expected words and blanks"),
