@@ -6,6 +6,7 @@ same files.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from itertools import islice
@@ -68,7 +69,8 @@ def parse_number(text: str) -> float:
 
 def resolve(name: str, beside: Path) -> Path | None:
     """The file ``name`` in the folder of the file ``beside``, else in the working folder; None if in neither."""
-    return next((path for path in (beside.parent / name, Path(name)) if path.is_file()), None)
+    # Unlike `Path.is_file`, also False for a name that is too long for a file.
+    return next((path for path in (beside.parent / name, Path(name)) if os.path.isfile(path)), None)
 
 
 def read_sentences(path: Path) -> list[SourceSentence]:

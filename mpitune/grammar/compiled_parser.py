@@ -13,7 +13,7 @@ import numpy as np
 
 from mpitune.array_files.row_table import enlarged
 from mpitune.corpus.word_table import GrowingWordTable
-from mpitune.grammar.formats import LHS, CdecFormat
+from mpitune.grammar.formats import LHS, CdecFormat, gap_number
 from mpitune.grammar.line_kernel import (
     AS_LABEL,
     AS_LHS,
@@ -122,7 +122,7 @@ class CompiledParser:
 
 
 def _gap_number(digits: str) -> int:
-    number = int(digits)
+    number = gap_number(digits)
     return number if 1 <= number <= MAX_GAPS else WRONG_GAP
 
 

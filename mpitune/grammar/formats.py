@@ -31,6 +31,7 @@ LOG_FLOOR = -100.0
 
 LHS = re.compile(r"\[([^\[\],\s]+)\]")
 LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+_MOST_DIGITS = 9
 _JOSHUA_SOURCE_GAP = re.compile(r"\[[^\[\],]+(?:,([0-9]+))?\]")
 _JOSHUA_TARGET_GAP = re.compile(r"\[[^\[\],]+,[0-9]+\]")
 _MOSES_GAP = re.compile(r"\[([^\[\],]+)\]\[([^\[\],]+)\]")
@@ -132,7 +133,7 @@ class JoshuaFormat(CdecFormat):
         gaps = [word for word in split_words(sides.source) if in_brackets(word, 3)]
         for number, word in enumerate(gaps, start=1):
             gap = _JOSHUA_SOURCE_GAP.fullmatch(word)
-            if gap is None or int(gap[1] or number) != number:
+            if gap is None or (gap[1] and gap_number(gap[1]) != number):
                 expected = f"[X,{number}]: Joshua's gaps are numbered in the order of the source side"
                 raise MalformedLine(f"source gap {word}", expected)
         for word in split_words(sides.target):
@@ -294,6 +295,11 @@ def _given_name(label: str) -> str:
     if label == "=" or "=" in label[:-1]:
         raise MalformedLine(f"a score named {label[:-1]!r}", "name=value or value")
     return label[:-1]
+
+
+def gap_number(digits: str) -> int:
+    """The number of a gap; of a number too long for `int`, one that no rule may have."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else 10**_MOST_DIGITS
 
 
 def in_brackets(word: str, min_length: int) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpitune.corpus.text import split_words
 from mpitune.corpus.vocabulary import Vocabulary
-from mpitune.grammar.formats import LINK, MalformedLine, TableFormat
+from mpitune.grammar.formats import LINK, MalformedLine, TableFormat, gap_number
 
 MAX_GAPS = 2
 MAX_SYMBOLS = 32767
@@ -62,7 +62,8 @@ class LineParser:
         """``vocabularies``: new names are added to them."""
         self.format = table_format
         self._words, self._categories, self._labels = vocabularies
-        self._sources: dict[str, tuple[list[int], dict[int, str]]] = {}
+        self._source_text: str | None = None
+        self._source: tuple[list[int], dict[int, str]] = [], {}
 
     def parse(self, block: bytearray) -> Iterator[ParsedLines]:
         """Parse whole lines. Raises MalformedLine, after the lines before the malformed one."""
@@ -78,9 +79,9 @@ class LineParser:
     def _parse_line(self, line: str, collected: _Collected) -> None:
         fields = self.format.fields(line)
         lhs, source_text, target_text, alignment = self.format.sides(fields)
-        if source_text not in self._sources:
-            self._sources[source_text] = self._source_side(source_text)
-        source, gaps = self._sources[source_text]
+        if source_text != self._source_text:  # tables are mostly sorted by it
+            self._source_text, self._source = source_text, self._source_side(source_text)
+        source, gaps = self._source
         target = self._target_side(target_text, gaps)
         if max(len(source), len(target)) > MAX_SYMBOLS:
             raise MalformedLine(f"a side of {max(len(source), len(target))} symbols", f"at most {MAX_SYMBOLS}")
@@ -103,7 +104,7 @@ class LineParser:
             if gap is None:
                 symbols.append(self._words.add(word))
                 continue
-            number = int(gap[2] or len(gaps) + 1)
+            number = gap_number(gap[2]) if gap[2] else len(gaps) + 1
             if number in gaps:
                 raise MalformedLine(f"gap {number} twice on the source side", "gaps numbered 1, 2")
             gaps[number] = gap[1]
@@ -124,7 +125,7 @@ class LineParser:
             if gap is None:
                 symbols.append(self._words.add(word))
                 continue
-            number = int(gap[2])
+            number = gap_number(gap[2])
             if number not in gaps:
                 raise MalformedLine(
                     f"target gap {word}", f"one of the source's gaps ({_listed(gaps) or 'it has none'})"

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpitune.corpus.text import IN_RANGE, LARGEST_NUMBER
 from mpitune.errors import UsageError
 from mpitune.grammar.binning import Bins
 from mpitune.grammar.rules import Rules
@@ -198,12 +199,22 @@ def merge_counts(parts: Sequence[ValueCounts]) -> ValueCounts:
 
 
 def transform_scores(rules: Rules, plan: TransformPlan) -> Rules:
-    """``rules`` with their scores transformed by ``plan``; each rule has a row of scores of its own."""
+    """``rules`` with their scores transformed by ``plan``; each rule has a row of scores of its own.
+
+    Raises UsageError if a transformed score is beyond `LARGEST_NUMBER`.
+    """
     ptr = np.zeros(len(rules.type) + 1, dtype=np.int64)
     index, value = np.zeros(0, dtype=np.int32), np.zeros(0)
     _transform_scores(rules, plan, ptr, index, value)
     index, value = np.empty(ptr[-1], dtype=np.int32), np.empty(ptr[-1])
     _transform_scores(rules, plan, ptr, index, value)
+    if np.abs(value).max(initial=0.0) > LARGEST_NUMBER:
+        k = int(np.argmax(np.abs(value)))
+        transform = TRANSFORMS[plan.transform[plan.kept == index[k]][0]]
+        raise UsageError(
+            f"features.unlog: found a score v of which {transform} is {value[k]:g}, expected {IN_RANGE}: "
+            "is the score such a logarithm?"
+        )
     rows = np.arange(len(rules.type), dtype=np.int32)
     return rules._replace(score_row=rows, score_ptr=ptr, score_index=index, score_value=value)
 

@@ -19,8 +19,8 @@ NO_NGRAM, BAD_FIELD_COUNT, BAD_PROBABILITY, BAD_BACKOFF, UNKNOWN_WORD, DUPLICATE
 REMAINING, LINES, POSITION, LINE_END, BAD_FIELD, WORDS, USED = range(7)
 
 _NEWLINE, _RETURN, _BLANK, _TAB, _BACKSLASH = 10, 13, 32, 9, 92
-_LESS, _GREATER, _BIG_U, _BIG_N, _BIG_K = 60, 62, 85, 78, 75
 _PLUS, _MINUS, _POINT, _ZERO, _BIG_E, _SMALL_E = 43, 45, 46, 48, 69, 101
+_UNKNOWN_IN_CAPITALS = tuple(b"<UNK>")
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -166,10 +166,13 @@ def _split(parser: Parser, filled: int) -> int:
 @inlined
 def _rename_unknown(text: np.ndarray, begin: int, end: int) -> None:
     """Write the name ``<UNK>`` of some files in small letters; it means the same, as in KenLM."""
-    if end - begin == 5 and text[begin] == _LESS and text[begin + 4] == _GREATER:
-        if text[begin + 1] == _BIG_U and text[begin + 2] == _BIG_N and text[begin + 3] == _BIG_K:
-            for k in range(1, 4):
-                text[begin + k] += _SMALL_E - _BIG_E
+    if end - begin != len(_UNKNOWN_IN_CAPITALS):
+        return
+    for k in range(end - begin):
+        if text[begin + k] != _UNKNOWN_IN_CAPITALS[k]:
+            return
+    for k in range(1, end - begin - 1):
+        text[begin + k] += _SMALL_E - _BIG_E
 
 
 @kernel

@@ -123,7 +123,7 @@ def read_tokens(
             words = split_words(line)
             marker = next((word for word in words if word in _RESERVED), None)
             if marker is not None:
-                expected = f"a sentence without {', '.join(_RESERVED)}, which stand for words that the model adds itself"
+                expected = f"a sentence without {', '.join(_RESERVED)}, which the model has itself"
                 raise DataError.at(
                     text, number, found=f"the word {marker}", expected=f"{expected}: remove or rename them"
                 )

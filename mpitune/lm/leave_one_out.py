@@ -106,8 +106,8 @@ def own_ngrams(
     """The n-grams of ``lm`` that a sentence's references have in common with its ``texts``, without one copy of each.
 
     ``references``: those of each sentence, int [words] each, the model's numbers; those that are no line of ``texts``
-    have none. If the texts are not ``certain`` to be the model's, all have none unless the texts have `COVERED` of its
-    n-grams. Raises DataError for a text that cannot be read.
+    have none; words that the model does not know are equal. If the texts are not ``certain`` to be the model's, all
+    have none unless the texts have `COVERED` of its n-grams. Raises DataError for a text that cannot be read.
     """
     marked = [[np.array([lm.bos, *words, lm.eos], dtype=np.int32) for words in each] for each in references]
     wanted = {text.tobytes() for each in marked for text in each}
@@ -118,7 +118,10 @@ def own_ngrams(
     # Counting takes long for large texts, and is for nothing where no reference is found.
     counts = _counts(lm, ptr if copies else ptr[:1], text, start_progress)
     discount, scale = _discounts(counts), log_scale(lm)
-    covered = np.count_nonzero(counts.occurrences[lm.words :]) / max(_ngrams(lm), 1) if copies else 0.0
+    # A model of order 1 has words alone, the first of which is `UNKNOWN`.
+    nodes = slice(lm.words, None) if lm.order > 1 else slice(1, lm.words)
+    size = _ngrams(lm) if lm.order > 1 else lm.words - 1
+    covered = np.count_nonzero(counts.occurrences[nodes]) / max(size, 1) if copies else 0.0
     if not certain and covered < COVERED:
         copies.clear()
     own = []

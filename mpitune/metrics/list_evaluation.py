@@ -98,4 +98,6 @@ def _as_kbest(path: Path, entries: Sequence[Entry], columns: Sequence[str], word
         for name in columns:
             check_metric(name, entry.metrics[name], entry, path)
     values = np.array([[entry.metrics[name] for name in columns] for entry in entries]).reshape(len(entries), -1)
-    return as_kbest([words.encode(entry.words) for entry in entries], metrics=values)
+    # Words as sacreBLEU splits them, at blanks of all scripts, here and in the references.
+    texts = [" ".join(entry.words).split() for entry in entries]
+    return as_kbest([words.encode(text) for text in texts], metrics=values)

@@ -87,10 +87,15 @@ def _text(sample: bytes) -> bytes:
     """The first bytes of a file, unpacked; empty if they are damaged, which is reported when the file is read."""
     if sample[:2] != b"\x1f\x8b":
         return sample
-    try:
-        return zlib.decompressobj(wbits=31).decompress(sample)
-    except zlib.error:
-        return b""
+    text = b""
+    while sample:  # a file may have several members, which tools that pack in parallel write
+        member = zlib.decompressobj(wbits=31)
+        try:
+            text += member.decompress(sample)
+        except zlib.error:
+            break
+        sample = member.unused_data
+    return text
 
 
 def _size(number: int) -> str:

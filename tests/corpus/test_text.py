@@ -133,6 +133,13 @@ def test_grammars_lie_beside_the_file_or_in_the_working_folder(tmp_path: Path, m
     assert text.read_sentences(absolute)[0].grammar == working / "g"
 
 
+def test_a_name_that_is_too_long_for_a_file_is_none(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", f'<seg grammar="{"g" * 5000}">wort</seg>\n')
+    assert text.resolve("g" * 5000, path) is None
+    with pytest.raises(DataError, match="a:1: found no such grammar file 'ggg"):
+        text.read_sentences(path)
+
+
 def test_a_bitext_is_not_taken_for_a_source(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"in:1: found the separator"):
         text.read_sentences(write(tmp_path / "in", "a ||| b\n"))

@@ -115,6 +115,15 @@ def test_rescored_rows_are_those_of_the_plain_twin(
     assert rules.score_ptr[-1] == len(rules.score_index) == len(rules.score_value)
 
 
+@pytest.mark.parametrize(("value", "found"), [(800.0, "inf"), (99.0, "9.88903e+42")])
+def test_scores_that_are_no_such_logarithms_are_refused(value: float, found: str) -> None:
+    plan = make_plan(Scoring({"A": "10**-v", "B": "exp(v)"}), NAMES)
+    transform_scores(rules_of([{"A": 5.0, "B": 60.0}], [0]), plan)
+    with pytest.raises(UsageError, match="features.unlog: found a score v of which exp") as refused:
+        transform_scores(rules_of([{"A": 5.0}, {"B": value}], [0, 1]), plan)
+    assert f"exp(v) is {found}, expected a number from -1e30 to 1e30" in str(refused.value)
+
+
 @pytest.mark.kernel
 @given(ROWS, st.data())
 def test_values_are_counted_in_any_parts(rows: list[dict[str, float]], data: st.DataObject) -> None:

@@ -115,6 +115,18 @@ def test_models_without_a_sentence(tmp_path: Path, kind: str, order: int, seed: 
     assert len(own(lm, words, [], [tmp_path / "one"]).node) == 0
 
 
+def test_a_model_of_words_alone(tmp_path: Path) -> None:
+    """It is known by its words as the model of the text, and a word is unknown to it that no other line has."""
+    text = [*sentences(6, 60), "w0 once", "w0 w1 twice", "twice"]
+    lm, words = model(tmp_path, text, 1, "arpa")
+    found = own(lm, words, [[line] for line in text[-3:]], [tmp_path / "lm.text"], certain=False)
+    assert (found.references.tolist(), found.covered.tolist()) == ([3, 3], [1.0])
+    gone = [set(found.of(i).node[np.isneginf(found.of(i).prob)].tolist()) for i in range(3)]
+    assert gone == [set(words.numbers(["once"]).tolist()), set(), set()]
+    other = own(lm, words, [[line] for line in text[-3:]], [write(tmp_path / "part", text[-3:])], certain=False)
+    assert len(other.node) == 0 and other.covered[0] < 0.99
+
+
 @pytest.mark.parametrize("unit", [0.01, math.log(10), 100.0])
 def test_a_model_in_another_unit(tmp_path: Path, unit: float) -> None:
     """A model whose scores are all multiplied by a number changes by that number times as much."""

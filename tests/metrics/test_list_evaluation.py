@@ -54,6 +54,16 @@ def test_first_and_best_entries_have_the_scores_of_sacrebleu(tmp_path: Path) -> 
     assert [len(line.split()) for line in table[1:]] == [6] * 3 + [5] * 3
 
 
+def test_words_are_split_as_by_sacrebleu(tmp_path: Path) -> None:
+    text = "a\u00a0b c d e"
+    (tmp_path / "lists").write_text(json.dumps({"id": 0, "text": text}) + "\n")
+    found = evaluate_lists(tmp_path / "lists", [[text]], print)
+    assert [found[name][0] for name in ("bleu", "ter", "chrf")] == [100, 0, 100]
+    found = evaluate_lists(tmp_path / "lists", [["a b c d f"]], print)
+    expected = BLEU(tokenize="none", smooth_method="none").corpus_score([text], [["a b c d f"]]).score
+    assert found["bleu"][0] == pytest.approx(expected) and expected > 50
+
+
 def test_sentences_without_lists_count_wherever_they_are(tmp_path: Path) -> None:
     first, last = ({"id": n, "text": REFERENCES[n]} for n in (0, 3))
     scores, warnings = [], list[str]()

@@ -169,7 +169,7 @@ def _cdec_features(text: str) -> dict[str, float]:
     pairs = split_words(text)
     # Twice as fast as splitting pair by pair, for names without "=".
     flat = split_words(text.replace("=", " "))
-    if len(flat) != 2 * len(pairs) or len(flat) != 2 * text.count("="):
+    if len(flat) != 2 * len(pairs) or not all(pair.count("=") == 1 for pair in pairs):
         flat = [part for pair in pairs for part in _name_and_value(pair)]
     try:
         features = dict(zip(flat[::2], _numbers(flat[1::2]), strict=True))

@@ -93,6 +93,7 @@ def test_a_file_whose_lines_end_with_carriage_returns(tmp_path: Path, line: str)
         (CDEC, f"{'9' * 5000} ||| a ||| lm=1", f"found '{'9' * 60}', expected the number of a sentence, from 0"),
         (CDEC, "0 ||| a ||| lm=1 tm", "found 'tm', expected name=value"),
         (CDEC, "0 ||| a ||| lm= 1", "found '1', expected name=value"),
+        (CDEC, "0 ||| a ||| lm 1=tm=2", "found 'lm', expected name=value"),
         (CDEC, "0 ||| a ||| lm=x", "found value 'x' of lm, expected a number from -1e30 to 1e30"),
         (CDEC, "0 ||| a ||| d=1 lm=nan", "found value nan of lm, expected a number from -1e30 to 1e30"),
         (CDEC, "0 ||| a ||| d=1 lm=-inf", "found value -inf of lm, expected a number from -1e30 to 1e30"),
