@@ -145,6 +145,19 @@ def first_weights(job: Job, given: Mapping[str, float], features: FeatureTable) 
     return FirstWeights(weights, frozen)
 
 
+def first_sparse_slot(job: Job, model: TranslationModel | ListModel) -> int:
+    """The slot of the first feature that is learned as a sparse one; the dense features have those before.
+
+    Sparse are the features that templates fire, and bins beside the scores that they correct *(ours)*, unless these are
+    smoothed: that changes weights which sparse ones do not have, as theirs follow from the gradients.
+    """
+    dense = len(model.dense_features())
+    scoring = model.scoring if isinstance(model, TranslationModel) else None
+    if scoring is None or not scoring.keep or job.features.discretize.regularizer != "none":
+        return dense
+    return dense - len(scoring.names(()))
+
+
 def learned_in_epochs(job: Job, model: TranslationModel | ListModel) -> LearnedFeatures:
     """The features that the epochs learn.
 
@@ -153,7 +166,8 @@ def learned_in_epochs(job: Job, model: TranslationModel | ListModel) -> LearnedF
     wanted = job.learner
     if wanted.tune == "dense":
         return "dense"
-    in_turn = wanted.dense_start > 0 and wanted.method not in BATCH and model.has_sparse
+    has_sparse = model.has_sparse or first_sparse_slot(job, model) < len(model.dense_features())
+    in_turn = wanted.dense_start > 0 and wanted.method not in BATCH and has_sparse
     return "sparse" if in_turn else "all"
 
 

@@ -69,7 +69,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     if idle := ignored_keys(job):
         LOG.info("keys ignored by this method: %s", ", ".join(idle))
     first = factory.first_weights(job, weights, decoder.features)
-    metric, first_sparse = factory.metric(job, store.model.words.words), len(store.model.dense_features())
+    metric, first_sparse = factory.metric(job, store.model.words.words), factory.first_sparse_slot(job, store.model)
     learns = factory.learned_in_epochs(job, store.model)
     run = TrainingRun(
         job=job,
@@ -86,16 +86,20 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
         learner=factory.learner(job, metric, first.frozen, decoder.features, first_sparse, learns, store.scoring),
         gold=factory.gold(job, metric, store.train.size),
         metric=metric,
-        identity=comm.on_root(job_inputs.identity, job, folder) | _identity_of_scores(store),
+        identity=comm.on_root(job_inputs.identity, job, folder) | _identity_of_scores(store, first_sparse),
         first_unshared_slot=len(decoder.features),
     )
     _warm_up(run)
     return run
 
 
-def _identity_of_scores(store: Store) -> dict[str, str]:
-    """The digest of the bins: it depends on the version of mpitune too."""
-    return {"bins of features.discretize": store.scoring.digest} if store.scoring else {}
+def _identity_of_scores(store: Store, first_sparse: int) -> dict[str, str]:
+    """The digest of the bins, and how they are learned: both depend on the version of mpitune too."""
+    if store.scoring is None:
+        return {}
+    sparse = first_sparse < len(store.model.dense_features())
+    learned = {"bins beside their scores": "learned as sparse features"} if sparse else {}
+    return {"bins of features.discretize": store.scoring.digest} | learned
 
 
 def _check_store(job: Job, store: Store) -> None:
@@ -126,7 +130,7 @@ def _warm_up(run: TrainingRun) -> None:
     Kernels are compiled unless an earlier run has cached them: to get them all, the shortest sentence is decoded and
     learned from; the result is discarded.
     """
-    LOG.info("%d sentences, %d dense features", run.corpus.size, len(run.store.model.dense_features()))
+    LOG.info("%d sentences, %d dense features", run.corpus.size, run.first_sparse)
     if (shards := run.job.parallel.shards) > run.corpus.size and run.comm.root:
         LOG.warning(
             "%d shards for %d sentences: empty shards learn nothing; lower parallel.shards",

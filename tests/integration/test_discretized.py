@@ -53,12 +53,13 @@ def in_bins(**keys: Any) -> dict[str, Any]:
 JOBS: dict[str, dict[str, Any]] = {
     "pro": {**in_bins(regularizer="monotone"), "learner": PRO},
     "itersel": in_bins(regularizer="linear", overlap=1, keep=True),
+    "beside": {**in_bins(keep=True, conjunctions=["Cost Lex"]), "learner": {"preset": None}},
     "mira": {**in_bins(regularizer="monotone", conjunctions=["Cost Lex"]), "learner": {"method": "mira"}},
 }
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("name", "ranks"), [("pro", 2), ("pro", 3), ("itersel", 3), ("mira", 2)])
+@pytest.mark.parametrize(("name", "ranks"), [("pro", 2), ("pro", 3), ("itersel", 3), ("beside", 3), ("mira", 2)])
 def test_any_number_of_ranks(tiny: Tiny, tmp_path: Path, name: str, ranks: int) -> None:
     tiny.train(tmp_path / "one", **JOBS[name])
     job = tiny.job_file(tmp_path / "many", **JOBS[name])
@@ -67,7 +68,7 @@ def test_any_number_of_ranks(tiny: Tiny, tmp_path: Path, name: str, ranks: int) 
     files = [[(tmp_path / run / file).read_bytes() for run in ("one", "many")] for file in ("scoring.json",)]
     assert all(one == many for one, many in files)
     one, many = (gzip.decompress((tmp_path / run / "weights.txt.gz").read_bytes()) for run in ("one", "many"))
-    assert one == many and b"Cost_2 " in one and (b"Cost " in one) == (name == "itersel")
+    assert one == many and b"Cost_2 " in one and (b"Cost " in one) == (name in ("itersel", "beside"))
 
 
 def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> None:

@@ -84,17 +84,29 @@ def test_the_weights_are_those_of_the_pseudocode(
     assert read_weights(tmp_path / "run" / "weights.txt.gz") == weights
 
 
-@pytest.mark.parametrize("k", [40, 1000])
-def test_the_default_weights_are_those_of_the_plain_twin(tiny: Tiny, tmp_path: Path, k: int) -> None:
+BINS_BESIDE_SCORES = {
+    "features": {"templates": []},
+    "features__discretize": {"features": ["Cost", "Lex"], "keep": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("k", "features", "sparse"), [(40, {}, "R:"), (1000, {}, "R:"), (9, BINS_BESIDE_SCORES, "Lex_")]
+)
+def test_the_default_weights_are_those_of_the_plain_twin(
+    tiny: Tiny, tmp_path: Path, k: int, features: dict[str, Any], sparse: str
+) -> None:
     """Algorithm 4: the dense start's passes, the evidence of all shards, selection, other shards in each epoch."""
     # The whole forest: at the pop limit rounding would choose between derivations of equal scores.
-    tables = {"decoder": {"pop_limit": 10000}, "learner": {**DEFAULT, "epochs": 3}, "select": {"k": k}}
+    tables = {"decoder": {"pop_limit": 10000}, "learner": {**DEFAULT, "epochs": 3}, "select": {"k": k}, **features}
     job = tiny.train(tmp_path / "run", **tables)
-    expected = naive_default.train(open_run(job, SerialComm(), StopFlag(), True))
+    run = open_run(job, SerialComm(), StopFlag(), True)
+    assert not any(run.features.name(slot).startswith(sparse) for slot in range(run.first_sparse))
+    expected = naive_default.train(run)
     for epoch in (1, 2, 3):
         weights = epoch_weights(tmp_path / "run", epoch)
         assert weights == pytest.approx(expected[epoch - 1], abs=1e-9, rel=0)
-        assert any(name.startswith("R:") for name in weights) and "Cost" in weights
+        assert any(name.startswith(sparse) for name in weights) and "Cost" in weights
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
