@@ -32,7 +32,8 @@ def _spreads(run: TrainingRun) -> np.ndarray | None:
             return None
         kbest = run.decoder.decode(run.store.tuned_sentence(i), run.first.weights, run.job.decoder.kbest)
         scores = run.metric.single_scores(run.metric.statistics(kbest, run.corpus.references(i)))
-        found.append(scores.std(axis=0))
+        # The standard deviation of equal numbers is not always 0: their mean is rounded.
+        found.append(np.where(scores.max(axis=0) > scores.min(axis=0), scores.std(axis=0), 0.0))
     spreads: np.ndarray = np.mean(found, axis=0)
     for name, spread in zip(run.metric.names, spreads.tolist(), strict=True):
         if spread == 0:

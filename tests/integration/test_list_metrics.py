@@ -248,6 +248,23 @@ def test_bad_metrics(lists: TinyLists, tmp_path: Path) -> None:
     assert refused(good + good.replace('"a"', '"b"')).endswith(told)
 
 
+def test_a_metric_that_only_rounding_tells_apart_is_refused(tmp_path: Path) -> None:
+    """Ten entries with one of seven words wrong each: all have the same TER, whose deviation is not quite 0."""
+    right = ["a", "b", "c", "d", "e", "f", "g"]
+    wrong = [[*right[: n % 7], f"x{n}", *right[n % 7 + 1 :]] for n in range(10)]
+    entries = [
+        {"id": i, "text": " ".join(text), "features": {"f": n % 7}} for i in range(3) for n, text in enumerate(wrong)
+    ]
+    (tmp_path / "lists").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
+    (tmp_path / "references").write_text("a b c d e f g\n" * 3)
+    (tmp_path / "job.toml").write_text(
+        '[data]\nlists = ["lists"]\nreferences = ["references"]\n[decoder]\nbackend = "lists"\n'
+        "[learner]\nmetric = { bleu = 0.5, ter = 0.5 }\n"
+    )
+    with pytest.raises(DataError, match="found the same ter in all entries of each list"):
+        train(job_inputs.load_job(tmp_path / "job.toml", []), SerialComm(), quiet=True)
+
+
 def test_features_of_the_text(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
     (lists.folder / "lexicon").write_text("der the 0.5\nmann man 1\nhaus house\n")
     tables: dict[str, Any] = {
