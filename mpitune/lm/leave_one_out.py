@@ -118,10 +118,7 @@ def own_ngrams(
     # Counting takes long for large texts, and is for nothing where no reference is found.
     counts = _counts(lm, ptr if copies else ptr[:1], text, start_progress)
     discount, scale = _discounts(counts), log_scale(lm)
-    # A model of order 1 has words alone, the first of which is `UNKNOWN`.
-    nodes = slice(lm.words, None) if lm.order > 1 else slice(1, lm.words)
-    size = _ngrams(lm) if lm.order > 1 else lm.words - 1
-    covered = np.count_nonzero(counts.occurrences[nodes]) / max(size, 1) if copies else 0.0
+    covered = _covered(lm, counts) if copies else 0.0
     if not certain and covered < COVERED:
         copies.clear()
     own = []
@@ -313,6 +310,13 @@ def _entries(lm: LanguageModel, node: np.ndarray, prob: np.ndarray, backoff: np.
     """Fill ``prob`` and ``backoff`` (float32 [nodes]) with the model's scores of ``node`` (int64)."""
     for i in range(len(node)):
         prob[i], backoff[i], _, _ = entry(lm, node[i])
+
+
+def _covered(lm: LanguageModel, counts: _Counts) -> float:
+    """The share of the n-grams of two words or more that the text has; of words if the model has nothing else."""
+    # The first word is `UNKNOWN`.
+    first, size = (lm.words, _ngrams(lm)) if lm.order > 1 else (1, lm.words - 1)
+    return float(np.count_nonzero(counts.occurrences[first:]) / max(size, 1))
 
 
 def _ngrams(lm: LanguageModel) -> int:
