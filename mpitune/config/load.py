@@ -16,7 +16,7 @@ from mpitune.config.checks import check, given_grammars, has_lm_text
 from mpitune.config.presets import METHOD_DEFAULTS, PRESETS, Keys
 from mpitune.config.schema import read, set_key
 from mpitune.config.spec import BATCH, DevTestKeys, Job, LmKeys, tunes_on_bitext
-from mpitune.corpus.lines import lines
+from mpitune.corpus.lines import read_text
 from mpitune.errors import DataError, UsageError
 
 _LAMBDA = {"ebuu": 0.06, "mbuu": 0.018, "retrain": 0.0}
@@ -91,7 +91,7 @@ def read_tables(path: Path) -> dict[str, Any]:
     Raises DataError where the file is not TOML.
     """
     try:
-        return tomllib.loads("".join(f"{line}\n" for _, line in lines(path)))
+        return tomllib.loads(read_text(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise DataError.at(path, None, found=f"no TOML ({error})", expected="the configuration of a run") from None
 

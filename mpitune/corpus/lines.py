@@ -40,6 +40,11 @@ def lines(path: Path, progress: Progress | None = None) -> Iterator[tuple[int, s
             yield number, line.rstrip("\r")
 
 
+def read_text(path: Path) -> str:
+    """The text of a file, as `lines` reads it, each line ending with "\\n". Raises as `lines` does."""
+    return "".join(f"{line}\n" for _, line in lines(path))
+
+
 def line_blocks(path: Path, progress: Progress | None = None) -> Iterator[bytearray]:
     """The bytes of a file, plain or gzipped, in blocks of whole lines; a last line without line end gets one.
 

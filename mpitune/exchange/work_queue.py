@@ -12,6 +12,8 @@ import numpy as np
 _NEXT, _DONE = range(2)  # indices of the counters; the sum of scores follows at index 2
 _SCORE_UNIT = 1e-6
 """Scores are summed as integers, in this unit."""
+_MAX_UNITS = 2**53
+"""Largest score that is added, in units: a user's metric may have any size, and progress may show it too small."""
 
 
 class QueueProgress(NamedTuple):
@@ -72,7 +74,8 @@ class SharedWorkQueue:
 
     def done(self, items: int = 1, score: float = 0.0) -> QueueProgress:
         # One message for both: each message may have to wait for rank 0.
-        all_items, all_scores = self._add(_DONE, items, round(score / _SCORE_UNIT))
+        units = round(max(-_MAX_UNITS, min(score / _SCORE_UNIT, _MAX_UNITS)))
+        all_items, all_scores = self._add(_DONE, items, units)
         return QueueProgress(all_items, _SCORE_UNIT * all_scores)
 
     def free(self) -> None:

@@ -6,6 +6,7 @@ that the operating system decides how much of them stays in memory.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -84,18 +85,21 @@ def open_lists(folder: Path, epoch: int, shard: int) -> NBestPool:
 
 
 def remove_lists(folder: Path, epoch: int) -> None:
-    """Remove the lists after ``epoch``."""
+    """Remove the lists up to ``epoch``."""
     _remove(folder, "lists", epoch)
 
 
 def remove_forests(folder: Path, epoch: int) -> None:
-    """Remove the forests of ``epoch``."""
+    """Remove the forests up to ``epoch``."""
     _remove(folder, "forests", epoch)
 
 
 def _remove(folder: Path, kind: str, epoch: int) -> None:
-    # Files that cannot be removed do no harm.
-    shutil.rmtree(_folder(folder, kind, epoch), ignore_errors=True)
+    # All of them: where lists were lost, those of any earlier epoch may have been made anew.
+    for path in folder.glob(f"*.{kind}"):
+        if (match := re.fullmatch(rf"epoch-(\d+)\.{kind}", path.name)) and int(match[1]) <= epoch:
+            # Files that cannot be removed do no harm.
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _write(path: Path, arrays: NBestPool | Forests, attributes: dict[str, Any]) -> None:

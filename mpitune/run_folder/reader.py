@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpitune.config.load import read_tables
-from mpitune.corpus.lines import lines
+from mpitune.corpus.lines import check_readable, lines
 from mpitune.errors import DataError
 from mpitune.metrics.choices import METRIC_NAMES
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
@@ -298,11 +298,16 @@ def read_settings(config: Path) -> Settings:
 
 
 def read_log(path: Path) -> list[LogLine]:
-    """Read the messages of all ranks. A line without a time stamp continues the message before it."""
+    """Read the messages of all ranks; none if the file is missing. Raises DataError if it cannot be read.
+
+    A line without a time stamp continues the message before it.
+    """
     found: list[LogLine] = []
+    if not path.is_file():
+        return found
+    check_readable(path)
     # A killed process may leave a truncated UTF-8 character.
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    for line in text.splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         if match := _LOG_LINE.fullmatch(line):
             found.append(LogLine(*match.groups()))
         elif found:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from mpitune.corpus.lines import read_text
 from mpitune.errors import DataError, StopRequested
 from mpitune.run_folder.layout import RunFolder
 
@@ -76,11 +77,11 @@ def ended_state(folder: RunFolder) -> RunState | None:
 
 
 def read_state(folder: RunFolder) -> RunState | None:
-    """The recorded state; None for a run that has just begun. Raises DataError for a damaged file."""
+    """The recorded state; None for a run that has just begun. Raises DataError for a damaged or unreadable file."""
     if not folder.status.is_file():
         return None
     try:
-        record = json.loads(folder.status.read_text(encoding="utf-8"))
+        record = json.loads(read_text(folder.status))
         version = record.pop("version")
         if version == VERSION:
             return RunState(**record)

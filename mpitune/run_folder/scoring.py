@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from mpitune.corpus.lines import read_text
 from mpitune.errors import DataError
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.run_folder.checkpoint import read_checkpoint
@@ -15,7 +16,7 @@ def read_scoring(path: Path) -> Scoring | None:
     """Bins and transforms that belong to the weights at ``path``; None if there are none or they are unknown.
 
     ``path``: a run folder, a weights file in one, or a checkpoint anywhere; they are unknown for other weights files.
-    Raises DataError for a damaged file.
+    Raises DataError for a damaged or unreadable file.
     """
     if path.suffix == ".h5" and path.is_file():
         kept = read_checkpoint(path).scoring
@@ -25,6 +26,6 @@ def read_scoring(path: Path) -> Scoring | None:
     if not file.is_file():
         return None
     try:
-        return Scoring.from_json(json.loads(file.read_text(encoding="utf-8")))
+        return Scoring.from_json(json.loads(read_text(file)))
     except (ValueError, KeyError, TypeError):
         raise DataError.at(file, None, found="a damaged file", expected="what a run has written there") from None

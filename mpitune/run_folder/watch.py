@@ -15,6 +15,7 @@ from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, den
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import Epoch, read_epochs, read_log
 from mpitune.run_folder.run_state import RunState, is_at_work, read_state
+from mpitune.run_folder.seeds import run_folders
 
 SILENT_AFTER = 180.0
 """A run whose log is unchanged for this many seconds may have been killed: while learning, it logs every 30 s."""
@@ -80,8 +81,9 @@ def _progress(state: RunState | None, silent: float, killed: bool) -> str:
 def follow(runs: Sequence[Path]) -> None:
     """Print the status of ``runs`` until all have ended: on a terminal as one refreshed page, else new lines only.
 
-    Raises as `read_status` does.
+    Of a folder of several seeds, the runs of all. Raises as `read_status` does.
     """
+    runs = [run for folder in runs for run in run_folders(folder)]
     on_terminal, printed = sys.stdout.isatty(), set[tuple[Path, str]]()
     while True:
         statuses = [read_status(run) for run in runs]

@@ -68,7 +68,7 @@ def _watch(run: TrainingRun, weights: Vector, when: str, epoch: int | None) -> S
         return text(kbest.translation(0), words), counted
 
     done = list(parallel_map(run.comm, count, translate, "devtest", quiet=run.quiet))
-    check_stop(run, f"the translation {when}", bool(run.stop), resumable=bool(epoch))
+    check_stop(run, f"the translation {when}", bool(run.stop), resumable=epoch != 0)
     failures = run.comm.gather(failed + run.decoder.failed)
 
     def keep() -> Scores:

@@ -82,6 +82,8 @@ def check_work_queue(comm: Comm) -> None:
             assert max(reached) == 2 * items
             assert max(scores) == pytest.approx(sum(range(items)) / 3, abs=1e-4)
             assert len(parts) == 1 or items < 40 or all(len(part) >= 1 for part in parts)
+    with comm.work_queue() as queue:
+        assert 1 <= queue.done(1, 1e30).items <= comm.size, "a score of any size"
 
 
 def dealings(comm: Comm) -> list[list[int]]:

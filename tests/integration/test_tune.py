@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,15 @@ def test_lists_that_are_lost_are_made_again(tiny: Tiny, tmp_path: Path, decodes:
     tiny.train(tmp_path / "run", **tables_of("pro", 3))
     assert decodes.count == 1 + SENTENCES + SHARD_SIZES[1] + 2 * SHARD_SIZES[2]
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
+
+
+def test_lists_that_are_made_again_are_removed_like_others(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", **tables_of("pro", 3))
+    kept = tmp_path / "run" / "checkpoints"
+    for folder in kept.glob("*.lists"):
+        shutil.rmtree(folder)
+    tiny.train(tmp_path / "run", **tables_of("pro", 4))
+    assert sorted(path.name for path in kept.glob("*.lists")) == ["epoch-0003.lists", "epoch-0004.lists"]
 
 
 def test_lists_of_an_older_version_are_made_again_and_of_a_newer_one_refused(

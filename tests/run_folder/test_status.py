@@ -113,6 +113,14 @@ def test_followed_to_the_end(
     assert not (folder.path / "report.html").exists()
 
 
+def test_all_seeds_of_a_folder_are_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (2, 10):
+        log(make_run(tmp_path / "runs" / f"seed-{seed}"), "INFO done: all")
+    assert main(["report", "--watch", str(tmp_path / "runs")]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line for line in told if "finished" in line] == [f"seed-{n}: 3 of 3 epochs done, finished" for n in (2, 10)]
+
+
 def test_a_terminal_has_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +225,17 @@ def test_a_removed_run_folder_does_not_come_back(tiny: Tiny, tmp_path: Path, mon
     with pytest.raises(MachineError, match="status.json: cannot be written"):
         tiny.train(run)
     assert not run.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read any file")
+@pytest.mark.parametrize("name", ["log.txt", "status.json"])
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
+    folder = make_run(tmp_path / "run")
+    log(folder, "INFO one")
+    write_state(folder, "running", 3)
+    (folder.path / name).chmod(0)
+    with pytest.raises(DataError, match=f"{name}: found permission denied, expected a readable file"):
+        read_status(folder.path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "state": "running", "stage": 3}'])

@@ -15,6 +15,7 @@ import numpy as np
 from mpitune.array_files.arrays import write_lock
 from mpitune.array_files.atomic import write_text
 from mpitune.config.spec import Job, LearnerKeys, ParallelKeys
+from mpitune.corpus.lines import read_text
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.learner.local.examples import TrainingLists
@@ -85,7 +86,7 @@ def _check_same(folder: Path, made_from: dict[str, Any]) -> None:
     file = folder / "made-from.json"
     if file.exists():
         try:
-            before = json.loads(file.read_text(encoding="utf-8"))
+            before = json.loads(read_text(file))
         except ValueError:
             before = {}
         changed = sorted(key for key in made_from.keys() | before.keys() if made_from.get(key) != before.get(key))
