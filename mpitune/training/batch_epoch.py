@@ -171,7 +171,10 @@ def _weights_before(run: TrainingRun, state: State, epoch: int) -> Vector:
         return state.shared_weights
     if epoch == 1:
         return run.sparse(run.first.weights)
-    return read_checkpoint(checkpoint_path(run.folder.checkpoints, epoch - 1)).start
+    checkpoint = read_checkpoint(checkpoint_path(run.folder.checkpoints, epoch - 1))
+    # Features whose weights have become 0 since are not in the checkpoint that the run continues from.
+    run.features.slots(checkpoint.dynamic_names)
+    return checkpoint.start
 
 
 def decode_shard(

@@ -20,7 +20,7 @@ import numpy as np
 
 from mpitune.decoder.base import TranslationModel, check_failed
 from mpitune.exchange.mixing import RunningMean
-from mpitune.exchange.sparse_rows import look_up_all
+from mpitune.exchange.sparse_rows import look_up, look_up_all
 from mpitune.learner.base import BatchLearner
 from mpitune.lm.log_scale import log_scale
 from mpitune.run_folder.best_epoch import chosen_epoch
@@ -73,6 +73,12 @@ def dense_start(run: TrainingRun, state: State) -> None:
         LOG.info(LEARNING, len(few), "")
         result = _learned(run, 0, run.dense(state.shared_weights), (), few)
         state.shared_weights, state.learner = (result.index, result.value), result.learner
+    elif run.learner.state_width:
+        LOG.info("dense start: learning the steps of dense features from %d sentences", len(few))
+        result = _learned(run, 0, run.dense(state.shared_weights), (), few)
+        index = np.union1d(state.shared_weights[0], result.index)
+        state.shared_weights = index, look_up(index, *state.shared_weights)
+        state.learner = tuple(look_up_all(index, result.index, result.learner))
 
 
 def keep_sparse(run: TrainingRun, state: State) -> None:

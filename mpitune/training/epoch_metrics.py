@@ -44,7 +44,9 @@ def metrics_of_epoch(
         **result.metrics,
         "cancelled_features": _cancelled(result),
         "weight_norm": norm(result.weights[1]),
-        "largest_norms": largest_by_template(model.names, run.by_slot(result.norms)[model.slots], LARGEST),
+        "largest_norms": largest_by_template(
+            model.names, look_up(run.features.ids[model.slots], *result.norms), LARGEST
+        ),
         "busy_seconds": [rank.busy for rank in usage],
         "wait_seconds": [rank.waited for rank in usage],
         "timeline": [rank.timeline for rank in usage],
@@ -64,6 +66,11 @@ def _before(state: State) -> dict[str, Any]:
 
 
 def _cancelled(result: EpochResult) -> int:
-    """Number of selected features whose weights cancel out over the shards: they have none in the result."""
+    """Number of selected features, or of all where none are selected, that have no weight in the result.
+
+    Weights of the shards may cancel out, and those that follow from the sum of the shards may be 0.
+    """
     index, norm = result.norms
+    if not len(norm):
+        return max(int(result.metrics["selected_features"]) - int(np.count_nonzero(result.weights[1])), 0)
     return int(np.count_nonzero(look_up(index[norm > 0.0], *result.weights) == 0.0))

@@ -100,7 +100,8 @@ class StatisticsAccumulator:
             sum_ += counted[entry, :WIDTH] if entry >= 0 else 0
         self._choices += self._metric.choices(counted)
         lengths = counted[0, [LENGTH, REFERENCE]].tolist()
-        empty = len(source) > 0 and len(kbest.translation(0)) == 0
+        # Without features, it is not a translation: there was no list, or the decoder has failed.
+        empty = len(source) > 0 and len(kbest.translation(0)) == 0 and len(kbest.feature_index) > 0
         numbers = (1, gold, counts.pairs, counts.updates, *lengths, empty, change, change > 0)
         for name, number in zip(SUMS, numbers, strict=True):
             self._sums[name] += float(number)

@@ -68,6 +68,8 @@ class Course:
     from_zero: bool
     """True if training began with zero weights."""
     shards: int
+    without_pairs: bool
+    """True for a method that does not learn from pairs of translations."""
     remedy: str
     """Advice against steps that are too large, an imperative."""
 
@@ -82,6 +84,7 @@ def warnings_of_epoch(run: TrainingRun, history: Sequence[Mapping[str, Any]], mo
         language_models=[name for name in lm_names(job) if name not in job.learner.frozen],
         from_zero=not run.first.weights.any(),
         shards=job.parallel.shards,
+        without_pairs=job.learner.method in ("mert", "minrisk", "rampion"),
         remedy=remedy(job.learner),
     )
     return warnings(course)
@@ -91,6 +94,8 @@ def remedy(learner: LearnerKeys) -> str:
     """Advice for weights that move too far in a step."""
     if learner.method != "perceptron":
         return _REMEDIES[learner.method]
+    if learner.rate == "adadelta":
+        return 'set learner.rate = "normalized"'
     # Without a margin and from zero weights, the learning rate only scales the weights.
     return "lower learner.learning_rate" if learner.margin > 0 else "set learner.margin above 0"
 
@@ -101,23 +106,28 @@ def warnings(course: Course) -> list[str]:
 
 
 def _without_pairs(course: Course) -> bool:
-    """True if there was nothing to learn from in the last epoch. Not all batch methods have pairs."""
-    metrics = course.history[-1]
-    return metrics["pairs"] == 0 and (metrics.get("objective") is None or not course.weights)
+    """True if nothing was learned from in the last epoch; of methods without pairs, if there are no weights."""
+    return not course.weights if course.without_pairs else course.history[-1]["pairs"] == 0
 
 
 def _pairs(course: Course) -> Iterator[str]:
+    metrics = course.history[-1]
     if _without_pairs(course):
+        lists = f"in {metrics['sentences']} lists, expected some"
         remedy = "raise decoder.kbest if lists have one entry, and look at references and features"
-        sentences = course.history[-1]["sentences"]
-        yield f"0 pairs of translations to learn from in {sentences} lists, expected some: {remedy}"
+        if course.without_pairs and metrics["list_entries"] > metrics["sentences"]:
+            remedy = f"look at references and features; {course.remedy}"
+            yield f"no weight other than 0 was learned {lists}: {remedy}"
+        else:
+            yield f"0 pairs of translations to learn from {lists}: {remedy}"
 
 
 def _exploding(course: Course) -> Iterator[str]:
     huge = sorted((pair for pair in course.weights if abs(pair[1]) > HUGE), key=lambda pair: -abs(pair[1]))
     if huge:
         shown = ", ".join(f"{name} {value:.3g}" for name, value in huge[:5])
-        yield f"exploding weights: {len(huge)} above {HUGE:g} ({shown}), expected none: {course.remedy}"
+        remedy = f"{course.remedy}, or multiply the feature if its values are tiny"
+        yield f"exploding weights: {len(huge)} above {HUGE:g} ({shown}), expected none: {remedy}"
 
 
 def _empty(course: Course) -> Iterator[str]:

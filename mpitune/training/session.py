@@ -155,9 +155,11 @@ class TrainingRun:
         self.first = factory.FirstWeights(weights, frozen)
 
     def by_slot(self, vector: Vector) -> np.ndarray:
-        """float64 [D]: the sparse vector ``vector`` by slot."""
-        values = np.zeros(self._slots)
-        values[self.features.find(vector[0])] = vector[1]
+        """float64 [D]: the sparse vector ``vector``, of features that this rank knows, by slot."""
+        values, slots = np.zeros(self._slots), self.features.find(vector[0])
+        if (slots < 0).any():
+            raise KeyError(f"{np.count_nonzero(slots < 0)} features of a vector are unknown")
+        values[slots] = vector[1]
         return values
 
     def model(self, vector: Vector) -> NamedWeights:

@@ -109,12 +109,19 @@ def test_lists_that_are_lost_are_made_again(tiny: Tiny, tmp_path: Path, decodes:
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
 
 
-def test_lists_that_are_made_again_are_removed_like_others(tiny: Tiny, tmp_path: Path) -> None:
-    tiny.train(tmp_path / "run", **tables_of("pro", 3))
+def test_lists_of_earlier_epochs_are_made_with_their_weights(tiny: Tiny, tmp_path: Path) -> None:
+    """Those of features, too, that have no weight in later epochs and are not in a shard's own lists."""
+    templates = ["id", "source-bigram", "word-pair", "target-words"]
+    few: dict[str, Any] = {"features": {"templates": templates}, "parallel": {"shards": SENTENCES}}
+    few["learner.pro"] = {"interpolation": 1, "candidates": 4, "kept": 2, "threshold": 0}
+    tiny.train(tmp_path / "unbroken", **{**tables_of("pro", 4), **few})
+    tiny.train(tmp_path / "run", **{**tables_of("pro", 3), **few})
+    assert epoch_weights(tmp_path / "run", 2).keys() - epoch_weights(tmp_path / "run", 3).keys()
     kept = tmp_path / "run" / "checkpoints"
     for folder in kept.glob("*.lists"):
         shutil.rmtree(folder)
-    tiny.train(tmp_path / "run", **tables_of("pro", 4))
+    tiny.train(tmp_path / "run", **{**tables_of("pro", 4), **few})
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
     assert sorted(path.name for path in kept.glob("*.lists")) == ["epoch-0003.lists", "epoch-0004.lists"]
 
 

@@ -71,12 +71,36 @@ def test_shards_begin_with_dense_weights(
         assert all((ours == theirs).all() for ours, theirs in zip(arrays, kept, strict=True))
 
 
-@pytest.mark.parametrize(
-    "given", [{"dense_start": 0}, {"method": "mira"}, {"initial_weights": "warm", "tune": "dense"}]
-)
-def test_there_is_none_if_it_is_not_asked_for_or_all_epochs_learn_dense_weights(
-    tiny: Tiny, tmp_path: Path, given: dict[str, object]
+@pytest.mark.parametrize("tune", ["all", "dense"])
+def test_shards_begin_with_given_weights_and_known_steps(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: str
 ) -> None:
+    """In units that lists have shown: those of a feature's first lists may be far too small."""
+    begun = []
+    learn = module.learn_shard
+
+    def spy(run, learner, epoch, z, shard, weights, kept, advance):  # type: ignore[no-untyped-def]
+        begun.append((weights.copy(), [array.copy() for array in kept], run.first.weights[: run.first_sparse]))
+        return learn(run, learner, epoch, z, shard, weights, kept, advance)
+
+    monkeypatch.setattr(module, "learn_shard", spy)
+    templates: list[str] = ["id"] if tune == "dense" else []
+    learner = {**DEFAULT, "initial_weights": "warm", "tune": tune}
+    train(tiny.job(tmp_path / "run", learner=learner, features={"templates": templates}), SerialComm(), quiet=True)
+    assert "dense start: learning the steps of dense features from 26 sentences\n" in log(tmp_path / "run")
+    factor = re.search(r"initial weights multiplied by (\S+),", log(tmp_path / "run"))
+    assert factor is not None and len(begun) == 4
+    first, kept, given = begun[0]
+    dense = given != 0
+    assert dense.any() and first[: len(given)][dense] == pytest.approx(float(factor[1]) * given[dense], rel=0.01)
+    assert len(kept) == 4 and all(array.any() for array in kept)
+    for weights, arrays, _ in begun[1:]:
+        assert (weights == first).all()
+        assert all((ours == theirs).all() for ours, theirs in zip(arrays, kept, strict=True))
+
+
+@pytest.mark.parametrize("given", [{"dense_start": 0}, {"method": "mira"}])
+def test_there_is_none_if_it_is_not_asked_for(tiny: Tiny, tmp_path: Path, given: dict[str, object]) -> None:
     checkpoint(tiny, tmp_path / "run", **given)
     assert "dense start" not in log(tmp_path / "run")
 

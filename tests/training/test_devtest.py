@@ -155,7 +155,7 @@ LISTS_BEFORE = 1 + 10 * SENTENCES
 @pytest.mark.parametrize(
     ("lists", "during"),
     [
-        (LISTS_BEFORE, "the translation after the dense start; nothing of it is written"),
+        (LISTS_BEFORE, "the translation after the dense start; finished work is kept"),
         (LISTS_BEFORE + 9, "epoch 1"),
         (LISTS_BEFORE + SENTENCES + 9, "epoch 2"),
     ],

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import numpy as np
 
 from mpitune.learner.base import EvaluateShards, OptimizerResult
+
+LOG = logging.getLogger(__name__)
+_FAILED = 2
+"""Status of SciPy's L-BFGS-B after a line search without success: at the optimum, rounding may cause it."""
 
 
 def minimize_lbfgs(
@@ -42,5 +47,9 @@ def minimize_lbfgs(
         return 0.5 * float(moved @ moved) + c * loss, moved + c * gradient[free]
 
     done = minimize(objective, start[free], jac=True, method="L-BFGS-B", options={"maxiter": 1000})
-    weights[free] = done.x
-    return OptimizerResult(weights, float(done.fun), int(done.nit))
+    value = float(done.fun)
+    if done.status == _FAILED and done.nit == 0:
+        LOG.warning("L-BFGS found no step that lowers the objective: are features of very different scale?")
+        # SciPy's is that of the last point that it tried.
+        value, _ = objective(done.x)
+    return OptimizerResult(weights, value, int(done.nit))

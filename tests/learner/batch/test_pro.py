@@ -17,6 +17,7 @@ from mpitune.learner.batch.mert import Mert
 from mpitune.learner.batch.minrisk import MinRisk
 from mpitune.learner.batch.pro import Pro
 from mpitune.learner.batch.rampion import Rampion
+from mpitune.learner.batch.smooth import minimize_lbfgs
 from mpitune.learner.pair_sampling import pro
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 
@@ -117,3 +118,14 @@ def test_pro_without_pairs_keeps_the_weights() -> None:
     alike = pool([[([1.0, 2.0], statistics_of([3] * 4)), ([2.0, 1.0], statistics_of([3] * 4))]])
     tuned = optimise(Pro(pro_options(), BLEU), [alike], [0.5, 0.25, 0.0, 1.0])
     assert tuned.weights.tolist() == [0.5, 0.25, 0.0, 1.0] and tuned.steps == 0
+
+
+def test_an_optimisation_without_a_step_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """No step along the gradient lowers the objective: the result has the weights and the value of the start."""
+
+    def evaluate(weights: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [(1.0 + abs(weights), np.ones(1))]
+
+    found = minimize_lbfgs(np.zeros(1), np.ones(1, dtype=bool), 10.0, evaluate)
+    assert (found.weights.tolist(), found.objective, found.steps) == ([0.0], 10.0, 0)
+    assert "L-BFGS found no step that lowers the objective" in caplog.text
