@@ -22,7 +22,9 @@ class StopFlag(AbstractContextManager["StopFlag"]):
 
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
 
-    def __init__(self) -> None:
+    def __init__(self, continues: str = "run the same command again") -> None:
+        """``continues``: what continues the stopped task, for its error."""
+        self._continues = continues
         self.signal: str | None = None
         """Name of the first signal received; None if there was none."""
         self._first_sigint = float("inf")
@@ -40,9 +42,7 @@ class StopFlag(AbstractContextManager["StopFlag"]):
         by = self.signal or "a signal to another rank"
         if not resumable:
             return StopRequested(f"stopped by {by} in {task}; nothing of it is written: run the same command again")
-        return StopRequested(
-            f"stopped by {by} in {task}; finished work is kept: run the same command again to continue"
-        )
+        return StopRequested(f"stopped by {by} in {task}; finished work is kept: {self._continues} to continue")
 
     @contextmanager
     def interrupts(self, task: str, *, resumable: bool = True) -> Iterator[None]:

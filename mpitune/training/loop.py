@@ -41,6 +41,10 @@ from mpitune.training.state import State, begin, restore_result, write_epoch
 
 LOG = logging.getLogger(__name__)
 
+AGAIN = "run the same command again"
+CONTINUES = {"auto": AGAIN, "must": AGAIN, "never": f"{AGAIN}, without --resume never,"}
+"""What continues a stopped run, by the way in which it was begun."""
+
 
 def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) -> None:
     """Run the job to its last epoch, or until ``learner.patience`` ends it.
@@ -62,7 +66,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
         LOG.info("%s; ranks: %d", ", ".join(f"{name} {number}" for name, number in versions().items()), comm.size)
         earlier = comm.on_root(ended_state, folder)
         comm.on_root(write_state, folder, "running", job.learner.epochs)
-        with StopFlag() as stop:
+        with StopFlag(CONTINUES[resume]) as stop:
             run = open_run(job, comm, stop, quiet)
             fit_metric(run)
             state = begin(run, resume)

@@ -551,6 +551,12 @@ def test_a_signal_stops_the_run_and_nothing_finished_is_lost(
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
 
 
+def test_what_continues_a_run_that_started_over_is_told(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
+    decodes.stop_at = 1 + 3, signal.SIGTERM
+    with pytest.raises(StopRequested, match="run the same command again, without --resume never, to continue$"):
+        tiny.train(tmp_path / "run", resume="never")
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_stop_in_the_middle_of_any_epoch_leaves_no_trace_in_what_learners_keep(
     tiny: Tiny, tmp_path: Path, decodes: Decodes, algorithm: str

@@ -106,6 +106,12 @@ def test_arguments_are_passed_on(cluster: Cluster) -> None:
     assert cluster.calls("mpirun") == [["mpitune", "train", *given]]
 
 
+def test_a_requeued_job_continues(cluster: Cluster) -> None:
+    given = ["my.toml", "--resume", "never"]
+    assert cluster.run(TRAIN, *given, SLURM_RESTART_COUNT=1) == 0
+    assert cluster.calls("mpirun") == [["mpitune", "train", *given, "--resume", "auto"]]
+
+
 def test_another_launcher_is_started_in_place_of_mpirun(cluster: Cluster) -> None:
     assert cluster.run(TRAIN, "my.toml", LAUNCHER="srun --mpi=pmix") == 0
     assert cluster.calls("srun") == [["--mpi=pmix", "mpitune", "train", "my.toml"]]
