@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +71,8 @@ _OF_REGULARIZERS = {
 }
 """By key: the regularizers that use it; the others ignore it."""
 
+_DIGEST = re.compile(r"[0-9a-f]{32}")
+
 _METHODS_WITH_TABLES = ("mira", *BATCH)
 """Methods with a table of their name in ``[learner]``; the other methods ignore that table."""
 
@@ -102,14 +105,21 @@ def ignored_keys(job: Job) -> list[str]:
 
 
 def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Differences between two results of `effective_keys` (JSON types), in words: each key with both values."""
+    """Differences between two results of `effective_keys` (JSON types), in words: each key with both values.
+
+    Digests, which stand for the content of files, are not shown.
+    """
 
     def value_of(keys: Mapping[str, Any], key: str, verb: str) -> str:
         return f"{verb} {keys[key]!r}" if key in keys else f"{verb} not there"
 
+    def difference(key: str) -> str:
+        if all(isinstance(keys.get(key), str) and _DIGEST.fullmatch(keys[key]) for keys in (before, now)):
+            return f"{key} (other content)"
+        return f"{key} ({value_of(before, key, 'was')}, {value_of(now, key, 'is')})"
+
     # A missing key differs from a key that is None, as in the digest stored with each shard.
-    keys = sorted(key for key in before.keys() | now.keys() if before.get(key, ...) != now.get(key, ...))
-    return [f"{key} ({value_of(before, key, 'was')}, {value_of(now, key, 'is')})" for key in keys]
+    return [difference(key) for key in sorted(before.keys() | now.keys()) if before.get(key, ...) != now.get(key, ...)]
 
 
 def _is_ignored(job: Job, key: str) -> bool:

@@ -37,7 +37,7 @@ from mpitune.training.open_run import open_run
 from mpitune.training.sanity_checks import warnings_of_epoch
 from mpitune.training.scheduler import check_stop
 from mpitune.training.session import TrainingRun
-from mpitune.training.state import State, begin, restore_result, write_epoch
+from mpitune.training.state import State, begin, check_keys, restore_result, write_epoch
 
 LOG = logging.getLogger(__name__)
 
@@ -67,6 +67,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
         earlier = comm.on_root(ended_state, folder)
         comm.on_root(write_state, folder, "running", job.learner.epochs)
         with StopFlag(CONTINUES[resume]) as stop:
+            comm.on_root(check_keys, job, folder, resume)
             run = open_run(job, comm, stop, quiet)
             fit_metric(run)
             state = begin(run, resume)

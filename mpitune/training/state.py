@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.config.effective_keys import describe_changes
+from mpitune.config.effective_keys import describe_changes, effective_keys
+from mpitune.config.schema import values
+from mpitune.config.spec import Job
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.mixing import RunningMean
@@ -19,6 +22,7 @@ from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, devtest_scores
 from mpitune.run_folder.checkpoint import Checkpoint, Vector, latest_valid_checkpoint, read_checkpoint, write_checkpoint
 from mpitune.run_folder.checkpoint import checkpoint_path as path_of
+from mpitune.run_folder.layout import RunFolder
 from mpitune.training.epoch_statistics import NOT_SCORED, Scores
 from mpitune.training.session import NamedWeights, TrainingRun
 
@@ -48,6 +52,22 @@ class State:
     """Devtest scores of the dense start's weights, if the epochs learn sparse features on top of them."""
     previous_1best: np.ndarray = field(default_factory=lambda: np.zeros((0, WIDTH), dtype=np.int32))
     """int32 [sentences, 11]: statistics of the latest epoch's 1-best translations, for gold scores that need them."""
+
+
+def check_keys(job: Job, folder: RunFolder, resume: str) -> None:
+    """Raise UsageError if ``job`` continues a run with other keys, before its store is made anew for the changed job.
+
+    `begin` compares the content of the files too, and reports damaged checkpoints.
+    """
+    files = folder.checkpoints.glob("epoch-*.h5")
+    newest = max(files, key=lambda path: (len(path.name), path.name), default=None)
+    if resume == "never" or newest is None:
+        return
+    with suppress(DataError):
+        checkpoint = read_checkpoint(newest)
+        keys = {key for key, kind, _ in values(job) if kind is not Path}
+        known = {key: value for key, value in checkpoint.job.items() if key in keys}
+        _refuse_changes(folder, describe_changes(known, json.loads(json.dumps(effective_keys(job)))))
 
 
 def begin(run: TrainingRun, resume: str) -> State:
@@ -93,11 +113,16 @@ def _epoch_to_resume(run: TrainingRun, resume: str) -> int:
         if resume == "must":
             raise UsageError(f"{folder}: found no checkpoint, but --resume must asks for one")
         return 0
-    if changed := describe_changes(checkpoint.job, json.loads(json.dumps(run.identity))):
-        what = ", ".join(changed)
-        instead = "set another run.dir for another run; --resume never starts this one over"
-        raise UsageError(f"{run.folder.path}: the job has changed since its last checkpoint: {what}; {instead}")
+    _refuse_changes(run.folder, describe_changes(checkpoint.job, json.loads(json.dumps(run.identity))))
     return checkpoint.epoch
+
+
+def _refuse_changes(folder: RunFolder, changes: Sequence[str]) -> None:
+    if changes:
+        instead = "set another run.dir for another run; --resume never starts this one over"
+        raise UsageError(
+            f"{folder.path}: the job has changed since its last checkpoint: {', '.join(changes)}; {instead}"
+        )
 
 
 def restore_result(run: TrainingRun, state: State) -> None:

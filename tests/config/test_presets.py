@@ -221,6 +221,8 @@ def test_changes_between_versions_are_named() -> None:
         "learner.old (was 1, is not there)",
     ]
     assert describe_changes(now, now) == []
+    texts = {"lm.0.text": "0" * 32}, {"lm.0.text": "f" * 32}
+    assert describe_changes(*texts) == ["lm.0.text (other content)"]
     assert describe_changes({}, {"select.lambda": None}) == ["select.lambda (was not there, is None)"]
 
 

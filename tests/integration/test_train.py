@@ -521,6 +521,15 @@ def test_a_changed_job_is_refused(tiny: Tiny, tmp_path: Path, tables: dict[str, 
     assert len(metrics(tmp_path / "run")) == 2
 
 
+def test_a_store_is_not_made_for_a_job_that_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    own = {"store": str(tmp_path / "store")}
+    tiny.train(tmp_path / "run", run=own)
+    before = {path: path.stat() for path in (tmp_path / "store").iterdir()}
+    with pytest.raises(UsageError, match=r"the job has changed since its last checkpoint: data.limit \(was 0, is 9\);"):
+        tiny.train(tmp_path / "run", run=own, data={"limit": 9})
+    assert {path: path.stat() for path in (tmp_path / "store").iterdir()} == before
+
+
 def test_two_runs_do_not_share_a_folder(tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = RunLock(tmp_path / "run")
     other.acquire()
