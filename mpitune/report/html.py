@@ -180,6 +180,8 @@ def _selection_reason(record: Record) -> str:
     """Reason for the choice of the epoch."""
     by = "" if record.chosen.devtest_metric is None else f" by {record.metric}"
     reason = f"the best on devtest{by}" if record.has_devtest else "the last: there is no devtest set to choose on"
+    if (before := _bleu_before(record)) is not None and not by and (record.chosen.devtest_bleu or before) < before:
+        reason = "the best on devtest but for the initial weights"
     return (
         f"{reason} ({record.algorithm}: each epoch's are the average so far)"
         if record.algorithm in AVERAGING

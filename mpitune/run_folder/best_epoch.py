@@ -37,6 +37,13 @@ def chosen_epoch(scores: Sequence[float | None]) -> int:
     return 1 + known.index(max(known))
 
 
+def better_before(history: Sequence[Mapping[str, Any]]) -> float | None:
+    """Devtest BLEU before training if no epoch has as much; else, or if another metric is tuned, None."""
+    before: float | None = history[0].get("devtest_bleu_before") if history else None
+    tuned = [metrics["devtest_bleu"] for metrics in history if metrics["devtest_metric"] is None]
+    return before if before is not None and None not in tuned and max(tuned, default=before) < before else None
+
+
 def dense_start_is_best(history: Sequence[Mapping[str, Any]]) -> bool:
     """True if all epochs so far are worse on devtest than the dense start: its weights are the result then.
 

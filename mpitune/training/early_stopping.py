@@ -7,6 +7,7 @@ from typing import Any
 
 from mpitune.config.spec import Job
 from mpitune.run_folder.best_epoch import (
+    better_before,
     chosen_epoch,
     dense_start_is_best,
     devtest_scores,
@@ -28,6 +29,8 @@ def ending(job: Job, history: History) -> str:
     """The epoch, or the dense start, whose weights are the result, and the reason for the end, for the log."""
     scores = devtest_scores(history)
     of = f"epoch {chosen_epoch(scores)}" + ("" if None in scores else ", the best on devtest")
+    if (before := better_before(history)) is not None:
+        of += f" but for the initial weights (BLEU {before:.2f})"
     if dense_start_is_best(history):
         of = "the dense start, better on devtest than all epochs"
     if len(history) > job.learner.epochs:

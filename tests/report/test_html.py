@@ -667,3 +667,11 @@ def test_logarithmic_plots_tell_where_they_are(values: list[float]) -> None:
 def test_bands_tell_the_time_and_who() -> None:
     found = texts(plots.bands("a", "A", [0.0, 100.0, 7200.0], [[1.0, 0.5], [0.0, 1.0]], ["0", "1"]))
     assert found[-2:] == ["0", "1"] and "hours" in found and "2.0" in found
+
+
+def test_initial_weights_that_no_epoch_is_better_than_are_told(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    folder.write_translations(0, REFERENCE)
+    assert "with the weights of epoch 2 of 3, the best on devtest but for the initial weights" in " ".join(
+        report(folder).text.split()
+    )

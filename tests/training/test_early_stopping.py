@@ -19,6 +19,7 @@ from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import StopRequested
 from mpitune.report.html import write_report
 from mpitune.run_folder.watch import read_status
+from mpitune.training.early_stopping import ending
 
 SENTENCES = 26
 
@@ -49,9 +50,10 @@ def test_the_best_epoch_is_the_result_and_what_is_in_vain_ends_the_run(
     assert len(bleus(run)) == best + 2 < 9
     assert read_weights(run / "weights.txt.gz") == epoch_weights(run, best) != epoch_weights(run, best + 2)
     why = f"ended after epoch {best + 2} of 9: no better devtest score in 2 epochs (raise learner.patience to go on)"
-    assert (
-        last_words(run) == f"done: {run}/weights.txt.gz holds the weights of epoch {best}, the best on devtest; {why}"
-    )
+    before = metrics(run)[0]["devtest_bleu_before"]
+    but = f" but for the initial weights (BLEU {before:.2f})" if before > max(bleus(run)) else ""
+    result = f"done: {run}/weights.txt.gz holds the weights of epoch {best}"
+    assert last_words(run) == f"{result}, the best on devtest{but}; {why}"
     status = read_status(run)
     assert status.ended and "finished early: no better devtest score in 2 epochs" in status.state
     assert [line.split()[0] for line in status.table if "*" in line] == [f"*{best}"]
@@ -216,3 +218,14 @@ def test_the_change_by_a_list_does_not_depend_on_the_features_that_a_rank_has_me
         tiny.train(tmp_path / name, learner=learner)
         changes.append(metrics(tmp_path / name)[0]["list_change"])
     assert changes[0] == changes[1]
+
+
+def test_initial_weights_that_no_epoch_is_better_than_are_told(tiny: Tiny) -> None:
+    job = tiny.job(tiny.folder / "run", learner={"epochs": 2})
+    history = [{"devtest_bleu": bleu, "devtest_metric": None} for bleu in (30.0, 30.5)]
+    assert ending(job, history) == "epoch 2, the best on devtest; all 2 epochs are done"
+    history[0]["devtest_bleu_before"] = 30.5
+    assert ending(job, history) == "epoch 2, the best on devtest; all 2 epochs are done"
+    history[0]["devtest_bleu_before"] = 31.25
+    told = "the best on devtest but for the initial weights (BLEU 31.25)"
+    assert ending(job, history) == f"epoch 2, {told}; all 2 epochs are done"

@@ -93,6 +93,13 @@ def test_a_falling_devtest_score_is_warned_of(
     assert warnings(course(*epochs)) == ([f"{expected}: do less"] if expected else [])
 
 
+def test_a_devtest_score_that_falls_as_the_gold_score_rises_calls_for_more_sentences() -> None:
+    [told] = warnings(course({"devtest_bleu": 30.0, "gold": 0.4}, {"devtest_bleu": 28.0, "gold": 0.41}))
+    assert told.endswith("(epoch 1): the result has the weights of epoch 1; tune on more sentences")
+    [told] = warnings(course({"devtest_bleu": 28.0, "devtest_bleu_before": 30.0, "gold": 0.41}))
+    assert told.endswith("(before training): do less")
+
+
 @pytest.mark.parametrize(
     ("bleus", "dense", "other", "found"),
     [
