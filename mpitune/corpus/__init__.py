@@ -12,7 +12,7 @@ symmetrise     `grow_diag_final_and`: one alignment from two directed ones
 retrieval      `IndexedPart`: search for similar sentences
 word_table     `WordTable`, `GrowingWordTable`: words as bytes, with a hash table
 name_hash      `hashed`, `joined`: hashes of names from those of their parts
-tokenisation   `punctuation`: is a text tokenised?
+tokenisation   `punctuation`, `warn_of_untokenised`: is a text tokenised?
 line_tokens, decimal_numbers   tokens and numbers for compiled parsers
 number_hash    hashes of numbers, for kernels
 progress       `Progress`, `StartProgress`: what long tasks report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from itertools import islice
 from pathlib import Path
@@ -10,8 +11,12 @@ from typing import NamedTuple
 from mpitune.corpus.lines import lines
 from mpitune.corpus.text import split_words
 
+LOG = logging.getLogger(__name__)
+
 SAMPLE = 1000
 """Number of lines looked at, from the first."""
+_FEW = 5
+"""Fewer punctuation marks at words may be abbreviations."""
 _MARKS = ",;:!?؟،。，！？"
 _ALONE = re.compile(rf"[.{_MARKS}]+")
 _ATTACHED = re.compile(rf".*\w[.{_MARKS}]*[{_MARKS}]")
@@ -40,3 +45,16 @@ def punctuation(path: Path) -> Punctuation:
         attached += sum(1 for word in words if _ATTACHED.fullmatch(word))
         attached += bool(words and _FULL_STOP.fullmatch(words[-1]))
     return Punctuation(attached, alone)
+
+
+def warn_of_untokenised(text: Path) -> None:
+    """Warn of a text with punctuation marks at words: BLEU and rules are those of words."""
+    found = punctuation(text)
+    if found.looks_untokenised and found.attached >= _FEW:
+        LOG.warning(
+            "%s: %d of %d punctuation marks in the first %d lines are attached to words: is this text tokenised?",
+            text,
+            found.attached,
+            sum(found),
+            SAMPLE,
+        )

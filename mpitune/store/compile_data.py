@@ -12,6 +12,7 @@ from mpitune.array_files.arrays import Stored, add_prefix, open_arrays
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.corpus.lines import kilobytes
 from mpitune.corpus.progress import StartProgress
+from mpitune.corpus.tokenisation import warn_of_untokenised
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
 from mpitune.extraction.rule_arrays import merged
@@ -19,7 +20,11 @@ from mpitune.grammar.extracted import FEATURES
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleReader
 from mpitune.store.extracted_parts import ExtractedParts
-from mpitune.store.input_checks import check_categories, warn_of_built_in_names, warn_of_unknown_words
+from mpitune.store.input_checks import (
+    check_categories,
+    warn_of_built_in_names,
+    warn_of_unknown_words,
+)
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import BITEXT, encoded_corpus
 
@@ -60,6 +65,7 @@ def compile_data(
     source_words = source_sides.distinct() if isinstance(source_sides, DiskArray) else np.unique(source_sides)
     arrays = dict(of_grammars)
     grammar_number = {grammar: n for n, grammar in enumerate(grammars)} if sources.grammar is None else {}
+    made = {path for each in sources.made for path in each.outputs}
     first = 0
     for name, texts in sources.texts.items():
         pairs = texts.read()
@@ -70,6 +76,10 @@ def compile_data(
             corpus = corpus._replace(grammar=np.arange(first, first + corpus.size, dtype=np.int32))
             first += corpus.size
         warn_of_unknown_words(texts.files[0], corpus, source_words)
+        for file in texts.files:
+            # What they are made from was looked at when they were made.
+            if file not in made:
+                warn_of_untokenised(file)
         arrays |= add_prefix(name, corpus._asdict())
     for name, strings in (("words", words.words), ("categories", categories), ("score_names", score_names)):
         arrays |= Names.of(strings).as_arrays(name)

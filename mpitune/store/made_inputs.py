@@ -7,7 +7,6 @@ them. Files are made again only if one of these has changed.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,10 +15,8 @@ from mpitune.array_files.arrays import write_lock
 from mpitune.array_files.atomic import write_text
 from mpitune.corpus.fingerprint import all_unchanged, fingerprint
 from mpitune.corpus.progress import StartProgress
-from mpitune.corpus.tokenisation import SAMPLE, punctuation
+from mpitune.corpus.tokenisation import warn_of_untokenised
 from mpitune.errors import MachineError
-
-LOG = logging.getLogger(__name__)
 
 
 class MadeInput(Protocol):
@@ -55,7 +52,7 @@ def make_inputs(wanted: Sequence[MadeInput], log: Callable[[str], None], start_p
         made.check()
     outputs = {path for made in wanted for path in made.outputs}
     for text in dict.fromkeys(path for made in stale for path in made.inputs if path not in outputs):
-        _warn_of_untokenised(text)
+        warn_of_untokenised(text)
     for made in wanted:
         if _record(made) is not None:
             continue
@@ -101,15 +98,3 @@ def _record(made: MadeInput) -> dict[str, Any] | None:
         return record if fresh and isinstance(record["told"], list) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _warn_of_untokenised(text: Path) -> None:
-    found = punctuation(text)
-    if found.looks_untokenised:
-        LOG.warning(
-            "%s: %d of %d punctuation marks in the first %d lines are attached to words: is this text tokenised?",
-            text,
-            found.attached,
-            sum(found),
-            SAMPLE,
-        )

@@ -310,6 +310,19 @@ def test_texts_that_the_grammar_does_not_know(
     assert caplog.records == []
 
 
+def test_untokenised_texts_are_warned_of(
+    sources: StoreInputs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So are texts with marks at a few words, which may be abbreviations, not."""
+    for count in (4, 5):
+        (tmp_path / "dev.de").write_text("das haus neu haus usw.\n" * count)
+        made(StoreInputs(train=Texts(tmp_path / "dev.de"), grammar=tmp_path / "grammar"), tmp_path / f"store-{count}")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/dev.de: 5 of 5 punctuation marks in the first 1000 lines are attached to words: is this text "
+        "tokenised?"
+    ]
+
+
 def test_a_score_named_like_a_sparse_feature(sources: StoreInputs, tmp_path: Path) -> None:
     (tmp_path / "grammar").write_text(
         "[X] ||| haus ||| house ||| A=1\n[X] ||| haus ||| home ||| A=1 R:X:haus:house=1\n"
