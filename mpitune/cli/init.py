@@ -25,6 +25,8 @@ DATA = "data"
 """Folder of the demo's data."""
 DEMO = "demo"
 """The template that comes with data."""
+ALIGNED = ("dev", "train")
+"""The templates that name an alignment and a language model, to be made first."""
 LISTS = "rerank"
 """The template for n-best lists."""
 
@@ -68,7 +70,11 @@ def _next_steps(folder: Path, template: str, slurm: bool) -> str:
         f"{DATA}/test.{language}" if template == DEMO else f"test.{language}" for language in ("de", "en")
     )
     steps = [] if folder == Path() else [f"cd {shlex.quote(str(folder))}"]
-    steps += [] if template == DEMO else [f"edit {JOB}: the names of your files", f"mpitune train {JOB} --dry-run"]
+    steps += [] if template == DEMO else [f"edit {JOB}: the names of your files"]
+    if template in ALIGNED:
+        steps += ["mpitune align --source train.de --target train.en --output train.align.gz"]
+        steps += ["mpitune lm --order 3 --input train.en --output lm.arpa.gz"]
+    steps += [] if template == DEMO else [f"mpitune train {JOB} --dry-run"]
     steps += [f"sbatch slurm/train.sbatch {JOB}" if slurm else f"mpirun -n 2 mpitune train {JOB}"]
     if template == LISTS:
         steps += [f"mpitune rerank {JOB} --input test.nbest.gz --output test.out"]

@@ -119,7 +119,7 @@ def _links(path: Path, number: int, text: str, source: int, target: int) -> Link
     for word in split_words(text):
         link = _LINK.fullmatch(word)
         if link is None or int(link[1]) >= source or int(link[2]) >= target:
-            expected = f"i-j with i below {source} and j below {target}, the numbers of words"
+            expected = f"i-j with i below {source} and j below {target}, the numbers of words, counted from 0"
             raise DataError.at(path, number, found=repr(word), expected=expected + _remedy(text, source, target))
         found[int(link[1]), int(link[2])] = None
     return list(found)

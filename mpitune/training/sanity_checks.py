@@ -114,13 +114,13 @@ def _without_pairs(course: Course) -> bool:
 def _pairs(course: Course) -> Iterator[str]:
     metrics = course.history[-1]
     if _without_pairs(course):
-        lists = f"in {metrics['sentences']} lists, expected some"
-        remedy = "raise decoder.kbest if lists have one entry, and look at references and features"
-        if course.without_pairs and metrics["list_entries"] > metrics["sentences"]:
+        lists = metrics["sentences"]
+        if course.without_pairs and metrics["list_entries"] > lists:
             remedy = f"look at references and features; {course.remedy}"
-            yield f"no weight other than 0 was learned {lists}: {remedy}"
+            yield f"no weight other than 0 was learned in {lists} lists, expected some: {remedy}"
         else:
-            yield f"0 pairs of translations to learn from {lists}: {remedy}"
+            remedy = "raise decoder.kbest if lists have one entry, and look at references and features"
+            yield f"0 pairs of translations to learn from in {lists} lists, expected some: {remedy}"
 
 
 def _exploding(course: Course) -> Iterator[str]:

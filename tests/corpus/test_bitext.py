@@ -48,7 +48,7 @@ def test_swapped_sides_are_told_where_they_explain_a_line(tmp_path: Path, line: 
         (tmp_path / name).write_text(f"{text}\n")
     with pytest.raises(DataError) as raised:
         list(AlignedFiles(tmp_path / "f", tmp_path / "e", (tmp_path / "a",)).read())
-    expected = f"found '{link}', expected i-j with i below 2 and j below 3, the numbers of words"
+    expected = f"found '{link}', expected i-j with i below 2 and j below 3, the numbers of words, counted from 0"
     question = ": are source and target swapped?" if swapped else ""
     assert str(raised.value) == f"{tmp_path}/a:1: {expected}{question}"
 
