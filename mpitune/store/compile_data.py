@@ -20,11 +20,7 @@ from mpitune.grammar.extracted import FEATURES
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleReader
 from mpitune.store.extracted_parts import ExtractedParts
-from mpitune.store.input_checks import (
-    check_categories,
-    warn_of_built_in_names,
-    warn_of_unknown_words,
-)
+from mpitune.store.input_checks import check_categories, warn_of_built_in_names, warn_of_unknown_words
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import BITEXT, encoded_corpus
 

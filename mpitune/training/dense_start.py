@@ -1,7 +1,8 @@
 """The dense start: weights of the dense features, learned before the epochs.
 
 - Small shards would learn different weights from lists decoded with zero weights. So rank 0 first makes a pass over a
-  few sentences, and all shards start from the resulting weights and learner state.
+  few sentences, and all shards start from the resulting weights and learner state; from given weights, with the state
+  alone: in the unit of its first lists, which may hardly differ in a feature, a shard's first steps would destroy them.
 - Sparse features are learned after dense ones, whose weights the epochs then leave as they are. Learned together, the
   sparse features soon explain the tuned sentences, and the dense ones, learned from such lists, are worse on others.
   Rank 0 learns the dense ones by algorithm 1, with one shard: passes over the tuned sentences, whose means are scored
@@ -54,7 +55,7 @@ def dense_start(run: TrainingRun, state: State) -> None:
 
     Initial weights other than zero are scaled first (`initial_size`): those of the perceptron with a margin and the
     normalized rate, unless some are frozen. The dense ones are learned from there only if the epochs do not learn
-    them. In that case they are written, with their devtest score for comparison with the epochs. A run that was killed
+    them; else the sentences, no more than `SHORT`, give the learner's state. In that case they are written, with their devtest score for comparison with the epochs. A run that was killed
     before the first epoch ended goes on after the finished passes, and gets the same bits.
 
     Raises StopRequested on every rank if one was asked to stop, MachineError if the decoder has failed on too many
