@@ -55,8 +55,9 @@ def dense_start(run: TrainingRun, state: State) -> None:
 
     Initial weights other than zero are scaled first (`initial_size`): those of the perceptron with a margin and the
     normalized rate, unless some are frozen. The dense ones are learned from there only if the epochs do not learn
-    them; else the sentences, no more than `SHORT`, give the learner's state. In that case they are written, with their devtest score for comparison with the epochs. A run that was killed
-    before the first epoch ended goes on after the finished passes, and gets the same bits.
+    them, and are then written, with their devtest score for comparison with the epochs. Else the sentences, no more
+    than `SHORT`, give the learner's state alone. A run that was killed before the first epoch ended goes on after the
+    finished passes, and gets the same bits.
 
     Raises StopRequested on every rank if one was asked to stop, MachineError if the decoder has failed on too many
     sentences.
