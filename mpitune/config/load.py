@@ -48,7 +48,8 @@ def _load(path: Path, overrides: Sequence[str]) -> Job:
         # utf-8-sig: some editors write a byte order mark.
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise UsageError(f"{path}: cannot read the job file: {error.strerror}") from None
+        of_run = f"; {path / 'config.toml'} is one" if (path / "config.toml").is_file() else ""
+        raise UsageError(f"{path}: cannot read the job file: {error.strerror}{of_run}") from None
     except UnicodeDecodeError as error:
         line = 1 + error.object.count(b"\n", 0, error.start)
         raise UsageError(f"{path}:{line}: found bytes that are not UTF-8 ({error.reason}), expected UTF-8") from None

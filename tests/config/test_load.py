@@ -608,6 +608,12 @@ def test_a_job_file_that_cannot_be_read(tmp_path: Path) -> None:
         load(tmp_path / "latin.toml")
 
 
+def test_the_job_of_a_run_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("")
+    with pytest.raises(UsageError, match=f"cannot read the job file: Is a directory; {tmp_path}/config.toml is one$"):
+        load(tmp_path)
+
+
 def test_a_byte_order_mark_is_no_part_of_the_job(tmp_path: Path) -> None:
     assert job(tmp_path, "\ufeff" + SMALL) == job(tmp_path, SMALL)
 
