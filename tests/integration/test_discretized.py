@@ -310,7 +310,7 @@ def test_resumed_runs_and_changed_bins(tiny: Tiny, tmp_path: Path) -> None:
     tiny.train(tmp_path / "parts", **{**tables, "learner": {**PRO, "epochs": 1}})
     tiny.train(tmp_path / "parts", resume="must", **tables)
     assert weights_of(tmp_path / "parts") == weights_of(tmp_path / "whole")
-    with pytest.raises(UsageError, match="the job has changed.*bins of features.discretize"):
+    with pytest.raises(UsageError, match=r"the job has changed.*features.discretize.bins \(was 4, is 3\)"):
         tiny.train(tmp_path / "parts", **{**tables, **in_bins(bins=3, regularizer="monotone")})
     # Started over without bins, nothing of them is left.
     tiny.train(tmp_path / "parts", resume="never", learner={**PRO, "epochs": 1})
