@@ -122,7 +122,12 @@ def test_under_pmi2_each_round_has_its_own_step(cluster: Cluster) -> None:
     for count in ({}, {"SLURM_RESTART_COUNT": 2}):
         assert cluster.run(TRAIN, "my.toml", LAUNCHER="srun --mpi=pmi2 --wait=60", **count) == 0
     train = ["--mpi=pmi2", "--wait=60", "mpitune", "train", "my.toml"]
-    assert cluster.calls("srun") == [train, ["--ntasks=1", "true"], ["--ntasks=1", "true"], train]
+    assert cluster.calls("srun") == [
+        train,
+        ["--ntasks=1", "true"],
+        ["--ntasks=1", "true"],
+        [*train, "--resume", "auto"],
+    ]
 
 
 def test_the_launcher_finds_no_traces_of_another(cluster: Cluster) -> None:
