@@ -12,6 +12,8 @@ from typing import Any
 
 from mpitune.errors import StopRequested
 
+AGAIN = "run the same command again"
+
 
 class StopFlag(AbstractContextManager["StopFlag"]):
     """True after one of `SIGNALS` has been received. A second SIGINT ends the process at once.
@@ -22,7 +24,7 @@ class StopFlag(AbstractContextManager["StopFlag"]):
 
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
 
-    def __init__(self, continues: str = "run the same command again") -> None:
+    def __init__(self, continues: str = AGAIN) -> None:
         """``continues``: what continues the stopped task, for its error."""
         self._continues = continues
         self.signal: str | None = None
@@ -41,7 +43,7 @@ class StopFlag(AbstractContextManager["StopFlag"]):
         """
         by = self.signal or "a signal to another rank"
         if not resumable:
-            return StopRequested(f"stopped by {by} in {task}; nothing of it is written: run the same command again")
+            return StopRequested(f"stopped by {by} in {task}; nothing of it is written: {AGAIN}")
         return StopRequested(f"stopped by {by} in {task}; finished work is kept: {self._continues} to continue")
 
     @contextmanager

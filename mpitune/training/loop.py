@@ -23,7 +23,7 @@ from mpitune.run_folder.run_state import RunState, ended_state, write_error, wri
 from mpitune.run_folder.versions import versions
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.run_lock import RunLock
-from mpitune.runtime.signals import StopFlag
+from mpitune.runtime.signals import AGAIN, StopFlag
 from mpitune.training import early_stopping
 from mpitune.training.batch_epoch import batch_epoch
 from mpitune.training.dense_start import dense_start, keep_sparse
@@ -41,7 +41,6 @@ from mpitune.training.state import State, begin, check_keys, restore_result, wri
 
 LOG = logging.getLogger(__name__)
 
-AGAIN = "run the same command again"
 CONTINUES = {"auto": AGAIN, "must": AGAIN, "never": f"{AGAIN}, without --resume never,"}
 """What continues a stopped run, by the way in which it was begun."""
 
