@@ -20,7 +20,12 @@ from mpitune.grammar.extracted import FEATURES
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleReader
 from mpitune.store.extracted_parts import ExtractedParts
-from mpitune.store.input_checks import check_categories, warn_of_built_in_names, warn_of_unknown_words
+from mpitune.store.input_checks import (
+    check_categories,
+    warn_of_built_in_names,
+    warn_of_empty_sides,
+    warn_of_unknown_words,
+)
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import BITEXT, encoded_corpus
 
@@ -72,6 +77,7 @@ def compile_data(
             corpus = corpus._replace(grammar=np.arange(first, first + corpus.size, dtype=np.int32))
             first += corpus.size
         warn_of_unknown_words(texts.files[0], corpus, source_words)
+        warn_of_empty_sides(texts.files[0], corpus)
         for file in texts.files:
             # What they are made from was looked at when they were made.
             if file not in made:

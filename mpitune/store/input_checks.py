@@ -38,6 +38,25 @@ def warn_of_unknown_words(source: Path, corpus: Corpus, source_sides: np.ndarray
         LOG.warning("%s: %d of %d words are in no rule's source side: is this the right text?", source, unknown, total)
 
 
+def warn_of_empty_sides(source: Path, corpus: Corpus) -> None:
+    """Warn of sentences without words whose references have some, and the other way round.
+
+    One such line may be meant; behind a missing one, all sentences have the references of others.
+    """
+    empty = np.diff(corpus.source_ptr) == 0
+    words = np.diff(corpus.reference_ptr[corpus.first_reference])
+    odd = np.flatnonzero((empty != (words == 0)) & (np.diff(corpus.first_reference) > 0))
+    if len(odd):
+        LOG.warning(
+            "%s: %d of %d sentences are empty and their references are not, or the reverse (the first is number %d,"
+            " counted from 1): do the lines belong together?",
+            source,
+            len(odd),
+            corpus.size,
+            odd[0] + 1,
+        )
+
+
 def check_categories(grammars: Sequence[Path], categories: Sequence[str], sides: np.ndarray) -> None:
     """Raise DataError if the decoder can use no rule; ``sides``: int32, the left-hand sides of all types of rules."""
     found = [categories[number] for number in np.unique(sides).tolist()]

@@ -300,6 +300,7 @@ def test_a_grammar_of_no_rules_is_refused(sources: StoreInputs, tmp_path: Path) 
 def test_texts_that_the_grammar_does_not_know(
     sources: StoreInputs, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    sources = replace(sources, train=sources.devtest, devtest=None)
     made(sources, tmp_path / "store")
     assert [record.getMessage() for record in caplog.records] == [
         f"{tmp_path}/dev.de: 1 of 1 words are in no rule's source side: is this the right text?"
@@ -323,6 +324,19 @@ def test_untokenised_texts_are_warned_of(
     ]
 
 
+def test_one_empty_side_is_warned_of(sources: StoreInputs, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two are not: they may be the same line."""
+    sentences, references = tmp_path / "dev.de", tmp_path / "dev.en"
+    sentences.write_text("das haus\n\n\nneu\n")
+    references.write_text("the house\n\nnew\n\n")
+    train = Texts(sentences, (references,))
+    made(StoreInputs(train=train, grammar=tmp_path / "grammar"), tmp_path / "store")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{sentences}: 2 of 4 sentences are empty and their references are not, or the reverse (the first is number 3, "
+        "counted from 1): do the lines belong together?"
+    ]
+
+
 def test_a_score_named_like_a_sparse_feature(sources: StoreInputs, tmp_path: Path) -> None:
     (tmp_path / "grammar").write_text(
         "[X] ||| haus ||| house ||| A=1\n[X] ||| haus ||| home ||| A=1 R:X:haus:house=1\n"
@@ -338,7 +352,7 @@ def test_scores_named_like_built_in_features(
 ) -> None:
     (tmp_path / "dev.de").write_text("haus\n")
     (tmp_path / "grammar").write_text("[X] ||| haus ||| house ||| A=1\n[X] ||| haus ||| a ||| Glue=1 PhraseModel_0=1\n")
-    made(replace(sources, lm_names=("A",)), tmp_path / "store")
+    made(replace(sources, train=sources.devtest, devtest=None, lm_names=("A",)), tmp_path / "store")
     assert [record.getMessage() for record in caplog.records] == [
         f"{tmp_path}/grammar:2: score Glue has the name of a built-in feature, and is added to it",
         f"{tmp_path}/grammar:1: score A has the name of a built-in feature, and is added to it",
