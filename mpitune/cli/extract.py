@@ -12,7 +12,7 @@ from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.cli.output import open_output, print_message, raised_on_all_ranks, report_write_errors
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.lines import lines
-from mpitune.corpus.text import SEG_TAG, checked_words
+from mpitune.corpus.text import SEG_TAG, checked_words, split_first_field
 from mpitune.corpus.vocabulary import Names
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError, MpituneError, UsageError
@@ -75,8 +75,10 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
     def finish() -> None:
         with open_output(output / "input.sgm") as file:
             for i, (words, rest) in enumerate(read):
-                file.write(f'<seg grammar="grammar.{i}.gz" id="{i}">{" ".join(words)}</seg>{rest}\n'.encode())
-        shutil.rmtree(work)
+                source = f'<seg grammar="grammar.{i}.gz" id="{i}">{" ".join(words)}</seg>'
+                file.write(f"{source} {rest}\n".encode() if rest else f"{source}\n".encode())
+        # On some file systems, files that another rank still has open cannot be removed yet.
+        shutil.rmtree(work, ignore_errors=True)
         written, left_out = map(sum, zip(*counts, strict=True)) if counts else (0, 0)
         if left_out:
             print_message(
@@ -88,18 +90,18 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
 
 
 def _read_inputs(file: Path) -> list[tuple[list[str], str]]:
-    """The words of each line, and the rest of the line from ``|||`` on (references).
+    """The words of each line, and its other fields (references), from ``|||`` on.
 
     Raises DataError for a bad line, or for a sentence that names a grammar.
     """
     found = []
     for number, line in lines(file):
-        source, separator, rest = line.partition(" |||")
+        source, rest = split_first_field(line)
         if SEG_TAG.search(source):
             raise DataError.at(
                 file, number, found="a <seg> tag", expected="words alone: the grammar is to be extracted"
             )
-        found.append((checked_words(file, number, source), f"{separator}{rest}"))
+        found.append((checked_words(file, number, source), rest))
     return found
 
 

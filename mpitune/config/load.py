@@ -93,7 +93,7 @@ def read_tables(path: Path) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(read_text(path))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError.at(path, None, found=f"no TOML ({error})", expected="the configuration of a run") from None
 
 
@@ -161,7 +161,8 @@ def _override(raw: dict[str, Any], text: str) -> list[str]:
         raise UsageError(f"--set {text}: expected table.key=value")
     try:
         parsed = tomllib.loads(f"value = {value}")
-    except tomllib.TOMLDecodeError:
+    except ValueError:
+        # No TOML, or a number of thousands of digits.
         parsed = {}
     return set_key(raw, key, parsed["value"] if parsed.keys() == {"value"} else value.strip())
 

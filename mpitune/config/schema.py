@@ -113,7 +113,7 @@ def set_key(raw: dict[str, Any], key: str, value: Any) -> list[str]:
     given = [key]
     names = key.split(".")
     for depth, (name, following) in enumerate(zip(names[:-1], names[1:], strict=True), start=1):
-        if isinstance(table, list) and name.isdecimal() and int(name) <= len(table):
+        if isinstance(table, list) and name in map(str, range(len(table) + 1)):
             if int(name) == len(table):
                 table.append({})
             table = table[int(name)]

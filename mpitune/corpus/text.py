@@ -58,6 +58,12 @@ def split_fields(line: str) -> list[str]:
     return _SEPARATOR.split(line)
 
 
+def split_first_field(line: str) -> tuple[str, str]:
+    """The first field of ``line``, and the others, from their first ``|||`` on; "" without any."""
+    separator = _SEPARATOR.search(line)
+    return (line[: separator.start()], line[separator.start() :]) if separator else (line, "")
+
+
 def parse_number(text: str) -> float:
     """The number in ``text``, in ASCII. Raises ValueError for anything else, and beyond `LARGEST_NUMBER`."""
     value = float(text)

@@ -293,6 +293,11 @@ def test_tables_and_lists_without_end(tmp_path: Path, text: str, overrides: list
     assert refused(tmp_path, text, *overrides) == said
 
 
+@pytest.mark.parametrize("key", ["learner.epochs", f"lm.{'1' * 5000}.file"])
+def test_numbers_of_thousands_of_digits(tmp_path: Path, key: str) -> None:
+    assert key[:40] in refused(tmp_path, "", f"{key}={'1' * 5000}")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -70,6 +70,18 @@ def test_a_grammar_for_each_sentence(bitext: list[str], tmp_path: Path) -> None:
         assert_grammar(output / f"grammar.{i}.gz", sentence.words)
 
 
+def test_references_begin_at_a_separator(bitext: list[str], tmp_path: Path) -> None:
+    """Not at a word that begins with one."""
+    texts = ["a |||b c ||| r", "a b\t|||\ts ||| t", "||| u"]
+    assert extract(bitext, write(tmp_path / "in", texts), tmp_path / "out") == 0
+    read = read_bitext(tmp_path / "out/input.sgm")
+    assert [(pair.source.words, pair.references) for pair in read] == [
+        (["a", "|||b", "c"], [["r"]]),
+        (["a", "b"], [["s"], ["t"]]),
+        ([], [["u"]]),
+    ]
+
+
 def test_words_that_look_like_gaps_are_in_no_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = ["a [1] b", "a [X,1] b", "a [] b"]
     for name in ("f", "e"):

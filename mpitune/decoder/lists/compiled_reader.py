@@ -71,14 +71,14 @@ class CompiledReader:
         ``plain``, it gets all. It may change their features, and returns False for an entry to leave out.
         """
         number = 1
-        list_format: ListFormat = "json"
+        list_format: ListFormat | None = None
 
         def entries_of(lines: bytearray) -> Entries:
             """The entries of ``lines``, the first of which has the ``number``."""
             found: list[Entry] = []
             for n, line in enumerate(lines.decode().split("\n")[:-1], start=number):
                 try:
-                    entry = self._reader.entry(path, n, line.rstrip("\r"), list_format)
+                    entry = self._reader.entry(path, n, line.rstrip("\r"), list_format or "cdec")
                 except DataError:
                     # A line before this one may have a feature that has no number: it is the first malformed one.
                     self._encoded(path, found)
@@ -88,8 +88,7 @@ class CompiledReader:
             return self._encoded(path, found)
 
         for text in line_blocks(path):
-            if number == 1 and text:
-                list_format = next(filter(None, map(format_of, text.decode().split("\n"))), "cdec")
+            list_format = list_format or next(filter(None, map(format_of, text.decode().split("\n"))), None)
             if not plain or list_format == "json":
                 yield entries_of(text)
                 number += text.count(b"\n")

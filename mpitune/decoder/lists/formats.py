@@ -4,7 +4,7 @@ Moses   ``0 ||| hypothesis ||| name= 1 2 other= 3 ||| score``: several values of
 cdec    ``0 ||| hypothesis ||| name=1 other=3 ||| score``
 JSON    ``{"id": 0, "text": "hypothesis", "features": {"name": 1.0}}``
 
-The format of a file is that of its first line. Scores and further fields are not read.
+The format of a file is that of its first line with features. Scores and further fields are not read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ListFormat = Literal["moses", "cdec", "json"]
 
 
 def format_of(line: str) -> ListFormat | None:
-    """The format of a file that begins with ``line``; None without features, which tell Moses' from cdec's."""
+    """The format of ``line``; None without features, which tell Moses' from cdec's."""
     if line.lstrip().startswith("{"):
         return "json"
     fields = split_fields(line)

@@ -240,9 +240,12 @@ class Mert:
         while gain >= GAIN:
             before = score
             for direction in self._directions(free, random):
-                t, score = search(list(evaluate_shards(np.stack([weights, direction]))), self._score)
-                if t != 0:
-                    weights, steps = _scaled(weights + t * direction, free), steps + 1
+                t, found = search(list(evaluate_shards(np.stack([weights, direction]))), self._score)
+                # Where the weights are at a corner, such as 0, all intervals may be worse.
+                if found > score:
+                    score = found
+                    if t != 0:
+                        weights, steps = _scaled(weights + t * direction, free), steps + 1
             gain = score - before
         return OptimizerResult(weights, score, steps)
 

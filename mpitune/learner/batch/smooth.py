@@ -46,10 +46,14 @@ def minimize_lbfgs(
             gradient += losses * slope
         return 0.5 * float(moved @ moved) + c * loss, moved + c * gradient[free]
 
+    if not free.any():
+        value, _ = objective(start[free])
+        return OptimizerResult(weights, value, 0)
     done = minimize(objective, start[free], jac=True, method="L-BFGS-B", options={"maxiter": 1000})
     value = float(done.fun)
     if done.status == _FAILED and done.nit == 0:
         LOG.warning("L-BFGS found no step that lowers the objective: are features of very different scale?")
-        # SciPy's is that of the last point that it tried.
+    if not np.array_equal(weights[free], done.x):
+        # The last point that was tried is not the best one; SciPy's value is that of the former.
         value, _ = objective(done.x)
     return OptimizerResult(weights, value, int(done.nit))

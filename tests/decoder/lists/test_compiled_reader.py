@@ -108,6 +108,12 @@ def test_usual_lines_need_no_reader_of_lines(monkeypatch: pytest.MonkeyPatch, tm
     assert result(tmp_path / "lists", plain=True) == expected
 
 
+def test_the_first_features_of_a_long_file_tell_its_format(tmp_path: Path) -> None:
+    (tmp_path / "lists").write_text("0 ||| a |||\n" * 120_000 + "0 ||| b ||| tm= 1 2\n")
+    last = list(CompiledReader(Vocabulary(), FeatureNumbers()).read(tmp_path / "lists", 1, below_sentences))[-1]
+    assert last.value.tolist() == [1.0, 2.0]
+
+
 def test_several_files_have_the_same_names(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("0 ||| a ||| tm= 1 2\n")
     (tmp_path / "b").write_text("0 ||| a ||| tm= 1\n")

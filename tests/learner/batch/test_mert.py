@@ -109,6 +109,27 @@ def test_mert_finds_the_weights_that_pick_the_best_of_every_list() -> None:
     assert np.abs(tuned.weights).sum() == pytest.approx(1.0)
 
 
+def test_a_climb_never_goes_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even from a corner, where all intervals of a line may be worse: equal values make many of these."""
+    found: list[float] = []
+
+    def search_and_keep(*arguments: Any) -> tuple[float, float]:
+        t, score = search(*arguments)
+        found.append(score)
+        return t, score
+
+    monkeypatch.setattr(mert, "search", search_and_keep)
+    for seed in range(100):
+        found.clear()
+        random = np.random.default_rng(seed)
+        x = random.integers(-2, 3, (4, 6, 4)).tolist()
+        matches = random.integers(0, 10, (4, 6, 4)).tolist()
+        lists = [[(x[i][j], statistics_of(matches[i][j])) for j in range(6)] for i in range(4)]
+        start = random.integers(-2, 3, 4).tolist()
+        tuned = optimise(Mert(mert_options(directions=3, restarts=0), BLEU), [pool(lists)], start)
+        assert tuned.objective == max(found)
+
+
 def test_mert_warns_where_there_are_many_features(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
