@@ -24,6 +24,7 @@ from mpitune.decoder.lists.templates import TextFeatures
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.metrics.minimum_bayes_risk import ExpectedGain
+from mpitune.training.unused_weights import lacking_templates
 
 
 def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
@@ -32,7 +33,8 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
 
     def rerank() -> None:
         path = options.weights or job.run.dir
-        weights, lists, known = initial_model(job, path).weights, 0, False
+        weights, lists = initial_model(job, path).weights, 0
+        unseen = set(weights)
         check_output(options.output, job, [*options.input, *options.scores, options.source, path])
         next_line, missing = 0, list[tuple[int, int]]()
         with nullcontext(sys.stdout.buffer) if options.output is None else open_output(options.output) as file:
@@ -49,9 +51,13 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
                     file.write("".join(f"{line_with_score(entries[j], score[j])}\n" for j in best).encode())
                 # A program at the other end of a pipe may wait for this list.
                 file.flush()
-                lists, known = lists + 1, known or any(name in weights for name in entries[0].features)
-        if lists and weights and not known:
+                lists += 1
+                for entry in entries:
+                    unseen.difference_update(entry.features)
+        if lists and weights and len(unseen) == len(weights):
             print_message(f"warning: {path}: none of its features occurs in the lists")
+        elif lists and (lacking := lacking_templates(unseen, len(weights), job)):
+            print_message(f"warning: {path}: {lacking}")
         if missing:
             count = sum(count for _, count in missing)
             what = f"{count} of {next_line} sentences have no list, such as number {missing[0][0]}"

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from mpitune.cli.options import EACH_TEMPLATE
 from mpitune.cli.output import check_apart, files_of_run, print_message, report_write_errors
-from mpitune.corpus.weights import export_weights
+from mpitune.corpus.weights import export_weights, is_moses
 from mpitune.corpus.wording import counted
+from mpitune.decoder.base import built_in_features
+from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.choices import PREFIXES
 from mpitune.run_folder import model_weights
@@ -31,6 +33,8 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
             kept = [file for run in runs for file in files_of_run(run)]
             check_apart(options.export, [*model_weights.files_of_models([options.model, options.diff]), *kept])
         model = model_weights.read_model(options.model)
+        if options.export and is_moses(options.export):
+            _check_moses(options, model)
         other = model_weights.read_model(options.diff) if options.diff else None
         weights = model if other is None else model_weights.difference(model, other)
         groups = _select_weights(options, weights)
@@ -44,6 +48,16 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
             print_message(f"{options.model}: none of {counted(len(weights), 'weight')} matches")
 
     comm.on_root(show)
+
+
+def _check_moses(options: argparse.Namespace, model: Mapping[str, float]) -> None:
+    """Raise UsageError for weights that a moses.ini cannot hold: some alone, or those of mpitune's own decoder."""
+    if options.top or options.find or options.near or options.diff:
+        expected = "all weights of a template, or all: 0 would stand for the others"
+        raise UsageError(f"--export {options.export}: found --top, --find, --near or --diff, expected {expected}")
+    if own := [name for name in built_in_features(()) if name in model]:
+        expected = "weights learned from Moses' n-best lists: those of a hierarchical job have other names and units"
+        raise UsageError(f"--export {options.export}: found a weight of {own[0]}, expected {expected}")
 
 
 def _select_weights(options: argparse.Namespace, weights: Mapping[str, float]) -> list[WeightGroup]:

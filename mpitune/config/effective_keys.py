@@ -131,7 +131,7 @@ def _is_ignored(job: Job, key: str) -> bool:
         or (method in BATCH and key in _ONLINE_KEYS)
         or (key == "learner.mira.cost_scale" and job.learner.gold != "context")
         or (key == "learner.gold" and "bleu" not in metric_weights(job))
-        or (job.decoder.backend == "lists" and key in _DECODER_KEYS)
+        or (job.decoder.backend == "lists" and (key in _DECODER_KEYS or (key == "decoder.kbest" and method in BATCH)))
         # The content of the estimated model counts, and that of the texts which sentences are left out of.
         or (key.startswith("lm.") and key.endswith(".order"))
         or key == "learner.lm_leave_one_out"

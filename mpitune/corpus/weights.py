@@ -42,9 +42,18 @@ def write_weights(path: Path, weights: Iterable[tuple[str, float]]) -> None:
     write_text(path, "".join(f"{name} {float(value)!r}\n" for name, value in weights))
 
 
+def is_moses(path: Path) -> bool:
+    """True if `export_weights` writes the section ``[weight]`` of a moses.ini to ``path``."""
+    return _suffix(path) == ".ini"
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix
+
+
 def export_weights(path: Path, weights: Sequence[tuple[str, float]]) -> None:
     """Write ``weights`` as an object of JSON (.json), the section ``[weight]`` of a moses.ini (.ini), or as above."""
-    match Path(path.name.removesuffix(".gz")).suffix:
+    match _suffix(path):
         case ".json":
             write_text(path, f"{json.dumps(dict(weights), ensure_ascii=False, indent=1)}\n")
         case ".ini":

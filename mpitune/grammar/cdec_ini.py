@@ -62,6 +62,10 @@ class IniFile:
             f"feature_function={function}" for function in self.other_features
         ]
 
+    def ignored_by_embedded(self) -> list[str]:
+        """List the settings that the embedded decoder knows nothing of."""
+        return [f"{key}={value}" for key, value in self.unknown if key not in _REPLACED | {"quiet"}]
+
     def decoder_only_settings(self) -> list[str]:
         """List the settings for which a job has no key; an external decoder gets them unchanged."""
         lines = [f"{key}={value}" for key, value in self.unknown if key not in _REPLACED]

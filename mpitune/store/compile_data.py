@@ -24,6 +24,7 @@ from mpitune.store.input_checks import (
     check_categories,
     warn_of_built_in_names,
     warn_of_empty_sides,
+    warn_of_idle_grammars,
     warn_of_unknown_words,
 )
 from mpitune.store.inputs import StoreInputs
@@ -78,6 +79,8 @@ def compile_data(
             first += corpus.size
         warn_of_unknown_words(texts.files[0], corpus, source_words)
         warn_of_empty_sides(texts.files[0], corpus)
+        if sources.grammar is not None or parts is not None:
+            warn_of_idle_grammars(texts.files[0], pairs)
         for file in texts.files:
             # What they are made from was looked at when they were made.
             if file not in made:

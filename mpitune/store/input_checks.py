@@ -10,6 +10,7 @@ import numpy as np
 
 from mpitune.array_files.arrays import with_prefix
 from mpitune.corpus.lines import check_readable, lines
+from mpitune.corpus.text import SentencePair
 from mpitune.corpus.vocabulary import Names
 from mpitune.decoder.base import built_in_features
 from mpitune.errors import DataError
@@ -54,6 +55,16 @@ def warn_of_empty_sides(source: Path, corpus: Corpus) -> None:
             len(odd),
             corpus.size,
             odd[0] + 1,
+        )
+
+
+def warn_of_idle_grammars(source: Path, pairs: Sequence[SentencePair]) -> None:
+    """Warn of sentences that name grammars, where the job's rules are elsewhere."""
+    if named := sum(pair.source.grammar is not None for pair in pairs):
+        LOG.warning(
+            "%s: %d sentences name a grammar of their own, which is not used: the job has another, or a bitext",
+            source,
+            named,
         )
 
 

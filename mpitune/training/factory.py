@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -266,6 +267,9 @@ def local_update(job: Job) -> Callable[[Examples], Update]:
 def list_length(job: Job) -> int:
     """Length of the k-best lists that are learned from."""
     wanted = job.learner
+    if job.decoder.backend == "lists" and wanted.method in BATCH:
+        # Given lists do not change: there is no search to be spared, and no later epoch to find the rest.
+        return sys.maxsize
     if wanted.method != "mira":
         return job.decoder.kbest
     assert wanted.mira.oracle_kbest is not None  # set by config.load

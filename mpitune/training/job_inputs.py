@@ -29,7 +29,10 @@ def load_job(path: Path, overrides: list[str]) -> Job:
     check_readable(file)
     ini = read_inifile(file)
     external = job.decoder.backend == "cdec"
-    if lacking := ini.unsupported() if external else ini.unsupported_by_embedded():
+    lacking = ini.unsupported() if external else ini.unsupported_by_embedded()
+    if ini.grammars and job.grammar.per_sentence and not external:
+        lacking.append("a grammar beside those of the sentences (grammar.per_sentence)")
+    if lacking:
         whose = "mpitune cannot tune" if external else "the embedded decoder does not have"
         raise UsageError(f"{file}: found {', '.join(lacking)}, which {whose}")
     given: dict[str, Any] = {

@@ -19,7 +19,7 @@ def fit_metric(run: TrainingRun) -> None:
     """
     if not run.metric.is_bleu:
         spreads = run.comm.on_root(_spreads, run)
-        check_stop(run, "the comparison of the metrics", spreads is None)
+        check_stop(run, "the comparison of the metrics", spreads is None, resumable=False)
         assert spreads is not None  # a rank that was stopped has raised
         run.metric.set_spreads(spreads)
 

@@ -112,7 +112,10 @@ def _check_store(job: Job, store: Store) -> None:
 
 
 def _warn_of_unknown(job: Job, given: Mapping[str, float], model: TranslationModel | ListModel) -> None:
-    """Warn of features that nothing in the job fires: they are harmless, but often misspelt."""
+    """Warn of keys of a cdec.ini, and of features, that nothing in the job uses: they may be misspelt."""
+    ini = job_inputs.inifile(job)
+    if ini is not None and job.decoder.backend == "embedded" and (ignored := ini.ignored_by_embedded()):
+        LOG.warning("%s: the embedded decoder ignores %s", job.decoder.config, ", ".join(ignored))
     known = model.fired(job.learner.frozen)
     unknown = [name for name in job.learner.frozen if name not in known]
     if unknown and job.decoder.backend != "cdec":  # which may have features that only it knows

@@ -106,16 +106,16 @@ def warnings(course: Course) -> list[str]:
     return [line for sign in _SIGNS for line in sign(course)]
 
 
-def _without_pairs(course: Course) -> bool:
-    """True if nothing was learned from in the last epoch; of methods without pairs, if there are no weights."""
-    return not course.weights if course.without_pairs else course.history[-1]["pairs"] == 0
+def _nothing_learned(course: Course) -> bool:
+    """True if there are no weights, or if the last epoch had no pairs, but for methods without."""
+    return not course.weights or (course.history[-1]["pairs"] == 0 and not course.without_pairs)
 
 
 def _pairs(course: Course) -> Iterator[str]:
     metrics = course.history[-1]
-    if _without_pairs(course):
+    if _nothing_learned(course):
         lists = metrics["sentences"]
-        if course.without_pairs and metrics["list_entries"] > lists:
+        if metrics["pairs"] > 0 or (course.without_pairs and metrics["list_entries"] > lists):
             remedy = f"look at references and features; {course.remedy}"
             yield f"no weight other than 0 was learned in {lists} lists, expected some: {remedy}"
         else:
@@ -216,7 +216,7 @@ def _norm(course: Course) -> Iterator[str]:
 def _templates(course: Course) -> Iterator[str]:
     names = [name for name, _ in course.weights]
     lacking = [t for t in course.templates if not any(name.startswith(PREFIXES[t]) for name in names)]
-    if lacking and not _without_pairs(course):
+    if lacking and not _nothing_learned(course):
         idle = "take out of features.templates what no rule has, or what makes no difference in any list"
         remedy = "keep more columns in [select]" if _cut(course) else idle
         yield f"no weights other than 0 of {', '.join(lacking)}, expected some of every template: {remedy}"

@@ -330,6 +330,19 @@ def test_no_folder_is_made_for_an_export(cli: Cli, trained: Trained, tmp_path: P
     assert not (tmp_path / "no").exists()
 
 
+def test_a_moses_ini_holds_all_weights_of_lists_from_moses(cli: Cli, trained: Trained, tmp_path: Path) -> None:
+    export = ["--export", tmp_path / "w.ini"]
+    line = cli.refused(2, "weights", trained.run, *export)
+    assert "found a weight of WordPenalty, expected weights learned from Moses' n-best lists" in line
+    (tmp_path / "weights").write_text("LM0 1\nTM0_0 2\nTM0_1 3\nTN:a 4\n")
+    for option in (["--top", "1"], ["--find", "TM"], ["--near", "TM"], ["--diff", trained.run]):
+        line = cli.refused(2, "weights", tmp_path / "weights", *option, *export)
+        assert "expected all weights of a template, or all" in line
+    assert not (tmp_path / "w.ini").exists()
+    assert cli("weights", tmp_path / "weights", "--template", "dense", *export).code == 0
+    assert (tmp_path / "w.ini").read_text() == "[weight]\nLM0= 1.0\nTM0= 2.0 3.0\n"
+
+
 def test_the_order_of_a_language_model_is_bounded(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         cli("lm", "--order", "11", "--input", trained.source, "--output", tmp_path / "lm")

@@ -204,7 +204,8 @@ def test_what_a_file_does_not_ask_for_is_not_added(tmp_path: Path, line: str) ->
 
 def test_keys_that_mpitune_gives_itself_are_dropped(tmp_path: Path) -> None:
     text = "input=text\nweights=w\nk_best=7\nunique_k_best=true\nmr_mira_compat=1\ngoal=S\n"
-    assert read_inifile(write(tmp_path / "cdec.ini", text)).decoder_only_settings() == ["goal=S"]
+    ini = read_inifile(write(tmp_path / "cdec.ini", text))
+    assert ini.decoder_only_settings() == ini.ignored_by_embedded() == ["goal=S"]
 
 
 def test_what_mpitune_cannot_tune(tmp_path: Path) -> None:

@@ -242,6 +242,9 @@ CASES = {
             edit("job.toml", 'file = "grammar"', 'source = "f"\ntarget = "e"\nalignment = "links"'),
         )
     ),
+    "a line missing in one of two texts of equal length": Case(
+        all_of(line("train.de", 2, ""), line("train.en", 4, "")), made=2, mended=("--resume", "never")
+    ),
     "source and references swapped": Case(
         all_of(edit("job.toml", "train.de", "train.en"), edit("job.toml", r'\["train.en"\]', '["train.de"]')),
         made=2,
@@ -318,6 +321,20 @@ OTHERS = {
             )
         ),
         Row("cdec.ini: found feature_function=SpanFeatures, which the embedded decoder does not have", 2),
+    ),
+    "a cdec.ini whose grammar is beside those of the sentences": (
+        Case(
+            all_of(
+                write("cdec.ini", "grammar=grammar\n"),
+                edit("job.toml", 'file = "grammar"', "per_sentence = true"),
+                edit("job.toml", r"\[decoder\]", '[decoder]\nconfig = "cdec.ini"'),
+            )
+        ),
+        Row(
+            "cdec.ini: found a grammar beside those of the sentences (grammar.per_sentence), "
+            "which the embedded decoder does not have",
+            2,
+        ),
     ),
     "what cdec does not have": (
         Case(all_of(cdec(), edit("job.toml", 'file = "grammar"', 'file = "grammar"\nformat = "moses"'))),

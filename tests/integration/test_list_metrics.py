@@ -193,7 +193,7 @@ def test_a_stopped_run_goes_on_as_if_unbroken(lists: TinyLists, tmp_path: Path, 
     run_job(lists, tmp_path / "unbroken", metric, **of_method(method))
     # The spreads of the metrics are measured first.
     decodes.count, decodes.stop_at = 0, (3, signal.SIGTERM)
-    with pytest.raises(StopRequested, match="the comparison of the metrics"):
+    with pytest.raises(StopRequested, match="the comparison of the metrics; nothing of it is written"):
         run_job(lists, tmp_path / "run", metric, **of_method(method))
     assert decodes.count <= 4
     decodes.count, decodes.stop_at = 0, (2 * SENTENCES + 10, signal.SIGTERM)

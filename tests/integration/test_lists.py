@@ -104,7 +104,7 @@ def test_learners_see_the_lists_as_if_they_had_them_in_memory(
     monkeypatch.setattr(factory, "decoder", in_memory)
     run_job(lists, tmp_path / "memory", **tables)
     assert files_of(tmp_path / "files") == files_of(tmp_path / "memory")
-    assert len(epoch_weights(tmp_path / "files", 1)) > 5
+    assert len(epoch_weights(tmp_path / "files", 1)) > 2
 
 
 @pytest.fixture
@@ -189,6 +189,16 @@ def test_a_stopped_run_goes_on_as_if_unbroken(lists: TinyLists, tmp_path: Path, 
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
 
 
+@pytest.mark.parametrize("method", ["pro", "minrisk"])
+def test_batch_methods_learn_from_whole_lists(lists: TinyLists, tmp_path: Path, method: str) -> None:
+    """Lists of 30 entries do not change: an epoch that has seen 5 of each would be all."""
+    for kbest in (5, 30):
+        run_job(lists, tmp_path / f"run-{kbest}", **tables_of(method, 1), decoder={"backend": "lists", "kbest": kbest})
+    assert files_of(tmp_path / "run-5") == files_of(tmp_path / "run-30")
+    assert metrics(tmp_path / "run-5")[0]["list_entries"] > 5 * SENTENCES
+    assert "ignored by this method: decoder.kbest" in (tmp_path / "run-5" / "log.txt").read_text()
+
+
 def translations(run: Path, epoch: int) -> list[str]:
     return gzip.decompress((run / "translations" / f"epoch-{epoch:04d}.txt.gz").read_bytes()).decode().splitlines()
 
@@ -260,6 +270,11 @@ def test_reranking_with_bad_input(lists: TinyLists, tmp_path: Path, cli: Cli) ->
     assert not output.exists()
     (tmp_path / "lists").write_text("0 ||| a ||| p=1\n")
     assert "none of its features occurs in the lists" in cli(*command).errors
+    (tmp_path / "lists").write_text("0 ||| a ||| p=1\n0 ||| b ||| lm=1\n")
+    assert cli(*command).errors == f"{output}: 1 list\n", "not in each entry"
+    (tmp_path / "weights").write_text("lm 1\nTN:a 1\nTextLength 2\nTN:b 1\n")
+    told = "3 of 4 weights do not count: features.templates lacks text-length, target-ngrams"
+    assert cli(*command).errors.splitlines()[0] == f"warning: {tmp_path}/weights: {told}"
     (tmp_path / "weights").write_text("p 1\n")
     (tmp_path / "lists").write_text("1 ||| a ||| p=1\n2 ||| a ||| p=1\n5 ||| a ||| p=1\n")
     assert "warning: 3 of 6 sentences have no list, such as number 0: they have empty lines" in cli(*command).errors
@@ -272,6 +287,14 @@ def test_reranking_with_bad_input(lists: TinyLists, tmp_path: Path, cli: Cli) ->
     assert cli(*command[:-1], "-").output == "a\n" and not Path("-").exists()
     (tmp_path / "weights").write_text("")
     assert "weights: found no weights: all are 0" in cli(*command).errors
+
+
+def test_initial_weights_of_templates_that_a_job_over_lists_lacks(lists: TinyLists, tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("LanguageModel 1\nTN:a 1\n")
+    tables = {"learner": {"initial_weights": str(tmp_path / "weights"), "epochs": 1}}
+    run_job(lists, tmp_path / "run", **tables)
+    told = "1 of 2 weights do not count: features.templates lacks target-ngrams"
+    assert told in (tmp_path / "run" / "log.txt").read_text()
 
 
 def test_lists_are_not_translated(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:

@@ -260,10 +260,13 @@ def test_more_shards_than_sentences(tiny: Tiny, tmp_path: Path, preset: dict[str
 def test_what_a_job_names_in_vain_is_told(tiny: Tiny, tmp_path: Path) -> None:
     (tmp_path / "odd").write_text("Nothing 1\n")
     learner = {"frozen": ["WordPenality"], "margin": 0.5, "method": "mira", "initial_weights": str(tmp_path / "odd")}
-    tiny.train(tmp_path / "run", learner={**learner, "learning_rate": None, "epochs": 1})
+    (tmp_path / "ini").write_text("goal=TOP\nk_best=9\nfeature_function=WordPenalty\n")
+    decoder = {"config": str(tmp_path / "ini")}
+    tiny.train(tmp_path / "run", learner={**learner, "learning_rate": None, "epochs": 1}, decoder=decoder)
     text = (tmp_path / "run" / "log.txt").read_text()
     assert "learner.frozen: nothing in this job fires WordPenality\n" in text
     assert re.search(r"keys ignored by this method: .*learner\.margin", text)
+    assert f"{tmp_path / 'ini'}: the embedded decoder ignores goal=TOP\n" in text
     assert f"{tmp_path / 'odd'}: none of its features occurs in this job" in text
 
 

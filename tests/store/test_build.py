@@ -324,6 +324,17 @@ def test_untokenised_texts_are_warned_of(
     ]
 
 
+def test_grammars_of_sentences_that_are_not_used_are_warned_of(
+    sources: StoreInputs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "in").write_text('<seg grammar="grammar">das haus</seg>\n')
+    for grammar in (None, tmp_path / "grammar"):
+        made(StoreInputs(train=Texts(tmp_path / "in"), grammar=grammar), tmp_path / "store")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/in: 1 sentences name a grammar of their own, which is not used: the job has another, or a bitext"
+    ]
+
+
 def test_one_empty_side_is_warned_of(sources: StoreInputs, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Two are not: they may be the same line."""
     sentences, references = tmp_path / "dev.de", tmp_path / "dev.en"

@@ -64,6 +64,8 @@ def test_lists_without_pairs_are_warned_of() -> None:
             "0 pairs of translations to learn from in 1000 lists, expected some: raise decoder.kbest"
         )
     assert warnings(course(nothing, without_pairs=True)) == [], "MERT has no pairs"
+    [line] = warnings(course({}, weights=[]))
+    assert line.startswith("no weight other than 0 was learned in 1000 lists"), "pairs that do not differ in a feature"
     assert warnings(course({**nothing, "list_entries": 9000}, weights=[], without_pairs=True)) == [
         "no weight other than 0 was learned in 1000 lists, expected some: look at references and features; do less"
     ]

@@ -196,5 +196,7 @@ def _embedded(draft: Draft, ini: IniFile, name: str) -> None:
     """Add keys and remarks for differences between the embedded decoder and the cdec.ini called ``name``."""
     if ini.add_pass_through is None:
         draft.remark("decoder", f"{name} does not set add_pass_through_rules: the embedded decoder always adds them")
+    if ignored := ini.ignored_by_embedded():
+        draft.remark("decoder", f"{name} has {', '.join(ignored)}, which the embedded decoder ignores")
     if not ini.word_penalty:
         draft.set_key("learner.frozen", ["WordPenalty"], because=f"{name} does not use it, so its weight stays 0")

@@ -109,6 +109,25 @@ def test_mert_finds_the_weights_that_pick_the_best_of_every_list() -> None:
     assert np.abs(tuned.weights).sum() == pytest.approx(1.0)
 
 
+def test_corners_that_rounding_puts_apart_are_one() -> None:
+    """With one feature, translations change where its weight changes its sign, and nowhere else."""
+    random = np.random.default_rng(5)
+    pools, found = [], set[float]()
+    for _ in range(2):
+        rows = random.normal(size=(20, 8))
+        of_rows = random.integers(1, 10, (20, 8, 4))
+        lists = [
+            [([0, x, 0, 0], statistics_of(m)) for x, m in zip(*each, strict=True)]
+            for each in zip(rows.tolist(), of_rows.tolist(), strict=True)
+        ]
+        pools.append(pool(lists))
+    for _ in range(50):
+        w = [random.uniform(-1, 1), 0.0, 0.0, 0.0]
+        tuned = optimise(Mert(mert_options(directions=3, restarts=3), BLEU), pools, w)
+        found.add(tuned.objective)
+    assert found == {max(score_at(pools, np.array([sign, 0.0, 0.0, 0.0])) for sign in (-1.0, 1.0))}
+
+
 def test_a_climb_never_goes_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even from a corner, where all intervals of a line may be worse: equal values make many of these."""
     found: list[float] = []
