@@ -33,6 +33,8 @@ their gradients are from when there were none."""
 TUNED_TO_DEVTEST = 2.0
 """Tolerated ratio of the BLEU of the tuned sentences while learning to devtest BLEU. A language model that has seen the
 tuned references gives 4 (700 sentences of news commentary), one that has not about 1, sparse features up to 1.5."""
+DEVTEST_TO_TUNED = 4.0
+"""Tolerated ratio of devtest BLEU to that of the tuned sentences. References of other sentences give 5 and more."""
 GOLD_FALL = 0.01
 """Tolerated loss of the mean gold score against the epoch before, and against the first. The weights change while
 it is measured: in sound runs over a few hundred sentences it varies by up to 0.005."""
@@ -189,6 +191,16 @@ def _memorised(course: Course) -> Iterator[str]:
         yield f"BLEU {tuned:.2f} of the tuned sentences while learning, {expected}: {remedy}"
 
 
+def _unrelated(course: Course) -> Iterator[str]:
+    metrics = course.history[-1]
+    tuned, devtest = metrics.get("best_bleu"), metrics["devtest_bleu"]
+    # Lists of a first epoch from zero weights are arbitrary.
+    first = len(course.history) == 1 and course.from_zero
+    if tuned is not None and devtest is not None and devtest > DEVTEST_TO_TUNED * tuned and not first:
+        expected = f"expected at least {1 / DEVTEST_TO_TUNED:g} of devtest BLEU, {devtest:.2f}"
+        yield f"BLEU {tuned:.2f} of the tuned sentences, {expected}: do the references of [data] belong to them?"
+
+
 def _gold(course: Course) -> Iterator[str]:
     golds = [round(metrics["gold"], 4) for metrics in course.history]
     if len(golds) > 1 and golds[-1] < golds[-2] - GOLD_FALL:
@@ -245,6 +257,7 @@ _SIGNS: list[Callable[[Course], Iterator[str]]] = [
     _bleu,
     _sparse,
     _memorised,
+    _unrelated,
     _gold,
     _norm,
     _templates,

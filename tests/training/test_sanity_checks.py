@@ -143,6 +143,16 @@ def test_a_language_model_that_has_seen_the_references_is_warned_of(
     assert [text.startswith(line) for text in found] == [True] * fires
 
 
+def test_references_of_other_sentences_are_warned_of() -> None:
+    other = {"best_bleu": 4.0, "devtest_bleu": 40.8}
+    line = (
+        "BLEU 4.00 of the tuned sentences, expected at least 0.25 of devtest BLEU, 40.80: do the references of [data]"
+    )
+    assert [text.startswith(line) for text in warnings(course({}, other))] == [True]
+    assert warnings(course(other)) == [], "from zero weights, the first lists are arbitrary"
+    assert warnings(course(other | {"best_bleu": 11.0}, from_zero=False)) == []
+
+
 TEXTS = "see whether the references belong to the sentences; tune on more or on similar ones"
 
 
