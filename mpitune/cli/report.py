@@ -21,13 +21,12 @@ EXAMPLES = 3
 
 def run_report(options: argparse.Namespace, comm: Comm) -> None:
     """Report on a run, or compare runs: one self-contained HTML file, and plots."""
-    # Imported here because its libraries take longer to load than all others together.
-    from mpitune.report.html import write_report
-
     folders: list[Path] = options.run_folders
     if options.watch:
         comm.on_root(follow, folders)
         return
+    # Imported here because its libraries take longer to load than all others together.
+    from mpitune.report.html import write_report
 
     def make() -> None:
         output = options.output or folders[0]
