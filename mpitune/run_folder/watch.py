@@ -34,6 +34,8 @@ class Status(NamedTuple):
     """True if the run has finished, stopped or failed, or was killed."""
     table: list[str]
     """A header, a line for the dense start if devtest scores it, and one per epoch; ``*`` marks the result so far."""
+    epochs: list[Epoch]
+    """The finished epochs: those of the last lines of ``table``."""
     now: str
     """The last message of the log."""
 
@@ -41,6 +43,22 @@ class Status(NamedTuple):
         """The summary in at most ``height`` lines, with the latest epochs that fit."""
         shown = max(height - 3, 1)
         return [self.state, *self.table[:1], *self.table[1:][-shown:], *([] if self.ended else [self.now])]
+
+    @property
+    def last(self) -> str:
+        """How the run ended; while it has not, the last message."""
+        return self.state if self.ended else self.now
+
+    def news(self, before: Status | None) -> list[str]:
+        """The lines about what is not in ``before``, an earlier status of the run.
+
+        Epochs are compared, not their lines: a later epoch may take the ``*``, or widen a column.
+        """
+        known = before.epochs if before else []
+        first = len(self.table) - len(self.epochs)
+        rows = zip(self.table[first:], self.epochs, strict=True)
+        lines = [*([] if known else self.table[:first]), *(row for row, epoch in rows if epoch not in known)]
+        return lines if before and before.last == self.last else [*lines, self.last]
 
 
 def read_status(path: Path) -> Status:
@@ -61,7 +79,7 @@ def read_status(path: Path) -> Status:
     text = f"{path.resolve().name}: {len(epochs)}{planned} epochs done, {_progress(state, silent, killed)}"
     text += f"; warnings in its log: {warnings}" if warnings else ""
     ended = killed or (state is not None and state.ended)
-    return Status(text, ended, _table(epochs), log_lines[-1].text if log_lines else "")
+    return Status(text, ended, _table(epochs), epochs, log_lines[-1].text if log_lines else "")
 
 
 def _progress(state: RunState | None, silent: float, killed: bool) -> str:
@@ -81,10 +99,11 @@ def _progress(state: RunState | None, silent: float, killed: bool) -> str:
 def follow(runs: Sequence[Path]) -> None:
     """Print the status of ``runs`` until all have ended: on a terminal as one refreshed page, else new lines only.
 
-    Of a folder of several seeds, the runs of all. Raises as `read_status` does.
+    Then an epoch has its line once, with a ``*`` if it was the best so far. Of a folder of several seeds, the runs of
+    all. Raises as `read_status` does.
     """
     runs = [run for folder in runs for run in run_folders(folder)]
-    on_terminal, printed = sys.stdout.isatty(), set[tuple[Path, str]]()
+    on_terminal, told = sys.stdout.isatty(), dict[Path, Status]()
     while True:
         statuses = [read_status(run) for run in runs]
         if on_terminal:
@@ -94,10 +113,9 @@ def follow(runs: Sequence[Path]) -> None:
             print(f"\x1b[H\x1b[2J{text}", flush=True)
         else:
             for run, status in zip(runs, statuses, strict=True):
-                for line in (*status.table, status.state if status.ended else status.now):
-                    if (run, line) not in printed:
-                        print(f"{run}: {line}" if len(runs) > 1 and line != status.state else line, flush=True)
-                        printed.add((run, line))
+                for line in status.news(told.get(run)):
+                    print(f"{run}: {line}" if len(runs) > 1 and line != status.state else line, flush=True)
+                told[run] = status
         if all(status.ended for status in statuses):
             return
         time.sleep(INTERVAL)

@@ -94,22 +94,29 @@ def test_followed_to_the_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each thing is said once, and the command ends when the runs have."""
-    folder = make_run(tmp_path / "run", epochs=2, planned=3)
-    log(folder, "INFO epoch 3 of 3: 1/1000")
-    write_state(folder, "running", 3, 2)
+    folder = make_run(tmp_path / "run", epochs=2, planned=4)
+    log(folder, "INFO epoch 3 of 4: 1/1000")
+    write_state(folder, "running", 4, 2)
+    first, second = (json.loads(line) for line in folder.metrics.read_text().splitlines())
+    # The third widens columns, the fourth is the best.
+    third = second | {"epoch": 3, "seconds": 5000.0, "selected_features": 2_000_000}
+    fourth = second | {"epoch": 4, "devtest_bleu": 99.0}
     steps = iter(
         [
-            lambda: log(folder, "INFO epoch 3 of 3: 900/1000"),
-            lambda: make_run(tmp_path / "other") and os.replace(tmp_path / "other/metrics.jsonl", folder.metrics),
-            lambda: write_state(folder, "done", 3, 3),
+            lambda: log(folder, "INFO epoch 3 of 4: 900/1000"),
+            lambda: folder.write_metrics([first, second, third]),
+            lambda: folder.write_metrics([first, second, third, fourth]),
+            lambda: write_state(folder, "done", 4, 4),
         ]
     )
     monkeypatch.setattr("time.sleep", lambda seconds: next(steps)())
+    # The libraries of the other reports take longer to load than all others together.
+    monkeypatch.setitem(sys.modules, "mpitune.report.html", None)
     assert main(["report", "--watch", str(folder.path)]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in told] == ["epoch", "1", "*2", "epoch", "epoch", "3", "run:"]
-    assert told[3:5] == ["epoch 3 of 3: 1/1000", "epoch 3 of 3: 900/1000"]
-    assert told[-1] == "run: 3 of 3 epochs done, finished"
+    assert [line.split()[0] for line in told] == ["epoch", "1", "*2", "epoch", "epoch", "3", "*4", "run:"]
+    assert told[3:5] == ["epoch 3 of 4: 1/1000", "epoch 3 of 4: 900/1000"]
+    assert told[-1] == "run: 4 of 4 epochs done, finished"
     assert not (folder.path / "report.html").exists()
 
 
