@@ -222,6 +222,36 @@ def test_the_best_of_the_grid(
     assert len(written(news / "work" / "results.jsonl")) == 34 + 4 + 3 * 4
 
 
+def test_epochs_that_are_results(scripts: Callable[[str], ModuleType]) -> None:
+    """Lowest and highest, in this order; a dense start that is the result has no epoch. Older results name none."""
+    shown = scripts("measure").chosen_epochs
+    assert shown([{"epoch": epoch} for epoch in (8, 16, 3)]) == "3-16"
+    assert shown([{"epoch": 8, "dense": None}] * 2) == "8"
+    dense = [{"epoch": 1, "dense": score} for score in (30.0, 31.0)]
+    assert shown(dense) == "dense start (30.50)"
+    assert shown([*dense, {"epoch": 2, "dense": None}]) == "dense start (30.50), 2"
+
+
+def test_settings_are_compared_seed_by_seed(
+    scripts: Callable[[str], ModuleType], news: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the first seed has no result."""
+    measure, runs = scripts("measure"), scripts("results")
+    nc = scripts("builders").make(scripts("making").Asked(news / "work"), "nc")
+    study = measure.Study(runs.Runs(news / "work", 1), [nc])
+    setting = next(one for one in study.settings("sparse", nc) if one != measure.DEFAULTS)
+    bleu = {"defaults": {1: 10.0, 2: 20.0}, setting.name: {2: 20.5}}
+
+    def result(task: Any) -> dict[str, Any] | None:
+        found = bleu[task.setting.name].get(task.seed)
+        return None if found is None else {"bleu": found}
+
+    monkeypatch.setattr(study.runs, "result", result)
+    monkeypatch.setattr(study.runs, "p_value", lambda a, b: 0.5)
+    tasks = [task for task in study.tasks("sparse", nc, setting) if study.result(task)]
+    assert study.compared("sparse", tasks) == ["defaults", "+0.50", "0.500"]
+
+
 @pytest.mark.slow
 def test_tuned_on_training_pairs_the_epoch_is_chosen_on_others(
     scripts: Callable[[str], ModuleType], little: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]

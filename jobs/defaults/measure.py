@@ -93,7 +93,6 @@ class Study:
             if not found[one]:
                 continue
             results = [result for task in found[one] if (result := self.result(task))]
-            epochs = sorted({result["epoch"] for result in results})
             seconds = sum(sum(result["core_seconds"].values()) for result in results)
             about = [
                 data.name,
@@ -106,7 +105,7 @@ class Study:
             ratios = [result["length_ratio"] for result in results if result["length_ratio"] is not None]
             about += [
                 f"{statistics.mean(ratios):.3f}" if ratios else "",
-                "-".join(map(str, {*epochs[:1], *epochs[-1:]})),
+                chosen_epochs(results),
                 by_epoch([result.get("devtest", []) for result in results]),
             ]
             yield [*about, f"{seconds / 3600:.3f}"]
@@ -128,7 +127,8 @@ class Study:
         """Name of the baseline, difference of the mean BLEU over common seeds, and median p-value."""
         data, setting = tasks[0].data, tasks[0].setting
         base = next((one for one in (DEFAULTS, *self.settings(part, data)) if one.name == setting.base), DEFAULTS)
-        pairs = list(zip(tasks, self.tasks(part, data, base), strict=False))
+        of_seed = {task.seed: task for task in self.tasks(part, data, base)}
+        pairs = [(task, of_seed[task.seed]) for task in tasks if task.seed in of_seed]
         pairs = [pair for pair in pairs if len(self.bleus(pair)) == 2 and pair[0].key != pair[1].key]
         if not pairs:
             return ["", "", ""]
@@ -145,6 +145,17 @@ class Study:
             return ""
         lines = [f"| {' | '.join(row)} |" for row in (HEAD, ["---"] * len(HEAD), *rows)]
         return "\n".join([f"## {part}", "", *lines, ""])
+
+
+def chosen_epochs(results: Sequence[Result]) -> str:
+    """First and last of the epochs that are results; apart from them dense starts that are, with their mean devtest."""
+    # Results of earlier versions have no "dense".
+    dense = [result["dense"] for result in results if result.get("dense") is not None]
+    epochs = sorted(result["epoch"] for result in results if result.get("dense") is None)
+    cells = [f"dense start ({statistics.mean(dense):.2f})"] if dense else []
+    if epochs:
+        cells.append("-".join(dict.fromkeys(map(str, (epochs[0], epochs[-1])))))
+    return ", ".join(cells)
 
 
 def by_epoch(runs: Sequence[Sequence[float | None]]) -> str:

@@ -26,7 +26,7 @@ from mpitune.config.effective_keys import effective_keys
 from mpitune.corpus.lines import lines
 from mpitune.corpus.wording import clock
 from mpitune.metrics.evaluation import SystemRuns, evaluate
-from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
+from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score, devtest_scores
 from mpitune.training.job_inputs import load_job
 
 Result = dict[str, Any]
@@ -144,6 +144,8 @@ class Runs:
         result |= {"digest": task.digest, "given": task.given, "error": error, "bleu": None, "length_ratio": None}
         epochs = _objects(task.folder / "metrics.jsonl")
         result |= {"epoch": chosen_epoch(devtest_scores(epochs)), "epochs": len(epochs)}
+        # The score of the dense start if its weights are the result.
+        result["dense"] = dense_start_score(epochs) if dense_start_is_best(epochs) else None
         result["warnings"] = sum(len(epoch.get("warnings", ())) for epoch in epochs)
         result["devtest"] = [epoch["devtest_bleu"] for epoch in epochs]
         if not error:
