@@ -104,6 +104,11 @@ def test_the_table_has_scores_and_significance(scripts: Callable[[str], ModuleTy
     assert [row[-2:] for row in rows[2:]] == [["3.0", "2.0"], ["4.5", "3.0"], ["3.0", "2.0"]]
     assert rows[2][8:10] == ["100.00 <sup>c</sup>"] * 2
     assert rows[3][8].endswith("<sup>c</sup>") and rows[4][8].endswith("<sup>a b</sup>")
+    # A dense start that no epoch is as good as is the result.
+    metrics = where.run(systems[1]) / "metrics.jsonl"
+    first, *others = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text("".join([json.dumps(json.loads(first) | {"devtest_bleu_dense": 40.0}) + "\n", *others]))
+    assert cells(table.table(systems, where))[3][5:8] == ["2", "dense start", "40.00"]
     # The mean of two runs, of which the second is that of the first system.
     [_, again] = table.runs(systems[2], 2)
     assert again.settings == ("run.seed=2",)

@@ -20,7 +20,7 @@ from systems import LEVEL, MULTI30K, Place, System, place, show
 from training_set import ALL, REFIT, WORDS, learned, refitted
 
 from mpitune.corpus.weights import read_weights
-from mpitune.run_folder.best_epoch import chosen_epoch, devtest_scores
+from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score, devtest_scores
 
 DENSE = "features.templates=[]"
 PRINTED = "learner.preset=simianer2012"
@@ -134,12 +134,15 @@ def table(rows: Sequence[Row], where: Place, seeds: int = 1) -> str:
     for n, row in enumerate(rows):
         epochs = where.epochs(row)
         best = epochs[chosen_epoch(devtest_scores(epochs)) - 1]
-        minutes = sum(epoch["seconds"] for epoch in epochs) / 60
-        features, epoch = f"{len(read_weights(where.weights(row))):,}", f"{best['epoch']} of {len(epochs)}"
-        devtest = "" if best["devtest_bleu"] is None else f"{best['devtest_bleu']:.2f}"
+        epoch, score = f"{best['epoch']} of {len(epochs)}", best["devtest_bleu"]
+        if dense_start_is_best(epochs):
+            epoch, score = "dense start", dense_start_score(epochs)
+        minutes = sum(each["seconds"] for each in epochs) / 60
+        features = f"{len(read_weights(where.weights(row))):,}"
+        devtest = "" if score is None else f"{score:.2f}"
         about = [_letter(n), row.algorithm, row.tuned_on, row.features, str(len(runs(row, seeds)))]
         scores = (bleu[test][n] for test in tests)
-        memory = max(peak for epoch in epochs for peak in epoch["peak_memory_bytes"]) / 1e9
+        memory = max(peak for each in epochs for peak in each["peak_memory_bytes"]) / 1e9
         cells.append([*about, features, epoch, devtest, *scores, f"{minutes:.1f}", f"{memory:.1f}"])
     return show(cells)
 
