@@ -53,9 +53,9 @@ class Family(NamedTuple):
     def several(self) -> bool:
         return len(self.records) > 1
 
-    def spread(self, value: Callable[[Epoch], float | None]) -> Spread | None:
-        """Of the ``value`` in the chosen epochs; None for a single run, and if a run has no value."""
-        values = [found for record in self.records if (found := value(record.chosen)) is not None]
+    def spread(self, value: Callable[[Record], float | None]) -> Spread | None:
+        """Of the ``value`` of the results; None for a single run, and if a run has no value."""
+        values = [found for record in self.records if (found := value(record)) is not None]
         return Spread(mean(values), stdev(values)) if self.several and len(values) == len(self.records) else None
 
     def curve(self, value: Callable[[Epoch], float | None], colour: int, style: str) -> Series | None:

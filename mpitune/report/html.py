@@ -108,11 +108,22 @@ def write_report(
     page, pictures = _render([Family(name, group) for name, group in zip(names, groups, strict=True)], examples)
     folder = output or folders[0]
     (folder / "plots").mkdir(parents=True, exist_ok=True)
+    _remove_pictures(folder)
     for name, picture in pictures.items():
         with open_atomic(folder / "plots" / f"{name}.png") as written:
             written.write(picture)
     write_text(folder / "report.html", page)
     return folder / "report.html"
+
+
+def _remove_pictures(folder: Path) -> None:
+    """Remove the pictures of the report that is in ``folder``: the new one may not have them all."""
+    page = folder / "report.html"
+    earlier = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
+    for picture in (folder / "plots").glob("*.png"):
+        # Others may be the user's.
+        if f'id="{picture.stem}-figure_1"' in earlier:
+            picture.unlink()
 
 
 def _reported_runs(folder: Path) -> list[Path]:
@@ -143,8 +154,8 @@ def _render(families: Sequence[Family], examples: Examples) -> tuple[str, dict[s
         means=[
             {
                 "name": family.name,
-                "bleu": family.spread(lambda e: e.devtest_bleu),
-                "gold": family.spread(lambda e: e.gold),
+                "bleu": family.spread(lambda record: record.result_bleu),
+                "gold": family.spread(lambda record: record.result_gold),
             }
             for family in families
             if family.several
@@ -180,7 +191,8 @@ def _selection_reason(record: Record) -> str:
     """Reason for the choice of the epoch."""
     by = "" if record.chosen.devtest_metric is None else f" by {record.metric}"
     reason = f"the best on devtest{by}" if record.has_devtest else "the last: there is no devtest set to choose on"
-    if (before := _bleu_before(record)) is not None and not by and (record.chosen.devtest_bleu or before) < before:
+    before, best = _bleu_before(record), record.chosen.devtest_bleu
+    if before is not None and best is not None and not by and best < before:
         reason = "the best on devtest but for the initial weights"
     return (
         f"{reason} ({record.algorithm}: each epoch's are the average so far)"

@@ -177,6 +177,16 @@ class Record:
         """True if the result has the weights of the dense start instead."""
         return dense_start_is_best([vars(epoch) for epoch in self.epochs])
 
+    @property
+    def result_bleu(self) -> float | None:
+        """Devtest BLEU of the result: of the dense start if that is best, else of the best epoch."""
+        return self.epochs[0].devtest_bleu_dense if self.dense_start_is_best else self.chosen.devtest_bleu
+
+    @property
+    def result_gold(self) -> float | None:
+        """Mean gold score of the best epoch; None if the dense start is best: it has none."""
+        return None if self.dense_start_is_best else self.chosen.gold
+
 
 def read_record(path: Path) -> Record:
     """Read the run in the folder ``path``.

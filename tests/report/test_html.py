@@ -246,6 +246,40 @@ def test_pictures_are_written_beside_the_page(tmp_path: Path) -> None:
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
 
 
+def test_pictures_of_an_earlier_report_are_removed(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    report(folder)
+    (folder.path / "plots" / "own.png").touch()
+    epochs = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    folder.write_metrics([epoch | {"devtest_bleu": None} for epoch in epochs])
+    report(folder)
+    left = {picture.stem for picture in (folder.path / "plots").iterdir()}
+    assert "bleu" not in left and {"gold", "own"} < left
+
+
+def test_a_dense_start_that_is_the_result(tmp_path: Path) -> None:
+    """The table of runs has its score, and the mean of seeds."""
+    job = tmp_path / "job"
+    for seed in (1, 2):
+        folder = make_run(job / f"seed-{seed}")
+        epochs = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+        folder.write_metrics([epochs[0] | {"devtest_bleu_dense": 98.0 + seed}, *epochs[1:]])
+    page = Page(write_report([job]))
+    assert "dense start 99.00 – 6 7.5 s" in page.text and "dense start 100.00 – 6 7.5 s" in page.text
+    assert "mean of job ± sd 99.50 ± 0.71 – " in page.text
+
+
+def test_without_bleu_the_dense_start_is_the_one_result(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", devtest=False)
+    epochs = [json.loads(line) | {"devtest_metric": -0.5} for line in folder.metrics.read_text().splitlines()]
+    folder.write_metrics(epochs)
+    assert "The result has the weights of epoch 1 of 3" in report(folder).text
+    folder.write_metrics([epochs[0] | {"devtest_metric_dense": -0.4}, *epochs[1:]])
+    text = report(folder).text
+    assert "The best epoch is 1 of 3" in text and "The result has the weights of" not in text
+    assert "have -0.4000, more than any epoch: they are the result" in text
+
+
 def test_batch_methods_have_a_report(tmp_path: Path) -> None:
     """They select no columns; without references there is no BLEU."""
     folder = make_run(tmp_path / "run")
@@ -672,6 +706,8 @@ def test_bands_tell_the_time_and_who() -> None:
 def test_initial_weights_that_no_epoch_is_better_than_are_told(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     folder.write_translations(0, REFERENCE)
-    assert "with the weights of epoch 2 of 3, the best on devtest but for the initial weights" in " ".join(
-        report(folder).text.split()
-    )
+    reason = "the best on devtest but for the initial weights"
+    assert f"with the weights of epoch 2 of 3, {reason}" in report(folder).text
+    epochs = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    folder.write_metrics([epoch | {"devtest_bleu": 0.0} for epoch in epochs])
+    assert f"with the weights of epoch 1 of 3, {reason}" in report(folder).text
