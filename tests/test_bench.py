@@ -145,6 +145,14 @@ def test_lists() -> None:
     assert cells == [["prepare", "1"], *([method, ranks] for method in methods for ranks in "12")]
 
 
+def test_lists_of_another_number_are_not_used_again(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").touch()
+    (tmp_path / "references").write_text("w1\n" * 7, encoding="utf-8")
+    command = [sys.executable, BENCH / "lists.py", "--lists", "8", "--folder", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and f"found 7 lists in {tmp_path}, expected 8" in done.stderr
+
+
 @pytest.mark.mpi
 def test_exchange() -> None:
     launcher()

@@ -81,6 +81,8 @@ def main() -> None:
                 place.mkdir(parents=True, exist_ok=True)
                 write_lists(place, number)
                 (place / "job.toml").write_text(JOB)
+            elif (found := (place / "references").read_bytes().count(b"\n")) != number:
+                sys.exit(f"lists.py: found {found:,} lists in {place}, expected {number:,}: give another folder")
         if not options.small:
             # Compiles the kernels.
             list(rows(small, 20, [1]))
