@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -230,6 +231,31 @@ def test_curves_are_tabulated_and_drawn(scripts: Callable[[str], ModuleType], da
     assert "LU/PB" in drawn and all(f">{name}<" in drawn for name in (*curves.TRACKED_HYPOTHESES, "best, from 0"))
 
 
+@pytest.mark.parametrize("name", ["curves", "local", "scale", "seeds", "discretised"])
+def test_figures_of_a_trial_are_among_its_runs(
+    scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """They do not replace those of real runs; a folder given with --write is made."""
+    script, drawn = scripts(name), []
+    monkeypatch.setenv("MPITUNE_DATA", str(data))
+    monkeypatch.setattr(scripts("systems"), "JOBS", data)
+    (data / "multi30k").mkdir()
+    for method in ("train", "translate"):
+        monkeypatch.setattr(script.Place, method, lambda *given: None)
+    if name == "local":
+        monkeypatch.setattr(script, "Study", MagicMock())
+        monkeypatch.setattr(script, "chosen", lambda bleu: "")
+    if name == "seeds":
+        monkeypatch.setattr(script.Task, "bleu", lambda task: 0.0)
+        monkeypatch.setattr(script, "ProcessPoolExecutor", lambda *given, **more: nullcontext(MagicMock(map=map)))
+    monkeypatch.setattr(script, "table", lambda *given: "")
+    monkeypatch.setattr(script, "draw", lambda *given: drawn.append(given[-1].parent))
+    script.main(["--small"])
+    script.main(["--small", "--write", str(data / "new" / "folder")])
+    assert drawn == [data / "runs" / "small", data / "new" / "folder"]
+    assert (data / "new" / "folder").is_dir()
+
+
 def test_each_text_is_translated_by_all_systems_in_turn(
     scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,7 +390,7 @@ def test_scores_of_seeds_are_summed_up_and_known_ones_not_measured_again(
             task.score.write_text(str(score), encoding="utf-8")
         bleu[name] = [task.bleu() for task in tasks]
     assert cells(seeds.table(bleu))[2:] == [
-        ["MIRA", "4", "41.50", "41.50", "1.12", "40.00", "43.00", "40.00"],
+        ["MIRA", "4", "41.50", "41.50", "1.29", "40.00", "43.00", "40.00"],
         ["perceptron", "4", *["42.00"] * 2, "0.00", *["42.00"] * 3],
     ]
     seeds.draw(bleu, data / "seeds.svg")
@@ -397,6 +423,20 @@ def test_parts_of_cdec_processes_become_one_text_and_one_mean(
             with gzip.open(tmp_path / f"{n}" / name, "wt", encoding="utf-8") as file:
                 file.write(f"# MIRA tuned weights ||| {number} ||| 1\n{line}\n")
     assert tuners._averaged([tmp_path / "0", tmp_path / "1"], [3, 1]) == {"Glue": 2.0}
+
+
+def test_each_rank_of_cdec_has_its_part(scripts: Callable[[str], ModuleType], data: Path) -> None:
+    """Parts of an earlier call with more ranks are gone, and part.10 comes after part.2."""
+    tuners, texts = scripts("cdec_tuners"), data / "texts"
+    texts.mkdir()
+    for name in ("lm.klm", "part.12"):
+        (texts / name).touch()
+    (texts / "input.sgm").write_text("".join(f"{n}\n" for n in range(30)), encoding="utf-8")
+    tuners.prepare(tuners.Place(data, data, ranks=11), texts)
+    parts = tuners.Peer(data / "run", texts, 11, SENTENCES, tuners.mira, {"Glue": 0.0}).parts
+    assert sorted(parts) == sorted(texts.resolve().glob("part.*"))
+    lines = [part.read_text(encoding="utf-8").splitlines() for part in parts]
+    assert list(tuners._interleaved(lines)) == [f"{n}" for n in range(30)]
 
 
 def test_pseudo_document_of_undefined_length(scripts: Callable[[str], ModuleType], tmp_path: Path) -> None:

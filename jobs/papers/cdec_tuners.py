@@ -55,11 +55,14 @@ Step = Callable[["Peer", int], list[str]]
 class Peer:
     """A run of one of cdec's tuners, in a run folder like mpitune's."""
 
-    def __init__(self, folder: Path, texts: Path, references: Sequence[str], step: Step, start: Mapping[str, float]):
-        """``texts``: the folder written by `prepare`."""
+    def __init__(
+        self, folder: Path, texts: Path, ranks: int, references: Sequence[str], step: Step, start: Mapping[str, float]
+    ):
+        """``texts``: the folder written by `prepare`, with a part for each of ``ranks``."""
         self.folder, self.texts = folder, texts
         folder.mkdir(parents=True, exist_ok=True)
-        self.parts = [part.resolve() for part in sorted(texts.glob("part.*"))]
+        # In the order of ranks: by name, part.10 is before part.2.
+        self.parts = [(texts / f"part.{n}").resolve() for n in range(ranks)]
         self.refs = (texts / "references").resolve()
         self._references, self._step = [[line] for line in references], step
         write_weights(self.weights(0), sorted(start.items()))
@@ -190,6 +193,9 @@ def prepare(where: Place, folder: Path) -> None:
         (folder / "lm.part").rename(folder / "lm.klm")
     (folder / "cdec.ini").write_text(CONFIG.format(lm="lm.klm"), encoding="utf-8")
     sentences = read(folder / "input.sgm")
+    # An earlier call may have had more ranks.
+    for old in folder.glob("part.*"):
+        old.unlink()
     for n in range(where.ranks):
         part = sentences[n :: where.ranks]
         (folder / f"part.{n}").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
@@ -220,7 +226,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     texts, references = where.runs / "multi30k-cdec-val", read(where.data / "val.en.gz")
     prepare(where, texts)
     for method, (step, start) in TUNERS.items():
-        Peer(where.run(method), texts, references, step, start).train(2 if options.small else options.passes)
+        peer = Peer(where.run(method), texts, where.ranks, references, step, start)
+        peer.train(2 if options.small else options.passes)
     ours = [method for method in METHODS if method.name in BESIDE]
     where.train(ours)
     where.translate([*ours, *TUNERS], SETS)

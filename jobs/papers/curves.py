@@ -20,7 +20,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot
 from methods import FROM_ZERO, PAIRINGS, Method
-from systems import JOBS, Place, place, show
+from systems import Place, place, show, written
 
 TRACKED_HYPOTHESES = {"oracle": ("s--", "tab:green"), "best": ("o-", "tab:blue"), "prediction": ("^:", "tab:red")}
 """Line style and colour of each metric ``<name>_bleu``."""
@@ -30,10 +30,11 @@ COLUMNS = 3
 def main(arguments: Sequence[str] | None = None) -> None:
     """Do the missing runs, draw the figure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="folder for mira.svg")
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="folder for mira.svg (default: that of the runs)")
     where, options = place(parser, arguments)
+    folder = written(where, options)
     where.train([*PAIRINGS, *FROM_ZERO])
-    draw(PAIRINGS, FROM_ZERO, where, options.write / "mira.svg")
+    draw(PAIRINGS, FROM_ZERO, where, folder / "mira.svg")
     print(table([*PAIRINGS, *FROM_ZERO], where), end="")
 
 

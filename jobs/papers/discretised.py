@@ -23,7 +23,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from matplotlib import pyplot
-from systems import JOBS, LEVEL, TESTS, Place, System, place, show
+from systems import LEVEL, TESTS, Place, System, place, show, written
 
 from mpitune.report.response_curves import Response, responses
 from mpitune.run_folder.model_weights import read_model
@@ -95,11 +95,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--write", type=Path, metavar="FOLDER", help="folder for the table and the curves (default: that of the runs)"
     )
     where, options = place(parser, arguments)
+    folder = written(where, options)
     chosen = options.only or (FEW if options.small else names)
     wanted = [each for each in (*LINEAR, *IN_BINS) if each.name in ("pro", *chosen)]
     where.train(wanted)
     where.translate(wanted, SETS)
-    folder = options.write or (where.runs if options.small else JOBS / "runs")
     text = table(wanted, where)
     (folder / "discretised.md").write_text(text, encoding="utf-8")
     if with_bins := [each for each in wanted if each in IN_BINS]:

@@ -27,7 +27,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot
 from methods import METHODS
-from systems import JOBS, LEVEL, TESTS, Place, System, place, read, show
+from systems import JOBS, LEVEL, TESTS, Place, System, place, read, show, written
 
 from mpitune.config.spec import LocalKeys
 from mpitune.metrics.evaluation import Score, SystemRuns, evaluate
@@ -150,12 +150,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     models = {method.name: method for method in METHODS}
     help_ = f"global model, one of {', '.join(models)} (default mert)"
     parser.add_argument("--model", choices=list(models), default="mert", metavar="NAME", help=help_)
-    parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="folder for local.svg")
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="folder for local.svg (default: that of the runs)")
     where, options = place(parser, arguments)
+    folder = written(where, options)
     study = Study(where, models[options.model])
     study.translate(SETTINGS)
     bleu = {text: study.scores(SETTINGS, text) for text in TESTS}
-    draw(bleu, options.write / "local.svg")
+    draw(bleu, folder / "local.svg")
     text = f"{table(study, bleu, models[options.model].title)}\n{chosen(bleu)}"
     (where.runs / "multi30k-local.md").write_text(text, encoding="utf-8")
     print(text, end="")

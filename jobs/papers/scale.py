@@ -20,7 +20,7 @@ matplotlib.use("Agg")
 
 from corpora import Corpus, corpora
 from matplotlib import pyplot
-from systems import JOBS, MULTI30K, Place, System, place, show
+from systems import MULTI30K, Place, System, place, show, written
 from training_set import WORDS, learned, refitted
 
 SELECTED = (100, 1_000, 10_000, None)
@@ -53,8 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", choices=corpora(), default=MULTI30K.name, help="a section of corpora.toml")
     parser.add_argument("--most", type=int, metavar="N", help="tune on no more than N training sentences")
-    parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="folder for scale-NAME.svg")
+    help_ = "folder for scale-NAME.svg (default: that of the runs)"
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help=help_)
     where, options = place(parser, arguments)
+    folder = written(where, options)
     corpus = where.corpus
     lines = by_size(corpus, options.most)
     size = min(corpus.tabulated[0], max(lines[LEARNED]))
@@ -62,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     systems = [dense(corpus), *(system for of in (*lines.values(), selections) for system in of.values())]
     where.train(systems)
     where.translate(systems, corpus.tests[:1])
-    draw(lines, selections, where, options.write / f"scale-{corpus.name}.svg")
+    draw(lines, selections, where, folder / f"scale-{corpus.name}.svg")
     for title, tabulated in [*lines.items(), (f"{LEARNED}, {size:,} sentences, by K", selections)]:
         print(f"{title}\n\n{table(tabulated, where)}")
 

@@ -30,7 +30,7 @@ import numpy as np
 matplotlib.use("Agg")
 
 from matplotlib import pyplot
-from systems import JOBS, TESTS, Place, System, place, show
+from systems import JOBS, TESTS, Place, System, place, show, written
 
 from mpitune.array_files.atomic import write_text
 from mpitune.corpus.progress import no_progress
@@ -126,8 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Do the missing runs, draw the figure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=100, help="number of runs of MIRA (default 100)")
-    parser.add_argument("--write", type=Path, default=JOBS / "runs", metavar="FOLDER", help="folder for seeds.svg")
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="folder for seeds.svg (default: that of the runs)")
     where, options = place(parser, arguments)
+    folder = written(where, options)
     runs = 5 if options.small else options.runs
     counts = {name: math.ceil(SHARE[name] * runs) for name in SYSTEMS}
     tasks = [Task(where, SYSTEMS[name], FIRST + n) for name, count in counts.items() for n in range(count)]
@@ -137,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with ProcessPoolExecutor(where.ranks, mp_context=get_context("spawn")) as pool:
         found: Iterator[float] = pool.map(Task.bleu, tasks)
         bleu = {name: list(islice(found, count)) for name, count in counts.items()}
-    draw(bleu, options.write / "seeds.svg")
+    draw(bleu, folder / "seeds.svg")
     print(table(bleu), end="")
 
 
@@ -145,7 +146,7 @@ def table(bleu: dict[str, list[float]]) -> str:
     """Tabulate the statistics of the box plot."""
     rows = [["", "runs", "median", "mean", "standard deviation", "lowest", "highest", f"seed {FIRST}"]]
     for name, scores in bleu.items():
-        values = statistics.median(scores), statistics.mean(scores), statistics.pstdev(scores)
+        values = statistics.median(scores), statistics.mean(scores), statistics.stdev(scores)
         shown = [f"{value:.2f}" for value in (*values, min(scores), max(scores), scores[0])]
         rows.append([name, str(len(scores)), *shown])
     return show(rows)

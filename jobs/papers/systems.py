@@ -154,6 +154,13 @@ def place(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> t
     return Place(small / corpus.name, small, options.ranks, ("learner.epochs=2",), corpus), options
 
 
+def written(where: Place, options: argparse.Namespace) -> Path:
+    """The folder that the option --write chooses, by default that of the runs; made if there is none."""
+    folder: Path = options.write or where.runs
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def _cut(data: Path, small: Path) -> None:
     """Write the beginnings of all texts into ``small``."""
     small.mkdir(parents=True, exist_ok=True)
