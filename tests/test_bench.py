@@ -188,6 +188,16 @@ def test_extraction(shared: Path) -> None:
     assert float(table["synthetic, 1,000 pairs"][0].removesuffix(" s")) > 0
 
 
+@pytest.mark.mpi
+def test_data_without_the_corpora_of_a_script(tmp_path: Path) -> None:
+    launcher()
+    environment = {"MPITUNE_DATA": str(tmp_path)}
+    printed = run("extraction.py", "--small", environment=environment)
+    assert "has no multi30k" in printed and "has no europarl" in printed
+    printed = run("scaling.py", "--small", environment=environment)
+    assert all(f"skipped: {what}: " in printed for what in ("nc", "multi30k", "the model of a cluster"))
+
+
 def test_grammars(tiny: Tiny) -> None:
     read = rows(run("grammars.py", tiny.folder / "grammar", tiny.folder / "own.0"))
     assert float(read["2"][1]) > 0

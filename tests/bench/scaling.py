@@ -75,7 +75,10 @@ def main() -> None:
     titles = ("shards", "ranks", "idle, dynamic", "idle, static")
     print_table(titles, replayed(shard_seconds))
     titles = ("data", "ranks", "learning s", "devtest s", "allgather s", "alltoall s", "share of the epoch")
-    print_table(titles, modelled(shard_seconds["nc"], 0.01 if small else 1.0))
+    if "nc" in shard_seconds:
+        print_table(titles, modelled(shard_seconds["nc"], 0.01 if small else 1.0))
+    else:
+        print("skipped: the model of a cluster: MPITUNE_DATA has no nc")
 
 
 def measured(small: bool, shard_seconds: dict[str, list[float]]) -> Iterator[Sequence[str]]:
