@@ -15,10 +15,8 @@ from mpitune.training import job_inputs
 
 pytestmark = pytest.mark.slow
 
-JOBS = [
-    path for path in sorted((ROOT / "jobs").glob("*.toml")) if "${MPITUNE_DATA}" in path.read_text(encoding="utf-8")
-]
-"""All but the demo's, which has a test of its own."""
+ALL = sorted((ROOT / "jobs").glob("*.toml"))
+JOBS = [path for path in ALL if "${MPITUNE_DATA}" in path.read_text(encoding="utf-8")]
 
 
 @pytest.fixture
@@ -32,6 +30,11 @@ def test_every_job_is_sound(data: Path, path: Path) -> None:
     job = job_inputs.load_job(path, [])
     for texts in job_inputs.sources(job).texts.values():
         assert all(file.is_file() for file in texts.files)
+
+
+@pytest.mark.parametrize("path", [path for path in ALL if path not in JOBS], ids=lambda path: path.stem)
+def test_jobs_without_real_data_have_known_keys(path: Path) -> None:
+    assert job_inputs.load_job(path, []).file == path
 
 
 @pytest.mark.mpi

@@ -278,8 +278,10 @@ def _paired_gaps(text: str, source: dict[int, str], target: dict[int, str]) -> t
 
 
 def _moses_hint(fields: list[str]) -> str:
-    """Return a hint for error messages if the line looks like Moses' format, else ""."""
-    return ' (a table of Moses? then grammar.format = "moses")' if _is_moses(fields) else ""
+    """Return a hint for error messages if the line looks like one of Moses' formats, else ""."""
+    if _is_moses(fields):
+        return ' (a table of Moses? then grammar.format = "moses")'
+    return " (a phrase table of Moses? rules are in a hierarchical one)" if _is_phrase_table(fields) else ""
 
 
 def _is_moses(fields: list[str]) -> bool:
@@ -288,6 +290,15 @@ def _is_moses(fields: list[str]) -> bool:
         return False
     source, target = split_words(fields[0]), split_words(fields[1])
     return len(source) > 1 and bool(target and LHS.fullmatch(source[-1]) and LHS.fullmatch(target[-1]))
+
+
+def _is_phrase_table(fields: list[str]) -> bool:
+    """Test if the first field is no category, and the third one scores."""
+    scores = split_words(fields[2]) if len(fields) > 2 and not fields[0].lstrip().startswith("[") else []
+    try:
+        return bool([parse_number(score) for score in scores])
+    except ValueError:
+        return False
 
 
 def _given_name(label: str) -> str:

@@ -94,10 +94,10 @@ def nearest(weights: Mapping[str, float], text: str, top: int) -> list[tuple[str
 
 
 def _trigrams(text: str) -> set[str]:
-    """The character trigrams of each word; the prefix of a rule's name and its gaps are ignored."""
+    """The character trigrams of each word; the prefix of a rule's name and its usual gaps are ignored."""
     name = re.fullmatch(r"R:[^:]+:(.*)", text)
-    words = re.split(r"[\s_:]+", name[1] if name else text)
-    spaced = [f" {word.lower()} " for word in words if word and not re.fullmatch(r"N[A-Z]\w*|N\d", word)]
+    words = [word for word in re.split(r"[\s_:]+", name[1] if name else text) if word]
+    spaced = [f" {word.lower()} " for word in words if not (name and re.fullmatch(r"N[XS12]", word))]
     return {word[i : i + 3] for word in spaced for i in range(len(word) - 2)}
 
 

@@ -22,7 +22,9 @@ def read_scoring(path: Path) -> Scoring | None:
         kept = read_checkpoint(path).scoring
         return Scoring.from_json(kept) if kept else None
     folder = path if path.is_dir() else path.parent
-    file = RunFolder(folder.parent if folder.name == RunFolder(folder).weights.name else folder).scoring
+    if folder.name == RunFolder(folder).weights.name and not RunFolder(folder).config.is_file():
+        folder = folder.parent
+    file = RunFolder(folder).scoring
     if not file.is_file():
         return None
     try:

@@ -4,5 +4,5 @@
 - `memory`: peak memory of the process, memory of the machine
 - `progress`: items done, rate and time left, on the terminal and in the log
 - `run_lock`: RunLock, one writing process per run folder
-- `signals`: StopFlag, set by SIGTERM, SIGUSR1 and SIGINT
+- `signals`: StopFlag, set by SIGTERM, SIGUSR1, SIGHUP and SIGINT
 """

@@ -1,4 +1,4 @@
-"""`mpitune explain` and `mpitune decode --forest`."""
+"""`mpitune decode --explain` and `mpitune decode --forest`."""
 
 from __future__ import annotations
 

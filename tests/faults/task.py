@@ -128,11 +128,6 @@ def contents(run: Path) -> dict[str, bytes]:
     return found
 
 
-def scraps(run: Path) -> list[str]:
-    """Files that only a run at work has."""
-    return sorted(path.name for path in run.rglob("*") if re.search(r"\.shards$|\.part$|^part-", path.name))
-
-
 def differences(found: dict[str, bytes], expected: dict[str, bytes]) -> list[str]:
     return sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
 

@@ -134,6 +134,14 @@ def test_the_scores_of_moses(tmp_path: Path) -> None:
     ("line", "told"),
     [
         ("[X] ||| a", "found 2 fields, expected [LHS] ||| source"),
+        (
+            "das Haus ||| the house ||| 0.5 1 0.5 1 ||| 0-0 1-1 ||| 1 1 1",
+            "found left-hand side 'das Haus', expected a category such as [X] (a phrase table of Moses? rules are in a",
+        ),
+        (
+            "a ||| b ||| 1 1 ||| 0-0 ||| 1 1 1 ||| |||",
+            "found 7 fields, expected [LHS] ||| source ||| target [||| scores",
+        ),
         ("a [X] ||| b [X] ||| 1", "found left-hand side 'a [X]', expected a category such as [X] (a table of Moses? "),
         (
             "[X] ||| [X,1] a ||| b [1] ||| 1",
