@@ -14,6 +14,7 @@ from mpitune.corpus.fingerprint import fingerprint
 from mpitune.corpus.lines import check_readable
 from mpitune.errors import UsageError
 from mpitune.grammar.cdec_ini import SPAN_LIMIT, IniFile, read_inifile
+from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.seeds import seed_folder
 from mpitune.store.inputs import StoreInputs, Texts, grammar_files
 from mpitune.store.store import content_digests
@@ -21,11 +22,19 @@ from mpitune.training.bitext_jobs import with_made_inputs
 
 
 def load_job(path: Path, overrides: list[str]) -> Job:
-    """The job in ``path`` with ``overrides`` (``table.key=value``), completed by its cdec.ini if it names one."""
+    """The job in ``path`` with ``overrides`` (``table.key=value``), completed by its cdec.ini if it names one.
+
+    A run folder as ``learner.initial_weights`` stands for the weights that it ended with.
+    """
     job = load.load(path, overrides)
-    file = job.decoder.config
-    if file is None:
-        return job
+    given = job.learner.initial_weights
+    if given is not None and given.is_dir():
+        job = replace(job, learner=replace(job.learner, initial_weights=RunFolder(given).result))
+    return _with_inifile(job, job.decoder.config) if job.decoder.config is not None else job
+
+
+def _with_inifile(job: Job, file: Path) -> Job:
+    """``job`` completed by the cdec.ini ``file``."""
     check_readable(file)
     ini = read_inifile(file)
     external = job.decoder.backend == "cdec"

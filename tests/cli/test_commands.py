@@ -30,6 +30,7 @@ from mpitune.decoder.lists.formats import ListReader
 from mpitune.errors import MachineError, UsageError
 from mpitune.runtime.log import LOG, start_logging
 from mpitune.runtime.run_lock import RunLock
+from mpitune.training.job_inputs import load_job
 
 BITEXT = "grammar={source='dev.de', target='dev.en', alignment='dev.en'}"
 COMMANDS = ["train", "prepare", "decode", "local", "evaluate", "import-dtrain", "weights"]
@@ -405,6 +406,12 @@ def test_weights_of_templates_that_the_job_lacks_are_warned_of(cli: Cli, trained
     keys = 'learner.initial_weights="warm"', "features.templates=[]", f'run.dir="{trained.run}-dense"'
     given = cli("train", trained.job, "--set", keys[0], "--set", keys[1], "--set", keys[2])
     assert "weights do not count: features.templates lacks id" in given.errors
+
+
+def test_a_run_folder_stands_for_its_weights(trained: Trained) -> None:
+    for given in (trained.run, trained.run / "weights.txt.gz"):
+        job = load_job(trained.job, [f'learner.initial_weights="{given}"'])
+        assert job.learner.initial_weights == trained.run / "weights.txt.gz"
 
 
 def test_an_empty_file_of_initial_weights_is_warned_of(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
