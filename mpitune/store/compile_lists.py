@@ -18,6 +18,7 @@ from mpitune.decoder.lists.formats import Entry
 from mpitune.decoder.lists.scores import ScoreFiles
 from mpitune.decoder.lists.templates import TextFeatures
 from mpitune.errors import DataError
+from mpitune.metrics.choices import METRIC_NAMES
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import encoded_corpus
 
@@ -35,7 +36,7 @@ def compile_lists(sources: StoreInputs, folder: Path, start_progress: StartProgr
     temporary files; ``start_progress`` displays the reading.
     """
     words, arrays, first = Vocabulary(), dict[str, Stored](), 0
-    compiler = ListCompiler(words, folder, sources.metrics)
+    compiler = ListCompiler(words, folder, sources.metrics, METRIC_NAMES)
     text_features = TextFeatures(sources.templates, sources.lexicon)
     corpora = {name: texts.read() if texts.counted else [] for name, texts in sources.texts.items()}
     total = sum(len(pairs) * len(sources.texts[name].lists) for name, pairs in corpora.items())

@@ -236,6 +236,11 @@ def test_bad_metrics(lists: TinyLists, tmp_path: Path) -> None:
     good = '{"id": 0, "text": "a", "metrics": {"comet": 1}}\n'
     expected = "a value among its metrics or features, as learner.metric asks for"
     assert refused(f'{good}{{"id": 0, "text": "b"}}\n') == f"train.bad:2: found no comet, expected {expected}"
+    for other in ("COMET", "cOmEt"):
+        assert refused(good.replace("comet", other)).endswith(f"{expected}; did you mean {other}?")
+    with pytest.raises(DataError) as error:
+        run_job(lists, tmp_path / "run", "TER", "bad")
+    assert str(error.value).endswith(f"train.bad:1: found no TER, expected {expected}; did you mean ter?")
     assert refused(good.replace("1}", "1e9}")).endswith("of comet, expected a metric from -10000 to 10000")
     assert (
         refused(good.replace("1}", '"x"}'))

@@ -8,7 +8,7 @@ several systems, are merged: the entry has the features of all, with the value o
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,9 +49,15 @@ class Merged(NamedTuple):
 class ListCompiler:
     """Reads files of lists, and compiles them."""
 
-    def __init__(self, words: Vocabulary, folder: Path, metrics: Sequence[str] = ()) -> None:
-        """``words``: gets the words of all hypotheses; ``folder``: for temporary files; ``metrics``: those to keep."""
+    def __init__(
+        self, words: Vocabulary, folder: Path, metrics: Sequence[str] = (), computed: Collection[str] = ()
+    ) -> None:
+        """``words``: gets the words of all hypotheses; ``folder``: for temporary files; ``metrics``: those to keep.
+
+        ``computed``: metrics that need no values in the lists; a message suggests them.
+        """
         self._metrics = metrics
+        self._computed = computed
         self._folder = folder
         self._numbers = FeatureNumbers()
         self._reader = CompiledReader(words, self._numbers)
@@ -88,7 +94,7 @@ class ListCompiler:
                 found, expected = f"number {entry.sentence}", f"at most {most - 1}{known}"
                 raise DataError.at(path, entry.line, found=found, expected=expected)
             if entry.sentence < most:
-                self._metric.extend([_metric(name, entry, path) for name in self._metrics])
+                self._metric.extend([_metric(name, entry, path, self._computed) for name in self._metrics])
             return entry.sentence < most
 
         self._files += 1
@@ -186,11 +192,17 @@ class ListCompiler:
         return sums
 
 
-def _metric(name: str, entry: Entry, path: Path) -> float:
-    """The value of a metric: one of JSON's metrics, or else a feature, which ``entry`` then no longer has."""
+def _metric(name: str, entry: Entry, path: Path, computed: Collection[str]) -> float:
+    """The value of a metric: one of JSON's metrics, or else a feature, which ``entry`` then no longer has.
+
+    ``computed``: metrics that might have been meant instead.
+    """
     value = entry.metrics[name] if name in entry.metrics else entry.features.pop(name, None)
     if value is None:
         expected = "a value among its metrics or features, as learner.metric asks for"
+        known = (*computed, *entry.metrics, *entry.features)
+        if alike := [other for other in known if other.lower() == name.lower()]:
+            expected += f"; did you mean {alike[0]}?"
         raise DataError.at(path, entry.line, found=f"no {name}", expected=expected)
     check_metric(name, value, entry, path)
     return value
