@@ -34,6 +34,7 @@ REQUIRED = {
     2016: "decoder_conf=cdec.ini\nbitext=bitext\n",
 }
 IN_SHARDS = {year: text.partition("\n")[0] for year, text in REQUIRED.items()}
+CDEC_INI = "an option of dtrain: is this the cdec.ini, which dtrain's file names?"
 LEFT_TO_USERS = ("names no input", "reads no standard input", "has no decoder_conf")
 """What a job file says where something must be added before it is complete."""
 PRESET = PRESETS["dtrain"].keys
@@ -473,6 +474,8 @@ def test_a_file_that_is_not_there_is_told(imported: Callable[[str], str], folder
             "expected options of 2012 only, as decoder_config in line 2 is",
         ),
         ("k=3\n\nk=4", "3: found a second k, expected one (line 1)"),
+        ("formalism=scfg\n", f"1: found formalism, expected {CDEC_INI}"),
+        ("k=3\nfeature_function=A\nfeature_function=B", f"2: found feature_function, expected {CDEC_INI}"),
         ("k=3\n[learner]", "2: found '[learner]', expected name=value"),
         ("=3", "1: found '=3', expected name=value"),
         ("k", "1: found k, expected a whole number from 1 to 1000000"),

@@ -19,6 +19,9 @@ from mpitune.errors import UsageError
 if TYPE_CHECKING:
     from mpitune.config.dtrain.draft import Draft
 
+_OF_CDEC = {"formalism", "grammar", "feature_function", "add_pass_through_rules", "scfg_max_span_limit"}
+_OF_CDEC |= {"intersection_strategy", "cubepruning_pop_limit"}
+"""Keys of a cdec.ini, none of which is an option of dtrain."""
 _TRUTH = {"on": True, "yes": True, "1": True, "true": True, "": True}
 _TRUTH |= {"off": False, "no": False, "0": False, "false": False}
 
@@ -52,7 +55,8 @@ Translation = Callable[["Draft", str], None]
 def read_settings(path: Path) -> dict[str, Setting]:
     """Read the options in a file, by name.
 
-    Raises UsageError for a line without a name and for a repeated name, DataError if the file cannot be read.
+    Raises UsageError for a line without a name, for a repeated name and for a cdec.ini, DataError if the file cannot be
+    read.
     """
     settings: dict[str, Setting] = {}
     for number, line in lines(path):
@@ -61,6 +65,9 @@ def read_settings(path: Path) -> dict[str, Setting]:
             continue
         if not name or name.startswith("["):
             raise UsageError(f"{path}:{number}: found {line!r}, expected name=value")
+        if name in _OF_CDEC:
+            expected = "an option of dtrain: is this the cdec.ini, which dtrain's file names?"
+            raise UsageError(f"{path}:{number}: found {name}, expected {expected}")
         if name in settings:
             raise UsageError(f"{path}:{number}: found a second {name}, expected one (line {settings[name].line})")
         settings[name] = Setting(number, value if equals else None)
