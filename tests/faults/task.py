@@ -96,11 +96,11 @@ class Task:
         return ["train", str(self.folder / "job.toml"), "--quiet", "--set", f"run.dir={run}", *more]
 
     def ends_the_same(self, run: Path, start: list[str]) -> bool:
-        """Run the job to its end in ``run``; whether it then is as if nothing had ever disturbed it."""
+        """Run the job to its end in ``run``; whether it then is as if nothing had ever disturbed it, without scraps."""
         with World(RANKS, self.train(run), self.folder, start=start) as world:
             left, _ = world.end(WHOLE)
             assert (world.code, left) == (0, 0), world.said
-        return differences(contents(run), self.whole) == []
+        return differences(contents(run), self.whole) == [] and scraps(run) == []
 
     def sound(self, run: Path) -> bool:
         """Whether each checkpoint in ``run`` is whole, and that of an undisturbed run."""
@@ -126,6 +126,11 @@ def contents(run: Path) -> dict[str, bytes]:
             continue
         found[name] = b"" if name.startswith("store/") else _content(path, run)
     return found
+
+
+def scraps(run: Path) -> list[str]:
+    """Files that only a run at work has."""
+    return sorted(path.name for path in run.rglob("*") if re.search(r"\.shards$|\.part$|^part-", path.name))
 
 
 def differences(found: dict[str, bytes], expected: dict[str, bytes]) -> list[str]:

@@ -23,6 +23,7 @@ from support.fake import FakeCdec
 from support.messages import REMOVED, Row, check_told, table
 from support.mpi import ROOT, mpirun
 from support.naive_kenlm import write_kenlm
+from support.sharing import read_only
 from support.small_disk import on_a_small_disk
 from support.tiny import write_data
 
@@ -489,8 +490,8 @@ def try_case(
     assert (folder / "runs/job/weights.txt.gz").read_bytes() == whole.weights
 
 
-def in_a_process(arguments: Sequence[str]) -> tuple[int, str]:
-    command = [sys.executable, "-m", "mpitune", *arguments]
+def in_a_process(arguments: Sequence[str], rights: Sequence[str] = ()) -> tuple[int, str]:
+    command = [*rights, sys.executable, "-m", "mpitune", *arguments]
     done = subprocess.run(
         command,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -581,11 +582,11 @@ def test_a_run_folder_in_use(whole: Whole, tmp_path: Path) -> None:
     try_case(whole, tmp_path, Case(write("empty", "")), table()[IN_USE], run)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any folder")
 def test_a_run_folder_without_permission(whole: Whole, tmp_path: Path) -> None:
     shutil.copytree(whole.folder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("runs"))
-    (tmp_path / "runs").mkdir(mode=0o500)
-    code, errors = in_a_process(["train", str(tmp_path / "job.toml")])
+    (tmp_path / "runs").mkdir()
+    with read_only(tmp_path / "runs") as rights:
+        code, errors = in_a_process(["train", str(tmp_path / "job.toml")], rights)
     row = table()["a run folder that cannot be written to"]
     check_told(row._replace(says=row.says.replace("...", "Permission denied")), code, errors, tmp_path)
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.mpi import ROOT
 from support.run_folders import make_run
 from support.runs import SENTENCES, Decodes
+from support.sharing import read_only
 from support.tiny import DEVTEST, Tiny, kill_all, start, wait_for
 
 from mpitune.cli.parser import main
@@ -234,15 +237,22 @@ def test_a_removed_run_folder_does_not_come_back(tiny: Tiny, tmp_path: Path, mon
     assert not run.exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read any file")
 @pytest.mark.parametrize("name", ["log.txt", "status.json"])
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
     folder = make_run(tmp_path / "run")
     log(folder, "INFO one")
     write_state(folder, "running", 3)
-    (folder.path / name).chmod(0)
-    with pytest.raises(DataError, match=f"{name}: found permission denied, expected a readable file"):
-        read_status(folder.path)
+    with read_only(folder.path) as rights:
+        (folder.path / name).chmod(0)
+        done = subprocess.run(
+            [*rights, sys.executable, "-m", "mpitune", "report", "--watch", folder.path],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    said = f"{folder.path / name}: found permission denied, expected a readable file"
+    assert (done.returncode, done.stderr) == (3, f"mpitune: {said}\n")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "state": "running", "stage": 3}'])
