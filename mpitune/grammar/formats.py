@@ -278,10 +278,10 @@ def _paired_gaps(text: str, source: dict[int, str], target: dict[int, str]) -> t
 
 
 def _moses_hint(fields: list[str]) -> str:
-    """Return a hint for error messages if the line looks like one of Moses' formats, else ""."""
+    """Return a hint for error messages if the line looks like one of Moses' tables, else ""."""
     if _is_moses(fields):
         return ' (a table of Moses? then grammar.format = "moses")'
-    return " (a phrase table of Moses? rules are in a hierarchical one)" if _is_phrase_table(fields) else ""
+    return " (a phrase table of Moses? expected a hierarchical one)" if _is_phrase_pair(fields) else ""
 
 
 def _is_moses(fields: list[str]) -> bool:
@@ -292,13 +292,12 @@ def _is_moses(fields: list[str]) -> bool:
     return len(source) > 1 and bool(target and LHS.fullmatch(source[-1]) and LHS.fullmatch(target[-1]))
 
 
-def _is_phrase_table(fields: list[str]) -> bool:
-    """Test if the first field is no category, and the third one scores."""
-    scores = split_words(fields[2]) if len(fields) > 2 and not fields[0].lstrip().startswith("[") else []
-    try:
-        return bool([parse_number(score) for score in scores])
-    except ValueError:
+def _is_phrase_pair(fields: list[str]) -> bool:
+    """Test if the first field is no category and the third has scores, as in Moses' tables without left-hand sides."""
+    if len(fields) < 3 or LHS.fullmatch(fields[0].strip(" \t")):
         return False
+    scores = fields[2].split()
+    return bool(scores) and all(map(_is_score, scores))
 
 
 def _given_name(label: str) -> str:

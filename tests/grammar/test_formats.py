@@ -134,14 +134,6 @@ def test_the_scores_of_moses(tmp_path: Path) -> None:
     ("line", "told"),
     [
         ("[X] ||| a", "found 2 fields, expected [LHS] ||| source"),
-        (
-            "das Haus ||| the house ||| 0.5 1 0.5 1 ||| 0-0 1-1 ||| 1 1 1",
-            "found left-hand side 'das Haus', expected a category such as [X] (a phrase table of Moses? rules are in a",
-        ),
-        (
-            "a ||| b ||| 1 1 ||| 0-0 ||| 1 1 1 ||| |||",
-            "found 7 fields, expected [LHS] ||| source ||| target [||| scores",
-        ),
         ("a [X] ||| b [X] ||| 1", "found left-hand side 'a [X]', expected a category such as [X] (a table of Moses? "),
         (
             "[X] ||| [X,1] a ||| b [1] ||| 1",
@@ -226,6 +218,23 @@ def test_bad_lines_of_moses(tmp_path: Path, line: str, told: str) -> None:
 @pytest.mark.parametrize("more", ["", " ||| 0-0 ||| 1 1 1", " ||| 0-0 ||| 1 1 1 ||| |||"])
 def test_a_table_of_moses_read_as_that_of_cdec(tmp_path: Path, more: str) -> None:
     refused(tmp_path, "cdec", "[X] ||| a ||| c", f"a [X] ||| b [X] ||| 1{more}", "", '? then grammar.format = "moses")')
+
+
+@pytest.mark.parametrize("more", ["", " ||| 0-0", " ||| 0-0 ||| 4 2 1", " ||| 0-0 ||| 4 2 1 |||", " ||| ||| ||| ||| "])
+def test_a_phrase_table_of_moses(tmp_path: Path, more: str) -> None:
+    hint = " (a phrase table of Moses? expected a hierarchical one)"
+    for source in ("das haus", '" (', "[ [X,1]"):
+        for kind in ("cdec", "joshua"):
+            refused(tmp_path, kind, "[X] ||| a ||| c", f"{source} ||| the house ||| 0.5 1e-9{more}", "found ", hint)
+
+
+@pytest.mark.parametrize(
+    "line", ["X ||| a ||| b ||| 1", "X ||| a ||| ||| 1", "[X] ||| 3 ||| 3 ||| 1 ||| ||| 1", "a ||| 3"]
+)
+def test_other_bad_lines_are_no_phrase_table(tmp_path: Path, line: str) -> None:
+    with pytest.raises(DataError) as error:
+        read(tmp_path, "cdec", line)
+    assert "Moses" not in str(error.value)
 
 
 def refused(folder: Path, table_format: str, good: str, bad: str, told: str, end: str = "") -> None:

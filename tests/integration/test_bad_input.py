@@ -263,6 +263,7 @@ CASES = {
     ),
     "a rule with three gaps": Case(line("grammar", 7, "[X] ||| [X,1] a [X,2] b [X,3] ||| [1] [2] [3]")),
     "a line of Moses' rule table in one of cdec": Case(line("grammar", 7, "haus [X] ||| house [X] ||| 0.5")),
+    "a phrase table of Moses": Case(write("grammar", "haus ||| house ||| 0.5 0.25 ||| 0-0 ||| 4 2 1 ||| |||\n")),
     "a grammar without rules": Case(write("grammar", "")),
     "a grammar of other categories": Case(write("grammar", "[PH] ||| haus ||| house ||| Cost=1\n")),
     "a bitext for a text": Case(line("train.en", 3, "the house ||| das haus")),
