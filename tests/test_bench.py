@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from support.markdown import cells
 from support.mpi import launcher
 from support.tiny import Tiny, write_data
 
@@ -33,8 +34,7 @@ def run(script: str, *arguments: str | Path, environment: Mapping[str, str] | No
 
 def rows(printed: str) -> dict[str, list[str]]:
     """The rows of all Markdown tables by their first cell."""
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
-    return {row[0]: row[1:] for row in cells}
+    return {row[0]: row[1:] for row in cells(printed)}
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +139,9 @@ def test_sharing() -> None:
 @pytest.mark.mpi
 def test_lists() -> None:
     launcher()
-    lines = [line for line in run("lists.py", "--small").splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in line.split("|")[1:3]] for line in lines[2:]]
+    found = [row[:2] for row in cells(run("lists.py", "--small"))[2:]]
     methods = [f"an epoch: {name}" for name in ("perceptron, itersel", "MIRA", "PRO")]
-    assert cells == [["prepare", "1"], *([method, ranks] for method in methods for ranks in "12")]
+    assert found == [["prepare", "1"], *([method, ranks] for method in methods for ranks in "12")]
 
 
 def test_lists_of_another_number_are_not_used_again(tmp_path: Path) -> None:
@@ -157,13 +156,13 @@ def test_lists_of_another_number_are_not_used_again(tmp_path: Path) -> None:
 def test_exchange() -> None:
     launcher()
     printed = run("exchange.py", "--scale", "0.0002", "--case", "select", "mix", "--ranks", "2", "--memory", "0.5")
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines()[2:] if "|" in line]
-    assert [row[:3] for row in cells] == [
+    found = cells(printed)[2:]
+    assert [row[:3] for row in found] == [
         [f"{case}, 141 of 141 shards", "2", exchange]
         for case in ("select", "mix")
         for exchange in ("allgather", "alltoall")
     ]
-    assert all(float(row[4]) > 0 for row in cells)
+    assert all(float(row[4]) > 0 for row in found)
     assert "The results of a case are the same to the bit." in printed
 
 
@@ -172,13 +171,13 @@ def test_scaling(data: Path) -> None:
     launcher()
     printed = run("scaling.py", "--small", environment={"MPITUNE_DATA": str(data)})
     assert "skipped: multi30k: no data" in printed
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if "|" in line]
-    assert [row[1] for row in cells if row[0] == "nc"] == ["1", "1 and 1, side by side", "2"]
-    assert all(float(row[2]) > 0 for row in cells if row[0] == "nc")
+    found = cells(printed)
+    assert [row[1] for row in found if row[0] == "nc"] == ["1", "1 and 1, side by side", "2"]
+    assert all(float(row[2]) > 0 for row in found if row[0] == "nc")
     # The dynamic schedule leaves ranks idle for less time than the static one.
-    idle = [[float(cell.removesuffix(" %")) for cell in row[2:]] for row in cells if "skewed" in row[0]]
+    idle = [[float(cell.removesuffix(" %")) for cell in row[2:]] for row in found if "skewed" in row[0]]
     assert len(idle) == 9 and all(dynamic < static for dynamic, static in idle)
-    assert len([row for row in cells if row[0].startswith("Europarl")]) == 4
+    assert len([row for row in found if row[0].startswith("Europarl")]) == 4
 
 
 def test_extraction(shared: Path) -> None:

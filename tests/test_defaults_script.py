@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import json
 import statistics
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from support.mpi import ROOT
+from support.markdown import cells
+from support.scripts import scripts_in
 
 from mpitune.config.load import load
 from mpitune.demo import generate
 from mpitune.lm.arpa import read_arpa
 
-SCRIPTS = {"builders", "files", "making", "measure", "results", "sets", "settings"}
-
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+def scripts() -> Iterator[Callable[[str], ModuleType]]:
     """Imports a script of jobs/defaults by its name."""
-    monkeypatch.syspath_prepend(str(ROOT / "jobs" / "defaults"))
-    before = set(sys.modules)
-    yield importlib.import_module
-    for name in SCRIPTS & (set(sys.modules) - before):
-        del sys.modules[name]
+    with scripts_in("defaults") as imported:
+        yield imported
 
 
 @pytest.fixture
@@ -44,9 +38,10 @@ def written(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def cells(text: str) -> list[dict[str, str]]:
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
-    return [dict(zip(rows[0], row, strict=True)) for row in rows[2:]]
+def rows_of(text: str) -> list[dict[str, str]]:
+    """The rows of a table, by its headings."""
+    heading, _, *rows = cells(text)
+    return [dict(zip(heading, row, strict=True)) for row in rows]
 
 
 @pytest.mark.slow
@@ -80,7 +75,7 @@ def test_little_runs_fill_the_tables(
         ("demo:20", setting, 1) for setting in ("defaults", "all-templates", "words", "all-with-words", "order")
     }
     assert len(results) == 5 and all(one["epoch"] == 2 and one["bleu"] > 5 for one in results)
-    rows = cells(told.out.partition("## sparse")[2])
+    rows = rows_of(told.out.partition("## sparse")[2])
     for row in rows:
         found = [one for one in results if one["setting"] == row["setting"]]
         bleus, hours = [one["bleu"] for one in found], sum(sum(one["core_seconds"].values()) for one in found) / 3600
@@ -208,7 +203,7 @@ def test_the_best_of_the_grid(
     study = measure.Study(runs.Runs(news / "work", 1), [nc])
     study.do("grid")
     assert [one.name for one in study.best(nc)] == names[32:29:-1]
-    rows = cells(study.table("grid"))
+    rows = rows_of(study.table("grid"))
     assert [row["setting"] for row in rows[:4]] == ["defaults", *names[32:29:-1]]
     assert [rows[1][key] for key in ("seeds", "mean", "sd", "p", "core hours")] == [
         "5",
@@ -265,7 +260,7 @@ def test_tuned_on_training_pairs_the_epoch_is_chosen_on_others(
     job = load(folder / "job.toml")
     assert job.learner.algorithm == "itersel" and job.data.devtest is not None
     results = written(tmp_path / "results.jsonl")
-    (cell,) = (row["devtest by epoch"] for row in cells(capsys.readouterr().out) if row["setting"] == "all-templates")
+    (cell,) = (row["devtest by epoch"] for row in rows_of(capsys.readouterr().out) if row["setting"] == "all-templates")
     assert {one["epochs"] for one in results} == {3}, "--epochs counts, not the two of --small"
     means = [
         statistics.mean(one["devtest"][n] for one in results if one["setting"] == "all-templates") for n in range(3)

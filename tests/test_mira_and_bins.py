@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from support.mpi import ROOT
+from support.markdown import cells
+from support.scripts import scripts_in
 
 from mpitune.config.load import load
 from mpitune.corpus.weights import read_weights
@@ -20,10 +20,9 @@ SENTENCES = [f"the commission adopted report number {n} in plenary today" for n 
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(str(ROOT / "jobs" / "papers"))
-    yield importlib.import_module("mira_and_bins")
-    del sys.modules["mira_and_bins"]
+def script() -> Iterator[ModuleType]:
+    with scripts_in("papers") as imported:
+        yield imported("mira_and_bins")
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def test_a_table_compares_all_runs_of_the_systems(
     assert commands == [training, training, ["evaluate", "--refs"]]
     table = (data / "runs" / "bins.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out.endswith(table) and not (data / "runs" / "pairings.md").exists()
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("|")]
+    rows = cells(table)
     assert [row[:3] for row in rows if row[0] in names][0] == ["linear", "3", "100.00"]
     assert float(next(row[2] for row in rows if row[0] == "bins")) < 100
 

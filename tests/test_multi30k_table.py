@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,7 +12,8 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
-from support.mpi import ROOT
+from support.markdown import cells
+from support.scripts import scripts_in
 
 from mpitune.config.load import load
 from mpitune.config.spec import BATCH
@@ -23,31 +22,13 @@ from mpitune.training.local.translation import SentenceTimings, summary
 
 SENTENCES = [f"a man number {n} is walking down the long street" for n in range(30)]
 TESTS = ("test_2016_flickr", "test_2017_flickr")
-SCRIPTS = {
-    "corpora",
-    "systems",
-    "table",
-    "scale",
-    "training_set",
-    "methods",
-    "curves",
-    "seeds",
-    "oracles",
-    "cdec_tuners",
-    "discretised",
-    "local",
-    "sentences",
-}
 
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+def scripts() -> Iterator[Callable[[str], ModuleType]]:
     """Imports a script of jobs/papers by its name."""
-    monkeypatch.syspath_prepend(str(ROOT / "jobs" / "papers"))
-    before = set(sys.modules)
-    yield importlib.import_module
-    for name in SCRIPTS & (set(sys.modules) - before):
-        del sys.modules[name]
+    with scripts_in("papers") as imported:
+        yield imported
 
 
 @pytest.fixture
@@ -77,10 +58,6 @@ def made_up(run: Path, devtest: list[float | None], translations: list[str], **m
     write_weights(run / "weights.txt.gz", [("Glue", 1.0), ("WordPenalty", -1.0)])
     for text in ("val", *TESTS):
         (run / f"{text}.out").write_text("".join(f"{line}\n" for line in translations))
-
-
-def cells(printed: str) -> list[list[str]]:
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines()]
 
 
 WORSE = [line.replace("walking", "running") for line in SENTENCES]

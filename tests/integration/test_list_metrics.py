@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import signal
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from support.commands import Cli
 from support.mpi import mpirun
 from support.runs import SENTENCES, TRAIN_JOBS, Decodes, epoch_weights, files_of, kept, metrics
 from support.tiny import Tiny
-from support.tiny_lists import Hypothesis, TinyLists
+from support.tiny_lists import Hypothesis, TinyLists, tables_of
 
 from mpitune.errors import DataError, StopRequested
 from mpitune.exchange.comm import SerialComm
@@ -74,14 +73,9 @@ def job_of(lists: TinyLists, run: Path, metric: Any, kind: str = "metrics", /, *
     return lists.job_file(run, kind, **tables)
 
 
-def of_method(method: str, epochs: int = 2) -> dict[str, Any]:
-    tables: dict[str, Any] = {"learner": {"method": method, "epochs": epochs, "patience": 0}}
-    return tables | ({"learner__mert": {"restarts": 1, "directions": 2}} if method == "mert" else {})
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_a_column_is_learned_without_references(lists: TinyLists, tmp_path: Path, method: str) -> None:
-    run_job(lists, tmp_path / "run", "comet", **of_method(method, 3), **NO_REFERENCES)
+    run_job(lists, tmp_path / "run", "comet", **tables_of(method, 3), **NO_REFERENCES)
     epochs = metrics(tmp_path / "run")
     for epoch in epochs:
         assert epoch["metric_random"] < epoch["metric_oracle"] and epoch["metric_best"] <= epoch["metric_oracle"]
@@ -101,7 +95,7 @@ def chosen(run: Path, epoch: int) -> list[float]:
 
 
 def test_the_choices_of_an_epoch_are_those_of_the_lists(lists: TinyLists, tmp_path: Path) -> None:
-    run_job(lists, tmp_path / "run", "comet", **of_method("pro", 1), **NO_REFERENCES)
+    run_job(lists, tmp_path / "run", "comet", **tables_of("pro", 1), **NO_REFERENCES)
     [epoch] = metrics(tmp_path / "run")
     values = [[comet(entry) for entry in unique(entries)] for entries in lists.lists["train"] if entries]
     assert epoch["metric_oracle"] == pytest.approx(sum(map(max, values)) / len(values))
@@ -117,7 +111,7 @@ def unique(entries: Sequence[Hypothesis]) -> list[Hypothesis]:
 @pytest.mark.parametrize("metric", ["ter", "chrf", {"bleu": 0.5, "comet": 0.5}, {"comet": 1.0, "words": -0.25}])
 @pytest.mark.parametrize("method", ["perceptron", "pro", "mira"])
 def test_every_metric_gets_better(lists: TinyLists, tmp_path: Path, metric: Any, method: str) -> None:
-    run_job(lists, tmp_path / "run", metric, **of_method(method, 3))
+    run_job(lists, tmp_path / "run", metric, **tables_of(method, 3))
     last = metrics(tmp_path / "run")[-1]
     assert last["metric_random"] < last["metric_best"] <= last["metric_oracle"]
     translations, references = kept(tmp_path / "run", "epoch-0003"), (lists.folder / "dev.en").read_text().splitlines()
@@ -140,7 +134,7 @@ def test_spreads_are_means_over_lists(lists: TinyLists, tmp_path: Path, monkeypa
         set_spreads(metric, spreads)
 
     monkeypatch.setattr(Metric, "set_spreads", spy)
-    run_job(lists, tmp_path / "run", {"comet": 1.0, "words": -0.25}, **of_method("perceptron", 1))
+    run_job(lists, tmp_path / "run", {"comet": 1.0, "words": -0.25}, **tables_of("perceptron", 1))
     values = [[(comet(entry), len(entry.text.split())) for entry in unique(part)] for part in lists.lists["train"]]
     spreads = [np.std(of_list, axis=0) for of_list in values]
     assert found[0] == pytest.approx(np.mean(spreads, axis=0), rel=1e-5)
@@ -151,7 +145,7 @@ def test_the_unit_of_a_column_does_not_matter(lists: TinyLists, tmp_path: Path) 
         entries = [(number, entry) for number, part in enumerate(lists.lists[name]) for entry in part]
         write(lists.folder / f"{name}.percent", entries, percent=64.0)
     for kind in ("metrics", "percent"):
-        run_job(lists, tmp_path / kind, "comet", kind, **of_method("perceptron", 1))
+        run_job(lists, tmp_path / kind, "comet", kind, **tables_of("perceptron", 1))
     first, second = (epoch_weights(tmp_path / kind, 1) for kind in ("metrics", "percent"))
     assert second == pytest.approx(first, rel=1e-5, abs=1e-7)
 
@@ -181,8 +175,8 @@ def test_a_column_may_be_a_feature_or_a_file(lists: TinyLists, tmp_path: Path) -
 def test_ranks_leave_no_trace(lists: TinyLists, tmp_path: Path) -> None:
     metric = {"chrf": 0.5, "comet": 0.5}
     for method in ("perceptron", "mert"):
-        run_job(lists, tmp_path / method, metric, **of_method(method))
-        job = job_of(lists, tmp_path / f"{method}-2", metric, **of_method(method))
+        run_job(lists, tmp_path / method, metric, **tables_of(method))
+        job = job_of(lists, tmp_path / f"{method}-2", metric, **tables_of(method))
         assert mpirun(2, [TRAIN_JOBS, job]).returncode == 0
         assert files_of(tmp_path / method) == files_of(tmp_path / f"{method}-2")
 
@@ -190,17 +184,17 @@ def test_ranks_leave_no_trace(lists: TinyLists, tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["perceptron", "pro"])
 def test_a_stopped_run_goes_on_as_if_unbroken(lists: TinyLists, tmp_path: Path, decodes: Decodes, method: str) -> None:
     metric = {"ter": 0.5, "comet": 0.5}
-    run_job(lists, tmp_path / "unbroken", metric, **of_method(method))
+    run_job(lists, tmp_path / "unbroken", metric, **tables_of(method))
     # The spreads of the metrics are measured first.
     decodes.count, decodes.stop_at = 0, (3, signal.SIGTERM)
     with pytest.raises(StopRequested, match="the comparison of the metrics; nothing of it is written"):
-        run_job(lists, tmp_path / "run", metric, **of_method(method))
+        run_job(lists, tmp_path / "run", metric, **tables_of(method))
     assert decodes.count <= 4
     decodes.count, decodes.stop_at = 0, (2 * SENTENCES + 10, signal.SIGTERM)
     with pytest.raises(StopRequested):
-        run_job(lists, tmp_path / "run", metric, **of_method(method))
+        run_job(lists, tmp_path / "run", metric, **tables_of(method))
     decodes.count, decodes.stop_at = 0, None
-    run_job(lists, tmp_path / "run", metric, **of_method(method))
+    run_job(lists, tmp_path / "run", metric, **tables_of(method))
     assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
 
 
@@ -286,11 +280,7 @@ def test_features_of_the_text(lists: TinyLists, tmp_path: Path, cli: Cli) -> Non
     command = ["rerank", job, "--input", lists.folder / "dev.cdec", "--weights"]
     command += [tmp_path / "run" / "weights" / "epoch-0002.txt.gz"]
     done = cli(*command, "--source", lists.folder / "dev.de")
-    assert done.output.splitlines() == translations(tmp_path / "run", 2)
+    assert done.output.splitlines() == kept(tmp_path / "run", "epoch-0002")
     assert cli.refused(2, *command).startswith('--source: expected beside the template "lexicon-pair"')
     (tmp_path / "short").write_text("der mann\n")
     assert "expected at most 0, as" in cli.refused(3, *command, "--source", tmp_path / "short")
-
-
-def translations(run: Path, epoch: int) -> list[str]:
-    return gzip.decompress((run / "translations" / f"epoch-{epoch:04d}.txt.gz").read_bytes()).decode().splitlines()

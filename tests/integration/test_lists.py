@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import os
 import signal
@@ -16,9 +15,9 @@ import numpy as np
 import pytest
 from support.commands import Cli
 from support.mpi import mpirun
-from support.runs import SENTENCES, TRAIN_JOBS, Decodes, epoch_weights, files_of, metrics
+from support.runs import SENTENCES, TRAIN_JOBS, Decodes, epoch_weights, files_of, kept, metrics
 from support.tiny import Tiny
-from support.tiny_lists import FORMATS, Hypothesis, TinyLists
+from support.tiny_lists import FORMATS, Hypothesis, TinyLists, tables_of
 
 from mpitune.array_files.csr import row_ends
 from mpitune.corpus.feature_table import FeatureTable
@@ -37,11 +36,6 @@ METHODS = ["perceptron", "mira", "pro", "mert", "minrisk", "rampion"]
 @pytest.fixture(scope="module")
 def lists(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> TinyLists:
     return TinyLists(tiny, tmp_path_factory.mktemp("lists"))
-
-
-def tables_of(method: str, epochs: int = 2) -> dict[str, Any]:
-    tables: dict[str, Any] = {"learner": {"method": method, "epochs": epochs, "patience": 0}}
-    return tables | ({"learner__mert": {"restarts": 1, "directions": 2}} if method == "mert" else {})
 
 
 def run_job(lists: TinyLists, run: Path, kind: str = "cdec", /, **tables: Any) -> None:
@@ -199,10 +193,6 @@ def test_batch_methods_learn_from_whole_lists(lists: TinyLists, tmp_path: Path, 
     assert "ignored by this method: decoder.kbest" in (tmp_path / "run-5" / "log.txt").read_text()
 
 
-def translations(run: Path, epoch: int) -> list[str]:
-    return gzip.decompress((run / "translations" / f"epoch-{epoch:04d}.txt.gz").read_bytes()).decode().splitlines()
-
-
 def test_reranking_finds_the_translations_of_training(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
     run_job(lists, tmp_path / "run")
     last = (tmp_path / "run" / "log.txt").read_text().splitlines()[-1]
@@ -214,7 +204,7 @@ def test_reranking_finds_the_translations_of_training(lists: TinyLists, tmp_path
         for kind in FORMATS:
             done = cli("rerank", job, "--input", lists.folder / f"dev.{kind}", "--weights", weights)
             assert (done.code, done.errors) == (0, "")
-            assert done.output.splitlines() == translations(tmp_path / "run", epoch)
+            assert done.output.splitlines() == kept(tmp_path / "run", f"epoch-{epoch:04d}")
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -326,7 +316,7 @@ def test_features_from_files_are_as_those_of_the_lists(lists: TinyLists, tmp_pat
     assert run == pytest.approx(whole)
     arguments = ["--input", lists.folder / "dev.moved", "--weights", tmp_path / "run" / "weights" / "epoch-0002.txt.gz"]
     done = cli("rerank", job, *arguments, "--scores", tmp_path / "dev")
-    assert done.output.splitlines() == translations(tmp_path / "run", 2)
+    assert done.output.splitlines() == kept(tmp_path / "run", "epoch-0002")
     assert (
         cli.refused(2, "rerank", job, *arguments) == "--scores: found 0 files, expected 1 (Cost), as features.files has"
     )

@@ -34,6 +34,12 @@ def _json(number: int, entry: Hypothesis) -> str:
 FORMATS: dict[str, Callable[[int, Hypothesis], str]] = {"cdec": _cdec, "moses": _moses, "json": _json}
 
 
+def tables_of(method: str, epochs: int = 2) -> dict[str, Any]:
+    """What a job says beside its lists: few restarts, as is enough for a tiny task."""
+    tables: dict[str, Any] = {"learner": {"method": method, "epochs": epochs, "patience": 0}}
+    return tables | ({"learner__mert": {"restarts": 1, "directions": 2}} if method == "mert" else {})
+
+
 class TinyLists:
     """Lists of the task's sentences, 30 translations each, as the embedded decoder finds them without weights."""
 
