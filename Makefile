@@ -20,7 +20,7 @@ export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
 export PRTE_MCA_hwloc_default_binding_policy := none
 
 # Prints 2 if mpirun and mpi4py use the same MPI; otherwise each process forms a separate world, or there is an error.
-WORLD := mpirun -n 2 "$(BIN)"/python -c 'from mpi4py.MPI import COMM_WORLD as world; \
+WORLD := mpirun -n 2 '$(BIN)/python' -c 'from mpi4py.MPI import COMM_WORLD as world; \
     sizes = world.gather(world.size); sizes and print(len(sizes))'
 
 .DEFAULT_GOAL := help
@@ -34,30 +34,30 @@ setup: $(STAMP)  ## create .venv with all dependencies and an MPI, if it does no
 $(STAMP): pyproject.toml
 	@# An environment for another MPI is deleted and created again, because two MPIs in one environment conflict.
 	@$(if $(filter-out $(STAMP),$(wildcard .venv/.setup-*)),rm -rf .venv)
-	@[ -x "$(BIN)"/python ] || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	@[ -x "$(BIN)/python" ] || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	    echo "make: $(PYTHON) cannot make virtual environments; on Debian: apt install python3-venv" >&2; exit 1; }
-	@[ -x "$(BIN)"/python ] || $(PYTHON) -m venv .venv
+	@[ -x "$(BIN)/python" ] || $(PYTHON) -m venv .venv
 	@echo "Installing mpitune and its dependencies into .venv; this takes a minute or two"
 ifeq ($(MPI),index)
-	@"$(BIN)"/pip install --quiet --editable '.[dev,mpi]'
+	@"$(BIN)/pip" install --quiet --editable '.[dev,mpi]'
 else
 	@echo "Using the system's MPI, $(SYSTEM_MPIRUN)"
-	@"$(BIN)"/pip install --quiet --editable '.[dev]'
+	@"$(BIN)/pip" install --quiet --editable '.[dev]'
 	@# A prebuilt mpi4py loads the first MPI library that the loader finds. If it finds none, or not that of mpirun, build
 	@# an mpi4py that is linked with mpicc's library (without cache: it may contain a build for another MPI).
-	@"$(BIN)"/python -m mpi4py --mpi-lib-version >/dev/null 2>&1 && [ "$$($(WORLD) 2>/dev/null)" = 2 ] || { \
+	@"$(BIN)/python" -m mpi4py --mpi-lib-version >/dev/null 2>&1 && [ "$$($(WORLD) 2>/dev/null)" = 2 ] || { \
 	    echo "Building mpi4py with $(SYSTEM_MPICC); this takes some minutes"; \
-	    MPICC="$(SYSTEM_MPICC)" "$(BIN)"/pip install --quiet --force-reinstall --no-deps --no-cache-dir \
+	    MPICC="$(SYSTEM_MPICC)" "$(BIN)/pip" install --quiet --force-reinstall --no-deps --no-cache-dir \
 	        --no-binary mpi4py mpi4py || true; }
 endif
 	@world=$$($(WORLD)); [ "$$world" = 2 ] || { \
-	    library=$$("$(BIN)"/python -m mpi4py --mpi-lib-version 2>/dev/null | sed -n 1p); \
+	    library=$$("$(BIN)/python" -m mpi4py --mpi-lib-version 2>/dev/null | sed -n 1p); \
 	    echo "make: \"mpirun -n 2\" does not form one world of 2 processes. mpirun is $$(command -v mpirun), the library" \
 	        "of mpi4py: $${library:-none found}. They must be of the same MPI: load that one, or take mpicc and mpirun" \
 	        "off the PATH to get one from the package index, and call make again." >&2; \
 	    exit 1; }
 	@echo "Compiling the decoder and the extractor; this takes about a minute"
-	@"$(BIN)"/python -m mpitune.cli.warmup
+	@"$(BIN)/python" -m mpitune.cli.warmup
 	@touch $@
 
 DEMO := runs/demo
@@ -93,54 +93,54 @@ rerank-demo: $(DEMO)/job.toml  ## tune and rerank n-best lists, those of the dem
 	@mpitune report jobs/runs/rerank
 
 multi30k: setup  ## tune the systems of the papers' table on Multi30k (MPITUNE_DATA) and score them; two hours
-	@"$(BIN)"/python jobs/papers/table.py --corpus multi30k
+	@"$(BIN)/python" jobs/papers/table.py --corpus multi30k
 
 europarl: setup  ## the same on Europarl and news (MPITUNE_DATA), and BLEU by training sentences; a day
-	@"$(BIN)"/python jobs/papers/table.py --corpus europarl
-	@"$(BIN)"/python jobs/papers/scale.py --corpus europarl --write jobs/europarl
+	@"$(BIN)/python" jobs/papers/table.py --corpus europarl
+	@"$(BIN)/python" jobs/papers/scale.py --corpus europarl --write jobs/europarl
 
 methods: setup  ## compare MIRA, PRO, MERT and others on Multi30k (MPITUNE_DATA): table and curves; two hours
-	@"$(BIN)"/python jobs/papers/methods.py
-	@"$(BIN)"/python jobs/papers/curves.py
+	@"$(BIN)/python" jobs/papers/methods.py
+	@"$(BIN)/python" jobs/papers/curves.py
 
 discretised: setup  ## compare binned with linear features on Multi30k (MPITUNE_DATA): table and curves; an hour
-	@"$(BIN)"/python jobs/papers/discretised.py
+	@"$(BIN)/python" jobs/papers/discretised.py
 
 defaults: setup  ## measure the quality of the defaults on the demo and the sets of MPITUNE_DATA: tables; days
-	@"$(BIN)"/python jobs/defaults/measure.py
+	@"$(BIN)/python" jobs/defaults/measure.py
 
 test: lint types unit uncompiled checked  ## run all checks: lint, types, tests, kernels uncompiled and bounds-checked
 
 check: lint types  ## check before a commit: lint, types, tests that take no seconds and start no mpirun; a minute
-	"$(BIN)"/pytest -n auto --dist worksteal -m "not slow and not mpi"
+	"$(BIN)/pytest" -n auto --dist worksteal -m "not slow and not mpi"
 
 lint: setup  ## check rules and formatting with ruff
-	"$(BIN)"/ruff check
-	"$(BIN)"/ruff format --check
+	"$(BIN)/ruff" check
+	"$(BIN)/ruff" format --check
 
 types: setup  ## check types with mypy, strict
-	"$(BIN)"/mypy
+	"$(BIN)/mypy"
 
 # Idle processes take tests from busy ones, and tests of a module, which share kernels and fixtures, stay together.
 unit: setup  ## run the tests; MPI tests start mpirun themselves
-	"$(BIN)"/pytest -n auto --dist worksteal
+	"$(BIN)/pytest" -n auto --dist worksteal
 
 uncompiled: setup  ## run the kernel tests without compilation, as plain Python
-	NUMBA_DISABLE_JIT=1 "$(BIN)"/pytest -n auto --dist worksteal -m kernel
+	NUMBA_DISABLE_JIT=1 "$(BIN)/pytest" -n auto --dist worksteal -m kernel
 
 # Its kernels are not compiled yet: tests of a file share a process, so that few are compiled twice.
 checked: setup  ## run the kernel tests with array bounds checking
-	NUMBA_BOUNDSCHECK=1 "$(BIN)"/pytest -n auto --dist loadfile -m kernel
+	NUMBA_BOUNDSCHECK=1 "$(BIN)/pytest" -n auto --dist loadfile -m kernel
 
 test-faults: setup  ## inject faults (kills, errors, missing files, full disks) and show the outcomes; some minutes
-	@PYTHONPATH="$(CURDIR):$(CURDIR)/tests" "$(BIN)"/python -m faults
+	@PYTHONPATH="$(CURDIR):$(CURDIR)/tests" "$(BIN)/python" -m faults
 
 format: setup  ## format the code
-	"$(BIN)"/ruff check --select I --fix
-	"$(BIN)"/ruff format
+	"$(BIN)/ruff" check --select I --fix
+	"$(BIN)/ruff" format
 
 bench: setup  ## run the benchmarks of tests/bench
-	@for script in $(sort $(wildcard tests/bench/*.py)); do echo "== $$script"; "$(BIN)"/python $$script || exit 1; done
+	@for script in $(sort $(wildcard tests/bench/*.py)); do echo "== $$script"; "$(BIN)/python" $$script || exit 1; done
 
 clean:  ## remove caches and build products, but not .venv
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
