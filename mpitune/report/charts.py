@@ -358,7 +358,7 @@ def _timeline(runs: Runs) -> Figure | None:
         [_mean([epoch[rank][i] for rank in group]) for epoch in shares for i in range(len(epoch[0]))]
         for group in groups
     ]
-    labels = [str(group[0]) if size == 1 else f"{group[0]}–{group[-1]}" for group in groups]
+    labels = [str(group[0]) if len(group) == 1 else f"{group[0]}–{group[-1]}" for group in groups]
     of = f" of {runs.names[0]}" if runs.several else ""
     text = f"time that each rank{of} was busy (filled) and time it waited or exchanged data (empty), over all epochs"
     plot = plots.bands("timeline", "Ranks: busy and waiting", edges, rows, labels)

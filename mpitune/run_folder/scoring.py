@@ -21,10 +21,10 @@ def read_scoring(path: Path) -> Scoring | None:
     if path.suffix == ".h5" and path.is_file():
         kept = read_checkpoint(path).scoring
         return Scoring.from_json(kept) if kept else None
-    folder = path if path.is_dir() else path.parent
-    if folder.name == RunFolder(folder).weights.name and not RunFolder(folder).config.is_file():
-        folder = folder.parent
+    folder = (path if path.is_dir() else path.parent).absolute()
     file = RunFolder(folder).scoring
+    if folder.name == RunFolder(folder).weights.name and not (file.is_file() or RunFolder(folder).config.is_file()):
+        file = RunFolder(folder.parent).scoring
     if not file.is_file():
         return None
     try:

@@ -12,13 +12,14 @@ from mpitune.run_folder.scoring import read_scoring
 
 
 @pytest.mark.parametrize("name", ["run", "weights"])
-def test_bins_are_found_beside_all_weights_of_a_run(tmp_path: Path, name: str) -> None:
+def test_bins_are_found_beside_all_weights_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Whatever its folder is called: that of a job weights.toml is runs/weights."""
     run = tmp_path / name
     (run / "weights").mkdir(parents=True)
     (run / "config.toml").touch()
     scoring = Scoring({"Cost": "exp(-v)"})
     (run / "scoring.json").write_text(json.dumps(scoring.as_json()))
-    for path in (run, run / "weights.txt.gz", run / "weights" / "epoch-0001.txt.gz"):
+    monkeypatch.chdir(run / "weights")
+    for path in (Path("epoch-0001.txt.gz"), run, run / "weights.txt.gz", run / "weights" / "epoch-0001.txt.gz"):
         found = read_scoring(path)
         assert found is not None and found.digest == scoring.digest
