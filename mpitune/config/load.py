@@ -79,9 +79,6 @@ def complete_from_cdec_ini(job: Job, given: Mapping[str, Any], origin: Path) -> 
     """
     raw = tomllib.loads(job.to_toml())
     for key, value in given.items():
-        if key == "features.templates":
-            # A cdec.ini may have a line twice; the user wrote no list, which would have to name each once.
-            value = list(dict.fromkeys(value))
         if not (given_grammars(job.grammar) if key.startswith("grammar.") else key in job.explicit):
             set_key(raw, key, value)
     completed = replace(read(Job, raw, origin), file=job.file, explicit=job.explicit)

@@ -160,7 +160,8 @@ def _features(functions: list[str], path: Path) -> dict[str, Any]:
     return {
         "language_models": tuple(models),
         "word_penalty": word_penalty,
-        "templates": tuple(templates),
+        # A line that is there twice asks for one template.
+        "templates": tuple(dict.fromkeys(templates)),
         "other_features": tuple(others),
     }
 

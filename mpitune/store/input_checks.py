@@ -62,9 +62,10 @@ def warn_of_idle_grammars(source: Path, pairs: Sequence[SentencePair]) -> None:
     """Warn of sentences that name grammars, where the job's rules are elsewhere."""
     if named := sum(pair.source.grammar is not None for pair in pairs):
         LOG.warning(
-            "%s: %d sentences name a grammar of their own, which is not used: the job has another, or a bitext",
+            "%s: %d of %d sentences name a grammar of their own, which is not used: the job has another, or a bitext",
             source,
             named,
+            len(pairs),
         )
 
 

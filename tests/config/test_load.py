@@ -694,10 +694,6 @@ def test_a_cdec_ini_completes_the_job(tmp_path: Path) -> None:
     kept = complete_from_cdec_ini(own, values, ini)
     assert kept.grammar == own.grammar and kept.lm == own.lm and kept.decoder.span_limit == 20
 
-    # A line that the file has twice; a job that says so itself is refused.
-    twice = values | {"features.templates": ["shape", "id", "shape"]}
-    assert complete_from_cdec_ini(job(tmp_path, text), twice, ini).features.templates == ("shape", "id")
-
     with pytest.raises(UsageError, match="nc.toml: found neither .data. nor a grammar"):
         complete_from_cdec_ini(job(tmp_path, text), {}, ini)
     with pytest.raises(UsageError, match="cdec.ini: decoder.pop_limit: found 0"):

@@ -51,6 +51,11 @@ density_prune=100
     assert ini.unsupported_by_embedded() == []
 
 
+def test_a_template_that_is_there_twice_counts_once(tmp_path: Path) -> None:
+    text = "feature_function=RuleShape\nfeature_function=RuleIdentityFeatures\nfeature_function=RuleShape\n"
+    assert read_inifile(write(tmp_path / "cdec.ini", text)).templates == ("shape", "id")
+
+
 def test_what_is_not_said_is_none(tmp_path: Path) -> None:
     ini = read_inifile(write(tmp_path / "cdec.ini", ""))
     assert (ini.formalism, ini.add_pass_through, ini.span_limit, ini.pop_limit) == (None, None, None, None)

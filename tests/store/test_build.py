@@ -331,7 +331,8 @@ def test_grammars_of_sentences_that_are_not_used_are_warned_of(
     for grammar in (None, tmp_path / "grammar"):
         made(StoreInputs(train=Texts(tmp_path / "in"), grammar=grammar), tmp_path / "store")
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path}/in: 1 sentences name a grammar of their own, which is not used: the job has another, or a bitext"
+        f"{tmp_path}/in: 1 of 1 sentences name a grammar of their own, which is not used: the job has another, or a "
+        "bitext"
     ]
 
 

@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 BEYOND = 0.1
 """Distance of t from the first or last corner if the optimum lies beyond it *(ours)*."""
 NARROW = 1e-9
-"""Intervals of t that are narrower, relative to t above 1, are passed over."""
+"""Intervals that are narrower, relative to t, are passed over *(ours)*."""
 GAIN = 1e-5
 """A round with a smaller gain of the metric (BLEU: 0 to 1) is the last *(ours)*."""
 MANY = 1000
@@ -290,7 +290,7 @@ def search(envelopes: list[Reply], score: Callable[[np.ndarray], np.ndarray]) ->
     low, high = np.append(-np.inf, corner), np.append(corner, np.inf)
     t = _inside(low, high)
     # Rounding puts corners apart that are one, such as those of t where all weights are 0.
-    real = high - low > NARROW * np.maximum(1.0, np.abs(t))
+    real = high - low > NARROW * np.abs(t)
     t, found = t[real], score(total[real])
     chosen = np.lexsort((t, np.abs(t), -found))[0]
     return float(t[chosen]), float(found[chosen])

@@ -128,6 +128,25 @@ def test_corners_that_rounding_puts_apart_are_one() -> None:
     assert found == {max(score_at(pools, np.array([sign, 0.0, 0.0, 0.0])) for sign in (-1.0, 1.0))}
 
 
+def test_the_scale_of_a_feature_does_not_matter() -> None:
+    """Not even one that puts all corners within 1e-11: intervals are narrow or wide relative to t."""
+    at, along = np.array([0.0, 0.0, 0.5, 0.0]), np.array([1.0, 0.0, 0.0, 0.0])
+    learner = Mert(mert_options(), BLEU)
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        x, matches = random.normal(size=(6, 8, 2)), random.integers(1, 10, (6, 8, 4))
+        found = []
+        for factor in (1.0, 2.0**40):
+            rows = (x * [factor, 1.0])[:, :, ::-1]
+            lists = [
+                [([b, a, 0.0, 0.0], statistics_of(m)) for (b, a), m in zip(*each, strict=True)]
+                for each in zip(rows.tolist(), matches.tolist(), strict=True)
+            ]
+            _, score = search([part_of(learner, pool(lists)).evaluate(np.stack([at, along]))], BLEU.set_scores)
+            found.append(score)
+        assert found[0] == found[1]
+
+
 def test_a_climb_never_goes_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even from a corner, where all intervals of a line may be worse: equal values make many of these."""
     found: list[float] = []
