@@ -63,14 +63,14 @@ def _evaluate_lists(options: argparse.Namespace) -> None:
 
 def _systems(options: argparse.Namespace) -> dict[str, list[Path]]:
     """By name of a system, the files of its runs."""
-    given = options.system or [[str(path), path] for path in options.hyps]
+    given = options.system or [[path, path] for path in options.hyps]
     systems: dict[str, list[Path]] = {}
     for name, *files in given:
         if not files:
             raise UsageError(f"--system {name}: found no translations, expected a name and a file for each run")
-        if name in systems:
+        if str(name) in systems:
             raise UsageError(f"found two systems called {name}, expected a name for each")
-        systems[name] = [Path(file) for file in files]
+        systems[str(name)] = files
     return systems
 
 

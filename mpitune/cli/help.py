@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
+from mpitune.cli.arguments import reads, writes, writes_folder
 from mpitune.errors import DataError, MachineError, StopRequested, UsageError
 
 INTERRUPTED = 130
@@ -49,7 +49,7 @@ class PrintCompletion(argparse.Action):
 
         for command in subparsers(parser):
             for action in command._actions:
-                if action.type is Path:
+                if action.type in (reads, writes, writes_folder):
                     action.complete = shtab.FILE  # type: ignore[attr-defined]
         print(shtab.complete(parser, shell))
         parser.exit()
@@ -86,7 +86,7 @@ class Commands:
     def add_of_job(self, name: str, run: str, text: str, example: str, **more: Any) -> argparse.ArgumentParser:
         """Add a command that reads a job file; arguments as for `add`."""
         sub = self.add(name, run, text, example, **more)
-        sub.add_argument("job", type=Path, metavar="JOB.toml", help="the job file")
+        sub.add_argument("job", type=reads, metavar="JOB.toml", help="the job file")
         sub.add_argument(
             "--set", action="append", default=[], metavar="table.key=value", help="override a key of the job file"
         )

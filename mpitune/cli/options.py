@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import get_args
 
 from mpitune import __version__
+from mpitune.cli.arguments import Named, reads, whole_number, writes, writes_folder
 from mpitune.cli.help import Commands, Parser, PrintCompletion
-from mpitune.decoder.choices import KbestFormat
+from mpitune.decoder.choices import MAX_SIZE, KbestFormat
 from mpitune.errors import StopRequested
 from mpitune.grammar.choices import ListTemplateName, TemplateName
 from mpitune.metrics.choices import GainName, SignificanceTest, Tokenizer
@@ -64,7 +65,9 @@ def _add_init(commands: Commands) -> None:
         "Write a job file in which every key is explained, to start from.",
         "mpitune init first --template demo",
     )
-    sub.add_argument("directory", type=Path, nargs="?", default=Path(), metavar="DIR", help="folder to write it to")
+    sub.add_argument(
+        "directory", type=writes_folder, nargs="?", default=Path(), metavar="DIR", help="folder to write it to"
+    )
     sub.add_argument(
         "--template",
         choices=["demo", "bitext", "dev", "train", "cdec", "rerank"],
@@ -116,19 +119,19 @@ def _add_decode(commands: Commands) -> None:
         "mpitune decode job.toml --input test.de --output test.out",
         codes=[StopRequested.exit_code],
     )
-    sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each; -: standard input")
+    sub.add_argument("--input", type=reads, required=True, help="source sentences, a line each; -: standard input")
     sub.add_argument(
-        "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
+        "--weights", type=reads, help="a weights file, checkpoint or run folder; default: the job's run folder"
     )
     sub.add_argument(
         "--nbest",
-        type=_positive,
+        type=whole_number(1, MAX_SIZE),
         default=1,
         metavar="K",
         help="translations per sentence; more than 1 need --format cdec, moses or json",
     )
     sub.add_argument(
-        "--output", type=_output, help="a file (gzipped for a name in .gz); standard output if not given, or -"
+        "--output", type=writes, help="a file (gzipped for a name in .gz); standard output if not given, or -"
     )
     sub.add_argument(
         "--format",
@@ -137,11 +140,15 @@ def _add_decode(commands: Commands) -> None:
         help="text: the best translation, a line each; cdec, moses, json: k-best lists",
     )
     sub.add_argument(
-        "--explain", type=_positive, metavar="N", help="write the derivations of the N best translations instead"
+        "--explain",
+        type=whole_number(1, MAX_SIZE),
+        metavar="N",
+        help="write the derivations of the N best translations instead",
     )
     sub.add_argument(
         "--forest",
-        type=_named_file,
+        type=writes,
+        action=Named,
         metavar="FILE",
         help="also write the hypergraphs, a line of JSON each (gzipped for .gz)",
     )
@@ -155,16 +162,16 @@ def _add_local(commands: Commands) -> None:
         "mpirun -n 4 mpitune local job.toml --input test.de --weights runs/job --output test.out",
         codes=[StopRequested.exit_code],
     )
-    sub.add_argument("--input", type=Path, required=True, help="source sentences, a line each; -: standard input")
+    sub.add_argument("--input", type=reads, required=True, help="source sentences, a line each; -: standard input")
     sub.add_argument(
-        "--weights", type=Path, required=True, help="the global weights: a weights file, checkpoint or run folder"
+        "--weights", type=reads, required=True, help="the global weights: a weights file, checkpoint or run folder"
     )
     sub.add_argument(
-        "--output", type=_output, help="a file (gzipped for a name in .gz); standard output if not given, or -"
+        "--output", type=writes, help="a file (gzipped for a name in .gz); standard output if not given, or -"
     )
     sub.add_argument(
         "--explain",
-        type=_number,
+        type=whole_number(0),
         metavar="N",
         help="write the data and weights learned for sentence N (from 0) instead",
     )
@@ -179,7 +186,7 @@ def _add_rerank(commands: Commands) -> None:
     )
     sub.add_argument(
         "--input",
-        type=Path,
+        type=reads,
         nargs="+",
         default=[],
         metavar="LISTS",
@@ -187,21 +194,24 @@ def _add_rerank(commands: Commands) -> None:
     )
     sub.add_argument(
         "--scores",
-        type=Path,
+        type=reads,
         nargs="+",
         default=[],
         metavar="FILE",
         help="for each of the job's [[features.files]], in their order, the scores of --input",
     )
-    sub.add_argument("--source", type=Path, metavar="F", help='the source sentences, for the template "lexicon-pair"')
+    sub.add_argument("--source", type=reads, metavar="F", help='the source sentences, for the template "lexicon-pair"')
     sub.add_argument(
-        "--weights", type=Path, help="a weights file, checkpoint or run folder; default: the job's run folder"
+        "--weights", type=reads, help="a weights file, checkpoint or run folder; default: the job's run folder"
     )
     sub.add_argument(
-        "--output", type=_output, help="a file (gzipped for a name in .gz); standard output if not given, or -"
+        "--output", type=writes, help="a file (gzipped for a name in .gz); standard output if not given, or -"
     )
     sub.add_argument(
-        "--nbest", type=_positive, metavar="K", help="write the K best entries of each list instead, in its format"
+        "--nbest",
+        type=whole_number(1, MAX_SIZE),
+        metavar="K",
+        help="write the K best entries of each list instead, in its format",
     )
     sub.add_argument(
         "--mbr", choices=get_args(GainName), help="sort by expected gain (minimum Bayes risk), not by model score"
@@ -215,11 +225,12 @@ def _add_evaluate(commands: Commands) -> None:
         "Score translations by BLEU, TER, chrF and length, and test systems against the first one; or n-best lists.",
         "mpitune evaluate --refs test.en --hyps before.out after.out --test ar",
     )
-    sub.add_argument("--refs", type=Path, nargs="+", default=[], metavar="R", help="references")
+    sub.add_argument("--refs", type=reads, nargs="+", default=[], metavar="R", help="references")
     systems = sub.add_mutually_exclusive_group(required=True)
-    systems.add_argument("--hyps", type=Path, nargs="+", metavar="A", help="translations, one system each")
+    systems.add_argument("--hyps", type=reads, nargs="+", metavar="A", help="translations, one system each")
     systems.add_argument(
         "--system",
+        type=reads,
         nargs="+",
         action="append",
         metavar="NAME",
@@ -227,7 +238,7 @@ def _add_evaluate(commands: Commands) -> None:
     )
     systems.add_argument(
         "--lists",
-        type=Path,
+        type=reads,
         nargs="+",
         metavar="LISTS",
         help="n-best lists instead: the metrics of the first entries, of the best ones (oracle) and of a random choice",
@@ -250,9 +261,11 @@ def _add_report(commands: Commands) -> None:
         "mpitune report runs/job runs/other",
     )
     sub.add_argument(
-        "run_folders", type=Path, nargs="+", metavar="RUN", help="run folders; the report is about the first"
+        "run_folders", type=reads, nargs="+", metavar="RUN", help="run folders; the report is about the first"
     )
-    sub.add_argument("--output", type=Path, metavar="DIR", help="folder for the report; default: the first run folder")
+    sub.add_argument(
+        "--output", type=writes_folder, metavar="DIR", help="folder for the report; default: the first run folder"
+    )
     sub.add_argument("--watch", action="store_true", help="show the progress of running jobs in the terminal instead")
 
 
@@ -263,8 +276,8 @@ def _add_weights(commands: Commands) -> None:
         "Show the weights of a model: the largest, those of a template, some by name, or differences to another model.",
         "mpitune weights runs/job --template id --top 20",
     )
-    sub.add_argument("model", type=Path, metavar="RUN_OR_FILE", help="a run folder, checkpoint or weights file")
-    sub.add_argument("--top", type=_positive, metavar="N", help="only the N of largest absolute value")
+    sub.add_argument("model", type=reads, metavar="RUN_OR_FILE", help="a run folder, checkpoint or weights file")
+    sub.add_argument("--top", type=whole_number(1), metavar="N", help="only the N of largest absolute value")
     templates = ["dense", *dict.fromkeys(get_args(TemplateName) + get_args(ListTemplateName)), EACH_TEMPLATE]
     sub.add_argument(
         "--template", choices=templates, metavar="T", help=f"only features of one template: {', '.join(templates)}"
@@ -273,10 +286,11 @@ def _add_weights(commands: Commands) -> None:
     sub.add_argument(
         "--near", metavar="TEXT", help="the rules most similar to TEXT, by common sequences of three letters"
     )
-    sub.add_argument("--diff", type=Path, metavar="OTHER", help="differences to another model, with both weights")
+    sub.add_argument("--diff", type=reads, metavar="OTHER", help="differences to another model, with both weights")
     sub.add_argument(
         "--export",
-        type=_named_file,
+        type=writes,
+        action=Named,
         metavar="W.txt",
         help="write the selected weights to a file instead; .json: JSON, .ini: the section [weight] of a moses.ini",
     )
@@ -290,12 +304,12 @@ def _add_extract(commands: Commands) -> None:
         "mpitune extract --source train.de --target train.en --alignment train.align --input test.de --output grammars",
         codes=[StopRequested.exit_code],
     )
-    sub.add_argument("--source", type=Path, metavar="F", help="the bitext's source sentences, tokenised, a line each")
-    sub.add_argument("--target", type=Path, metavar="E", help="the bitext's target sentences, likewise")
-    sub.add_argument("--bitext", type=Path, metavar="FE", help="both in one file instead: source ||| target")
+    sub.add_argument("--source", type=reads, metavar="F", help="the bitext's source sentences, tokenised, a line each")
+    sub.add_argument("--target", type=reads, metavar="E", help="the bitext's target sentences, likewise")
+    sub.add_argument("--bitext", type=reads, metavar="FE", help="both in one file instead: source ||| target")
     sub.add_argument(
         "--alignment",
-        type=Path,
+        type=reads,
         nargs="+",
         required=True,
         metavar="A",
@@ -303,12 +317,14 @@ def _add_extract(commands: Commands) -> None:
     )
     sub.add_argument(
         "--input",
-        type=Path,
+        type=reads,
         required=True,
         metavar="IN",
         help="sentences to extract grammars for, a line each; -: standard input, from a file",
     )
-    sub.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for grammar.N.gz and input.sgm")
+    sub.add_argument(
+        "--output", type=writes_folder, required=True, metavar="DIR", help="folder for grammar.N.gz and input.sgm"
+    )
     sub.add_argument(
         "--leave-one-out",
         action="store_true",
@@ -316,7 +332,7 @@ def _add_extract(commands: Commands) -> None:
     )
     sub.add_argument(
         "--max-translations",
-        type=_number,
+        type=whole_number(0, MAX_SIZE),
         default=0,
         metavar="N",
         help="keep the N most frequent rules of each source side; 0, the default: all",
@@ -332,10 +348,10 @@ def _add_align(commands: Commands) -> None:
         more="eflomal is a random sampler without a seed option: links differ slightly between runs.",
         codes=[StopRequested.exit_code],
     )
-    sub.add_argument("--source", type=Path, required=True, metavar="F", help="tokenised sentences, a line each")
-    sub.add_argument("--target", type=Path, required=True, metavar="E", help="their translations, likewise")
+    sub.add_argument("--source", type=reads, required=True, metavar="F", help="tokenised sentences, a line each")
+    sub.add_argument("--target", type=reads, required=True, metavar="E", help="their translations, likewise")
     sub.add_argument(
-        "--output", type=_named_file, required=True, metavar="A", help="alignment (gzipped for a name in .gz)"
+        "--output", type=writes, action=Named, required=True, metavar="A", help="alignment (gzipped for a name in .gz)"
     )
 
 
@@ -348,16 +364,16 @@ def _add_lm(commands: Commands) -> None:
         codes=[StopRequested.exit_code],
     )
     sub.add_argument(
-        "--order", type=int, choices=range(1, 11), required=True, metavar="N", help="order of the model, 1 to 10"
+        "--order", type=whole_number(1, 10), required=True, metavar="N", help="order of the model, 1 to 10"
     )
     sub.add_argument(
-        "--input", type=Path, required=True, metavar="E", help="tokenised sentences, a line each; -: stdin"
+        "--input", type=reads, required=True, metavar="E", help="tokenised sentences, a line each; -: stdin"
     )
     sub.add_argument(
-        "--output", type=_named_file, required=True, metavar="LM", help="ARPA file (gzipped for a name in .gz)"
+        "--output", type=writes, action=Named, required=True, metavar="LM", help="ARPA file (gzipped for a name in .gz)"
     )
     sub.add_argument(
-        "--vocabulary", type=Path, metavar="V", help="words; the others count as <unk>; default: all words"
+        "--vocabulary", type=reads, metavar="V", help="words; the others count as <unk>; default: all words"
     )
 
 
@@ -368,28 +384,5 @@ def _add_import_dtrain(commands: Commands) -> None:
         "Convert a configuration of dtrain to a job file, with a comment on each option.",
         "mpitune import-dtrain dtrain.ini --output job.toml",
     )
-    sub.add_argument("configuration", type=Path, metavar="DTRAIN.ini", help="the configuration file, of 2012 or 2016")
-    sub.add_argument("--output", type=_output, metavar="JOB.toml", help="the job file; standard output if not given")
-
-
-def _output(text: str) -> Path | None:
-    """The file, or None for ``-``, standard output."""
-    return None if text == "-" else Path(text)
-
-
-def _named_file(text: str) -> Path:
-    if text == "-":
-        raise argparse.ArgumentTypeError("found -, expected the name of a file")
-    return Path(text)
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 0")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number above 0")
-    return int(text)
+    sub.add_argument("configuration", type=reads, metavar="DTRAIN.ini", help="the configuration file, of 2012 or 2016")
+    sub.add_argument("--output", type=writes, metavar="JOB.toml", help="the job file; standard output if not given")

@@ -17,6 +17,7 @@ from typing import get_args
 from mpitune.config import schema
 from mpitune.config.presets import PRESETS
 from mpitune.config.schema import choice, choices, internal, name_or_weights, number, one_or_more
+from mpitune.decoder.choices import MAX_SIZE
 from mpitune.grammar.choices import ListTemplateName, TemplateName
 from mpitune.learner.choices import (
     PRO_CANDIDATES,
@@ -33,8 +34,6 @@ from mpitune.metrics.choices import ReferenceMetricName, SentenceMetricName
 
 MAX_SEED = 2**63 - 1
 """Largest `RunKeys.seed`."""
-_MAX_SIZE = 1_000_000
-"""Upper limit of keys that determine the size of arrays: a larger value is a typing error."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class GrammarKeys:
     """Of several, the counts of rules are added up."""
     leave_one_out: bool | None = None
     """None: true if the data turns out to be of the bitext."""
-    max_translations: int = number(0, 0)
+    max_translations: int = number(0, 0, MAX_SIZE)
     """Number of rules that a source side keeps; 0: all."""
 
 
@@ -123,10 +122,10 @@ class DecoderKeys:
     backend: str = choice("embedded", "cdec", "lists")
     config: Path | None = None
     binary: str = "cdec"
-    pop_limit: int = number(200, 1, _MAX_SIZE)
+    pop_limit: int = number(200, 1, MAX_SIZE)
     rule_margin: float = number(0.0, 0.0)
-    span_limit: int = number(15, 1, _MAX_SIZE)
-    kbest: int = number(100, 1, _MAX_SIZE)
+    span_limit: int = number(15, 1, MAX_SIZE)
+    kbest: int = number(100, 1, MAX_SIZE)
     unique: bool = True
     sample: str = choice("none", "forest")
     """Lists to learn from: the k best translations, or k derivations sampled from the forest."""
@@ -205,7 +204,7 @@ class MiraKeys:
     c: float = number(0.01, 0.0, above=True)
     cost_scale: float = number(0.0, 0.0)
     """Factor of the BLEU of the whole set if ``gold = "context"``; 0: the number of sentences."""
-    oracle_kbest: int | None = number(None, 1, _MAX_SIZE)
+    oracle_kbest: int | None = number(None, 1, MAX_SIZE)
     """Length of the list that the oracle is chosen from, if larger than ``decoder.kbest``.
 
     None: 50,000 for MB, ``decoder.kbest`` for the others."""
@@ -215,9 +214,9 @@ class MiraKeys:
 class ProKeys:
     """``[learner.pro]``: sampling of pairs, loss and interpolation of PRO (Hopkins, May 2011)."""
 
-    candidates: int = number(PRO_CANDIDATES, 1, _MAX_SIZE)
+    candidates: int = number(PRO_CANDIDATES, 1, MAX_SIZE)
     threshold: float = number(PRO_THRESHOLD, 0.0)
-    kept: int = number(PRO_KEPT, 1, _MAX_SIZE)
+    kept: int = number(PRO_KEPT, 1, MAX_SIZE)
     c: float = number(500.0, 0.0, above=True)
     interpolation: float = number(0.1, 0.0, 1.0, above=True)
 
@@ -227,8 +226,8 @@ class MertKeys:
     """``[learner.mert]``: search space and starting points of MERT (Och 2003; Kumar et al. 2009)."""
 
     search: str = choice("kbest", "hypergraph")
-    directions: int = number(10, 0, _MAX_SIZE)
-    restarts: int = number(10, 0, _MAX_SIZE)
+    directions: int = number(10, 0, MAX_SIZE)
+    restarts: int = number(10, 0, MAX_SIZE)
 
 
 @dataclass(frozen=True)
@@ -244,8 +243,8 @@ class RampionKeys:
 
     loss: int = number(3, 1, 3)
     cost_scale: float = number(10.0, 0.0)
-    rounds: int = number(10, 1, _MAX_SIZE)
-    passes: int = number(5, 1, _MAX_SIZE)
+    rounds: int = number(10, 1, MAX_SIZE)
+    passes: int = number(5, 1, MAX_SIZE)
     step: float = number(0.0001, 0.0, above=True)
     c: float = number(1.0, 0.0)
 
@@ -277,7 +276,7 @@ class LearnerKeys:
     l2: float = number(0.0, 0.0)
     scale_by_gold: bool = False
     averaging: str = choice("sentence", "epoch")
-    dense_start: int = number(2000, 0, _MAX_SIZE)
+    dense_start: int = number(2000, 0, MAX_SIZE)
     """Sentences from which dense weights are learned before the first epoch; 0: dense and sparse ones together."""
     lm_leave_one_out: bool = True
     """Leave the sentence that is learned from out of language models whose texts are known.
@@ -304,7 +303,7 @@ class ParallelKeys:
     and fit into a quarter of each machine's memory divided by its ranks.
     """
 
-    shards: int = number(8, 1, _MAX_SIZE)
+    shards: int = number(8, 1, MAX_SIZE)
     reshuffle: bool = True
     mixing: str = choice("active", "uniform")
     exchange: str = choice("auto", "allgather", "alltoall")
@@ -324,13 +323,13 @@ class LocalKeys:
     """``[local]``: retrieval and update of `mpitune local` (Liu et al. 2012)."""
 
     method: str = choice("ebuu", "mbuu", "retrain")
-    k: int = number(100, 1, _MAX_SIZE)
+    k: int = number(100, 1, MAX_SIZE)
     """Number of training sentences retrieved for each sentence."""
     theta: float = number(0.1, 0.0, 1.0)
     """Weight of the edit distance relative to TF-IDF."""
     oracle: str = choice("LU", "M-C")
     """The oracle of MBUU, as in ``[learner.mira]``."""
-    rounds: int = number(1, 1, _MAX_SIZE)
+    rounds: int = number(1, 1, MAX_SIZE)
     """How often the retrieved sentences are decoded and learned from."""
     lambda_: float | None = number(None, 0.0)
     """Weight of the loss relative to the distance from the global weights; None: ``_LAMBDA`` in `load`, by method."""

@@ -65,11 +65,13 @@ def test_explain_with_a_grammar_for_each_sentence(cli: Cli, tiny: Tiny, trained:
 
 def test_bad_usage_is_refused(cli: Cli, trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     usual: Arguments = ["decode", trained.job, "--input", trained.source]
-    for bad in ("0", "-1", "many"):
+    for bad in ("0", "-1", "many", "9" * 20):
         with pytest.raises(SystemExit) as ended:
             main([*map(str, usual), "--explain", bad])
         assert ended.value.code == 2
-        assert f"argument --explain: found '{bad}', expected a whole number above 0" in capsys.readouterr().err
+        assert (
+            f"argument --explain: found '{bad}', expected a whole number from 1 to 1000000" in capsys.readouterr().err
+        )
     line = "--explain has a fixed output format: leave out --nbest and --format"
     assert cli.refused(2, *usual, "--explain", "2", "--nbest", "2") == line
     assert cli.refused(2, *usual, "--explain", "2", "--format", "cdec") == line

@@ -1,0 +1,55 @@
+"""Types of arguments: paths that a command reads or writes, and whole numbers.
+
+Every argument that names a path is of one of the types `reads`, `writes` and `writes_folder`, by which readers of the
+parser tell inputs from outputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def reads(text: str) -> Path:
+    """A file or folder that the command reads; ``-`` is standard input where the option says so."""
+    if not text:
+        raise argparse.ArgumentTypeError("found '', expected the name of a file or folder")
+    return Path(text)
+
+
+def writes(text: str) -> Path | None:
+    """A file that the command writes; None for ``-``, standard output."""
+    if os.path.basename(text) in ("", ".", ".."):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected the name of a file")
+    return None if text == "-" else Path(text)
+
+
+def writes_folder(text: str) -> Path:
+    """A folder that the command writes files to."""
+    if not text:
+        raise argparse.ArgumentTypeError("found '', expected the name of a folder")
+    return Path(text)
+
+
+class Named(argparse.Action):
+    """Of an output that cannot be standard output."""
+
+    def __call__(self, parser: argparse.ArgumentParser, parsed: Any, path: Any, option: object = None) -> None:
+        if path is None:
+            raise argparse.ArgumentError(self, "found -, expected the name of a file")
+        setattr(parsed, self.dest, path)
+
+
+def whole_number(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+    """The type of a whole number from ``least`` to ``most``, in the digits 0 to 9."""
+
+    def number(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,19}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from {least} to {most}")
+        return int(text)
+
+    return number
