@@ -3,10 +3,13 @@
 import signal
 import sys
 
+from mpitune.early_signals import end_by_signals
+
 
 def main() -> int:
     """Run the command of the command line and return its exit code."""
-    # Nothing has begun: Ctrl-C ends the process at once, instead of with the traceback of an import.
+    # Nothing has begun: signals end the process at once, Ctrl-C without the traceback of an import.
+    end_by_signals()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from mpitune.cli.parser import main as run

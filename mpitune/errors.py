@@ -1,4 +1,4 @@
-"""Errors reported to the user, each with the exit code of the program.
+"""Errors reported to the user, each with the exit code of the program; text of others in messages.
 
 Any other exception that reaches the command line is a bug and is reported with its traceback.
 """
@@ -6,6 +6,22 @@ Any other exception that reaches the command line is a bug and is reported with 
 from __future__ import annotations
 
 from pathlib import Path
+
+UNPRINTABLE = (
+    *(*range(0x20), *range(0x7F, 0xA0)),  # control characters
+    *(0x061C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)),  # direction, line ends
+    *range(0xD800, 0xE000),  # bytes of names that are not UTF-8
+)
+"""Characters with which text could hide or change what stands around it on a terminal, or begin a line of its own."""
+_ESCAPES = {code: ascii(chr(code))[1:-1] for code in UNPRINTABLE}
+
+
+def printable(text: object) -> str:
+    """``text``, a path or another text of the user's, in one line, with `UNPRINTABLE` characters as ``repr`` has them.
+
+    For what people read: messages, logs, tables. Files of data have the characters themselves.
+    """
+    return str(text).translate(_ESCAPES)
 
 
 class MpituneError(Exception):

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "mpitune"
 MODULES = {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 LAYERS = [
-    {"errors", "jit", "child_launcher", "__init__"},
+    {"early_signals", "errors", "jit", "child_launcher", "__init__"},
     {"array_files"},
     {"corpus"},
     {"lm", "grammar"},

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from mpitune.cli.arguments import reads, writes, writes_folder
-from mpitune.errors import DataError, MachineError, StopRequested, UsageError
+from mpitune.errors import DataError, MachineError, StopRequested, UsageError, printable
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, that of a shell."""
@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print ``message``, with the command that shows the usage, and end the program."""
-        self.exit(UsageError.exit_code, f"mpitune: {message}; see {self.prog} --help\n")
+        self.exit(UsageError.exit_code, f"mpitune: {printable(message)}; see {self.prog} --help\n")
 
 
 class PrintCompletion(argparse.Action):
@@ -67,12 +67,9 @@ class Commands:
     def __init__(self, subparsers: argparse._SubParsersAction[Parser]) -> None:
         self._subparsers = subparsers
 
-    def add(
-        self, name: str, run: str, text: str, example: str, *, more: str = "", codes: Sequence[int] = ()
-    ) -> argparse.ArgumentParser:
-        """Add a command. ``more``: text after ``text``; ``codes``: exit codes that not every command has."""
-        meaning = {code: text for code, text in _EXIT_CODES.items() if code in (0, 2, 3, 4, INTERRUPTED, *codes)}
-        table = "\n".join(f"  {code:<4} {text}" for code, text in meaning.items())
+    def add(self, name: str, run: str, text: str, example: str, *, more: str = "") -> argparse.ArgumentParser:
+        """Add a command. ``more``: text after ``text``."""
+        table = "\n".join(f"  {code:<4} {text}" for code, text in _EXIT_CODES.items())
         sub = self._subparsers.add_parser(
             name,
             help=text,
@@ -83,9 +80,9 @@ class Commands:
         sub.set_defaults(run=run)
         return sub
 
-    def add_of_job(self, name: str, run: str, text: str, example: str, **more: Any) -> argparse.ArgumentParser:
+    def add_of_job(self, name: str, run: str, text: str, example: str) -> argparse.ArgumentParser:
         """Add a command that reads a job file; arguments as for `add`."""
-        sub = self.add(name, run, text, example, **more)
+        sub = self.add(name, run, text, example)
         sub.add_argument("job", type=reads, metavar="JOB.toml", help="the job file")
         sub.add_argument(
             "--set", action="append", default=[], metavar="table.key=value", help="override a key of the job file"

@@ -13,7 +13,7 @@ from mpitune.array_files.atomic import write_text
 from mpitune.cli.output import print_message, report_write_errors
 from mpitune.config.explained import explained
 from mpitune.demo.generate import generate
-from mpitune.errors import UsageError
+from mpitune.errors import UsageError, printable
 from mpitune.exchange.comm import Comm
 from mpitune.lm.kneser_ney import estimate
 
@@ -81,4 +81,5 @@ def _next_steps(folder: Path, template: str, slurm: bool) -> str:
     else:
         steps += [f"mpitune decode {JOB} --input {test} --output test.out"]
     steps += [f"mpitune evaluate --refs {reference} --hyps test.out", "mpitune report runs/job"]
-    return "\n".join([f"{folder / JOB}: every key is explained in it. Next:", *(f"    {step}" for step in steps)])
+    lines = [f"{folder / JOB}: every key is explained in it. Next:", *(f"    {step}" for step in steps)]
+    return "\n".join(map(printable, lines))

@@ -95,6 +95,7 @@ def _print_summary(comm: Comm, timings: Sequence[SentenceTimings], search_second
     seconds = comm.gather(search_seconds)
 
     def print_summary() -> None:
-        print_message(summary(timings, sum(seconds or [])))
+        for line in summary(timings, sum(seconds or [])).splitlines():
+            print_message(line)
 
     comm.on_root(print_summary)

@@ -14,7 +14,6 @@ from mpitune import __version__
 from mpitune.cli.arguments import Named, reads, whole_number, writes, writes_folder
 from mpitune.cli.help import Commands, Parser, PrintCompletion
 from mpitune.decoder.choices import MAX_SIZE, KbestFormat
-from mpitune.errors import StopRequested
 from mpitune.grammar.choices import ListTemplateName, TemplateName
 from mpitune.metrics.choices import GainName, SignificanceTest, Tokenizer
 
@@ -84,7 +83,6 @@ def _add_train(commands: Commands) -> None:
         "train:run_train",
         "Learn the weights, continuing from checkpoints; alone, or under mpirun or srun.",
         "mpirun -n 4 mpitune train job.toml --set learner.epochs=5",
-        codes=[StopRequested.exit_code],
     )
     sub.add_argument(
         "--resume",
@@ -107,7 +105,6 @@ def _add_prepare(commands: Commands) -> None:
         "train:run_prepare",
         "Compile the inputs of the job into its store, which train would otherwise do; alone, or under mpirun or srun.",
         "mpirun -n 4 mpitune prepare job.toml",
-        codes=[StopRequested.exit_code],
     )
 
 
@@ -117,7 +114,6 @@ def _add_decode(commands: Commands) -> None:
         "decode:run_decode",
         "Translate sentences with fixed weights; alone, or under mpirun or srun.",
         "mpitune decode job.toml --input test.de --output test.out",
-        codes=[StopRequested.exit_code],
     )
     sub.add_argument("--input", type=reads, required=True, help="source sentences, a line each; -: standard input")
     sub.add_argument(
@@ -160,7 +156,6 @@ def _add_local(commands: Commands) -> None:
         "local:run_local",
         "Translate each sentence with weights learned from similar training data; alone, or under mpirun or srun.",
         "mpirun -n 4 mpitune local job.toml --input test.de --weights runs/job --output test.out",
-        codes=[StopRequested.exit_code],
     )
     sub.add_argument("--input", type=reads, required=True, help="source sentences, a line each; -: standard input")
     sub.add_argument(
@@ -302,7 +297,6 @@ def _add_extract(commands: Commands) -> None:
         "extract:run_extract",
         "Write a grammar for each sentence, from a word-aligned bitext; alone, or under mpirun or srun.",
         "mpitune extract --source train.de --target train.en --alignment train.align --input test.de --output grammars",
-        codes=[StopRequested.exit_code],
     )
     sub.add_argument("--source", type=reads, metavar="F", help="the bitext's source sentences, tokenised, a line each")
     sub.add_argument("--target", type=reads, metavar="E", help="the bitext's target sentences, likewise")
@@ -346,7 +340,6 @@ def _add_align(commands: Commands) -> None:
         "Align the words of a bitext by eflomal in both directions, symmetrised by grow-diag-final-and.",
         "mpitune align --source train.de --target train.en --output train.align.gz",
         more="eflomal is a random sampler without a seed option: links differ slightly between runs.",
-        codes=[StopRequested.exit_code],
     )
     sub.add_argument("--source", type=reads, required=True, metavar="F", help="tokenised sentences, a line each")
     sub.add_argument("--target", type=reads, required=True, metavar="E", help="their translations, likewise")
@@ -361,7 +354,6 @@ def _add_lm(commands: Commands) -> None:
         "lm:run_lm",
         "Estimate a language model: modified Kneser-Ney, written as ARPA.",
         "mpitune lm --order 3 --input train.en --output lm.arpa.gz",
-        codes=[StopRequested.exit_code],
     )
     sub.add_argument(
         "--order", type=whole_number(1, 10), required=True, metavar="N", help="order of the model, 1 to 10"

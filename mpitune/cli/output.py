@@ -15,7 +15,7 @@ from typing import BinaryIO
 from mpitune.array_files.atomic import open_atomic
 from mpitune.config.schema import values
 from mpitune.config.spec import Job
-from mpitune.errors import MachineError, MpituneError, UsageError
+from mpitune.errors import MachineError, MpituneError, UsageError, printable
 from mpitune.exchange.comm import Comm
 from mpitune.run_folder.layout import RunFolder
 from mpitune.training import job_inputs
@@ -95,8 +95,8 @@ def load_job(options: argparse.Namespace, comm: Comm) -> Job:
 
 
 def print_message(text: str) -> None:
-    """Print ``text`` on standard error; messages about a run go to the log instead, see `mpitune.runtime.log`."""
-    print(text, file=sys.stderr, flush=True)
+    """Print ``text``, a line, on standard error; messages about a run go to `mpitune.runtime.log` instead."""
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def raised_on_all_ranks(error: MpituneError) -> MpituneError:

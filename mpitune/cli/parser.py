@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from mpitune.cli.help import INTERRUPTED
 from mpitune.cli.options import make_parser
 from mpitune.cli.streams import STANDARD_INPUT, open_streams
-from mpitune.errors import MachineError, MpituneError
-from mpitune.exchange.launcher import is_first_on_machine, is_first_process
+from mpitune.early_signals import is_first_on_machine
+from mpitune.errors import MachineError, MpituneError, StopRequested, printable
+from mpitune.exchange.launcher import is_first_process
 from mpitune.runtime.log import LOG, log_to_file, write_traceback
+from mpitune.runtime.signals import raised_signals
 
 if TYPE_CHECKING:
     from mpitune.exchange.comm import Comm
@@ -44,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             comm = connect()
             run = _load(options.run)
-        with jit.compilation_reported(LOG.info, "compiling kernels, once on this machine: a minute or two"):
+        once = "compiling kernels, once on this machine: a minute or two"
+        with raised_signals(), jit.compilation_reported(LOG.info, once):
             run(options, comm)
         sys.stdout.flush()
         return 0
@@ -68,9 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         file = write_traceback(error, options.folder, comm.rank) if comm is not None and options.folder else None
         if file is None:
-            traceback.print_exception(error)
+            text = "".join(traceback.format_exception(error)).rstrip("\n")
+            print(*map(printable, text.split("\n")), sep="\n", file=sys.stderr)
         where = f"its traceback is in {file}" if file else "its traceback is printed above"
-        print(f"mpitune: a bug: {type(error).__name__}: {error}; {where}", file=sys.stderr, flush=True)
+        print(printable(f"mpitune: a bug: {type(error).__name__}: {error}; {where}"), file=sys.stderr, flush=True)
         if comm is not None and comm.size > 1:
             _abort_all(comm, 1)
         return 1
@@ -133,8 +137,11 @@ def _report_error(error: MpituneError, comm: Comm | None) -> int:
 
     Aborts the other ranks unless they raise it too.
     """
+    if comm is not None and not comm.root and isinstance(error, StopRequested) and not error.on_all_ranks:
+        # A signal to one rank as a rule is one to all: the first has told of it by then, and ends the others.
+        time.sleep(1.0)
     if is_first_on_machine(os.environ) if comm is None else comm.root or not error.on_all_ranks:
-        print(f"mpitune: {error}", file=sys.stderr, flush=True)
+        print(printable(f"mpitune: {error}"), file=sys.stderr, flush=True)
         log_to_file(str(error))
     if comm is not None and comm.size > 1 and not error.on_all_ranks:
         _abort_all(comm, error.exit_code)

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from mpitune.cli.output import report_write_errors
+from mpitune.cli.output import print_message, report_write_errors
 from mpitune.config.load import load
-from mpitune.errors import MpituneError
+from mpitune.errors import MpituneError, printable
 from mpitune.exchange.comm import Comm
 from mpitune.report.rule_names import rule_in_words
 from mpitune.run_folder.layout import RunFolder
@@ -31,8 +31,8 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
     def make() -> None:
         output = options.output or folders[0]
         with report_write_errors(output):
-            path = write_report(folders, _examples, output)
-        print(f"the report: {path}", flush=True)
+            path = write_report(folders, _examples, output, print_message)
+        print(printable(f"the report: {path}"), flush=True)
 
     comm.on_root(make)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from mpitune.cli.output import load_job, print_message, raised_on_all_ranks
 from mpitune.config.spec import MAX_SEED, Job
 from mpitune.decoder.cdec.process import resolve_program
-from mpitune.errors import DataError, UsageError
+from mpitune.errors import DataError, UsageError, printable
 from mpitune.exchange.comm import Comm
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.seeds import run_folders
@@ -69,7 +69,8 @@ def _program_note(job: Job) -> str:
     """A comment on the program that the job runs; empty if it runs none."""
     if job.decoder.backend != "cdec":
         return ""
-    return f"# This job runs {resolve_program(job.decoder.binary) or f'{job.decoder.binary}, which is not there'}\n"
+    program = resolve_program(job.decoder.binary) or f"{job.decoder.binary}, which is not there"
+    return f"# This job runs {printable(program)}\n"
 
 
 def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
@@ -82,4 +83,5 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
         made = extract_and_build(comm, sources, store, store, print_message, start_progress, stop)
         if sources.train is not None:
             open_fitted(comm, job, sources, store, print_message, start_progress, stop)
-    comm.on_root(print, f"{store}: {', '.join(made)} made" if made else f"{store}: up to date", flush=True)
+    told = f"{', '.join(made)} made" if made else "up to date"
+    comm.on_root(print, printable(f"{store}: {told}"), flush=True)

@@ -10,7 +10,7 @@ from mpitune.cli.output import check_apart, files_of_run, print_message, report_
 from mpitune.corpus.weights import export_weights, is_moses
 from mpitune.corpus.wording import counted
 from mpitune.decoder.base import built_in_features
-from mpitune.errors import UsageError
+from mpitune.errors import UsageError, printable
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.choices import PREFIXES
 from mpitune.run_folder import model_weights
@@ -85,4 +85,4 @@ def _print_weights(
             print(heading)
         for name, value in pairs:
             both = "" if other is None else f" {model.get(name, 0.0)!r} {other.get(name, 0.0)!r}"
-            print(f"{name} {value!r}{both}")
+            print(f"{printable(name)} {value!r}{both}")

@@ -17,7 +17,7 @@ from dataclasses import MISSING, Field, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from mpitune.errors import UsageError
+from mpitune.errors import UNPRINTABLE, UsageError
 
 T = TypeVar("T")
 
@@ -30,6 +30,8 @@ _TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
     Path: ((str,), "a path (a string)"),
 }
 """By type of a key: the types of its values in TOML, and their name in error messages."""
+_ESCAPES = {code: f"\\u{code:04x}" for code in UNPRINTABLE if not 0xD800 <= code < 0xE000}
+"""TOML has no escapes for surrogates."""
 
 
 def choice(default: str, *others: str) -> Any:
@@ -97,7 +99,7 @@ def literal(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | Path):
-        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+        return json.dumps(str(value), ensure_ascii=False).translate(_ESCAPES)
     if isinstance(value, list | tuple):
         return f"[{', '.join(literal(entry) for entry in value)}]"
     return "a table" if isinstance(value, dict) else str(value)

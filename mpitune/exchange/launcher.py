@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from mpitune.errors import UsageError
 
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
-_LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 
 
 def started_tasks(environment: Mapping[str, str]) -> int | None:
@@ -23,11 +22,6 @@ def started_tasks(environment: Mapping[str, str]) -> int | None:
     if "SLURM_STEP_NUM_TASKS" in environment and (step := _number(environment, "SLURM_STEP_NUM_TASKS")) > 1:
         return step
     return 0 if any(name in environment for name in ("PMI_RANK", "PMIX_RANK", "MPI_LOCALNRANKS")) else None
-
-
-def is_first_on_machine(environment: Mapping[str, str]) -> bool:
-    """True for one of the processes on each machine: it reports what they all find before MPI is ready."""
-    return next((environment[name] for name in _LOCAL_RANKS if name in environment), "0") == "0"
 
 
 def is_first_process(environment: Mapping[str, str]) -> bool:

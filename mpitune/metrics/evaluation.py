@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.errors import UsageError
+from mpitune.errors import UsageError, printable
 from mpitune.metrics import significance
 from mpitune.metrics.choices import EvaluationMetricName, SignificanceTest, Tokenizer
 from mpitune.metrics.sacrebleu import CorpusScore, Text, check_counts, corpus_score
@@ -110,7 +110,7 @@ class Evaluation:
 
 def _row(score: Score, detailed: bool) -> Row:
     """The cells of a system; ``detailed``: with the parts of BLEU instead of the number of runs."""
-    cells = [score.system, "" if detailed else str(score.runs)]
+    cells = [printable(score.system), "" if detailed else str(score.runs)]
     for name, (_, decimals) in _COLUMNS.items():
         cells.append(f"{getattr(score, name):.{decimals}f}")
         cells.append(f"{score.deviations[name]:.{decimals}f}" if score.deviations else "")

@@ -15,7 +15,7 @@ from mpitune.decoder.base import KBest, as_kbest, empty_translation
 from mpitune.decoder.lists.compiler import check_metric
 from mpitune.decoder.lists.formats import Entry
 from mpitune.decoder.lists.stream import read_lists
-from mpitune.errors import DataError, UsageError
+from mpitune.errors import DataError, UsageError, printable
 from mpitune.metrics.choices import ReferenceMetricName
 from mpitune.metrics.tuning_metric import CHOICES, Metric
 
@@ -62,10 +62,12 @@ def evaluate_lists(path: Path, references: Sequence[Sequence[str]], warn: Callab
 def as_table(scores: Mapping[str, Scores]) -> str:
     """A plain table of several files' ``scores``."""
     metrics = list(dict.fromkeys(name for of_file in scores.values() for name in of_file))
-    rows = [["lists", "choice", *metrics]]
+    rows = [["lists", "choice", *map(printable, metrics)]]
     for file, of_file in scores.items():
         for n, choice in enumerate(CHOICES):
-            rows.append([file, choice, *(f"{of_file[name][n]:.5g}" if name in of_file else "" for name in metrics)])
+            rows.append(
+                [printable(file), choice, *(f"{of_file[name][n]:.5g}" if name in of_file else "" for name in metrics)]
+            )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

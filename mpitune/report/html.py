@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ import jinja2
 from mpitune.array_files.atomic import open_atomic, write_text
 from mpitune.corpus.text import split_words
 from mpitune.corpus.wording import clock
+from mpitune.errors import printable
 from mpitune.grammar.choices import PREFIXES
 from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.report import diff
@@ -21,7 +23,7 @@ from mpitune.report.rule_names import readable
 from mpitune.run_folder.best_epoch import AVERAGING
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import filtered, largest
-from mpitune.run_folder.reader import LogLine, Record, Watched, printable, read_record
+from mpitune.run_folder.reader import LogLine, Record, Watched, read_record
 from mpitune.run_folder.seeds import run_folders
 from mpitune.run_folder.versions import versions
 
@@ -93,7 +95,10 @@ class Translations(NamedTuple):
 
 
 def write_report(
-    folders: Sequence[Path], examples: Examples = lambda run, names: {}, output: Path | None = None
+    folders: Sequence[Path],
+    examples: Examples = lambda run, names: {},
+    output: Path | None = None,
+    warn: Callable[[str], None] = lambda text: None,
 ) -> Path:
     """Write ``report.html`` and its pictures ``plots/*.png`` into ``output``; returns the path of the page.
 
@@ -104,6 +109,9 @@ def write_report(
     DataError for a damaged file, OSError if the report cannot be written.
     """
     groups = [[read_record(run) for run in _reported_runs(folder)] for folder in folders]
+    for record in chain(*groups):
+        if record.state.state == "unknown":
+            warn(f"warning: {record.state.reason}")
     names = _distinct_names(folders)
     page, pictures = _render([Family(name, group) for name, group in zip(names, groups, strict=True)], examples)
     folder = output or folders[0]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 from mpitune.config.load import read_tables
 from mpitune.corpus.lines import check_readable, lines
-from mpitune.errors import DataError
+from mpitune.errors import DataError, printable
 from mpitune.metrics.choices import METRIC_NAMES
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
 from mpitune.run_folder.layout import RunFolder
@@ -217,11 +216,6 @@ def read_record(path: Path) -> Record:
         warnings=[line for line in log if line.level == "WARNING"],
         versions=next((line.text for line in reversed(log) if line.text.startswith("mpitune ")), ""),
     )
-
-
-def printable(path: str | Path) -> str:
-    """``path`` as text that UTF-8 can encode."""
-    return os.fsencode(path).decode(errors="replace")
 
 
 def read_epochs(path: Path) -> list[Epoch]:

@@ -11,17 +11,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, get_args
 
-from mpitune.corpus.lines import read_text
+from mpitune.corpus.lines import check_readable, read_text
 from mpitune.errors import DataError, StopRequested
 from mpitune.run_folder.layout import RunFolder
 
 VERSION = 1
-"""Raised whenever the meaning of a key changes; a file of another version is refused."""
+"""Raised whenever the meaning of a key changes; a file of another version tells nothing."""
 
-StateName = Literal["running", "stopped", "done", "failed"]
+RecordedState = Literal["running", "stopped", "done", "failed"]
 """``stopped``: on request, to be resumed; ``failed``: by an error."""
+StateName = Literal[RecordedState, "unknown"]
+"""``unknown``: the record is damaged, or of another version."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class RunState:
     epochs: int
     """Number of epochs that the job asks for."""
     reason: str = ""
-    """Reason of the end: the error, the stop request, or why ``done`` came before the last epoch; else empty."""
+    """The error, the stop request, why ``done`` came before the last epoch, why it is ``unknown``; else empty."""
     when: str = ""
     """Time of writing, ISO 8601 in UTC."""
 
@@ -69,7 +71,7 @@ def write_error(
 
 
 def ended_state(folder: RunFolder) -> RunState | None:
-    """How the run in ``folder`` has ended; None if it has not, or its record is damaged."""
+    """How the run in ``folder`` has ended; None if it has not, or its record is damaged or cannot be read."""
     with suppress(DataError):
         if (state := read_state(folder)) is not None and state.ended:
             return state
@@ -77,17 +79,29 @@ def ended_state(folder: RunFolder) -> RunState | None:
 
 
 def read_state(folder: RunFolder) -> RunState | None:
-    """The recorded state; None for a run that has just begun. Raises DataError for a damaged or unreadable file."""
+    """The recorded state; None for a run that has just begun. Raises DataError for a file that cannot be read."""
     if not folder.status.is_file():
         return None
-    try:
+    check_readable(folder.status)
+    found, expected = "a damaged file", "the status of a run"
+    with suppress(DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         record = json.loads(read_text(folder.status))
         version = record.pop("version")
-        if version == VERSION:
-            return RunState(**record)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise DataError.at(folder.status, None, found="a damaged file", expected="the status of a run") from None
-    raise DataError.at(folder.status, None, found=f"version {version}", expected=f"version {VERSION}")
+        if version == VERSION and _is_valid(state := RunState(**record)):
+            return state
+        if version != VERSION:
+            found, expected = f"version {version!r:.20}", f"version {VERSION}"
+    return RunState("unknown", 0, 0, str(DataError.at(folder.status, None, found=found, expected=expected)))
+
+
+def _is_valid(state: RunState) -> bool:
+    """True if the fields have the types and the range of those that `write_state` writes."""
+    numbers, texts = (state.epoch, state.epochs), (state.state, state.reason, state.when)
+    return (
+        all(type(number) is int and 0 <= number < 2**63 for number in numbers)
+        and all(isinstance(text, str) for text in texts)
+        and state.state in get_args(RecordedState)
+    )
 
 
 def is_at_work(folder: RunFolder) -> bool:
@@ -101,7 +115,7 @@ def is_at_work(folder: RunFolder) -> bool:
 
 
 def _last_epoch(folder: RunFolder) -> int:
-    """The epoch of the last record; 0 without one, or with a damaged one, which is about to be replaced."""
+    """The epoch of the last record; 0 without one, or with one that tells nothing, which is about to be replaced."""
     try:
         last = read_state(folder)
     except DataError:

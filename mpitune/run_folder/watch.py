@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mpitune.corpus.wording import clock
-from mpitune.errors import DataError
+from mpitune.errors import DataError, printable
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import Epoch, read_epochs, read_log
@@ -71,7 +71,7 @@ def read_status(path: Path) -> Status:
         raise DataError(f"{path}: found no log.txt, expected the folder of a run")
     log_lines, epochs = read_log(folder.log), read_epochs(folder.metrics)
     state = read_state(folder)
-    planned = f" of {max(state.epochs, len(epochs))}" if state else ""
+    planned = f" of {max(state.epochs, len(epochs))}" if state and state.state != "unknown" else ""
     warnings = sum(line.level == "WARNING" for line in log_lines)
     silent = time.time() - folder.log.stat().st_mtime
     # Not at once: a look at the lock may keep a run that is just starting from taking it.
@@ -91,6 +91,8 @@ def _progress(state: RunState | None, silent: float, killed: bool) -> str:
         return f"finished early: {state.reason}" if state.reason else "finished"
     if state is not None and state.ended:
         return f"ended: {state.reason}"
+    if state is not None and state.state == "unknown":
+        return f"its state is unknown: {state.reason}"
     if killed:
         return "killed: no process works on it; the same command continues it"
     return "running" if silent < SILENT_AFTER else f"silent for {clock(silent)}: is it still running?"
@@ -109,12 +111,12 @@ def follow(runs: Sequence[Path]) -> None:
         if on_terminal:
             width, height = shutil.get_terminal_size()
             pages = [status.page((height - 1) // len(runs)) for status in statuses]
-            text = "\n".join(line[:width] for page in pages for line in page)
+            text = "\n".join(printable(line)[:width] for page in pages for line in page)
             print(f"\x1b[H\x1b[2J{text}", flush=True)
         else:
             for run, status in zip(runs, statuses, strict=True):
                 for line in status.news(told.get(run)):
-                    print(f"{run}: {line}" if len(runs) > 1 and line != status.state else line, flush=True)
+                    print(printable(f"{run}: {line}" if len(runs) > 1 and line != status.state else line), flush=True)
                 told[run] = status
         if all(status.ended for status in statuses):
             return

@@ -9,7 +9,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from mpitune.errors import MachineError, UsageError
+from mpitune.errors import MachineError, UsageError, printable
 
 LOG = logging.getLogger("mpitune")
 """Logger of all messages about a run."""
@@ -35,14 +35,22 @@ def start_logging(file: Path | None, *, rank: int = 0, size: int = 1, quiet: boo
             to_file = _LogFile(file, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise folder_write_error(file.parent, error) from None
-        to_file.setFormatter(logging.Formatter(line, "%Y-%m-%d %H:%M:%S"))
+        to_file.setFormatter(_OneLine(line, "%Y-%m-%d %H:%M:%S"))
         LOG.addHandler(to_file)
     if rank == 0:
         to_screen = logging.StreamHandler(sys.stderr)
         # The codes remove a progress line from the terminal.
-        to_screen.setFormatter(logging.Formatter((CLEAR_LINE if sys.stderr.isatty() else "") + line, "%H:%M:%S"))
+        to_screen.setFormatter(_OneLine((CLEAR_LINE if sys.stderr.isatty() else "") + line, "%H:%M:%S"))
         to_screen.setLevel(logging.WARNING if quiet else logging.INFO)
         LOG.addHandler(to_screen)
+
+
+class _OneLine(logging.Formatter):
+    """Every record is one line, whatever names and texts of others its message has."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = printable(record.message)
+        return super().formatMessage(record)
 
 
 class _LogFile(logging.FileHandler):

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from mpitune.corpus.progress import Progress
 from mpitune.corpus.wording import clock
+from mpitune.errors import printable
 from mpitune.runtime.log import CLEAR_LINE, LOG
 
 LOG_INTERVAL = 30.0
@@ -48,7 +49,7 @@ class ReportedProgress(Progress):
             LOG.info("%s", self.line(now))
         if self._terminal is not None and now - self._last_drawn >= 0.1:
             self._last_drawn = now
-            self._terminal.write(CLEAR_LINE + self.line(now))
+            self._terminal.write(CLEAR_LINE + printable(self.line(now)))
             self._terminal.flush()
 
     def reach(self, done: int, score: float | None = None) -> None:

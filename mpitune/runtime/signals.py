@@ -1,4 +1,4 @@
-"""Stop flag: set by the signals that stop a run, polled between sentences, or raised as an error."""
+"""Signals that stop a command: raised as an error, or a flag that is polled between sentences."""
 
 from __future__ import annotations
 
@@ -10,9 +10,43 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
+from mpitune.early_signals import AGAIN, stop_signals
 from mpitune.errors import StopRequested
 
-AGAIN = "run the same command again"
+
+class _Stopped(BaseException):
+    """Raised wherever the code is: no Exception, since code that expects some of what it calls must not catch it."""
+
+
+@contextmanager
+def raised_signals() -> Iterator[None]:
+    """Raise StopRequested in the block as soon as a signal arrives that asks to stop, unless a `StopFlag` catches it.
+
+    Compiled code and calls of libraries are not interrupted: the error is raised when they return. If a signal was
+    received, by the block or by a StopFlag in it, all stay ignored afterwards.
+    """
+
+    def stop(number: int, _: FrameType | None) -> None:
+        for each in before:
+            # A further signal must not interrupt the clearing up.
+            signal.signal(each, signal.SIG_IGN)
+        raise _Stopped(signal.Signals(number).name)
+
+    before: dict[signal.Signals, Any] = {}
+    try:
+        try:
+            for number in stop_signals():
+                before[number] = signal.getsignal(number)
+                signal.signal(number, stop)
+            yield
+        finally:
+            for number, handler in before.items():
+                if signal.getsignal(number) is stop:
+                    signal.signal(number, handler)
+    except _Stopped as stopped:
+        error = StopRequested(f"stopped by {stopped}: {AGAIN}")
+        error.on_all_ranks = False
+        raise error from None
 
 
 class StopFlag(AbstractContextManager["StopFlag"]):
@@ -63,7 +97,7 @@ class StopFlag(AbstractContextManager["StopFlag"]):
             raise self.stop_error(task, resumable=resumable)
 
     def __enter__(self) -> StopFlag:
-        caught = [each for each in self.SIGNALS if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
+        caught = (*stop_signals(), signal.SIGINT)
         self._previous_handlers = {number: signal.signal(number, self._caught) for number in caught}
         return self
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from mpitune.config.checks import require_data
 from mpitune.config.spec import Job
+from mpitune.early_signals import AGAIN
 from mpitune.exchange.comm import Comm
 from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.best_epoch import devtest_scores, early_end_reason
@@ -23,7 +24,7 @@ from mpitune.run_folder.run_state import RunState, ended_state, write_error, wri
 from mpitune.run_folder.versions import versions
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.run_lock import RunLock
-from mpitune.runtime.signals import AGAIN, StopFlag
+from mpitune.runtime.signals import StopFlag
 from mpitune.training import early_stopping
 from mpitune.training.batch_epoch import batch_epoch
 from mpitune.training.dense_start import dense_start, keep_sparse

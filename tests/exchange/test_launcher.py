@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from support.mpi import ROOT
 
+from mpitune.early_signals import is_first_on_machine
 from mpitune.errors import UsageError
-from mpitune.exchange.launcher import is_first_on_machine, is_first_process, started_tasks
+from mpitune.exchange.launcher import is_first_process, started_tasks
 
 
 @pytest.mark.parametrize(

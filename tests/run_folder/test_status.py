@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import Cli
 from support.mpi import ROOT
 from support.run_folders import make_run
 from support.runs import SENTENCES, Decodes
@@ -255,15 +256,54 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> Non
     assert (done.returncode, done.stderr) == (3, f"mpitune: {said}\n")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "state": "running", "stage": 3}'])
-def test_a_damaged_record_is_refused_and_replaced(tmp_path: Path, text: str) -> None:
+WHOLE = '{"version": 1, "state": "done", "epoch": 3, "epochs": 3, "reason": "", "when": ""}'
+DAMAGED = {
+    "empty": "",
+    "cut": WHOLE[:40],
+    "a list": "[]",
+    "no keys": "{}",
+    "keys lack": '{"version": 1}',
+    "another key": WHOLE.replace("when", "stage"),
+    "another state": WHOLE.replace("done", "idle"),
+    "a state that no run records": WHOLE.replace("done", "unknown"),
+    "a number as state": WHOLE.replace('"done"', "7"),
+    "a list as state": WHOLE.replace('"done"', "[]"),
+    "a text as number": WHOLE.replace('"epoch": 3', '"epoch": "3"'),
+    "a fraction": WHOLE.replace('"epochs": 3', '"epochs": 3.5'),
+    "not a number": WHOLE.replace('"epochs": 3', '"epochs": NaN'),
+    "a large number": WHOLE.replace('"epochs": 3', f'"epochs": {"9" * 30}'),
+    "more digits than Python reads": WHOLE.replace('"epochs": 3', f'"epochs": {"9" * 5000}'),
+    "deeper than Python reads": "[" * 100_000,
+    "a NUL": WHOLE.replace("done", "\0"),
+}
+"""What a status.json may hold that no run has written."""
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_record_tells_nothing_and_is_replaced(tmp_path: Path, text: str) -> None:
     folder = make_run(tmp_path / "run")
     log(folder, "INFO one")
     folder.status.write_text(text)
-    with pytest.raises(DataError, match="status.json: found a damaged file, expected the status of a run"):
-        read_status(folder.path)
+    why = f"{folder.status}: found a damaged file, expected the status of a run"
+    status = read_status(folder.path)
+    assert (status.state, status.ended) == (f"run: 3 epochs done, its state is unknown: {why}", False)
     write_state(folder, "running", 3)
     assert recorded(folder.path) == ("running", 0, 3, "")
+
+
+def test_a_record_of_another_version_tells_nothing(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
     folder.status.write_text('{"version": 2, "state": 3}')
-    with pytest.raises(DataError, match="status.json: found version 2, expected version 1"):
-        read_status(folder.path)
+    state = read_state(folder)
+    assert state is not None and state.state == "unknown"
+    assert state.reason == f"{folder.status}: found version 2, expected version 1"
+
+
+def test_a_finished_run_is_reported_whatever_its_record_says(tmp_path: Path, cli: Cli) -> None:
+    folder = make_run(tmp_path / "run")
+    folder.status.write_text(DAMAGED["cut"])
+    why = f"{folder.status}: found a damaged file, expected the status of a run"
+    told = cli("report", folder.path)
+    assert told == (0, f"the report: {folder.path}/report.html\n", f"warning: {why}\n")
+    page = (folder.path / "report.html").read_text()
+    assert f"3 epochs done; whether it has ended is unknown: {why}" in page

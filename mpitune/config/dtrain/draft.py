@@ -11,7 +11,7 @@ from mpitune.config import schema
 from mpitune.config.dtrain.options import DtrainOptions, Setting
 from mpitune.config.presets import PRESETS
 from mpitune.config.spec import DataKeys, Job, RunKeys
-from mpitune.errors import UsageError
+from mpitune.errors import UsageError, printable
 
 _PRESET = "dtrain"
 """Preset of every job."""
@@ -100,23 +100,23 @@ class Draft:
         elif not because:
             whose = "the preset's" if in_preset else "mpitune's"
             reason = f"dtrain: {self.as_written(names[0])} ({whose}: {schema.literal(default)})"
-        self._lines[table].append(f"{name} = {schema.literal(value)}  # {_printable(reason)}")
+        self._lines[table].append(f"{name} = {schema.literal(value)}  # {printable(reason)}")
 
     def remark(self, table: str, text: str) -> None:
         """Add a comment to a table of the job."""
-        self._lines[table].append(f"# {_printable(text)}")
+        self._lines[table].append(f"# {printable(text)}")
 
     def add_unsupported(self, name: str, reason: str) -> None:
         """List the option as one without a counterpart."""
-        self._unsupported.append(f"# {_printable(f'{self.as_written(name)}: {reason}')}")
+        self._unsupported.append(f"# {printable(f'{self.as_written(name)}: {reason}')}")
 
     def add_unneeded(self, name: str, reason: str) -> None:
         """List the option as one that needs no key."""
-        self._unneeded.append(f"# {_printable(f'{self.as_written(name)}: {reason}')}")
+        self._unneeded.append(f"# {printable(f'{self.as_written(name)}: {reason}')}")
 
     def text(self, header: list[str]) -> str:
         """The job file, with the comments ``header`` first."""
-        written = [f"# {_printable(line)}" for line in header]
+        written = [f"# {printable(line)}" for line in header]
         if self._unsupported:
             written += ["#", "# Options without a counterpart:", *self._unsupported]
         if self._unneeded:
@@ -125,8 +125,3 @@ class Draft:
             if lines:
                 written += ["", f"[{table}]", *lines]
         return "\n".join(written) + "\n"
-
-
-def _printable(text: str) -> str:
-    """``text`` with unprintable characters replaced, as required in a comment."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
