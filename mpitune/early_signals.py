@@ -6,6 +6,7 @@ the process with other exit codes and without a word.
 
 import os
 import signal
+import time
 from collections.abc import Mapping
 from types import FrameType
 
@@ -36,5 +37,8 @@ def _end(number: int, _: FrameType | None) -> None:
         if is_first_on_machine(os.environ):
             # Not through a stream, in whose code the process may be.
             os.write(2, f"mpitune: stopped by {signal.Signals(number).name}: {AGAIN}\n".encode())
+        else:
+            # The launcher ends all processes once one has ended: the first is to tell of it before.
+            time.sleep(1.0)
     finally:
         os._exit(75)

@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from mpitune.array_files.atomic import open_atomic
 from mpitune.errors import StopRequested
-from mpitune.runtime.signals import StopFlag
+from mpitune.runtime.signals import StopFlag, raised_signals
 
 
 @pytest.fixture(autouse=True)
@@ -104,3 +107,61 @@ def test_a_second_interrupt_kills() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == -signal.SIGINT and done.stdout == ""
+
+
+# Raised
+
+
+RAISED = [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", RAISED)
+def test_a_signal_is_raised_wherever_the_code_is(number: signal.Signals, tmp_path: Path) -> None:
+    cleared = []
+    with (
+        pytest.raises(StopRequested, match=f"^stopped by {number.name}: run the same command again$") as error,
+        raised_signals(),
+    ):
+        # Code that expects an error of what it calls does not take this one for it.
+        with suppress(Exception), open_atomic(tmp_path / "file") as file:
+            file.write(b"a part")
+            file.flush()
+            try:
+                os.kill(os.getpid(), number)
+                cleared.append("not reached")
+            finally:
+                for further in RAISED:
+                    os.kill(os.getpid(), further)
+                cleared.append("cleared")
+        cleared.append("not reached")
+    assert cleared == ["cleared"] and not list(tmp_path.iterdir())
+    assert not error.value.on_all_ranks, "the other ranks are to be ended"
+    for further in RAISED:
+        os.kill(os.getpid(), further)
+
+
+def test_raised_signals_put_handlers_back_and_leave_ctrl_c_alone() -> None:
+    before = [signal.getsignal(number) for number in StopFlag.SIGNALS]
+    with raised_signals():
+        assert signal.getsignal(signal.SIGINT) == before[-1]
+        with StopFlag() as stop:
+            pass
+        assert signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, signal.SIG_IGN)
+    assert not stop and [signal.getsignal(number) for number in StopFlag.SIGNALS] == before
+
+
+def test_a_stop_flag_catches_a_signal_that_would_be_raised() -> None:
+    """And leaves further ones ignored, as by itself."""
+    with raised_signals():
+        with StopFlag() as stop:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.signal == "SIGUSR1"
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_an_ignored_hangup_is_not_raised() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with raised_signals():
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
