@@ -14,6 +14,7 @@ from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.metrics.list_evaluation import as_table, evaluate_lists
 from mpitune.metrics.sacrebleu import check_counts
 from mpitune.metrics.tuning_metric import CHOICES
+from mpitune.runtime.log import start_logging
 
 
 def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
@@ -38,6 +39,7 @@ def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
         else:
             print(result.as_markdown() if options.markdown else result.as_text(), flush=True)
 
+    start_logging(None, rank=comm.rank, size=comm.size)
     comm.on_root(score)
 
 

@@ -24,6 +24,7 @@ from mpitune.decoder.lists.templates import TextFeatures
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.metrics.minimum_bayes_risk import ExpectedGain
+from mpitune.runtime.log import start_logging
 from mpitune.training.unused_weights import lacking_templates
 
 
@@ -65,6 +66,7 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
         if options.output is not None:
             print_message(f"{options.output}: {counted(lists, 'list')}")
 
+    start_logging(None, rank=comm.rank, size=comm.size)
     comm.on_root(rerank)
 
 

@@ -1,10 +1,11 @@
-"""A look at a text: is it tokenised, with punctuation marks as words of their own?"""
+"""A look at texts: are punctuation marks words of their own, and are the words of two texts of the same kind?"""
 
 from __future__ import annotations
 
 import logging
 import re
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +15,17 @@ from mpitune.corpus.text import split_words
 LOG = logging.getLogger(__name__)
 
 SAMPLE = 1000
-"""Number of lines looked at, from the first."""
+"""Number of lines, or of sentences, looked at, from the first."""
 _FEW = 5
 """Fewer punctuation marks at words may be abbreviations."""
 _MARKS = ",;:!?؟،。，！？"
 _ALONE = re.compile(rf"[.{_MARKS}]+")
 _ATTACHED = re.compile(rf".*\w[.{_MARKS}]*[{_MARKS}]")
+_MANY = 30
+"""Fewer bigrams may have none in common by chance."""
+_COMMON = 0.02
+"""Share of the bigrams of translations that a reference has, at least."""
+_SEGMENTATION = re.compile(r"(?<![^ \t])\|[0-9]+-[0-9]+(?=[|,])")
 _FULL_STOP = re.compile(r".*\w\.")
 
 
@@ -57,4 +63,31 @@ def warn_of_untokenised(text: Path) -> None:
             found.attached,
             sum(found),
             SAMPLE,
+        )
+
+
+def warn_of_segmentation(path: Path, line: str) -> None:
+    """Warn of Moses' marks of phrases in a ``line``, ``|0-1|``: they would count as words."""
+    if found := _SEGMENTATION.search(line):
+        told = "call Moses without -report-segmentation, or take these marks out"
+        LOG.warning("%s: hypotheses have marks of phrases, such as %s|, which count as words: %s", path, found[0], told)
+
+
+def warn_of_other_words(
+    files: Iterable[Path], translations: Iterable[Sequence[str]], references: Iterable[Sequence[str]]
+) -> None:
+    """Warn if next to no bigram of the ``translations``, read from ``files``, is in any of the ``references``.
+
+    Those of the first `SAMPLE` sentences suffice.
+    """
+    given, written = ([pair for words in texts for pair in pairwise(words)] for texts in (references, translations))
+    known = set(given)
+    found = sum(pair in known for pair in written)
+    if min(len(given), len(written)) >= _MANY and found < _COMMON * len(written):
+        LOG.warning(
+            "%s: %d of %d pairs of adjacent words in first hypotheses are in the references, expected many: are words"
+            " split, marked and written alike in both?",
+            ", ".join(map(str, files)),
+            found,
+            len(written),
         )

@@ -9,6 +9,7 @@ from typing import get_args
 
 import numpy as np
 
+from mpitune.corpus.tokenisation import SAMPLE, warn_of_other_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.wording import counted
 from mpitune.decoder.base import KBest, as_kbest, empty_translation
@@ -44,10 +45,12 @@ def evaluate_lists(path: Path, references: Sequence[Sequence[str]], warn: Callab
         raise UsageError(f"{path}: found no metrics in the lists, and no references: expected one or the other")
     metrics = {name: Metric({name: 1.0}, words.words) for name in names}
     sums = {name: np.zeros((len(CHOICES), metric.width)) for name, metric in metrics.items()}
-    missing = list[int]()
+    missing, first_entries = list[int](), list[list[str]]()
     for number, entries in chain(beginning, lists):
         missing += [] if entries else [number]
         kbest = _as_kbest(path, entries, columns, words)
+        if number < SAMPLE:
+            first_entries.append(words.decode(kbest.translation(0)))
         encoded = [words.encode(text[number].split()) for text in references]
         for name, metric in metrics.items():
             own = kbest._replace(metrics=kbest.metrics[:, columns.index(name)][:, None]) if name in columns else kbest
@@ -55,6 +58,7 @@ def evaluate_lists(path: Path, references: Sequence[Sequence[str]], warn: Callab
     if missing:
         what = f"{len(missing)} of {number + 1} sentences have no list, such as number {missing[0]}"
         warn(f"warning: {path}: {what}: they count as translated to nothing")
+    warn_of_other_words([path], first_entries, [line.split() for text in references for line in text[:SAMPLE]])
     found = {name: metric.of_choices(sums[name]) for name, metric in metrics.items()}
     return {name: [-score for score in scores] if name == "ter" else scores for name, scores in found.items()}
 

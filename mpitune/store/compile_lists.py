@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from mpitune.array_files.arrays import Stored, add_prefix
 from mpitune.corpus.progress import StartProgress
 from mpitune.corpus.text import SentencePair, SourceSentence
+from mpitune.corpus.tokenisation import SAMPLE, warn_of_other_words
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.decoder.lists.compiler import ListCompiler
 from mpitune.decoder.lists.formats import Entry
@@ -66,6 +68,10 @@ def compile_lists(sources: StoreInputs, folder: Path, start_progress: StartProgr
         if sources.texts[name].source is None:
             ptr = text_ptr[starts[name] : starts[name] + len(pairs) + 1]
             corpus = corpus._replace(source_ptr=ptr - ptr[0], source=text[ptr[0] : ptr[-1]])
+        ptr = text_ptr[starts[name] :][: min(len(pairs), SAMPLE) + 1]
+        first_entries = [words.decode(text[a:b]) for a, b in pairwise(ptr.tolist())]
+        references = [reference for pair in pairs[:SAMPLE] for reference in pair.references]
+        warn_of_other_words(sources.texts[name].lists, first_entries, references)
         arrays |= add_prefix(name, corpus._asdict())
     _check_scales([path for texts in sources.texts.values() for path in texts.lists], compiler.scales())
     return arrays | add_prefix("lists", compiler.compile(merged)) | Names.of(words.words).as_arrays("words")
@@ -80,9 +86,11 @@ def _add_features(
 
 def _check_scales(files: Sequence[Path], scales: Mapping[str, float]) -> None:
     """Warn of features that are much larger than the others; ``scales``: the root mean square of each."""
-    sizes = np.array(list(scales.values()))
-    for i, (name, size) in enumerate(scales.items()):
-        if len(sizes) > 1 and size > LARGE * (others := float(np.median(np.delete(sizes, i)))) > 0:
+    sizes = list(scales.values())
+    # For a large one, the median of the others is that of all but the largest.
+    others = float(np.median(sorted(sizes)[:-1])) if len(sizes) > 1 else 0.0
+    for name, size in scales.items():
+        if size > LARGE * others > 0:
             LOG.warning(
                 "%s: values of %s are %.0f times as large as those of other features (%.3g and %.3g): divide them",
                 ", ".join(map(str, files)),
