@@ -22,12 +22,14 @@ from tools import synthetic
 from tools.curves import Curve, Point, Work, draw, measured, table
 from tools.ours import learning, stored, training
 
+from mpitune.corpus.progress import no_progress
 from mpitune.decoder.base import TranslationModel
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.exchange.selection import select
 from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.lm.kneser_ney import estimate
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary
+from mpitune.store.compile_lists import compile_lists
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Corpus, Store
 
@@ -62,9 +64,10 @@ class Sizes(NamedTuple):
     text: int = 1_000_000
     """Words of the default text."""
     features: Sequence[int] = (10, 1_000, 100_000, 1_000_000, 5_000_000)
+    names: Sequence[int] = (1_000, 10_000, 100_000, 300_000)
 
 
-SMALL = Sizes((10, LENGTH), (500, 1000), (5, 10), (1, 10), (2, 3), (2000, 4000), 4000, (10, 1000))
+SMALL = Sizes((10, LENGTH), (500, 1000), (5, 10), (1, 10), (2, 3), (2000, 4000), 4000, (10, 1000), (10, 1000))
 
 
 def main() -> None:
@@ -115,6 +118,7 @@ class World:
             ("n-grams of the LM", self._with_text, sizes.texts),
             ("active features, learning", self._learning, sizes.features),
             (f"active features, selecting ({SHARDS} shards)", self._selecting, sizes.features),
+            ("features of an n-best entry, preparing", self._reading, sizes.names),
         ):
             yield Curve(title, [point(value) for value in values])
 
@@ -174,6 +178,19 @@ class World:
             np.zeros(len(weights))[decoder.features.find(chosen.index)] = chosen.value
 
         return measured(features, lambda: Work(select_once), 0, self._passes)
+
+    def _reading(self, features: int) -> Point:
+        """Compile a list of two entries in Moses' format whose first line has ``features`` new names."""
+        files = [self._folder / name for name in ("nbest", "nbest.references")]
+        row = " ".join(f"f{n}= 0.{n}" for n in range(features))
+        files[0].write_text(f"0 ||| a ||| {row}\n0 ||| b ||| {row}\n", encoding="utf-8")
+        files[1].write_text("a\n", encoding="utf-8")
+        sources = StoreInputs(train=Texts(None, (files[1],), lists=(files[0],)))
+
+        def compile_once() -> None:
+            compile_lists(sources, self._folder, no_progress)
+
+        return measured(features, lambda: Work(compile_once), 0, self._passes)
 
     def _of(self, words: int) -> range:
         """Range of the sentences of that length."""

@@ -279,6 +279,46 @@ def test_reranking_with_bad_input(lists: TinyLists, tmp_path: Path, cli: Cli) ->
     assert "weights: found no weights: all are 0" in cli(*command).errors
 
 
+def test_scores_of_words_are_not_tuned(tmp_path: Path, cli: Cli) -> None:
+    """As marian-scorer writes them, before the features; all hypotheses have one length."""
+    texts = [(i, first, i % 3 == 0) for i in range(9) for first in ("the", "a")]
+    with open(tmp_path / "lists", "w") as file:
+        for i, first, the in texts:
+            score = -1.5 + 0.5 * (the == (first == "the"))
+            file.write(f"{i} ||| {first} man ||| 0-0 1-1 ||| Words= -1 {score} ||| F0= {score} Score= -1 ||| {score}\n")
+    (tmp_path / "refs").write_text("".join(f"{'the' if i % 3 == 0 else 'a'} man\n" for i in range(9)))
+    job = tmp_path / "job.toml"
+    tables = '[decoder]\nbackend = "lists"\n[learner]\nepochs = 1\n[parallel]\nshards = 1\n'
+    job.write_text(f'[data]\nlists = ["lists"]\nreferences = ["refs"]\n{tables}')
+    done = cli("train", job)
+    told = "lists: features are read from field 5, 'F0= -1.0 Score= -1', and not from field 3, '0-0 1-1' and field 4"
+    assert done.code == 0 and done.errors.count(told) == 1
+    assert epoch_weights(tmp_path / "runs" / "job", 1).keys() == {"F0"}
+    done = cli("rerank", job, "--input", tmp_path / "lists", "--nbest", "1")
+    first, *_ = done.output.splitlines()
+    assert first.startswith("0 ||| the man ||| 0-0 1-1 ||| Words= -1 -1.0 ||| F0= -1.0 Score= -1 ||| ")
+    assert len(first.split(" ||| ")) == 6 and told in done.errors
+
+
+def test_marks_of_phrases_and_words_of_another_kind_are_told(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:
+    """By all commands that read lists, if they have what it takes."""
+    (tmp_path / "weights").write_text("lm 1\n")
+    marked, foreign, plain = tmp_path / "marked", tmp_path / "foreign", tmp_path / "plain"
+    for path, write in ((marked, "{} |{}-{}|"), (foreign, "\u2581{}"), (plain, "{}")):
+        rows = []
+        for i, line in enumerate((lists.folder / "train.en").read_text().splitlines()):
+            words = " ".join(write.format(word, n, n) for n, word in enumerate(line.split()))
+            rows += [f"{i} ||| {words} ||| lm= -1 ||| -1\n"] if words else []
+        path.write_text("".join(rows))
+    job, references = lists.job_file(tmp_path / "run"), lists.folder / "train.en"
+    for path, marks, others in ((marked, 1, 1), (foreign, 0, 1), (plain, 0, 0)):
+        evaluated = cli("evaluate", "--lists", path, "--refs", references)
+        reranked = cli("rerank", job, "--input", path, "--weights", tmp_path / "weights")
+        for done, pairs in ((evaluated, others), (reranked, 0)):
+            told = [done.errors.count(text) for text in ("such as |0-0|, which count as", "are in the references")]
+            assert done.code == 0 and told == [marks, pairs], (path, done)
+
+
 def test_initial_weights_of_templates_that_a_job_over_lists_lacks(lists: TinyLists, tmp_path: Path) -> None:
     (tmp_path / "weights").write_text("LanguageModel 1\nTN:a 1\n")
     tables = {"learner": {"initial_weights": str(tmp_path / "weights"), "epochs": 1}}

@@ -15,23 +15,19 @@ import numpy as np
 
 from mpitune.array_files.csr import row_ends
 from mpitune.array_files.row_table import enlarged
-from mpitune.corpus.lines import line_blocks
 from mpitune.corpus.text import split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.word_table import GrowingWordTable
-from mpitune.decoder.lists.formats import Entry, ListFormat, ListReader, format_of
+from mpitune.decoder.lists.formats import Entry, Layout, ListReader, laid_out
 from mpitune.decoder.lists.line_kernel import (
-    BEGIN,
-    DONE,
-    END,
     INEXACT,
     LINES,
     MEANING,
+    NEW,
     NEW_WORD,
-    NOT_ACCEPTED,
     POSITION,
     UNKNOWN,
-    VALUES,
+    UNNUMBERED,
     Entries,
     Words,
     new_block,
@@ -71,14 +67,14 @@ class CompiledReader:
         ``plain``, it gets all. It may change their features, and returns False for an entry to leave out.
         """
         number = 1
-        list_format: ListFormat | None = None
+        layout = Layout()
 
         def entries_of(lines: bytearray) -> Entries:
             """The entries of ``lines``, the first of which has the ``number``."""
             found: list[Entry] = []
             for n, line in enumerate(lines.decode().split("\n")[:-1], start=number):
                 try:
-                    entry = self._reader.entry(path, n, line.rstrip("\r"), list_format or "cdec")
+                    entry = self._reader.entry(path, n, line.rstrip("\r"), layout)
                 except DataError:
                     # A line before this one may have a feature that has no number: it is the first malformed one.
                     self._encoded(path, found)
@@ -87,15 +83,14 @@ class CompiledReader:
                     found.append(entry)
             return self._encoded(path, found)
 
-        for text in line_blocks(path):
-            list_format = list_format or next(filter(None, map(format_of, text.decode().split("\n"))), None)
-            if not plain or list_format == "json":
+        for text, layout in laid_out(path):
+            if not plain or layout.format == "json":
                 yield entries_of(text)
                 number += text.count(b"\n")
                 continue
             begin = 0
             while begin < len(text):
-                entries, begin = self._compiled(text, begin, list_format == "moses", sentences)
+                entries, begin = self._compiled(text, begin, layout, sentences)
                 yield entries
                 number += len(entries.sentence)
                 if begin < len(text):
@@ -124,20 +119,24 @@ class CompiledReader:
             np.array(value),
         )
 
-    def _compiled(self, text: bytearray, begin: int, moses: bool, sentences: int) -> tuple[Entries, int]:
+    def _compiled(self, text: bytearray, begin: int, layout: Layout, sentences: int) -> tuple[Entries, int]:
         """The entries from ``begin`` on, up to a line that the kernel does not accept, and the begin of that line."""
         if len(self._block.space.sentence) < len(text):
             self._block = new_block(len(text))._replace(state=self._block.state)
         block = self._block._replace(text=np.frombuffer(text, dtype=np.uint8))
         state = block.state
         state[POSITION], state[LINES], state[INEXACT] = begin, 0, 0
-        code = parse_entries(block, Words(self._table.table, self._meaning), moses, sentences)
-        while code not in (DONE, NOT_ACCEPTED):
-            self._number(code, bytes(text[state[BEGIN] : state[END]]), int(state[VALUES]), moses)
-            code = parse_entries(block, Words(self._table.table, self._meaning), moses, sentences)
+        moses = layout.format == "moses"
+        while parse_entries(block, self._known(), moses, layout.field, sentences) == UNNUMBERED:
+            for code, first, end, values in block.new[: state[NEW]].tolist():
+                self._number(code, bytes(text[first:end]), values, moses)
         for place, first, end in block.inexact[: state[INEXACT]].tolist():
             block.space.value[place] = float(text[first:end])
         return block.entries(), int(state[POSITION])
+
+    def _known(self) -> Words:
+        """The words and names that have numbers."""
+        return Words(self._table.table, self._meaning)
 
     def _number(self, code: int, text: bytes, values: int, moses: bool) -> None:
         """Number a new word of hypotheses, or a new name of features, which has so many ``values``."""

@@ -4,23 +4,29 @@ Moses   ``0 ||| hypothesis ||| name= 1 2 other= 3 ||| score``: several values of
 cdec    ``0 ||| hypothesis ||| name=1 other=3 ||| score``
 JSON    ``{"id": 0, "text": "hypothesis", "features": {"name": 1.0}}``
 
-The format of a file is that of its first line with features. Scores and further fields are not read.
+The format of a file is that of its first line with features, which also tells their field: other programs write links
+of words, or scores of words, before it. Scores and further fields are not read.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from mpitune.corpus.lines import lines
+from mpitune.corpus.lines import line_blocks
 from mpitune.corpus.text import IN_RANGE, LARGEST_NUMBER, split_fields, split_words
+from mpitune.corpus.tokenisation import warn_of_segmentation
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
+
+LOG = logging.getLogger(__name__)
 
 _FIELDS = "number ||| hypothesis ||| features [||| score]"
 _OBJECT = '{"id": 0, "text": "hypothesis", "features": {"name": 1.0}}'
@@ -45,20 +51,65 @@ class Entry(NamedTuple):
     """Those of JSON lines; the other formats have none."""
     text: str
     """The line itself."""
+    field: int = 2
+    """The field of its features, from 0; JSON lines have none."""
 
 
-ListFormat = Literal["moses", "cdec", "json"]
+class Layout(NamedTuple):
+    """How the lines of a file are written."""
+
+    format: Literal["moses", "cdec", "json"] = "cdec"
+    field: int = 2
+    """The field of the features, from 0."""
 
 
-def format_of(line: str) -> ListFormat | None:
-    """The format of ``line``; None without features, which tell Moses' from cdec's."""
+def laid_out(path: Path) -> Iterator[tuple[bytearray, Layout]]:
+    """The blocks of `line_blocks`, with the layout of the file; raises as that does."""
+    layout: Layout | None = None
+    for block in line_blocks(path):
+        if layout is None:
+            told = (_layout(path, line.rstrip("\r")) for line in block.decode().split("\n"))
+            layout = next(filter(None, told), None)
+        yield block, layout or Layout()
+
+
+def _layout(path: Path, line: str) -> Layout | None:
+    """The layout of a file that has this ``line``; None without features, which tell Moses' format from cdec's.
+
+    A warning names what might be taken for features and is not read, and marks among the words of a hypothesis.
+    """
     if line.lstrip().startswith("{"):
-        return "json"
-    fields = split_fields(line)
-    tokens = split_words(fields[2]) if len(fields) > 2 else []
-    if not tokens:
-        return None
-    return "moses" if any(token.endswith("=") for token in tokens) else "cdec"
+        layout = Layout("json")
+    else:
+        fields = [split_words(field) for field in split_fields(line)]
+        named = [n for n in range(2, len(fields)) if fields[n] and fields[n][0].find("=") > 0]
+        field = ([n for n in named if not _scores_words(fields[n], len(fields[1]))] or named[-1:] or [2])[0]
+        if len(fields) < 3 or not fields[field]:
+            return None
+        layout = Layout("moses" if any(item.endswith("=") for item in fields[field]) else "cdec", field)
+        if skipped := [n for n in range(2, len(fields)) if n != field and fields[n] and (n < field or n in named)]:
+            LOG.warning(
+                "%s: features are read from field %d, %s, and not from %s",
+                path,
+                field + 1,
+                _shown(fields[field]),
+                " and ".join(f"field {n + 1}, {_shown(fields[n])}" for n in skipped),
+            )
+    warn_of_segmentation(path, line)
+    return layout
+
+
+def _scores_words(items: Sequence[str], words: int) -> bool:
+    """True for one name with a value for each of the ``words`` of a hypothesis, or more of them.
+
+    Scores of words have one for the end of the sentence, too, or one for each part of a word.
+    """
+    values = sum(not item.endswith("=") for item in items)
+    return sum("=" in item for item in items) == 1 and values >= words
+
+
+def _shown(items: Sequence[str]) -> str:
+    return repr(" ".join(items)[:40])
 
 
 class _Malformed(Exception):
@@ -80,20 +131,21 @@ class ListReader:
 
     def entries(self, path: Path) -> Iterator[Entry]:
         """The entries of a file, plain or gzipped, in its order. Raises DataError for a malformed line."""
-        list_format: ListFormat | None = None
-        for number, line in lines(path):
-            list_format = list_format or format_of(line)
-            yield self.entry(path, number, line, list_format or "cdec")
+        number = 0
+        for block, layout in laid_out(path):
+            for line in block.decode().split("\n")[:-1]:
+                number += 1
+                yield self.entry(path, number, line.rstrip("\r"), layout)
 
-    def entry(self, path: Path, number: int, line: str, list_format: ListFormat) -> Entry:
+    def entry(self, path: Path, number: int, line: str, layout: Layout) -> Entry:
         """The entry in line ``number`` of a file. Raises DataError for a malformed line."""
         try:
             if "\r" in line:
                 raise _Malformed("a carriage return inside a line", "lines that end with a line feed")
-            if list_format == "json":
+            if layout.format == "json":
                 return Entry(number, *_json_entry(line), line)
-            parse = self._moses_features if list_format == "moses" else _cdec_features
-            return Entry(number, *_fields_entry(parse, line), line)
+            parse = self._moses_features if layout.format == "moses" else _cdec_features
+            return Entry(number, *_fields_entry(parse, line, layout.field), line, layout.field)
         except _Malformed as error:
             found, expected = error.args
             raise DataError.at(path, number, found=found, expected=expected) from None
@@ -114,7 +166,8 @@ class ListReader:
             with suppress(ValueError):
                 features = dict(zip(flat[::2], _numbers(flat[1::2]), strict=True))
                 new = [name for name in features if name not in self._names]
-                if 2 * len(features) == len(flat) and all(f"{name}= " in text for name in new):
+                known = not new or {f"{name}=" for name in new} <= set(split_words(text))
+                if known and 2 * len(features) == len(flat):
                     self._names.update((name, (name,)) for name in new)
                     return features
         return self._moses_groups(split_words(text))
@@ -153,14 +206,15 @@ class ListReader:
         return self._names[name]
 
 
-def _fields_entry(parse_features: Callable[[str], dict[str, float]], line: str) -> _Parsed:
+def _fields_entry(parse_features: Callable[[str], dict[str, float]], line: str, field: int) -> _Parsed:
     fields = split_fields(line)
-    if len(fields) < 3:
-        raise _Malformed(counted(len(fields), "field"), _FIELDS)
+    if len(fields) <= field:
+        more = f"features in field {field + 1}, as in the first entry that has some"
+        raise _Malformed(counted(len(fields), "field"), _FIELDS if len(fields) < 3 else more)
     number = fields[0].strip(" \t")
     if not (number.isascii() and number.isdecimal() and len(number) <= MOST_DIGITS):
         raise _Malformed(f"{number[:60]!r}", f"the number of a sentence, from 0: {_FIELDS}")
-    features = parse_features(fields[2])
+    features = parse_features(fields[field])
     _check_values(features)
     return int(number), split_words(fields[1]), features, {}
 
@@ -177,8 +231,7 @@ def _cdec_features(text: str) -> dict[str, float]:
         value = str(error)
         raise _no_number(flat[::2][flat[1::2].index(value)], value) from None
     if len(features) < len(pairs):
-        names = flat[::2]
-        raise _twice(next(name for i, name in enumerate(names) if name in names[:i]))
+        raise _twice(_repeated(flat[::2]))
     return features
 
 
@@ -233,8 +286,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON with these ``pairs``."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _twice(next(name for i, name in enumerate(names) if name in names[:i]))
+        raise _twice(_repeated(name for name, _ in pairs))
     return found
 
 
@@ -264,6 +316,11 @@ def _check_values(values: Mapping[str, float]) -> None:
     if values and not (isfinite(sum(values.values())) and max(map(abs, values.values())) <= LARGEST_NUMBER):
         name, value = next(item for item in values.items() if not abs(item[1]) <= LARGEST_NUMBER)
         raise _Malformed(f"value {value} of {name}", IN_RANGE)
+
+
+def _repeated(names: Iterable[str]) -> str:
+    """The first of ``names`` that is there twice."""
+    return next(name for name, count in Counter(names).items() if count > 1)
 
 
 def _twice(name: str) -> _Malformed:

@@ -12,13 +12,16 @@ from mpitune.corpus.word_table import WordTable, word_number
 from mpitune.decoder.lists.formats import MOST_DIGITS
 from mpitune.jit import inlined, kernel
 
-# Return codes of the kernel: end of the block; a line for `ListReader`; a new word; a new name of a feature.
-DONE, NOT_ACCEPTED, NEW_WORD, NEW_NAME = range(4)
+# Return codes of the kernel: end of the block; a line for `ListReader`; a line with words or names without numbers.
+DONE, NOT_ACCEPTED, UNNUMBERED = range(3)
+
+NEW_WORD, NEW_NAME = range(2)
+"""What has no number: a word of a hypothesis, the name of a feature."""
 
 # Indices in `Block.state`. Of all blocks: lines begun, each as often as it was. Of the block: begin of the next line,
-# lines parsed. Of the line: end without line end, begin and end of the current token, ends of the rows in `Block`;
-# number of values of the current name; values that need `float`.
-BEGUN, POSITION, LINES, _STOP, BEGIN, END, _WORD, _FEATURE, VALUES, INEXACT = range(10)
+# lines parsed; values that need `float`. Of the line: end without line end, begin and end of the current token, ends of
+# the rows in `Block`; words and names without numbers.
+BEGUN, POSITION, LINES, INEXACT, _STOP, _BEGIN, _END, _WORD, _FEATURE, NEW = range(10)
 
 UNKNOWN = -1
 """The number of a word, or of a name, that has not been met as such."""
@@ -62,10 +65,12 @@ class Block(NamedTuple):
     text: np.ndarray
     """uint8"""
     state: np.ndarray
-    """int64, indexed by `BEGUN` to `INEXACT`."""
+    """int64, indexed by `BEGUN` to `NEW`."""
     space: Entries
     inexact: np.ndarray
     """int64 [values, 3]: place, begin and end of the values that need `float`."""
+    new: np.ndarray
+    """int64 [tokens, 4]: what has no number in the line, its begin and end, and the number of values of a name."""
 
     def entries(self) -> Entries:
         """Copies of the entries of the lines parsed."""
@@ -87,18 +92,20 @@ def new_block(size: int) -> Block:
     ints, ptr = (np.empty(size, dtype=np.int32) for _ in range(3)), np.zeros((2, size + 1), dtype=np.int64)
     return Block(
         text=np.zeros(0, dtype=np.uint8),
-        state=np.zeros(INEXACT + 1, dtype=np.int64),
+        state=np.zeros(NEW + 1, dtype=np.int64),
         space=Entries(next(ints), ptr[0], next(ints), ptr[1], next(ints), np.empty(size, dtype=np.float64)),
         inexact=np.empty((size, 3), dtype=np.int64),
+        new=np.empty((size // 2 + 1, 4), dtype=np.int64),
     )
 
 
 @kernel
-def parse_entries(block: Block, words: Words, moses: bool, sentences: int) -> int:
-    """Parse lines up to the end of the block, to one that is not accepted or to a new word; returns a return code.
+def parse_entries(block: Block, words: Words, moses: bool, field: int, sentences: int) -> int:
+    """Parse lines up to the end of the block, or to one that is not accepted or has `Block.new`; returns a return code.
 
-    The line is then parsed again from its beginning. ``moses``: names end with ``=``, values stand after
-    them; else features are ``name=value``. Numbers of lists are below ``sentences``.
+    The latter is parsed again, once all of these have numbers. ``moses``: names end with ``=``, values stand after
+    them; else features are ``name=value``. ``field``: that of the features, from 0. Numbers of lists are below
+    ``sentences``.
     """
     text, state = block.text, block.state
     while state[POSITION] < len(text):
@@ -111,10 +118,11 @@ def parse_entries(block: Block, words: Words, moses: bool, sentences: int) -> in
             stop -= 1
         state[_STOP] = stop
         state[BEGUN] += 1
+        state[NEW] = 0
         inexact = state[INEXACT]
         code = NOT_ACCEPTED
         if returns == end - stop:
-            code = _parse_entry(block, words, moses, sentences)
+            code = _parse_entry(block, words, moses, field, sentences)
         if code != DONE:
             state[INEXACT] = inexact
             return code
@@ -124,15 +132,15 @@ def parse_entries(block: Block, words: Words, moses: bool, sentences: int) -> in
 
 
 @inlined
-def _parse_entry(block: Block, words: Words, moses: bool, sentences: int) -> int:
+def _parse_entry(block: Block, words: Words, moses: bool, field: int, sentences: int) -> int:
     text, state, line = block.text, block.state, block.state[LINES]
-    state[END] = state[POSITION]
+    state[_END] = state[POSITION]
     state[_WORD], state[_FEATURE] = block.space.word_ptr[line], block.space.feature_ptr[line]
     if not _next_token(block):
         return NOT_ACCEPTED
-    digits = state[END] - state[BEGIN]
-    number, number_end = whole_number(text, state[BEGIN], state[END], sentences)
-    if number_end < state[END] or digits > MOST_DIGITS or number >= sentences:
+    digits = state[_END] - state[_BEGIN]
+    number, number_end = whole_number(text, state[_BEGIN], state[_END], sentences)
+    if number_end < state[_END] or digits > MOST_DIGITS or number >= sentences:
         return NOT_ACCEPTED
     if not _next_token(block) or not _is_separator(block):
         return NOT_ACCEPTED
@@ -142,15 +150,23 @@ def _parse_entry(block: Block, words: Words, moses: bool, sentences: int) -> int
             return NOT_ACCEPTED
         if _is_separator(block):
             break
-        word = _current_word(block, words)
+        word = word_number(words.table, block.text, state[_BEGIN], state[_END])
         if word < 0 or words.meaning[word]["word"] == UNKNOWN:
-            return NEW_WORD
-        block.space.word[state[_WORD]] = words.meaning[word]["word"]
+            _add_new(block, NEW_WORD, state[_BEGIN], state[_END], 0)
+        else:
+            block.space.word[state[_WORD]] = words.meaning[word]["word"]
         state[_WORD] += 1
+    for _ in range(2, field):
+        while True:
+            if not _next_token(block):
+                return NOT_ACCEPTED
+            if _is_separator(block):
+                break
     while _next_token(block) and not _is_separator(block):
-        code = _add_features(block, words, moses)
-        if code != DONE:
-            return code
+        if not _add_features(block, words, moses):
+            return NOT_ACCEPTED
+    if state[NEW] > 0:
+        return UNNUMBERED
     block.space.word_ptr[line + 1], block.space.feature_ptr[line + 1] = state[_WORD], state[_FEATURE]
     return DONE
 
@@ -159,54 +175,59 @@ def _parse_entry(block: Block, words: Words, moses: bool, sentences: int) -> int
 def _next_token(block: Block) -> bool:
     """Find what is between the next blanks or tabs of the line; False at its end."""
     state = block.state
-    state[BEGIN], state[END] = next_token(block.text, state[END], state[_STOP])
-    return bool(state[BEGIN] < state[END])
+    state[_BEGIN], state[_END] = next_token(block.text, state[_END], state[_STOP])
+    return bool(state[_BEGIN] < state[_END])
 
 
 @inlined
 def _is_separator(block: Block) -> bool:
-    return is_separator(block.text, block.state[BEGIN], block.state[END])
+    return is_separator(block.text, block.state[_BEGIN], block.state[_END])
 
 
 @inlined
-def _current_word(block: Block, words: Words) -> int:
-    """The number of the current token among all words and names, or -1 if it is new."""
-    return word_number(words.table, block.text, block.state[BEGIN], block.state[END])
+def _add_features(block: Block, words: Words, moses: bool) -> bool:
+    """Add the features of the current token, which is ``name=value``, or of Moses ``name=`` with values after it.
 
-
-@inlined
-def _add_features(block: Block, words: Words, moses: bool) -> int:
-    """Add the features of the current token, which is ``name=value``, or of Moses ``name=`` with values after it."""
+    False if they are not accepted.
+    """
     text, state = block.text, block.state
     first, values = state[_FEATURE], 0
-    name, equals = state[BEGIN], state[END] - 1
+    name, equals = state[_BEGIN], state[_END] - 1
     while equals > name and text[equals] != _EQUALS:
         equals -= 1
-    if equals == name or (moses and equals < state[END] - 1):
-        return NOT_ACCEPTED
-    end = state[END]
+    if equals == name or (moses and equals < state[_END] - 1):
+        return False
+    end = state[_END]
     if moses:
-        while _next_token(block) and text[state[END] - 1] != _EQUALS and not _is_separator(block):
-            if not _add_value(block, first + values, state[BEGIN], state[END]):
-                return NOT_ACCEPTED
+        while _next_token(block) and text[state[_END] - 1] != _EQUALS and not _is_separator(block):
+            if not _add_value(block, first + values, state[_BEGIN], state[_END]):
+                return False
             values += 1
-            end = state[END]
+            end = state[_END]
     elif _add_value(block, first, equals + 1, end):
         values = 1
     if values == 0:
-        return NOT_ACCEPTED
-    state[BEGIN], state[END], state[VALUES] = name, equals, values
-    word = _current_word(block, words)
+        return False
+    word = word_number(words.table, text, name, equals)
     if word < 0 or words.meaning[word]["feature"] == UNKNOWN:
-        return NEW_NAME
-    meaning = words.meaning[word]
-    if meaning["values"] != values or meaning["begun"] == state[BEGUN]:
-        return NOT_ACCEPTED
-    meaning["begun"] = state[BEGUN]
-    for i in range(values):
-        block.space.feature[first + i] = meaning["feature"] + i
-    state[END], state[_FEATURE] = end, first + values
-    return DONE
+        _add_new(block, NEW_NAME, name, equals, values)
+    else:
+        meaning = words.meaning[word]
+        if meaning["values"] != values or meaning["begun"] == state[BEGUN]:
+            return False
+        meaning["begun"] = state[BEGUN]
+        for i in range(values):
+            block.space.feature[first + i] = meaning["feature"] + i
+    state[_END], state[_FEATURE] = end, first + values
+    return True
+
+
+@inlined
+def _add_new(block: Block, what: int, begin: int, end: int, values: int) -> None:
+    """Note a word, or a name with so many values, that has no number."""
+    new = block.state[NEW]
+    block.new[new, 0], block.new[new, 1], block.new[new, 2], block.new[new, 3] = what, begin, end, values
+    block.state[NEW] += 1
 
 
 @inlined

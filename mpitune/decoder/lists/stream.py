@@ -73,6 +73,7 @@ def line_with_score(entry: Entry, score: float) -> str:
     if entry.text.lstrip().startswith("{"):
         return json.dumps({**json.loads(entry.text), "score": float(written)}, ensure_ascii=False)
     fields = split_fields(entry.text)
-    last = " " if len(fields) > 4 else ""
-    head = [field if field.endswith((" ", "\t")) else f"{field} " for field in fields[:3]]
-    return "|||".join([*head, f" {written}{last}", *fields[4:]])
+    place = entry.field + 1
+    last = " " if len(fields) > place + 1 else ""
+    head = [field if field.endswith((" ", "\t")) else f"{field} " for field in fields[:place]]
+    return "|||".join([*head, f" {written}{last}", *fields[place + 1 :]])

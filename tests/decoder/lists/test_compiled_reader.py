@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mpitune.corpus.vocabulary import Vocabulary
+from mpitune.decoder.lists import compiled_reader
 from mpitune.decoder.lists.compiled_reader import CompiledReader, FeatureNumbers
 from mpitune.decoder.lists.formats import Entry, ListReader
 from mpitune.errors import DataError
@@ -60,6 +62,18 @@ LIST = st.sampled_from(["0", "1", "2", "29", "30", "07", "-1", "", "1 2", "\u066
 BLANKS = st.sampled_from([" ", " ", "\t", "  ", ""])
 
 
+BEFORE = st.sampled_from(["0-0 1-1", "0.5,0.5", "", "-3.5", "W= 1 2", "W= 1", "x=1", "W= 1 V= 2", "x=y", "= 1"])
+"""Fields before that of the features."""
+
+
+@st.composite
+def files(draw: st.DrawFn) -> list[str]:
+    moses, before = draw(st.booleans()), draw(st.lists(BEFORE, max_size=2))
+    written = [draw(lines(moses)).split(" ||| ") for _ in range(draw(st.integers(0, 6)))]
+    own = st.sampled_from([before, before, before, [], ["0-0"]])
+    return [" ||| ".join([*fields[:2], *(draw(own) if before else []), *fields[2:]]) for fields in written]
+
+
 @st.composite
 def lines(draw: st.DrawFn, moses: bool) -> str:
     good = draw(st.booleans())
@@ -81,12 +95,14 @@ def written(pairs: list[tuple[str, list[str]]], moses: bool) -> list[str]:
     return [f"{name}={value}" for name, values in pairs for value in values[:1]]
 
 
-@given(st.booleans().flatmap(lambda moses: st.lists(lines(moses), max_size=6)))
+@given(files())
 @example(["0 ||| a ||| tm= 1 2 lm= 1", "0 ||| b ||| tm_0= 1 tm= 2 3"])
 @example(["0 ||| a ||| tm_1= 2 lm= 1", "0 ||| b ||| tm= 2 3 tm_1= 1"])
 @example(["0 ||| a ||| lm= 1 lm= 2"])
 @example(["0 ||| a ||| x=1 y=2 x=2"])
 @example(["0 ||| a ||| #c=1", "0"])
+@example(["0 ||| a b ||| 0-0 ||| lm= 1", "0 ||| c ||| ||| lm= 2 tm= 1 2 ||| 0", "1 ||| a ||| 0-0 |||", "1 ||| a"])
+@example(["0 ||| a b ||| W= 1 2 ||| lm=1 ||| 0", "0 ||| a |||  ||| lm=2", "0 ||| a ||| W= 1 2"])
 def test_any_file_is_read_as_line_by_line(given_lines: list[str]) -> None:
     same(*given_lines)
 
@@ -108,6 +124,24 @@ def test_usual_lines_need_no_reader_of_lines(monkeypatch: pytest.MonkeyPatch, tm
     assert result(tmp_path / "lists", plain=True) == expected
 
 
+def test_a_line_is_parsed_twice_however_many_words_and_names_are_new(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    parse, calls = compiled_reader.parse_entries, list[int]()
+
+    def counting(*arguments: Any) -> int:
+        calls.append(parse(*arguments))
+        return calls[-1]
+
+    monkeypatch.setattr(compiled_reader, "parse_entries", counting)
+    for equals in ("= ", "="):
+        names, words = [f"f{i}" for i in range(200)], " ".join(f"w{i}" for i in range(100))
+        line = f"0 ||| {words} ||| {' '.join(f'{name}{equals}{i}' for i, name in enumerate(names))} ||| 0"
+        calls.clear()
+        rows, _, found, error = same(line, line)
+        assert (len(rows), found, error) == (2, names, "") and len(calls) <= 2
+
+
 def test_the_first_features_of_a_long_file_tell_its_format(tmp_path: Path) -> None:
     (tmp_path / "lists").write_text("0 ||| a |||\n" * 120_000 + "0 ||| b ||| tm= 1 2\n")
     last = list(CompiledReader(Vocabulary(), FeatureNumbers()).read(tmp_path / "lists", 1, below_sentences))[-1]
@@ -121,6 +155,11 @@ def test_several_files_have_the_same_names(tmp_path: Path) -> None:
     assert [entries.value.tolist() for entries in reader.read(tmp_path / "a", 1, below_sentences)] == [[1.0, 2.0]]
     with pytest.raises(DataError, match="b:1: found 1 value of tm, expected 2, as in the first entry that has it"):
         list(reader.read(tmp_path / "b", 1, below_sentences))
+
+
+def test_a_carriage_return_is_no_feature(tmp_path: Path) -> None:
+    rows, _, features, error = same("0 ||| a ||| \r", "0 ||| b ||| lm= 1 ||| 0\r")
+    assert (len(rows), features, error) == (2, ["lm"], "")
 
 
 def test_words_that_are_names_too(tmp_path: Path) -> None:

@@ -45,6 +45,47 @@ def test_the_first_entry_with_features_tells_the_format(tmp_path: Path) -> None:
     assert [entry[3] for entry in read(tmp_path / "lists", *lines)] == [{}, {"lm": 1.0, "d": 2.0}]
 
 
+@pytest.mark.parametrize(
+    ("line", "features", "skipped"),
+    [
+        ("0 ||| a b ||| 0-0 1-1 ||| F0= -1.5 ||| -0.75", {"F0": -1.5}, ["0-0 1-1"]),
+        ("0 ||| a b ||| 0-0 1-1 ||| F0=-1.5 Score=-2", {"F0": -1.5, "Score": -2.0}, ["0-0 1-1"]),
+        ("0 ||| ||| ||| F0= -1.5 ||| -1.5", {"F0": -1.5}, []),
+        ("0 ||| a b ||| 0.5,0.25 1,0 ||| F0= -1.5 ||| -0.75", {"F0": -1.5}, ["0.5,0.25 1,0"]),
+        ("0 ||| a b ||| WordScores= -1 -0.5 ||| F0= -1.5 ||| -0.75", {"F0": -1.5}, ["WordScores= -1 -0.5"]),
+        ("0 ||| a b ||| WordScores= -1 -2 -3 ||| F0=-1.5 ||| -0.75", {"F0": -1.5}, ["WordScores= -1 -2 -3"]),
+        ("0 ||| ab ||| Parts= -1 -2 -3 -4 -5 ||| F0= -1.5 F1= 2", {"F0": -1.5, "F1": 2.0}, ["Parts= -1 -2 -3 -4 -5"]),
+        ("0 ||| a ||| WordScores= -1 ||| F0= -1.5 ||| -1.5", {"F0": -1.5}, ["WordScores= -1"]),
+        ("0 ||| ||| WordScores= -1 ||| F0= -1.5 ||| -1.5", {"F0": -1.5}, ["WordScores= -1"]),
+        ("0 ||| a b ||| 0-0 ||| W= -1 -0.5 ||| F0= -1.5 ||| -0.75", {"F0": -1.5}, ["0-0", "W= -1 -0.5"]),
+        ("0 ||| a b ||| F0= -1.5 ||| -0.75 ||| WordScores= -1 -0.5", {"F0": -1.5}, ["WordScores= -1 -0.5"]),
+        ("0 ||| a b ||| -0.75 ||| F0=-1.5", {"F0": -1.5}, ["-0.75"]),
+        ("0 ||| a b ||| F0= -1.5 ||| -0.75 ||| seconds= 3", {"F0": -1.5}, ["seconds= 3"]),
+        ("0 ||| a b ||| tm= 1 2 F0= -1.5 ||| -1 ||| 0-0", {"tm_0": 1.0, "tm_1": 2.0, "F0": -1.5}, []),
+        ("0 ||| a b ||| WordScores= -1 -0.5 ||| -0.75", {"WordScores_0": -1.0, "WordScores_1": -0.5}, []),
+    ],
+)
+def test_other_programs_write_further_fields(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, line: str, features: dict[str, float], skipped: list[str]
+) -> None:
+    """Their links and scores of words are no features, which is said once."""
+    assert [entry[3] for entry in read(tmp_path / "lists", "0 ||| a ||| ||| |||", *[line] * 3)] == [{}, *[features] * 3]
+    fields = [text.strip() for text in line.split("|||")]
+    told = " and ".join(f"field {fields.index(text) + 1}, {text!r}" for text in skipped)
+    assert [message.partition(", and not from ")[2] for message in caplog.messages] == ([told] if told else [])
+
+
+def test_marks_of_phrases_are_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for marked in ("the house |0-1| is |2-2|", "the house |0-1,wa=0-0 1-1 ,total=-3| is |2-2,wa=0-0|"):
+        caplog.clear()
+        assert len(read(tmp_path / "lists", *[f"0 ||| {marked} ||| lm= -1 ||| 0"] * 3)) == 3
+        [said] = caplog.messages
+        assert "lists: hypotheses have marks of phrases, such as |0-1|, which count as words" in said
+    caplog.clear()
+    read(tmp_path / "lists", "0 ||| x|0-1| |0-1 |a-b| || 0-1 ||| lm= -1 ||| 0 ||| 0-0 1-1")
+    assert not caplog.messages
+
+
 def test_gzipped(tmp_path: Path) -> None:
     (tmp_path / "lists.gz").write_bytes(gzip.compress(f"{CDEC}\n".encode()))
     assert [entry.text for entry in ListReader().entries(tmp_path / "lists.gz")] == [CDEC]
@@ -60,7 +101,7 @@ def test_line_ends_tabs_and_a_byte_order_mark(tmp_path: Path) -> None:
         (tmp_path / "lists").write_bytes(f"\ufeff{text}\n{text}\n".replace("\n", "\r\n").replace(" ", "\t").encode())
         (tmp_path / "plain").write_text(f"{text}\n{text}\n")
         found, plain = (list(ListReader().entries(tmp_path / name)) for name in ("lists", "plain"))
-        assert [entry[:-1] for entry in found] == [entry[:-1] for entry in plain]
+        assert [entry[:5] for entry in found] == [entry[:5] for entry in plain]
 
 
 def test_a_truncated_gzip_file_is_read_up_to_its_damage(tmp_path: Path) -> None:
@@ -117,6 +158,14 @@ def test_a_file_whose_lines_end_with_carriage_returns(tmp_path: Path, line: str)
         (MOSES, "0 ||| a ||| new= lm= 1", "found no value of new, expected name= value ..."),
         (MOSES, "0 ||| a ||| lm= 1 lm= 1", "found a second value of lm, expected each name once"),
         (MOSES, "0 ||| a ||| lm=1 tm=2", "found 'lm=1 tm=2', expected name= value ..."),
+        (
+            "0 ||| a ||| 0-0 ||| F0= -1",
+            "0 ||| a ||| 0-0",
+            "found 3 fields, expected features in field 4, as in the first",
+        ),
+        ("0 ||| a ||| 0-0 ||| F0= -1", "0 ||| a ||| F0= -1 ||| -2", "found '-2', expected name= value ..."),
+        ("0 ||| a ||| F0= -1 ||| -1", "0 ||| a ||| 0-0 ||| F0= -1", "found '0-0', expected name= value ..."),
+        (CDEC, "0 ||| a ||| b=1 c=2 c=3 b=4", "found a second value of b, expected each name once"),
         ("0 ||| a ||| lm= 1", "0 ||| a ||| lm= 1 2", "found 2 values of lm, expected 1"),
         (JSON, "{", "found no JSON (Expecting property name"),
         (JSON, "[1]", "found no JSON object, expected "),

@@ -45,6 +45,8 @@ def test_scores_do_not_depend_on_the_order_of_features(tmp_path: Path) -> None:
         ("0 ||| x y ||| p= 1 ||| -3", "0 ||| x y ||| p= 1 ||| 0.25"),
         ("0 ||| x y ||| p=1", "0 ||| x y ||| p=1 ||| 0.25"),
         ("0 ||| x y ||| p=1 ||| -3 ||| 0-0", "0 ||| x y ||| p=1 ||| 0.25 ||| 0-0"),
+        ("0 ||| x y ||| 0-0 1-1 ||| p= 1 ||| -3", "0 ||| x y ||| 0-0 1-1 ||| p= 1 ||| 0.25"),
+        ("0 ||| x y ||| W= 1 2 ||| p=1", "0 ||| x y ||| W= 1 2 ||| p=1 ||| 0.25"),
     ],
 )
 def test_a_line_keeps_its_format(tmp_path: Path, line: str, with_score: str) -> None:
