@@ -5,22 +5,28 @@ arrays that they fill. They can therefore be compiled without reference counting
 which is 2 to 4 times faster where kernels pass arrays to one another. If a future Numba drops that option, the same
 kernels are compiled with reference counting.
 
-Compiled code is cached on disk, in a folder named after a digest of the sources that contain ``mpitune.jit`` and of
-``NUMBA_BOUNDSCHECK``. (A module without kernels uses ``from mpitune import jit``: a change of it compiles nothing
-again.) Numba's own cache checks only the file of the outermost function: it would miss a change in a kernel that this
-function calls, and a change of the bounds check.
+Compiled code is cached on disk, in a folder named after a digest of the sources that contain ``mpitune.jit``, of the
+versions of Numba and Python, and of ``NUMBA_BOUNDSCHECK``. (A module without kernels uses ``from mpitune import jit``:
+a change of it compiles nothing again.) Numba's own cache checks only the file of the outermost function: it would miss
+a change in a kernel that this function calls, and a change of the bounds check. It also raises errors where a file is
+damaged or cannot be written. Here, whatever is wrong with the cache, kernels are compiled.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
+import pickle
+import secrets
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -31,7 +37,10 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import event, types
+from numba.core.caching import NullCache, _cache_log
+from numba.core.compiler import CompileResult
 from numba.core.options import DefaultOptions
+from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
 LOG = logging.getLogger(__name__)
@@ -40,49 +49,137 @@ REPORTED = 60.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Numba's parts have no types.
+_njit: Any = numba.njit
+_pickled: Callable[[Any], bytes] = dumps
+_rebuilt: Callable[..., Any] = CompileResult._rebuild
+_log_if_asked: Callable[..., None] = _cache_log  # by NUMBA_DEBUG_CACHE
 
-def _cache_folder() -> str | None:
-    """Folder for compiled kernels: NUMBA_CACHE_DIR if set, else one folder for each version of the kernels' sources.
 
-    It is in the temporary directory if the home directory is not writable, as on the nodes of some clusters. None if
-    neither can be written and trusted.
-    """
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        return os.environ["NUMBA_CACHE_DIR"]
-    digest = hashlib.blake2b(os.environ.get("NUMBA_BOUNDSCHECK", "").encode(), digest_size=8)
+class CacheFolder:
+    """The folder of compiled kernels. Where it cannot be found or written to, a warning says so once."""
+
+    def __init__(self) -> None:
+        self._given_up = False
+
+    def read(self, name: str) -> bytes:
+        """The content of file ``name``, checked by its digest; empty if it is missing, unreadable or damaged."""
+        with suppress(OSError):
+            if self._path is not None:
+                content = (self._path / name).read_bytes()
+                digest, content = content[:_DIGEST_SIZE], content[_DIGEST_SIZE:]
+                if digest == _digest(content):
+                    return content
+        return b""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write file ``name``, in one step for other processes; nothing if that has failed before."""
+        if self._given_up or self._path is None:
+            return
+        aside = self._path / f"{name}.{secrets.token_hex(8)}"
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            aside.write_bytes(_digest(content) + content)
+            aside.replace(self._path / name)
+            _log_if_asked("[cache] data saved to %r", name)
+        except OSError as error:
+            self._give_up(str(self._path.parent), error)
+        finally:
+            with suppress(OSError):
+                aside.unlink()
+
+    def _give_up(self, folder: str, error: OSError) -> None:
+        self._given_up = True
+        LOG.warning("%s: %s: kernels are compiled anew in each process", folder, error.strerror)
+
+    @cached_property
+    def _path(self) -> Path | None:
+        """``NUMBA_CACHE_DIR`` if set, else the home directory, or the temporary one if that is not writable, as on the
+        nodes of some clusters; in it, one folder for each version of the kernels. None if there is none to trust.
+        """
+        version = _version_of_kernels()
+        if os.environ.get("NUMBA_CACHE_DIR"):
+            return Path(os.environ["NUMBA_CACHE_DIR"]) / version
+        # RuntimeError: HOME is not set, and the system does not know the user.
+        with suppress(OSError, RuntimeError):
+            home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpitune"
+            home.mkdir(parents=True, exist_ok=True)
+            if os.access(home, os.W_OK):
+                return home / version
+        try:
+            return _private_temporary_folder() / version
+        except OSError as error:
+            self._give_up(error.filename or "temporary files", error)
+            return None
+
+
+def _private_temporary_folder() -> Path:
+    """A folder that only this user may write to: what the cache holds is run. Raises OSError if there is none."""
+    folder = Path(tempfile.gettempdir()) / f"mpitune-{os.getuid()}"
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
+            folder.chmod(0o700)
+            return folder
+    raise PermissionError(errno.EACCES, "found no folder that only this user may write to", str(folder))
+
+
+def _version_of_kernels() -> str:
+    """A name that changes with all that compiled code depends on, but for the processor."""
+    parts = numba.__version__, sys.implementation.cache_tag, os.environ.get("NUMBA_BOUNDSCHECK", "")
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8)
     for source in sorted(Path(__file__).parent.rglob("*.py")):
         content = source.read_bytes()
         if b"mpitune.jit" in content or source.samefile(__file__):
             digest.update(content)
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpitune"
-    with suppress(OSError):
-        home.mkdir(parents=True, exist_ok=True)
-        if os.access(home, os.W_OK):
-            return str(home / digest.hexdigest())
-    temporary = Path(tempfile.gettempdir()) / f"mpitune-{os.getuid()}"
-    with suppress(OSError):
-        temporary.mkdir(mode=0o700, exist_ok=True)
-    if _make_private(temporary):
-        return str(temporary / digest.hexdigest())
-    LOG.warning(
-        "%s: found no folder that only this user may write to: kernels are compiled anew in each process", temporary
-    )
-    return None
+    return digest.hexdigest()
 
 
-def _make_private(folder: Path) -> bool:
-    """Close ``folder`` to other users; False if others can have put files into it: Numba runs what its cache holds."""
-    with suppress(OSError):
-        status = folder.lstat()
-        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
-            folder.chmod(0o700)
-            return True
-    return False
+_DIGEST_SIZE = 16
 
 
-_CACHE_FOLDER = _cache_folder()
-vars(numba.config)["CACHE_DIR"] = _CACHE_FOLDER or ""
-_OPTIONS: dict[str, Any] = {"cache": _CACHE_FOLDER is not None, "error_model": "numpy"}
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST_SIZE).digest()
+
+
+CACHE = CacheFolder()
+
+
+class _KernelCache(NullCache):
+    """The compiled versions of one kernel: in `CACHE`, a file for each signature and kind of processor."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._name = f"{function.__module__}.{function.__qualname__}"
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled version, or None if there is none that can be used."""
+        # What the code is linked with must be there before it is loaded.
+        target_context.refresh()
+        key = self._key(sig, target_context)
+        # Whatever goes wrong with a file is mended by compiling again.
+        with suppress(Exception):
+            saved, parts = pickle.loads(CACHE.read(_file(key)))
+            # Types that differ may have the same name.
+            if saved == key:
+                return _rebuilt(target_context, *parts)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a compiled version, unless it contains addresses of this process."""
+        if not data.library.has_dynamic_globals:
+            key = self._key(sig, data.target_context)
+            CACHE.write(_file(key), _pickled((key, data._reduce())))
+
+    def _key(self, sig: Any, target_context: Any) -> tuple[Any, ...]:
+        return self._name, sig, target_context.codegen().magic_tuple()
+
+
+def _file(key: tuple[Any, ...]) -> str:
+    return _digest(repr(key).encode()).hex()
+
+
+_OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 if hasattr(DefaultOptions, "_nrt"):
     _OPTIONS |= {"_nrt": False}
 
@@ -96,8 +193,7 @@ at = uint64
 
 def kernel(function: F) -> F:
     """Compile ``function`` with Numba; under ``NUMBA_DISABLE_JIT=1`` it stays plain Python."""
-    compiled: F = numba.njit(**_OPTIONS)(function)
-    return compiled
+    return _compiled(function)
 
 
 def inlined(function: F) -> F:
@@ -105,8 +201,15 @@ def inlined(function: F) -> F:
 
     A call that is not inlined passes every field of every array on the stack.
     """
-    compiled: F = numba.njit(forceinline=True, **_OPTIONS)(function)
-    return compiled
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: F, **options: bool) -> F:
+    compiled = _njit(**_OPTIONS, **options)(function)
+    # The version of the cache tells nothing of functions elsewhere, and the name nothing of those within others.
+    if function.__module__.startswith("mpitune.") and function.__qualname__.isidentifier() and compiled is not function:
+        compiled._cache = _KernelCache(function)
+    return cast(F, compiled)
 
 
 @intrinsic

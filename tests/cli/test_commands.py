@@ -45,6 +45,36 @@ def test_too_little_memory_is_the_machine_s_error(cli: Cli, tmp_path: Path, monk
     assert (done.code, done.errors) == (4, "mpitune: not enough memory: Unable to allocate 9 GiB\n")
 
 
+@pytest.mark.parametrize(
+    "told", ["lib.so: failed to map segment from shared object", "[Errno 12] Cannot allocate memory"]
+)
+def test_too_little_memory_to_load_a_library(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    def refused(_: object) -> None:
+        raise ImportError(told)
+
+    def refused_and_wrapped(_: object) -> None:
+        try:
+            refused(_)
+        except ImportError:
+            raise OSError("could not load the library") from None
+
+    for raising in (refused, refused_and_wrapped):
+        monkeypatch.setattr("mpitune.cli.parser._load", raising)
+        done = cli("evaluate", "--refs", "a", "--hyps", "b")
+        assert (done.code, done.errors) == (4, f"mpitune: not enough memory: {told}\n")
+
+
+def test_a_library_that_may_not_be_loaded_is_no_lack_of_memory(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: object) -> None:
+        raise ImportError("a.so: failed to map segment from shared object: Operation not permitted")
+
+    monkeypatch.setattr("mpitune.cli.parser._load", refused)
+    done = cli("evaluate", "--refs", "a", "--hyps", "b")
+    assert done.code == 1 and "mpitune: a bug: ImportError" in done.errors
+
+
 def python(arguments: Sequence[str | Path], **options: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "mpitune", *map(str, arguments)]
     # Buffered, as users have it.
@@ -182,7 +212,6 @@ def test_a_command_says_when_it_compiles(cli: Cli, monkeypatch: pytest.MonkeyPat
         LOG.info("begun")
         jit.kernel(lambda x: x + 1)(1)
 
-    monkeypatch.setitem(jit._OPTIONS, "cache", False)
     monkeypatch.setattr("mpitune.cli.parser._load", lambda _: run)
     done = cli("weights", "x")
     assert re.fullmatch(r".* begun\n.* compiling kernels, once on this machine: a minute or two\n", done.errors)
