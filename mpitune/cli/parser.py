@@ -53,8 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except MpituneError as error:
         return _report_error(error, comm)
-    except MemoryError as error:
-        return _report_error(MachineError(f"not enough memory{f': {error}' if str(error) else ''}"), comm)
     except KeyboardInterrupt:
         # Commands other than train, which handles the signal itself. The exit code is that of a shell.
         if comm is not None and comm.size > 1:
@@ -69,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _abort_all(comm, 1)
         raise
     except Exception as error:
+        if lack := _lack_of_memory(error):
+            return _report_error(MachineError(f"not enough memory{f': {lack}' if str(lack) else ''}"), comm)
         file = write_traceback(error, options.folder, comm.rank) if comm is not None and options.folder else None
         if file is None:
             text = "".join(traceback.format_exception(error)).rstrip("\n")
@@ -130,6 +130,14 @@ def _default_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler if before is signal.SIG_DFL else before)
+
+
+def _lack_of_memory(error: BaseException | None) -> BaseException | None:
+    """The error that tells of too little memory: ``error``, or one that it follows from; libraries say it in words."""
+    words = "failed to map segment from shared object", "Cannot allocate memory"
+    if error is None or isinstance(error, MemoryError) or str(error).endswith(words):
+        return error
+    return _lack_of_memory(error.__context__)
 
 
 def _report_error(error: MpituneError, comm: Comm | None) -> int:
