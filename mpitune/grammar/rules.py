@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -86,7 +89,8 @@ class RuleReader:
         self._parser: LineParser | CompiledParser | None = None
         self._vocabularies = Vocabularies(vocabulary, Vocabulary(["S", "X"]), Vocabulary([UNNAMED]))
         self._score_names = Vocabulary()
-        self._derives: dict[int, set[int]] = {GOAL: {PHRASE}}
+        self._unary = {(GOAL, PHRASE)}
+        """Parent and child of the unary rules so far."""
         self._sources, self._targets, self._aligns = DistinctRows(), DistinctRows(), DistinctRows()
         self._types = DistinctRows()
         """Rows of left-hand side and the numbers of source side, target side and links."""
@@ -187,16 +191,20 @@ class RuleReader:
         label_row = self._label_rows.add(parsed.score_ptr, parsed.label)
         row, first_line = np.unique(label_row, return_index=True)
         new_labels = set(first_line[row >= known].tolist())
-        unary = _unary(parsed)
-        for line in sorted(new_labels | unary):
+        closing = self._add_unary(parsed)
+        for line in sorted(new_labels | closing):
             try:
                 if line in new_labels:
                     labels = parsed.label[parsed.score_ptr[line] : parsed.score_ptr[line + 1]]
                     names = of_format.score_names(tuple(self._vocabularies.labels.decode(labels)))
                     self._score_index.extend(self._index_scores(names))
-                if line in unary:
+                if line in closing:
                     child = -1 - int(parsed.source[parsed.source_ptr[line]])
-                    _add_unary(self._derives, int(parsed.lhs[line]), child, self.categories)
+                    parent = int(parsed.lhs[line])
+                    raise MalformedLine(
+                        f"a unary rule from {self.categories[parent]} to {self.categories[child]} that closes a cycle",
+                        "no cycle of unary rules, in all grammars together (the glue rule from S to X counts)",
+                    )
             except MalformedLine:
                 self._lines += line
                 raise
@@ -210,6 +218,21 @@ class RuleReader:
         self._score.append(parsed.score)
         self._lines += len(parsed.lhs)
 
+    def _add_unary(self, parsed: ParsedLines) -> set[int]:
+        """Add the unary rules of ``parsed``; the first line that closes a cycle, if one does."""
+        lines = np.flatnonzero(np.diff(parsed.source_ptr) == 1)
+        lines = lines[parsed.source[parsed.source_ptr[lines]] < 0]
+        pairs = zip(parsed.lhs[lines].tolist(), (-1 - parsed.source[parsed.source_ptr[lines]]).tolist(), strict=True)
+        new = [(line, pair) for line, pair in zip(lines.tolist(), pairs, strict=True) if pair not in self._unary]
+
+        def is_closed_by(number: int) -> bool:
+            return is_cyclic(self._unary.union(pair for _, pair in new[:number]))
+
+        if new and is_closed_by(len(new)):
+            return {new[bisect_left(range(1, len(new) + 1), True, key=is_closed_by)][0]}
+        self._unary.update(pair for _, pair in new)
+        return set()
+
     def _index_scores(self, names: list[str]) -> list[int]:
         """Return the indices of a line's score names; new names are added."""
         indices: list[int] = []
@@ -221,25 +244,28 @@ class RuleReader:
         return indices
 
 
-def _unary(parsed: ParsedLines) -> set[int]:
-    """The lines whose source side is a gap alone."""
-    one_symbol = np.flatnonzero(np.diff(parsed.source_ptr) == 1)
-    is_gap = parsed.source[parsed.source_ptr[one_symbol]] < 0
-    return set(one_symbol[is_gap].tolist())
+def unary_levels(rules: Iterable[tuple[int, int]]) -> Iterator[list[int]]:
+    """The categories of unary ``rules`` (parent, child): those without a child, ascending, then those over them, ...
+
+    Raises CycleError, a ValueError, if there is no such order.
+    """
+    sorter = TopologicalSorter[int]()
+    for parent, child in rules:
+        sorter.add(parent, child)
+    sorter.prepare()
+    while sorter.is_active():
+        level = sorted(sorter.get_ready())
+        sorter.done(*level)
+        yield level
 
 
-def _add_unary(derives: dict[int, set[int]], parent: int, child: int, names: list[str]) -> None:
-    """Add a unary rule to ``derives`` (parent to child categories); raises MalformedLine if that closes a cycle."""
-    reached, new = {child}, {child}
-    while new:
-        new = {category for one in new for category in derives.get(one, ())} - reached
-        reached |= new
-    if parent in reached:
-        found = f"a unary rule from {names[parent]} to {names[child]} that closes a cycle"
-        raise MalformedLine(
-            found, "no cycle of unary rules, in all grammars together (the glue rule from S to X counts)"
-        )
-    derives.setdefault(parent, set()).add(child)
+def is_cyclic(rules: Iterable[tuple[int, int]]) -> bool:
+    """True if unary ``rules`` (parent, child) form a cycle."""
+    try:
+        next(unary_levels(rules), None)
+    except CycleError:
+        return True
+    return False
 
 
 def _ranks(rows: DistinctRows) -> np.ndarray:

@@ -17,7 +17,7 @@ from mpitune.array_files.arrays import release_pages, with_prefix
 from mpitune.extraction.bitext import Bitext, count_alignments, from_arrays
 from mpitune.grammar.extracted import FEATURES, RuleCountTable
 from mpitune.grammar.line_parser import MAX_GAPS, MAX_SYMBOLS
-from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes
+from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes, is_cyclic
 from mpitune.lm.ngram_table import MAX_NODES, NODE, first_slot
 
 Arrays = Mapping[str, np.ndarray]
@@ -198,12 +198,8 @@ def _check_unary(types: RuleTypes, unary: np.ndarray) -> None:
     """
     symbol = types.source[types.source_ptr[unary]]
     gaps = np.stack([types.lhs[unary], -1 - symbol], axis=1)[symbol < 0]
-    edges = {(GOAL, PHRASE), *map(tuple, np.unique(gaps, axis=0).tolist())}
-    while edges:
-        parents = {parent for parent, _ in edges}
-        left = {(parent, child) for parent, child in edges if child in parents}
-        _expect(len(left) < len(edges), "no cycle of unary rules")
-        edges = left
+    cyclic = is_cyclic([(GOAL, PHRASE), *map(tuple, np.unique(gaps, axis=0).tolist())])
+    _expect(not cyclic, "no cycle of unary rules")
 
 
 def _sides(ptr: np.ndarray, symbols: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray]:

@@ -57,17 +57,17 @@ class Sizes(NamedTuple):
     words: Sequence[int] = (10, 15, 25, 40, 60, 80)
     rules: Sequence[int] = (10_000, 30_000, 100_000, 300_000, 1_000_000)
     pop_limits: Sequence[int] = (50, 100, 200, 500, 1000, 2000)
-    ks: Sequence[int] = (1, 10, 100, 300, 1000)
+    ks: Sequence[int] = (1, 10, 100, 300, 1000, 10_000, 32_000)
     orders: Sequence[int] = (2, 3, 4, 5)
     texts: Sequence[int] = (12_000, 120_000, 1_000_000, 7_000_000)
     """Words of the texts from which language models are estimated."""
     text: int = 1_000_000
     """Words of the default text."""
     features: Sequence[int] = (10, 1_000, 100_000, 1_000_000, 5_000_000)
-    names: Sequence[int] = (1_000, 10_000, 100_000, 300_000)
+    chains: Sequence[int] = (100, 300, 1000, 3000)
 
 
-SMALL = Sizes((10, LENGTH), (500, 1000), (5, 10), (1, 10), (2, 3), (2000, 4000), 4000, (10, 1000), (10, 1000))
+SMALL = Sizes((10, LENGTH), (500, 1000), (5, 10), (1, 10), (2, 3), (2000, 4000), 4000, (10, 1000), (5, 10))
 
 
 def main() -> None:
@@ -112,6 +112,7 @@ class World:
         for title, point, values in (
             ("words", lambda words: self._decoding(words, words=words), sizes.words),
             ("rules for one sentence", self._with_rules, sizes.rules),
+            ("categories in a chain of unary rules", self._with_chain, sizes.chains),
             ("pop limit", lambda limit: self._decoding(limit, pop_limit=limit), sizes.pop_limits),
             ("k", lambda k: self._decoding(k, k=k), sizes.ks),
             ("LM order", lambda order: self._decoding(order, lm=self._language_model(order, sizes.text)), sizes.orders),
@@ -146,6 +147,20 @@ class World:
             return _decode(EmbeddedDecoder(model), training(store), range(2), 1)._replace(sentences=1)
 
         return measured(rules, begin, _mapped(model), self._passes)
+
+    def _with_chain(self, categories: int) -> Point:
+        """Open a decoder for a grammar in which each category derives the one before, and decode a word."""
+        word, name = synthetic.source(self._walk[:1])[0], f"chain.{categories}"
+        chain = [f"[C{n}] ||| [C{n - 1},1] ||| [1] ||| A=1 B=1" for n in range(1, categories)]
+        ends = [f"[C0] ||| {word} ||| e ||| A=1 B=1", f"[X] ||| [C{categories - 1},1] ||| [1] ||| A=1 B=1"]
+        (self._folder / name).write_text("\n".join([*chain, *ends, ""]), encoding="utf-8")
+        store = self._stored(f"{name}.task", [word], ["e"], self._folder / name)
+        model = store.model._replace(lms=[self._lm.opened], lm_names=["LanguageModel"])
+
+        def begin() -> Work:
+            return Work(lambda: _decode(EmbeddedDecoder(model), training(store), range(1), 1).do())
+
+        return measured(categories, begin, _mapped(model), self._passes)
 
     def _with_text(self, words: int) -> Point:
         lm = self._language_model(3, words)

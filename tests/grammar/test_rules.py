@@ -16,7 +16,7 @@ from support.naive_rules import NaiveReader
 from mpitune.corpus import lines
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import DataError
-from mpitune.grammar.rules import RuleReader, Rules
+from mpitune.grammar.rules import RuleReader, Rules, is_cyclic, unary_levels
 
 Rows = tuple[Any, ...]
 
@@ -166,6 +166,47 @@ def test_cycles_of_unary_rules(tmp_path: Path) -> None:
     # Nor may one arise between the grammars of different sentences.
     with pytest.raises(DataError, match=r"g1:2: found a unary rule from Z to X that closes a cycle"):
         Grammar(tmp_path, chain, f"[X] ||| a ||| a\n{closing}")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_line_that_closes_a_cycle_is_found_in_any_order(tmp_path: Path, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    pairs = random.integers(0, 12, (40, 2)).tolist()
+    lines = [f"[C{parent}] ||| [C{child},1] ||| [1]" for parent, child in pairs]
+
+    def reached(pair: list[int], before: list[list[int]]) -> set[int]:
+        """All categories that the child of ``pair`` derives, itself too."""
+        found = {pair[1]}
+        for _ in before:
+            found |= {child for parent, child in before if parent in found}
+        return found
+
+    first = next(n for n, pair in enumerate(pairs) if pair[0] in reached(pair, pairs[:n]))
+    cut = int(random.integers(0, first + 1))
+    texts = ["".join(f"{line}\n" for line in part) for part in (lines[:cut], lines[cut:])]
+    with pytest.raises(DataError, match=rf"g1:{first - cut + 1}: found a unary rule from C{pairs[first][0]} to "):
+        Grammar(tmp_path, *texts)
+
+
+def test_long_chains_of_unary_rules(tmp_path: Path) -> None:
+    size = 3000
+    chain = [f"[C{n}] ||| [C{n - 1},1] ||| [1]\n" for n in range(1, size)]
+    types = Grammar(tmp_path, "".join(chain)).rules.types
+    assert len(types.side) == size - 1
+    with pytest.raises(DataError, match=rf"g1:2: found a unary rule from C0 to C{size - 1} that closes a cycle"):
+        Grammar(tmp_path, "".join(chain), f"{chain[0]}[C0] ||| [C{size - 1},1] ||| [1]\n")
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9))))
+def test_levels_of_unary_rules(pairs: list[tuple[int, int]]) -> None:
+    rules = [(parent, child) for parent, child in pairs if parent > child]
+    left, levels = {category for rule in rules for category in rule}, []
+    while left:
+        levels.append(sorted(left - {parent for parent, child in rules if child in left}))
+        left -= set(levels[-1])
+    assert list(unary_levels(rules)) == levels
+    assert not is_cyclic(rules)
+    assert is_cyclic([*rules, *((child, parent) for parent, child in rules[:1]), (0, 0)])
 
 
 def test_grammars_share_types_and_keep_all_lines(tmp_path: Path) -> None:

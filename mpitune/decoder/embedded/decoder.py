@@ -13,7 +13,7 @@ from mpitune.decoder.embedded import automaton, chart, cube, explain, kbest, mat
 from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.forest import Forest
 from mpitune.grammar import fired
-from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes
+from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes, unary_levels
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import GLUE, Rule, features, pass_through
 from mpitune.lm.leave_one_out import LeftOut, without
@@ -297,8 +297,7 @@ def _category_order(types: RuleTypes, categories: int) -> np.ndarray:
     first = types.source[types.source_ptr[unary]]
     below = {(int(lhs), -1 - int(gap)) for lhs, gap in zip(types.lhs[unary], first, strict=True) if gap < 0}
     below.add((GOAL, PHRASE))
-    order: list[int] = []
-    while len(order) < categories:
-        waiting = {lhs for lhs, gap in below if gap not in order}
-        order += [category for category in range(categories) if category not in order and category not in waiting]
-    return np.array(order, dtype=np.int32)
+    level = np.zeros(categories, dtype=np.int64)
+    for number, members in enumerate(unary_levels(below)):
+        level[members] = number
+    return np.argsort(level, kind="stable").astype(np.int32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,18 @@ def test_goal_is_found_where_other_categories_derive_it(tmp_path: Path) -> None:
     case = Case(tmp_path, 503, [grammar])
     for n in range(1, 5):
         check_all(case, ["a"] * n)
+
+
+def test_a_long_chain_of_categories(tmp_path: Path) -> None:
+    names = ["S", *(f"C{n}" for n in range(300, 0, -1)), "X"]
+    chain = [Line(Rule(parent, [Gap(child, 1)], [Gap(child, 1)]), {"B": 1.0}) for parent, child in pairwise(names[:-1])]
+    case = Case(tmp_path, 505, [[*chain, Line(Rule("C1", ["a"], ["b"]), {"A": 1.0})]])
+    decoder = case.decoder()
+    listed = decoder.decode(case.sentence(["a"]), by_slot(decoder, {"A": 10.0}), EVERYTHING)
+    assert [(text, row.get("B", 0.0)) for text, _, row in entries(case, decoder, listed)] == [
+        (("b",), 300.0),
+        (("a",), 0.0),
+    ]
 
 
 def test_repeated_lines_compete(tmp_path: Path) -> None:
