@@ -5,15 +5,17 @@ The compiled parser `arpa_lines` reads the n-gram lines from blocks of bytes; th
 
 from __future__ import annotations
 
+import gzip
+import io
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
-from mpitune.corpus.lines import BYTE_ORDER_MARK, GZIP_ERRORS, open_bytes
+from mpitune.corpus.lines import BYTE_ORDER_MARK, GZIP_ERRORS, kilobytes, open_bytes
 from mpitune.corpus.progress import Progress, StartProgress, no_progress
 from mpitune.corpus.text import split_words
 from mpitune.corpus.word_table import WordTable, word_slot
@@ -27,6 +29,7 @@ from mpitune.lm.arpa_lines import (
     BLOCK_DONE,
     DONE,
     DUPLICATE,
+    LAST_BACKOFF,
     LINES,
     NO_NGRAM,
     POSITION,
@@ -50,6 +53,8 @@ _LOAD = 0.6
 """Load factor for which the hash table is sized."""
 _BYTES_PER_WORD = 24
 """Bytes of a word in `WordTable`, about: a third of them text."""
+_GZIPPED = 1032
+"""Bytes that a byte of a gzipped file stands for, at most."""
 _MAX_LOAD = 0.9
 """Load factor that blank n-grams may raise it to."""
 
@@ -133,6 +138,9 @@ def _read_counts(source: _BlockReader) -> list[int]:
             expected = f"ngram {len(counts) + 1}=COUNT (at most 18 digits)"
             source.refuse(repr(line[:60]), expected + (" or \\1-grams:" if counts else ""))
         counts.append(int(match[2]))
+        # Of one letter each, a probability and n words take 2 n + 2 bytes with what separates them.
+        if sum(2 * (n + 1) * count for n, count in enumerate(counts, start=1)) > 1024 * source.most_kilobytes:
+            source.refuse(repr(line[:60]), f"no more n-grams than {source.most_kilobytes} kB of text can hold")
     return counts
 
 
@@ -204,6 +212,8 @@ def _continue(source: _BlockReader, parser: Parser, code: int, n: int, counts: l
         source.refuse(repr(field), "a log10 probability: a finite number, not above 0")
     if code == BAD_BACKOFF:
         source.refuse(repr(field), "a log10 backoff: a finite number")
+    if code == LAST_BACKOFF:
+        source.refuse(f"the backoff {field!r}", f"none other than 0, as no n-grams are longer than {n} words")
     if code == UNKNOWN_WORD:
         source.refuse(f"{field!r} in a {n}-gram", "a word that is among the 1-grams")
     source.refuse(f"the {n}-gram {field!r} a second time", "every n-gram once")
@@ -215,8 +225,10 @@ class _BlockReader:
     The parser stops after the last complete line of a block; `fill` moves the rest to the front.
     """
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
+    def __init__(self, path: Path, file: io.BufferedReader) -> None:
         self.path = path
+        self.most_kilobytes = kilobytes([path]) * (_GZIPPED if isinstance(file.raw, gzip.GzipFile) else 1)
+        """Of the text, at most."""
         self.buffer = bytearray(_BLOCK)
         self.text = np.frombuffer(self.buffer, dtype=np.uint8)
         self.filled = 0

@@ -12,7 +12,7 @@ from mpitune.lm.ngram_table import EXTENDS_RIGHT, UNKNOWN, LanguageModel, add_ng
 
 # Return codes of the kernels: end of the section, end of the block, hash table full; then errors in the current line.
 DONE, BLOCK_DONE, TABLE_FULL = range(3)
-NO_NGRAM, BAD_FIELD_COUNT, BAD_PROBABILITY, BAD_BACKOFF, UNKNOWN_WORD, DUPLICATE = range(3, 9)
+NO_NGRAM, BAD_FIELD_COUNT, BAD_PROBABILITY, BAD_BACKOFF, LAST_BACKOFF, UNKNOWN_WORD, DUPLICATE = range(3, 10)
 
 # Indices in `Parser.state`: n-grams left in this section; lines read; begin and end of the next line in the block;
 # the invalid field; words numbered; table slots in use.
@@ -126,10 +126,14 @@ def _read_line(parser: Parser, filled: int, n: int, order: int) -> int:
         return BLOCK_DONE
     if fields == 0 or parser.text[field[0, 0]] == _BACKSLASH:
         return NO_NGRAM
-    if fields != n + 1 and (fields != n + 2 or n == order):
+    if fields != n + 1 and fields != n + 2:
         return BAD_FIELD_COUNT
     parser.value[0] = _parse_number(parser.text, field[0, 0], field[0, 1])
     parser.value[1] = 0.0 if fields == n + 1 else _parse_number(parser.text, field[n + 1, 0], field[n + 1, 1])
+    if n == order and parser.value[1] != 0.0:
+        # No n-gram is longer: a backoff of 0, which some programs write, says no more. What is no number is a word.
+        parser.state[BAD_FIELD] = n + 1
+        return BAD_FIELD_COUNT if np.isnan(parser.value[1]) else LAST_BACKOFF
     if not parser.value[0] <= 0.0:
         parser.state[BAD_FIELD] = 0
         return BAD_PROBABILITY

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,8 +76,10 @@ def announce(folder: Path, estimates: Iterable[Estimate], log: Callable[[str], N
     seconds, needed = sum(each.seconds for each in estimates), sum(each.disk for each in estimates)
     free = shutil.disk_usage(next(path for path in (folder, *folder.absolute().parents) if path.exists())).free
     if needed > free:
+        decimals = next(n for n in count() if _size(free, n) != _size(needed, n))
+        found, expected = _size(free, decimals), _size(needed, decimals)
         raise MachineError(
-            f"{folder}: found {_size(free)} of free disk, expected about {_size(needed)} for the files to be built: "
+            f"{folder}: found {found} of free disk, expected about {expected} for the files to be built: "
             "free some, or name another folder in run.store"
         )
     if seconds > SHORT:
@@ -98,5 +101,6 @@ def _text(sample: bytes) -> bytes:
     return text
 
 
-def _size(number: int) -> str:
-    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.0f} MB"
+def _size(number: int, decimals: int = 0) -> str:
+    """So many bytes in words; with more ``decimals`` than sizes usually have."""
+    return f"{number / 1e9:.{decimals + 1}f} GB" if number >= 1e9 else f"{number / 1e6:.{decimals}f} MB"

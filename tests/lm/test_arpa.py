@@ -59,6 +59,7 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
         f"# made by hand\n\n# from two texts\n{GOOD}",
         GOOD.replace("\n", "\r\n"),
         GOOD.replace("\t", " "),
+        *(GOOD.replace("<s> a ß\n", f"<s> a ß\t{zero}\n") for zero in ("0", "-0.00", "0e7 ")),
         GOOD.replace(" a", "  a") + "\n\n",
         "\ufeff" + GOOD,
         GOOD.replace("-1.25", "-125e-2").replace("-99", "-.99E+2").replace("\t0.125", "\t+0.125"),
@@ -140,8 +141,13 @@ BAD = [
     ("the cat sat\n", 1, "'the cat sat', expected \\data\\"),
     (GOOD.replace("ngram 2", "ngram 4"), 4, "'ngram 4=3', expected ngram 2=COUNT (at most 18 digits) or \\1-grams:"),
     (GOOD.replace("2=3", "2=three"), 4, "'ngram 2=three', expected ngram 2=COUNT"),
-    (GOOD.replace("3=1", "3=123456789012"), 7, "found 123456789020 n-grams announced"),
-    (GOOD.replace("1=5", f"1={'9' * 18}"), 7, "n-grams announced, expected what a table of"),
+    (GOOD.replace("3=1", "3=128"), 5, "found 'ngram 3=128', expected no more n-grams than 1 kB of text can hold"),
+    (GOOD.replace("1=5", f"1={'9' * 18}"), 3, "expected no more n-grams than 1 kB of text can hold"),
+    (
+        gzip.compress(GOOD.replace("2=3", "2=999999").encode(), mtime=0),
+        4,
+        "found 'ngram 2=999999', expected no more n-grams than 1032 kB of text can hold",
+    ),
     (GOOD.replace("1=5", "1=12345678901234567890123"), 3, "123', expected ngram 1=COUNT (at most 18 digits)"),
     (GOOD.replace("\\end\\\n", ""), 21, "found the end of the file, expected \\end\\"),
     (GOOD[: GOOD.index("-0.25\ta")], 15, "the end of the file after 1 2-grams, expected 3 2-grams, as announced"),
@@ -153,7 +159,13 @@ BAD = [
     (GOOD + "\\data\\\n", 23, "'\\\\data\\\\', expected nothing after \\end\\"),
     (GOOD.replace("a ß\n-0.1", "a\n-0.1"), 16, "found 2 fields, expected a log10 probability, 2 words and perhaps"),
     (GOOD.replace("a ß\n\n", "a ß 0 0 0 0 0 0\n\n"), 20, "found 10 fields, expected a log10 probability, 3 words"),
-    (GOOD.replace("<s> a ß", "<s> a ß\t-1"), 20, "found 5 fields, expected a log10 probability, 3 words"),
+    (
+        GOOD.replace("<s> a ß", "<s> a ß\t-1"),
+        20,
+        "the backoff '-1', expected none other than 0, as no n-grams are longer",
+    ),
+    (GOOD.replace("<s> a ß", "<s> a ß\t1e-9"), 20, "found the backoff '1e-9', expected none other than 0"),
+    (GOOD.replace("<s> a ß", "<s> a ß\tb"), 20, "found 5 fields, expected a log10 probability, 3 words"),
     (GOOD.replace("-0.25\ta", "x\ta"), 16, "found 'x', expected a log10 probability"),
     (GOOD.replace("-0.25\ta", "0.25\ta"), 16, "found '0.25', expected a log10 probability"),
     (GOOD.replace("-0.25\ta", "nan\ta"), 16, "found 'nan', expected a log10 probability"),
@@ -187,6 +199,28 @@ def test_bad_files_are_refused(tmp_path: Path, content: str | bytes, line: int |
     assert str(refused.value).startswith(f"{path}: found" if line is None else f"{path}:{line}: found")
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_model_of_words_alone_may_have_backoffs_of_0(tmp_path: Path) -> None:
+    text = "\\data\\\nngram 1=3\n\\1-grams:\n-1\t<s>{0}\n-1\t</s>{0}\n-1\ta{0}\n\\end\\\n"
+    plain = read(tmp_path / "plain.arpa", text.format(""))
+    assert same(read(tmp_path / "zeros.arpa", text.format("\t0")), plain)
+
+
+def test_a_gzipped_model_may_be_much_larger_than_its_file(tmp_path: Path) -> None:
+    words = ["<s>", "</s>", *(f"{n:07}" for n in range(0, 10_000_000, 500))]
+    lines = "".join(f"-1\t{word}\n" for word in words)
+    packed = gzip.compress(f"\\data\\\nngram 1={len(words)}\n\\1-grams:\n{lines}\\end\\\n".encode(), mtime=0)
+    assert len(packed) < 4 * len(words)
+    assert len(read(tmp_path / "lm.arpa", packed)["word_ptr"]) == len(words) + 2
+
+
+def test_more_ngrams_than_a_table_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arpa, "MAX_NODES", 20)
+    with pytest.raises(
+        DataError, match="lm.arpa:7: found 9 n-grams announced, expected what a table of 20 n-grams can"
+    ):
+        read(tmp_path / "lm.arpa", GOOD)
 
 
 def test_a_line_longer_than_a_block_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

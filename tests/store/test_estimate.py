@@ -106,6 +106,43 @@ def test_a_disk_that_is_too_small_is_refused_before_the_work(
 
 
 @pytest.mark.parametrize(
+    ("free", "needed", "told"),
+    [
+        (5_000_000, 5_400_000, "found 5.0 MB of free disk, expected about 5.4 MB for"),
+        (1_234_000_000, 1_230_000_000, ""),
+        (1_230_000_000, 1_234_000_000, "found 1.230 GB of free disk, expected about 1.234 GB for"),
+        (999_999_999, 1_000_000_000, "found 1000 MB of free disk, expected about 1.0 GB for"),
+        (0, 1, "found 0.000000 MB of free disk, expected about 0.000001 MB for"),
+    ],
+)
+def test_the_sizes_that_are_told_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, needed: int, told: str
+) -> None:
+    monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: Disk(free))
+    if not told:
+        announce(tmp_path, [Estimate(0, needed)], print)
+        return
+    with pytest.raises(MachineError, match=told):
+        announce(tmp_path, [Estimate(0, needed)], print)
+
+
+def test_a_header_that_announces_too_much_is_the_file_s_error(tmp_path: Path, cli: Cli) -> None:
+    """However small the disk is."""
+    (tmp_path / "text").write_text("haus\n")
+    (tmp_path / "g").write_text("[X] ||| haus ||| house ||| A=1\n")
+    for announced, code in ((3, 0), (999_999_999_999_999, 3)):
+        header = f"\\data\\\nngram 1={announced}\n\n"
+        (tmp_path / "lm").write_text(header + "\\1-grams:\n-1\t<s>\n-1\t</s>\n-1\tw\n\n\\end\\\n")
+        (tmp_path / "job.toml").write_text(
+            '[data]\nsource = "text"\nreferences = ["text"]\n[grammar]\nfile = "g"\n[[lm]]\nfile = "lm"\n'
+        )
+        done = cli("prepare", tmp_path / "job.toml")
+        assert done.code == code
+    found = f"mpitune: {tmp_path}/lm:2: found 'ngram 1=999999999999999', expected no more n-grams than 1 kB of text can"
+    assert done.errors.splitlines()[-1].startswith(found)
+
+
+@pytest.mark.parametrize(
     ("cores", "words", "seconds", "size"),
     [
         (14_318_058, 1_362_672, 40.0, 580e6),
@@ -155,7 +192,10 @@ def test_extraction_is_refused_where_the_disk_is_too_small(
     monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: disk)
     done = cli("prepare", bitext / "job.toml")
     assert done.code == MachineError.exit_code
-    assert "found 0 MB of free disk, expected about 0 MB for the files to be built" in done.errors.splitlines()[-1]
+    expected = (
+        f"found {disk.free / 1e6:.6f} MB of free disk, expected about {(disk.free + 1) / 1e6:.6f} MB for the files"
+    )
+    assert expected in done.errors.splitlines()[-1]
     store = bitext / "runs/job/store"
     assert not list((store / "parts").glob("part-*.h5")) and not (store / "data.h5").exists()
     monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: Disk(disk.free + 1_000_000))

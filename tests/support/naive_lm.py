@@ -72,6 +72,8 @@ def random_arpa(path: Path, seed: int, order: int, *, pruned: float = 0.0, unkno
                 fields = [f"{-9 * draw.random():.6g}", " ".join(ngram)]
                 if n < order and draw.random() < 0.8:
                     fields.append(draw.choice(["0", f"{draw.gauss(-0.3, 0.5):.5f}", f"{-draw.random() / 1e4:.4e}"]))
+                elif n == order and ngram[-1] in ("a", "</s>"):
+                    fields.append("-0" if ngram[-1] == "a" else "0.000")
                 print("\t".join(fields), file=file)
         print("\n\\end\\", file=file)
     return words
