@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -13,6 +14,20 @@ from mpitune.array_files.row_table import enlarged
 from mpitune.corpus.name_hash import hashed
 from mpitune.corpus.vocabulary import Names, feature_id
 from mpitune.errors import DataError
+
+FEATURE_NAME = "one without blanks and control characters that does not begin with #"
+"""What the name of a feature is, for messages."""
+_NAME = re.compile("(?!#)[^\0- \x7f\ud800-\udfff]+")
+
+
+def is_feature_name(name: str) -> bool:
+    """True if a weights file, with a name and a value a line and lines of comments, can hold a feature of this name.
+
+    All readers of names ask this where a name is new to them.
+    """
+    if name.isprintable() and " " not in name:  # twice as fast as the expression, which takes more than these
+        return name[:1] not in ("", "#")
+    return _NAME.fullmatch(name) is not None
 
 
 class FeatureTable:
@@ -76,11 +91,16 @@ class FeatureTable:
         return int(self.slots([name])[0])
 
     def slots(self, names: Sequence[str]) -> np.ndarray:
-        """int64 [n]: the slots of ``names``; new ones are added. Raises DataError on a collision of ids or hashes."""
+        """int64 [n]: the slots of ``names``; new ones are added.
+
+        Raises DataError on a collision of ids or hashes, and for a new name that is none.
+        """
         before = len(self)
         slots = self._ids.add(np.fromiter(map(feature_id, names), dtype=np.uint64, count=len(names)))
         new: dict[int, str] = {}
         for slot, name in zip(slots.tolist(), names, strict=True):
+            if slot >= before and slot not in new and not is_feature_name(name):
+                raise DataError(f"found feature name {name!r}, expected {FEATURE_NAME}")
             known = new.setdefault(slot, name) if slot >= before else self.name(slot)
             if known != name:
                 self._refuse(known, name)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from mpitune.array_files.atomic import write_text
+from mpitune.corpus.feature_table import FEATURE_NAME, is_feature_name
 from mpitune.corpus.lines import lines
 from mpitune.corpus.text import IN_RANGE, parse_number, split_words
 from mpitune.corpus.wording import counted
@@ -28,6 +29,8 @@ def read_weights(path: Path) -> dict[str, float]:
             expected = "a feature's name and its weight"
             raise DataError.at(path, number, found=counted(len(fields), "field"), expected=expected)
         name, text = fields
+        if not is_feature_name(name):
+            raise DataError.at(path, number, found=f"feature name {name!r}", expected=FEATURE_NAME)
         if name in weights:
             raise DataError.at(path, number, found=f"a second weight of {name}", expected="one weight per feature")
         try:

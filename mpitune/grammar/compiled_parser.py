@@ -33,7 +33,7 @@ from mpitune.grammar.line_kernel import (
     new_block,
     parse_lines,
 )
-from mpitune.grammar.line_parser import MAX_GAPS, SOURCE_GAP, TARGET_GAP, LineParser, ParsedLines, Vocabularies
+from mpitune.grammar.line_parser import GAP_NUMBERS, SOURCE_GAP, TARGET_GAP, LineParser, ParsedLines, Vocabularies
 
 
 class CompiledParser:
@@ -123,7 +123,7 @@ class CompiledParser:
 
 def _gap_number(digits: str) -> int:
     number = gap_number(digits)
-    return number if 1 <= number <= MAX_GAPS else WRONG_GAP
+    return int(number) if number in GAP_NUMBERS else WRONG_GAP
 
 
 def _rows(ptr: np.ndarray, flat: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray]:

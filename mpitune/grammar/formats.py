@@ -31,7 +31,6 @@ LOG_FLOOR = -100.0
 
 LHS = re.compile(r"\[([^\[\],\s]+)\]")
 LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
-_MOST_DIGITS = 9
 _JOSHUA_SOURCE_GAP = re.compile(r"\[[^\[\],]+(?:,([0-9]+))?\]")
 _JOSHUA_TARGET_GAP = re.compile(r"\[[^\[\],]+,[0-9]+\]")
 _MOSES_GAP = re.compile(r"\[([^\[\],]+)\]\[([^\[\],]+)\]")
@@ -133,7 +132,7 @@ class JoshuaFormat(CdecFormat):
         gaps = [word for word in split_words(sides.source) if in_brackets(word, 3)]
         for number, word in enumerate(gaps, start=1):
             gap = _JOSHUA_SOURCE_GAP.fullmatch(word)
-            if gap is None or (gap[1] and gap_number(gap[1]) != number):
+            if gap is None or (gap[1] and gap_number(gap[1]) != str(number)):
                 expected = f"[X,{number}]: Joshua's gaps are numbered in the order of the source side"
                 raise MalformedLine(f"source gap {word}", expected)
         for word in split_words(sides.target):
@@ -165,11 +164,11 @@ class MosesFormat:
             raise MalformedLine(counted(len(fields), "field"), expected)
         for field in fields[5:]:
             if "{{" in field:
-                found = f"properties {_shortened(field.strip())!r}"
+                found = f"properties {shortened(field.strip())!r}"
                 raise MalformedLine(found, "a table without: mpitune has no features that use them")
         if len(fields) == 7 and fields[6].strip():
             raise MalformedLine(
-                f"a seventh field {_shortened(fields[6].strip())!r}", "at most six: it is for properties"
+                f"a seventh field {shortened(fields[6].strip())!r}", "at most six: it is for properties"
             )
         return fields
 
@@ -193,7 +192,7 @@ class MosesFormat:
         dense = fields[2].split()
         sparse = fields[5].split() if len(fields) > 5 else []
         if len(sparse) % 2:
-            raise MalformedLine(f"sparse scores {_shortened(fields[5].strip())!r}", "pairs of a name and a value")
+            raise MalformedLine(f"sparse scores {shortened(fields[5].strip())!r}", "pairs of a name and a value")
         labels = [""] * len(dense)
         try:
             values = [_log(score) for score in dense]
@@ -238,7 +237,7 @@ def _moses_side(text: str, side: str) -> tuple[list[str], dict[int, str], str]:
     *symbols, last = split_words(text) or [""]
     lhs = LHS.fullmatch(last)
     if lhs is None:
-        found = f"{side} side {_shortened(text.strip())!r}"
+        found = f"{side} side {shortened(text.strip())!r}"
         raise MalformedLine(found, "words or gaps, then the left-hand side, such as [X]: a hierarchical table")
     gaps = {}
     for position, word in enumerate(symbols):
@@ -307,9 +306,9 @@ def _given_name(label: str) -> str:
     return label[:-1]
 
 
-def gap_number(digits: str) -> int:
-    """The number of a gap; of a number too long for `int`, one that no rule may have."""
-    return int(digits) if len(digits) <= _MOST_DIGITS else 10**_MOST_DIGITS
+def gap_number(digits: str) -> str:
+    """The number of a gap, without zeros before it; as text, because it may be too long for `int`."""
+    return digits.lstrip("0") or "0"
 
 
 def in_brackets(word: str, min_length: int) -> bool:
@@ -331,5 +330,6 @@ def _is_score(text: str) -> bool:
     return True
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """``text`` for a message: its beginning, if it is long."""
     return text if len(text) <= 60 else f"{text[:57]}..."

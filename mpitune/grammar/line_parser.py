@@ -11,9 +11,11 @@ import numpy as np
 
 from mpitune.corpus.text import split_words
 from mpitune.corpus.vocabulary import Vocabulary
-from mpitune.grammar.formats import LINK, MalformedLine, TableFormat, gap_number
+from mpitune.grammar.formats import LINK, MalformedLine, TableFormat, gap_number, shortened
 
 MAX_GAPS = 2
+GAP_NUMBERS = [str(n + 1) for n in range(MAX_GAPS)]
+"""What the gaps of a side are numbered."""
 MAX_SYMBOLS = 32767
 """Largest number of symbols on a side: alignments are stored as int16."""
 
@@ -63,7 +65,7 @@ class LineParser:
         self.format = table_format
         self._words, self._categories, self._labels = vocabularies
         self._source_text: str | None = None
-        self._source: tuple[list[int], dict[int, str]] = [], {}
+        self._source: tuple[list[int], dict[str, str]] = [], {}
 
     def parse(self, block: bytearray) -> Iterator[ParsedLines]:
         """Parse whole lines. Raises MalformedLine, after the lines before the malformed one."""
@@ -95,31 +97,31 @@ class LineParser:
         collected.label.append(map(self._labels.add, labels))
         collected.score.extend(scores)
 
-    def _source_side(self, text: str) -> tuple[list[int], dict[int, str]]:
+    def _source_side(self, text: str) -> tuple[list[int], dict[str, str]]:
         """Parse a source side: its symbols, and number and category of each gap in the order of this side."""
         symbols: list[int] = []
-        gaps: dict[int, str] = {}
+        gaps: dict[str, str] = {}
         for word in split_words(text):
             gap = SOURCE_GAP.fullmatch(word) if word[0] == "[" else None
             if gap is None:
                 symbols.append(self._words.add(word))
                 continue
-            number = gap_number(gap[2]) if gap[2] else len(gaps) + 1
+            number = gap_number(gap[2]) if gap[2] else str(len(gaps) + 1)
             if number in gaps:
-                raise MalformedLine(f"gap {number} twice on the source side", "gaps numbered 1, 2")
+                raise MalformedLine(f"gap {shortened(number)} twice on the source side", "gaps numbered 1, 2")
             gaps[number] = gap[1]
             symbols.append(-1 - self._categories.add(gap[1]))
         if not symbols:
             raise MalformedLine("an empty source side", "at least one word or gap")
         if len(gaps) > MAX_GAPS:
             raise MalformedLine(f"{len(gaps)} gaps", f"at most {MAX_GAPS}")
-        if sorted(gaps) != list(range(1, len(gaps) + 1)):
+        if sorted(gaps) != GAP_NUMBERS[: len(gaps)]:
             raise MalformedLine(f"source gaps numbered {_listed(gaps)}", f"gaps numbered 1 to {len(gaps)}")
         return symbols, gaps
 
-    def _target_side(self, text: str, gaps: dict[int, str]) -> list[int]:
+    def _target_side(self, text: str, gaps: dict[str, str]) -> list[int]:
         symbols: list[int] = []
-        used: list[int] = []
+        used: list[str] = []
         for word in split_words(text):
             gap = TARGET_GAP.fullmatch(word) if word[0] == "[" else None
             if gap is None:
@@ -185,5 +187,5 @@ def _links(text: str, sources: int, targets: int) -> list[int]:
     return links
 
 
-def _listed(numbers: dict[int, str] | list[int]) -> str:
-    return ", ".join(map(str, numbers))
+def _listed(numbers: Iterable[str]) -> str:
+    return ", ".join(map(shortened, numbers))

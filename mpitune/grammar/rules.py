@@ -14,6 +14,7 @@ import numpy as np
 
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.row_table import DistinctRows
+from mpitune.corpus.feature_table import FEATURE_NAME, is_feature_name
 from mpitune.corpus.lines import line_blocks
 from mpitune.corpus.progress import Progress
 from mpitune.corpus.vocabulary import Vocabulary
@@ -237,6 +238,8 @@ class RuleReader:
         """Return the indices of a line's score names; new names are added."""
         indices: list[int] = []
         for name in names:
+            if not is_feature_name(name):
+                raise MalformedLine(f"score name {name!r}", FEATURE_NAME)
             index = self._score_names.add(name)
             if index in indices:
                 raise MalformedLine(f"score {name} twice", "each score once")

@@ -51,6 +51,8 @@ FARTHEST = 3
 """Reordering: larger distances count as this one."""
 MOST_LINKED = 3
 """Fertility: more target words count as so many."""
+_CONTROLS = dict.fromkeys([*range(32), 127], "_")
+"""Replacements of control characters, by their numbers."""
 
 
 def pass_through(word: str) -> Rule:
@@ -245,5 +247,6 @@ def _fired(templates: Sequence[Template], rule: Rule) -> list[str]:
 
 
 def without_separators(text: str) -> str:
-    """``text`` as part of a name: ``=`` and ``;``, which end a name in files, become _."""
-    return text.replace("=", "_").replace(";", "_")
+    """``text`` as part of a name: ``=`` and ``;``, which end a name in files, and control characters become _."""
+    text = text.replace("=", "_").replace(";", "_")
+    return text if text.isprintable() else text.translate(_CONTROLS)

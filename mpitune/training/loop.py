@@ -38,7 +38,7 @@ from mpitune.training.open_run import open_run
 from mpitune.training.sanity_checks import warnings_of_epoch
 from mpitune.training.scheduler import check_stop
 from mpitune.training.session import TrainingRun
-from mpitune.training.state import State, begin, check_keys, restore_result, write_epoch
+from mpitune.training.state import State, begin, check_keys, check_result, restore_result, write_epoch
 
 LOG = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
 
 
 def _learn(run: TrainingRun, state: State, lock: RunLock) -> None:
-    """The epochs that are left, after the dense start if there was none yet."""
+    """The epochs that are left, after the dense start if there was none yet, and a look at the result on disk."""
     if state.epoch == 0:
         _start(run, state)
     while early_stopping.goes_on(run.job, state.history):
@@ -96,6 +96,7 @@ def _learn(run: TrainingRun, state: State, lock: RunLock) -> None:
         check_stop(run, f"epoch {state.epoch + 1}", bool(run.stop))
         _learn_epoch(run, state, lock)
         run.comm.on_root(write_state, run.folder, "running", run.job.learner.epochs, state.epoch)
+    run.comm.on_root(check_result, run, state)
     LOG.info("done: %s holds the weights of %s", run.folder.result, early_stopping.ending(run.job, state.history))
     _log_next_steps(run.folder, run.job)
 

@@ -16,7 +16,7 @@ from mpitune.config.effective_keys import describe_changes, effective_keys
 from mpitune.config.schema import values
 from mpitune.config.spec import Job
 from mpitune.corpus.weights import read_weights
-from mpitune.errors import DataError, UsageError
+from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.exchange.mixing import RunningMean
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, devtest_scores
@@ -157,6 +157,28 @@ def _best_weights(run: TrainingRun, state: State) -> Path:
     if dense_start_is_best(state.history):
         return run.folder.dense_start_weights
     return run.folder.epoch_weights(chosen_epoch(devtest_scores(state.history)))
+
+
+def check_result(run: TrainingRun, state: State) -> None:
+    """Raise MachineError if the result, read back from disk on rank 0, lacks a weight that the run holds, or differs.
+
+    It holds those of the best epoch in that epoch's checkpoint, and those of the dense start as what the epochs keep.
+    """
+    held: dict[str, float] = {}
+    if dense_start_is_best(state.history):
+        dense = run.first.weights[: run.first_sparse]
+        held = {run.features.name(slot): float(dense[slot]) for slot in np.flatnonzero(dense).tolist()}
+    else:
+        with suppress(DataError):  # damaged since: nothing is left to compare with
+            checkpoint = read_checkpoint(path_of(run.folder.checkpoints, chosen_epoch(devtest_scores(state.history))))
+            held = dict(zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True))
+    try:
+        found = read_weights(run.folder.result)
+    except DataError as error:
+        raise MachineError(f"{error}, as this run has written") from None
+    if wrong := next((name for name, value in held.items() if found.get(name) != value), None):
+        what = f"{run.folder.result}: found {found.get(wrong, 'no weight')} of {wrong!r}"
+        raise MachineError(f"{what} when it was read back, expected {held[wrong]}, as this run has written")
 
 
 def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:

@@ -28,6 +28,7 @@ from mpitune.config.spec import (
     metric_weights,
     tunes_on_bitext,
 )
+from mpitune.corpus.feature_table import is_feature_name
 from mpitune.errors import UsageError
 
 SMALL = """
@@ -333,6 +334,7 @@ def test_numbers_of_thousands_of_digits(tmp_path: Path, key: str) -> None:
         ),
         ("[learner]\nextend_ties = 1", "learner.extend_ties: found 1, expected true or false"),
         ("[learner]\nfrozen = [1]", "learner.frozen.0: found 1, expected a string"),
+        ('[learner]\nfrozen = ["Glue", "#x"]', "learner.frozen: found feature name '#x', expected one without blanks"),
         ('[features]\ntemplates = "id"', 'features.templates: found "id", expected a list of strings'),
         ('[features]\ntemplates = ["ids"]', 'features.templates.0: found "ids", expected one of id, source-bigram'),
         ('[features]\ntemplates = ["id", "id"]', 'features.templates: found ["id", "id"], expected each name once'),
@@ -558,6 +560,8 @@ def test_a_bitext_is_enough(tmp_path: Path) -> None:
     [
         ("#lm", "lm.0.name: found '#lm', expected a word that does not begin with #"),
         ("a b", "lm.0.name: found 'a b', expected a word"),
+        (r"lm\nGlue", r"lm.0.name: found 'lm\nGlue', expected a word"),
+        (r"lm\r", r"lm.0.name: found 'lm\r', expected a word"),
         ("a=b", "lm.0.name: found 'a=b', expected a word"),
         ("R:X:der:the", "lm.0.name: found 'R:X:der:the', expected another beginning"),
         ("WordPenalty", "lm.0.name: found WordPenalty, which is a feature of the decoder"),
@@ -735,7 +739,7 @@ paths = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/$\
 
 @given(
     dir=paths,
-    frozen=st.lists(texts).map(tuple),
+    frozen=st.lists(texts.filter(is_feature_name)).map(tuple),
     rate=st.floats(1e-300, 1e18),
     lambda_=st.none() | st.floats(0, 1e18),
     lms=st.lists(paths.map(LmKeys), min_size=1).map(tuple),

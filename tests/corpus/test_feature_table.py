@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from mpitune.array_files.number_table import place_of
 from mpitune.corpus import feature_table
-from mpitune.corpus.feature_table import FeatureTable
+from mpitune.corpus.feature_table import FeatureTable, is_feature_name
 from mpitune.corpus.name_hash import HashedNames, hashed
 from mpitune.corpus.vocabulary import Names, feature_id
+from mpitune.corpus.weights import read_weights, write_weights
 from mpitune.errors import DataError
 from mpitune.jit import kernel
 
@@ -38,6 +42,21 @@ def test_slots_are_given_in_order() -> None:
     assert features.find(features.ids[::-1]).tolist() == list(range(702, -1, -1))
     assert features.find(np.array([1, feature_id("other")], dtype=np.uint64)).tolist() == [-1, -1]
     assert "new" in features and "other" not in features and features.slot("other") == 703
+
+
+@pytest.mark.parametrize("name", ["", "#", "#x", " #x", "a b", "a\tb", "a\n", "a\rb", "\0", "a\x1f", "\x7fa"])
+def test_names_that_weights_files_cannot_hold_are_none(name: str) -> None:
+    assert not is_feature_name(name) and not is_feature_name("\ud800")
+    features = table_of(DENSE)
+    with pytest.raises(DataError, match=f"found feature name {re.escape(repr(name))}, expected one without blanks"):
+        features.slots(["Glue", name])
+
+
+@pytest.mark.parametrize("name", ["x#", "R:X:a_#:#", "a\u00a0b", "Häuser", "\u3000", "a\x85", "=|||;", "\u2028"])
+def test_all_other_names_are_read_as_they_are_written(tmp_path: Path, name: str) -> None:
+    assert is_feature_name(name)
+    write_weights(tmp_path / "w", [(name, 0.5)])
+    assert read_weights(tmp_path / "w") == {name: 0.5}
 
 
 def test_kernels_find_features_by_the_hash_of_their_name() -> None:

@@ -24,6 +24,7 @@ RULES = """\
 [X] ||| [X,1] é_: [NP;=,2] ||| [2] é é [1] d é é ||| Cost=1 ||| 1-1 1-2 0-3 2-0
 [X] ||| a b a b a_b ||| c c c c c c ||| Cost=1 ||| 0-0 2-0 0-1 4-4 1-1
 [S] ||| [S,1] [X,2] . ||| [2] [1] a ||| Cost=1 ||| 2-2
+[X] ||| a  ||| b = ||| Cost=1 ||| 0-0 1-1
 """
 CHOICES = [[*TEMPLATES], [*reversed(TEMPLATES)], ["shape", "id"], *([name] for name in TEMPLATES)]
 SPACE = 200

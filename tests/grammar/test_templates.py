@@ -53,6 +53,7 @@ PAPER = ["id", "source-bigram", "shape"]
             ],
         ),
         (Rule("X", ["a"], []), ["R:X:a:", "RBS:<r>_a", "RBS:a_</r>", "RBT:<r>_</r>", "Shape_S10000_T00000"]),
+        (Rule("X", ["\x1b"], ["a\r\x7f"]), ["R:X:_:a__", "RBS:<r>__", "RBS:__</r>", "RBT:<r>_a__", "RBT:a___</r>"]),
         (Rule("X", ["=;"], ["a=b"]), ["R:X:__:a_b", "RBS:<r>___", "RBS:___</r>", "RBT:<r>_a_b", "RBT:a_b_</r>"]),
     ],
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
 import re
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -22,12 +24,13 @@ from support.runs import SENTENCES, SHARD_SIZES, TRAIN_JOBS, Decodes, damage, ep
 from support.tiny import DEVTEST, Tiny, kill_all, start, wait_for
 
 import mpitune.training.loop
+from mpitune.array_files.atomic import write_text
 from mpitune.cli.parser import main
 from mpitune.config import load
 from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import KBest
-from mpitune.errors import DataError, StopRequested, UsageError
+from mpitune.errors import DataError, MachineError, StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.base import Counts
 from mpitune.learner.online.perceptron import Perceptron
@@ -469,6 +472,34 @@ def test_the_result_stays_where_damaged_weights_are_in_no_checkpoint(
     tiny.train(run)
     assert (run / "weights.txt.gz").read_bytes() == content
     assert re.search(r"dense-start\.txt\.gz:\d+: found damaged gzip .* stays as it is", (run / "log.txt").read_text())
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("how", ["lost", "changed", "unreadable"])
+def test_a_run_ends_only_with_a_result_that_reads_back(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, dense: bool
+) -> None:
+    """The weights of the best epoch, or of the dense start; the same command ends as usual where they are written."""
+    tables: dict[str, Any] = {"learner": {**DEFAULT, "epochs": 1, "dense_start": 10 if dense else 0}, **DEVTEST}
+    if dense:
+        monkeypatch.setattr("mpitune.training.state.dense_start_is_best", lambda history: True)
+    spoilt = {"lost": "#Glue 1.0", "changed": "Glue 1.5", "unreadable": "Glue 1.0 2.0"}[how]
+
+    def write(path: Path, weights: Sequence[tuple[str, float]]) -> None:
+        assert "Glue" in dict(weights)
+        lines = (spoilt if name == "Glue" else f"{name} {value!r}" for name, value in weights)
+        write_text(path, "".join(f"{line}\n" for line in lines))
+
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("mpitune.run_folder.layout.write_weights", write)
+        found = "3 fields" if how == "unreadable" else "(no weight|1.5) of 'Glue' when it was read back"
+        told = rf"weights\.txt\.gz(:\d)?: found {found}, expected .*, as this run has written"
+        with pytest.raises(MachineError, match=told):
+            tiny.train(run, **tables)
+    assert json.loads((run / "status.json").read_text())["state"] == "failed"
+    tiny.train(run, resume="never", **tables)
+    assert json.loads((run / "status.json").read_text())["state"] == "done"
 
 
 def test_resume_never_starts_over(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 
 from mpitune.array_files.csr import row_ends
 from mpitune.array_files.row_table import enlarged
-from mpitune.corpus.text import split_words
+from mpitune.corpus.feature_table import FEATURE_NAME, is_feature_name
+from mpitune.corpus.lines import line_blocks
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.word_table import GrowingWordTable
 from mpitune.decoder.lists.formats import Entry, Layout, ListReader, laid_out
@@ -40,7 +41,7 @@ class FeatureNumbers(dict[str, int]):
     """Features by name; a new name gets the next number. Raises ValueError for one that weights files cannot hold."""
 
     def __missing__(self, name: str) -> int:
-        if split_words(name) != [name] or name.startswith("#"):
+        if not is_feature_name(name):
             raise ValueError(name)
         number = self[name] = len(self)
         return number
@@ -107,8 +108,8 @@ class CompiledReader:
             try:
                 feature.fromlist(list(map(self._features.__getitem__, entry.features)))
             except ValueError as error:
-                expected = "one without blanks that does not begin with #"
-                raise DataError.at(path, entry.line, found=f"feature name {str(error)!r}", expected=expected) from None
+                found = f"feature name {str(error)!r}"
+                raise DataError.at(path, entry.line, found=found, expected=FEATURE_NAME) from None
             value.fromlist(list(entry.features.values()))
         return Entries(
             np.array([entry.sentence for entry in entries], dtype=np.int32),

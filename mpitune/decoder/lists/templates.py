@@ -12,6 +12,7 @@ from mpitune.corpus.wording import counted
 from mpitune.decoder.lists.formats import Entry
 from mpitune.errors import DataError
 from mpitune.grammar.choices import ListTemplateName
+from mpitune.grammar.templates import without_separators
 
 ORDER = 3
 """Largest order of the n-grams."""
@@ -39,8 +40,7 @@ class TextFeatures:
         Raises DataError for a feature that the entry has itself.
         """
         for template in self._templates:
-            # As in names of rule features: = and ; end a name in files.
-            fired = Counter(name.replace("=", "_").replace(";", "_") for name in template(source, entry.words))
+            fired = Counter(map(without_separators, template(source, entry.words)))
             if twice := fired.keys() & entry.features.keys():
                 expected = "another name: features.templates has one of this name"
                 raise DataError.at(origin, entry.line, found=f"feature {min(twice)}", expected=expected)
