@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from mpitune.cli.output import print_message
 from mpitune.corpus.lines import lines
+from mpitune.corpus.text import joined_references
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.metrics.list_evaluation import as_table, evaluate_lists
-from mpitune.metrics.sacrebleu import check_counts
+from mpitune.metrics.sacrebleu import References, check_counts
 from mpitune.metrics.tuning_metric import CHOICES
 from mpitune.runtime.log import start_logging
 
@@ -28,7 +30,7 @@ def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
             raise UsageError("--refs: found none, expected one or more files beside --hyps and --system")
         systems = _systems(options)
         result = evaluate(
-            [_read_text(path) for path in options.refs],
+            _read_references(options.refs),
             [SystemRuns(name, [_read_text(file) for file in files]) for name, files in systems.items()],
             test=options.test,
             tokenize=options.tokenize,
@@ -48,10 +50,7 @@ def _evaluate_lists(options: argparse.Namespace) -> None:
     for option in ("test", "tokenize", "lowercase", "markdown"):
         if getattr(options, option) not in (None, False, "none"):
             raise UsageError(f"--{option}: found beside --lists, expected --json at most")
-    references = [_read_text(path) for path in options.refs]
-    if references:
-        check_counts(references)
-    texts = [lines for _, lines in references]
+    texts = [lines for _, lines in _read_references(options.refs)]
     scores = {str(path): evaluate_lists(path, texts, print_message) for path in options.lists}
     if options.json:
         by_choice = {
@@ -74,6 +73,16 @@ def _systems(options: argparse.Namespace) -> dict[str, list[Path]]:
             raise UsageError(f"found two systems called {name}, expected a name for each")
         systems[str(name)] = files
     return systems
+
+
+def _read_references(paths: Sequence[Path]) -> list[References]:
+    """The texts of references, without those that are missing; standard error says how many are."""
+    texts = [_read_text(path) for path in paths]
+    if texts:
+        check_counts(texts)
+    sentences = zip(*(lines for _, lines in texts), strict=True)
+    joined = joined_references(sentences, paths, lambda text: print_message(f"warning: {text}"))
+    return list(zip(map(str, paths), zip(*joined, strict=True), strict=True))
 
 
 def _read_text(path: Path) -> tuple[str, list[str]]:

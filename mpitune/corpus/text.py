@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from mpitune.corpus.lines import lines
 from mpitune.corpus.wording import counted
@@ -31,6 +32,10 @@ SEG_TAG = re.compile(r"<seg(?=[ \t>]|$)|</seg>")
 _SEG = re.compile(r'<seg((?:[ \t]+[^\s<>="]+[ \t]*=[ \t]*"[^"]*")*)[ \t]*>(.*)</seg>')
 _ATTRIBUTE = re.compile(r'([^\s<>="]+)[ \t]*=[ \t]*"([^"]*)"')
 _SEPARATOR = re.compile(r"\|\|\|(?<![^ \t]\|\|\|)(?![^ \t])")
+
+_Reference = TypeVar("_Reference", str, list[str])
+Warn = Callable[[str], object]
+"""Is told what is odd about a text."""
 
 
 class SourceSentence(NamedTuple):
@@ -84,18 +89,23 @@ def read_sentences(path: Path) -> list[SourceSentence]:
     return [_source(path, number, line) for number, line in lines(path)]
 
 
-def read_bitext(path: Path, limit: int = 0) -> list[SentencePair]:
+def read_bitext(path: Path, limit: int = 0, warn: Warn = lambda text: None) -> list[SentencePair]:
     """The pairs of lines ``source ||| reference [||| reference ...]``, at most ``limit`` (0: all).
 
-    Raises DataError for a bad line.
+    ``warn``: see `joined_references`. Raises DataError for a bad line.
     """
-    return [_pair(path, number, line) for number, line in islice(lines(path), limit or None)]
+    pairs = [_pair(path, number, line) for number, line in islice(lines(path), limit or None)]
+    fields = range(2, 2 + max((len(pair.references) for pair in pairs), default=0))
+    return _with_joined(pairs, [f"{path}, field {n}" for n in fields], warn)
 
 
-def read_parallel(source: Path, references: Sequence[Path], limit: int = 0) -> list[SentencePair]:
+def read_parallel(
+    source: Path, references: Sequence[Path], limit: int = 0, warn: Warn = lambda text: None
+) -> list[SentencePair]:
     """The sentences of ``source`` with their translations from each of ``references``, line by line.
 
-    Raises DataError for a bad line, or if a file has more or fewer lines than the source.
+    ``warn``: see `joined_references`. Raises DataError for a bad line, or if a file has more or fewer lines than the
+    source.
     """
     inputs: list[SourceSentence] = []
     count = 0
@@ -110,13 +120,14 @@ def read_parallel(source: Path, references: Sequence[Path], limit: int = 0) -> l
                 translations[number - 1].append(checked_words(path, number, line))
         if number != count:
             raise DataError.at(path, None, found=counted(number, "line"), expected=f"{count}, as many as {source} has")
-    return [SentencePair(*pair) for pair in zip(inputs, translations, strict=True)]
+    pairs = [SentencePair(*pair) for pair in zip(inputs, translations, strict=True)]
+    return _with_joined(pairs, references, warn)
 
 
-def read_references(references: Sequence[Path], limit: int = 0) -> list[SentencePair]:
+def read_references(references: Sequence[Path], limit: int = 0, warn: Warn = lambda text: None) -> list[SentencePair]:
     """The translations of sentences from each of ``references``, line by line; the sentences have no words.
 
-    Raises DataError if a file has more or fewer lines than the first one.
+    ``warn``: see `joined_references`. Raises DataError if a file has more or fewer lines than the first one.
     """
     texts = [[checked_words(path, number, line) for number, line in lines(path)] for path in references]
     for path, text in zip(references, texts, strict=True):
@@ -124,7 +135,40 @@ def read_references(references: Sequence[Path], limit: int = 0) -> list[Sentence
             expected = f"{len(texts[0])}, as many as {references[0]} has"
             raise DataError.at(path, None, found=counted(len(text), "line"), expected=expected)
     nothing = SourceSentence([], None)
-    return [SentencePair(nothing, list(of_one)) for of_one in zip(*texts, strict=True)][: limit or None]
+    pairs = [SentencePair(nothing, list(of_one)) for of_one in islice(zip(*texts, strict=True), limit or None)]
+    return _with_joined(pairs, references, warn)
+
+
+def joined_references(
+    sentences: Iterable[Sequence[_Reference]], names: Sequence[object], warn: Warn
+) -> list[Sequence[_Reference | None]]:
+    """The references of each of the ``sentences``, one of each of the texts ``names``, or of the first ones of these.
+
+    An empty reference beside one that is not is missing, and becomes None: as a translation to nothing, it would be
+    the closest one in length to every translation that is too short. ``warn`` is told how many each text lacks.
+    """
+    joined, missing = list[Sequence[_Reference | None]](), Counter[int]()
+    for references in sentences:
+        # Blanks of all scripts: sacreBLEU separates words by them.
+        filled = [any(map(str.strip, reference)) for reference in references]
+        if all(filled) or not any(filled):
+            joined.append(references)
+        else:
+            joined.append([each if is_filled else None for each, is_filled in zip(references, filled, strict=True)])
+            missing.update(n for n, is_filled in enumerate(filled) if not is_filled)
+    for n, count in sorted(missing.items()):
+        what = f"{count} of {len(joined)} lines are empty where another reference is not"
+        warn(f"{names[n]}: {what}: counted as missing")
+    return joined
+
+
+def _with_joined(pairs: Sequence[SentencePair], names: Sequence[object], warn: Warn) -> list[SentencePair]:
+    """``pairs`` without missing references."""
+    joined = joined_references([pair.references for pair in pairs], names, warn)
+    return [
+        pair if None not in references else pair._replace(references=[each for each in references if each is not None])
+        for pair, references in zip(pairs, joined, strict=True)
+    ]
 
 
 def _pair(path: Path, number: int, line: str) -> SentencePair:

@@ -12,7 +12,7 @@ import numpy as np
 from mpitune.errors import UsageError, printable
 from mpitune.metrics import significance
 from mpitune.metrics.choices import EvaluationMetricName, SignificanceTest, Tokenizer
-from mpitune.metrics.sacrebleu import CorpusScore, Text, check_counts, corpus_score
+from mpitune.metrics.sacrebleu import CorpusScore, References, Text, check_counts, corpus_score
 from mpitune.metrics.sentence_statistics import CORPUS_SCORES, sentence_statistics
 
 LEVEL = 0.05
@@ -124,7 +124,7 @@ def _row(score: Score, detailed: bool) -> Row:
 
 
 def evaluate(
-    references: Sequence[Text],
+    references: Sequence[References],
     systems: Sequence[SystemRuns],
     *,
     test: SignificanceTest | None = None,

@@ -24,12 +24,13 @@ Scores = Mapping[str, Sequence[float]]
 """By metric: its score for each of `CHOICES`; BLEU and chrF 0 to 100, TER in edits per 100 words, columns as means."""
 
 
-def evaluate_lists(path: Path, references: Sequence[Sequence[str]], warn: Callable[[str], None]) -> Scores:
+def evaluate_lists(path: Path, references: Sequence[Sequence[str | None]], warn: Callable[[str], None]) -> Scores:
     """The scores of the lists in ``path``, whose numbers ascend: of the metrics of JSON lines, which are those of the
     first entry, and, with ``references`` (one or more texts, or none), BLEU, TER and chrF.
 
-    Raises DataError for a malformed entry, one without a metric, or a list beyond the references; UsageError if there
-    is nothing to score by. Sentences without a list count as translated to nothing; ``warn`` is told how many they are.
+    A line of ``references`` is None where one is missing. Sentences without a list count as translated to nothing;
+    ``warn`` is told how many they are. Raises DataError for a malformed entry, one without a metric, or a list beyond
+    the references; UsageError if there is nothing to score by.
     """
     words, lists = Vocabulary(), _all_lists(path, len(references[0]) if references else None)
     beginning = [next(lists)]
@@ -49,9 +50,7 @@ def evaluate_lists(path: Path, references: Sequence[Sequence[str]], warn: Callab
     for number, entries in chain(beginning, lists):
         missing += [] if entries else [number]
         kbest = _as_kbest(path, entries, columns, words)
-        if number < SAMPLE:
-            first_entries.append(words.decode(kbest.translation(0)))
-        encoded = [words.encode(text[number].split()) for text in references]
+        encoded = [words.encode(line.split()) for text in references if (line := text[number]) is not None]
         for name, metric in metrics.items():
             own = kbest._replace(metrics=kbest.metrics[:, columns.index(name)][:, None]) if name in columns else kbest
             sums[name] += metric.choices(metric.statistics(own, encoded))

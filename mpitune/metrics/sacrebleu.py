@@ -13,6 +13,8 @@ from mpitune.metrics.choices import Tokenizer
 
 Text = tuple[str, Sequence[str]]
 """The name of a text (its file) and its lines, one per sentence."""
+References = tuple[str, Sequence[str | None]]
+"""The same of a text of references; None for a sentence that has fewer references than others."""
 
 
 class CorpusScore(NamedTuple):
@@ -31,21 +33,21 @@ class CorpusScore(NamedTuple):
 
 def corpus_score(
     hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str | None]],
     tokenize: Tokenizer = "none",
     *,
     lowercase: bool = False,
 ) -> CorpusScore:
     """Corpus BLEU; ``references`` are whole texts, with None for a sentence that has fewer references than others."""
     metric = _bleu(tokenize, lowercase)
-    found = metric.corpus_score(hypotheses, references)
+    found = metric.corpus_score(hypotheses, references)  # type: ignore[arg-type]  # its annotation lacks None
     signature = str(metric.get_signature())
     return CorpusScore(float(found.score), list(found.precisions), found.bp, float(found.ratio), signature)
 
 
 def bleu_statistics(
     hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str | None]],
     tokenize: Tokenizer = "none",
     *,
     lowercase: bool = False,
@@ -57,7 +59,7 @@ def bleu_statistics(
     # effective_order changes no count; without it sacreBLEU warns of scores of single sentences.
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True, effective_order=True)
     found = (
-        metric.sentence_score(text, list(texts))
+        metric.sentence_score(text, [reference for reference in texts if reference is not None])
         for text, texts in zip(hypotheses, zip(*references, strict=True), strict=True)
     )
     return [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in found]

@@ -27,15 +27,15 @@ WIDTH = _CHRF + chrf.WIDTH
 
 def sentence_statistics(
     texts: Sequence[Sequence[str]],
-    references: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str | None]],
     tokenize: Tokenizer = "none",
     *,
     lowercase: bool = False,
 ) -> np.ndarray:
     """int64 [sentences, texts, `WIDTH`]: statistics of each line of each of the ``texts`` against ``references``.
 
-    All texts have the same number of lines. ``tokenize`` is for BLEU only: TER and chrF take the text as it is, and TER
-    always ignores case.
+    All texts have the same number of lines; one of ``references`` is None where it is missing. ``tokenize`` is for
+    BLEU only: TER and chrF take the text as it is, and TER always ignores case.
     """
     result = np.empty((len(references[0]), len(texts), WIDTH), dtype=np.int64)
     for j, text in enumerate(texts):
@@ -48,7 +48,7 @@ def sentence_statistics(
 
     for i, row in enumerate(result):
         kbest = as_kbest([encode(text[i]) for text in texts])
-        encoded = [encode(reference[i]) for reference in references]
+        encoded = [encode(line) for reference in references if (line := reference[i]) is not None]
         row[:, _TER:_CHRF] = edits.statistics(kbest, encoded)
         row[:, _CHRF:] = characters.statistics(kbest, encoded)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +30,8 @@ from mpitune.store.input_checks import (
 )
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import BITEXT, encoded_corpus
+
+LOG = logging.getLogger(__name__)
 
 
 class _CompiledGrammars(NamedTuple):
@@ -70,7 +73,7 @@ def compile_data(
     made = {path for each in sources.made for path in each.outputs}
     first = 0
     for name, texts in sources.texts.items():
-        pairs = texts.read()
+        pairs = texts.read(LOG.warning)
         numbers = [grammar_number.get(pair.source.grammar, 0) if pair.source.grammar else 0 for pair in pairs]
         corpus = encoded_corpus(pairs, words, np.array(numbers, np.int32))
         if parts is not None:

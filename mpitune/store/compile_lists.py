@@ -40,7 +40,7 @@ def compile_lists(sources: StoreInputs, folder: Path, start_progress: StartProgr
     words, arrays, first = Vocabulary(), dict[str, Stored](), 0
     compiler = ListCompiler(words, folder, sources.metrics, METRIC_NAMES)
     text_features = TextFeatures(sources.templates, sources.lexicon)
-    corpora = {name: texts.read() if texts.counted else [] for name, texts in sources.texts.items()}
+    corpora = {name: texts.read(LOG.warning) if texts.counted else [] for name, texts in sources.texts.items()}
     total = sum(len(pairs) * len(sources.texts[name].lists) for name, pairs in corpora.items())
     starts = {}
     with start_progress("lists read", total) as progress:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.text import SentencePair, read_bitext, read_parallel, read_references
+from mpitune.corpus.text import SentencePair, Warn, read_bitext, read_parallel, read_references
 from mpitune.errors import DataError
 from mpitune.store.made_inputs import MadeInput
 
@@ -42,16 +42,20 @@ class Texts:
     def settings(self) -> dict[str, Any]:
         """All that the compiled text depends on, besides the contents of the files."""
         settings: dict[str, Any] = {"references": len(self.references), "bitext": self.bitext, "limit": self.limit}
+        if len(self.references) > 1 or self.bitext:
+            # Stores that were built before count empty lines as references.
+            settings["empty_references"] = "missing"
         if self.lists:
             settings |= {"source": self.source is not None, "lists": len(self.lists), "scores": list(self.scores)}
         return settings
 
-    def read(self) -> list[SentencePair]:
+    def read(self, warn: Warn = lambda text: None) -> list[SentencePair]:
+        """The sentences; ``warn`` is told of missing references."""
         if self.source is None:
-            return read_references(self.references, self.limit)
+            return read_references(self.references, self.limit, warn)
         if self.bitext:
-            return read_bitext(self.source, self.limit)
-        return read_parallel(self.source, self.references, self.limit)
+            return read_bitext(self.source, self.limit, warn)
+        return read_parallel(self.source, self.references, self.limit, warn)
 
 
 @dataclass(frozen=True)

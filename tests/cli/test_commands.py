@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sacrebleu.metrics import BLEU, CHRF, TER
 from support.commands import Arguments, Cli, Trained
 from support.mpi import ROOT, mpirun
 from support.tiny import Tiny
@@ -719,6 +720,35 @@ def test_evaluate_options(cli: Cli, texts: dict[str, Path]) -> None:
     assert json.loads(cli(*arguments).output)["scores"][0]["bleu"] < 1
     found = json.loads(cli(*arguments, "--lowercase", "--tokenize", "13a").output)
     assert found["scores"][0]["bleu"] == pytest.approx(100) and "tok:13a" in found["signature"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_evaluate_takes_an_empty_line_beside_a_reference_for_a_missing_one(
+    cli: Cli, tmp_path: Path, order: int
+) -> None:
+    """Whichever file comes first, and of lists, too: scores are those of sacreBLEU without it."""
+    lines = {
+        "full": ["the old cat sat on the mat", "a dog ran down to the river", "", "they said so last night"],
+        "few": ["", " ", "", "so they said"],
+        "hyp": ["the old cat", "a dog ran down", "", "they said so last night"],
+    }
+    for name, text in lines.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in text))
+    (tmp_path / "lists").write_text("".join(f"{i} ||| {line} ||| lm=1\n" for i, line in enumerate(lines["hyp"])))
+    references: Arguments = ["--refs", *[tmp_path / name for name in ("full", "few")][::order]]
+    warning = f"warning: {tmp_path}/few: 2 of 4 lines are empty where another reference is not: counted as missing\n"
+    texts = [lines["full"], [None, None, "", "so they said"]]
+    expected = [metric.corpus_score(lines["hyp"], texts).score for metric in (BLEU(tokenize="none"), TER(), CHRF())]
+    assert expected[0] < 60
+    done = cli("evaluate", *references, "--hyps", tmp_path / "hyp", tmp_path / "full", "--test", "ar", "--json")
+    assert (done.code, done.errors) == (0, warning)
+    first, _ = json.loads(done.output)["scores"]
+    assert [first[name] for name in ("bleu", "ter", "chrf")] == pytest.approx(expected)
+    done = cli("evaluate", *references, "--lists", tmp_path / "lists", "--json")
+    assert (done.code, done.errors) == (0, warning)
+    [found] = json.loads(done.output).values()
+    unsmoothed = BLEU(tokenize="none", smooth_method="none").corpus_score(lines["hyp"], texts).score
+    assert [found[name]["1-best"] for name in found] == pytest.approx([unsmoothed, *expected[1:]])
 
 
 def test_evaluate_runs_of_systems(cli: Cli, texts: dict[str, Path]) -> None:

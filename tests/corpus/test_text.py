@@ -172,6 +172,39 @@ def test_references_are_as_many_as_sources(tmp_path: Path) -> None:
                 text.read_parallel(source, [first, short], limit)
 
 
+@pytest.mark.parametrize("filled", [0, 1])
+@pytest.mark.parametrize("blank", ["", " \t", "\u00a0\u3000"])
+def test_an_empty_reference_beside_a_filled_one_is_missing(tmp_path: Path, filled: int, blank: str) -> None:
+    """Whichever file comes first. Where all are empty, the translation is to be empty."""
+    lines = [["a b", blank], ["c", "d e"], [blank, blank], ["f", blank]]
+    columns = [[line[n] for line in lines] for n in ((0, 1) if filled == 0 else (1, 0))]
+    paths = [write(tmp_path / f"r{n}", "".join(f"{line}\n" for line in column)) for n, column in enumerate(columns)]
+    source = write(tmp_path / "s", "w\n" * 4)
+    rows = zip(*columns, strict=True)
+    bitext = write(tmp_path / "b", "".join(f"w ||| {one} ||| {other}\n" for one, other in rows))
+    missing = "{}: 2 of 4 lines are empty where another reference is not: counted as missing"
+    for read, name in (
+        (lambda warn: text.read_parallel(source, paths, warn=warn), paths[1 - filled]),
+        (lambda warn: text.read_references(paths, warn=warn), paths[1 - filled]),
+        (lambda warn: text.read_bitext(bitext, warn=warn), f"{bitext}, field {3 - filled}"),
+    ):
+        told: list[str] = []
+        pairs = read(told.append)
+        assert [pair.references for pair in pairs[::3]] == [[["a", "b"]], [["f"]]]
+        assert sorted(pairs[1].references) == [["c"], ["d", "e"]]
+        assert not any("".join(reference).strip() for reference in pairs[2].references) and pairs[2].references
+        assert told == [missing.format(name)]
+
+
+def test_lines_of_a_bitext_lack_references_of_their_own(tmp_path: Path) -> None:
+    told: list[str] = []
+    content = "a ||| x ||| ||| z\nb |||\nc ||| x |||\nd ||| ||| y\ne ||| x\n"
+    pairs = text.read_bitext(write(tmp_path / "in", content), warn=told.append)
+    assert [pair.references for pair in pairs] == [[["x"], ["z"]], [[]], [["x"]], [["y"]], [["x"]]]
+    lack = "lines are empty where another reference is not: counted as missing"
+    assert told == [f"{tmp_path}/in, field 2: 1 of 5 {lack}", f"{tmp_path}/in, field 3: 2 of 5 {lack}"]
+
+
 def test_real_segments_name_their_grammars(shared: Path) -> None:
     sentences = text.read_sentences(shared / "data" / "nc" / "persent.in")
     assert len(sentences) == 10

@@ -246,6 +246,11 @@ CASES = {
     "a line missing in one of two texts of equal length": Case(
         all_of(line("train.de", 2, ""), line("train.en", 4, "")), made=2, mended=("--resume", "never")
     ),
+    "an empty line of a second reference": Case(
+        all_of(line("train.en2", 3, ""), edit("job.toml", r'\["train.en"\]', '["train.en2", "train.en"]')),
+        made=2,
+        mended=("--resume", "never"),
+    ),
     "source and references swapped": Case(
         all_of(edit("job.toml", "train.de", "train.en"), edit("job.toml", r'\["train.en"\]', '["train.de"]')),
         made=2,
@@ -255,6 +260,7 @@ CASES = {
     "a score that is NaN, infinite or too large": Case(
         line("grammar", 7, "[X] ||| haus ||| house ||| Lex=0.5 Cost=nan")
     ),
+    "a score that no weights file can hold": Case(line("grammar", 7, "[X] ||| haus ||| house ||| #Cost=1")),
     "a score named like a sparse feature": Case(
         line("grammar", 7, "[X] ||| haus ||| house ||| R:X:haus:house=1"), made=1
     ),
@@ -269,6 +275,12 @@ CASES = {
     "a bitext for a text": Case(line("train.en", 3, "the house ||| das haus")),
     "a language model that was cut": Case(first_lines("lm.arpa", 37), made=1),
     "a language model with wrong counts": Case(edit("lm.arpa", r"ngram 3=\d+", "ngram 3=5"), made=1),
+    "a language model that announces more than its file can hold": Case(
+        edit("lm.arpa", r"ngram 1=\d+", "ngram 1=999999999999999")
+    ),
+    "a language model with a backoff after its longest n-grams": Case(
+        line("lm.arpa", 54, "-0.15490\t<s> found the\t-0.4"), made=1
+    ),
     "a KenLM binary of another kind": Case(write("lm.arpa", KENLM), made=1),
     "a KenLM binary that was cut": Case(lambda folder: write("lm.arpa", kenlm_of(folder)[:1024])(folder), made=1),
     "no language model at all": Case(lambda folder: shutil.copy(folder / "grammar", folder / "lm.arpa")),
@@ -288,6 +300,7 @@ CASES = {
         edit("job.toml", r'"shape"\]', '"shape"]\ndiscretize.features = ["Cots"]'), made=2
     ),
     "a weights file with a bad line": Case(line("warm", 2, "R:X:ball:dance = 0.25"), made=2),
+    "a weight of a name that is none": Case(line("warm", 2, " #x 0.25"), made=2),
     "a weight that is NaN, infinite or too large": Case(line("warm", 2, "R:X:ball:dance 1e308"), made=2),
     # Root may write wherever permission is all that is missing: here a file is in the way.
     "a run folder that cannot be written to": Case(write("runs", "a file")),

@@ -54,6 +54,16 @@ def test_first_and_best_entries_have_the_scores_of_sacrebleu(tmp_path: Path) -> 
     assert [len(line.split()) for line in table[1:]] == [6] * 3 + [5] * 3
 
 
+def test_a_reference_may_be_missing(tmp_path: Path) -> None:
+    """Scores are those of sacreBLEU, which is told of it by None."""
+    second = [None, "it is a world", None, "nothing here"]
+    first = [LISTS[0][0][0], LISTS[1][0][0], "", LISTS[3][0][0]]
+    found = evaluate_lists(write(tmp_path / "lists"), [second, REFERENCES], print)
+    metrics = {"bleu": BLEU(tokenize="none", smooth_method="none"), "ter": TER(), "chrf": CHRF()}
+    for name, metric in metrics.items():
+        assert found[name][0] == pytest.approx(metric.corpus_score(first, [second, REFERENCES]).score)
+
+
 def test_words_are_split_as_by_sacrebleu(tmp_path: Path) -> None:
     text = "a\u00a0b c d e"
     (tmp_path / "lists").write_text(json.dumps({"id": 0, "text": text}) + "\n")

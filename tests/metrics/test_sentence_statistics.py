@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,14 +13,14 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from mpitune.metrics.sentence_statistics import CORPUS_SCORES, sentence_statistics
 
 line = st.lists(st.sampled_from(["a", "b", "Cd", "ef,", "E."]), max_size=7).map(" ".join)
-sentences = st.lists(st.tuples(line, line, line, line), min_size=1, max_size=6)
+sentences = st.lists(st.tuples(line, line, line, st.none() | line), min_size=1, max_size=6)
 
 
 @pytest.mark.parametrize(("tokenize", "lowercase"), [("none", False), ("13a", False), ("none", True)])
 @settings(max_examples=60, deadline=None)
 @given(drawn=sentences)
-def test_scores_are_sacrebleus(tokenize: str, lowercase: bool, drawn: list[tuple[str, ...]]) -> None:
-    """Of two texts with two references, orders without matches and empty lines included."""
+def test_scores_are_sacrebleus(tokenize: str, lowercase: bool, drawn: list[tuple[Any, ...]]) -> None:
+    """Of two texts with two references or one, orders without matches and empty lines included."""
     first, second, *references = ([*column] for column in zip(*drawn, strict=True))
     found = sentence_statistics([first, second], references, tokenize, lowercase=lowercase)
     for text, sums in zip((first, second), found.sum(axis=0), strict=True):

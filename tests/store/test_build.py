@@ -14,11 +14,14 @@ from support.commands import Cli, Done
 from support.stages import Stages
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.corpus import text
 from mpitune.corpus.progress import Progress, StartProgress
 from mpitune.corpus.text import read_parallel
 from mpitune.errors import DataError, UsageError
+from mpitune.grammar import rules
 from mpitune.grammar.templates import GLUE, features, pass_through
 from mpitune.lm.arpa import read_arpa
+from mpitune.store import input_checks
 from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Store, open_store
@@ -89,7 +92,7 @@ def test_a_store_holds_all_that_training_needs(sources: StoreInputs, tmp_path: P
     assert [words(store, store.train.sentence(i).words) for i in range(3)] == ["das haus", "", "haus ;"]
     assert [store.train.sentence(i)[::2] for i in range(3)] == [(0, 0), (1, 0), (2, 0)]
     references = [[words(store, r) for r in store.train.references(i)] for i in range(3)]
-    assert references == [["the house", "a house"], ["", "nothing"], ["house", "house house"]]
+    assert references == [["the house", "a house"], ["nothing"], ["house", "house house"]]
     assert words(store, store.devtest.references(0)[0]) == "new"
     assert store.model.categories == ["S", "X"]
     assert store.model.score_names == ["A", "B"]
@@ -101,6 +104,28 @@ def test_a_store_holds_all_that_training_needs(sources: StoreInputs, tmp_path: P
     expected = [*GLUE, *map(pass_through, ["das", "haus", ";", "neu"])]
     known = {*of_rules, *(name for rule in expected for name, _ in features(sources.templates, rule)), "A", "Glue"}
     assert store.model.fired([*known, "R:X:das_NX:a_N1", "RBS:<r>_das"]) == known
+
+
+def test_missing_references_are_left_out_and_told_once(
+    sources: StoreInputs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store of an older version, which has them as empty ones, is built again."""
+    current = Texts.settings.fget
+    assert current is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "joined_references", lambda sentences, names, warn: [[*each] for each in sentences])
+        former = {"references", "bitext", "limit"}
+        kept = property(lambda texts: {key: value for key, value in current(texts).items() if key in former})
+        patch.setattr(Texts, "settings", kept)
+        made(sources, tmp_path / "store")
+    assert "counted as missing" not in caplog.text
+    assert made(sources, tmp_path / "store") == ALL[:1]
+    train = open_store(sources, tmp_path / "store").train
+    assert train is not None and [len(train.references(i)) for i in range(3)] == [2, 1, 2]
+    told = f"{tmp_path}/train.en: 1 of 3 lines are empty where another reference is not: counted as missing"
+    assert (
+        [record.getMessage() for record in caplog.records].count(told) == caplog.text.count("counted as missing") == 1
+    )
 
 
 def test_nothing_is_made_twice(sources: StoreInputs, tmp_path: Path) -> None:
@@ -357,6 +382,20 @@ def test_a_score_named_like_a_sparse_feature(sources: StoreInputs, tmp_path: Pat
     with pytest.raises(DataError, match=said):
         made(sources, tmp_path / "store")
     assert made(replace(sources, templates=("shape",)), tmp_path / "store") == ["lm-0.h5"]
+
+
+def test_scores_that_no_weights_file_can_hold(sources: StoreInputs, tmp_path: Path) -> None:
+    """Also of a store that was built when they were read."""
+    (tmp_path / "grammar").write_text("[X] ||| haus ||| house ||| A=1\n[X] ||| haus ||| home ||| A=1 #lex=1\n")
+    said = f"{tmp_path}/grammar:2: found score name '#lex', expected one without blanks and control characters that"
+    with pytest.raises(DataError, match=said):
+        made(sources, tmp_path / "store")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (rules, input_checks):
+            patch.setattr(module, "is_feature_name", lambda name: True)
+        made(sources, tmp_path / "store")
+    with pytest.raises(DataError, match=said):
+        made(sources, tmp_path / "store")
 
 
 def test_scores_named_like_built_in_features(
