@@ -13,11 +13,15 @@ from typing import cast
 
 from mpitune.corpus.progress import Progress
 from mpitune.errors import DataError
+from mpitune.files import open_regular, open_to_read
 
 BYTE_ORDER_MARK = "\ufeff".encode()
 """Byte order mark, which some editors write at the beginning of UTF-8 files; not a part of the text."""
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 """Exceptions of Python for damaged or truncated gzip data."""
+
+MAX_LINE = 1 << 26
+"""Maximum number of bytes of a line, without which a small file of zeros that is packed would fill the memory."""
 
 _BLOCK = 1 << 20
 """Bytes of a block of `line_blocks`, at least, unless the file ends."""
@@ -30,14 +34,15 @@ _OTHER_PACKERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd
 def lines(path: Path, progress: Progress | None = None) -> Iterator[tuple[int, str]]:
     """The lines of a file, plain or gzipped, without line ends, with their numbers from 1.
 
-    ``progress``: that of a task whose items are the `kilobytes` of files. Raises DataError for a missing file, damaged
-    gzip data, or a line that is not UTF-8 or contains a NUL character.
+    A line ends with LF or CR LF. ``progress``: that of a task whose items are the `kilobytes` of files. Raises
+    DataError for a missing file, damaged gzip data, or a line that is not UTF-8, has more than `MAX_LINE` bytes, or
+    contains a NUL character or another CR.
     """
     number = 0
     for block in line_blocks(path, progress):
         for line in block.decode().split("\n")[:-1]:
             number += 1
-            yield number, line.rstrip("\r")
+            yield number, line
 
 
 def read_text(path: Path) -> str:
@@ -46,7 +51,7 @@ def read_text(path: Path) -> str:
 
 
 def line_blocks(path: Path, progress: Progress | None = None) -> Iterator[bytearray]:
-    """The bytes of a file, plain or gzipped, in blocks of whole lines; a last line without line end gets one.
+    """The bytes of a file, plain or gzipped, in blocks of whole lines, each ending with LF.
 
     A byte order mark is left out. ``progress`` as for `lines`. Raises DataError as `lines` does, after the lines before
     the damaged one.
@@ -55,15 +60,9 @@ def line_blocks(path: Path, progress: Progress | None = None) -> Iterator[bytear
     for block, damage in _whole_lines(path, progress or Progress()):
         if number == 1 and block.startswith(BYTE_ORDER_MARK):
             del block[: len(BYTE_ORDER_MARK)]
-        try:
-            block.decode()
-            # A NUL ends a string in checkpoints and in cdec's records.
-            bad, found, expected = block.find(b"\0"), "a NUL character", "text without any"
-        except UnicodeDecodeError as error:
-            bad, found, expected = error.start, f"bytes that are not UTF-8 ({error.reason})", "UTF-8"
-            if number == 1 and block.startswith(tuple(_OTHER_PACKERS)):
-                packer = next(name for magic, name in _OTHER_PACKERS.items() if block.startswith(magic))
-                bad, found, expected = 0, f"data packed by {packer}", "a text, plain or gzipped"
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n")
+        bad, found, expected = _fault(block, first=number == 1)
         if bad >= 0:
             valid = block.rfind(b"\n", 0, bad) + 1
             yield block[:valid]
@@ -76,11 +75,44 @@ def line_blocks(path: Path, progress: Progress | None = None) -> Iterator[bytear
             raise DataError.at(path, number, found=found, expected="a whole gzip file")
 
 
+def _fault(block: bytearray, *, first: bool) -> tuple[int, str, str]:
+    """The place of the first byte of a ``block`` that no line may have, or -1; what is found there, and expected.
+
+    ``first``: it is the first block of its file.
+    """
+    try:
+        block.decode()
+        end, fault = len(block), (-1, "", "")
+    except UnicodeDecodeError as error:
+        if first and block.startswith(tuple(_OTHER_PACKERS)):
+            packer = next(name for magic, name in _OTHER_PACKERS.items() if block.startswith(magic))
+            return 0, f"data packed by {packer}", "a text, plain or gzipped"
+        end, fault = error.start, (error.start, f"bytes that are not UTF-8 ({error.reason})", "UTF-8")
+    # A NUL ends a string in checkpoints and in cdec's records.
+    if (nul := block.find(b"\0", 0, end)) >= 0:
+        end, fault = nul, (nul, "a NUL character", "text without any")
+    if (cr := block.find(b"\r", 0, end)) >= 0:
+        return cr, "a carriage return within a line", "lines that end with LF or CR LF"
+    if len(block) > MAX_LINE and (start := _long_line(block, end)) >= 0:
+        return start, f"a line of more than {MAX_LINE >> 20} MB", "less: are line ends missing?"
+    return fault
+
+
+def _long_line(block: bytearray, end: int) -> int:
+    """The place of the first line of more than `MAX_LINE` bytes in ``block[:end]``, or -1."""
+    start = 0
+    while end - start > MAX_LINE:
+        if (last := block.rfind(b"\n", start, start + MAX_LINE + 1)) < 0:
+            return start
+        start = last + 1
+    return -1
+
+
 def kilobytes(files: Iterable[Path]) -> int:
     """The size of files as they are on disk, each rounded up; 0 for a pipe. Raises DataError for a missing file."""
     total = 0
     for path in files:
-        with _open(path) as file:
+        with open_to_read(path) as file:
             total += _kilobytes(os.fstat(file.fileno()).st_size)
     return total
 
@@ -96,7 +128,7 @@ def _whole_lines(path: Path, progress: Progress) -> Iterator[tuple[bytearray, Ex
     """
     block, more, damage = bytearray(), b"\n", None
     position = 0
-    with _open(path) as raw:
+    with open_to_read(path) as raw:
         file = _unpacked(raw)
         while more:
             # A long line is read in ever larger steps, because its bytes are searched again after each.
@@ -104,6 +136,10 @@ def _whole_lines(path: Path, progress: Progress) -> Iterator[tuple[bytearray, Ex
             try:
                 while len(block) < size and (more := file.read1(_STEP)):
                     block += more
+                    # A line that is wrong anyhow is not read to its end: a device may have none.
+                    if b"\0" in more or (len(block) > MAX_LINE and block.rfind(b"\n") < 0):
+                        more = b""
+                        break
             except GZIP_ERRORS as error:
                 more, damage = b"", error
             end = block.rfind(b"\n") + 1
@@ -123,7 +159,7 @@ def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
 
     Reading damaged gzip data raises one of `GZIP_ERRORS`.
     """
-    with _open(path) as raw:
+    with open_to_read(path) as raw:
         yield _unpacked(raw)
 
 
@@ -136,19 +172,4 @@ def _unpacked(raw: io.BufferedReader) -> io.BufferedReader:
 
 def check_readable(path: Path) -> None:
     """Raise DataError if a file cannot be opened, or is not a regular file, which alone can be read more than once."""
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        expected = "a regular file, as it is read more than once"
-        raise DataError.at(path, None, found="a pipe or a device", expected=expected)
-    with _open(path):
-        pass
-
-
-def _open(path: Path) -> io.BufferedReader:
-    try:
-        return open(path, "rb")
-    except IsADirectoryError:
-        raise DataError.at(path, None, found="a folder", expected="a readable file") from None
-    except OSError as error:
-        found = (error.strerror or str(error)).lower()
-        hint = " (an environment variable is written ${NAME})" if "$" in str(path) else ""
-        raise DataError.at(path, None, found=found, expected=f"a readable file{hint}") from None
+    open_regular(path).close()

@@ -33,7 +33,7 @@ WRONG_GAP = MAX_GAPS + 1
 POSITION, LINES, _STOP, BEGIN, END, _LHS_BEGIN, _LHS_END, _GAPS, _USED, _CATEGORY = range(10)
 _SOURCE, _TARGET, _ALIGN, SCORE = range(_CATEGORY + MAX_GAPS, _CATEGORY + MAX_GAPS + 4)
 
-_NEWLINE, _RETURN, _EQUALS, _MINUS = map(ord, "\n\r=-")
+_NEWLINE, _EQUALS, _MINUS = map(ord, "\n=-")
 
 
 class Words(NamedTuple):
@@ -96,10 +96,7 @@ def parse_lines(block: Block, words: Words) -> int:
         end = state[POSITION]
         while text[end] != _NEWLINE:
             end += 1
-        stop = end
-        while stop > state[POSITION] and text[stop - 1] == _RETURN:
-            stop -= 1
-        state[_STOP] = stop
+        state[_STOP] = end
         code = _parse_line(block, words)
         if code != DONE:
             return code

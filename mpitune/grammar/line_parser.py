@@ -72,7 +72,7 @@ class LineParser:
         collected = _Collected()
         try:
             for line in block.decode().split("\n")[:-1]:
-                self._parse_line(line.rstrip("\r"), collected)
+                self._parse_line(line, collected)
         except MalformedLine:
             yield collected.arrays()
             raise

@@ -127,9 +127,6 @@ def read_tokens(
                 raise DataError.at(
                     text, number, found=f"the word {marker}", expected=f"{expected}: remove or rename them"
                 )
-            if "\r" in line:
-                # Readers of ARPA files, including KenLM's, end a word there.
-                raise DataError.at(text, number, found="the character '\\r'", expected="words and blanks")
             tokens.append(_START)
             known = (word if allowed is None or word in allowed else MARKERS[_UNKNOWN] for word in words)
             tokens.extend(map(vocabulary.add, known))

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,6 +65,44 @@ def test_nul_characters_are_refused(tmp_path: Path) -> None:
         list(lines.lines(write(tmp_path / "a", "gut\n".encode("utf-16"))))
 
 
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("content", ["eins\nzw\rei\ndrei\n", "eins\r\nzwei\r\rdrei\r\n", "eins\n\rzwei", "ok\n\ra\0\n"])
+def test_carriage_returns_within_a_line_are_refused(tmp_path: Path, content: str, zipped: bool) -> None:
+    path, read = write(tmp_path / "a", content, zipped=zipped), []
+    with pytest.raises(DataError, match=r"a:2: found a carriage return within a line, expected lines that end with LF"):
+        for line in lines.lines(path):
+            read.append(line)
+    assert len(read) == 1
+    with pytest.raises(DataError, match=r"a:1: found a carriage return"):
+        list(lines.lines(write(tmp_path / "a", "von\reinem\ralten\rMac\r", zipped=zipped)))
+    assert list(lines.lines(write(tmp_path / "a", "eins\r\nzwei\r", zipped=zipped))) == [(1, "eins"), (2, "zwei")]
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_long_lines_are_not_read_to_their_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE", 1000)
+    monkeypatch.setattr(lines, "_BLOCK", 100)
+    monkeypatch.setattr(lines, "_STEP", 100)
+    good = 1000 * "x"
+    assert list(lines.lines(write(tmp_path / "a", f"{good}\n{good}", zipped=zipped))) == [(1, good), (2, good)]
+    for wrong in (f"ok\n{good}y\nok\n", f"ok\n{good}y", f"ok\n{1000 * good}", f"ok\n{good}y\n{1000 * good}"):
+        with pytest.raises(DataError, match=r"a:2: found a line of more than \d+ MB, expected less"):
+            list(lines.lines(write(tmp_path / "a", wrong, zipped=zipped)))
+
+
+def test_zeros_are_told_at_once(tmp_path: Path) -> None:
+    """A device without an end; a few kB that a program unpacks to a GB."""
+    with pytest.raises(DataError, match=r"/dev/zero:1: found a NUL character"):
+        list(lines.lines(Path("/dev/zero")))
+    bomb = gzip.compress(bytes(1 << 20))
+    path = write(tmp_path / "a.gz", gzip.compress(b"good\n") + 1000 * bomb)
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"a.gz:2: found a NUL character"):
+        list(lines.lines(path))
+    assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    tracemalloc.stop()
+
+
 def test_a_pipe_cannot_be_read_twice(tmp_path: Path) -> None:
     """Nobody writes to it: opening it would wait forever."""
     os.mkfifo(tmp_path / "pipe")
@@ -78,7 +117,7 @@ def test_blocks_have_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(lines, "_BLOCK", block)
     content = "\ufeffein wort\n\nund eine lange zeile\r\n" + 50 * "x" + "\nende"
     blocks = list(lines.line_blocks(write(tmp_path / "a", content, zipped=zipped)))
-    assert b"".join(blocks).decode() == content[1:] + "\n"
+    assert b"".join(blocks).decode() == content[1:].replace("\r\n", "\n") + "\n"
     assert all(not block or block.endswith(b"\n") for block in blocks)
 
 

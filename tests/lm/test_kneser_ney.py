@@ -216,7 +216,7 @@ BAD = [
     (b"a b\nc <UNK>\n", 2, "found the word <UNK>, expected a sentence without <unk>, <s>, </s>, <UNK>"),
     (b"<s> a b </s>\n", 1, "found the word <s>"),
     (b"\n\na\t</s>", 3, "found the word </s>"),
-    (b"a\nb\rc\n", 2, "found the character '\\r', expected words and blanks"),
+    (b"a\nb\rc\n", 2, "found a carriage return within a line"),
     (b"a\0\n", 1, "found a NUL character, expected text without any"),
     (b"a\nb\nc\xff\n", 3, "found bytes that are not UTF-8"),
     (gzip.compress(b"a b c\n" * 99, mtime=0)[:-9], 1, "found damaged gzip data"),

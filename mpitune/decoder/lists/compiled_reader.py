@@ -16,7 +16,6 @@ import numpy as np
 from mpitune.array_files.csr import row_ends
 from mpitune.array_files.row_table import enlarged
 from mpitune.corpus.feature_table import FEATURE_NAME, is_feature_name
-from mpitune.corpus.lines import line_blocks
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.word_table import GrowingWordTable
 from mpitune.decoder.lists.formats import Entry, Layout, ListReader, laid_out
@@ -75,7 +74,7 @@ class CompiledReader:
             found: list[Entry] = []
             for n, line in enumerate(lines.decode().split("\n")[:-1], start=number):
                 try:
-                    entry = self._reader.entry(path, n, line.rstrip("\r"), layout)
+                    entry = self._reader.entry(path, n, line, layout)
                 except DataError:
                     # A line before this one may have a feature that has no number: it is the first malformed one.
                     self._encoded(path, found)

@@ -68,7 +68,7 @@ def laid_out(path: Path) -> Iterator[tuple[bytearray, Layout]]:
     layout: Layout | None = None
     for block in line_blocks(path):
         if layout is None:
-            told = (_layout(path, line.rstrip("\r")) for line in block.decode().split("\n"))
+            told = (_layout(path, line) for line in block.decode().split("\n"))
             layout = next(filter(None, told), None)
         yield block, layout or Layout()
 
@@ -135,13 +135,11 @@ class ListReader:
         for block, layout in laid_out(path):
             for line in block.decode().split("\n")[:-1]:
                 number += 1
-                yield self.entry(path, number, line.rstrip("\r"), layout)
+                yield self.entry(path, number, line, layout)
 
     def entry(self, path: Path, number: int, line: str, layout: Layout) -> Entry:
         """The entry in line ``number`` of a file. Raises DataError for a malformed line."""
         try:
-            if "\r" in line:
-                raise _Malformed("a carriage return inside a line", "lines that end with a line feed")
             if layout.format == "json":
                 return Entry(number, *_json_entry(line), line)
             parse = self._moses_features if layout.format == "moses" else _cdec_features

@@ -26,7 +26,7 @@ BEGUN, POSITION, LINES, INEXACT, _STOP, _BEGIN, _END, _WORD, _FEATURE, NEW = ran
 UNKNOWN = -1
 """The number of a word, or of a name, that has not been met as such."""
 
-_NEWLINE, _RETURN, _EQUALS = map(ord, "\n\r=")
+_NEWLINE, _EQUALS = map(ord, "\n=")
 
 
 MEANING = np.dtype([("word", "<i4"), ("feature", "<i4"), ("values", "<i4"), ("begun", "<i8")])
@@ -109,20 +109,14 @@ def parse_entries(block: Block, words: Words, moses: bool, field: int, sentences
     """
     text, state = block.text, block.state
     while state[POSITION] < len(text):
-        end, returns = state[POSITION], 0
+        end = state[POSITION]
         while text[end] != _NEWLINE:
-            returns += text[end] == _RETURN
             end += 1
-        stop = end
-        while stop > state[POSITION] and text[stop - 1] == _RETURN:
-            stop -= 1
-        state[_STOP] = stop
+        state[_STOP] = end
         state[BEGUN] += 1
         state[NEW] = 0
         inexact = state[INEXACT]
-        code = NOT_ACCEPTED
-        if returns == end - stop:
-            code = _parse_entry(block, words, moses, field, sentences)
+        code = _parse_entry(block, words, moses, field, sentences)
         if code != DONE:
             state[INEXACT] = inexact
             return code

@@ -121,7 +121,7 @@ def test_spaces_of_unicode_are_parts_of_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", [CDEC, MOSES, JSON], ids=["cdec", "moses", "json"])
 def test_a_file_whose_lines_end_with_carriage_returns(tmp_path: Path, line: str) -> None:
     (tmp_path / "lists").write_bytes(f"{line}\r{line}\r".encode())
-    with pytest.raises(DataError, match="lists:1: found a carriage return inside a line, expected"):
+    with pytest.raises(DataError, match="lists:1: found a carriage return within a line, expected"):
         list(ListReader().entries(tmp_path / "lists"))
 
 
@@ -148,7 +148,7 @@ def test_a_file_whose_lines_end_with_carriage_returns(tmp_path: Path, line: str)
         (MOSES, "0 ||| a ||| lm= 1 tm= 1 \uff11", "found value '1 \uff11' of tm, expected a number from -1e30 to 1e30"),
         ("0 ||| a ||| lm= 1", "0 ||| a ||| lm= 1_0", "found value '1_0' of lm, expected a number from -1e30 to 1e30"),
         (CDEC, "\u0661 ||| a ||| lm=1", "found '\u0661', expected the number of a sentence, from 0"),
-        (CDEC, "0 ||| a ||| lm=1\r1 ||| b ||| lm=2", "found a carriage return inside a line, expected lines that end"),
+        (CDEC, "0 ||| a ||| lm=1\r1 ||| b ||| lm=2", "found a carriage return within a line, expected lines that end"),
         (JSON, '{"id": 0, "text": "", "features": {"lm": 1e300}}', "found value 1e+300 of lm, expected a number from"),
         (CDEC, "0 ||| a ||| lm=1 lm=2", "found a second value of lm, expected each name once"),
         (CDEC, JSON, "found 1 field, expected number"),
