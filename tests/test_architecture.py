@@ -17,6 +17,8 @@ MODULES = {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path i
 
 LAYERS = [
     {"early_signals", "errors", "jit", "child_launcher", "__init__"},
+    {"files"},
+    {"ownership"},
     {"array_files"},
     {"corpus"},
     {"lm", "grammar"},
@@ -49,6 +51,20 @@ DOORS = {
     "rapidfuzz": {"corpus/retrieval"},
 }
 """The only modules that may import what has a door."""
+
+FILE_CALLS = {
+    *("exists", "is_file", "is_dir", "is_symlink", "is_fifo", "stat", "lstat", "samefile", "access", "disk_usage"),
+    *("iterdir", "glob", "rglob", "listdir", "scandir", "read_text", "read_bytes", "cwd", "getcwd"),
+    *("write_text", "write_bytes", "mkdir", "touch", "rename", "unlink", "rmdir", "rmtree", "copyfile"),
+}
+"""Methods of paths, and functions of os and shutil, that fail where the system does; so does ``open``."""
+FILE_ROOMS = {
+    *("files", "ownership", "jit", "array_files/atomic", "array_files/arrays", "array_files/checked"),
+    *("array_files/digest", "run_folder/checkpoint", "run_folder/layout", "run_folder/run_state", "runtime/log"),
+    *("runtime/memory", "decoder/cdec/process", "cli/output", "cli/decoding", "cli/init", "cli/weights", "cli/warmup"),
+    *("demo/generate", "demo/notation"),
+}
+"""The modules that may call them: what they write is inside of `mpitune.files.writing`, or a failure is ignored."""
 
 RANK_ROOMS = {"exchange", "training", "runtime"}
 
@@ -111,6 +127,18 @@ def test_dependencies_have_one_door(module: str) -> None:
     for dotted, node in _imports(_tree(module), module):
         rooms = DOORS.get(dotted.split(".")[0])
         assert rooms is None or module in rooms, f"{module}:{node.lineno} imports {dotted}, whose door is {rooms}"
+
+
+@every_module
+def test_files_have_one_door(module: str) -> None:
+    """An error of the system that passes by it is a traceback for the user."""
+    if module in FILE_ROOMS:
+        return
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            is_open = isinstance(node.func, ast.Name) and node.func.id == "open"
+            assert name not in FILE_CALLS and not is_open, f"{module}:{node.lineno} calls {name or 'open'}"
 
 
 @every_module

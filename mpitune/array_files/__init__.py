@@ -1,7 +1,7 @@
 """Arrays in memory and on disk.
 
 atomic        `atomic_replace`, `open_atomic`, `write_text`: files that are written completely or not at all
-arrays        `write_arrays`, `open_arrays`, `write_lock`: memory-mapped HDF5 files
+arrays        `write_arrays`, `open_arrays`: memory-mapped HDF5 files
 digest        `matches_digest`, `write_user_block`: a digest of a file in its first bytes
 checked       `open_checked`: array files that are checked once
 disk_array    `DiskArray`: an array that grows on disk

@@ -6,12 +6,10 @@ machine share the pages. A digest of the file is checked before HDF5 reads it; s
 
 from __future__ import annotations
 
-import fcntl
 import json
 import mmap
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +20,7 @@ from mpitune.array_files.atomic import atomic_replace
 from mpitune.array_files.digest import USER_BLOCK, matches_digest, write_user_block
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.errors import DataError, MachineError, UsageError
+from mpitune.files import exists, open_regular, writing
 
 Stored = np.ndarray | DiskArray
 """An array to be written."""
@@ -40,21 +39,18 @@ def write_arrays(path: Path, arrays: Mapping[str, Stored], attributes: Mapping[s
     Raises MachineError if the file cannot be written (disk full).
     """
     text = json.dumps(attributes)
-    try:
-        with atomic_replace(path) as aside:
-            _try_space(aside, _FRAME + len(text), sum(array.nbytes for array in arrays.values()))
-            places = _lay_out(aside, arrays, text)
-            with open(aside, "r+b") as file:
-                for name, offset in places.items():
-                    file.seek(offset)
-                    array = arrays[name]
-                    if isinstance(array, DiskArray):
-                        array.copy_to(file)
-                    else:
-                        file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-            write_user_block(aside)
-    except OSError as error:
-        raise MachineError(f"{path}: cannot be written: {error.strerror or error}") from error
+    with writing(path, MachineError), atomic_replace(path) as aside:
+        _try_space(aside, _FRAME + len(text), sum(array.nbytes for array in arrays.values()))
+        places = _lay_out(aside, arrays, text)
+        with open(aside, "r+b") as file:
+            for name, offset in places.items():
+                file.seek(offset)
+                array = arrays[name]
+                if isinstance(array, DiskArray):
+                    array.copy_to(file)
+                else:
+                    file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        write_user_block(aside)
 
 
 def _try_space(path: Path, frame: int, data: int) -> None:
@@ -87,35 +83,16 @@ def _lay_out(path: Path, arrays: Mapping[str, Stored], attributes: str) -> dict[
         return {name: dataset.id.get_offset() for name, dataset in datasets.items() if dataset.size}
 
 
-@contextmanager
-def write_lock(folder: Path) -> Iterator[None]:
-    """Lock ``folder`` for writing, after waiting for other holders: runs may share a store. Creates the folder.
-
-    Raises UsageError if the folder is not writable.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / "lock", "a", encoding="utf-8")  # noqa: SIM115 (closed below)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot write to the store: {error.strerror}") from None
-    with lock:
-        # Some network file systems have no locks: runs that share a store there must not build it at the same time.
-        with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def read_attributes(path: Path) -> dict[str, Any] | None:
     """The attributes of ``path``; None if the file is missing, damaged or of an older version.
 
     The digest is not checked. Raises UsageError for a file of a newer version, which must not be overwritten.
     """
     try:
-        # Files are never changed once written: HDF5's file locks, which some network file systems lack, are not needed.
-        with h5py.File(path, "r", locking=False) as file:
+        with open_regular(path) as raw, h5py.File(raw, "r") as file:
             attributes: dict[str, Any] = json.loads(file.attrs["attributes"])
             return attributes if _version(path, file) == VERSION else None
-    except _DAMAGE:
+    except (DataError, *_DAMAGE):
         return None
 
 
@@ -130,8 +107,10 @@ def open_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def map_arrays(path: Path, *, check_digest: bool) -> dict[str, np.ndarray]:
     """`open_arrays`, with or without the check of the digest."""
+    if not exists(path):
+        raise damaged(path, FileNotFoundError("no such file"))
     try:
-        with open(path, "rb") as raw:
+        with open_regular(path) as raw:
             mapped = np.memmap(raw, dtype=np.uint8, mode="c")
             matches = matches_digest(raw) if check_digest else True
             if matches is False:

@@ -13,6 +13,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from mpitune.ownership import PART, check_replaceable
+
 
 @contextmanager
 def atomic_replace(path: Path) -> Iterator[Path]:
@@ -20,8 +22,10 @@ def atomic_replace(path: Path) -> Iterator[Path]:
 
     The new file has the permissions of the old one; a symbolic link stays, and the file that it names is replaced. If
     the block raises, or the disk is full (OSError), ``path`` stays as it was. A missing folder of ``path`` is created,
-    but not its parent: if somebody has removed that, it is not created again.
+    but not its parent: if somebody has removed that, it is not created again. Raises UsageError if the command reads
+    ``path``.
     """
+    check_replaceable(path)
     path = _resolved(path)
     path.parent.mkdir(exist_ok=True)
     mode = stat.S_IMODE(path.stat().st_mode) & 0o777 if path.exists() else None
@@ -46,7 +50,10 @@ def _resolved(path: Path) -> Path:
     """The file that ``path`` names. Raises PermissionError for a link that another user has placed."""
     if path.is_symlink() and path.lstat().st_uid not in (os.geteuid(), 0):
         raise PermissionError(errno.EACCES, "a symbolic link of another user")
-    return Path(os.path.realpath(path))
+    resolved = Path(os.path.realpath(path))
+    if resolved.is_symlink():  # it leads to itself
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return resolved
 
 
 def _create_part(path: Path, mode: int) -> tuple[Path, int]:
@@ -55,9 +62,9 @@ def _create_part(path: Path, mode: int) -> tuple[Path, int]:
     Its name is the same in all attempts, so that none leaves more than one file. A file of that name that another
     process is writing or that cannot be removed is left alone: the name is then a random one.
     """
-    usual = path.with_name(f".{path.name}.part")
+    usual = path.with_name(f".{path.name}{PART}")
     _remove_left_behind(usual)
-    for aside in (usual, path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")):
+    for aside in (usual, path.with_name(f".{path.name}.{secrets.token_hex(8)}{PART}")):
         # A link or a file that somebody else has placed under the name is never written to.
         with suppress(FileExistsError):
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
@@ -70,6 +77,7 @@ def _create_part(path: Path, mode: int) -> tuple[Path, int]:
 
 def _remove_left_behind(part: Path) -> None:
     """Remove ``part``, which a killed process may have left, unless a process is writing it."""
+    check_replaceable(part)
     with suppress(OSError):
         if part.is_symlink():
             part.unlink()

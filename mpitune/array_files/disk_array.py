@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from mpitune.errors import MachineError
+from mpitune.files import writing
 
 _PIECE = 1 << 20
 """Elements that `DiskArray.distinct` sorts at a time."""
@@ -30,7 +30,7 @@ class DiskArray:
         """Number of elements."""
         self._columns = columns
         self._folder = folder
-        with self._writing():
+        with writing(self._folder, MachineError):
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed below)
 
     def __del__(self) -> None:
@@ -40,17 +40,10 @@ class DiskArray:
 
     def append(self, numbers: np.ndarray) -> None:
         """Append the elements, or rows, of ``numbers``. Raises MachineError if the disk is full."""
-        with self._writing():
+        with writing(self._folder, MachineError):
             self._file.write(np.ascontiguousarray(numbers, dtype=self.dtype).data)
             self._file.flush()
         self.size += numbers.size
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise MachineError(f"{self._folder}: cannot be written to: {error.strerror}") from error
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mpitune.cli.output import check_apart, open_output, print_message
+from mpitune.cli.output import open_output, print_message
 from mpitune.corpus.eflomal import write_alignment
 from mpitune.corpus.wording import counted
 from mpitune.exchange.comm import Comm
@@ -22,7 +22,6 @@ def run_align(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
 
     def make() -> None:
-        check_apart(options.output, [options.source, options.target])
         with stop.interrupts("the word alignment", resumable=False), open_output(options.output) as file:
             links = write_alignment(file, options.source, options.target, print_message, progress)
         print_message(f"{options.output}: {counted(links, 'link')}")

@@ -22,10 +22,10 @@ def reads(text: str) -> Path:
 
 
 def writes(text: str) -> Path | None:
-    """A file that the command writes; None for ``-``, standard output."""
+    """A file that the command writes; None for ``-`` and other names of standard output, which is not replaced."""
     if os.path.basename(text) in ("", ".", ".."):
         raise argparse.ArgumentTypeError(f"found {text!r}, expected the name of a file")
-    return None if text == "-" else Path(text)
+    return None if text in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1") else Path(text)
 
 
 def writes_folder(text: str) -> Path:
@@ -35,12 +35,24 @@ def writes_folder(text: str) -> Path:
     return Path(text)
 
 
+def paths_of(options: argparse.Namespace, kind: Callable[[str], Path | None]) -> list[Path]:
+    """The values of all arguments of the type ``kind``: `reads`, `writes` or `writes_folder`."""
+    given = [getattr(options, action.dest) for action in options.parser._actions if action.type is kind]
+    return [path for value in given for path in _flat(value)]
+
+
+def _flat(value: Any) -> list[Path]:
+    if isinstance(value, list):
+        return [path for each in value for path in _flat(each)]
+    return [] if value is None else [value]
+
+
 class Named(argparse.Action):
     """Of an output that cannot be standard output."""
 
     def __call__(self, parser: argparse.ArgumentParser, parsed: Any, path: Any, option: object = None) -> None:
         if path is None:
-            raise argparse.ArgumentError(self, "found -, expected the name of a file")
+            raise argparse.ArgumentError(self, "found standard output, expected the name of a file")
         setattr(parsed, self.dest, path)
 
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mpitune.cli.decoding import compile_kernels, initial_model, opened_decoder, warn_of_unused, write_translations
-from mpitune.cli.output import check_output, load_job, open_output, raised_on_all_ranks
+from mpitune.cli.output import load_job, open_output, raised_on_all_ranks
 from mpitune.config.spec import Job
 from mpitune.decoder.base import Decoder, Sentence
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
@@ -34,8 +34,6 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size, quiet=options.output is None)
     _check_decode_options(options, job)
     path = options.weights or job.run.dir
-    for output in (options.output, options.forest):
-        comm.on_root(check_output, output, job, [options.input, path])
     initial = comm.on_root(initial_model, job, path)
     kbest = options.explain or options.nbest
     with opened_decoder(job, comm, options.input, kbest, initial.scoring) as (decoder, model, sentences):

@@ -8,6 +8,7 @@ import fcntl
 import os
 import shutil
 import socket
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,16 +19,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.cli.output import print_message, raised_on_all_ranks, report_write_errors, write_output
+from mpitune.array_files.atomic import atomic_replace
+from mpitune.cli.output import print_message, raised_on_all_ranks, write_output
 from mpitune.cli.streams import STANDARD_INPUT
 from mpitune.config.spec import Job
+from mpitune.corpus.lines import line_blocks
 from mpitune.corpus.text import SourceSentence, read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import Decoder, Sentence, TranslationModel, check_failed
-from mpitune.errors import UsageError
+from mpitune.errors import MachineError, UsageError
 from mpitune.exchange.comm import Comm
+from mpitune.files import is_file, is_writable, make_folder, status, temporary_place, working_folder, writing
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import features, pass_through
+from mpitune.ownership import dissolve
 from mpitune.run_folder import model_weights
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.scoring import read_scoring
@@ -59,7 +64,7 @@ def _read_scoring(job: Job, model: Path) -> Scoring | None:
     For a weights file outside its run folder, those of the job's run folder are used.
     """
     found = read_scoring(model)
-    if found is None and model.is_file() and model.suffix != ".h5":
+    if found is None and is_file(model) and model.suffix != ".h5":
         found = read_scoring(job.run.dir)
     if found is None and (job.features.unlog.features or job.features.discretize.features):
         expected = f"{RunFolder(job.run.dir).scoring.name} of the run that it comes from beside it or in run.dir"
@@ -128,7 +133,7 @@ def _inputs_of(sources: StoreInputs, text: Path, file: Path) -> StoreInputs:
     inputs = replace(sources, train=Texts(text), devtest=None, leave_one_out=False, lm_texts=())
     if text != file and inputs.grammar_folder is None:
         # A pipe is in no folder: its grammars are below the working folder.
-        inputs = replace(inputs, grammar_folder=Path.cwd())
+        inputs = replace(inputs, grammar_folder=working_folder())
     return inputs
 
 
@@ -146,8 +151,8 @@ def _register_pass_through(
 
 
 def compile_kernels(comm: Comm, work: Callable[[int], object], sentences: Sequence[Sentence]) -> None:
-    """Run ``work`` on the shortest sentence on rank 0: it compiles the kernels, which the other ranks then load."""
-    if sentences:
+    """Run ``work`` on the shortest sentence on rank 0: it compiles the kernels, which other ranks then load."""
+    if sentences and comm.size > 1:
         shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
         comm.on_root(work, shortest)
 
@@ -166,7 +171,7 @@ def _decoder_folder(job: Job) -> Path:
     It is in the run folder, or in the temporary folder if the run folder is read-only.
     """
     name = f"decode-{socket.gethostname()}-{os.getpid()}"
-    return RunFolder(job.run.dir if _is_writable(job.run.dir) else _temporary_folder()).decoder_folder(name)
+    return RunFolder(job.run.dir if is_writable(job.run.dir) else _temporary_folder()).decoder_folder(name)
 
 
 @contextmanager
@@ -176,12 +181,12 @@ def _input_folder(job: Job) -> Iterator[Path]:
     It is `decode` in the store, which keeps the grammars of the text that was translated last. While another process
     uses that, it is a folder beside it, which is removed at the end; if the store is read-only, a temporary one.
     """
-    if not _is_writable(job.run.store):
+    if not is_writable(job.run.store):
         yield _temporary_folder() / "store"
         return
     kept = job.run.store / "decode"
-    with report_write_errors(kept):
-        kept.mkdir(parents=True, exist_ok=True)
+    make_folder(kept)
+    with writing(kept):
         in_use = open(kept / "in-use", "a", encoding="utf-8")  # noqa: SIM115 (closed below)
     with in_use:
         try:
@@ -191,30 +196,26 @@ def _input_folder(job: Job) -> Iterator[Path]:
             try:
                 yield own
             finally:
-                shutil.rmtree(own, ignore_errors=True)
+                dissolve(own, "store")
         else:
             yield kept
-
-
-def _is_writable(folder: Path) -> bool:
-    """True if this user may write to ``folder``, or create it."""
-    return os.access(next(path for path in (folder, *folder.parents) if path.exists()), os.W_OK)
 
 
 @cache
 def _temporary_folder() -> Path:
     """A folder of this process, which is removed when it ends."""
-    folder = Path(tempfile.mkdtemp(prefix="mpitune-decode-"))
+    with writing(temporary_place(), MachineError):
+        folder = Path(tempfile.mkdtemp(prefix="mpitune-decode-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def _regular_file(file: Path, folder: Path) -> Path:
     """``file``, or a copy of it in ``folder`` if it is standard input or a pipe, which can be read only once."""
-    if file != STANDARD_INPUT and not (file.is_fifo() or file.is_char_device()):
+    if file != STANDARD_INPUT and ((found := status(file)) is None or stat.S_ISREG(found.st_mode)):
         return file
     copy = folder / "input"
-    with report_write_errors(copy):
-        folder.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(file.read_bytes())
+    make_folder(folder)
+    with writing(copy), atomic_replace(copy) as aside, open(aside, "wb") as written:
+        written.writelines(line_blocks(file))
     return copy

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-from contextlib import suppress
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
-from mpitune.cli.output import open_output, print_message, raised_on_all_ranks, report_write_errors
+from mpitune.cli.output import open_output, print_message, raised_on_all_ranks
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.lines import lines
 from mpitune.corpus.text import SEG_TAG, checked_words, split_first_field
@@ -19,7 +20,9 @@ from mpitune.errors import DataError, MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.extraction.rule_arrays import merged
 from mpitune.extraction.rule_lines import readable_types, rule_lines
+from mpitune.files import matching
 from mpitune.grammar.extracted import ExtractedGrammars
+from mpitune.ownership import LOCK, dissolve, locked, remove
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
@@ -30,6 +33,7 @@ from mpitune.store.own_pairs import check_same_sentences
 from mpitune.store.store_file import input_attributes
 from mpitune.training.parallel_map import parallel_map
 
+_GRAMMAR = re.compile(r"grammar\.([0-9]{1,9})\.gz")
 WORK = ".extraction"
 """Folder, in the output folder, of the compiled bitext and of extracted rules until all grammars are written."""
 
@@ -40,11 +44,21 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
         raise raised_on_all_ranks(UsageError("expected --source F and --target E, or --bitext FE"))
     start_logging(None, rank=comm.rank, size=comm.size)
     files = AlignedFiles(options.bitext or options.source, options.target, tuple(options.alignment))
-    output, work = options.output, options.output / WORK
+    output = options.output
     comm.on_root(files.check)
     read = comm.on_root(_read_inputs, options.input)
     if options.leave_one_out:
         comm.on_root(check_same_sentences, files, [words for words, _ in read], options.input)
+    with ExitStack() as held:
+        comm.on_root(held.enter_context, locked(output, "grammars", wait=False))
+        _extract(options, comm, files, read)
+
+
+def _extract(
+    options: argparse.Namespace, comm: Comm, files: AlignedFiles, read: Sequence[tuple[list[str], str]]
+) -> None:
+    """Write the grammars of the sentences ``read`` (words, and the rest of the line) to the output folder."""
+    output, work = options.output, options.output / WORK
     bitext = comm.on_root(_compile_bitext, files, work)
     sentences = [(words, i if options.leave_one_out else None) for i, (words, _) in enumerate(read)]
     inputs = comm.on_root(
@@ -77,8 +91,10 @@ def run_extract(options: argparse.Namespace, comm: Comm) -> None:
             for i, (words, rest) in enumerate(read):
                 source = f'<seg grammar="grammar.{i}.gz" id="{i}">{" ".join(words)}</seg>'
                 file.write(f"{source} {rest}\n".encode() if rest else f"{source}\n".encode())
-        # On some file systems, files that another rank still has open cannot be removed yet.
-        shutil.rmtree(work, ignore_errors=True)
+        # Those of an earlier extraction, for more sentences.
+        numbers = [_GRAMMAR.fullmatch(path.name) for path in matching(output, "grammar.*.gz")]
+        remove(output, *(match[0] for match in numbers if match and int(match[1]) >= len(read)))
+        dissolve(work, "store")
         written, left_out = map(sum, zip(*counts, strict=True)) if counts else (0, 0)
         if left_out:
             print_message(
@@ -109,14 +125,12 @@ def _compile_bitext(files: AlignedFiles, work: Path) -> Path:
     """Compile the bitext into the folder ``work``, which is deleted if that fails, as is the output folder if nothing
     else is in it; compile the kernels too.
     """
-    with report_write_errors(work.parent):
-        work.mkdir(parents=True, exist_ok=True)
     try:
         compiled = build_bitext(files, work, print_message, progress)
     except MpituneError:
-        shutil.rmtree(work)
-        with suppress(OSError):
-            work.parent.rmdir()  # refused where there is something else
+        dissolve(work, "store")
+        if matching(work.parent, "*") == [work.parent / LOCK]:
+            dissolve(work.parent, "grammars")
         raise
     warm_up(compiled)
     return compiled

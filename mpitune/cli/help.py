@@ -77,7 +77,7 @@ class Commands:
             epilog=f"example:\n  {example}\n\nexit codes:\n{table}",
             formatter_class=_HelpFormatter,
         )
-        sub.set_defaults(run=run)
+        sub.set_defaults(run=run, parser=sub)
         return sub
 
     def add_of_job(self, name: str, run: str, text: str, example: str) -> argparse.ArgumentParser:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from mpitune.cli.output import check_apart, write_output
+from mpitune.cli.output import write_output
 from mpitune.config.dtrain import import_job
 from mpitune.exchange.comm import Comm
+from mpitune.files import working_folder
 
 
 def run_import_dtrain(options: argparse.Namespace, comm: Comm) -> None:
     """Convert a configuration of dtrain to a job file, with a comment on each option."""
 
     def make() -> None:
-        check_apart(options.output, [options.configuration])
-        write_output(options.output, import_job(options.configuration, Path.cwd()))
+        write_output(options.output, import_job(options.configuration, working_folder()))
 
     comm.on_root(make)

@@ -6,15 +6,15 @@ import argparse
 import os
 import shlex
 import shutil
-import tempfile
 from pathlib import Path
 
 from mpitune.array_files.atomic import write_text
-from mpitune.cli.output import print_message, report_write_errors
+from mpitune.cli.output import print_message
 from mpitune.config.explained import explained
 from mpitune.demo.generate import generate
 from mpitune.errors import UsageError, printable
 from mpitune.exchange.comm import Comm
+from mpitune.files import make_folder, temporary_folder, writing
 from mpitune.lm.kneser_ney import estimate
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -43,8 +43,8 @@ def _write(folder: Path, template: str, slurm: bool) -> None:
         if os.path.lexists(path):
             raise UsageError(f"{path}: found a file or folder of this name, expected none: name another folder")
     job = explained(TEMPLATES / f"{template}.toml", TEMPLATES / "example.toml")
-    with report_write_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
+    with writing(folder):
         for path in data:
             print_message(f"{path}: making German and English sentences, rules and a language model; half a minute")
             _write_data(path)
@@ -57,8 +57,8 @@ def _write(folder: Path, template: str, slurm: bool) -> None:
 
 def _write_data(folder: Path) -> None:
     """Write the demo's data to ``folder``, all or nothing."""
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
-        made = Path(name) / folder.name
+    with temporary_folder(folder.parent, prefix=f".{folder.name}-") as beside:
+        made = beside / folder.name
         generate(made)
         estimate(made / "lm.en", 3, made / "lm.arpa.gz", lambda _: None)
         made.rename(folder)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from mpitune.cli.output import check_apart, print_message, report_write_errors
+from mpitune.cli.output import print_message
 from mpitune.exchange.comm import Comm
+from mpitune.files import writing
 from mpitune.lm.kneser_ney import estimate
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
@@ -18,8 +19,7 @@ def run_lm(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
 
     def make() -> None:
-        check_apart(options.output, [options.input, options.vocabulary])
-        with stop.interrupts("the language model", resumable=False), report_write_errors(options.output):
+        with stop.interrupts("the language model", resumable=False), writing(options.output):
             estimate(
                 options.input, options.order, options.output, print_message, progress, vocabulary=options.vocabulary
             )

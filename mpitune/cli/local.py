@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from mpitune.cli.decoding import compile_kernels, initial_model, opened_decoder, warn_of_unused, write_translations
-from mpitune.cli.output import check_output, load_job, print_message, raised_on_all_ranks, write_output
+from mpitune.cli.output import load_job, print_message, raised_on_all_ranks, write_output
 from mpitune.config.checks import check_retraining, require_data
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.wording import counted
@@ -28,7 +28,6 @@ def run_local(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
     comm.on_root(require_data, job)
     comm.on_root(check_retraining, job)
-    comm.on_root(check_output, options.output, job, [options.input, options.weights])
     initial = comm.on_root(initial_model, job, options.weights)
     # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
     with opened_decoder(job, comm, options.input, 1, initial.scoring) as (decoder, model, sentences):

@@ -36,7 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="SHELL",
         help="print the completion script of a shell: bash, zsh or tcsh",
     )
-    parser.set_defaults(folder=None)
+    parser.set_defaults(folder=None, job=None)
     commands = Commands(parser.add_subparsers(required=True, metavar="COMMAND"))
     for add in (
         _add_init,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,16 +14,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mpitune.array_files.atomic import open_atomic
+from mpitune.cli import arguments
+from mpitune.cli.arguments import paths_of
 from mpitune.config.schema import values
 from mpitune.config.spec import Job
-from mpitune.errors import MachineError, MpituneError, UsageError, printable
+from mpitune.errors import MpituneError, printable
 from mpitune.exchange.comm import Comm
-from mpitune.run_folder.layout import RunFolder
+from mpitune.files import check_place, writing
+from mpitune.ownership import reads, replaces
 from mpitune.training import job_inputs
 
 
 def write_output(output: Path | None, text: str) -> None:
-    """Write ``text`` to the file ``output``, or to standard output; errors as in `report_write_errors`."""
+    """Write ``text`` to the file ``output``, or to standard output; errors as in `open_output`."""
     if output is None:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -31,67 +35,55 @@ def write_output(output: Path | None, text: str) -> None:
         file.write(text.encode())
 
 
-def check_apart(path: Path | None, inputs: Sequence[Path | None]) -> None:
-    """Raise UsageError if the output ``path`` is one of the ``inputs``."""
-    files = [each for each in inputs if each is not None and each.is_file()]
-    if path is not None and path.is_file() and any(map(path.samefile, files)):
-        raise UsageError(f"{path}: found as input and as output, expected two files")
+def note_files(options: argparse.Namespace, comm: Comm) -> None:
+    """Note the files that the command line names, and refuse outputs that are inputs or that cannot be written.
+
+    The job, and the files that it or data name, are noted when they are read.
+    """
+    reads(path for path in paths_of(options, arguments.reads) if path is not options.job)
+    for path in paths_of(options, arguments.writes):
+        comm.on_root(check_output, path)
 
 
-def _files_of(job: Job) -> list[Path]:
-    """The file of ``job``, those that it names, and those of its run folder and store that others depend on."""
-    named = [path for _, kind, value in values(job) if kind is Path for path in _listed(value)]
-    return [job.file, *named, *files_of_run(job.run.dir), *job.run.store.glob("*.h5")]
-
-
-def files_of_run(folder: Path) -> list[Path]:
-    """The files of a run that others depend on."""
-    run = RunFolder(folder)
-    kept = [run.config, run.result, run.metrics, run.log, run.status, run.scoring]
-    return [*kept, *run.checkpoints.glob("*.h5"), *run.weights.glob("*.gz")]
-
-
-def _listed(value: Path | Sequence[Path] | None) -> Sequence[Path]:
-    return [value] if isinstance(value, Path) else value or []
-
-
-def check_output(path: Path | None, job: Job, inputs: Sequence[Path | None]) -> None:
-    """`check_apart`, from files of ``job`` too; and raise the error of `open_output`, before the work."""
-    if path is not None:
-        check_apart(path, [*inputs, *_files_of(job)])
-        with report_write_errors(path):
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            if path.is_file() or not path.exists():
-                tempfile.TemporaryFile(dir=Path(os.path.realpath(path)).parent).close()
+def check_output(path: Path) -> None:
+    """Note the output ``path``, and raise the error that writing it would raise, before the work."""
+    with writing(path):
+        try:
+            mode = os.stat(path).st_mode
+        except FileNotFoundError:
+            mode = stat.S_IFREG
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if stat.S_ISREG(mode):
+            tempfile.TemporaryFile(dir=Path(os.path.realpath(path)).parent).close()
+    replaces(path)
 
 
 @contextmanager
 def open_output(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces ``path`` when it is closed; errors as in `report_write_errors`."""
-    with report_write_errors(path), open_atomic(path) as file:
+    """Open a file that replaces ``path`` when it is closed; errors as in `mpitune.files.writing`."""
+    with writing(path), open_atomic(path) as file:
         yield file
 
 
-@contextmanager
-def report_write_errors(path: Path) -> Iterator[None]:
-    """Convert an OSError while ``path`` is written: to MachineError if the disk is full or broken, else UsageError.
-
-    MachineError too if ``path`` is a pipe whose reader has gone; that of standard output alone may leave early.
-    """
-    try:
-        yield
-    except OSError as error:
-        failed = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE
-        kind = MachineError if error.errno in failed else UsageError
-        raise kind(f"{path}: cannot be written: {error.strerror}") from None
-
-
 def load_job(options: argparse.Namespace, comm: Comm) -> Job:
-    """Load the job of the command, on all ranks, and set ``options.folder`` to its run folder."""
+    """Load the job of the command, on all ranks, and set ``options.folder`` to its run folder.
+
+    The files that it names are noted as inputs, and the job itself, unless it is the configuration of its own run.
+    """
     job = comm.on_root(job_inputs.load_job, options.job, options.set)
+    for folder in (job.run.dir, job.run.store):
+        comm.on_root(check_place, folder)
+    named = [path for _, kind, value in values(job) if kind is Path for path in _listed(value)]
+    comm.on_root(reads, [path for path in named if path not in (job.run.dir, job.run.store)])
+    if not comm.on_root(job_inputs.is_configuration, job):
+        comm.on_root(reads, [job.file])
     options.folder = job.run.dir
     return job
+
+
+def _listed(value: Path | Sequence[Path] | None) -> Sequence[Path]:
+    return [value] if isinstance(value, Path) else value or []
 
 
 def print_message(text: str) -> None:

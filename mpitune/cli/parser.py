@@ -36,18 +36,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         open_streams()
         with _printed_once():
             options = make_parser().parse_args(arguments)
-        _check_working_folder()
         if "input" in options:
             options.input = _with_standard_input(options.input)
         with _default_interrupts():
             # Imported here, as the commands are, so that help and the version take no time.
             from mpitune import jit
+            from mpitune.cli.output import note_files
             from mpitune.exchange.comm import connect
+            from mpitune.files import working_folder
+            from mpitune.ownership import of_command
 
+            working_folder()
             comm = connect()
             run = _load(options.run)
         once = "compiling kernels, once on this machine: a minute or two"
-        with raised_signals(), jit.compilation_reported(LOG.info, once):
+        with of_command(), raised_signals(), jit.compilation_reported(LOG.info, once):
+            note_files(options, comm)
             run(options, comm)
         sys.stdout.flush()
         return 0
@@ -61,6 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of standard output has had enough.
         return 0
+    except OSError as error:
+        # Of a library's own files: those of a command go through mpitune.files.
+        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        return _report_error(MachineError(f"{where}{error.strerror or error}"), comm)
     except SystemExit:
         # Otherwise the other ranks would wait forever for this one.
         if comm is not None and comm.size > 1:
@@ -78,14 +86,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if comm is not None and comm.size > 1:
             _abort_all(comm, 1)
         return 1
-
-
-def _check_working_folder() -> None:
-    """Raise MachineError if the working folder no longer exists: relative names have no meaning then."""
-    try:
-        os.getcwd()
-    except OSError as error:
-        raise MachineError(f"the working folder: found none ({error.strerror}), expected one that exists") from None
 
 
 def _with_standard_input(given: Path | list[Path]) -> Path | list[Path]:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from mpitune.cli.output import print_message, report_write_errors
+from mpitune.cli.output import print_message
 from mpitune.config.load import load
 from mpitune.errors import MpituneError, printable
 from mpitune.exchange.comm import Comm
@@ -30,8 +30,7 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
 
     def make() -> None:
         output = options.output or folders[0]
-        with report_write_errors(output):
-            path = write_report(folders, _examples, output, print_message)
+        path = write_report(folders, _examples, output, print_message)
         print(printable(f"the report: {path}"), flush=True)
 
     comm.on_root(make)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from mpitune.cli.decoding import initial_model
-from mpitune.cli.output import check_output, load_job, open_output, print_message
+from mpitune.cli.output import load_job, open_output, print_message
 from mpitune.config.spec import Job, column_metrics
 from mpitune.corpus.text import read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
@@ -36,7 +36,6 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
         path = options.weights or job.run.dir
         weights, lists = initial_model(job, path).weights, 0
         unseen = set(weights)
-        check_output(options.output, job, [*options.input, *options.scores, options.source, path])
         next_line, missing = 0, list[tuple[int, int]]()
         with nullcontext(sys.stdout.buffer) if options.output is None else open_output(options.output) as file:
             for number, entries, score in _scored(options, job, weights):

@@ -12,6 +12,7 @@ from mpitune.config.spec import MAX_SEED, Job
 from mpitune.decoder.cdec.process import resolve_program
 from mpitune.errors import DataError, UsageError, printable
 from mpitune.exchange.comm import Comm
+from mpitune.files import is_file
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.seeds import run_folders
 from mpitune.runtime.log import start_logging
@@ -41,7 +42,7 @@ def _refuse_other_kind(folder: Path, of_seeds: bool) -> None:
 
     The same if ``of_seeds`` runs are to go to the folder of a single run.
     """
-    if of_seeds and RunFolder(folder).config.is_file():
+    if of_seeds and is_file(RunFolder(folder).config):
         raise UsageError(f"{folder}: found a single run, expected no --seeds or another run.dir")
     if not of_seeds and run_folders(folder) != [folder]:
         raise UsageError(f"{folder}: found runs with several seeds, expected --seeds or another run.dir")

@@ -6,13 +6,11 @@ of the same user load them.
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import numpy as np
 
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.exchange.comm import SerialComm
+from mpitune.files import temporary_folder
 from mpitune.lm.kenlm import WORD, KenlmWords
 from mpitune.lm.kneser_ney import estimate
 from mpitune.metrics.evaluation import SystemRuns, evaluate
@@ -54,8 +52,7 @@ PRESETS = ("default", "simianer2012")
 def main() -> None:
     """Run the jobs in a temporary folder. Kernels do not depend on the order of the language model."""
     KenlmWords(np.zeros(1, WORD), 1).numbers(["word"])
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         texts = {"source": SOURCE, "references": REFERENCES, "links": LINKS, "grammar": GRAMMAR, "job": JOB}
         for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")

@@ -6,15 +6,15 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 from mpitune.cli.options import EACH_TEMPLATE
-from mpitune.cli.output import check_apart, files_of_run, print_message, report_write_errors
+from mpitune.cli.output import print_message
 from mpitune.corpus.weights import export_weights, is_moses
 from mpitune.corpus.wording import counted
 from mpitune.decoder.base import built_in_features
 from mpitune.errors import UsageError, printable
 from mpitune.exchange.comm import Comm
+from mpitune.files import writing
 from mpitune.grammar.choices import PREFIXES
 from mpitune.run_folder import model_weights
-from mpitune.run_folder.layout import RunFolder
 
 NEAREST_RULES = 10
 """Number of rules that --near shows without --top."""
@@ -27,11 +27,6 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
     """Show the weights of a model: the largest, those of a template, some by name, or differences to another model."""
 
     def show() -> None:
-        if options.export:
-            folder = options.export.absolute().parent
-            runs = [each for each in (folder, folder.parent) if RunFolder(each).config.is_file()]
-            kept = [file for run in runs for file in files_of_run(run)]
-            check_apart(options.export, [*model_weights.files_of_models([options.model, options.diff]), *kept])
         model = model_weights.read_model(options.model)
         if options.export and is_moses(options.export):
             _check_moses(options, model)
@@ -39,7 +34,7 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
         weights = model if other is None else model_weights.difference(model, other)
         groups = _select_weights(options, weights)
         if options.export:
-            with report_write_errors(options.export):
+            with writing(options.export):
                 options.export.parent.stat()  # a misspelt name: not created
                 export_weights(options.export, sorted(pair for _, pairs in groups for pair in pairs))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import get_args
 
@@ -18,6 +19,8 @@ _REGULARIZED_METHODS = ("perceptron", "mira", "pro", "minrisk")
 
 def check(job: Job, *, complete: bool) -> None:
     """Raise UsageError if keys do not fit together; ``complete``: grammar and language models must be given."""
+    if os.path.realpath(job.run.store) == os.path.realpath(job.run.dir):
+        raise UsageError(f"{job.file}: run.store: found the folder of run.dir, expected one of its own")
     if complete:
         _check_inputs(job)
         check_feature_names(job)

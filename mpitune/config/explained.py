@@ -9,6 +9,7 @@ from typing import Any
 
 from mpitune.config.load import load, read_tables
 from mpitune.config.schema import literal, values
+from mpitune.corpus.lines import read_text
 
 _HEADER = re.compile(r"(?:# )?\[+([\w.]+)\]+$")
 _KEY = re.compile(r"(?:# )?(\w+) = (.*)")
@@ -23,9 +24,9 @@ def explained(short: Path, example: Path) -> str:
     result means the same as ``short``. The comment at the head of ``short`` comes first.
     """
     given = read_tables(short)
-    head = _COMMENT.match(short.read_text(encoding="utf-8"))
+    head = _COMMENT.match(read_text(short))
     assert head is not None  # it matches nothing too
-    general, *tables = example.read_text(encoding="utf-8").split("\n\n")
+    general, *tables = read_text(example).split("\n\n")
     paths = {key.replace("lm.0.", "lm.") for key, kind, _ in values(load(example)) if kind is Path}
     return "\n\n".join([f"{head[0]}#\n{general}", *("\n".join(_table(text, given, paths)) for text in tables)])
 

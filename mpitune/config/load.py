@@ -18,6 +18,10 @@ from mpitune.config.schema import read, set_key
 from mpitune.config.spec import BATCH, DevTestKeys, Job, LmKeys, tunes_on_bitext
 from mpitune.corpus.lines import read_text
 from mpitune.errors import DataError, UsageError
+from mpitune.files import is_file, is_folder, read_bytes
+
+MAX_JOB = 1 << 24
+"""Maximum size of a job file in bytes."""
 
 _LAMBDA = {"ebuu": 0.06, "mbuu": 0.018, "retrain": 0.0}
 """By method of local training: default of lambda (Liu, Cao, Watanabe, Zhao, Yu, Zhu, EMNLP 2012)."""
@@ -45,11 +49,13 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Job:
 
 def _load(path: Path, overrides: Sequence[str]) -> Job:
     try:
+        content = read_bytes(path, MAX_JOB)
+    except DataError as error:
+        of_run = f"; {path / 'config.toml'} is one" if is_folder(path) and is_file(path / "config.toml") else ""
+        raise UsageError(f"{error}{of_run}".replace("a readable file", "a readable job file")) from None
+    try:
         # utf-8-sig: some editors write a byte order mark.
-        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        of_run = f"; {path / 'config.toml'} is one" if (path / "config.toml").is_file() else ""
-        raise UsageError(f"{path}: cannot read the job file: {error.strerror}{of_run}") from None
+        raw = tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = 1 + error.object.count(b"\n", 0, error.start)
         raise UsageError(f"{path}:{line}: found bytes that are not UTF-8 ({error.reason}), expected UTF-8") from None

@@ -29,6 +29,7 @@ from mpitune.corpus.symmetrise import Link, grow_diag_final_and
 from mpitune.corpus.text import split_words
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError, MachineError, UsageError
+from mpitune.files import is_file, temporary_place, writing
 
 MAX_WORDS = 1023
 """Maximum number of words of a sentence in eflomal."""
@@ -90,7 +91,7 @@ def find_program() -> str | None:
     package = find_spec("eflomal")
     for folder in (package and package.submodule_search_locations) or ():
         program = Path(folder) / "bin" / "eflomal"
-        if program.is_file():
+        if is_file(program):
             return str(program)
     return shutil.which("eflomal")
 
@@ -98,11 +99,8 @@ def find_program() -> str | None:
 @contextmanager
 def _temporary_files(count: int) -> Iterator[list[BinaryIO]]:
     """Files without names, which the system deletes when this process ends."""
-    try:
-        with ExitStack() as stack:
-            yield [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
-    except OSError as error:
-        raise MachineError(f"{tempfile.gettempdir()}: cannot be written: {error.strerror}") from None
+    with writing(temporary_place(), MachineError), ExitStack() as stack:
+        yield [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
 
 
 def _write_texts(
@@ -226,6 +224,6 @@ def _read_links(file: BinaryIO, count: int) -> Iterator[list[Link]]:
         except ValueError:
             raise MachineError(
                 f"eflomal failed: line {number} of its {count} is {line[:60]!r}, not links: "
-                f"is the disk of {tempfile.gettempdir()} full?"
+                f"is the disk of {temporary_place()} full?"
             ) from None
         yield links

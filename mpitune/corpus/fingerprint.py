@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpitune.corpus.lines import check_readable
+from mpitune.files import open_regular, status
 
 
 class Fingerprint(NamedTuple):
@@ -21,12 +21,11 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(path: Path) -> Fingerprint:
-    """The path, size, time and content digest of a file. Raises DataError as `check_readable` does."""
-    check_readable(path)
-    with open(path, "rb") as file:
-        status = os.fstat(file.fileno())
+    """The path, size, time and content digest of a regular file. Raises as `open_regular` does."""
+    with open_regular(path) as file:
+        found = os.fstat(file.fileno())
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    return Fingerprint(os.path.abspath(path), status.st_size, status.st_mtime_ns, digest)
+    return Fingerprint(os.path.abspath(path), found.st_size, found.st_mtime_ns, digest)
 
 
 def all_unchanged(known: Sequence[Sequence[Any]], paths: Sequence[Path]) -> bool:
@@ -38,11 +37,8 @@ def all_unchanged(known: Sequence[Sequence[Any]], paths: Sequence[Path]) -> bool
 
 def unchanged(known: Fingerprint, path: Path) -> bool:
     """True if ``path`` has the content of fingerprint ``known``: by path, size and time, or else by the digest."""
-    try:
-        status = os.stat(path)
-    except OSError:
+    found = status(path)
+    if found is None or found.st_size != known.size:
         return False
-    if status.st_size != known.size:
-        return False
-    same_file = os.path.abspath(path) == known.path and status.st_mtime_ns == known.mtime_ns
+    same_file = os.path.abspath(path) == known.path and found.st_mtime_ns == known.mtime_ns
     return same_file or fingerprint(path).digest == known.digest

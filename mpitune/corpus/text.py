@@ -6,7 +6,6 @@ same files.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +16,7 @@ from typing import NamedTuple, TypeVar
 from mpitune.corpus.lines import lines
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
+from mpitune.files import is_file
 
 MAX_WORDS = 5000
 """Maximum number of words of a sentence or reference; decoding takes memory quadratic in it, 1 GB at the maximum."""
@@ -80,8 +80,7 @@ def parse_number(text: str) -> float:
 
 def resolve(name: str, beside: Path) -> Path | None:
     """The file ``name`` in the folder of the file ``beside``, else in the working folder; None if in neither."""
-    # Unlike `Path.is_file`, also False for a name that is too long for a file.
-    return next((path for path in (beside.parent / name, Path(name)) if os.path.isfile(path)), None)
+    return next((path for path in (beside.parent / name, Path(name)) if is_file(path)), None)
 
 
 def read_sentences(path: Path) -> list[SourceSentence]:

@@ -20,10 +20,10 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from mpitune.corpus.lines import check_readable
 from mpitune.corpus.vocabulary import Names
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
+from mpitune.files import open_regular, size_of
 from mpitune.jit import int64, kernel, uint64
 from mpitune.lm.ngram_table import MAX_NODES, NODE, UNKNOWN, LanguageModel
 from mpitune.lm.probing import LONGEST, MIDDLE, UNIGRAM, Probing, layout
@@ -66,8 +66,7 @@ class _File(NamedTuple):
 
 def is_kenlm(path: Path) -> bool:
     """Test if a file is a KenLM binary of any kind. Raises DataError if it cannot be read."""
-    check_readable(path)
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
@@ -117,7 +116,7 @@ def read_kenlm(path: Path) -> dict[str, np.ndarray]:
     if len(file.text) and not (len(ends) == words and bytes(file.text[:6]) == _FIRST_WORD and file.text[-1] == 0):
         refuse(f"{counted(len(ends), 'word')} written out", f"{words}, the first <unk>")
     _boundaries(path, file)
-    return {"kenlm": np.array([path.stat().st_size], dtype=np.int64)}
+    return {"kenlm": np.array([size_of(path)], dtype=np.int64)}
 
 
 def open_kenlm(path: Path, size: int) -> tuple[LanguageModel, KenlmWords]:
@@ -125,8 +124,7 @@ def open_kenlm(path: Path, size: int) -> tuple[LanguageModel, KenlmWords]:
 
     Raises DataError if the file is missing or its size is not ``size`` bytes.
     """
-    check_readable(path)
-    if (found := path.stat().st_size) != size:
+    if (found := size_of(path)) != size:
         expected = f"the KenLM binary of {size} bytes that was there when the store was made"
         raise DataError.at(path, None, found=f"{found} bytes", expected=expected)
     file = _open(path)
@@ -151,7 +149,8 @@ def _boundaries(path: Path, file: _File) -> tuple[int, int]:
 
 
 def _open(path: Path) -> _File:
-    data: np.ndarray = np.asarray(np.memmap(path, dtype=np.uint8, mode="c")).view(np.ndarray)
+    with open_regular(path) as raw:
+        data: np.ndarray = np.asarray(np.memmap(raw, dtype=np.uint8, mode="c")).view(np.ndarray)
     header = data[: _HEADER.size].tobytes()
     refuse_other_kinds(path, header)
     *_, order, multiplier, _, has_text, _ = _HEADER.unpack(header)

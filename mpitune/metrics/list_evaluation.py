@@ -50,6 +50,8 @@ def evaluate_lists(path: Path, references: Sequence[Sequence[str | None]], warn:
     for number, entries in chain(beginning, lists):
         missing += [] if entries else [number]
         kbest = _as_kbest(path, entries, columns, words)
+        if number < SAMPLE:
+            first_entries.append(words.decode(kbest.translation(0)))
         encoded = [words.encode(line.split()) for text in references if (line := text[number]) is not None]
         for name, metric in metrics.items():
             own = kbest._replace(metrics=kbest.metrics[:, columns.index(name)][:, None]) if name in columns else kbest
@@ -57,7 +59,8 @@ def evaluate_lists(path: Path, references: Sequence[Sequence[str | None]], warn:
     if missing:
         what = f"{len(missing)} of {number + 1} sentences have no list, such as number {missing[0]}"
         warn(f"warning: {path}: {what}: they count as translated to nothing")
-    warn_of_other_words([path], first_entries, [line.split() for text in references for line in text[:SAMPLE]])
+    reference_words = [line.split() for text in references for line in text[:SAMPLE] if line is not None]
+    warn_of_other_words([path], first_entries, reference_words)
     found = {name: metric.of_choices(sums[name]) for name, metric in metrics.items()}
     return {name: [-score for score in scores] if name == "ter" else scores for name, scores in found.items()}
 

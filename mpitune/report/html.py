@@ -14,9 +14,11 @@ import jinja2
 from mpitune.array_files.atomic import open_atomic, write_text
 from mpitune.corpus.text import split_words
 from mpitune.corpus.wording import clock
-from mpitune.errors import printable
+from mpitune.errors import UsageError, printable
+from mpitune.files import exists, is_file, make_folder, matching, open_regular, writing
 from mpitune.grammar.choices import PREFIXES
 from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
+from mpitune.ownership import remove
 from mpitune.report import diff
 from mpitune.report.charts import Family, Runs, sections
 from mpitune.report.rule_names import readable
@@ -33,6 +35,9 @@ DENSE = 40
 """Maximum number of dense features shown; if there are more, the largest are shown."""
 LATEST = 50
 """Maximum number of warnings shown from the log, besides those of the epochs."""
+
+_MADE_BY = "mpitune report</title>"
+"""What the page of every report has."""
 
 Examples = Callable[[Path, Sequence[str]], Mapping[str, Sequence[str]]]
 """Maps a run folder and feature names to rules (as text) that fire them, as far as these are known."""
@@ -105,39 +110,59 @@ def write_report(
     ``output`` is created; its default is the first folder. A folder is a run folder, or holds the runs of one job with
     several seeds. The report describes the first run, from the files in its folder; its plots show the curves of all
     runs, of several seeds the mean with a band. The same folders give the same bytes. ``examples`` are shown beside
-    features that are not rules themselves. Raises UsageError if a folder is no run folder or has no finished epoch,
-    DataError for a damaged file, OSError if the report cannot be written.
+    features that are not rules themselves. Raises UsageError if a folder is no run folder or has no finished epoch, or
+    if the report would replace a file that no report has written, DataError for a damaged file, UsageError or
+    MachineError if the report cannot be written.
     """
     groups = [[read_record(run) for run in _reported_runs(folder)] for folder in folders]
     for record in chain(*groups):
         if record.state.state == "unknown":
             warn(f"warning: {record.state.reason}")
+    folder = output or folders[0]
+    make_folder(folder)
+    earlier = _earlier_pictures(folder)
     names = _distinct_names(folders)
     page, pictures = _render([Family(name, group) for name, group in zip(names, groups, strict=True)], examples)
-    folder = output or folders[0]
-    (folder / "plots").mkdir(parents=True, exist_ok=True)
-    _remove_pictures(folder)
-    for name, picture in pictures.items():
-        with open_atomic(folder / "plots" / f"{name}.png") as written:
-            written.write(picture)
-    write_text(folder / "report.html", page)
+    for name in pictures:
+        if name not in earlier and exists(picture := folder / "plots" / f"{name}.png"):
+            raise _foreign(picture)
+    make_folder(folder / "plots")
+    with writing(folder):
+        # First, as it is what tells that the pictures are those of a report.
+        write_text(folder / "report.html", page)
+        for name, content in pictures.items():
+            with open_atomic(folder / "plots" / f"{name}.png") as written:
+                written.write(content)
+    # The new report may not have all pictures of the earlier one.
+    remove(folder, *(f"plots/{name}.png" for name in earlier if name not in pictures))
     return folder / "report.html"
 
 
-def _remove_pictures(folder: Path) -> None:
-    """Remove the pictures of the report that is in ``folder``: the new one may not have them all."""
+def _earlier_pictures(folder: Path) -> list[str]:
+    """The names of the pictures of the report that is in ``folder``; none if there is no report.
+
+    Raises UsageError for a page that no report has written.
+    """
     page = folder / "report.html"
-    earlier = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
-    for picture in (folder / "plots").glob("*.png"):
-        # Others may be the user's.
-        if f'id="{picture.stem}-figure_1"' in earlier:
-            picture.unlink()
+    if not exists(page):
+        return []
+    with open_regular(page) as file:
+        earlier = file.read().decode(errors="replace")
+    if _MADE_BY not in earlier:
+        raise _foreign(page)
+    names = [path.stem for path in matching(folder / "plots", "*.png")]
+    return [name for name in names if f'id="{name}-figure_1"' in earlier]
+
+
+def _foreign(path: Path) -> UsageError:
+    expected = "a new folder or that of a report: name another one by --output"
+    return UsageError(f"{path}: found a file that no report has written, expected {expected}")
 
 
 def _reported_runs(folder: Path) -> list[Path]:
     """The runs in ``folder`` that have finished an epoch; all runs if none has, so that the error names one."""
     runs = run_folders(folder)
-    return [run for run in runs if RunFolder(run).metrics.is_file()] or runs
+    return [run for run in runs if is_file(RunFolder(run).metrics)] or runs
 
 
 def _render(families: Sequence[Family], examples: Examples) -> tuple[str, dict[str, bytes]]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,10 @@ import numpy as np
 
 from mpitune.array_files.arrays import local_datasets
 from mpitune.array_files.atomic import atomic_replace
-from mpitune.errors import DataError, MachineError, UsageError
+from mpitune.errors import DataError, MachineError, MpituneError, UsageError
+from mpitune.files import exists, matching, open_regular, writing
 from mpitune.metrics.bleu import WIDTH
+from mpitune.ownership import remove
 
 VERSION = 5
 """Raised whenever the meaning of stored data changes; a file of another version is an error, it is not skipped."""
@@ -139,12 +140,13 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         datasets["scoring"] = _strings([json.dumps(checkpoint.scoring)])
     _write(checkpoint_path(folder, checkpoint.epoch), attributes, datasets)
     superseded = checkpoint.epoch - 2 if checkpoint.shards else checkpoint.epoch
-    for path in folder.iterdir():
+    for path in matching(folder, "epoch-*.shards"):
         match = _SHARDS.fullmatch(path.name)
         # Passes of the dense start are those of epoch 0, which no shard goes on from.
         if match and int(match[1]) <= max(superseded, 0):
-            # A folder that cannot be removed does no harm.
-            shutil.rmtree(path, ignore_errors=True)
+            # A file that cannot be removed does no harm.
+            with suppress(MpituneError):
+                remove(folder, f"{path.name}/shard-*.h5")
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -178,7 +180,8 @@ def latest_valid_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[DataE
     None for a missing or empty folder. Raises UsageError if another version of mpitune made a checkpoint, MachineError
     if a file cannot be read.
     """
-    epochs = [int(match[1]) for path in folder.glob("*") if (match := _CHECKPOINT.fullmatch(path.name))]
+    files = matching(folder, "epoch-*.h5")
+    epochs = [int(match[1]) for path in files if (match := _CHECKPOINT.fullmatch(path.name))]
     invalid: list[DataError] = []
     for epoch in sorted(epochs, reverse=True):
         try:
@@ -280,26 +283,25 @@ def _write(path: Path, attributes: Mapping[str, Any], datasets: Mapping[str, np.
             file.create_dataset(name, data=array)
         file.flush()
         image = file.id.get_file_image()
-    try:
-        with atomic_replace(path) as aside, open(aside, "wb") as written:
-            written.write(_user_block(hashlib.blake2b(image)))
-            written.write(image)
-    except OSError as error:
-        raise MachineError(f"{path}: cannot be written: {error.strerror}") from error
+    with writing(path, MachineError), atomic_replace(path) as aside, open(aside, "wb") as written:
+        written.write(_user_block(hashlib.blake2b(image)))
+        written.write(image)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The attributes and, by path, the datasets of a file of `_write`."""
+    if not exists(path):
+        raise DataError.at(path, None, found="no file", expected="a checkpoint")
     try:
-        with open(path, "rb") as file:
-            block = file.read(_USER_BLOCK)
-            valid = block == _user_block(hashlib.file_digest(file, hashlib.blake2b))
-    except FileNotFoundError:
-        raise DataError.at(path, None, found="no file", expected="a checkpoint") from None
-    except OSError as error:
-        raise MachineError(f"{path}: cannot be read: {error.strerror}") from error
-    if not valid:
-        raise DataError.at(path, None, found="a damaged or cut file", expected="a checkpoint that matches its digest")
+        raw = open_regular(path)
+    except DataError as error:
+        # An older checkpoint must not take the place of one that is there and may not be read.
+        raise MachineError(str(error)) from None
+    with raw:
+        block = raw.read(_USER_BLOCK)
+        if block != _user_block(hashlib.file_digest(raw, hashlib.blake2b)):
+            expected = "a checkpoint that matches its digest"
+            raise DataError.at(path, None, found="a damaged or cut file", expected=expected)
     # Files are never changed once written: HDF5's file locks, which some network file systems lack, are not needed.
     with h5py.File(path, "r", locking=False) as file:
         version = int(file.attrs["version"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import filecmp
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 from mpitune.array_files.atomic import atomic_replace, open_atomic, write_text
 from mpitune.corpus.weights import write_weights
 from mpitune.errors import MachineError
+from mpitune.files import is_file, writing
+from mpitune.ownership import OWN, remove
 
 Weights = Sequence[tuple[str, float]]
 """A model: names and weights."""
@@ -92,11 +93,9 @@ class RunFolder:
         return self.path / "cdec" / process
 
     def clear(self) -> None:
-        """Remove the files of all epochs."""
-        for folder in (self.checkpoints, self.weights, self.translations):
-            shutil.rmtree(folder, ignore_errors=True)
-        for file in (self.metrics, self.result, self.scoring):
-            file.unlink(missing_ok=True)
+        """Remove the files of all epochs. Raises UsageError or MachineError for one that cannot be removed."""
+        kept = (self.config.name, self.log.name, self.status.name, "cdec/")
+        remove(self.path, *(name for name in OWN["run"] if not name.startswith(kept)))
 
     @property
     def config(self) -> Path:
@@ -109,19 +108,19 @@ class RunFolder:
 
     def write_status(self, text: str) -> None:
         """Write `status`, in a folder that must exist: a removed run folder is not made again."""
-        with _write_errors(self.status), open_atomic(self.status) as file:
+        with writing(self.status, MachineError), open_atomic(self.status) as file:
             file.write(text.encode())
 
     def write_scoring(self, scoring: Mapping[str, Any] | None) -> None:
         """Write `scoring`; None: remove it."""
         if scoring is None:
-            self.scoring.unlink(missing_ok=True)
+            remove(self.path, self.scoring.name)
         else:
             self._write_text(self.scoring, json.dumps(scoring, indent=1) + "\n")
 
     def make_checkpoints(self) -> None:
         """Make the folder of checkpoints. Its writers do not make it: a removed folder must not come back."""
-        with _write_errors(self.checkpoints):
+        with writing(self.checkpoints, MachineError):
             self.checkpoints.mkdir(exist_ok=True)
 
     def write_metrics(self, epochs: Sequence[Mapping[str, Any]]) -> None:
@@ -130,13 +129,13 @@ class RunFolder:
 
     def write_weights(self, path: Path, weights: Weights) -> None:
         """Write ``weights``, sorted by name, to ``path`` in this folder. Raises MachineError if that fails."""
-        with _write_errors(path):
+        with writing(path, MachineError):
             write_weights(path, sorted(weights))
 
     def set_result(self, weights: Path) -> None:
         """Copy ``weights``, if the file exists, to `result`, unless it has the same content."""
-        if weights.is_file() and not (self.result.is_file() and filecmp.cmp(weights, self.result, shallow=False)):
-            with _write_errors(self.result), atomic_replace(self.result) as aside:
+        if is_file(weights) and not (is_file(self.result) and filecmp.cmp(weights, self.result, shallow=False)):
+            with writing(self.result, MachineError), atomic_replace(self.result) as aside:
                 shutil.copyfile(weights, aside)
 
     def write_watched(self, source: Sequence[str], references: Sequence[Sequence[str]]) -> None:
@@ -144,8 +143,7 @@ class RunFolder:
 
         Further references, of a job that was in this folder before, are removed.
         """
-        for reference in self.translations.glob("reference-*.txt.gz"):
-            reference.unlink()
+        remove(self.path, "translations/reference-*.txt.gz")
         self._write_lines(self.translations / "source.txt.gz", source)
         for n, text in enumerate(zip_longest(*references, fillvalue="")):
             self._write_lines(self.translations / f"reference-{n}.txt.gz", text)
@@ -158,14 +156,5 @@ class RunFolder:
         self._write_text(path, "".join(f"{line}\n" for line in lines))
 
     def _write_text(self, path: Path, text: str) -> None:
-        with _write_errors(path):
+        with writing(path, MachineError):
             write_text(path, text)
-
-
-@contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
-    """Raise MachineError if ``path`` cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise MachineError(f"{path}: cannot be written: {error.strerror}") from error

@@ -11,6 +11,7 @@ import numpy as np
 
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import DataError, UsageError
+from mpitune.files import exists, is_folder
 from mpitune.grammar.choices import PREFIXES
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.run_folder.layout import RunFolder
@@ -22,11 +23,11 @@ def read_model(path: Path) -> dict[str, float]:
 
     Raises DataError for missing weights and for a damaged file, UsageError for a folder with runs of several seeds.
     """
-    if not path.exists():
+    if not exists(path):
         raise DataError(f"{path}: found no such file or folder, expected a weights file, or a run with an epoch done")
-    if path.is_dir():
+    if is_folder(path):
         result = RunFolder(path).result
-        if not result.exists():
+        if not exists(result):
             if (runs := run_folders(path)) != [path]:
                 raise UsageError(f"{path}: found runs with several seeds, expected one of them, such as {runs[0]}")
             raise DataError(f"{path}: found no {result.name}, expected a run folder with at least one epoch done")
@@ -35,11 +36,6 @@ def read_model(path: Path) -> dict[str, float]:
         checkpoint = read_checkpoint(path)
         return dict(zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True))
     return read_weights(path)
-
-
-def files_of_models(paths: Sequence[Path | None]) -> list[Path]:
-    """The files that `read_model` reads for each of ``paths`` that is not None."""
-    return [RunFolder(path).result if path.is_dir() else path for path in paths if path is not None]
 
 
 def difference(weights: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:

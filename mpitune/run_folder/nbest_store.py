@@ -7,8 +7,8 @@ that the operating system decides how much of them stays in memory.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,9 +16,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mpitune.array_files.arrays import map_arrays, open_arrays, read_attributes, write_arrays
-from mpitune.errors import DataError, UsageError
+from mpitune.errors import DataError, MpituneError, UsageError
+from mpitune.files import matching
 from mpitune.learner.forests import Forests
 from mpitune.learner.pool import NBestPool
+from mpitune.ownership import remove
 
 VERSION = 5
 """Raised whenever the meaning of lists, forests or their statistics changes; older files are made again."""
@@ -96,10 +98,11 @@ def remove_forests(folder: Path, epoch: int) -> None:
 
 def _remove(folder: Path, kind: str, epoch: int) -> None:
     # All of them: where lists were lost, those of any earlier epoch may have been made anew.
-    for path in folder.glob(f"*.{kind}"):
+    for path in matching(folder, f"epoch-*.{kind}"):
         if (match := re.fullmatch(rf"epoch-(\d+)\.{kind}", path.name)) and int(match[1]) <= epoch:
             # Files that cannot be removed do no harm.
-            shutil.rmtree(path, ignore_errors=True)
+            with suppress(MpituneError):
+                remove(folder, f"{path.name}/shard-*.h5")
 
 
 def _write(path: Path, arrays: NBestPool | Forests, attributes: dict[str, Any]) -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpitune.config.load import read_tables
-from mpitune.corpus.lines import check_readable, lines
+from mpitune.corpus.lines import lines
 from mpitune.errors import DataError, printable
+from mpitune.files import exists, is_file, open_regular
 from mpitune.metrics.choices import METRIC_NAMES
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
 from mpitune.run_folder.layout import RunFolder
@@ -193,7 +194,7 @@ def read_record(path: Path) -> Record:
     Raises DataError if it is no run folder, if no epoch is finished, or for a damaged file.
     """
     folder = RunFolder(path)
-    if not folder.config.is_file() and not folder.status.is_file():
+    if not is_file(folder.config) and not is_file(folder.status):
         raise DataError(f"{path}: found no config.toml, expected a run folder")
     epochs = read_epochs(folder.metrics)
     if not epochs:
@@ -221,7 +222,7 @@ def read_record(path: Path) -> Record:
 def read_epochs(path: Path) -> list[Epoch]:
     """Read the epochs of a metrics.jsonl; none if it is missing. Raises DataError if it is damaged."""
     epochs: list[Epoch] = []
-    for number, line in lines(path) if path.is_file() else ():
+    for number, line in lines(path) if is_file(path) else ():
         try:
             metrics = json.loads(line)
         except ValueError:
@@ -307,11 +308,12 @@ def read_log(path: Path) -> list[LogLine]:
     A line without a time stamp continues the message before it.
     """
     found: list[LogLine] = []
-    if not path.is_file():
+    if not exists(path):
         return found
-    check_readable(path)
-    # A killed process may leave a truncated UTF-8 character.
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    with open_regular(path) as file:
+        # A killed process may leave a truncated UTF-8 character.
+        text = file.read().decode(errors="replace")
+    for line in text.splitlines():
         if match := _LOG_LINE.fullmatch(line):
             found.append(LogLine(*match.groups()))
         elif found:
@@ -322,12 +324,12 @@ def read_log(path: Path) -> list[LogLine]:
 def _watched(folder: RunFolder, epoch: int) -> Watched | str:
     """Read the watched sentences, translated before training and after ``epoch``; or name the file that is missing."""
     references = [folder.translations / "reference-0.txt.gz"]
-    while (path := folder.translations / f"reference-{len(references)}.txt.gz").is_file():
+    while is_file(path := folder.translations / f"reference-{len(references)}.txt.gz"):
         references.append(path)
     first = folder.translations / "source.txt.gz"
     paths = [first, folder.epoch_translations(0), folder.epoch_translations(epoch), *references]
     for path in paths:
-        if not path.is_file():
+        if not is_file(path):
             return f"the run folder holds no {path.relative_to(folder.path)}"
     source, before, after, *texts = [[line for _, line in lines(path)] for path in paths]
     for path, text in zip(paths, [source, before, after, *texts], strict=True):

@@ -15,6 +15,8 @@ from typing import Literal, get_args
 
 from mpitune.corpus.lines import check_readable, read_text
 from mpitune.errors import DataError, StopRequested
+from mpitune.files import is_file
+from mpitune.ownership import LOCK
 from mpitune.run_folder.layout import RunFolder
 
 VERSION = 1
@@ -80,7 +82,7 @@ def ended_state(folder: RunFolder) -> RunState | None:
 
 def read_state(folder: RunFolder) -> RunState | None:
     """The recorded state; None for a run that has just begun. Raises DataError for a file that cannot be read."""
-    if not folder.status.is_file():
+    if not is_file(folder.status):
         return None
     check_readable(folder.status)
     found, expected = "a damaged file", "the status of a run"
@@ -105,9 +107,9 @@ def _is_valid(state: RunState) -> bool:
 
 
 def is_at_work(folder: RunFolder) -> bool:
-    """True if a process holds the lock of the folder (`mpitune.runtime.run_lock`), or if that cannot be told."""
+    """True if a process holds the lock of the folder (`mpitune.ownership`), or if that cannot be told."""
     try:
-        with open(folder.path / "lock", encoding="utf-8") as file:
+        with open(folder.path / LOCK, encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True

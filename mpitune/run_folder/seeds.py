@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from mpitune.files import is_file, matching
 from mpitune.run_folder.layout import RunFolder
 
 _SEED_FOLDER = re.compile(r"seed-(\d+)")
@@ -17,7 +18,7 @@ def seed_folder(folder: Path, seed: int) -> Path:
 
 def run_folders(folder: Path) -> list[Path]:
     """The runs in ``folder``, by seed; ``[folder]`` if it is a run folder itself, or has no such runs."""
-    if RunFolder(folder).config.is_file() or not folder.is_dir():
+    if is_file(RunFolder(folder).config):
         return [folder]
-    seeds = {int(match[1]): path for path in folder.iterdir() if (match := _SEED_FOLDER.fullmatch(path.name))}
+    seeds = {int(match[1]): path for path in matching(folder, "*") if (match := _SEED_FOLDER.fullmatch(path.name))}
     return [seeds[seed] for seed in sorted(seeds)] or [folder]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from mpitune.corpus.wording import clock
 from mpitune.errors import DataError, printable
+from mpitune.files import status
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import Epoch, read_epochs, read_log
@@ -67,13 +68,14 @@ def read_status(path: Path) -> Status:
     Raises DataError if it is no run folder, or for a damaged file.
     """
     folder = RunFolder(path)
-    if not folder.log.is_file():
+    log = status(folder.log)
+    if log is None:
         raise DataError(f"{path}: found no log.txt, expected the folder of a run")
     log_lines, epochs = read_log(folder.log), read_epochs(folder.metrics)
     state = read_state(folder)
     planned = f" of {max(state.epochs, len(epochs))}" if state and state.state != "unknown" else ""
     warnings = sum(line.level == "WARNING" for line in log_lines)
-    silent = time.time() - folder.log.stat().st_mtime
+    silent = time.time() - log.st_mtime
     # Not at once: a look at the lock may keep a run that is just starting from taking it.
     killed = silent >= SILENT_AFTER and not is_at_work(folder)
     text = f"{path.resolve().name}: {len(epochs)}{planned} epochs done, {_progress(state, silent, killed)}"

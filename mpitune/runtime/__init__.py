@@ -1,8 +1,7 @@
-"""Services of a running process: log, progress, signals, run lock, memory.
+"""Services of a running process: log, progress, signals, memory.
 
 - `log`: LOG, the log file of a run and rank 0's log on standard error
 - `memory`: peak memory of the process, memory of the machine
 - `progress`: items done, rate and time left, on the terminal and in the log
-- `run_lock`: RunLock, one writing process per run folder
 - `signals`: StopFlag, set by SIGTERM, SIGUSR1, SIGHUP and SIGINT
 """

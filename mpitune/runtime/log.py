@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import logging
+import os
 import sys
 import traceback
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from mpitune.errors import MachineError, UsageError, printable
+from mpitune.errors import printable
+from mpitune.files import writing
 
 LOG = logging.getLogger("mpitune")
 """Logger of all messages about a run."""
@@ -31,10 +33,8 @@ def start_logging(file: Path | None, *, rank: int = 0, size: int = 1, quiet: boo
     LOG.propagate = False
     line = f"%(asctime)s [{rank}/{size}] %(levelname)s %(message)s"
     if file is not None:
-        try:
+        with writing(file.parent):
             to_file = _LogFile(file, encoding="utf-8", errors="backslashreplace")
-        except OSError as error:
-            raise folder_write_error(file.parent, error) from None
         to_file.setFormatter(_OneLine(line, "%Y-%m-%d %H:%M:%S"))
         LOG.addHandler(to_file)
     if rank == 0:
@@ -55,6 +55,13 @@ class _OneLine(logging.Formatter):
 
 class _LogFile(logging.FileHandler):
     """A log file that ignores write errors: on a full disk, the work itself fails and reports the error."""
+
+    def _open(self) -> Any:
+        # A link could lead to a file of somebody else.
+        def opener(name: str, flags: int) -> int:
+            return os.open(name, flags | os.O_NOFOLLOW, 0o666)
+
+        return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=opener)
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass
@@ -81,10 +88,3 @@ def write_traceback(error: BaseException, folder: Path, rank: int = 0) -> Path |
     except OSError:
         return None
     return path
-
-
-def folder_write_error(folder: Path, error: OSError) -> UsageError | MachineError:
-    """Error to raise if writing to the run folder failed with ``error``: MachineError if the disk is full."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return MachineError(f"{folder}: {error.strerror}")
-    return UsageError(f"{folder}: cannot write to the run folder: {error.strerror}")

@@ -5,7 +5,6 @@ They come from the sizes of the inputs and from rates measured on one core (Euro
 
 from __future__ import annotations
 
-import shutil
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from mpitune.corpus.wording import clock
 from mpitune.errors import MachineError
+from mpitune.files import free_space, open_regular, size_of
 from mpitune.lm.arpa import ngram_counts, stored_bytes
 from mpitune.lm.kenlm import is_kenlm
 
@@ -38,10 +38,10 @@ class Estimate(NamedTuple):
 
 def of_grammars(files: Sequence[Path]) -> Estimate:
     """The estimate for grammar files, as many rules to a byte as where the largest one begins."""
-    sizes = {file: file.stat().st_size for file in files}
+    sizes = {file: size_of(file) for file in files}
     if not sum(sizes.values()):
         return Estimate(0.0, 0)
-    with open(max(sizes, key=sizes.__getitem__), "rb") as largest:
+    with open_regular(max(sizes, key=sizes.__getitem__)) as largest:
         sample = largest.read(_SAMPLE)
     rules = sum(sizes.values()) * _text(sample).count(b"\n") / len(sample)
     return Estimate(_SECONDS_PER_RULE * rules, int(_BYTES_PER_RULE * rules))
@@ -74,7 +74,7 @@ def announce(folder: Path, estimates: Iterable[Estimate], log: Callable[[str], N
     """
     estimates = list(estimates)
     seconds, needed = sum(each.seconds for each in estimates), sum(each.disk for each in estimates)
-    free = shutil.disk_usage(next(path for path in (folder, *folder.absolute().parents) if path.exists())).free
+    free = free_space(folder)
     if needed > free:
         decimals = next(n for n in count() if _size(free, n) != _size(needed, n))
         found, expected = _size(free, decimals), _size(needed, decimals)

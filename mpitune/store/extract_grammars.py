@@ -6,7 +6,6 @@ number of ranks.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.array_files.arrays import open_arrays, write_arrays, write_lock
+from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.checked import open_checked
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.progress import StartProgress
@@ -25,7 +24,9 @@ from mpitune.extraction.extractor import extract_item
 from mpitune.extraction.rule_arrays import TablePart, merged, part_of
 from mpitune.extraction.rule_lines import rule_lines
 from mpitune.extraction.sentences import cores_of, index_sentences, items_of_work
+from mpitune.files import exists, temporary_folder
 from mpitune.grammar.extracted import ExtractedGrammars
+from mpitune.ownership import locked
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.estimate import Estimate, announce, of_extraction
@@ -75,7 +76,7 @@ def extract_and_build(
         return comm.on_root(build_store, parts)
     with ExitStack() as stack:
         # Runs that share a store wait for each other here.
-        comm.on_root(stack.enter_context, write_lock(parts.folder))
+        comm.on_root(stack.enter_context, locked(parts.folder, "store"))
         if comm.on_root(build.needs_extraction, sources, folder):
             file, left_out = comm.on_root(_prepare_bitext, aligned, sources, shared, log, start_progress, stop)
             extraction = GrammarExtractor(file, _sentences(sources, left_out))
@@ -88,7 +89,7 @@ def extract_and_build(
 
 def _explain_store(folder: Path, log: Callable[[str], None]) -> None:
     """Say what a store is before the first one is built."""
-    if not (folder / DATA).exists():
+    if not exists(folder / DATA):
         log(f"{folder}: building the store: all inputs as arrays, for this run and later ones on the same data")
 
 
@@ -198,7 +199,7 @@ def warm_up(file: Path) -> None:
     words = Names.stored(open_arrays(file), "words")
     extraction = GrammarExtractor(file, [([words[n] for n in range(min(3, len(words)))], None)])
     parts = [extraction.part(item) for item in extraction.items]
-    with tempfile.TemporaryDirectory() as folder:
-        write_arrays(Path(folder) / "grammars.h5", merged(parts, 1, Path(folder)), {})
-        grammars = ExtractedGrammars.stored(open_arrays(Path(folder) / "grammars.h5"), None)
+    with temporary_folder() as folder:
+        write_arrays(folder / "grammars.h5", merged(parts, 1, folder), {})
+        grammars = ExtractedGrammars.stored(open_arrays(folder / "grammars.h5"), None)
         rule_lines(grammars.open(0), words)

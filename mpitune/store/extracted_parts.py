@@ -8,6 +8,8 @@ from typing import Any
 
 from mpitune.array_files.arrays import add_prefix, map_arrays, read_attributes, with_prefix, write_arrays
 from mpitune.extraction.rule_arrays import TablePart
+from mpitune.files import matching
+from mpitune.ownership import remove
 from mpitune.store.store import inputs_digest
 
 
@@ -28,7 +30,7 @@ class ExtractedParts:
 
     def files(self) -> list[Path]:
         """The files of the parts, in the order of their words."""
-        return sorted(self.folder.glob("part-*.h5"))
+        return matching(self.folder, "part-*.h5")
 
     def file(self, item: range) -> Path:
         """The file for the rules of ``item``, words of the bitext."""
@@ -47,13 +49,12 @@ class ExtractedParts:
             if item in missing:
                 missing.remove(item)
             else:
-                file.unlink()
+                remove(self.folder, file.name)
         return missing
 
     def remove(self) -> None:
         """Remove all parts."""
-        for file in self.files():
-            file.unlink()
+        remove(self.folder, "part-*.h5")
 
 
 def _item_of(file: Path, inputs: Mapping[str, Any]) -> range | None:

@@ -11,6 +11,7 @@ from typing import Any
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import SentencePair, Warn, read_bitext, read_parallel, read_references
 from mpitune.errors import DataError
+from mpitune.ownership import reads
 from mpitune.store.made_inputs import MadeInput
 
 
@@ -144,6 +145,7 @@ def grammar_files(sources: StoreInputs) -> list[Path]:
             elif pair.source.words:
                 expected = "a grammar for each sentence, as the job has none for all"
                 raise DataError.at(texts.files[0], line, found="a sentence that names no grammar", expected=expected)
+    reads(named)
     return [*named, *sources.further_grammars]
 
 

@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from mpitune.array_files.arrays import write_lock
 from mpitune.array_files.atomic import write_text
 from mpitune.corpus.fingerprint import all_unchanged, fingerprint
+from mpitune.corpus.lines import read_text
 from mpitune.corpus.progress import StartProgress
 from mpitune.corpus.tokenisation import warn_of_untokenised
-from mpitune.errors import MachineError
+from mpitune.errors import DataError, MachineError
+from mpitune.files import writing
+from mpitune.ownership import locked
 
 
 class MadeInput(Protocol):
@@ -56,7 +58,7 @@ def make_inputs(wanted: Sequence[MadeInput], log: Callable[[str], None], start_p
     for made in wanted:
         if _record(made) is not None:
             continue
-        with write_lock(made.outputs[0].parent):
+        with locked(made.outputs[0].parent, "store"):
             # Another run may have made them in the meantime.
             if _record(made) is None:
                 for line in _make(made, log, start_progress):
@@ -73,13 +75,11 @@ def _make(made: MadeInput, log: Callable[[str], None], start_progress: StartProg
     """Make files and their record; returns lines for the log."""
     # Taken before the files are read: a change in between is noticed the next time.
     inputs = [fingerprint(path) for path in made.inputs]
-    try:
+    with writing(made.outputs[0].parent, MachineError):
         told = made.make(log, start_progress)
         outputs = [fingerprint(path) for path in made.outputs]
         record = {"inputs": inputs, "settings": made.settings, "outputs": outputs, "told": told}
         write_text(_record_file(made), json.dumps(record, indent=1) + "\n")
-    except OSError as error:
-        raise MachineError(f"{made.outputs[0].parent}: cannot be written: {error.strerror}") from error
     return told
 
 
@@ -90,11 +90,11 @@ def _record_file(made: MadeInput) -> Path:
 def _record(made: MadeInput) -> dict[str, Any] | None:
     """The record of files that are up to date; None if they must be made."""
     try:
-        record: dict[str, Any] = json.loads(_record_file(made).read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads(read_text(_record_file(made)))
         files = {"inputs": made.inputs, "outputs": made.outputs}
         fresh = record["settings"] == made.settings and all(
             all_unchanged(record[kind], paths) for kind, paths in files.items()
         )
         return record if fresh and isinstance(record["told"], list) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (DataError, ValueError, KeyError, TypeError):
         return None

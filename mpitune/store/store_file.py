@@ -7,10 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpitune.array_files.arrays import Stored, read_attributes, write_arrays, write_lock
+from mpitune.array_files.arrays import Stored, read_attributes, write_arrays
 from mpitune.array_files.checked import Check, open_checked
 from mpitune.corpus.fingerprint import all_unchanged, fingerprint
+from mpitune.corpus.lines import check_readable
 from mpitune.errors import DataError, UsageError
+from mpitune.files import exists
+from mpitune.ownership import locked
 
 _MISSING = "missing"
 
@@ -28,8 +31,9 @@ class StoreFile(NamedTuple):
 
     def fault(self) -> str | None:
         """The reason why the file must be built; None if it is sound and up to date."""
-        if not self.path.exists():
+        if not exists(self.path):
             return _MISSING
+        check_readable(self.path)  # one that may not be read is not damaged
         try:
             open_checked(self.path, self.check)
         except DataError:
@@ -51,7 +55,7 @@ class StoreFile(NamedTuple):
             return []
         with ExitStack() as stack:
             try:
-                stack.enter_context(write_lock(self.path.parent))
+                stack.enter_context(locked(self.path.parent, "store"))
             except UsageError as error:
                 raise UsageError(f"{self.path}: {fault}, and cannot be built: {error}") from None
             # Another run may have built it in the meantime.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ from mpitune.config.spec import DataKeys, Job, column_metrics, lm_names
 from mpitune.corpus.fingerprint import fingerprint
 from mpitune.corpus.lines import check_readable
 from mpitune.errors import UsageError
+from mpitune.files import is_folder, read_bytes
 from mpitune.grammar.cdec_ini import SPAN_LIMIT, IniFile, read_inifile
+from mpitune.ownership import reads
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.seeds import seed_folder
 from mpitune.store.inputs import StoreInputs, Texts, grammar_files
@@ -28,15 +31,27 @@ def load_job(path: Path, overrides: list[str]) -> Job:
     """
     job = load.load(path, overrides)
     given = job.learner.initial_weights
-    if given is not None and given.is_dir():
+    if given is not None and is_folder(given):
         job = replace(job, learner=replace(job.learner, initial_weights=RunFolder(given).result))
     return _with_inifile(job, job.decoder.config) if job.decoder.config is not None else job
+
+
+def is_configuration(job: Job) -> bool:
+    """True if the file of ``job`` is the configuration in its own run folder, as the run has written it.
+
+    A run that replaces it takes nothing from the user but what ``--set`` changes.
+    """
+    config = RunFolder(job.run.dir).config
+    if os.path.realpath(job.file) != os.path.realpath(config):
+        return False
+    return load.load(job.file).to_toml() == read_bytes(job.file, load.MAX_JOB).decode()
 
 
 def _with_inifile(job: Job, file: Path) -> Job:
     """``job`` completed by the cdec.ini ``file``."""
     check_readable(file)
     ini = read_inifile(file)
+    reads([*ini.grammars, *(lm for _, lm in ini.language_models)])
     external = job.decoder.backend == "cdec"
     lacking = ini.unsupported() if external else ini.unsupported_by_embedded()
     if ini.grammars and job.grammar.per_sentence and not external:

@@ -18,12 +18,12 @@ from mpitune.config.spec import Job
 from mpitune.early_signals import AGAIN
 from mpitune.exchange.comm import Comm
 from mpitune.learner.base import BatchLearner
+from mpitune.ownership import FolderLock
 from mpitune.run_folder.best_epoch import devtest_scores, early_end_reason
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.run_state import RunState, ended_state, write_error, write_state
 from mpitune.run_folder.versions import versions
 from mpitune.runtime.log import start_logging
-from mpitune.runtime.run_lock import RunLock
 from mpitune.runtime.signals import StopFlag
 from mpitune.training import early_stopping
 from mpitune.training.batch_epoch import batch_epoch
@@ -54,11 +54,11 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
     """
     comm.on_root(require_data, job)
     folder = RunFolder(job.run.dir)
-    lock = RunLock(folder.path)
+    lock = FolderLock(folder.path, "run")
     earlier: RunState | None = None
     # Not to the log of an earlier run: `--seeds` makes several.
     start_logging(None, rank=comm.rank, size=comm.size, quiet=quiet)
-    lock.inode = comm.on_root(lock.acquire)
+    lock.inode = comm.on_root(lock.acquire, wait=False)
     try:
         start_logging(folder.log, rank=comm.rank, size=comm.size, quiet=quiet)
         if lock.fault:
@@ -87,7 +87,7 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
         lock.release()
 
 
-def _learn(run: TrainingRun, state: State, lock: RunLock) -> None:
+def _learn(run: TrainingRun, state: State, lock: FolderLock) -> None:
     """The epochs that are left, after the dense start if there was none yet, and a look at the result on disk."""
     if state.epoch == 0:
         _start(run, state)
@@ -110,7 +110,7 @@ def _start(run: TrainingRun, state: State) -> None:
     keep_sparse(run, state)
 
 
-def _learn_epoch(run: TrainingRun, state: State, lock: RunLock) -> None:
+def _learn_epoch(run: TrainingRun, state: State, lock: FolderLock) -> None:
     """One pass over all shards, the exchange, and the files of the epoch."""
     clock = EpochClock(run.comm)
     if isinstance(run.learner, BatchLearner):

@@ -18,6 +18,7 @@ from mpitune.config.spec import Job
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.exchange.mixing import RunningMean
+from mpitune.files import is_file, matching
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, devtest_scores
 from mpitune.run_folder.checkpoint import Checkpoint, Vector, latest_valid_checkpoint, read_checkpoint, write_checkpoint
@@ -59,7 +60,7 @@ def check_keys(job: Job, folder: RunFolder, resume: str) -> None:
 
     `begin` compares the content of the files too, and reports damaged checkpoints.
     """
-    files = folder.checkpoints.glob("epoch-*.h5")
+    files = matching(folder.checkpoints, "epoch-*.h5")
     newest = max(files, key=lambda path: (len(path.name), path.name), default=None)
     if resume == "never" or newest is None:
         return
@@ -136,7 +137,7 @@ def restore_result(run: TrainingRun, state: State) -> None:
             checkpoint = read_checkpoint(path_of(run.folder.checkpoints, chosen_epoch(devtest_scores(state.history))))
             run.folder.write_weights(best, list(zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True)))
     try:
-        if best.is_file():
+        if is_file(best):
             read_weights(best)
         write_result(run, state)
     except DataError as error:

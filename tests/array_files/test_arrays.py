@@ -86,7 +86,7 @@ def test_no_arrays_and_long_attributes(tmp_path: Path) -> None:
 def test_an_opened_file_may_be_replaced(tmp_path: Path) -> None:
     write_arrays(tmp_path / "a.h5", ARRAYS, {})
     opened = open_arrays(tmp_path / "a.h5")
-    (tmp_path / ".a.h5.part").write_bytes(b"left behind" * 100000)
+    (tmp_path / ".a.h5.mpitune-part").write_bytes(b"left behind" * 100000)
     write_arrays(tmp_path / "a.h5", {"a": np.zeros(5)}, {})
     assert np.array_equal(opened["a"], ARRAYS["a"])
     assert open_arrays(tmp_path / "a.h5")["a"].tolist() == [0.0] * 5

@@ -53,7 +53,7 @@ def test_numbers_of_another_type_can_be_read_again(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(MachineError, match="nowhere: cannot be written to: No such file"):
+    with pytest.raises(MachineError, match="nowhere: cannot be written: No such file"):
         DiskArray(tmp_path / "nowhere")
 
 
@@ -62,7 +62,7 @@ def test_a_full_disk_is_a_machine_error(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100000, before[1]))
     try:
-        with pytest.raises(MachineError, match=rf"{tmp_path}: cannot be written to: File too large"):
+        with pytest.raises(MachineError, match=rf"{tmp_path}: cannot be written: File too large"):
             spool.append(np.zeros(100000, dtype=np.int32))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

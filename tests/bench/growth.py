@@ -64,10 +64,11 @@ class Sizes(NamedTuple):
     text: int = 1_000_000
     """Words of the default text."""
     features: Sequence[int] = (10, 1_000, 100_000, 1_000_000, 5_000_000)
+    names: Sequence[int] = (1_000, 10_000, 100_000, 300_000)
     chains: Sequence[int] = (100, 300, 1000, 3000)
 
 
-SMALL = Sizes((10, LENGTH), (500, 1000), (5, 10), (1, 10), (2, 3), (2000, 4000), 4000, (10, 1000), (5, 10))
+SMALL = Sizes((10, LENGTH), (500, 1000), (5, 10), (1, 10), (2, 3), (2000, 4000), 4000, (10, 1000), (10, 1000), (5, 10))
 
 
 def main() -> None:

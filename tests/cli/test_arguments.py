@@ -67,3 +67,9 @@ def test_numbers_in_their_bounds(least: int, most: int) -> None:
     for outside in (least - 1, most + 1):
         with pytest.raises(argparse.ArgumentTypeError, match=f"from {least} to {most}"):
             number(str(outside))
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
+def test_names_of_standard_output(name: str) -> None:
+    """A file that it leads to must not be replaced: others write to it, too."""
+    assert writes(name) is None

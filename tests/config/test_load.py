@@ -610,8 +610,10 @@ def test_a_job_with_models_of_its_own_is_the_same_as_before(tmp_path: Path) -> N
 
 def test_a_job_file_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.toml", tmp_path):
-        with pytest.raises(UsageError, match="cannot read the job file"):
+        with pytest.raises(UsageError, match="expected a readable job file"):
             load(path)
+    with pytest.raises(UsageError, match="/dev/zero: found more than 16 MB"):
+        load(Path("/dev/zero"))
     (tmp_path / "latin.toml").write_bytes(b'[run]\ndir = "\xe9"\n')
     with pytest.raises(UsageError, match="latin.toml:2: found bytes that are not UTF-8 .*, expected UTF-8"):
         load(tmp_path / "latin.toml")
@@ -619,7 +621,7 @@ def test_a_job_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_the_job_of_a_run_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("")
-    with pytest.raises(UsageError, match=f"cannot read the job file: Is a directory; {tmp_path}/config.toml is one$"):
+    with pytest.raises(UsageError, match=f"expected a readable job file; {tmp_path}/config.toml is one$"):
         load(tmp_path)
 
 

@@ -33,7 +33,7 @@ STEPS = {
     "devtest decoded": "mpitune.training.loop:watch_epoch",
     "epoch written": "mpitune.training.loop:write_epoch",
     "checkpoint written": "mpitune.training.state:write_checkpoint",
-    "lock given back": "mpitune.runtime.run_lock:RunLock.release",
+    "lock given back": "mpitune.ownership:FolderLock.release",
 }
 """What a process is about to do (when connected: has done), and the function that does it."""
 END = "process ends"

@@ -121,7 +121,7 @@ def contents(run: Path) -> dict[str, bytes]:
         if (
             not path.is_file()
             or name in ("log.txt", "status.json", "lock")
-            or re.search(r"\.shards/|\.part$|parts/part-", name)
+            or re.search(r"\.shards/|part$|parts/part-", name)
         ):
             continue
         found[name] = b"" if name.startswith("store/") else _content(path, run)
@@ -130,7 +130,7 @@ def contents(run: Path) -> dict[str, bytes]:
 
 def scraps(run: Path) -> list[str]:
     """Files that only a run at work has."""
-    return sorted(path.name for path in run.rglob("*") if re.search(r"\.shards$|\.part$|^part-", path.name))
+    return sorted(path.name for path in run.rglob("*") if re.search(r"\.shards$|part$|^part-", path.name))
 
 
 def differences(found: dict[str, bytes], expected: dict[str, bytes]) -> list[str]:

@@ -29,8 +29,8 @@ from support.tiny import write_data
 
 from mpitune.array_files.digest import write_user_block
 from mpitune.cli.parser import main
+from mpitune.ownership import FolderLock
 from mpitune.run_folder import checkpoint
-from mpitune.runtime.run_lock import RunLock
 from mpitune.training.scheduler import draw_shards
 
 JOB = """[data]
@@ -304,6 +304,11 @@ CASES = {
     "a weight that is NaN, infinite or too large": Case(line("warm", 2, "R:X:ball:dance 1e308"), made=2),
     # Root may write wherever permission is all that is missing: here a file is in the way.
     "a run folder that cannot be written to": Case(write("runs", "a file")),
+    "a file of yours in the run folder": Case(write("runs/job/weights.txt.gz", "mine")),
+    "an input in the folder of its run": Case(
+        edit("job.toml", '"warm"', '"runs/job/weights.txt.gz"'), trained=True, mended=("--resume", "must")
+    ),
+    "a run folder as the store": Case(write("job.toml", f'{JOB}\n[run]\nstore = "runs/job"\n')),
     "a job that has changed since its last checkpoint": Case(
         edit("job.toml", "epochs = 3", "epochs = 3\nmargin = 0.5"), trained=True
     ),
@@ -435,7 +440,7 @@ OTHERS = {
     ),
     "a file where the store is to be": (
         Case(write("runs/job/store", "a file")),
-        Row("runs/job/store/data.h5: missing, and cannot be built: ...: cannot write to the store: File exists", 2),
+        Row("runs/job/store/data.h5: missing, and cannot be built: ...: cannot be written: File exists", 2),
     ),
 }
 """What is told as well, and would make the table too long."""
@@ -584,10 +589,10 @@ def test_weights_without_their_bins(whole: Whole, tmp_path: Path, capsys: pytest
 
 
 def test_a_run_folder_in_use(whole: Whole, tmp_path: Path) -> None:
-    held = RunLock(tmp_path / "runs/job")
+    held = FolderLock(tmp_path / "runs/job", "run")
 
     def run(arguments: list[str]) -> tuple[int, str]:
-        held.acquire()
+        held.acquire(wait=False)
         try:
             return in_a_process(arguments)
         finally:
@@ -697,7 +702,7 @@ def test_a_full_disk_while_checkpointing(whole: Whole, tmp_path: Path) -> None:
     assert ended[1] == [0, "", ended[1][2], 1]
     for code, errors, files, epoch in ended[2:-1]:
         check_told(row, code, errors, tmp_path)
-        assert not [name for name in files if name.endswith(".part") or "traceback" in name]
+        assert not [name for name in files if name.endswith("part") or "traceback" in name]
         assert epoch >= 1, "the checkpoint before is sound"
     # Which files, depends on their sizes: one that there was no room for is written when there is room for the next.
     assert len({errors for _, errors, _, _ in ended[2:-1]}) > 3

@@ -154,7 +154,7 @@ def test_a_limit_of_translations_needs_no_other_store_and_is_that_of_the_files(f
 def test_a_store_that_is_up_to_date_is_only_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["prepare", f"{folder}/job.toml"]) == 0
     for module in ("store_file", "extract_grammars"):
-        monkeypatch.setattr(f"mpitune.store.{module}.write_lock", lambda folder: pytest.fail("locked to be written"))
+        monkeypatch.setattr(f"mpitune.store.{module}.locked", lambda *_: pytest.fail("locked to be written"))
     assert main(["prepare", f"{folder}/job.toml"]) == 0
 
 

@@ -34,9 +34,9 @@ from mpitune.errors import DataError, MachineError, StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.base import Counts
 from mpitune.learner.online.perceptron import Perceptron
+from mpitune.ownership import FolderLock
 from mpitune.run_folder.checkpoint import VERSION, checkpoint_path, read_checkpoint, write_checkpoint
 from mpitune.run_folder.layout import RunFolder
-from mpitune.runtime.run_lock import RunLock
 from mpitune.runtime.signals import StopFlag
 from mpitune.training.open_run import open_run
 from mpitune.training.scheduler import draw_shards, reordered
@@ -569,8 +569,8 @@ def test_a_store_is_not_made_for_a_job_that_is_refused(tiny: Tiny, tmp_path: Pat
 
 
 def test_two_runs_do_not_share_a_folder(tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = RunLock(tmp_path / "run")
-    other.acquire()
+    other = FolderLock(tmp_path / "run", "run")
+    other.acquire(wait=False)
     try:
         assert main(["train", str(tiny.job_file(tmp_path / "run"))]) == 2
     finally:

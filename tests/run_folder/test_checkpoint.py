@@ -254,7 +254,7 @@ def test_on_disk_before_it_has_its_name_and_the_name_after(tmp_path: Path, monke
     monkeypatch.setattr(os, "fsync", spy_fsync)
     monkeypatch.setattr(os, "replace", spy_replace)
     write_checkpoint(tmp_path, PLAIN)
-    assert calls == ["fsync .epoch-0002.h5.part", "rename", f"fsync {tmp_path.name}"]
+    assert calls == ["fsync .epoch-0002.h5.mpitune-part", "rename", f"fsync {tmp_path.name}"]
 
 
 @contextmanager
@@ -289,7 +289,10 @@ def test_a_file_in_the_way_is_the_machines_error(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="cannot be written"):
         write_checkpoint(tmp_path / "file", PLAIN)
     checkpoint_path(tmp_path, 4).mkdir()
-    with pytest.raises(MachineError, match="cannot be read: Is a directory"):
+    with pytest.raises(MachineError, match="found a folder, expected a readable file"):
+        latest_valid_checkpoint(tmp_path)
+    checkpoint_path(tmp_path, 7).symlink_to("/dev/zero")
+    with pytest.raises(MachineError, match="epoch-0007.h5: found a pipe or a device"):
         latest_valid_checkpoint(tmp_path)
 
 

@@ -38,8 +38,16 @@ def test_only_rank_0_speaks_and_quietly_if_asked(tmp_path: Path, capsys: pytest.
 
 def test_log_without_a_folder_and_into_an_unwritable_one(tmp_path: Path) -> None:
     start_logging(None)
-    with pytest.raises(UsageError, match="cannot write to the run folder"):
+    with pytest.raises(UsageError, match="absent: cannot be written: No such file"):
         start_logging(tmp_path / "absent" / "log.txt")
+
+
+def test_a_log_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "log.txt").symlink_to("precious")
+    with pytest.raises(UsageError, match="cannot be written: Too many levels of symbolic links"):
+        start_logging(tmp_path / "log.txt")
+    assert (tmp_path / "precious").read_text() == "precious"
 
 
 def test_traceback_of_a_bug_is_kept(tmp_path: Path) -> None:

@@ -244,13 +244,13 @@ def test_a_store_that_is_up_to_date_is_only_read(
     folder = tmp_path / "store"
     made(sources, folder)
 
-    def refuse(folder: Path) -> None:
-        raise UsageError(f"{folder}: cannot write to the store: Permission denied")
+    def refuse(folder: Path, kind: str) -> None:
+        raise UsageError(f"{folder}: cannot be written: Permission denied")
 
-    monkeypatch.setattr("mpitune.store.store_file.write_lock", refuse)
+    monkeypatch.setattr("mpitune.store.store_file.locked", refuse)
     assert made(sources, folder) == []
     (tmp_path / "lm").write_text(ARPA.replace("-9", "-8"))
-    with pytest.raises(UsageError, match=r"lm-0\.h5: stale, and cannot be built: .*store: cannot write to the store"):
+    with pytest.raises(UsageError, match=r"lm-0\.h5: stale, and cannot be built: .*store: cannot be written"):
         made(sources, folder)
     (folder / "data.h5").write_bytes(b"")
     with pytest.raises(UsageError, match=r"data\.h5: damaged or of an older version, and cannot be built"):

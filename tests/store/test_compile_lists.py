@@ -31,6 +31,67 @@ def test_features_of_another_scale_are_named(tmp_path: Path, caplog: pytest.LogC
         assert ("values of length are 1100 times as large as those of other features" in caplog.text) == (value > 1000)
 
 
+def compiled_line(folder: Path, line: str) -> None:
+    (folder / "lists").write_text(f"{line}\n")
+    (folder / "references").write_text("a\n")
+    texts = Texts(None, (folder / "references",), lists=(folder / "lists",))
+    compile_lists(StoreInputs(train=texts), folder, no_progress)
+
+
+def test_a_feature_is_large_beside_the_median_of_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    random = np.random.default_rng(1)
+    for _ in range(60):
+        sizes = random.choice([0.0, 1e-3, 1.0, 1.5, 999.0, 1001.0, 2e3, 1e6], random.integers(1, 7)).tolist()
+        large = [f"f{n}" for n, size in enumerate(sizes) if size > 1000 * median(sizes[:n] + sizes[n + 1 :]) > 0]
+        caplog.clear()
+        compiled_line(tmp_path, f"0 ||| a ||| {' '.join(f'f{n}={size}' for n, size in enumerate(sizes))}")
+        assert re.findall(r"values of (\w+) are", caplog.text) == large
+
+
+def median(values: list[float]) -> float:
+    return float(np.median(values)) if values else 0.0
+
+
+def test_however_many_features_one_median_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, calls = np.median, list[int]()
+
+    def counting(values: list[float]) -> Any:
+        calls.append(len(values))
+        return taken(values)
+
+    monkeypatch.setattr(np, "median", counting)
+    compiled_line(tmp_path, f"0 ||| a ||| {' '.join(f'f{n}={n + 1}' for n in range(50))}")
+    assert calls == [49]
+
+
+WORDS = ["the", "house", "is", "small", "and", "old", "but", "it", "has", "a", "garden", "with", "trees"]
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (lambda words: words, False),
+        (lambda words: [words[0].capitalize(), *words[1:]], False),
+        (lambda words: [part for word in words for part in (f"{word[0]}@@", word[1:] or "s")], True),
+        (lambda words: [f"\u2581{word}" for word in words], True),
+        (lambda words: [word.upper() for word in words], True),
+        (lambda words: words[:2], False),
+    ],
+    ids=["alike", "first letters", "parts of words", "sentencepiece", "case", "too few to tell"],
+)
+def test_hypotheses_of_other_words_than_references(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, written: Callable[[list[str]], list[str]], told: bool
+) -> None:
+    random = np.random.default_rng(2)
+    sentences = [[*map(str, random.choice(WORDS, 9))] for _ in range(20)]
+    entries = [f"{i} ||| {' '.join(written(words))} ||| lm=-1" for i, words in enumerate(sentences)]
+    (tmp_path / "lists").write_text("".join(f"{entry}\n" for entry in entries))
+    (tmp_path / "references").write_text("".join(f"{' '.join(words)}\n" for words in sentences))
+    texts = Texts(None, (tmp_path / "references",), lists=(tmp_path / "lists",))
+    compile_lists(StoreInputs(train=texts), tmp_path, no_progress)
+    assert [" 0 of " in message and "are in the references" in message for message in caplog.messages] == [True] * told
+
+
 def test_missing_references_of_lists_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name, content in {"lists": "0 ||| a ||| lm=1\n1 ||| b ||| lm=1\n", "few": "\nb\n", "all": "a\nc\n"}.items():
         (tmp_path / name).write_text(content)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pytest
 from support.commands import Cli
 
+from mpitune import files
 from mpitune.corpus.progress import no_progress
 from mpitune.errors import MachineError
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kneser_ney import estimate
-from mpitune.store import estimate as estimates
 from mpitune.store.build import build_store
 from mpitune.store.estimate import Estimate, announce, of_extraction, of_grammars, of_lm
 from mpitune.store.inputs import StoreInputs, Texts
@@ -74,7 +74,7 @@ def test_nothing_is_estimated_for_damaged_or_empty_grammars(tmp_path: Path) -> N
 
 
 def test_long_work_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: Disk(8_000_000_000))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: Disk(8_000_000_000))
     told: list[str] = []
     announce(tmp_path, [Estimate(4, 10_000_000)], told.append)
     assert told == []
@@ -90,7 +90,7 @@ def test_a_disk_that_is_too_small_is_refused_before_the_work(
     (tmp_path / "lm").write_text("\\data\\\nngram 1=3\n\n\\1-grams:\n-1\t<s>\n-1\t</s>\n-1\tw\n\n\\end\\\n")
     job = tmp_path / "job.toml"
     job.write_text('[data]\nbitext = "in"\n[grammar]\nper_sentence = true\n[[lm]]\nfile = "lm"\n')
-    monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: Disk(2_000_000))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: Disk(2_000_000))
     command = ["prepare", job, "--set", f"run.store={tmp_path / 'store'}"]
     done = cli(*command)
     assert done.code == MachineError.exit_code
@@ -98,10 +98,10 @@ def test_a_disk_that_is_too_small_is_refused_before_the_work(
     told = done.errors.splitlines()[-1]
     assert told == f"mpitune: {tmp_path / 'store'}: found 2 MB of free disk, expected {expected}"
     assert not (tmp_path / "store").exists()
-    monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: Disk(4_000_000))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: Disk(4_000_000))
     assert cli(*command).code == 0
     # What is up to date takes nothing.
-    monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: Disk(0))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: Disk(0))
     assert cli(*command).code == 0
 
 
@@ -118,7 +118,7 @@ def test_a_disk_that_is_too_small_is_refused_before_the_work(
 def test_the_sizes_that_are_told_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, needed: int, told: str
 ) -> None:
-    monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: Disk(free))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: Disk(free))
     if not told:
         announce(tmp_path, [Estimate(0, needed)], print)
         return
@@ -177,7 +177,7 @@ def bitext(tmp_path: Path) -> Path:
 def test_extraction_is_announced(bitext: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     told = "takes about 0:00 and 0 MB of disk"
     assert told not in cli("prepare", bitext / "job.toml").errors
-    monkeypatch.setattr(estimates, "SHORT", 0.0)
+    monkeypatch.setattr("mpitune.store.estimate.SHORT", 0.0)
     done = cli("prepare", bitext / "job.toml", "--set", f"run.store={bitext / 'store'}")
     assert done.errors.count(f"{bitext / 'store' / 'parts'}: building {told}") == 1
     command = ["extract", "--source", bitext / "f", "--target", bitext / "e", "--alignment", bitext / "a"]
@@ -189,7 +189,7 @@ def test_extraction_is_refused_where_the_disk_is_too_small(
     bitext: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     disk = Disk(of_extraction(3 * 15, 12, 1, 1).disk - 1)
-    monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: disk)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: disk)
     done = cli("prepare", bitext / "job.toml")
     assert done.code == MachineError.exit_code
     expected = (
@@ -198,5 +198,5 @@ def test_extraction_is_refused_where_the_disk_is_too_small(
     assert expected in done.errors.splitlines()[-1]
     store = bitext / "runs/job/store"
     assert not list((store / "parts").glob("part-*.h5")) and not (store / "data.h5").exists()
-    monkeypatch.setattr(estimates.shutil, "disk_usage", lambda _: Disk(disk.free + 1_000_000))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: Disk(disk.free + 1_000_000))
     assert cli("prepare", bitext / "job.toml").code == 0

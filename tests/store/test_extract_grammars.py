@@ -46,7 +46,8 @@ def extract(bitext: list[str], file: Path, output: Path, *more: str) -> int:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    """The grammars and the sentences; the lock names the process."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "lock"}
 
 
 def assert_grammar(path: Path, words: list[str], without: int | None = None) -> None:
@@ -65,7 +66,7 @@ def test_a_grammar_for_each_sentence(bitext: list[str], tmp_path: Path) -> None:
     read = read_sentences(output / "input.sgm")
     assert [" ".join(sentence.words) for sentence in read] == texts
     assert [sentence.grammar for sentence in read] == [output / f"grammar.{i}.gz" for i in range(4)]
-    assert {path.name for path in output.iterdir()} == {"input.sgm", *(f"grammar.{i}.gz" for i in range(4))}
+    assert {path.name for path in output.iterdir()} == {"input.sgm", "lock", *(f"grammar.{i}.gz" for i in range(4))}
     for i, sentence in enumerate(read):
         assert_grammar(output / f"grammar.{i}.gz", sentence.words)
 
@@ -146,7 +147,7 @@ def test_an_interrupted_extraction_goes_on(bitext: list[str], tmp_path: Path, mo
 
     monkeypatch.setattr(GrammarExtractor, "part", failing)
     assert extract(bitext, file, tmp_path / "out", "--leave-one-out") == 4
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [WORK]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {WORK, "lock"}
     assert extract(bitext, file, tmp_path / "out", "--leave-one-out") == 0
     # Of six items, only the third was worked at twice.
     assert len(items) == 7 and items[2] == items[3] and len(set(items)) == 6

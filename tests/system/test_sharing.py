@@ -56,14 +56,14 @@ def test_a_run_of_somebody_else_is_used_without_writing_to_it(tiny: Tiny, tmp_pa
         refused = mpitune(rights, own, "train", job)
         assert (refused.returncode, refused.stderr) == (
             2,
-            f"mpitune: {run}: cannot write to the run folder: Permission denied\n",
+            f"mpitune: {run}: cannot be written: Permission denied\n",
         )
         (tiny.folder / "lm.arpa").chmod(0o644)
         (tiny.folder / "lm.arpa").write_text((tiny.folder / "lm.arpa").read_text().replace("-2.5", "-2.4"))
         refused = mpitune(rights, own, *decode)
         assert refused.returncode == 2
         assert f"{run}/store/lm-0.h5: stale, and cannot be built: " in refused.stderr
-        assert refused.stderr.endswith("cannot write to the store: Permission denied\n")
+        assert refused.stderr.endswith("cannot be written: Permission denied\n")
     assert len((own / "out").read_text().splitlines()) == 8
     assert (own / "report" / "report.html").is_file() and (own / "why").stat().st_size > 0
     after = contents(tiny.folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mpitune.config.dtrain.draft import Draft
 from mpitune.config.dtrain.options import Translation
 from mpitune.errors import DataError
+from mpitune.files import exists
 from mpitune.grammar.cdec_ini import IniFile, read_inifile
 
 ALWAYS = 1e18
@@ -63,7 +64,7 @@ def input_file(draft: Draft, key: str, name: str) -> None:
         draft.add_unsupported(name, f"mpitune reads no standard input: name a file in {key}")
     else:
         path = draft.path(name)
-        note = "" if path.exists() else "There is no such file; was dtrain started in another folder?"
+        note = "" if exists(path) else "There is no such file; was dtrain started in another folder?"
         draft.set_key(key, [path] if key == "data.references" else path, name, note=note)
 
 

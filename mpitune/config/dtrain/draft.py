@@ -12,6 +12,7 @@ from mpitune.config.dtrain.options import DtrainOptions, Setting
 from mpitune.config.presets import PRESETS
 from mpitune.config.spec import DataKeys, Job, RunKeys
 from mpitune.errors import UsageError, printable
+from mpitune.ownership import reads
 
 _PRESET = "dtrain"
 """Preset of every job."""
@@ -62,7 +63,9 @@ class Draft:
 
     def absolute(self, name: str) -> Path:
         """Absolute path of the file ``name``, resolved from the working folder."""
-        return Path(os.path.abspath(self._folder / name))
+        path = Path(os.path.abspath(self._folder / name))
+        reads([path])
+        return path
 
     def as_written(self, name: str) -> str:
         """``name=value`` as in the file, or with dtrain's default."""

@@ -19,7 +19,8 @@ from mpitune.corpus.feature_table import FeatureTable
 from mpitune.corpus.weights import write_weights
 from mpitune.decoder.cdec.process import Child, ChildError, NotStarted, Timeouts
 from mpitune.decoder.cdec.protocol import segment
-from mpitune.errors import MachineError, UsageError
+from mpitune.errors import MachineError
+from mpitune.files import is_file, make_folder, writing
 
 LOG = logging.getLogger(__name__)
 
@@ -59,11 +60,9 @@ class CdecSession:
         self._child: Child | None = None
         self._sent = np.zeros(0)
         self._registered = 0
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
+        with writing(folder):
             write_text(folder / "cdec.ini", inifile)
-        except OSError as error:
-            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
 
     def answer(self, number: int, words: Sequence[str], grammar: Path | None, weights: np.ndarray) -> list[str]:
         """The k-best lines of sentence ``number`` under ``weights`` (`rounded`); none if there is no derivation.
@@ -82,7 +81,7 @@ class CdecSession:
             lines = [child.line() for _ in range(self._kbest)]
         except NotStarted as error:
             self.end()
-            where = f"; its standard error is in {self.log}" if self.log.exists() else ""
+            where = f"; its standard error is in {self.log}" if is_file(self.log) else ""
             raise MachineError(f"decoder.binary: {self.name} {error}{where}") from None
         except ChildError:
             self.end()
@@ -120,10 +119,8 @@ class CdecSession:
         named = {slot: self._features.name(slot) for slot in (*range(self._registered), *dynamic)}
         in_file = [slot for slot, name in named.items() if name and name[0] != "#" and not set(name) & _NOT_IN_NAMES]
         LOG.info("starting %s, which loads its grammar and language models", self.name)
-        try:
+        with writing(self._weights_file, MachineError):
             write_weights(self._weights_file, [(named[slot], float(weights[slot])) for slot in in_file])
-        except OSError as error:
-            raise MachineError(f"{self._weights_file}: cannot be written: {error.strerror}") from None
         sent = np.zeros(len(weights))
         sent[in_file] = weights[in_file]
         return Child(self._command, self.log, self._timeouts), sent

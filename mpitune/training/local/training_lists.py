@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.array_files.arrays import write_lock
 from mpitune.array_files.atomic import write_text
 from mpitune.config.spec import Job, LearnerKeys, ParallelKeys
 from mpitune.corpus.lines import read_text
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.exchange.comm import Comm
+from mpitune.files import exists, writing
 from mpitune.learner.local.examples import TrainingLists
+from mpitune.ownership import locked
 from mpitune.run_folder.checkpoint import digest
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.nbest_store import ShardLists, open_lists, read_lists, write_lists
@@ -53,7 +54,7 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
     folder = RunFolder(job.run.dir).local
     with ExitStack() as held:
         # Other processes wait for the lock until the lists are complete.
-        comm.on_root(held.enter_context, write_lock(folder))
+        comm.on_root(held.enter_context, locked(folder, "store"))
         with StopFlag() as stop:
             run = open_run(job, comm, stop, quiet=False, given=given)
             made_from = _made_from(run, given.weights)
@@ -84,7 +85,7 @@ def _made_from(run: TrainingRun, weights: Mapping[str, float]) -> dict[str, Any]
 def _check_same(folder: Path, made_from: dict[str, Any]) -> None:
     """Raise UsageError if the lists in ``folder`` have other inputs; write ``made_from`` if there are none."""
     file = folder / "made-from.json"
-    if file.exists():
+    if exists(file):
         try:
             before = json.loads(read_text(file))
         except ValueError:
@@ -94,10 +95,8 @@ def _check_same(folder: Path, made_from: dict[str, Any]) -> None:
             way = "remove the folder to have them made anew, or name another run.dir"
             raise UsageError(f"{folder}: found lists made with other {', '.join(changed)}: {way}")
         return
-    try:
+    with writing(file, MachineError):
         write_text(file, json.dumps(made_from, indent=1) + "\n")
-    except OSError as error:
-        raise MachineError(f"{file}: cannot be written: {error.strerror}") from error
 
 
 def _check_finite(scores: np.ndarray) -> None:
