@@ -71,16 +71,17 @@ def status(path: Path) -> os.stat_result | None:
     """The status of what ``path`` names, links followed; None if there is nothing.
 
     Raises DataError or MachineError if that cannot be told: a folder on the way may not be entered, a link leads to
-    itself, the name is too long, the disk fails.
+    itself, the disk fails.
     """
     try:
-        with reading(path):
-            try:
-                return os.stat(path)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
+        return os.stat(path)
     except ValueError:  # a NUL character
         return None
+    except OSError as error:
+        # No file has a name that is too long.
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return None
+        raise read_error(path, error) from None
 
 
 def check_place(folder: Path) -> None:

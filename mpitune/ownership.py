@@ -223,10 +223,9 @@ def _beginning(path: Path) -> bytes:
 
 def dissolve(folder: Path, kind: str) -> None:
     """Remove a folder of `OWN`, but nothing in it that this program has not written. What cannot be removed stays."""
-    if not _is_marked(folder):
-        return
     with suppress(MpituneError, OSError):
-        remove(folder, *OWN[kind], ".*.h5.checked", LOCK)
+        if _is_marked(folder):
+            remove(folder, *OWN[kind], ".*.h5.checked", LOCK)
         folder.rmdir()  # refused where there is something else
 
 

@@ -196,6 +196,7 @@ def _input_folder(job: Job) -> Iterator[Path]:
             try:
                 yield own
             finally:
+                dissolve(own / "parts", "store")
                 dissolve(own, "store")
         else:
             yield kept

@@ -65,10 +65,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of standard output has had enough.
         return 0
-    except OSError as error:
-        # Of a library's own files: those of a command go through mpitune.files.
-        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        return _report_error(MachineError(f"{where}{error.strerror or error}"), comm)
     except SystemExit:
         # Otherwise the other ranks would wait forever for this one.
         if comm is not None and comm.size > 1:
@@ -77,6 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if lack := _lack_of_memory(error):
             return _report_error(MachineError(f"not enough memory{f': {lack}' if str(lack) else ''}"), comm)
+        if isinstance(error, OSError):
+            # Of a library's own files: those of a command go through mpitune.files.
+            where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+            return _report_error(MachineError(f"{where}{error.strerror or error}"), comm)
         file = write_traceback(error, options.folder, comm.rank) if comm is not None and options.folder else None
         if file is None:
             text = "".join(traceback.format_exception(error)).rstrip("\n")

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -314,8 +315,12 @@ def test_a_failure_of_eflomal_is_told(
 def test_temporary_files_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    usual = tempfile.TemporaryFile
+
+    def full(dir: Path | None = None) -> object:
+        if dir is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return usual(dir=dir)
 
     monkeypatch.setattr("tempfile.TemporaryFile", full)
     assert main(written(tmp_path, "a\n", "x\n")) == 4

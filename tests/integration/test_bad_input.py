@@ -697,7 +697,7 @@ def test_a_full_disk_while_checkpointing(whole: Whole, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     ended, weights = json.loads(done.stdout)
     row = table()[FULL_DISK]
-    check_told(row._replace(says="runs/job: No space left on device"), *ended[0][:2], tmp_path)
+    check_told(row._replace(says="runs/job: cannot be written: No space left on device"), *ended[0][:2], tmp_path)
     assert ended[0][2:] == [["lock"], 0]
     assert ended[1] == [0, "", ended[1][2], 1]
     for code, errors, files, epoch in ended[2:-1]:

@@ -493,7 +493,9 @@ def test_bad_usage_and_missing_files_are_refused(cli: Cli, tiny: Tiny, tmp_path:
 def test_a_disk_that_is_full_or_not_ours(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:
     (tmp_path / "run").write_text("a file where the folder should be")
     done = cli(*command(tiny.job_file(tmp_path / "run"), weights, tiny.folder / "dev.de"))
-    assert done.code == 2 and done.errors.splitlines()[-1].startswith(f"mpitune: {tmp_path}/run/local: cannot write")
+    assert done.code == 2 and done.errors.splitlines()[-1].startswith(
+        f"mpitune: {tmp_path}/run/local: cannot be written"
+    )
 
 
 def test_no_sentences_are_no_error(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path) -> None:

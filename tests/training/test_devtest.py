@@ -186,6 +186,7 @@ def test_references_of_a_job_before_it_are_removed(tiny: Tiny, tmp_path: Path) -
     """A run that was killed before its first checkpoint leaves them; this job has one reference."""
     left = tmp_path / "run" / "translations"
     left.mkdir(parents=True)
+    (tmp_path / "run" / "lock").write_text("process 1 on here\n")
     (left / "reference-1.txt.gz").write_bytes(gzip.compress(b"one\n"))
     tiny.train(tmp_path / "run", **DEVTEST, learner={"epochs": 1})
     assert not (left / "reference-1.txt.gz").exists() and (left / "reference-0.txt.gz").exists()
