@@ -16,7 +16,7 @@ from mpitune.corpus.vocabulary import Names, feature_id
 from mpitune.errors import DataError
 
 FEATURE_NAME = "one without blanks and control characters that does not begin with #"
-"""What the name of a feature is, for messages."""
+"""The description of a valid name, for messages."""
 _NAME = re.compile("(?!#)[^\0- \x7f\ud800-\udfff]+")
 
 
