@@ -17,7 +17,7 @@ MODULES = {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path i
 
 LAYERS = [
     {"early_signals", "errors", "jit", "child_launcher", "__init__"},
-    {"files"},
+    {"files", "portable_math"},
     {"ownership"},
     {"array_files"},
     {"corpus"},
@@ -27,7 +27,8 @@ LAYERS = [
     {"metrics"},
     {"learner"},
     {"config"},
-    {"runtime", "exchange"},
+    {"runtime"},
+    {"exchange"},
     {"store"},
     {"run_folder"},
     {"report"},
@@ -66,12 +67,27 @@ FILE_ROOMS = {
 }
 """The modules that may call them: what they write is inside of `mpitune.files.writing`, or a failure is ignored."""
 
+OF_THE_PROCESSOR = {
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "logaddexp", "pow", "power", "float_power", "cbrt"),
+    *("sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "tanh", "hypot", "gamma", "lgamma"),
+    *("dot", "vdot", "inner", "matmul", "tensordot", "einsum", "linalg", "fft", "convolve", "correlate", "polyfit"),
+}
+"""Functions of math and NumPy whose results differ between processors; so do ``@``, powers and most of SciPy."""
+PORTABLE_SCIPY = {"scipy.sparse.csr_array", "scipy.optimize.brentq"}
+"""What does nothing but order data, or +, -, * and /."""
+PROCESSOR_ROOMS = {"report", "demo", "store/estimate", "metrics/significance"}
+"""Packages and modules that compute no results of runs: reports, estimates of time, the data of the demo.
+
+The products of matrices in `significance` are sums of whole numbers.
+"""
+
 RANK_ROOMS = {"exchange", "training", "runtime"}
 
 OF_THE_JOB = {"config", "runtime", "exchange"}
 """Packages of a job and its processes: all other packages get plain values and callbacks."""
-KNOW_THE_JOB = {"cli", "training", "store/extract_grammars", "run_folder/reader"}
-"""Packages and modules that may import those nevertheless; the reader reads config.toml, and tomllib has one door."""
+KNOW_THE_JOB = {"cli", "training", "store/extract_grammars", "run_folder/reader", "exchange/liveness"}
+"""Packages and modules that may import those nevertheless; the reader reads config.toml, and tomllib has one door; a
+rank that waits for others looks whether it was asked to stop."""
 
 FOR_USERS = [
     path.relative_to(ROOT).as_posix()
@@ -139,6 +155,29 @@ def test_files_have_one_door(module: str) -> None:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
             is_open = isinstance(node.func, ast.Name) and node.func.id == "open"
             assert name not in FILE_CALLS and not is_open, f"{module}:{node.lineno} calls {name or 'open'}"
+
+
+@every_module
+def test_results_do_not_depend_on_the_processor(module: str) -> None:
+    """What they are computed with is in `portable_math`; a power of a number that is no literal would be libm's."""
+    if {module, module.split("/")[0]} & PROCESSOR_ROOMS:
+        return
+    for node in ast.walk(_tree(module)):
+        found = ""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("np", "math"):
+            found = node.attr if node.attr in OF_THE_PROCESSOR else ""
+        elif isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
+            found = "@"
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+            base, exponent = ast.unparse(node.left), ast.unparse(node.right)
+            found = "" if base.isdigit() or re.fullmatch(r"[\d.]+ -?\d+", f"{base} {exponent}") else "**"
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Pow):
+            found = "**="
+        assert not found, f"{module}:{node.lineno} uses {found}"
+    for dotted, node in _imports(_tree(module), module):
+        package, _, name = dotted.partition(".")
+        depends = package == "scipy" or (package in ("math", "numpy") and name in OF_THE_PROCESSOR)
+        assert not depends or dotted in PORTABLE_SCIPY, f"{module}:{node.lineno} imports {dotted}"
 
 
 @every_module

@@ -20,6 +20,7 @@ from rapidfuzz.process import cdist
 from scipy.sparse import csr_array
 
 from mpitune.array_files.csr import select_rows
+from mpitune.portable_math import log, logs
 
 
 class Neighbours(NamedTuple):
@@ -55,13 +56,15 @@ class IndexedPart:
         """
         self._ptr, self._words, self._first, self._theta = ptr - ptr[0], words[ptr[0] : ptr[-1]], first, theta
         self._length = np.diff(ptr)
-        self._idf = np.log((sentences + 1) / (frequency + 1))
-        self._unknown = float(np.log(sentences + 1))
+        self._idf = logs((sentences + 1) / (frequency + 1))
+        self._unknown = log(sentences + 1.0)
         shape = (len(self._length), len(frequency))
         # Copied, because sum_duplicates sorts and merges in place.
         counts = csr_array((np.ones(len(self._words)), self._words, self._ptr), shape=shape, copy=True)
         counts.sum_duplicates()
-        self._norm = np.sqrt(counts.power(2) @ np.square(self._idf))
+        sentence = np.repeat(np.arange(shape[0]), np.diff(counts.indptr))
+        squares = np.square(counts.data) * np.square(self._idf)[counts.indices]
+        self._norm = np.sqrt(np.bincount(sentence, squares, minlength=shape[0]))
         self._postings = counts.T.tocsr()
         """Inverted index [vocabulary, sentences]: counts of each word."""
         self._code = np.zeros(len(frequency), dtype=np.uint32)
@@ -90,11 +93,12 @@ class IndexedPart:
         squared = np.square(count * self._idf[known]).sum() + np.square(unknown * self._unknown).sum()
         found = self._postings[known]
         # Summed word by word: the order, and so the rounding, does not depend on the division into parts.
-        product = found.T @ (count * np.square(self._idf[known]))
+        of_word, size = np.repeat(count * np.square(self._idf[known]), np.diff(found.indptr)), len(self._length)
+        product = np.bincount(found.indices, found.data * of_word, minlength=size)
         norms = self._norm * np.sqrt(squared)
         cosine = np.divide(product, norms, out=np.zeros(len(norms)), where=norms > 0)
-        found.data = np.minimum(found.data, np.repeat(count, np.diff(found.indptr)))
-        return np.clip(1.0 - cosine, 0.0, 1.0), found.T @ np.ones(len(known))
+        shared = np.minimum(found.data, np.repeat(count, np.diff(found.indptr)))
+        return np.clip(1.0 - cosine, 0.0, 1.0), np.bincount(found.indices, shared, minlength=size)
 
     def _exactly(self, candidates: np.ndarray, words: np.ndarray, longer: np.ndarray, angle: np.ndarray) -> np.ndarray:
         """float64: the distances of the sentences ``candidates`` (int64)."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from mpitune.extraction.bitext import Lexicon
 from mpitune.jit import kernel
+from mpitune.portable_math import log10
 
 NEVER = 99.0
 """Score of a word with probability 0, in place of -log10 of it."""
@@ -30,7 +31,7 @@ def lexical_scores(
                 times = _linked(lexicon, f, e)
                 if times > 0:
                     best = max(best, times / lexicon.target_count[e])
-        forward += -np.log10(best) if best > 0.0 else NEVER
+        forward += -log10(best) if best > 0.0 else NEVER
     backward = 0.0
     for j in range(begin, end):
         e = target[j]
@@ -41,7 +42,7 @@ def lexical_scores(
             times = _linked(lexicon, f, e)
             if times > 0:
                 best = max(best, times / lexicon.source_count[f])
-        backward += -np.log10(best) if best > 0.0 else NEVER
+        backward += -log10(best) if best > 0.0 else NEVER
     return forward, backward
 
 

@@ -16,6 +16,7 @@ from mpitune.array_files.arrays import with_prefix
 from mpitune.grammar.rules import Rules, RuleTypes
 from mpitune.grammar.score_transforms import TransformPlan, transform_scores
 from mpitune.jit import int64, kernel
+from mpitune.portable_math import log10
 
 FEATURES = (
     "EgivenFCoherent",
@@ -139,7 +140,7 @@ def _write_rules(
     for entry in range(table.grammar_ptr[sentence], table.grammar_ptr[sentence + 1]):
         side, sample = table.entry_side[entry], table.entry_sample[entry]
         last_change = change + table.entry_changes[entry]
-        sample_score = np.log10(1.0 + sample)
+        sample_score = log10(1.0 + sample)
         first = table.rule_ptr[side]
         rules = table.rule_ptr[side + 1] - first
         for k in range(rules):
@@ -154,9 +155,9 @@ def _write_rules(
                 continue
             type_[rows] = rule
             lexical = table.lexical[rule]
-            end = _put(0, -np.log10(count / sample), score_index, score_value, end)
+            end = _put(0, -log10(count / sample), score_index, score_value, end)
             end = _put(1, sample_score, score_index, score_value, end)
-            end = _put(2, np.log10(1.0 + count), score_index, score_value, end)
+            end = _put(2, log10(1.0 + count), score_index, score_value, end)
             end = _put(3, table.lexical_value[lexical, 0], score_index, score_value, end)
             end = _put(4, table.lexical_value[lexical, 1], score_index, score_value, end)
             end = _put(5, 1.0 if table.entry_single[entry] else 0.0, score_index, score_value, end)

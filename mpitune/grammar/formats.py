@@ -19,12 +19,12 @@ Features made of the scores (the reader leaves out zeros):
 
 from __future__ import annotations
 
-import math
 import re
 from typing import NamedTuple, Protocol
 
 from mpitune.corpus.text import IN_RANGE, parse_number, split_fields, split_words
 from mpitune.corpus.wording import counted
+from mpitune.portable_math import log
 
 LOG_FLOOR = -100.0
 """Lower bound of log scores in Moses, and the log score of 0."""
@@ -319,7 +319,9 @@ def in_brackets(word: str, min_length: int) -> bool:
 def _log(text: str) -> float:
     """Log of a score, floored. Raises ValueError unless ``text`` is a number from 0 to 1e30."""
     value = parse_number(text)
-    return max(math.log(value), LOG_FLOOR) if value else LOG_FLOOR
+    if value < 0:
+        raise ValueError(f"{text} has no log")
+    return max(log(value), LOG_FLOOR) if value else LOG_FLOOR
 
 
 def _is_score(text: str) -> bool:

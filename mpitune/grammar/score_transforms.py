@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
@@ -30,10 +29,11 @@ from mpitune.errors import UsageError
 from mpitune.grammar.binning import Bins
 from mpitune.grammar.rules import Rules
 from mpitune.jit import int64, kernel
+from mpitune.portable_math import exp, exp10
 
 TRANSFORMS = ("10**-v", "10**v-1", "exp(-v)", "exp(v)")
 """Transforms of a score v, by their names in job files: -log10(p) to p, log10(1 + c) to c, -ln(p) to p, ln(p) to p."""
-WORD_PENALTY = -1.0 / math.log(10.0)
+WORD_PENALTY = -1.0 / 2.302585092994046
 """Value of the feature WordPenalty for one target word."""
 WORDS = -2
 """Index of the word penalty among scores: it is no score of the grammar."""
@@ -319,13 +319,13 @@ def apply_transform(transform: str | None, v: float) -> float:
 @kernel
 def _apply_transform(transform: int, v: float) -> float:
     if transform == 0:
-        return float(10.0**-v)
+        return exp10(-v)
     if transform == 1:
-        return float(10.0**v - 1.0)
+        return exp10(v) - 1.0
     if transform == 2:
-        return math.exp(-v)
+        return exp(-v)
     if transform == 3:
-        return math.exp(v)
+        return exp(v)
     return v
 
 

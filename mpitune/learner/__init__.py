@@ -5,6 +5,7 @@
 - `pair_sampling`: the pairs of a list that are compared (`SAMPLERS`).
 - `pool`, `forests`: accumulated k-best lists and an epoch's forests, the data of batch learners.
 - `bin_chains`: structured regularisation of discretised features, as penalties of their weights.
+- `lbfgs`: the minimiser of smooth objectives.
 - `online`: perceptron and MIRA, which update the weights after each list.
 - `batch`: PRO, MERT, minimum risk and RAMPION, which update the weights once an epoch.
 - `local`: weights for a single sentence.

@@ -15,7 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solveh_banded
+
+from mpitune.jit import kernel
+from mpitune.learner.lbfgs import minimise
+from mpitune.portable_math import dot, exps, logs, tanhs
 
 _FAR = 40.0
 """Beyond this, tanh is 1 and its derivative 0 in double precision."""
@@ -24,7 +27,7 @@ _FAR = 40.0
 def linear(weights: np.ndarray) -> tuple[float, np.ndarray]:
     """The sum of m_j^2 and its gradient (float64 [N]) for the weights (float64 [N]) of a chain."""
     bend = _bends(weights)
-    return float(bend @ bend), _gradient(2 * bend, np.zeros(len(bend)), len(weights))
+    return dot(bend, bend), _gradient(2 * bend, np.zeros(len(bend)), len(weights))
 
 
 def monotone(weights: np.ndarray, gamma: float) -> tuple[float, np.ndarray]:
@@ -33,14 +36,26 @@ def monotone(weights: np.ndarray, gamma: float) -> tuple[float, np.ndarray]:
     flat = slope == 0
     with np.errstate(over="ignore"):
         steepness = np.clip(np.where(flat, np.inf, bend / np.where(flat, 1.0, slope)), -_FAR, _FAR)
-    tanh = np.abs(np.tanh(steepness))
-    damping = np.where(flat, 1.0, tanh ** (2 * gamma))
+    tanh = np.abs(tanhs(steepness))
+    damping = np.where(flat, 1.0, _powers(tanh, 2 * gamma))
     # The derivative of D_j by m_j / r_j, times m_j^2 / r_j. For m_j = 0 it is 0 with any gamma.
     bent = (tanh > 0) & (tanh < 1) & ~flat
-    growth = 2 * gamma * np.where(bent, tanh, 1.0) ** (2 * gamma - 1) * np.sign(steepness) / np.cosh(steepness) ** 2
-    change = np.where(bent, growth * steepness**2 * slope, 0.0)
+    growth = 2 * gamma * _powers(np.where(bent, tanh, 1.0), 2 * gamma - 1) * np.sign(steepness) * _slopes(steepness)
+    change = np.where(bent, growth * np.square(steepness) * slope, 0.0)
     by_bend, by_slope = 2 * damping * bend + change, -change * steepness
-    return float(damping @ bend**2), _gradient(by_bend, by_slope, len(weights))
+    return dot(damping, np.square(bend)), _gradient(by_bend, by_slope, len(weights))
+
+
+def _powers(base: np.ndarray, exponent: float) -> np.ndarray:
+    """float64 [n]: numbers from 0 to 1 to the power of ``exponent``, which is not 0 where one of them is."""
+    return exps(exponent * logs(base)) if exponent != 0 else np.ones(len(base))
+
+
+def _slopes(x: np.ndarray) -> np.ndarray:
+    """float64 [n]: the derivative of tanh at ``x``, 1 / cosh^2."""
+    small = exps(-2.0 * np.abs(x))
+    slope: np.ndarray = 4.0 * small / np.square(1.0 + small)
+    return slope
 
 
 def _bends(weights: np.ndarray) -> np.ndarray:
@@ -103,39 +118,60 @@ class Smoothness:
         """
         if self.regularizer == "linear":
             return smoothed(weights, self.beta, free)
-        # Imported here because it takes a quarter of the start of other methods.
-        from scipy.optimize import minimize
-
         moved = weights.copy()
 
         def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
             moved[free] = point
             value, slope = self.of_chain(moved)
             away = point - weights[free]
-            return 0.5 * float(away @ away) + value, away + slope[free]
+            return 0.5 * dot(away, away) + value, away + slope[free]
 
         if free.any():
-            moved[free] = minimize(objective, weights[free], jac=True, method="L-BFGS-B").x
+            moved[free] = minimise(objective, weights[free]).point
         return moved
 
 
 def smoothed(weights: np.ndarray, beta: float, free: np.ndarray) -> np.ndarray:
     """The proximal step of the linear penalty: the v that minimises |v - w|^2 / 2 + ``beta`` * (sum of m_j^2).
 
-    Exact, by a banded Cholesky factorisation. ``weights``: float64 [N], a chain; ``free``: bool [N], weights that are
-    not frozen.
+    Exact, by elimination. ``weights``: float64 [N], a chain; ``free``: bool [N], weights that are not frozen.
     """
-    size = len(weights)
-    # The rows of `bends`, the matrix M, give m_2, ..., m_{N-1}. Solve (1 + 2 beta M'M) v = w, given its diagonals.
-    bends = np.zeros((max(size - 2, 0), size))
-    for j in range(len(bends)):
-        bends[j, j : j + 3] = 0.5, -1.0, 0.5
-    matrix = np.eye(size) + 2 * beta * bends.T @ bends
-    frozen = ~free
-    right = np.where(free, weights - matrix[:, frozen] @ weights[frozen], weights)
-    matrix[frozen, :] = matrix[:, frozen] = 0.0
-    matrix[frozen, frozen] = 1.0
-    banded = np.zeros((3, size))
-    for above in range(min(3, size)):
-        banded[2 - above, above:] = np.diagonal(matrix, above)
-    return np.asarray(solveh_banded(banded, right))
+    size, bends = len(weights), max(len(weights) - 2, 0)
+    # The diagonal of 1 + 2 beta M'M and the two next to it, from the rows of M, one for each bend: 1/2, -1, 1/2.
+    diagonals, solution = np.zeros((3, size + 2)), np.zeros(size + 2)
+    diagonals[0] = 1.0
+    for apart, products in enumerate([(0.5, 2.0, 0.5), (-1.0, -1.0), (0.5,)]):
+        for first, product in enumerate(products):
+            diagonals[apart, first : first + bends] += beta * product
+    solution[:size] = weights
+    # What is frozen goes to the right-hand side.
+    for apart in (1, 2):
+        pairs = max(size - apart, 0)
+        cut = np.where(free[:pairs] & free[apart:], 0.0, diagonals[apart, :pairs])
+        solution[:pairs] -= cut * weights[apart:]
+        solution[apart:size] -= cut * weights[:pairs]
+        diagonals[apart, :pairs] -= cut
+    diagonals[0, :size][~free], solution[:size][~free] = 1.0, weights[~free]
+    _solve(diagonals, solution)
+    return solution[:size]
+
+
+@kernel
+def _solve(diagonals: np.ndarray, solution: np.ndarray) -> None:
+    """Solve a system of n equations in place, by the factors LDL' of its matrix, which is positive definite.
+
+    ``diagonals``: float64 [3, n + 2], that of the matrix and the two next to it, replaced by those of D and L; the rows
+    n and n + 1 are those of the identity. ``solution``: float64 [n + 2], the right-hand side, replaced.
+    """
+    size = len(solution) - 2
+    for j in range(size):
+        first, second = diagonals[1, j] / diagonals[0, j], diagonals[2, j] / diagonals[0, j]
+        diagonals[0, j + 1] -= first * diagonals[1, j]
+        diagonals[1, j + 1] -= first * diagonals[2, j]
+        diagonals[0, j + 2] -= second * diagonals[2, j]
+        diagonals[1, j], diagonals[2, j] = first, second
+        solution[j + 1] -= first * solution[j]
+        solution[j + 2] -= second * solution[j]
+    for j in range(size - 1, -1, -1):
+        known = diagonals[1, j] * solution[j + 1] + diagonals[2, j] * solution[j + 2]
+        solution[j] = solution[j] / diagonals[0, j] - known

@@ -9,6 +9,7 @@ import numpy as np
 from mpitune.corpus.word_table import WordTable, word_slot
 from mpitune.jit import inlined, kernel
 from mpitune.lm.ngram_table import EXTENDS_RIGHT, UNKNOWN, LanguageModel, add_ngram
+from mpitune.portable_math import whole_power
 
 # Return codes of the kernels: end of the section, end of the block, hash table full; then errors in the current line.
 DONE, BLOCK_DONE, TABLE_FULL = range(3)
@@ -222,11 +223,11 @@ def _parse_number(text: np.ndarray, begin: int, end: int) -> float:
     value = float(mantissa)
     while scale < 0 and value > 0.0:
         step = min(-scale, 22)
-        value /= 10.0**step
+        value /= whole_power(10.0, step)
         scale += step
     while scale > 0 and 0.0 < value <= _FLOAT32_MAX:
         step = min(scale, 22)
-        value *= 10.0**step
+        value *= whole_power(10.0, step)
         scale -= step
     if value > _FLOAT32_MAX:
         return np.nan

@@ -34,6 +34,7 @@ from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError, UsageError
 from mpitune.lm.arpa_writer import Level, write_arpa
+from mpitune.portable_math import log10s
 
 MARKERS = ("<unk>", "<s>", "</s>")
 """Words 0, 1 and 2, which the model adds."""
@@ -212,10 +213,10 @@ def smooth(levels: Sequence[NgramCounts], log: Callable[[str], None], progress: 
         left_over = np.bincount(context, weights=discount, minlength=len(prob))
         backoff = np.divide(left_over, total, out=np.ones(len(prob)), where=total > 0)
         if smoothed:
-            smoothed[-1] = smoothed[-1]._replace(backoff=np.log10(backoff).astype(np.float32))
+            smoothed[-1] = smoothed[-1]._replace(backoff=log10s(backoff).astype(np.float32))
         prob = (a - discount) / total[context] + backoff[context] * prob[suffix]
         # Rounding can raise a probability above 1, which readers refuse.
-        smoothed.append(Level(first, suffix, np.log10(np.minimum(prob, 1)).astype(np.float32), None))
+        smoothed.append(Level(first, suffix, log10s(np.minimum(prob, 1)).astype(np.float32), None))
         progress.advance()
     return smoothed
 

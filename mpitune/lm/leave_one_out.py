@@ -36,6 +36,7 @@ from mpitune.lm.kneser_ney import FALLBACK_DISCOUNTS, discounts
 from mpitune.lm.log_scale import log_scale
 from mpitune.lm.ngram_table import UNKNOWN, LanguageModel, LmVocabulary, child, end_of_nodes, entry, find
 from mpitune.lm.probing import key_place, prob_place, with_sign
+from mpitune.portable_math import exp10s, log10s
 
 COVERED = 0.99
 """Least share of a model's n-grams that a text must have for the model to have been estimated from it alone."""
@@ -227,7 +228,7 @@ def _left_out(
     discounted_share = np.divide(discounted, before, out=np.zeros(len(node)), where=before > 0)
     log_prob, log_backoff = np.empty((2, len(node)), dtype=np.float32)
     _entries(lm, node, log_prob, log_backoff)
-    old, backoff = 10.0 ** (scale * log_prob.astype(np.float64)), 10.0 ** (scale * log_backoff.astype(np.float64))
+    old, backoff = exp10s(scale * log_prob.astype(np.float64)), exp10s(scale * log_backoff.astype(np.float64))
     new = np.where(length == 1, old * share, old)
     for n in range(2, lm.order + 1):
         here = np.flatnonzero((length == n) & (rest > 0) & has_context)
@@ -238,8 +239,7 @@ def _left_out(
         # A model that is not interpolated may have less than what backing off gives.
         new[here] = np.where(by_count > 0, by_backoff + by_count, np.minimum(by_backoff, old[here]))
     wanted = ~np.isin(node, (UNKNOWN, lm.bos))
-    with np.errstate(divide="ignore"):
-        prob = np.where(rest > 0, np.log10(np.minimum(new, 1.0)) / scale, -np.inf).astype(np.float32)
+    prob = np.where(rest > 0, log10s(np.minimum(new, 1.0)) / scale, -np.inf).astype(np.float32)
     return LeftOut(node[wanted].astype(np.int32), prob[wanted])
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from scipy.optimize import brentq
 
 from mpitune.jit import kernel
 from mpitune.lm.ngram_table import UNKNOWN, LanguageModel, entry
+from mpitune.portable_math import exp10, log10
 
 USUAL = 0.8, 1.25
 """Scales between these are taken for 1: probabilities that do not add up to 1, such as those of a pruned vocabulary."""
@@ -22,12 +22,12 @@ def log_scale(lm: LanguageModel) -> float:
     """
 
     def surplus(power: float) -> float:
-        return _unigram_sum(lm, 10.0**power) - 1.0
+        return _unigram_sum(lm, exp10(power)) - 1.0
 
-    limit = np.log10(LARGEST)
+    limit = log10(LARGEST)
     if not surplus(limit) < 0 < surplus(-limit):
         return 1.0
-    scale = float(10.0 ** brentq(surplus, -limit, limit))
+    scale = exp10(brentq(surplus, -limit, limit))
     return 1.0 if USUAL[0] < scale < USUAL[1] else scale
 
 
@@ -37,5 +37,5 @@ def _unigram_sum(lm: LanguageModel, scale: float) -> float:
     total = 0.0
     for word in range(lm.words):
         if word not in (UNKNOWN, lm.bos):
-            total += 10.0 ** (scale * float(entry(lm, word)[0]))
+            total += exp10(scale * float(entry(lm, word)[0]))
     return total

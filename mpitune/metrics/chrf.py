@@ -108,4 +108,4 @@ def _percent(row: np.ndarray) -> float:
         return 0.0
     precision /= orders
     recall /= orders
-    return 100 * ((1 + BETA**2) * precision * recall / (BETA**2 * precision + recall))
+    return 100 * ((1 + BETA * BETA) * precision * recall / (BETA * BETA * precision + recall))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import softmax
 
 from mpitune.decoder.base import KBest
 from mpitune.metrics.choices import GainName
 from mpitune.metrics.tuning_metric import Metric
+from mpitune.portable_math import exps
 
 
 class ExpectedGain:
@@ -25,8 +25,15 @@ class ExpectedGain:
     def of(self, kbest: KBest) -> np.ndarray:
         """float64 [k]: the expected gain of each entry of ``kbest``."""
         expected = np.zeros(kbest.size)
-        for j, probability in enumerate(softmax(kbest.score).tolist()):
+        for j, probability in enumerate(_softmax(kbest.score).tolist()):
             if probability > 0:
                 counted = self._metric.statistics(kbest, [kbest.translation(j)])
                 expected += probability * self._metric.sentence_scores(counted)
         return expected
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    """float64 [k]: the probabilities of entries with these ``scores`` (float64 [k])."""
+    shares = exps(scores - scores.max(initial=-np.inf))
+    found: np.ndarray = shares / shares.sum()
+    return found

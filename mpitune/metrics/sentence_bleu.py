@@ -16,6 +16,7 @@ import numpy as np
 from mpitune.jit import kernel
 from mpitune.metrics.bleu import LENGTH, LONGEST, MATCHES, ORDER, REFERENCE, TOTALS, WIDTH
 from mpitune.metrics.choices import SentenceMetricName
+from mpitune.portable_math import exp, log
 
 CONTEXT_DECAY = 0.9
 """Decay of the pseudo-document of `ChiangBleu` per sentence."""
@@ -28,7 +29,7 @@ def _brevity_penalty(length: float, reference: float) -> float:
         return 1.0
     if length == 0:
         return 0.0
-    return math.exp(1.0 - reference / length)
+    return exp(1.0 - reference / length)
 
 
 @kernel
@@ -45,10 +46,10 @@ def _bleu(statistics: np.ndarray, document: np.ndarray, add: float, scores: np.n
             if match == 0:
                 logs = -math.inf
                 break
-            logs += math.log(match / (document[TOTALS + n] + statistics[j, TOTALS + n] + smooth))
+            logs += log(match / (document[TOTALS + n] + statistics[j, TOTALS + n] + smooth))
         length = document[LENGTH] + statistics[j, LENGTH]
         reference = document[REFERENCE] + statistics[j, REFERENCE]
-        scores[j] = _brevity_penalty(length, reference) * math.exp(logs / ORDER)
+        scores[j] = _brevity_penalty(length, reference) * exp(logs / ORDER)
 
 
 @kernel
@@ -61,12 +62,12 @@ def _plus_one(statistics: np.ndarray, add_length: float, scores: np.ndarray) -> 
         if statistics[j, MATCHES] == 0:
             scores[j] = 0.0
             continue
-        logs = math.log(statistics[j, MATCHES] / statistics[j, TOTALS])
+        logs = log(statistics[j, MATCHES] / statistics[j, TOTALS])
         orders = min(ORDER, statistics[j, LONGEST])
         for n in range(1, orders):
-            logs += math.log((statistics[j, MATCHES + n] + 1.0) / (statistics[j, TOTALS + n] + 1.0))
+            logs += log((statistics[j, MATCHES + n] + 1.0) / (statistics[j, TOTALS + n] + 1.0))
         penalty = _brevity_penalty(statistics[j, LENGTH], statistics[j, REFERENCE] + add_length)
-        scores[j] = penalty * math.exp(logs / orders)
+        scores[j] = penalty * exp(logs / orders)
 
 
 @kernel
@@ -79,8 +80,8 @@ def _liang(statistics: np.ndarray, scores: np.ndarray) -> None:
             match = statistics[j, MATCHES + n]
             if match == 0:
                 break
-            logs += math.log(match / statistics[j, TOTALS + n])
-            means += math.exp(logs / (n + 1)) / 2.0 ** (ORDER - n)
+            logs += log(match / statistics[j, TOTALS + n])
+            means += exp(logs / (n + 1)) / (1 << ORDER - n)
         scores[j] = _brevity_penalty(statistics[j, LENGTH], statistics[j, REFERENCE]) * means
 
 
@@ -93,7 +94,7 @@ def _sum(statistics: np.ndarray, scores: np.ndarray) -> None:
             match = statistics[j, MATCHES + n]
             if match == 0:
                 break
-            precisions += match / statistics[j, TOTALS + n] / 2.0 ** (ORDER - n)
+            precisions += match / statistics[j, TOTALS + n] / (1 << ORDER - n)
         scores[j] = _brevity_penalty(statistics[j, LENGTH], statistics[j, REFERENCE]) * precisions
 
 

@@ -15,6 +15,7 @@ from mpitune.decoder.base import as_kbest
 from mpitune.metrics import chrf, ter
 from mpitune.metrics.choices import EvaluationMetricName, Tokenizer
 from mpitune.metrics.sacrebleu import bleu_statistics
+from mpitune.portable_math import exps, logs
 
 _ORDER = 4
 _LENGTH, _REFERENCE, _MATCHES, _TOTALS = 0, 1, 2, 2 + _ORDER
@@ -58,9 +59,9 @@ def _bleu(sums: np.ndarray) -> np.ndarray:
     """BLEU, 0 to 100, with sacreBLEU's default smoothing: the k-th order without a match counts 2^-k matches."""
     matches, totals = sums[:, _MATCHES:_TOTALS], sums[:, _TOTALS:_TER]
     missing = matches == 0
-    smoothed = np.where(missing, 0.5 ** np.cumsum(missing, axis=1), matches)
-    precision = np.exp(np.log(smoothed / np.maximum(totals, 1)).mean(axis=1))
-    brevity = np.exp(np.minimum(1 - sums[:, _REFERENCE] / np.maximum(sums[:, _LENGTH], 1), 0))
+    smoothed = np.where(missing, 1 / (1 << np.cumsum(missing, axis=1)), matches)
+    precision = exps(logs(smoothed / np.maximum(totals, 1)).mean(axis=1))
+    brevity = exps(np.minimum(1 - sums[:, _REFERENCE] / np.maximum(sums[:, _LENGTH], 1), 0))
     return np.where((totals > 0).all(axis=1) & ~missing.all(axis=1), 100 * brevity * precision, 0.0)
 
 

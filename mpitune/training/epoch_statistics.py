@@ -139,7 +139,7 @@ def norm(values: np.ndarray) -> float:
     sizes = np.sort(np.abs(values[values != 0]))
     most = float(sizes[-1]) if len(sizes) else 0.0
     # Scaled first: squares of large values overflow.
-    return most * math.sqrt(float(((sizes / most) ** 2).sum())) if most else 0.0
+    return most * math.sqrt(float(np.square(sizes / most).sum())) if most else 0.0
 
 
 def summary(shards: Sequence[ShardStatistics], metric: Metric) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from mpitune.decoder.embedded.forest import NODES, Forest
 from mpitune.decoder.embedded.kbest import NONE, Derivations, hash_translation, new_derivations
 from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.jit import int64, kernel
+from mpitune.portable_math import exp, log
 
 
 def sampled_derivations(
@@ -63,11 +64,11 @@ def _share_edges(forest: Forest, inside: np.ndarray, share: np.ndarray, size: np
             size[node] = max(size[node], edges)
         total = 0.0
         for e in range(first, end):
-            total += math.exp(share[e] - largest)
+            total += exp(share[e] - largest)
             share[e] = total
         for e in range(first, end):
             share[e] /= total
-        inside[node] = largest + math.log(total)
+        inside[node] = largest + log(total)
 
 
 @kernel

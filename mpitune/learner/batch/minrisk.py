@@ -21,6 +21,7 @@ from mpitune.learner.batch.smooth import minimize_lbfgs
 from mpitune.learner.bin_chains import Smoothness
 from mpitune.learner.pool import NBestPool, scores, summed
 from mpitune.metrics.tuning_metric import Metric
+from mpitune.portable_math import exp
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def risks(sentence_ptr: np.ndarray, scores: np.ndarray, gold: np.ndarray, coeffi
         mass = 0.0
         expected = 0.0
         for j in range(start, end):
-            coefficients[j] = math.exp(scores[j] - highest)
+            coefficients[j] = exp(scores[j] - highest)
             mass += coefficients[j]
             expected += coefficients[j] * gold[j]
         for j in range(start, end):

@@ -10,7 +10,6 @@ does not depend on the number of sentences)*.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from mpitune.learner.bin_chains import Smoothness
 from mpitune.learner.pair_sampling import pro
 from mpitune.learner.pool import NBestPool
 from mpitune.metrics.tuning_metric import Metric
+from mpitune.portable_math import exp, log1p
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ def _loss(pairs: Pairs, weights: np.ndarray, scores: np.ndarray, slopes: np.ndar
             scores[j] = score
         for i in range(pairs.list_ptr[s], pairs.list_ptr[s + 1]):
             margin = scores[pairs.better[i]] - scores[pairs.worse[i]]
-            small = math.exp(-abs(margin))
-            loss += math.log1p(small) + max(-margin, 0.0)
+            small = exp(-abs(margin))
+            loss += log1p(small) + max(-margin, 0.0)
             slope = (small if margin > 0 else 1.0) / (1.0 + small)
             slopes[pairs.better[i]] -= slope
             slopes[pairs.worse[i]] += slope

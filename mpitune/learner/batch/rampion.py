@@ -24,6 +24,7 @@ from mpitune.jit import kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.pool import NBestPool, scores, summed
 from mpitune.metrics.tuning_metric import Metric
+from mpitune.portable_math import dot
 
 LOSSES = {1: (0.0, 1.0), 2: (-1.0, 0.0), 3: (-1.0, 1.0)}
 """By the paper's number: the factors of the cost in the hope and in the fear."""
@@ -93,7 +94,7 @@ class Rampion:
 
         def objective(hopes_of: np.ndarray, at: np.ndarray) -> tuple[float, np.ndarray]:
             moved = at - weights
-            loss, gradient = options.c / 2 * float(moved @ moved), options.c * moved
+            loss, gradient = options.c / 2 * dot(moved, moved), options.c * moved
             for part_loss, part_gradient in evaluate_shards(np.stack([hopes_of, at])):
                 loss += float(part_loss[0])
                 gradient += part_gradient

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 
 from mpitune.learner.base import EvaluateShards, OptimizerResult
+from mpitune.learner.lbfgs import minimise
+from mpitune.portable_math import dot
 
 LOG = logging.getLogger(__name__)
-_FAILED = 2
-"""Status of SciPy's L-BFGS-B after a line search without success: at the optimum, rounding may cause it."""
 
 
 def minimize_lbfgs(
@@ -28,9 +28,6 @@ def minimize_lbfgs(
     penalty and its gradient, is added to each loss of the sum; shards then reply with the sum and the number of losses
     (float64 [2]).
     """
-    # Imported here because it takes a quarter of the start of other methods.
-    from scipy.optimize import minimize
-
     weights = start.copy()
 
     def objective(moved: np.ndarray) -> tuple[float, np.ndarray]:
@@ -44,16 +41,11 @@ def minimize_lbfgs(
             more, slope = penalty(weights)
             loss += losses * more
             gradient += losses * slope
-        return 0.5 * float(moved @ moved) + c * loss, moved + c * gradient[free]
+        return 0.5 * dot(moved, moved) + c * loss, moved + c * gradient[free]
 
-    if not free.any():
-        value, _ = objective(start[free])
-        return OptimizerResult(weights, value, 0)
-    done = minimize(objective, start[free], jac=True, method="L-BFGS-B", options={"maxiter": 1000})
-    value = float(done.fun)
-    if done.status == _FAILED and done.nit == 0:
+    found = minimise(objective, start[free])
+    if found.failed and found.steps == 0:
         LOG.warning("L-BFGS found no step that lowers the objective: are features of very different scale?")
-    if not np.array_equal(weights[free], done.x):
-        # The last point that was tried is not the best one; SciPy's value is that of the former.
-        value, _ = objective(done.x)
-    return OptimizerResult(weights, value, int(done.nit))
+    # The last point that was tried is not always the best one.
+    weights[free] = found.point
+    return OptimizerResult(weights, found.value, found.steps)

@@ -70,7 +70,7 @@ def ebuu(examples: Examples, strength: float, alpha: float) -> Update:
         if math.sqrt(squared) <= GRADIENT_TOLERANCE:
             return Update(change, value, step, None)
         for halving in range(MAX_HALVINGS):
-            length = 0.5**halving
+            length = 1 / (1 << halving)
             candidate = change - length * gradient
             reached = objective.at(candidate)
             if reached <= value - ARMIJO * length * squared:

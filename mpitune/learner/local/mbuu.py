@@ -154,6 +154,6 @@ def _take_squares(examples: Examples, j: int, scratch: np.ndarray) -> float:
     """The sum of squares of ``scratch`` (float64 [columns]) in the columns of entry ``j``, which are set to 0."""
     total = 0.0
     for e in range(examples.row_ptr[j], examples.row_ptr[j + 1]):
-        total += scratch[examples.column[e]] ** 2
+        total += scratch[examples.column[e]] * scratch[examples.column[e]]
         scratch[examples.column[e]] = 0.0
     return total

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.portable_math import dot
+
 
 class Update(NamedTuple):
     """The weights of one sentence, as a change of the global weights."""
@@ -37,5 +39,5 @@ class Update(NamedTuple):
 
 
 def squared_norm(vector: np.ndarray) -> float:
-    """The sum of squares, in an order that does not depend on the number of threads."""
-    return float(np.square(vector).sum())
+    """The sum of squares."""
+    return dot(vector, vector)

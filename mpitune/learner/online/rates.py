@@ -25,6 +25,7 @@ import numpy as np
 from mpitune.array_files.grow import grow_to
 from mpitune.jit import kernel
 from mpitune.learner.choices import RateName
+from mpitune.portable_math import whole_power
 
 DECAY = 0.95
 """AdaDelta: decay of its running means per step (rho)."""
@@ -143,7 +144,7 @@ def weight_change(rate: Rate, slot: int, gradient: float, step: int) -> float:
         if rate.squares[slot] == 0.0:
             return 0.0
         return rate.learning_rate * gradient / (math.sqrt(rate.squares[slot]) * unit)
-    decay = math.pow(DECAY, float(step - rate.time[slot]))
+    decay = whole_power(DECAY, step - rate.time[slot])
     rate.time[slot] = step
     rate.squares[slot] = decay * rate.squares[slot] + (1.0 - DECAY) * gradient * gradient
     # The step uses the running mean of changes as of the step before this one.
