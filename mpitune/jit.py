@@ -9,12 +9,14 @@ Compiled code is cached on disk, in a folder named after a digest of the sources
 versions of Numba and Python, and of ``NUMBA_BOUNDSCHECK``. (A module without kernels uses ``from mpitune import jit``:
 a change of it compiles nothing again.) Numba's own cache checks only the file of the outermost function: it would miss
 a change in a kernel that this function calls, and a change of the bounds check. It also raises errors where a file is
-damaged or cannot be written. Here, whatever is wrong with the cache, kernels are compiled.
+damaged or cannot be written. Here, whatever is wrong with the cache, kernels are compiled. Of the processes that share
+a cache, one compiles a kernel, and the others wait and load it.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import logging
 import os
@@ -44,8 +46,10 @@ from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
 LOG = logging.getLogger(__name__)
-REPORTED = 60.0
+REPORTED = 30.0
 """Seconds between two messages about compilation."""
+LOCKS = ".locks"
+"""The name of the file of locks in the folder of compiled kernels."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,6 +92,25 @@ class CacheFolder:
             with suppress(OSError):
                 aside.unlink()
 
+    def lock(self, name: str) -> None:
+        """Wait until no other process has locked ``name``, a hexadecimal number; nothing where files have no locks."""
+        with suppress(OSError):
+            if self._path is not None and not self._given_up:
+                fcntl.lockf(self._locks, fcntl.LOCK_EX, 1, _byte(name))
+
+    def unlock(self, name: str) -> None:
+        """Let other processes lock ``name``."""
+        with suppress(OSError):
+            if self._path is not None and not self._given_up:
+                fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, _byte(name))
+
+    @cached_property
+    def _locks(self) -> int:
+        """The descriptor of a file, of which each kernel has a byte."""
+        assert self._path is not None  # checked by the caller
+        self._path.mkdir(parents=True, exist_ok=True)
+        return os.open(self._path / LOCKS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
     def _give_up(self, folder: str, error: OSError) -> None:
         self._given_up = True
         LOG.warning("%s: %s: kernels are compiled anew in each process", folder, error.strerror)
@@ -111,6 +134,10 @@ class CacheFolder:
         except OSError as error:
             self._give_up(error.filename or "temporary files", error)
             return None
+
+
+def _byte(name: str) -> int:
+    return int(name[:8], 16)
 
 
 def _private_temporary_folder() -> Path:
@@ -151,12 +178,26 @@ class _KernelCache(NullCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = f"{function.__module__}.{function.__qualname__}"
+        self._locked: list[str] = []
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled version, or None if there is none that can be used."""
         # What the code is linked with must be there before it is loaded.
         target_context.refresh()
         key = self._key(sig, target_context)
+        found = self._load(key, target_context)
+        if found is None:
+            CACHE.lock(_file(key))
+            self._locked.append(_file(key))
+            found = self._load(key, target_context)
+        return found
+
+    def unlock(self) -> None:
+        """After compilation, or in its stead: let other processes look again for what they wait for."""
+        while self._locked:
+            CACHE.unlock(self._locked.pop())
+
+    def _load(self, key: tuple[Any, ...], target_context: Any) -> Any:
         # Whatever goes wrong with a file is mended by compiling again.
         with suppress(Exception):
             saved, parts = pickle.loads(CACHE.read(_file(key)))
@@ -209,7 +250,21 @@ def _compiled(function: F, **options: bool) -> F:
     # The version of the cache tells nothing of functions elsewhere, and the name nothing of those within others.
     if function.__module__.startswith("mpitune.") and function.__qualname__.isidentifier() and compiled is not function:
         compiled._cache = _KernelCache(function)
+        compiled.compile = _unlocking(compiled)
     return cast(F, compiled)
+
+
+def _unlocking(dispatcher: Any) -> Callable[[Any], Any]:
+    """The method ``compile`` of a kernel, which loads it instead if it can, and lets waiting processes go on."""
+    compile_or_load = dispatcher.compile
+
+    def compile(signature: Any) -> Any:
+        try:
+            return compile_or_load(signature)
+        finally:
+            dispatcher._cache.unlock()
+
+    return compile
 
 
 @intrinsic
@@ -237,21 +292,24 @@ prefetch = cast(Callable[[np.ndarray, int], None], _do_nothing if vars(numba.con
 
 @contextmanager
 def compilation_reported(log: Callable[[str], None], message: str) -> Iterator[None]:
-    """Pass ``message`` to ``log`` when the block compiles a kernel, but not again within `REPORTED` seconds.
+    """Pass ``message``, and how many kernels are compiled, to ``log`` when the block compiles one.
+
+    Not again within `REPORTED` seconds.
 
     Never if all kernels are loaded from the disk.
     """
 
     class Listener(event.Listener):
         last = -REPORTED
+        compiled = 0
 
         def on_start(self, _: event.Event) -> None:
             if time.monotonic() - self.last >= REPORTED:
                 self.last = time.monotonic()
-                log(message)
+                log(f"{message}; {self.compiled} compiled so far" if self.compiled else message)
 
         def on_end(self, _: event.Event) -> None:
-            pass
+            self.compiled += 1
 
     with event.install_listener("numba:compile", Listener()):
         yield

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numba import TypingError
 from support.mpi import ROOT
 from support.sharing import read_only
 from support.small_disk import on_a_small_disk
@@ -114,11 +115,60 @@ def filled(compiled_once: Path, tmp_path: Path) -> Path:
 
 
 def files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    """Those of kernels."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != door.LOCKS)
 
 
 def test_compilation_is_reported_and_loading_is_not(filled: Path) -> None:
     assert result(python("-c", PROGRAM, NUMBA_CACHE_DIR=str(filled))) == said("loaded")
+
+
+COUNTING = """
+import sys, time
+import numpy as np
+from numba.core import event
+from mpitune import jit
+from mpitune.corpus.number_hash import extended
+
+while not sys.stdin.read(1):
+    pass
+with event.install_recorder("numba:compile") as recorder:
+    extended(np.uint64(1), np.uint64(2))
+print(sum(seen.is_start for _, seen in recorder.buffer))
+"""
+
+
+def test_processes_that_begin_together_compile_each_kernel_once(tmp_path: Path) -> None:
+    command = [str(word) for word in python("-c", COUNTING, NUMBA_CACHE_DIR=str(tmp_path / "cache"))]
+    together = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=0) for _ in range(3)
+    ]
+    for process in together:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    counts = [int(process.communicate(timeout=120)[0]) for process in together]
+    assert sum(counts) == len(files(tmp_path)) == 2, counts
+
+
+def test_a_kernel_that_does_not_compile_is_waited_for_by_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    folder, calls = door.CacheFolder(), list[tuple[str, str]]()
+    monkeypatch.setattr(door, "CACHE", folder)
+    for method in ("lock", "unlock"):
+        monkeypatch.setattr(folder, method, lambda name, method=method: calls.append((method, name)))
+
+    def wrong(x: int) -> int:
+        return x.no_such_attribute  # type: ignore[attr-defined,no-any-return]
+
+    wrong.__module__, wrong.__qualname__ = "mpitune.wrong", "wrong"
+    with pytest.raises((AttributeError, TypingError)):
+        kernel(wrong)(1)
+    if os.environ.get("NUMBA_DISABLE_JIT") != "1":
+        (_, locked), (_, unlocked) = calls
+        assert locked == unlocked
 
 
 def test_the_cache_has_kernels_of_the_package_alone(filled: Path, tmp_path: Path) -> None:
@@ -149,7 +199,7 @@ def no_pickle(file: Path) -> None:
 
 
 def of_another_kernel(file: Path) -> None:
-    shutil.copy(next(other for other in file.parent.iterdir() if other != file), file)
+    shutil.copy(next(other for other in files(file.parent) if other != file), file)
 
 
 @pytest.mark.parametrize(("first", "second"), [(half, empty), (no_pickle, of_another_kernel)])
