@@ -66,6 +66,7 @@ ACTIONS: dict[str, Callable[[], object]] = {
     **{name: partial(os.kill, os.getpid(), signal.Signals[name]) for name in ("SIGINT", "SIGTERM", "SIGUSR1")},
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "clock": _set_clock_back,
+    "pause": partial(time.sleep, 3.0),
 }
 
 RANK = next((os.environ[name] for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK") if name in os.environ), "0")

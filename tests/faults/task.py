@@ -19,6 +19,8 @@ from mpitune.run_folder.checkpoint import read_checkpoint
 RANKS = 3
 EPOCHS = 8
 SHARDS = 6
+TIMEOUT = 30
+"""Seconds of silence after which a rank is lost."""
 JOB = f"""[data]
 source = "train.de"
 references = ["train.en", "train.en2"]
@@ -44,6 +46,7 @@ patience = 0
 learning_rate = 0.0078125
 [parallel]
 shards = {SHARDS}
+timeout = {TIMEOUT}
 [select]
 k = 40
 """
