@@ -28,6 +28,7 @@ _NO_INFLUENCE = {
     "learner.epochs",
     "learner.patience",
     "parallel.exchange",
+    "parallel.timeout",
     "decoder.binary",
     "decoder.cdec.start_timeout",
     "decoder.cdec.first_timeout",

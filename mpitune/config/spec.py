@@ -307,6 +307,8 @@ class ParallelKeys:
     reshuffle: bool = True
     mixing: str = choice("active", "uniform")
     exchange: str = choice("auto", "allgather", "alltoall")
+    timeout: int = number(600, 5, MAX_SIZE)
+    """Seconds of silence after which a rank is taken for lost."""
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,14 @@ The only module that imports mpi4py, and only under an MPI launcher: a run of on
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
+import signal
+import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, Protocol, TypeVar
 
@@ -17,10 +20,12 @@ import numpy as np
 
 from mpitune.array_files.csr import row_ends
 from mpitune.errors import MpituneError, UsageError
-from mpitune.exchange import chunked
+from mpitune.exchange import chunked, links
 from mpitune.exchange.launcher import started_tasks
+from mpitune.exchange.links import Link
+from mpitune.exchange.liveness import Liveness
 from mpitune.exchange.sparse_rows import SparseVectors, partition_columns, sort_by_shard
-from mpitune.exchange.work_queue import SerialWorkQueue, SharedWorkQueue, WorkQueue
+from mpitune.exchange.work_queue import MessageQueue, SerialWorkQueue, WorkQueue
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -30,7 +35,9 @@ T = TypeVar("T")
 
 
 class Comm(Protocol):
-    """The ranks of a run. Every method but `abort` is collective: all ranks call it, in the same order."""
+    """The ranks of a run. Every method but `abort` and `set_timeout` is collective:
+    all ranks call it, in the same order.
+    """
 
     rank: int
     size: int
@@ -38,10 +45,18 @@ class Comm(Protocol):
     """True on rank 0, which takes decisions and logs."""
     ranks_on_node: int
     """Number of ranks on this machine, this one included; they share its memory."""
+    first_on_node: bool
+    """True on one rank of each machine."""
+    hosts: list[str]
+    """The name of each rank's machine."""
     waited: float
     """Seconds that this rank has spent inside collectives, waiting for others and moving data."""
     waits: list[tuple[float, float]]
     """Begin and end of each of these waits (`time.perf_counter`), in order. The caller may clear it."""
+
+    def set_timeout(self, seconds: float) -> None:
+        """Regard ranks as lost after so many ``seconds`` of silence, instead of `liveness.TIMEOUT`. Not collective."""
+        ...
 
     def bcast(self, obj: T) -> T:
         """Return rank 0's ``obj`` on every rank; pickled, it must have less than 2 GB."""
@@ -67,8 +82,11 @@ class Comm(Protocol):
         """Return the sum of ``count`` over the ranks below this one (MPI's exclusive scan)."""
         ...
 
-    def work_queue(self) -> AbstractContextManager[WorkQueue]:
-        """A new queue of work items, from item 0 on; the ``with`` block ends on all ranks together."""
+    def work_queue(self, sizes: Sequence[int]) -> AbstractContextManager[WorkQueue]:
+        """A queue of as many items of work as ``sizes``: the units of work, such as sentences, of each.
+
+        The ``with`` block ends on rank 0 when it has ended on all others.
+        """
         ...
 
     def allgather(self, vectors: SparseVectors) -> SparseVectors:
@@ -100,6 +118,10 @@ class Comm(Protocol):
         """
         ...
 
+    def links(self) -> dict[int, Link]:
+        """Measure, on rank 0, the network to one rank of each other machine, by rank; empty on other ranks."""
+        ...
+
     def abort(self, code: int) -> NoReturn:
         """End all ranks at once with exit code ``code``; any single rank may call it."""
         ...
@@ -112,10 +134,15 @@ class SerialComm:
     size = 1
     root = True
     ranks_on_node = 1
+    first_on_node = True
     waited = 0.0
 
     def __init__(self) -> None:
         self.waits: list[tuple[float, float]] = []
+        self.hosts = [socket.gethostname()]
+
+    def set_timeout(self, seconds: float) -> None:
+        pass
 
     def bcast(self, obj: T) -> T:
         return obj
@@ -136,8 +163,8 @@ class SerialComm:
         return 0
 
     @contextmanager
-    def work_queue(self) -> Iterator[WorkQueue]:
-        yield SerialWorkQueue()
+    def work_queue(self, sizes: Sequence[int]) -> Iterator[WorkQueue]:
+        yield SerialWorkQueue(sizes)
 
     def allgather(self, vectors: SparseVectors) -> SparseVectors:
         return sort_by_shard(vectors)
@@ -154,6 +181,9 @@ class SerialComm:
     def on_root(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return function(*args, **kwargs)
 
+    def links(self) -> dict[int, Link]:
+        return {}
+
     def abort(self, code: int) -> NoReturn:
         raise SystemExit(code)
 
@@ -165,13 +195,16 @@ SERIAL_COMM = SerialComm()
 LOOKS = 1000
 """Looks for others that a rank takes at full load, in about a millisecond; ..."""
 PAUSE = 1e-3
-"""... seconds between later ones: short, as on some networks others' one-sided operations wait for these."""
+"""... seconds between later ones."""
+ABORT = 5
+"""Seconds that the launcher has to end a rank which aborts."""
 
 
 class MpiComm:
     """The ranks that an MPI launcher started (MPI_COMM_WORLD).
 
-    Raises UsageError if no MPI library can be loaded.
+    Raises UsageError if no MPI library can be loaded. A collective raises MachineError if ranks that it waits for are
+    lost, StopRequested if they do not answer after a stop was requested (`Liveness.look`).
     """
 
     def __init__(self) -> None:
@@ -194,99 +227,151 @@ class MpiComm:
         self.size = self._world.Get_size()
         node = self._world.Split_type(MPI.COMM_TYPE_SHARED)
         self.ranks_on_node = node.Get_size()
+        self.first_on_node = node.Get_rank() == 0
         node.Free()
         self.waited = 0.0
         self.waits: list[tuple[float, float]] = []
+        self.hosts: list[str] = self._world.allgather(socket.gethostname())
+        self._liveness = Liveness(MPI, self._world.Dup(), self.hosts)
+        self._of_queues, self._queues, self._answer_seconds = self._world.Dup(), 0, 0.0
+        atexit.register(self._liveness.end)
+
+    def set_timeout(self, seconds: float) -> None:
+        self._liveness.set_timeout(seconds)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
         """Begin a collective operation once all ranks have come to it, and count the time until its end as waiting."""
+        with self._counted():
+            self._wait_for(self._world.Ibarrier().Test)
+            yield
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
         start = time.perf_counter()
         try:
-            arrived, looks = self._world.Ibarrier(), 0
-            while not arrived.Test():
-                looks += 1
-                # MPI itself waits at full load: a core that other work, or the rank that is waited for, may need.
-                if looks > LOOKS:
-                    time.sleep(PAUSE)
             yield
         finally:
             end = time.perf_counter()
             self.waited += end - start
             self.waits.append((start, end))
 
-    def bcast(self, obj: T) -> T:
-        with self._waiting():
-            received: T = self._world.bcast(obj)
+    def _wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait until ``condition`` holds, which other ranks have to bring about."""
+        looks = 0
+        while not condition():
+            looks += 1
+            # MPI itself waits at full load: a core that other work, or the rank that is waited for, may need.
+            if looks > LOOKS:
+                time.sleep(PAUSE)
+                self._liveness.look(waiting=True)
+
+    def _complete(self, request: MPI.Request) -> None:
+        """Wait until ``request`` is complete, for which all ranks are there."""
+        looks = 0
+        while not request.Test():
+            looks += 1
+            if looks % LOOKS == 0:
+                self._liveness.look(waiting=True)
+
+    def _bcast(self, obj: T) -> T:
+        message = np.frombuffer(pickle.dumps(obj), dtype=np.uint8) if self.root else np.zeros(0, dtype=np.uint8)
+        length = np.array([len(message)])
+        self._complete(self._world.Ibcast(length))
+        if not self.root:
+            message = np.empty(length[0], dtype=np.uint8)
+        chunked.bcast(self._world, self._complete, message)
+        received: T = obj if self.root else pickle.loads(message.data)
         return received
 
-    def gather(self, obj: T) -> list[T] | None:
+    def _allgather(self, *numbers: int) -> list[list[int]]:
+        """The ``numbers`` of each rank, as many on each."""
+        mine = np.array(numbers, dtype=np.int64)
+        gathered = chunked.allgather(self._world, self._complete, mine, [len(mine)] * self.size)
+        return gathered.reshape(self.size, len(mine)).tolist()
+
+    def bcast(self, obj: T) -> T:
         with self._waiting():
-            return self._world.gather(obj)
+            return self._bcast(obj)
+
+    def gather(self, obj: T) -> list[T] | None:
+        mine = np.frombuffer(pickle.dumps(obj), dtype=np.uint8)
+        with self._waiting():
+            lengths = [length for [length] in self._allgather(len(mine))]
+            gathered = np.empty(sum(lengths) if self.root else 0, dtype=np.uint8)
+            self._complete(self._world.Igatherv(mine, (gathered, lengths) if self.root else None))
+        if not self.root:
+            return None
+        return [pickle.loads(part.data) for part in np.split(gathered, np.cumsum(lengths)[:-1])]
 
     def union(self, names: Iterable[str]) -> list[str]:
         gathered = self.gather(set(names))
         return self.bcast(sorted(set().union(*gathered or [])))
 
     def any(self, flag: bool) -> bool:
-        with self._waiting():
-            return bool(self._world.allreduce(flag, self._mpi.LOR))
+        return self.sum(int(flag)) > 0
 
     def sum(self, counts: T) -> T:
+        mine = np.asarray(counts)
+        total = np.empty_like(mine)
         with self._waiting():
-            total: T = self._world.allreduce(counts)
-        return total
+            self._complete(self._world.Iallreduce(mine, total, self._mpi.SUM))
+        return total if isinstance(counts, np.ndarray) else total.item()  # type: ignore[return-value]
 
     def exclusive_sum(self, count: int) -> int:
         with self._waiting():
-            # Rank 0 gets None.
-            return self._world.exscan(count) or 0
+            return sum(each for [each] in self._allgather(count)[: self.rank])
 
     @contextmanager
-    def work_queue(self) -> Iterator[WorkQueue]:
-        with self._waiting():
-            queue = SharedWorkQueue(self._mpi, self._world, self.root)
+    def work_queue(self, sizes: Sequence[int]) -> Iterator[WorkQueue]:
+        self._queues += 1
+        look, answer = self._liveness.look, self._answer_seconds
+        queue = MessageQueue(self._mpi, self._of_queues, self._queues, sizes, self._until, look, answer)
         yield queue
-        # Not after an exception: freeing is collective, and the other ranks may never reach this call.
-        with self._waiting():
-            queue.free()
+        # Not after an exception: the other ranks may never reach this call.
+        queue.leave()
+        self._answer_seconds = queue.answer_seconds
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        """`_wait_for`, counted as waiting."""
+        with self._counted():
+            self._wait_for(condition)
 
     def allgather(self, vectors: SparseVectors) -> SparseVectors:
-        world = self._world
+        world, complete = self._world, self._complete
         with self._waiting():
-            sizes = world.allgather((len(vectors.shard), len(vectors.index)))
-            shards, entries = ([size[k] for size in sizes] for k in (0, 1))
-            shard = chunked.allgather(world, vectors.shard, shards)
-            length = chunked.allgather(world, np.diff(vectors.ptr), shards)
-            index = chunked.allgather(world, vectors.index, entries)
-            value = chunked.allgather(world, vectors.value, entries)
-            state = tuple(chunked.allgather(world, kept, entries) for kept in vectors.state)
+            shards, entries = map(list, zip(*self._allgather(len(vectors.shard), len(vectors.index)), strict=True))
+            shard = chunked.allgather(world, complete, vectors.shard, shards)
+            length = chunked.allgather(world, complete, np.diff(vectors.ptr), shards)
+            index = chunked.allgather(world, complete, vectors.index, entries)
+            value = chunked.allgather(world, complete, vectors.value, entries)
+            state = tuple(chunked.allgather(world, complete, kept, entries) for kept in vectors.state)
         return sort_by_shard(SparseVectors(shard, row_ends(length), index, value, state))
 
     def alltoall(self, vectors: SparseVectors) -> SparseVectors:
-        world = self._world
+        world, complete = self._world, self._complete
         order, lengths = partition_columns(vectors, self.size)
         sent = lengths.sum(axis=1).tolist()
         with self._waiting():
-            shards = world.allgather(len(vectors.shard))
-            shard = chunked.allgather(world, vectors.shard, shards)
-            length = chunked.alltoall(world, lengths.ravel(), [len(vectors.shard)] * self.size, shards)
+            shards = [count for [count] in self._allgather(len(vectors.shard))]
+            shard = chunked.allgather(world, complete, vectors.shard, shards)
+            length = chunked.alltoall(world, complete, lengths.ravel(), [len(vectors.shard)] * self.size, shards)
             ptr = row_ends(length)
             received = np.diff(ptr[np.cumsum([0, *shards])]).tolist()
-            index = chunked.alltoall(world, vectors.index[order], sent, received)
-            value = chunked.alltoall(world, vectors.value[order], sent, received)
-            state = tuple(chunked.alltoall(world, kept[order], sent, received) for kept in vectors.state)
+            index = chunked.alltoall(world, complete, vectors.index[order], sent, received)
+            value = chunked.alltoall(world, complete, vectors.value[order], sent, received)
+            state = tuple(chunked.alltoall(world, complete, kept[order], sent, received) for kept in vectors.state)
         return sort_by_shard(SparseVectors(shard, ptr, index, value, state))
 
     def concatenate(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         with self._waiting():
-            lengths = self._world.allgather([len(array) for array in arrays])
-            counts = [list(of_array) for of_array in zip(*lengths, strict=True)]
-            return tuple(chunked.allgather(self._world, *each) for each in zip(arrays, counts, strict=True))
+            counts = map(list, zip(*self._allgather(*map(len, arrays)), strict=True))
+            of_arrays = zip(arrays, counts, strict=True)
+            return tuple(chunked.allgather(self._world, self._complete, *each) for each in of_arrays)
 
     def bcast_sparse(self, index: np.ndarray | None, *values: np.ndarray | None) -> tuple[np.ndarray, ...]:
         with self._waiting():
-            count = self._world.bcast(len(index) if index is not None else 0)
+            count = self._bcast(len(index) if index is not None else 0)
             kinds = [np.uint64, *[np.float64] * len(values)]
             if self.rank == 0:
                 given = zip((index, *values), kinds, strict=True)
@@ -294,7 +379,7 @@ class MpiComm:
             else:
                 sent = tuple(np.empty(count, dtype=kind) for kind in kinds)
             for array in sent:
-                chunked.bcast(self._world, array)
+                chunked.bcast(self._world, self._complete, array)
         return sent
 
     def on_root(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -315,11 +400,20 @@ class MpiComm:
             raise failure
         return result  # type: ignore[no-any-return]
 
+    def links(self) -> dict[int, Link]:
+        with self._waiting():
+            firsts = [rank for rank, [first] in enumerate(self._allgather(int(self.first_on_node))) if first and rank]
+            return links.measure(self._of_queues, self._complete, firsts)
+
     def abort(self, code: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
+        # MPI asks the launcher to end all ranks, which may be out of reach: then this rank ends alone.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(ABORT)
         self._world.Abort(code)
-        raise SystemExit(code)
+        # It may return before the launcher has acted. Finalising MPI would wait for the other ranks.
+        os._exit(code)
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> Comm:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 from mpitune.early_signals import AGAIN, stop_signals
 from mpitune.errors import StopRequested
@@ -50,25 +50,36 @@ def raised_signals() -> Iterator[None]:
 
 
 class StopFlag(AbstractContextManager["StopFlag"]):
-    """True after one of `SIGNALS` has been received. A second SIGINT ends the process at once.
+    """True after this process, or another rank, has received one of `SIGNALS`. A second SIGINT ends the
+    process at once.
 
     Signals are caught while the ``with`` block runs; SIGHUP, which a closed terminal sends, unless it is ignored, as
     under nohup. If one was received, all but SIGINT stay ignored afterwards.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
+    current: ClassVar[StopFlag | None] = None
+    """The flag whose ``with`` block runs."""
 
     def __init__(self, continues: str = AGAIN) -> None:
         """``continues``: what continues the stopped task, for its error."""
         self._continues = continues
         self.signal: str | None = None
         """Name of the first signal received; None if there was none."""
+        self.since = float("inf")
+        """When a stop was first requested (`time.monotonic`)."""
+        self._elsewhere = False
         self._first_sigint = float("inf")
         self._previous_handlers: dict[signal.Signals, Any] = {}
         self._interrupt: Callable[[], StopRequested] | None = None
 
     def __bool__(self) -> bool:
-        return self.signal is not None
+        return self.signal is not None or self._elsewhere
+
+    def asked_elsewhere(self) -> None:
+        """Another rank was asked to stop."""
+        self._elsewhere = True
+        self.since = min(self.since, time.monotonic())
 
     def stop_error(self, task: str, *, resumable: bool = True) -> StopRequested:
         """Error to raise on every rank after one rank has received a signal, during ``task``.
@@ -99,13 +110,15 @@ class StopFlag(AbstractContextManager["StopFlag"]):
     def __enter__(self) -> StopFlag:
         caught = (*stop_signals(), signal.SIGINT)
         self._previous_handlers = {number: signal.signal(number, self._caught) for number in caught}
+        StopFlag.current = self
         return self
 
     def __exit__(self, *_: object) -> None:
+        StopFlag.current = None
         for number, handler in self._previous_handlers.items():
             # After a stop request the process ends with its own exit code. Slurm repeats the signal: a second one would
             # kill the process before that.
-            ignored = self.signal is not None and number != signal.SIGINT
+            ignored = bool(self) and number != signal.SIGINT
             signal.signal(number, signal.SIG_IGN if ignored else handler)
 
     def _caught(self, number: int, _: FrameType | None) -> None:
@@ -117,6 +130,7 @@ class StopFlag(AbstractContextManager["StopFlag"]):
         if number == signal.SIGINT:
             self._first_sigint = min(self._first_sigint, now)
         self.signal = self.signal or signal.Signals(number).name
+        self.since = min(self.since, now)
         if self._interrupt is not None:
             # Once: a further signal must not interrupt the clearing up.
             make_error, self._interrupt = self._interrupt, None

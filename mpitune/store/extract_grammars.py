@@ -79,7 +79,7 @@ def extract_and_build(
         comm.on_root(stack.enter_context, locked(parts.folder, "store"))
         if comm.on_root(build.needs_extraction, sources, folder):
             file, left_out = comm.on_root(_prepare_bitext, aligned, sources, shared, log, start_progress, stop)
-            extraction = GrammarExtractor(file, _sentences(sources, left_out))
+            extraction = GrammarExtractor(file, comm.on_root(_sentences, sources, left_out))
             inputs = comm.on_root(build.inputs_of_grammars, sources)
             extract_parts(comm, extraction, parts, inputs, log, start_progress, stop)
         built = comm.on_root(build_store, parts)
@@ -112,7 +112,7 @@ def _prepare_bitext(
 ) -> tuple[Path, list[int | None] | None]:
     """Check the texts, compile the bitext and the kernels; returns the file of the bitext, and `own_pairs`."""
     with stop.interrupts("the preparation of the bitext"):
-        # All ranks read the texts later. Reading them here first reports errors once, and before the long work.
+        # Errors are reported before the long work.
         for texts in sources.texts.values():
             texts.read()
         file = build.build_bitext(aligned, shared, log, start_progress)
@@ -140,11 +140,15 @@ def extract_parts(
     missing = comm.on_root(parts.missing, extraction.items, inputs)
     comm.on_root(announce, parts.folder, [extraction.estimate(len(missing), comm.size)], log)
     words = np.array([extraction.words_of(item) for item in missing])
-    with start_progress("source words extracted", int(words.sum())) as progress, comm.work_queue() as queue:
-        while not stop and (n := queue.next()) < len(missing):
-            item = missing[n]
-            parts.write(item, extraction.part(item), inputs)
-            progress.reach(int(words[: queue.done().items].sum()))
+    with (
+        start_progress("source words extracted", int(words.sum())) as progress,
+        comm.work_queue([1] * len(missing)) as queue,
+    ):
+        for n in queue:
+            if stop:
+                break
+            parts.write(missing[n], extraction.part(missing[n]), inputs)
+            progress.reach(int(words[: queue.done().units].sum()))
     # A barrier too: building the store needs the files of all ranks.
     if comm.any(bool(stop)):
         raise stop.stop_error("the extraction of grammars")

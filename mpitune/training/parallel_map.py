@@ -26,10 +26,10 @@ def parallel_map(
         for first in range(0, count, max(step, 1)):
             last = min(first + step, count)
             done = []
-            with comm.work_queue() as queue:
-                while (i := first + queue.next()) < last:
-                    done.append((i, work(i)))
-                    shown.reach(first + queue.done().items)
+            with comm.work_queue([1] * (last - first)) as queue:
+                for i in queue:
+                    done.append((first + i, work(first + i)))
+                    shown.reach(first + queue.done().units)
             parts = comm.gather(done)
             if parts is not None:
                 yield from (result for _, result in sorted(chain(*parts), key=itemgetter(0)))

@@ -61,9 +61,11 @@ def process_shards(
     order = _longest_first(run, shards, seconds)
     with (
         progress(what, run.corpus.size, rank=run.comm.rank, quiet=run.quiet) as shown,
-        run.comm.work_queue() as queue,
+        run.comm.work_queue([len(shards[z]) for z in order]) as queue,
     ):
-        while not run.stop and (place := queue.next()) < len(shards):
+        for place in queue:
+            if run.stop:
+                break
             z = order[place]
             result = kept(z)
             if result is not None and not result.statistics["failed"]:

@@ -156,6 +156,7 @@ shards = 8
 reshuffle = true
 mixing = "active"
 exchange = "auto"
+timeout = 600
 [select]
 k = 100000
 norm = "l2"
@@ -728,7 +729,7 @@ def test_every_key_counts_somewhere_but_those_written_out_here(tmp_path: Path) -
         every |= {key for key, kind, _ in schema.values(found) if kind is not Path and not key.startswith("local.")}
         counting |= effective_keys(found).keys()
     timeouts = {f"decoder.cdec.{name}_timeout" for name in ("start", "first", "sentence")}
-    goes_on = {"learner.epochs", "learner.patience", "learner.preset", "parallel.exchange"}
+    goes_on = {"learner.epochs", "learner.patience", "learner.preset", "parallel.exchange", "parallel.timeout"}
     # Of the last two, the content counts: the model that is estimated, and what is left out of it.
     assert every - counting == timeouts | goes_on | {"decoder.binary", "lm.0.order", "learner.lm_leave_one_out"}
 

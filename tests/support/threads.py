@@ -30,42 +30,46 @@ class ThreadWorld:
     def Get_size(self) -> int:
         return len(self.board)
 
-    def Ibarrier(self) -> ThreadWorld:
-        """A request that is done at once: the operation that follows waits for all."""
-        return self
-
     def Test(self) -> bool:
+        """Of a request: all operations are done when they return."""
         return True
 
-    def allgather(self, obj: Any) -> list[Any]:
+    def Ibarrier(self) -> ThreadWorld:
+        return self  # the operation that follows waits for all
+
+    def Ibcast(self, array: np.ndarray) -> ThreadWorld:
+        sent = self._all(array.copy())[0]
+        if self.rank != 0:  # where it may be read-only
+            array[:] = sent
+        return self
+
+    def Iallgatherv(self, sent: np.ndarray, received: Counted) -> ThreadWorld:
+        self._take(self._all(sent.copy()), *received)
+        return self
+
+    def Igatherv(self, sent: np.ndarray, received: Counted | None) -> ThreadWorld:
+        arrays = self._all(sent.copy())
+        if received is not None:
+            self._take(arrays, *received)
+        return self
+
+    def Iallreduce(self, sent: np.ndarray, received: np.ndarray, op: Callable[[Any, Any], Any]) -> ThreadWorld:
+        received[...] = reduce(op, self._all(sent.copy()))
+        return self
+
+    def Ialltoallv(self, sent: Counted, received: Counted) -> ThreadWorld:
+        array, counts = sent
+        assert len(array) == sum(counts)
+        pieces = np.split(array.copy(), np.cumsum(counts)[:-1])
+        self._take([pieces[self.rank] for pieces in self._all(pieces)], *received)
+        return self
+
+    def _all(self, obj: Any) -> list[Any]:
         self.board[self.rank] = obj
         self.meeting.wait()
         everyone = list(self.board)
         self.meeting.wait()
         return everyone
-
-    def bcast(self, obj: Any) -> Any:
-        return self.allgather(obj)[0]
-
-    def allreduce(self, obj: Any, op: Callable[[Any, Any], Any] = operator.add) -> Any:
-        return reduce(op, self.allgather(obj))
-
-    def exscan(self, obj: Any) -> Any:
-        before = self.allgather(obj)[: self.rank]
-        return reduce(operator.add, before) if before else None
-
-    def Bcast(self, array: np.ndarray) -> None:
-        array[:] = self.bcast(array.copy())
-
-    def Allgatherv(self, sent: np.ndarray, received: Counted) -> None:
-        arrays = self.allgather(sent.copy())
-        self._take(arrays, *received)
-
-    def Alltoallv(self, sent: Counted, received: Counted) -> None:
-        array, counts = sent
-        assert len(array) == sum(counts)
-        pieces = np.split(array.copy(), np.cumsum(counts)[:-1])
-        self._take([pieces[self.rank] for pieces in self.allgather(pieces)], *received)
 
     def _take(self, arrays: list[np.ndarray], into: np.ndarray, counts: list[int]) -> None:
         assert [len(array) for array in arrays] == counts and {array.dtype for array in arrays} == {into.dtype}
@@ -77,7 +81,7 @@ class ThreadComm(MpiComm):
 
     def __init__(self, world: Any) -> None:
         self._world = world
-        self._mpi = SimpleNamespace(LOR=operator.or_)  # type: ignore[assignment]
+        self._mpi = SimpleNamespace(SUM=operator.add)  # type: ignore[assignment]
         self.rank, self.size = world.rank, world.Get_size()
         self.root, self.ranks_on_node, self.waited, self.waits = self.rank == 0, self.size, 0.0, []
 
