@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mpitune.cli.decoding import compile_kernels, initial_model, opened_decoder, warn_of_unused, write_translations
+from mpitune.cli.decoding import initial_model, load_kernels, opened_decoder, warn_of_unused, write_translations
 from mpitune.cli.output import load_job, open_output, raised_on_all_ranks
 from mpitune.config.spec import Job
 from mpitune.decoder.base import Decoder, Sentence
@@ -41,7 +41,7 @@ def run_decode(options: argparse.Namespace, comm: Comm) -> None:
         weights = _weight_vector(initial.weights, decoder)
         decode = _decode_function(options, decoder, sentences, weights, model.words.words)
         if isinstance(decoder, EmbeddedDecoder):
-            compile_kernels(comm, decode, sentences)
+            load_kernels(comm, decode, sentences)
         lines = _decode_all(options, comm, len(sentences), decode)
         write_translations(options, comm, decoder, len(sentences), lines)
 

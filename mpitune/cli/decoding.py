@@ -42,6 +42,7 @@ from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import open_store
 from mpitune.training import factory, job_inputs
+from mpitune.training.hosts import compile_kernels
 from mpitune.training.open_run import InitialModel
 from mpitune.training.unused_weights import unused_weights
 
@@ -150,11 +151,11 @@ def _register_pass_through(
             decoder.features.slot(name)
 
 
-def compile_kernels(comm: Comm, work: Callable[[int], object], sentences: Sequence[Sentence]) -> None:
-    """Run ``work`` on the shortest sentence on rank 0: it compiles the kernels, which other ranks then load."""
+def load_kernels(comm: Comm, work: Callable[[int], object], sentences: Sequence[Sentence]) -> None:
+    """Run ``work`` on the shortest sentence: it compiles the kernels on each machine, and other ranks load them."""
     if sentences and comm.size > 1:
         shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
-        comm.on_root(work, shortest)
+        compile_kernels(comm, partial(work, shortest))
 
 
 def write_translations(

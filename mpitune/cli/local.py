@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from mpitune.cli.decoding import compile_kernels, initial_model, opened_decoder, warn_of_unused, write_translations
+from mpitune.cli.decoding import initial_model, load_kernels, opened_decoder, warn_of_unused, write_translations
 from mpitune.cli.output import load_job, print_message, raised_on_all_ranks, write_output
 from mpitune.config.checks import check_retraining, require_data
 from mpitune.corpus.vocabulary import Vocabulary
@@ -81,7 +81,7 @@ def _translate_locally(
         done = translator.translate(sentences[i], nearest[i])
         return text(done.best, words.words), done.timings()
 
-    compile_kernels(comm, translate, sentences)
+    load_kernels(comm, translate, sentences)
     lines, timings = [], []
     for line, timing in parallel_map(comm, len(sentences), translate, "local", quiet=quiet):
         lines.append(line)

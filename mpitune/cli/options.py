@@ -95,7 +95,11 @@ def _add_train(commands: Commands) -> None:
         metavar="A..B",
         help="one run for each of these values of run.seed, in the folders seed-A ... seed-B of run.dir",
     )
-    sub.add_argument("--dry-run", action="store_true", help="print the effective configuration only")
+    sub.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the effective configuration only; under mpirun or srun, also the hosts and how they differ",
+    )
     sub.add_argument("--quiet", action="store_true", help="print warnings and errors only")
 
 

@@ -23,6 +23,7 @@ from mpitune.exchange.comm import Comm
 from mpitune.files import check_place, writing
 from mpitune.ownership import reads, replaces
 from mpitune.training import job_inputs
+from mpitune.training.hosts import check_hosts
 
 
 def write_output(output: Path | None, text: str) -> None:
@@ -79,6 +80,9 @@ def load_job(options: argparse.Namespace, comm: Comm) -> Job:
     if not comm.on_root(job_inputs.is_configuration, job):
         comm.on_root(reads, [job.file])
     options.folder = job.run.dir
+    comm.set_timeout(job.parallel.timeout)
+    if not vars(options).get("dry_run"):  # which shows them
+        check_hosts(comm, job)
     return job
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -49,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             working_folder()
             comm = connect()
             run = _load(options.run)
-        once = "compiling kernels, once on this machine: a minute or two"
-        with of_command(), raised_signals(), jit.compilation_reported(LOG.info, once):
+        once = f"compiling kernels, once on {printable(socket.gethostname())}: a minute or two"
+        with of_command(), raised_signals(), jit.compilation_reported(_log_of_machine(comm), once):
             note_files(options, comm)
             run(options, comm)
         sys.stdout.flush()
@@ -86,6 +87,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if comm is not None and comm.size > 1:
             _abort_all(comm, 1)
         return 1
+
+
+def _log_of_machine(comm: Comm) -> Callable[[str], None]:
+    """The function that tells what a machine does: the log has information of rank 0 alone."""
+    from mpitune.cli.output import print_message
+
+    if comm.root:
+        return LOG.info
+    return print_message if comm.first_on_node else lambda _: None
 
 
 def _with_standard_input(given: Path | list[Path]) -> Path | list[Path]:

@@ -7,6 +7,7 @@ import re
 from functools import partial
 from pathlib import Path
 
+from mpitune.cli.hosts import show_hosts
 from mpitune.cli.output import load_job, print_message, raised_on_all_ranks
 from mpitune.config.spec import MAX_SEED, Job
 from mpitune.decoder.cdec.process import resolve_program
@@ -30,6 +31,8 @@ def run_train(options: argparse.Namespace, comm: Comm) -> None:
     job = load_job(options, comm)
     if options.dry_run:
         comm.on_root(_show, job)
+        if comm.size > 1:
+            show_hosts(comm, job)
         return
     comm.on_root(_refuse_other_kind, job.run.dir, seeds is not None)
     for each in [job] if seeds is None else (job_inputs.with_seed(job, seed) for seed in seeds):

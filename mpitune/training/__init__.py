@@ -3,6 +3,7 @@
 - `loop`: `train`, the epoch loop; `online_epoch`: an epoch of algorithms 1 to 4; `batch_epoch`: an epoch of PRO, MERT,
   minimum risk or RAMPION.
 - `open_run`: opens a run; `session`: its parts; `state`: what changes from epoch to epoch, with resume.
+- `hosts`: what the hosts of a run must have in common.
 - `job_inputs`: from a job file to the job and its inputs; `bitext_jobs`: the same for a bitext alone;
   `seen_references`: those that a language model's text has; `factory`: constructs decoder, learner and metric.
 - `scheduler`: shards and their distribution over the ranks; `shard_pass`: one pass over a shard; `parallel_map`: other

@@ -26,6 +26,7 @@ from mpitune.store.made_inputs import known_decisions
 from mpitune.store.store import Store, open_store
 from mpitune.training import factory, job_inputs
 from mpitune.training.fit_bins import open_fitted
+from mpitune.training.hosts import compile_kernels
 from mpitune.training.seen_references import log_seen_references, warn_of_tuned_devtest
 from mpitune.training.session import TrainingRun
 from mpitune.training.unused_weights import unused_weights
@@ -128,7 +129,7 @@ def _warn_of_unknown(job: Job, given: Mapping[str, float], model: TranslationMod
 
 
 def _warm_up(run: TrainingRun) -> None:
-    """Start the external decoder on all ranks in parallel, and load the kernels on rank 0.
+    """Start the external decoder on all ranks in parallel, and load the kernels on each machine.
 
     Kernels are compiled unless an earlier run has cached them: to get them all, the shortest sentence is decoded and
     learned from; the result is discarded.
@@ -156,4 +157,4 @@ def _warm_up(run: TrainingRun) -> None:
     if run.job.decoder.backend == "cdec":
         LOG.info("starting %s on all ranks", resolve_program(run.job.decoder.binary))
         run.decoder.decode(sentence, weights, 1)
-    run.comm.on_root(learn)
+    compile_kernels(run.comm, learn)
