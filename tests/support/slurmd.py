@@ -113,6 +113,7 @@ class Slurm:
         self.configuration = folder / "slurm.conf"
         self.tracking = tracking
         self._daemons: list[subprocess.Popen[bytes]] = []
+        self._of_nodes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
         """Start the daemons; return when a job has run on both nodes. Raises CannotStartError."""
@@ -137,12 +138,27 @@ class Slurm:
         self._until((self.folder / "munge.socket").exists)
         self._daemon("slurmctld", "-D", "-c")
         for node in NODES:
-            self._daemon("slurmd", "-D", "-N", node)
+            self.connect(node)
         self._until(lambda: self.run("sinfo", "--noheader", "--format=%T", check=False).split() == ["idle"])
         try:
             self.run("srun", f"--nodes={len(NODES)}", "--mpi=none", "true")
         except (AssertionError, subprocess.TimeoutExpired) as error:
             raise CannotStartError(str(error)) from None
+
+    def connect(self, node: str) -> None:
+        """Start the daemon of ``node``."""
+        self._daemon("slurmd", "-D", "-N", node)
+        self._of_nodes[node] = self._daemons[-1]
+
+    def lose(self, node: str) -> None:
+        """End all that runs on ``node`` without a word; Slurm is told, as it would find out after SlurmdTimeout."""
+        self._daemons.remove(daemon := self._of_nodes.pop(node))
+        daemon.kill()
+        daemon.wait()
+        for pid in processes(SLURM_CONF=str(self.configuration), SLURMD_NODENAME=node):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
 
     def stop(self) -> None:
         """End all jobs and daemons, and whatever else they may have left."""

@@ -135,6 +135,24 @@ def test_preempted_and_requeued_it_ends_with_the_bits_of_an_unbroken_run(
     site.assert_same_bits("run")
 
 
+def test_a_node_that_is_lost_and_returns(site: Site) -> None:
+    job = site.train("run", nodes=2)
+    site.wait_for_epochs(job, "run")
+    site.slurm.lose("n2")
+    try:
+        site.slurm.wait_for_requeue(job)
+    finally:
+        site.slurm.connect("n2")
+    until(lambda: site.slurm.run("sinfo", "--noheader", "--format=%T").split() == ["idle"], "n2 does not return")
+    done = site.epochs("run")
+    site.job_file("run", done + 1)
+    site.slurm.resume(job)
+    ended = site.slurm.wait(job, "COMPLETED", "FAILED")
+    assert (ended["JobState"], ended["ExitCode"]) == ("COMPLETED", "0:0"), site.log(job)
+    assert f"going on after epoch {done}\n" in site.log(job)
+    site.assert_same_bits("run")
+
+
 def is_rank(environment: dict[str, str]) -> bool:
     """Whether the process of this environment is a rank, told so by MPICH's or Open MPI's launcher."""
     return "PMI_RANK" in environment or "OMPI_COMM_WORLD_RANK" in environment
