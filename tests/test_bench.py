@@ -180,6 +180,18 @@ def test_scaling(data: Path) -> None:
     assert len([row for row in found if row[0].startswith("Europarl")]) == 4
 
 
+@pytest.mark.mpi
+def test_hosts(data: Path) -> None:
+    launcher()
+    printed = run("hosts.py", "--small", "--ranks", "4", environment={"MPITUNE_DATA": str(data)})
+    if "skipped: needs" in printed or "skipped: hosts" in printed:
+        pytest.skip(printed.rsplit("skipped: ", 1)[-1])
+    found = cells(printed)[2:]
+    wanted = [["nc, allgather", "2"], ["nc, alltoall", "2"], ["sentences that sleep", "4"]]
+    assert [row[:3] for row in found] == [[*epoch, "2 ms"] for epoch in wanted]
+    assert all(float(row[3]) > 0 and row[5].endswith(" %)") for row in found)
+
+
 def test_extraction(shared: Path) -> None:
     table = rows(run("extraction.py", "--small", environment={"MPITUNE_DATA": str(shared / "data")}))
     assert all(float(table[name][0]) > 0 for name in ("into the store", "as gzipped text"))

@@ -12,7 +12,9 @@
   Stochastic Learning for Large-Scale Discriminative Training in SMT" (ACL 2012). Assumptions: a sentence takes as long
   as one of nc here; shard times vary as here, as sums of independent sentences; a shard ends with 300,000 non-zero
   weights; a weight takes 16 bytes, a rank sends and receives 1.25 GB/s, a collective takes 50 us for each doubling of
-  the ranks; sorting and reducing a weight takes the time measured here; all ranks share 1,000 devtest sentences.
+  the ranks; sorting and reducing a weight takes the time measured here; all ranks share 1,000 devtest sentences. Who
+  asks for a shard has a few sentences left (`work_queue.AHEAD`); rank 0 answers when its own sentence is done, and what
+  that takes longer is waiting for the queue. A message takes 50 us; sentences have a gamma distribution.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from tools.measure import mpirun, print_table, run
 
 from mpitune.exchange.comm import SERIAL_COMM
 from mpitune.exchange.reduction import reduce
+from mpitune.exchange.work_queue import AHEAD
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 TASKS = {"nc": "nc.toml", "multi30k": "multi30k-dev.toml"}
@@ -74,7 +77,7 @@ def main() -> None:
     print_table(titles, measured(small, shard_seconds))
     titles = ("shards", "ranks", "idle, dynamic", "idle, static")
     print_table(titles, replayed(shard_seconds))
-    titles = ("data", "ranks", "learning s", "devtest s", "allgather s", "alltoall s", "share of the epoch")
+    titles = ("data", "ranks", "learning s", "queue s", "devtest s", "allgather s", "alltoall s", "share of the epoch")
     if "nc" in shard_seconds:
         print_table(titles, modelled(shard_seconds["nc"], 0.01 if small else 1.0))
     else:
@@ -152,13 +155,23 @@ def modelled(nc_seconds: Sequence[float], scale: float) -> Iterator[Sequence[str
         weights = corpus.shards * WEIGHTS
         for ranks in (30, 141, 300, 3000):
             learning, devtest = max(scheduled(times, times, ranks)), each * -(-DEVTEST // ranks)
+            queue = each * sentences_waited(deviation, 2 * LATENCY / each) * max(corpus.shards / ranks - 1.0, 0.0)
             collective = LATENCY * float(np.log2(ranks))
             # allgather: every rank receives everything and rank 0 processes it; alltoall: a part on each rank.
             centre = weights * (BYTES / BANDWIDTH + per_weight) + 5 * collective
             parts = weights / ranks * (2 * BYTES / BANDWIDTH + per_weight) + COLLECTIVES * collective
-            share = percent(parts / (learning + devtest + parts))
-            figures = (learning, devtest, centre, parts)
+            share = percent(parts / (learning + queue + devtest + parts))
+            figures = (learning, queue, devtest, centre, parts)
             yield name, str(ranks), *(f"{figure:.3g}" for figure in figures), share
+
+
+def sentences_waited(deviation: float, messages: float) -> float:
+    """Mean waiting for an answer of rank 0. Everything in mean sentences: the standard deviation of a sentence, too."""
+    generator, shape = np.random.default_rng(3), deviation**-2
+    # A question meets long sentences more often, in proportion to their length.
+    met, left = generator.gamma(shape + 1.0, size=10**6), generator.gamma(AHEAD * shape, size=10**6)
+    answered = generator.random(10**6) * met + messages * shape
+    return float(np.maximum(answered - left, 0.0).mean() / shape)
 
 
 def seconds_a_weight(scale: float) -> float:
