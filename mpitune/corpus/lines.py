@@ -28,7 +28,7 @@ _BLOCK = 1 << 20
 _STEP = 1 << 17
 """Bytes that are read at a time; those of a step that ends in damaged gzip data are lost."""
 _OTHER_PACKERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
-"""How files begin that other programs than gzip have packed."""
+"""From the first bytes of files that other programs than gzip have packed to the name of the program."""
 
 
 def lines(path: Path, progress: Progress | None = None) -> Iterator[tuple[int, str]]:
