@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             working_folder()
             comm = connect()
             run = _load(options.run)
-        once = f"compiling kernels, once on {printable(socket.gethostname())}: a minute or two"
+        once = f"compiling kernels, once on {printable(socket.gethostname())}: half a minute"
         with of_command(), raised_signals(), jit.compilation_reported(_log_of_machine(comm), once):
             note_files(options, comm)
             run(options, comm)

@@ -1,4 +1,4 @@
-"""The door to Numba: both ways to compile, and where compiled code is kept."""
+"""Where compiled code is kept."""
 
 from __future__ import annotations
 
@@ -11,75 +11,28 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import pytest
 from numba import TypingError
 from support.mpi import ROOT
 from support.sharing import read_only
 from support.small_disk import on_a_small_disk
 
-from mpitune import jit as door
-from mpitune.jit import at, inlined, int64, kernel, prefetch, uint64
-
-
-class Pair(NamedTuple):
-    a: np.ndarray
-    b: np.ndarray
-
-
-def twice(pair: Pair, n: int) -> int:
-    total = int64(0)
-    for k in range(n):
-        pair.b[k] = 2 * pair.a[k]
-        total += int64(pair.b[k])
-    return total
-
-
-@pytest.mark.kernel
-@pytest.mark.parametrize("counting", [False, True])
-def test_kernels_work_with_and_without_reference_counting(monkeypatch: pytest.MonkeyPatch, counting: bool) -> None:
-    options = {name: value for name, value in door._OPTIONS.items() if name != "_nrt"}
-    monkeypatch.setattr(door, "_OPTIONS", options | ({} if counting else {"_nrt": False}))
-    for compiled in (kernel, inlined):
-        pair = Pair(np.arange(5, dtype=np.int32), np.zeros(5, dtype=np.int32))
-        assert compiled(twice)(pair, 4) == 12
-        assert pair.b.tolist() == [0, 2, 4, 6, 0]
-
-
-@pytest.mark.kernel
-def test_casts_are_64_bits_wide_in_kernels_and_outside() -> None:
-    wide = kernel(lambda a: int64(a[0]) << 32 | int64(uint64(a[0]) >> uint64(1)))
-    assert wide(np.array([6], dtype=np.int32)) == (6 << 32 | 3)
-    assert int64(np.int32(7)) == uint64(7) == 7
-
-
-@pytest.mark.kernel
-def test_prefetching_is_compiled_to_an_instruction_and_changes_nothing() -> None:
-    record = np.zeros(4, dtype=[("key", "<i8"), ("value", "<f4")])
-
-    def ask(array: np.ndarray, i: int) -> None:
-        prefetch(array, at(i))
-
-    compiled = kernel(ask)
-    compiled(record, 3)
-    assert not record["key"].any() and not record["value"].any()
-    if os.environ.get("NUMBA_DISABLE_JIT") != "1":
-        assert all("llvm.prefetch" in code for code in compiled.inspect_llvm().values())
-
+from mpitune.jit import cache as door
+from mpitune.jit import compiler, kernel
 
 PROGRAM = """
 import numpy as np
-from mpitune import jit
-from mpitune.corpus.number_hash import extended
+from mpitune.jit import compiler
+from mpitune.corpus.number_hash import extended, mix
 
-jit.REPORTED = -1.0
+compiler.REPORTED = -1.0
 compiled = []
-with jit.compilation_reported(compiled.append, "a kernel"):
+with compiler.compilation_reported(compiled.append, "a kernel"):
+    mix(np.uint64(1))
     print(extended(np.uint64(1), np.uint64(2)), "compiled" if compiled else "loaded")
 """
-"""Two kernels, one of which calls the other."""
+"""A kernel that calls another, and that."""
 RESULT = "16490336266968443936"
 WARNED = "kernels are compiled anew in each process\n"
 
@@ -124,16 +77,16 @@ def test_compilation_is_reported_and_loading_is_not(filled: Path) -> None:
 
 
 COUNTING = """
-import sys, time
+import sys
 import numpy as np
 from numba.core import event
-from mpitune import jit
-from mpitune.corpus.number_hash import extended
+from mpitune.jit.compiler import COMPILED
+from mpitune.corpus.number_hash import extended, mix
 
 while not sys.stdin.read(1):
     pass
-with event.install_recorder("numba:compile") as recorder:
-    extended(np.uint64(1), np.uint64(2))
+with event.install_recorder(COMPILED) as recorder:
+    extended(np.uint64(1), np.uint64(2)), mix(np.uint64(1))
 print(sum(seen.is_start for _, seen in recorder.buffer))
 """
 
@@ -156,7 +109,7 @@ def test_a_kernel_that_does_not_compile_is_waited_for_by_nobody(
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     folder, calls = door.CacheFolder(), list[tuple[str, str]]()
-    monkeypatch.setattr(door, "CACHE", folder)
+    monkeypatch.setattr(compiler, "CACHE", folder)
     for method in ("lock", "unlock"):
         monkeypatch.setattr(folder, method, lambda name, method=method: calls.append((method, name)))
 
@@ -195,7 +148,7 @@ def flipped(file: Path) -> None:
 
 
 def no_pickle(file: Path) -> None:
-    file.write_bytes(door._digest(b"no pickle") + b"no pickle")
+    file.write_bytes(door.digest(b"no pickle") + b"no pickle")
 
 
 def of_another_kernel(file: Path) -> None:
