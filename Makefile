@@ -56,7 +56,7 @@ endif
 	        "of mpi4py: $${library:-none found}. They must be of the same MPI: load that one, or take mpicc and mpirun" \
 	        "off the PATH to get one from the package index, and call make again." >&2; \
 	    exit 1; }
-	@echo "Compiling the decoder and the extractor; this takes about a minute"
+	@echo "Compiling the decoder and the extractor; this takes half a minute"
 	@"$(BIN)/python" -m mpitune.cli.warmup
 	@touch $@
 

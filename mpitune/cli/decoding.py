@@ -42,7 +42,7 @@ from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import open_store
 from mpitune.training import factory, job_inputs
-from mpitune.training.hosts import compile_kernels
+from mpitune.training.hosts import compile_kernels, compile_side_by_side
 from mpitune.training.open_run import InitialModel
 from mpitune.training.unused_weights import unused_weights
 
@@ -109,6 +109,7 @@ def opened_decoder(job: Job, comm: Comm, file: Path, kbest: int, scoring: Scorin
             sources = _inputs_of(sources, comm.on_root(_regular_file, file, folder), file)
         with StopFlag() as stop:
             show = partial(progress, rank=comm.rank)
+            compile_side_by_side(comm, job, sources)
             extract_and_build(comm, sources, folder, job.run.store, print_message, show, stop)
         if scoring is not None and sources.external:
             error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")

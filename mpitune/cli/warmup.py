@@ -1,19 +1,30 @@
-"""Compiles the kernels ahead of the first run, by training on a tiny bitext and scoring it.
+"""Compiles the kernels ahead of the first run, on all cores.
 
-Run it as ``python -m mpitune.cli.warmup``. The compiled kernels are cached on disk, see `mpitune.jit`; later processes
-of the same user load them.
+Run it as ``python -m mpitune.cli.warmup``. The compiled kernels are cached on disk; later processes of the same user
+load them. With ``--record`` it writes the list of these kernels anew: those that training on a tiny bitext calls, and
+scoring it.
 """
 
 from __future__ import annotations
 
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+
 import numpy as np
 
+from mpitune import jit
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.wording import counted
 from mpitune.exchange.comm import SerialComm
 from mpitune.files import temporary_folder
 from mpitune.lm.kenlm import WORD, KenlmWords
 from mpitune.lm.kneser_ney import estimate
 from mpitune.metrics.evaluation import SystemRuns, evaluate
+from mpitune.runtime.log import start_logging
+from mpitune.runtime.progress import progress
 from mpitune.store.build import build_bitext
 from mpitune.store.extract_grammars import warm_up
 from mpitune.training import job_inputs
@@ -50,7 +61,40 @@ PRESETS = ("default", "simianer2012")
 
 
 def main() -> None:
-    """Run the jobs in a temporary folder. Kernels do not depend on the order of the language model."""
+    """Compile the listed kernels, or record the list."""
+    parser = argparse.ArgumentParser(description="Compile the kernels ahead of the first run.")
+    parser.add_argument("--record", action="store_true", help="write the list of these kernels anew")
+    if parser.parse_args().record:
+        record_kernels()
+    else:
+        compile_kernels()
+
+
+def compile_kernels() -> None:
+    """Compile the listed kernels in a process for each core; each line of the log says how many are done."""
+    start_logging(None, rank=0, size=1)
+    begin, kernels = time.monotonic(), jit.listed_kernels()
+    processes = min(len(os.sched_getaffinity(0)), jit.MOST_COMPILING)
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(processes) as pool, progress("kernels compiled", len(kernels)) as reported:
+        for _ in pool.imap_unordered(jit.Listed.compile, kernels):
+            reported.advance()
+    jit.note_compiled(kernels)
+    print(f"{len(kernels)} kernels are compiled: {time.monotonic() - begin:.0f} s on {counted(processes, 'core')}")
+
+
+def record_kernels() -> None:
+    """Run tiny jobs, without the cache, and list the kernels that they have compiled."""
+    with temporary_folder() as folder:
+        os.environ["NUMBA_CACHE_DIR"] = str(folder)
+        run_tiny_jobs()
+    modules = [module for name, module in sys.modules.items() if name.startswith("mpitune.")]
+    values = [value for module in modules for value in vars(module).values()]
+    jit.record({value.name: value for value in values if isinstance(value, jit.Kernel)}.values())
+
+
+def run_tiny_jobs() -> None:
+    """Train and score in a temporary folder. Kernels do not depend on the order of the language model."""
     KenlmWords(np.zeros(1, WORD), 1).numbers(["word"])
     with temporary_folder() as folder:
         texts = {"source": SOURCE, "references": REFERENCES, "links": LINKS, "grammar": GRAMMAR, "job": JOB}

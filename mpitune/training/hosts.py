@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import mpitune
+from mpitune import jit
 from mpitune.config.spec import Job
 from mpitune.decoder.cdec.process import resolve_program
 from mpitune.errors import MpituneError, UsageError
@@ -16,6 +17,8 @@ from mpitune.exchange.comm import Comm
 from mpitune.files import existing, exists, is_file, is_writable, matching, open_regular, temporary_folder
 from mpitune.lm.kenlm import is_kenlm
 from mpitune.run_folder.versions import versions
+from mpitune.runtime.progress import progress
+from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import DATA
 from mpitune.training.job_inputs import further_grammars, sources
 
@@ -54,6 +57,31 @@ def check_hosts(comm: Comm, job: Job) -> None:
                 raise UsageError(difference)
 
     comm.on_root(compare)
+
+
+def compile_side_by_side(comm: Comm, job: Job, sources: StoreInputs) -> None:
+    """Compile the listed kernels that the job needs, on the ranks of each machine side by side. Collective.
+
+    A process that is alone compiles each kernel when it needs it.
+    """
+    if comm.size == 1:
+        return
+    without = []
+    if not sources.made:
+        without += ["mpitune.extraction"]
+    if job.decoder.backend != "embedded":
+        without += ["mpitune.decoder.embedded"]
+    kernels = jit.listed_kernels(without)
+    if not comm.any(not jit.all_compiled(kernels)):
+        return
+    part, parts = comm.hosts[: comm.rank].count(comm.hosts[comm.rank]), min(comm.ranks_on_node, jit.MOST_COMPILING)
+    share = kernels[part::parts] if part < parts else []
+    with progress("kernels compiled by rank 0", len(share), rank=comm.rank) as reported:
+        for kernel in share:
+            kernel.compile()
+            reported.advance()
+    if not comm.any(False) and comm.first_on_node:  # all have done their part
+        jit.note_compiled(kernels)
 
 
 def compile_kernels(comm: Comm, work: Callable[[], object]) -> None:

@@ -26,7 +26,7 @@ from mpitune.store.made_inputs import known_decisions
 from mpitune.store.store import Store, open_store
 from mpitune.training import factory, job_inputs
 from mpitune.training.fit_bins import open_fitted
-from mpitune.training.hosts import compile_kernels
+from mpitune.training.hosts import compile_kernels, compile_side_by_side
 from mpitune.training.seen_references import log_seen_references, warn_of_tuned_devtest
 from mpitune.training.session import TrainingRun
 from mpitune.training.unused_weights import unused_weights
@@ -51,6 +51,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     for decision in comm.on_root(known_decisions, sources.made):
         LOG.info("%s", decision)
     start_progress = partial(progress, rank=comm.rank, quiet=quiet)
+    compile_side_by_side(comm, job, sources)
     extract_and_build(comm, sources, folder, folder, LOG.info, start_progress, stop)
     if given is None:
         store = open_fitted(comm, job, sources, folder, LOG.info, start_progress, stop)

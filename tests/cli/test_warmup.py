@@ -16,37 +16,23 @@ pytestmark = pytest.mark.slow
 
 PROGRAM = """
 import sys
-from mpitune.cli import warmup
-from mpitune.decoder.embedded import chart, cube, kbest, matched, readout, trie
-from mpitune.exchange import mixing, selection
+from pathlib import Path
+from numba.core import event
 from mpitune.exchange.comm import SerialComm
-from mpitune.learner.online import averaging, columns, evidence, gram
-from mpitune.metrics import bleu, chrf, ter
+from mpitune.jit.compiler import COMPILED
 from mpitune.training import job_inputs
 from mpitune.training.loop import train
-from pathlib import Path
 
-def compiled():
-    modules = (chart, cube, kbest, matched, readout, trie, bleu, chrf, ter)
-    modules += (averaging, columns, evidence, gram, mixing, selection)
-    kernels = {f"{m.__name__}.{name}": f for m in modules for name, f in vars(m).items() if hasattr(f, "signatures")}
-    return {name: len(kernel.signatures) for name, kernel in kernels.items()}
-
-warmup.main()
-before = compiled()
-assert sum(before.values()) > 5, before
-new = ("learner.online.gram._update_units", "learner.online.evidence._fill_supported")
-new += ("learner.online.averaging._add_changes", "exchange.mixing._active_means")
-new += ("metrics.ter._fewest", "metrics.chrf._compare", "metrics.chrf._scores")  # of mpitune evaluate
-assert all(before[f"mpitune.{name}"] for name in new), before
-train(job_inputs.load_job(Path(sys.argv[1]), []), SerialComm(), quiet=True)
-print({name for name, count in compiled().items() if count != before[name]})
+with event.install_recorder(COMPILED) as recorder:
+    train(job_inputs.load_job(Path(sys.argv[1]), []), SerialComm(), quiet=True)
+print({seen.data["kernel"] for _, seen in recorder.buffer})
 """
 
 
 @pytest.mark.parametrize("learner", [{}, {"preset": "default", "learning_rate": None}], ids=["simianer2012", "default"])
 def test_a_run_after_set_up_compiles_nothing(tiny: Tiny, tmp_path: Path, learner: dict[str, Any]) -> None:
     job = tiny.job_file(tmp_path / "run", learner=learner, **DEVTEST)
+    subprocess.run([sys.executable, "-m", "mpitune.cli.warmup"], cwd=ROOT, check=True, capture_output=True, timeout=300)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, job],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
