@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 # With coloured error messages, Numba writes terminal codes to standard output at the end of every process.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
@@ -32,6 +32,7 @@ os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 import numba
 import numpy as np
 from llvmlite import ir as llvm
+from llvmlite.binding import address_of_symbol
 from numba.core import event, ir, types
 from numba.core.analysis import compute_cfg_from_blocks, compute_use_defs, must_use_alloca
 from numba.core.codegen import JITCodeLibrary
@@ -153,7 +154,8 @@ class Kernel(CPUDispatcher):
                 key, code, symbols, *parts = pickle.loads(CACHE.read(self.file(args)))
                 # Types that differ may have the same name.
                 if key == self._key(args):
-                    self.targetctx.refresh()  # with what the code is linked with
+                    if any(address_of_symbol(name) is None for name in symbols.needed):
+                        self.targetctx.refresh()  # takes half a second
                     library = Library(self.targetctx.codegen(), self.name)
                     library.load(code, symbols)
                     return self._version(library, *parts)
@@ -206,6 +208,13 @@ class Kernel(CPUDispatcher):
         )
 
 
+class Symbols(NamedTuple):
+    """Names of functions and variables that machine code defines, and those that it needs from elsewhere."""
+
+    defined: set[str]
+    needed: set[str]
+
+
 class Library(JITCodeLibrary):
     """LLVM's code of one function and what it calls.
 
@@ -224,16 +233,18 @@ class Library(JITCodeLibrary):
         return cast(bytes, self._get_compiled_object())
 
     @property
-    def symbols(self) -> set[str]:
-        """The names that the machine code defines."""
+    def symbols(self) -> Symbols:
+        """What the machine code defines and needs."""
         module = self._final_module
-        return {each.name for part in (module.functions, module.global_variables) for each in part}
+        all_ = [each for part in (module.functions, module.global_variables) for each in part]
+        needed = {each.name for each in all_ if each.is_declaration and not each.name.startswith("llvm.")}
+        return Symbols({each.name for each in all_ if not each.is_declaration}, needed)
 
-    def load(self, code: bytes, symbols: set[str]) -> None:
+    def load(self, code: bytes, symbols: Symbols) -> None:
         """Take machine code of an earlier process."""
         self._set_compiled_object(code)
         self._finalize_final_module()
-        self._codegen._engine._defined_symbols |= symbols
+        self._codegen._engine._defined_symbols |= symbols.defined
 
     def add_ir_module(self, module: llvm.Module) -> None:
         """Add the code of a function."""

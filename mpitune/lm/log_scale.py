@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from scipy.optimize import brentq
-
 from mpitune.jit import kernel
 from mpitune.lm.ngram_table import UNKNOWN, LanguageModel, entry
 from mpitune.portable_math import exp10, log10
@@ -27,6 +25,8 @@ def log_scale(lm: LanguageModel) -> float:
     limit = log10(LARGEST)
     if not surplus(limit) < 0 < surplus(-limit):
         return 1.0
+    from scipy.optimize import brentq  # takes half a second, which commands that read a store need not wait
+
     scale = exp10(brentq(surplus, -limit, limit))
     return 1.0 if USUAL[0] < scale < USUAL[1] else scale
 
