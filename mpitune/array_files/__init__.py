@@ -5,6 +5,7 @@ arrays        `write_arrays`, `open_arrays`: memory-mapped HDF5 files
 digest        `matches_digest`, `write_user_block`: a digest of a file in its first bytes
 checked       `open_checked`: array files that are checked once
 disk_array    `DiskArray`: an array that grows on disk
+scratch       `Scratch`: arrays of one computation, large ones on disk
 grow          `grow_to`: arrays that grow with the number of features
 csr           `row_ends`, `select_rows`, `row_scores`, ...: rows of different lengths in one array
 row_table     `DistinctRows`: a hash table of rows

@@ -1,4 +1,4 @@
-"""Types of arguments: paths that a command reads or writes, and whole numbers.
+"""Types of arguments: paths that a command reads or writes, whole numbers, and sizes.
 
 Every argument that names a path is of one of the types `reads`, `writes` and `writes_folder`, by which readers of the
 parser tell inputs from outputs.
@@ -65,3 +65,11 @@ def whole_number(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
         return int(text)
 
     return number
+
+
+def size(text: str) -> int:
+    """The type of a size: bytes, or with K, M, G or T the units of 1024 of them."""
+    match = re.fullmatch("([0-9]{1,12})([KMGT]?)", text)
+    if match is None or not int(match[1]):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a size such as 500M or 2G")
+    return int(match[1]) << 10 * " KMGT".index(match[2] or " ")

@@ -9,6 +9,7 @@ from mpitune.exchange.comm import Comm
 from mpitune.files import writing
 from mpitune.lm.kneser_ney import estimate
 from mpitune.runtime.log import start_logging
+from mpitune.runtime.memory import machine_memory
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
 
@@ -21,7 +22,13 @@ def run_lm(options: argparse.Namespace, comm: Comm) -> None:
     def make() -> None:
         with stop.interrupts("the language model", resumable=False), writing(options.output):
             estimate(
-                options.input, options.order, options.output, print_message, progress, vocabulary=options.vocabulary
+                options.input,
+                options.order,
+                options.output,
+                print_message,
+                progress,
+                vocabulary=options.vocabulary,
+                memory=options.memory or machine_memory() // 2,
             )
 
     with StopFlag() as stop:

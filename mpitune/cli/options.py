@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from mpitune import __version__
-from mpitune.cli.arguments import Named, reads, whole_number, writes, writes_folder
+from mpitune.cli.arguments import Named, reads, size, whole_number, writes, writes_folder
 from mpitune.cli.help import Commands, Parser, PrintCompletion
 from mpitune.decoder.choices import MAX_SIZE, KbestFormat
 from mpitune.grammar.choices import ListTemplateName, TemplateName
@@ -370,6 +370,13 @@ def _add_lm(commands: Commands) -> None:
     )
     sub.add_argument(
         "--vocabulary", type=reads, metavar="V", help="words; the others count as <unk>; default: all words"
+    )
+    sub.add_argument(
+        "--memory",
+        type=size,
+        metavar="SIZE",
+        help="memory to use, about, such as 2G; what does not fit lies on the disk of LM meanwhile; "
+        "default: half of the machine's",
     )
 
 

@@ -14,6 +14,7 @@ word_table     `WordTable`, `GrowingWordTable`: words as bytes, with a hash tabl
 name_hash      `hashed`, `joined`: hashes of names from those of their parts
 tokenisation   `punctuation`, `warn_of_untokenised`: is a text tokenised?
 line_tokens, decimal_numbers   tokens and numbers for compiled parsers
+shortest_digits                numbers as text
 number_hash    hashes of numbers, for kernels
 progress       `Progress`, `StartProgress`: what long tasks report
 wording        `counted`, `clock`: numbers and durations in messages

@@ -35,22 +35,24 @@ class GrowingWordTable:
     def add(self, word: bytes) -> int:
         """The number of ``word``, which is added if it is new."""
         text = np.frombuffer(bytearray(word), dtype=np.uint8)
-        known = int(self.table.slot[word_slot(self.table, text, 0, len(text))])
-        if known > 0:
-            return known - 1
-        number = self._words
-        begin = int(self.table.ptr[number])
-        end = begin + len(text)
-        table = self.table._replace(text=enlarged(self.table.text, end), ptr=enlarged(self.table.ptr, number + 2))
-        table.text[begin:end] = text
-        table.ptr[number + 1] = end
-        if 2 * (number + 1) > len(table.slot):
-            table = table._replace(slot=np.zeros(4 * (number + 1), dtype=np.int32))
-            _fill_slots(table, 0, number + 1)
-        else:
-            _fill_slots(table, number, number + 1)
-        self.table, self._words = table, number + 1
+        number = word_or_new(self.with_room(1, len(text)), len(self), text, 0, len(text))
+        self.took(max(len(self), number + 1))
         return number
+
+    def with_room(self, words: int, size: int) -> WordTable:
+        """The table, with room for as many further ``words``, of ``size`` bytes together, as `word_or_new` may add."""
+        number = self._words + words
+        end = int(self.table.ptr[self._words]) + size
+        table = self.table._replace(text=enlarged(self.table.text, end), ptr=enlarged(self.table.ptr, number + 1))
+        if 2 * number > len(table.slot):
+            table = table._replace(slot=np.zeros(4 * number, dtype=np.int32))
+            _fill_slots(table, self._words)
+        self.table = table
+        return table
+
+    def took(self, words: int) -> None:
+        """`word_or_new` has made the table one of so many ``words``."""
+        self._words = words
 
 
 @kernel
@@ -82,8 +84,28 @@ def word_number(table: WordTable, text: np.ndarray, begin: int, end: int) -> int
     return int64(table.slot[word_slot(table, text, begin, end)]) - 1
 
 
+@inlined
+def add_word(table: WordTable, word: int, slot: int, text: np.ndarray, begin: int, end: int) -> None:
+    """Enter ``text[begin:end]`` (uint8), which is new, as the next ``word``, in its ``slot``; the table has room."""
+    start = table.ptr[word]
+    for k in range(end - begin):
+        table.text[start + k] = text[begin + k]
+    table.ptr[word + 1] = start + end - begin
+    table.slot[slot] = word + 1
+
+
 @kernel
-def _fill_slots(table: WordTable, first: int, last: int) -> None:
-    """Enter the words from ``first`` to before ``last`` in the hash table."""
-    for word in range(first, last):
+def word_or_new(table: WordTable, words: int, text: np.ndarray, begin: int, end: int) -> int:
+    """The number of the word ``text[begin:end]`` (uint8) in a table of so many ``words``; a new one is added as the
+    next, for which the table has room."""
+    slot = word_slot(table, text, begin, end)
+    if table.slot[slot] == 0:
+        add_word(table, words, slot, text, begin, end)
+    return int64(table.slot[slot]) - 1
+
+
+@kernel
+def _fill_slots(table: WordTable, words: int) -> None:
+    """Enter the first ``words`` in the hash table."""
+    for word in range(words):
         table.slot[word_slot(table, table.text, table.ptr[word], table.ptr[word + 1])] = word + 1

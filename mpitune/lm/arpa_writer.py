@@ -2,62 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import BinaryIO, NamedTuple
+from collections.abc import Sequence
+from typing import BinaryIO
 
 import numpy as np
 
-from mpitune.corpus.progress import Progress
+from mpitune.corpus.shortest_digits import MOST_DIGITS, write_float32
+from mpitune.corpus.vocabulary import Names
+from mpitune.jit import at, inlined, int64, kernel
+from mpitune.lm.interpolation import backoff
+from mpitune.lm.ngram_runs import Ngrams
+from mpitune.portable_math import log10
 
-_BLOCK = 1 << 16
-
-
-class Level(NamedTuple):
-    """The n-grams of one length, n, in the order of their numbers, in which they are written."""
-
-    first: np.ndarray
-    """int64 [n-grams]: their first words."""
-    suffix: np.ndarray
-    """int64 [n-grams]: the (n-1)-gram after the first word, by its number; all 0 for n = 1."""
-    prob: np.ndarray
-    """float32 [n-grams]: log10 probabilities, not above 0."""
-    backoff: np.ndarray | None
-    """float32 [n-grams]: log10 backoffs; None for the longest n-grams."""
+_BUFFER = 1 << 20
+"""Bytes that are written at a time, unless lines are longer."""
+_NEWLINE, _TAB, _BLANK = map(ord, "\n\t ")
 
 
-def write_arpa(
-    file: BinaryIO, words: Sequence[str], levels: Sequence[Level], log: Callable[[str], None], progress: Progress
-) -> None:
-    """Write a model: ``levels`` are the 1-grams, 2-grams and so on, ``words`` the text of each word.
+class ArpaWriter:
+    """Writes a model, length by length."""
 
-    ``log`` receives a message for each level; the items of ``progress`` are n-grams.
+    def __init__(self, file: BinaryIO, words: Sequence[str], ngrams: Ngrams, levels: Sequence[range]) -> None:
+        """Write the header. ``words``: their texts; ``levels``: the places of n-grams of each length, from 0 on."""
+        self._file = file
+        self._names = Names.of(words)
+        self._ngrams = ngrams
+        longest_word = int(np.diff(self._names.ptr).max())
+        self._longest_line = len(levels) * (longest_word + 1) + 2 * (MOST_DIGITS + 1)
+        self._buffer = np.empty(max(_BUFFER, self._longest_line), dtype=np.uint8)
+        counts = (f"ngram {n}={len(level)}\n" for n, level in enumerate(levels[1:], start=1))
+        file.write(("\\data\\\n" + "".join(counts)).encode())
+
+    def begin(self, n: int) -> None:
+        """Begin the section of n-grams of length ``n``."""
+        self._file.write(f"\n\\{n}-grams:\n".encode())
+
+    def write(self, places: range, prob: np.ndarray, mass: np.ndarray) -> None:
+        """Write the n-grams at ``places``: log10 of probabilities and backoffs, in the digits of a float32.
+
+        ``prob``: float64 [n-grams]; ``mass``: of each as a context, as in `interpolation`; none for the longest ones.
+        """
+        names, place = self._names, places.start
+        while place < places.stop:
+            done = place - places.start
+            place, used = _write_lines(
+                self._ngrams, place, prob[done:], mass[done:], names.text, names.ptr, self._buffer, self._longest_line
+            )
+            self._file.write(self._buffer[:used].data)
+
+    def end(self) -> None:
+        """Write what a model ends with."""
+        self._file.write(b"\n\\end\\\n")
+
+
+@kernel
+def _write_lines(
+    ngrams: Ngrams,
+    place: int,
+    prob: np.ndarray,
+    mass: np.ndarray,
+    text: np.ndarray,
+    ptr: np.ndarray,
+    buffer: np.ndarray,
+    longest_line: int,
+) -> tuple[int, int]:
+    """Write the n-grams from ``place`` on, one for each ``prob``, while ``buffer`` has room for a line.
+
+    Word w is ``text[ptr[w]:ptr[w + 1]]``. Returns the place of the next n-gram, and the end in ``buffer``.
     """
-    counts = (f"ngram {n}={len(level.prob)}\n" for n, level in enumerate(levels, start=1))
-    file.write(("\\data\\\n" + "".join(counts)).encode())
-    for n, level in enumerate(levels, start=1):
-        log(f"writing {len(level.prob)} {n}-grams")
-        file.write(f"\n\\{n}-grams:\n".encode())
-        for begin in range(0, len(level.prob), _BLOCK):
-            block = slice(begin, begin + _BLOCK)
-            fields = [_format_numbers(level.prob[block]), _ngram_texts(words, levels[:n], block)]
-            if level.backoff is not None:
-                fields.append(_format_numbers(level.backoff[block]))
-            file.write("".join(f"{line}\n" for line in map("\t".join, zip(*fields, strict=True))).encode())
-            progress.advance(len(fields[0]))
-    file.write(b"\n\\end\\\n")
+    used = 0
+    for i in range(len(prob)):
+        if used + longest_line > len(buffer):
+            return place + i, used
+        # Rounding can raise a probability above 1, which readers refuse.
+        used = write_float32(np.float32(log10(min(prob[at(i)], 1.0))), buffer, used)
+        separator, suffix = _TAB, place + i
+        while suffix > 0:
+            buffer[at(used)] = separator
+            used = _copy(text, ptr, ngrams.first[at(suffix)], buffer, used + 1)
+            separator, suffix = _BLANK, int64(ngrams.suffix[at(suffix)])
+        if len(mass) > 0:
+            buffer[at(used)] = _TAB
+            used = write_float32(np.float32(log10(backoff(mass, i))), buffer, used + 1)
+        buffer[at(used)] = _NEWLINE
+        used += 1
+    return place + len(prob), used
 
 
-def _format_numbers(values: np.ndarray) -> list[str]:
-    """Format float32 values in the fewest digits that round-trip."""
-    # Adding 0 turns -0.0 into 0.0.
-    return [str(value).removesuffix(".0") for value in values + np.float32(0)]
-
-
-def _ngram_texts(words: Sequence[str], levels: Sequence[Level], block: slice) -> list[str]:
-    """Spell out the n-grams of a block of the last level: each level gives one column of words."""
-    columns = [levels[-1].first[block]]
-    number = levels[-1].suffix[block]
-    for level in levels[-2::-1]:
-        columns.append(level.first[number])
-        number = level.suffix[number]
-    return list(map(" ".join, zip(*([words[w] for w in column.tolist()] for column in columns), strict=True)))
+@inlined
+def _copy(text: np.ndarray, ptr: np.ndarray, word: int, buffer: np.ndarray, used: int) -> int:
+    """Copy a word to ``buffer``; returns its end there."""
+    for k in range(ptr[at(word)], ptr[at(word + 1)]):
+        buffer[at(used)] = text[at(k)]
+        used += 1
+    return used

@@ -2,7 +2,7 @@
 
 Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (TR-10-98, 1998);
 Heafield, Pouzyrevsky, Clark and Koehn, "Scalable Modified Kneser-Ney Language Model Estimation" (ACL 2013).
-This implementation works in memory, with one sort for each length of n-grams.
+How n-grams are sorted and counted, in any memory: `mpitune.lm.ngram_runs`.
 
 Conventions of lmplz (KenLM), followed here:
 
@@ -18,45 +18,31 @@ with n-grams of its own (an open-vocabulary model, SRILM's -vocab with -unk; lmp
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from mpitune.array_files.atomic import open_atomic
+from mpitune.array_files.scratch import Scratch
 from mpitune.corpus.lines import kilobytes, lines
 from mpitune.corpus.progress import Progress, StartProgress, no_progress
 from mpitune.corpus.text import split_words
-from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError, UsageError
-from mpitune.lm.arpa_writer import Level, write_arpa
-from mpitune.portable_math import log10s
-
-MARKERS = ("<unk>", "<s>", "</s>")
-"""Words 0, 1 and 2, which the model adds."""
-_RESERVED = (*MARKERS, "<UNK>")
-"""Words that a text must not have: readers take ``<UNK>`` for ``<unk>``, as KenLM does."""
-_UNKNOWN, _START, _END = 0, 1, 2
+from mpitune.files import exists, is_file, temporary_place
+from mpitune.lm.arpa_writer import ArpaWriter
+from mpitune.lm.interpolation import add_up, find_contexts, interpolate
+from mpitune.lm.ngram_runs import Ngrams, Runs
+from mpitune.lm.numbered_text import MARKERS, MAX_PLACES, NumberedText
 
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 """Discounts of lmplz for adjusted counts 1, 2, and 3 or more, used if the text is too small to estimate them."""
-
-
-class NgramCounts(NamedTuple):
-    """The n-grams of one length, n, numbered in suffix order: by their last words, then by those before, and so on."""
-
-    first: np.ndarray
-    """int64 [n-grams]: the first word, w1."""
-    suffix: np.ndarray
-    """int64 [n-grams]: the number of w2 .. wn among the (n-1)-grams; 0, the empty n-gram, for n = 1."""
-    context: np.ndarray
-    """int64 [n-grams]: the number of w1 .. wn-1 among the (n-1)-grams; 0 for n = 1."""
-    counts: np.ndarray
-    """int64 [n-grams]: occurrences, or adjusted counts."""
+MEMORY = 2 << 30
+"""Bytes of memory that an estimation takes, about, unless it is told otherwise."""
+_BLOCK = 1 << 20
+"""N-grams that are smoothed at a time."""
 
 
 def estimate(
@@ -68,17 +54,19 @@ def estimate(
     *,
     vocabulary: Path | None = None,
     further_texts: Sequence[Path] = (),
+    memory: int = MEMORY,
 ) -> None:
     """Estimate a model of n-grams up to length ``order`` from ``text`` (tokenised, a sentence a line) into ``output``.
 
     ``vocabulary``: a file of words, separated by blanks and line ends; other words of the text count as ``<unk>``.
     ``further_texts`` are read after ``text``; all may be gzipped, and ``output`` is gzipped if its name ends in .gz.
     ``log`` receives messages about the work, and a warning if `FALLBACK_DISCOUNTS` are used; ``start_progress``
-    displays its stages. Memory: about 60 bytes for each word of the text, 40 for each n-gram.
+    displays its stages. ``memory``: the bytes that are used, about; the model is the same whatever they are. What does
+    not fit is in files without a name beside ``output`` meanwhile.
 
     Raises UsageError for an order below 1; DataError for a text without sentences, for a vocabulary of which the text
     has no word, and for a line that is not UTF-8 or contains a marker or a character that no ARPA file can hold;
-    OSError if ``output`` cannot be written.
+    MachineError if the disk has no room for files; OSError if ``output`` cannot be written.
     """
     if order < 1:
         raise UsageError(f"order {order}: must be 1 or more")
@@ -86,97 +74,37 @@ def estimate(
     with open_atomic(output) as file:
         texts = [text, *further_texts]
         log(f"reading {', '.join(map(str, texts))}")
+        # Beside a pipe or a device there is no place.
+        special = exists(output) and not is_file(output)
+        scratch = Scratch(temporary_place() if special else output.parent, memory)
         allowed = None if vocabulary is None else read_vocabulary(vocabulary)
+        numbered, runs = NumberedText(allowed), Runs(order, scratch, memory)
+        words = numbered.vocabulary
         with start_progress("kB of text read", kilobytes(texts)) as progress:
-            words, token = read_tokens(texts, allowed, progress)
+            for sentences in numbered.read(texts, order - 1, progress):
+                runs.add(sentences, len(words))
+            runs.finish(len(words))
         distinct = len(words) - len(MARKERS)
         if vocabulary is not None and distinct == 0:
             raise DataError.at(vocabulary, None, found=f"no word of {text}", expected="words, separated by blanks")
-        sentences = int(np.count_nonzero(token == _START))
-        size = f"{counted(sentences, 'sentence')}, {counted(len(token) - 2 * sentences, 'word')}"
-        unknown = "" if allowed is None else f", {int(np.count_nonzero(token == _UNKNOWN))} outside the vocabulary"
+        size = f"{counted(numbered.sentences, 'sentence')}, {counted(numbered.words, 'word')}"
+        unknown = "" if allowed is None else f", {numbered.unknown} outside the vocabulary"
         log(f"{size} ({distinct} distinct{unknown})")
-        with start_progress("lengths of n-grams counted", order) as progress:
-            counts = count(token, len(words), order, log, progress)
-        with start_progress("lengths of n-grams smoothed", order) as progress:
-            levels = smooth(adjust(counts), log, progress)
-        with start_progress("n-grams written", sum(len(level.prob) for level in levels)) as progress:
-            write_arpa(file, words, levels, log, progress)
+        if runs.most.sum() > MAX_PLACES:
+            raise DataError.at(text, None, found=f"more than {MAX_PLACES} n-grams", expected="a smaller text or order")
+        with start_progress("distinct n-grams merged", sum(map(len, runs.rows))) as progress:
+            ngrams, levels = runs.merged(len(words), progress)
+        for n, level in enumerate(levels[2:], start=2):
+            log(f"{n}-grams: {len(level)}")
+        discount = [_discounts_or_fallback(n, ngrams, level, log) for n, level in enumerate(levels[1:], start=1)]
+        writer = ArpaWriter(file, words, ngrams, levels)
+        with start_progress("n-grams written", sum(map(len, levels[1:]))) as progress:
+            _smooth(ngrams, levels, discount, scratch, writer, log, progress)
 
 
 def read_vocabulary(path: Path) -> frozenset[str]:
     """The words of a file, separated by blanks and line ends."""
     return frozenset(word for _, line in lines(path) for word in split_words(line))
-
-
-def read_tokens(
-    texts: Sequence[Path], allowed: Collection[str] | None = None, progress: Progress | None = None
-) -> tuple[list[str], np.ndarray]:
-    """Read texts; returns their words, `MARKERS` first, and their sentences with markers as numbers (int32).
-
-    Words that are not ``allowed`` (None: all are) become ``<unk>``.
-    Raises DataError as `estimate` does.
-    """
-    vocabulary = Vocabulary(MARKERS)
-    tokens = array("i")
-    for text in texts:
-        for number, line in lines(text, progress):
-            words = split_words(line)
-            marker = next((word for word in words if word in _RESERVED), None)
-            if marker is not None:
-                expected = f"a sentence without {', '.join(_RESERVED)}, which the model has itself"
-                raise DataError.at(
-                    text, number, found=f"the word {marker}", expected=f"{expected}: remove or rename them"
-                )
-            tokens.append(_START)
-            known = (word if allowed is None or word in allowed else MARKERS[_UNKNOWN] for word in words)
-            tokens.extend(map(vocabulary.add, known))
-            tokens.append(_END)
-    if not tokens:
-        raise DataError.at(texts[0], None, found="no lines", expected="sentences, one a line")
-    return vocabulary.words, np.frombuffer(tokens, dtype=np.intc)
-
-
-def count(
-    token: np.ndarray, words: int, order: int, log: Callable[[str], None], progress: Progress
-) -> list[NgramCounts]:
-    """Count the n-grams of length 1 .. ``order`` in the sentences ``token`` (Heafield et al. 2013, section 3.1).
-
-    An n-gram is coded as one integer, from its first word and the number of its suffix; sorting these integers gives
-    suffix order. The 1-gram ``<s>`` has count 0.
-    """
-    start = np.flatnonzero(token == _START)
-    position = np.arange(len(token)) - np.repeat(start, np.diff(start, append=len(token)))
-    # The number of the n-gram that ends at each token, for the current n.
-    number = token.astype(np.int64)
-    occurrences, empty = np.bincount(token, minlength=words), np.zeros(words, dtype=np.int64)
-    occurrences[_START] = 0
-    levels = [NgramCounts(np.arange(words), empty, empty, occurrences)]
-    progress.advance()
-    for n in range(2, order + 1):
-        end = np.flatnonzero(position >= n - 1)
-        key, which = np.unique(number[end] * words + token[end - (n - 1)], return_inverse=True)
-        suffix, first = np.divmod(key, words)
-        context = np.empty_like(suffix)
-        context[which] = number[end - 1]
-        number[end] = which
-        levels.append(NgramCounts(first, suffix, context, np.bincount(which, minlength=len(key))))
-        log(f"{n}-grams: {len(key)}")
-        progress.advance()
-    return levels
-
-
-def adjust(levels: Sequence[NgramCounts]) -> list[NgramCounts]:
-    """Replace counts by adjusted counts (Heafield et al. 2013, section 3.2).
-
-    a(w1 .. wn) is the number of distinct words, including ``<s>``, that precede w1 .. wn. For the longest n-grams, and
-    for those that begin with ``<s>`` and so have no preceding word, it is the number of occurrences.
-    """
-    adjusted = []
-    for ngrams, longer in pairwise(levels):
-        before = np.bincount(longer.suffix, minlength=len(ngrams.counts))
-        adjusted.append(ngrams._replace(counts=np.where(ngrams.first == _START, ngrams.counts, before)))
-    return [*adjusted, levels[-1]]
 
 
 def discounts(counts_of_counts: Sequence[int]) -> np.ndarray | None:
@@ -193,8 +121,31 @@ def discounts(counts_of_counts: Sequence[int]) -> np.ndarray | None:
     return discount if (discount[1:] > 0).all() else None
 
 
-def smooth(levels: Sequence[NgramCounts], log: Callable[[str], None], progress: Progress) -> list[Level]:
-    """Compute probabilities and backoffs from adjusted counts a.
+def _discounts_or_fallback(n: int, ngrams: Ngrams, level: range, log: Callable[[str], None]) -> np.ndarray:
+    """The `discounts` of the ``n``-grams, which are at the places ``level``; `FALLBACK_DISCOUNTS` with a warning."""
+    classes = np.zeros(6, dtype=np.int64)
+    for part in _parts(level):
+        classes += np.bincount(np.minimum(ngrams.counts[part.start : part.stop], 5), minlength=6)
+    counts_of_counts = classes[:5].tolist()
+    discount = discounts(counts_of_counts)
+    if discount is None:
+        discount = np.array([0.0, *FALLBACK_DISCOUNTS])
+        found = ", ".join(map(str, counts_of_counts[1:]))
+        log(f"warning: numbers of {n}-grams with counts 1, 2, 3, 4: {found}: too few, using fallback discounts")
+    log(f"{n}-grams: discounts " + " ".join(f"{value:.4g}" for value in discount[1:]))
+    return discount
+
+
+def _smooth(
+    ngrams: Ngrams,
+    levels: Sequence[range],
+    discount: Sequence[np.ndarray],
+    scratch: Scratch,
+    writer: ArpaWriter,
+    log: Callable[[str], None],
+    progress: Progress,
+) -> None:
+    """Compute probabilities and backoffs from adjusted counts a, and write them.
 
     Heafield et al. 2013, sections 3.3 and 3.4; Chen and Goodman 1998, page 20. With sums over all words x that follow
     the context c = w1 .. wn-1,
@@ -205,29 +156,34 @@ def smooth(levels: Sequence[NgramCounts], log: Callable[[str], None], progress: 
 
     down to p(w1) = u(w1) + b(empty) / |vocabulary|. D depends on n. An n-gram that is no context has backoff 1.
     """
-    smoothed: list[Level] = []
-    prob = np.array([1 / (len(levels[0].counts) - 1)])
-    for n, (first, suffix, context, a) in enumerate(levels, start=1):
-        discount = _discounts_or_fallback(n, a, log)[np.minimum(a, 3)]
-        total = np.bincount(context, weights=a, minlength=len(prob))
-        left_over = np.bincount(context, weights=discount, minlength=len(prob))
-        backoff = np.divide(left_over, total, out=np.ones(len(prob)), where=total > 0)
-        if smoothed:
-            smoothed[-1] = smoothed[-1]._replace(backoff=log10s(backoff).astype(np.float32))
-        prob = (a - discount) / total[context] + backoff[context] * prob[suffix]
-        # Rounding can raise a probability above 1, which readers refuse.
-        smoothed.append(Level(first, suffix, log10s(np.minimum(prob, 1)).astype(np.float32), None))
-        progress.advance()
-    return smoothed
+    context = scratch.empty(len(ngrams.first), np.int32)
+    context[: levels[1].stop] = 0
+    prob = np.array([1 / (len(levels[1]) - 1)])
+    for n, (shorter, level) in enumerate(pairwise([*levels, range(0)])):
+        mass = scratch.empty(2 * len(shorter) if level else 0, np.float64).reshape(-1, 2)
+        mass.fill(0.0)
+        for part in _parts(level):
+            if n > 0:
+                find_contexts(ngrams, part.start, part.stop, context)
+            add_up(ngrams, part.start, part.stop, context, shorter.start, discount[n], mass)
+            scratch.release()
+        if n > 0:
+            log(f"writing {len(shorter)} {n}-grams")
+            writer.begin(n)
+            for part in _parts(shorter):
+                done = slice(part.start - shorter.start, part.stop - shorter.start)
+                writer.write(part, prob[done], mass[done])
+                progress.advance(len(part))
+                scratch.release()
+        longer = scratch.empty(len(level), np.float64)
+        for part in _parts(level):
+            done = slice(part.start - level.start, part.stop - level.start)
+            interpolate(ngrams, part.start, part.stop, context, shorter.start, discount[n], mass, prob, longer[done])
+            scratch.release()
+        prob = longer
+    writer.end()
 
 
-def _discounts_or_fallback(n: int, adjusted: np.ndarray, log: Callable[[str], None]) -> np.ndarray:
-    """Return the `discounts` for these adjusted counts, or `FALLBACK_DISCOUNTS` with a warning."""
-    counts_of_counts = np.bincount(np.minimum(adjusted, 5), minlength=6)[:5].tolist()
-    discount = discounts(counts_of_counts)
-    if discount is None:
-        discount = np.array([0.0, *FALLBACK_DISCOUNTS])
-        found = ", ".join(map(str, counts_of_counts[1:]))
-        log(f"warning: numbers of {n}-grams with counts 1, 2, 3, 4: {found}: too few, using fallback discounts")
-    log(f"{n}-grams: discounts " + " ".join(f"{value:.4g}" for value in discount[1:]))
-    return discount
+def _parts(places: range) -> Iterator[range]:
+    """``places``, `_BLOCK` at a time."""
+    return (places[begin : begin + _BLOCK] for begin in range(0, len(places), _BLOCK))

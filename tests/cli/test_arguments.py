@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from mpitune.cli import help, options
-from mpitune.cli.arguments import reads, whole_number, writes, writes_folder
+from mpitune.cli.arguments import reads, size, whole_number, writes, writes_folder
 from mpitune.config.spec import MAX_SIZE
 
 PATHS = (reads, writes, writes_folder)
@@ -17,7 +17,7 @@ ARGUMENTS = {
     for command, parser in PARSERS.items()
     for action in parser._actions
 }
-NUMBERS = [name for name, (_, action) in ARGUMENTS.items() if action.type not in (None, *PATHS)]
+NUMBERS = [name for name, (_, action) in ARGUMENTS.items() if action.type not in (None, size, *PATHS)]
 NO_PATHS = {"train --seeds", "--set", "--find", "--near"}
 
 
@@ -73,3 +73,16 @@ def test_numbers_in_their_bounds(least: int, most: int) -> None:
 def test_names_of_standard_output(name: str) -> None:
     """A file that it leads to must not be replaced: others write to it, too."""
     assert writes(name) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("1", 1), ("800K", 800 << 10), ("500M", 500 << 20), ("2G", 2 << 30), ("1T", 1 << 40)]
+)
+def test_sizes(text: str, expected: int) -> None:
+    assert size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "0", "0G", "-1", "2g", "2GB", "1.5G", " 2G", "G", "2 G", "٣G", "9" * 13])
+def test_what_is_no_size_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused("lm --memory", text, capsys)
+    assert f"found '{text}', expected a size such as 500M or 2G" in line

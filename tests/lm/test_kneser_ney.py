@@ -13,10 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.commands import Cli
-from support.naive_lm import NaiveLm, kneser_ney
+from support.naive_lm import NaiveLm
+from support.naive_lm import kneser_ney as by_definition
+from support.sorting_lm import arpa_file
 from support.stages import Stages
 
+from mpitune.corpus import lines
 from mpitune.errors import DataError, UsageError
+from mpitune.lm import arpa_writer, kneser_ney, ngram_runs
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kneser_ney import discounts, estimate
 from mpitune.lm.ngram_table import LanguageModel, find, language_model
@@ -48,7 +52,7 @@ def estimated(folder: Path, sentences: list[list[str]], order: int) -> tuple[Pat
 def test_follows_the_definition(tmp_path: Path, seed: int, order: int) -> None:
     sentences = corpus(seed)
     output, told = estimated(tmp_path, sentences, order)
-    written, expected = NaiveLm(output).ngrams, kneser_ney(sentences, order)
+    written, expected = NaiveLm(output).ngrams, by_definition(sentences, order)
     assert written.keys() == expected.keys()
     for ngram, values in expected.items():
         assert written[ngram] == pytest.approx(values, abs=2e-6, rel=0)
@@ -68,7 +72,7 @@ def test_words_outside_the_vocabulary_are_unknown(tmp_path: Path, size: int, ord
     told: list[str] = []
     estimate(tmp_path / "text", order, tmp_path / "lm", told.append, vocabulary=tmp_path / "words")
     replaced = [[word if word in allowed else "<unk>" for word in sentence] for sentence in sentences]
-    written, expected = NaiveLm(tmp_path / "lm").ngrams, kneser_ney(replaced, order)
+    written, expected = NaiveLm(tmp_path / "lm").ngrams, by_definition(replaced, order)
     assert written.keys() == expected.keys()
     for ngram, values in expected.items():
         assert written[ngram] == pytest.approx(values, abs=2e-6, rel=0)
@@ -82,10 +86,32 @@ def test_words_outside_the_vocabulary_are_unknown(tmp_path: Path, size: int, ord
         assert total == pytest.approx(1, abs=1e-5), context
 
 
+@pytest.mark.parametrize("allowed", [None, ["w0", "w3", "w7", "w300"]])
+@pytest.mark.parametrize(("seed", "order"), [*CORPORA, (3, 10)])
+def test_the_file_is_the_same_in_any_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, order: int, allowed: list[str] | None
+) -> None:
+    """And that of the slow twin, byte for byte; in the least memory, runs have some lines, and all is on the disk."""
+    sentences = corpus(seed)
+    expected = arpa_file(sentences, order, allowed)
+    text, vocabulary = tmp_path / "text", tmp_path / "words"
+    text.write_text("".join(" ".join(sentence) + "\n" for sentence in sentences))
+    vocabulary.write_text(" ".join(allowed or []))
+    for module, name, value in [
+        *((lines, "_BLOCK", 200), (lines, "_STEP", 200), (ngram_runs, "_LEAST_RUN", 1), (ngram_runs, "_WINDOW", 7)),
+        *((kneser_ney, "_BLOCK", 9), (arpa_writer, "_BUFFER", 300)),
+    ]:
+        monkeypatch.setattr(module, name, value)
+    for memory in (1, 1 << 14, 1 << 30):
+        given = vocabulary if allowed else None
+        estimate(text, order, tmp_path / "lm", lambda line: None, vocabulary=given, memory=memory)
+        assert (tmp_path / "lm").read_bytes() == expected, memory
+        assert {path.name for path in tmp_path.iterdir()} == {"text", "words", "lm"}
+
+
 LM_STAGES = {
     "kB of text read": "kB of text read: 1/1, 1/s, 0:00 left",
-    "lengths of n-grams counted": "lengths of n-grams counted: 3/3, 3/s, 0:00 left",
-    "lengths of n-grams smoothed": "lengths of n-grams smoothed: 3/3, 3/s, 0:00 left",
+    "distinct n-grams merged": "distinct n-grams merged: 9/9, 9/s, 0:00 left",
     "n-grams written": "n-grams written: 22/22, 22/s, 0:00 left",
 }
 
@@ -100,7 +126,7 @@ def test_each_stage_shows_its_progress_and_heeds_a_stop(
     done = cli(*command)
     assert done.code == 0
     assert stages.lines == LM_STAGES
-    assert "INFO lengths of n-grams counted: 1/3" in done.errors
+    assert "INFO n-grams written: 7/22" in done.errors
     model = (tmp_path / "lm").read_bytes()
     (tmp_path / "lm").write_text("an earlier file")
     for task in LM_STAGES:
