@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpitune.jit import inlined
+from mpitune.jit import at, inlined
 
 _BLANK, _TAB, _BAR = map(ord, " \t|")
 
@@ -12,10 +12,10 @@ _BLANK, _TAB, _BAR = map(ord, " \t|")
 @inlined
 def next_token(text: np.ndarray, begin: int, stop: int) -> tuple[int, int]:
     """Begin and end of the first token of ``text[begin:stop]`` (uint8); both are ``stop`` if there is none."""
-    while begin < stop and (text[begin] == _BLANK or text[begin] == _TAB):
+    while begin < stop and (text[at(begin)] == _BLANK or text[at(begin)] == _TAB):
         begin += 1
     end = begin
-    while end < stop and text[end] != _BLANK and text[end] != _TAB:
+    while end < stop and text[at(end)] != _BLANK and text[at(end)] != _TAB:
         end += 1
     return begin, end
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.row_table import enlarged
-from mpitune.jit import inlined, int64, kernel
+from mpitune.jit import at, inlined, int64, kernel
 
 
 class WordTable(NamedTuple):
@@ -60,15 +60,15 @@ def word_slot(table: WordTable, text: np.ndarray, begin: int, end: int) -> int:
     """Return the slot of the word ``text[begin:end]`` (uint8) in ``table``, or the empty slot for it."""
     hashed = 2166136261
     for k in range(begin, end):
-        hashed = ((hashed ^ int(text[k])) * 16777619) & 0xFFFFFFFF
+        hashed = ((hashed ^ int(text[at(k)])) * 16777619) & 0xFFFFFFFF
     size = len(table.slot)
     i = hashed * size >> 32
-    while table.slot[i] != 0:
-        word = table.slot[i] - 1
-        start = table.ptr[word]
-        if table.ptr[word + 1] - start == end - begin:
+    while table.slot[at(i)] != 0:
+        word = table.slot[at(i)] - 1
+        start = table.ptr[at(word)]
+        if table.ptr[at(word + 1)] - start == end - begin:
             k = 0
-            while k < end - begin and table.text[start + k] == text[begin + k]:
+            while k < end - begin and table.text[at(start + k)] == text[at(begin + k)]:
                 k += 1
             if k == end - begin:
                 break

@@ -38,6 +38,7 @@ from mpitune.lm.arpa_lines import (
     UNKNOWN_WORD,
     WORDS,
     Parser,
+    new_parser,
     read_ngrams,
     read_unigrams,
 )
@@ -90,8 +91,7 @@ def _read_once(path: Path, scale: int, start_progress: StartProgress) -> dict[st
         counts = _read_counts(source)
         source.progress = stack.enter_context(start_progress("n-grams read", sum(counts)))
         order = len(counts)
-        field, word = np.zeros((order + 3, 2), dtype=np.int64), np.zeros(order, dtype=np.int64)
-        parser = Parser(source.text, source.state, field, np.zeros(2), word)
+        parser = new_parser(source.text, source.state, order)
         slots = 4 * scale * (int(sum(counts[1:]) / (4 * _LOAD)) + order * order)
         if first_slot(counts[0] + 1) + slots > MAX_NODES:
             source.refuse(f"{sum(counts)} n-grams announced", f"what a table of {MAX_NODES} n-grams can hold")

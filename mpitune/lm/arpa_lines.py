@@ -7,13 +7,25 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.corpus.word_table import WordTable, word_slot
-from mpitune.jit import inlined, kernel
-from mpitune.lm.ngram_table import EXTENDS_RIGHT, UNKNOWN, LanguageModel, add_ngram
-from mpitune.portable_math import whole_power
+from mpitune.jit import at, inlined, int64, kernel, uint64
+from mpitune.lm.ngram_table import (
+    EXTENDS_RIGHT,
+    UNKNOWN,
+    Chain,
+    LanguageModel,
+    add_child,
+    add_ngram,
+    expect,
+    follow,
+    mark_suffixes,
+)
 
 # Return codes of the kernels: end of the section, end of the block, hash table full; then errors in the current line.
 DONE, BLOCK_DONE, TABLE_FULL = range(3)
 NO_NGRAM, BAD_FIELD_COUNT, BAD_PROBABILITY, BAD_BACKOFF, LAST_BACKOFF, UNKNOWN_WORD, DUPLICATE = range(3, 10)
+
+AHEAD = 16
+"""Lines that are read before the first of them is added to the table."""
 
 # Indices in `Parser.state`: n-grams left in this section; lines read; begin and end of the next line in the block;
 # the invalid field; words numbered; table slots in use.
@@ -22,7 +34,23 @@ REMAINING, LINES, POSITION, LINE_END, BAD_FIELD, WORDS, USED = range(7)
 _NEWLINE, _RETURN, _BLANK, _TAB, _BACKSLASH = 10, 13, 32, 9, 92
 _PLUS, _MINUS, _POINT, _ZERO, _BIG_E, _SMALL_E = 43, 45, 46, 48, 69, 101
 _UNKNOWN_IN_CAPITALS = tuple(b"<UNK>")
+_POWERS = np.array([float(f"1e{k}") for k in range(23)])
+"""The powers of ten that a float64 holds exactly."""
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+class Waiting(NamedTuple):
+    """N-grams whose place in the table is on its way from the memory, while further lines are read."""
+
+    word: np.ndarray
+    """int64 [`AHEAD`, order]"""
+    node: np.ndarray
+    """int64 [`AHEAD`, 2]: the suffix, and the context without its first word, as `add_child` takes them; the first is
+    -1 if the table lacks one of them."""
+    value: np.ndarray
+    """float64 [`AHEAD`, 2]: probability and backoff."""
+    end: np.ndarray
+    """int64 [`AHEAD`]: the end of the line in the block."""
 
 
 class Parser(NamedTuple):
@@ -38,6 +66,20 @@ class Parser(NamedTuple):
     """float64 [2]: probability and backoff of the current line."""
     word: np.ndarray
     """int64 [order]: word numbers of the current line."""
+    before: np.ndarray
+    """int64 [order, 2]: begin and end of each word of the line before."""
+    chain: Chain
+    """That of the n-gram of the current line."""
+    waiting: Waiting
+    """N-grams that have been read, but are not yet in the table."""
+
+
+def new_parser(text: np.ndarray, state: np.ndarray, order: int) -> Parser:
+    """A parser of the block ``text`` for a model of this ``order``."""
+    word, pair = np.zeros(order, dtype=np.int64), np.zeros((AHEAD, 2), dtype=np.int64)
+    waiting = Waiting(np.zeros((AHEAD, order), dtype=np.int64), pair, np.zeros((AHEAD, 2)), pair[:, 0].copy())
+    field, before = np.zeros((order + 3, 2), dtype=np.int64), np.zeros((order, 2), dtype=np.int64)
+    return Parser(text, state, field, np.zeros(2), word, before, Chain(word.copy(), word.copy()), waiting)
 
 
 @kernel
@@ -48,7 +90,10 @@ def read_unigrams(parser: Parser, filled: int, order: int, table: WordTable, uni
     """
     state, field = parser.state, parser.field
     while state[REMAINING] > 0:
-        code = _read_line(parser, filled, 1, order)
+        fields = _split(parser, state[POSITION], filled)
+        code = _check_fields(parser, fields, 1)
+        if code == DONE:
+            code = _parse_numbers(parser, fields, 1, order)
         if code != DONE:
             return code
         begin, end = field[1, 0], field[1, 1]
@@ -61,7 +106,7 @@ def read_unigrams(parser: Parser, filled: int, order: int, table: WordTable, uni
         node["prob"] = parser.value[0]
         node["backoff"] = parser.value[1]
         node["key"] = EXTENDS_RIGHT if node["backoff"] != 0 else 0
-        _next_line(state)
+        _next_line(state, state[LINE_END] + 1)
     return DONE
 
 
@@ -90,45 +135,120 @@ def read_ngrams(parser: Parser, filled: int, n: int, table: WordTable, lm: Langu
 
     ``max_used``: the largest number of table slots in use.
     """
-    state, field, word = parser.state, parser.field, parser.word
+    state = parser.state
+    # The line before is no longer in the block.
+    parser.before[:] = 0
+    changed = n
     while state[REMAINING] > 0:
-        code = _read_line(parser, filled, n, lm.order)
+        count, changed, code = _read_ahead(parser, filled, n, changed, table, lm)
+        for i in range(count):
+            if state[USED] + n * n > max_used:
+                return TABLE_FULL
+            used = _add(parser.waiting, i, n, lm)
+            if used == 0:
+                _split(parser, state[POSITION], filled)
+                return DUPLICATE
+            state[USED] += used
+            _next_line(state, parser.waiting.end[i])
         if code != DONE:
             return code
-        for k in range(n):
-            number = table.slot[word_slot(table, parser.text, field[k + 1, 0], field[k + 1, 1])]
-            if number == 0:
-                state[BAD_FIELD] = k + 1
-                return UNKNOWN_WORD
-            word[k] = number - 1
-        if state[USED] + n * n > max_used:
-            return TABLE_FULL
-        used = add_ngram(lm, word, n, parser.value[0], parser.value[1])
-        if used == 0:
-            return DUPLICATE
-        state[USED] += used
-        _next_line(state)
     return DONE
 
 
-@kernel
-def _next_line(state: np.ndarray) -> None:
-    state[POSITION] = state[LINE_END] + 1
+@inlined
+def _read_ahead(
+    parser: Parser, filled: int, n: int, changed: int, table: WordTable, lm: LanguageModel
+) -> tuple[int, int, int]:
+    """Read lines that wait for the memory; returns their number, how many words of the last one `follow` has not seen,
+    and a return code for the next line.
+    """
+    state, word, chain, waiting = parser.state, parser.word, parser.chain, parser.waiting
+    position = int64(state[POSITION])
+    for i in range(min(len(waiting.end), state[REMAINING])):
+        fields = _split(parser, position, filled)
+        code = _check_fields(parser, fields, n)
+        if code != DONE:
+            return i, changed, code
+        different = _number_words(parser, n, table)
+        changed = max(changed, different)
+        expect(lm, word, n, changed, chain)
+        code = _parse_numbers(parser, fields, n, lm.order)
+        if code != DONE:
+            return i, changed, code
+        if different < 0:
+            state[BAD_FIELD] = -different
+            return i, changed, UNKNOWN_WORD
+        waiting.node[i, 0] = waiting.node[i, 1] = -1
+        if follow(lm, word, n, changed, chain):
+            changed = 0
+            waiting.node[i, 0] = chain.suffix[1]
+            if n > 2:
+                waiting.node[i, 1] = chain.context[1]
+            if np.float32(parser.value[1]) != 0:
+                mark_suffixes(lm, n, chain)
+        else:
+            changed = n
+        for k in range(n):
+            waiting.word[i, k] = word[k]
+        waiting.value[i, 0], waiting.value[i, 1] = parser.value[0], parser.value[1]
+        position = waiting.end[i] = state[LINE_END] + 1
+    return min(len(waiting.end), state[REMAINING]), changed, DONE
+
+
+@inlined
+def _add(waiting: Waiting, i: int, n: int, lm: LanguageModel) -> int:
+    """Add an n-gram that was waiting; returns as `add_ngram` does."""
+    word, prob, backoff = waiting.word[i], waiting.value[i, 0], waiting.value[i, 1]
+    added = -1
+    if waiting.node[i, 0] >= 0:
+        added = add_child(lm, word[0], waiting.node[i, 0], waiting.node[i, 1], prob, backoff)
+    return add_ngram(lm, word, n, prob, backoff) if added < 0 else added
+
+
+@inlined
+def _number_words(parser: Parser, n: int, table: WordTable) -> int:
+    """Number the words of the line; returns how many of them, from the first on, may differ from the line before.
+
+    -k if field k is no word of the table.
+    """
+    text, before, changed = parser.text, parser.before, 0
+    for k in range(n):
+        begin, end = parser.field[k + 1, 0], parser.field[k + 1, 1]
+        length, i = end - begin, 0
+        if before[k, 1] - before[k, 0] == length:
+            while i < length and text[at(begin + i)] == text[at(before[k, 0] + i)]:
+                i += 1
+        if i < length:
+            number = int64(table.slot[word_slot(table, text, begin, end)])
+            if number == 0:
+                return -k - 1
+            parser.word[k] = number - 1
+            changed = k + 1
+        before[k, 0], before[k, 1] = begin, end
+    return changed
+
+
+@inlined
+def _next_line(state: np.ndarray, position: int) -> None:
+    state[POSITION] = position
     state[LINES] += 1
     state[REMAINING] -= 1
 
 
 @kernel
-def _read_line(parser: Parser, filled: int, n: int, order: int) -> int:
-    """Split the line of an n-gram into fields and parse its numbers; returns DONE or an error code."""
-    field = parser.field
-    fields = _split(parser, filled)
+def _check_fields(parser: Parser, fields: int, n: int) -> int:
+    """DONE if a line of so many ``fields``, -1 if it does not end in the block, may be that of an n-gram; or a code."""
     if fields < 0:
         return BLOCK_DONE
-    if fields == 0 or parser.text[field[0, 0]] == _BACKSLASH:
+    if fields == 0 or parser.text[parser.field[0, 0]] == _BACKSLASH:
         return NO_NGRAM
-    if fields != n + 1 and fields != n + 2:
-        return BAD_FIELD_COUNT
+    return DONE if fields == n + 1 or fields == n + 2 else BAD_FIELD_COUNT
+
+
+@kernel
+def _parse_numbers(parser: Parser, fields: int, n: int, order: int) -> int:
+    """Parse the numbers of a line of so many ``fields``; returns DONE or an error code."""
+    field = parser.field
     parser.value[0] = _parse_number(parser.text, field[0, 0], field[0, 1])
     parser.value[1] = 0.0 if fields == n + 1 else _parse_number(parser.text, field[n + 1, 0], field[n + 1, 1])
     if n == order and parser.value[1] != 0.0:
@@ -145,27 +265,32 @@ def _read_line(parser: Parser, filled: int, n: int, order: int) -> int:
 
 
 @kernel
-def _split(parser: Parser, filled: int) -> int:
-    """Find the fields of the next line; returns their number, -1 if the line extends past ``filled``."""
+def _split(parser: Parser, position: int, filled: int) -> int:
+    """Find the fields of the line at ``position``; returns their number, -1 if the line extends past ``filled``."""
     text, field = parser.text, parser.field
-    fields = 0
-    inside = False
-    for i in range(parser.state[POSITION], filled):
-        byte = text[i]
-        if byte in (_BLANK, _TAB, _RETURN, _NEWLINE):
-            if inside:
-                field[fields - 1, 1] = i
-                _rename_unknown(text, field[fields - 1, 0], i)
-                inside = False
-            if byte == _NEWLINE:
-                parser.state[LINE_END] = i
-                return fields
-        elif not inside:
-            inside = True
-            # Surplus fields overwrite the last entry.
-            fields = min(fields + 1, len(field))
-            field[fields - 1, 0] = i
+    fields, i = 0, position
+    while i < filled:
+        byte = text[at(i)]
+        if byte == _NEWLINE:
+            parser.state[LINE_END] = i
+            return fields
+        if _is_blank(byte):
+            i += 1
+            continue
+        # Surplus fields overwrite the last entry.
+        fields = min(fields + 1, len(field))
+        field[fields - 1, 0] = i
+        while i < filled and text[at(i)] != _NEWLINE and not _is_blank(text[at(i)]):
+            i += 1
+        field[fields - 1, 1] = i
+        _rename_unknown(text, field[fields - 1, 0], i)
     return -1
+
+
+@inlined
+def _is_blank(byte: int) -> bool:
+    """True for what separates fields."""
+    return bool(byte <= _BLANK and byte in (_BLANK, _TAB, _RETURN))
 
 
 @inlined
@@ -187,24 +312,25 @@ def _parse_number(text: np.ndarray, begin: int, end: int) -> float:
     negative = text[i] == _MINUS
     if text[i] == _MINUS or text[i] == _PLUS:
         i += 1
-    digits, mantissa, scale, past_point = 0, 0, 0, False
+    digits, mantissa, dropped, point = 0, 0, 0, -1
     while i < end:
-        digit = int(text[i]) - _ZERO
-        if 0 <= digit <= 9:
+        # Of what is less than 0, unsigned numbers make large ones.
+        digit = uint64(text[at(i)]) - uint64(_ZERO)
+        if digit <= 9:
             digits += 1
             # 18 digits fit an int64; further ones do not change a float32.
             if mantissa < 10**17:
-                mantissa = mantissa * 10 + digit
-                scale -= 1 if past_point else 0
+                mantissa = mantissa * 10 + int64(digit)
             else:
-                scale += 0 if past_point else 1
-        elif text[i] == _POINT and not past_point:
-            past_point = True
+                dropped += 1
+        elif text[at(i)] == _POINT and point < 0:
+            point = digits
         else:
             break
         i += 1
     if digits == 0:
         return np.nan
+    scale = dropped - (digits - point if point >= 0 else 0)
     if i < end and (text[i] == _SMALL_E or text[i] == _BIG_E):
         i += 1
         negative_exponent = i < end and text[i] == _MINUS
@@ -219,15 +345,15 @@ def _parse_number(text: np.ndarray, begin: int, end: int) -> float:
         scale += -exponent if negative_exponent else exponent
     if i < end:
         return np.nan
-    # Powers of ten up to 10**22 are exact, so a single step, the usual case, rounds once.
+    # A single step, the usual case, rounds once.
     value = float(mantissa)
     while scale < 0 and value > 0.0:
-        step = min(-scale, 22)
-        value /= whole_power(10.0, step)
+        step = min(-scale, len(_POWERS) - 1)
+        value /= _POWERS[at(step)]
         scale += step
     while scale > 0 and 0.0 < value <= _FLOAT32_MAX:
-        step = min(scale, 22)
-        value *= whole_power(10.0, step)
+        step = min(scale, len(_POWERS) - 1)
+        value *= _POWERS[at(step)]
         scale -= step
     if value > _FLOAT32_MAX:
         return np.nan

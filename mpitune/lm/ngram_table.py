@@ -177,6 +177,62 @@ def _slot(lm: LanguageModel, parent: int, word: int) -> int:
     return i
 
 
+class Chain(NamedTuple):
+    """Nodes on the way to an n-gram ``word[:n]``; neighbours in a file have most of them in common."""
+
+    suffix: np.ndarray
+    """int64 [order]: at k > 0, the node of ``word[k:n]``."""
+    context: np.ndarray
+    """int64 [order]: at 0 < k < n - 1, the node of ``word[k:n - 1]``."""
+
+
+@kernel
+def expect(lm: LanguageModel, word: np.ndarray, n: int, changed: int, chain: Chain) -> None:
+    """Load what `follow` will look up first, without waiting for it."""
+    k = changed - 1
+    if 0 < k < n - 1:
+        prefetch(lm.node, at(_first_probe(lm, chain.suffix[k + 1], word[k])))
+        if k < n - 2:
+            prefetch(lm.node, at(_first_probe(lm, chain.context[k + 1], word[k])))
+
+
+@kernel
+def follow(lm: LanguageModel, word: np.ndarray, n: int, changed: int, chain: Chain) -> bool:
+    """Make ``chain`` that of ``word[:n]`` (int64); it was that of one that may differ in the first ``changed`` words.
+
+    What `add_child` needs is loaded without waiting for it. False, and ``chain`` is that of no n-gram, if a pruned
+    model lacks one of these nodes.
+    """
+    for k in range(changed - 1, 0, -1):
+        chain.suffix[k] = word[k] if k == n - 1 else _table_child(lm, chain.suffix[k + 1], word[k])
+        if chain.suffix[k] < 0:
+            return False
+        if k < n - 1:
+            chain.context[k] = word[k] if k == n - 2 else _table_child(lm, chain.context[k + 1], word[k])
+            if chain.context[k] < 0:
+                return False
+    prefetch(lm.node, at(_first_probe(lm, chain.suffix[1], word[0])))
+    if n > 2:
+        prefetch(lm.node, at(_first_probe(lm, chain.context[1], word[0])))
+    return True
+
+
+@kernel
+def add_child(lm: LanguageModel, word: int, suffix: int, rest: int, prob: float, backoff: float) -> int:
+    """Add the n-gram of ``word`` before the one of node ``suffix``; returns as `add_ngram` does, -1 without a context.
+
+    ``rest``: the node of the context without ``word``; -1 if the context is ``word`` alone.
+    """
+    context = word if rest < 0 else _table_child(lm, rest, word)
+    if context < 0:
+        return -1
+    i = _slot(lm, suffix, word)
+    if lm.node[i]["key"] != 0:
+        return 0
+    _fill(lm, i, suffix, context, word, prob, backoff)
+    return 1
+
+
 @kernel
 def add_ngram(lm: LanguageModel, word: np.ndarray, n: int, prob: float, backoff: float) -> int:
     """Add the n-gram ``word[:n]`` (int64), n > 1, to a table that has all shorter n-grams of the file.
@@ -186,21 +242,23 @@ def add_ngram(lm: LanguageModel, word: np.ndarray, n: int, prob: float, backoff:
     n-gram already.
     """
     filled = 0
-    suffix, context = find(lm, word, 1, n), find(lm, word, 0, n - 1)
-    if suffix < 0 or context < 0:
-        for length in range(2, n):
-            for begin in range(n - length + 1):
-                filled += _add_blank(lm, word, begin, begin + length)
-        suffix, context = find(lm, word, 1, n), find(lm, word, 0, n - 1)
-    i = _slot(lm, suffix, word[0])
-    if lm.node[i]["key"] != 0:
+    for length in range(2, n):
+        for begin in range(n - length + 1):
+            filled += _add_blank(lm, word, begin, begin + length)
+    rest = find(lm, word, 1, n - 1) if n > 2 else -1
+    if add_child(lm, word[0], find(lm, word, 1, n), rest, prob, backoff) == 0:
         return 0
-    _fill(lm, i, suffix, context, word[0], prob, backoff)
-    if lm.node[i]["backoff"] != 0:
-        lm.node[i]["key"] |= EXTENDS_RIGHT
+    if np.float32(backoff) != 0:
         for k in range(1, n):
             lm.node[find(lm, word, k, n)]["key"] |= EXTENDS_RIGHT
     return filled + 1
+
+
+@kernel
+def mark_suffixes(lm: LanguageModel, n: int, chain: Chain) -> None:
+    """The n-gram of ``chain`` has a backoff: its suffixes are contexts, see `EXTENDS_RIGHT`."""
+    for k in range(1, n):
+        lm.node[at(chain.suffix[k])]["key"] |= EXTENDS_RIGHT
 
 
 @kernel
@@ -219,9 +277,10 @@ def _add_blank(lm: LanguageModel, word: np.ndarray, begin: int, end: int) -> int
 
 @kernel
 def _fill(lm: LanguageModel, i: int, suffix: int, context: int, word: int, prob: float, backoff: float) -> None:
-    lm.node[i]["key"] = node_key(suffix, word)
-    lm.node[i]["prob"] = prob
-    lm.node[i]["backoff"] = backoff
+    node = lm.node[i]
+    node["prob"] = prob
+    node["backoff"] = backoff
+    node["key"] = node_key(suffix, word) | (EXTENDS_RIGHT if node["backoff"] != 0 else 0)
     lm.node[suffix]["key"] |= EXTENDS_LEFT
     lm.node[context]["key"] |= EXTENDS_RIGHT
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from support.naive_lm import NaiveLm, random_arpa
 from mpitune.errors import DataError
 from mpitune.lm import arpa
 from mpitune.lm.arpa import read_arpa
-from mpitune.lm.ngram_table import language_model
+from mpitune.lm.arpa_lines import AHEAD
+from mpitune.lm.ngram_table import find, language_model
 
 pytestmark = pytest.mark.kernel
 
@@ -246,3 +248,51 @@ def test_a_real_model_is_read(shared: Path) -> None:
     assert [(float(np.float32(p)), float(np.float32(b))) for p, b in list(naive.ngrams.values())[: lm.words]] == list(
         zip(values["prob"].tolist(), values["backoff"].tolist(), strict=True)
     )
+
+
+def many_bigrams(count: int, change: Callable[[int, str], str]) -> str:
+    """A model of words and 2-grams w{k} w{k + 1}, of which line k is changed."""
+    words = ["<s>", "</s>", *(f"w{k}" for k in range(count + 1))]
+    unigrams = "".join(f"-1\t{word}\t-0.5\n" for word in words)
+    bigrams = "".join(change(k, f"-0.{k + 1}\tw{k} w{k + 1}\n") for k in range(count))
+    return f"\\data\\\nngram 1={len(words)}\nngram 2={count}\n\\1-grams:\n{unigrams}\\2-grams:\n{bigrams}\\end\\\n"
+
+
+@pytest.mark.parametrize("bad", [1, AHEAD - 1, AHEAD, AHEAD + 1, 2 * AHEAD, 39])
+def test_the_line_of_an_error_is_told_however_many_are_read_ahead(tmp_path: Path, bad: int) -> None:
+    """And what is wrong earlier is told first."""
+    changes = {
+        f"-1\tw{bad - 1} w{bad}\n": f"the 2-gram 'w{bad - 1} w{bad}' a second time",
+        f"-1\tw{bad} absent\n": "found 'absent' in a 2-gram",
+        f"x\tw{bad} absent\n": "found 'x', expected a log10 probability",
+        f"-1\tw{bad}\n": "found 2 fields",
+        "\n": f"found '' after {bad} 2-grams",
+    }
+    for line, message in changes.items():
+        text = many_bigrams(40, lambda k, good, line=line: line if k == bad else "-1\tabsent\n" if k > bad else good)
+        with pytest.raises(DataError) as refused:
+            read(tmp_path / "lm.arpa", text)
+        assert str(refused.value).startswith(f"{tmp_path}/lm.arpa:{4 + 43 + 1 + bad + 1}: ")
+        assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("pruned", [0.0, 0.5])
+def test_the_order_of_lines_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pruned: float) -> None:
+    """Neighbours that have words in common, at either end, are read faster; blocks end anywhere."""
+    monkeypatch.setattr(arpa, "_BLOCK", 200)
+    random_arpa(tmp_path / "sorted.arpa", 3, 5, pruned=pruned)
+    sections = (tmp_path / "sorted.arpa").read_text().split("\n\n")
+    naive = NaiveLm(tmp_path / "sorted.arpa")
+    for key in (None, lambda line: line.split("\t")[1].split()[::-1], lambda line: line.split("\t")[1].split()):
+        shuffled = []
+        for section in sections:
+            header, *ngrams = section.split("\n")
+            if header.endswith("-grams:"):
+                random.Random(4).shuffle(ngrams)
+                ngrams = ngrams if key is None else sorted(ngrams, key=key)
+            shuffled.append("\n".join([header, *ngrams]))
+        lm, vocabulary = language_model(read(tmp_path / "lm.arpa", "\n\n".join(shuffled)))
+        for ngram, (prob, backoff) in naive.ngrams.items():
+            words = vocabulary.numbers(ngram).astype(np.int64)
+            node = lm.node[find(lm, words, 0, len(words))]
+            assert (node["prob"], node["backoff"]) == (np.float32(prob), np.float32(backoff))
