@@ -23,6 +23,7 @@ _POWERS = np.array(
     dtype=np.uint64,
 )
 """5^i, its upper `_POWER_BITS` bits."""
+_TENS = np.array([10**k for k in range(1, 10)], dtype=np.uint64)
 _MINUS, _POINT, _ZERO, _SMALL_E, _PLUS = map(ord, "-.0e+")
 
 
@@ -121,10 +122,9 @@ def write_float32(value: np.float32, text: np.ndarray, begin: int) -> int:
         text[at(begin)] = _MINUS
         begin += 1
     digits, e10 = _shortest(bits & 0x7FFFFFFF)
-    length, power = 1, uint64(10)
-    while power <= digits:
-        length += 1
-        power *= uint64(10)
+    length = 1
+    for power in _TENS:
+        length += int(digits >= power)
     if 1e-4 <= abs(float(value)) < 1e6:
         return _write_digits(text, begin, digits, length, length + e10)
     end = _write_digits(text, begin, digits, length, 1)
@@ -143,20 +143,25 @@ def _write_digits(text: np.ndarray, begin: int, digits: int, length: int, point:
 
     Noughts fill what is missing on either side.
     """
-    before = max(0, 1 - point)
-    digits_end = begin + before + length
-    end = digits_end + max(0, point - length)
-    for k in range(digits_end, end):
+    fraction = max(0, length - point)
+    end = begin + max(1, point) + (fraction + 1 if fraction > 0 else 0)
+    k = end - 1
+    for _ in range(fraction):
+        digits, k = _write_last(text, k, digits)
+    if fraction > 0:
+        text[at(k)] = _POINT
+        k -= 1
+    for _ in range(point - length):
         text[at(k)] = _ZERO
-    for k in range(digits_end - 1, begin + before - 1, -1):
-        text[at(k)] = uint64(_ZERO) + digits % uint64(10)
-        digits //= uint64(10)
-    for k in range(begin, begin + before):
-        text[at(k)] = _ZERO
-    if point >= length:
-        return end
-    first = begin + max(point, 1)
-    for k in range(end, first, -1):
-        text[at(k)] = text[at(k - 1)]
-    text[at(first)] = _POINT
-    return end + 1
+        k -= 1
+    for _ in range(max(1, min(length, point))):
+        digits, k = _write_last(text, k, digits)
+    return end
+
+
+@inlined
+def _write_last(text: np.ndarray, k: int, digits: int) -> tuple[int, int]:
+    """Write the last digit at ``k``, and return the others, and the place before."""
+    rest = digits // uint64(10)
+    text[at(k)] = uint64(_ZERO) + digits - uint64(10) * rest
+    return rest, k - 1

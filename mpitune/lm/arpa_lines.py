@@ -6,19 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.word_table import WordTable, word_slot
-from mpitune.jit import at, inlined, int64, kernel, uint64
-from mpitune.lm.ngram_table import (
-    EXTENDS_RIGHT,
-    UNKNOWN,
-    Chain,
-    LanguageModel,
-    add_child,
-    add_ngram,
-    expect,
-    follow,
-    mark_suffixes,
-)
+from mpitune.corpus.word_table import WordTable, add_word, word_slot
+from mpitune.jit import at, inlined, int64, kernel
+from mpitune.lm.arpa_numbers import parse_number
+from mpitune.lm.ngram_adding import Chain, add_child, add_ngram, expect, follow, mark_suffixes
+from mpitune.lm.ngram_table import EXTENDS_RIGHT, UNKNOWN, LanguageModel
 
 # Return codes of the kernels: end of the section, end of the block, hash table full; then errors in the current line.
 DONE, BLOCK_DONE, TABLE_FULL = range(3)
@@ -32,11 +24,8 @@ AHEAD = 16
 REMAINING, LINES, POSITION, LINE_END, BAD_FIELD, WORDS, USED = range(7)
 
 _NEWLINE, _RETURN, _BLANK, _TAB, _BACKSLASH = 10, 13, 32, 9, 92
-_PLUS, _MINUS, _POINT, _ZERO, _BIG_E, _SMALL_E = 43, 45, 46, 48, 69, 101
+_BIG_E, _SMALL_E = 69, 101
 _UNKNOWN_IN_CAPITALS = tuple(b"<UNK>")
-_POWERS = np.array([float(f"1e{k}") for k in range(23)])
-"""The powers of ten that a float64 holds exactly."""
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class Waiting(NamedTuple):
@@ -50,7 +39,7 @@ class Waiting(NamedTuple):
     value: np.ndarray
     """float64 [`AHEAD`, 2]: probability and backoff."""
     end: np.ndarray
-    """int64 [`AHEAD`]: the end of the line in the block."""
+    """int64 [`AHEAD`]: where the next line begins in the block."""
 
 
 class Parser(NamedTuple):
@@ -100,8 +89,13 @@ def read_unigrams(parser: Parser, filled: int, order: int, table: WordTable, uni
         slot = word_slot(table, parser.text, begin, end)
         if table.slot[slot] != 0:
             return DUPLICATE
-        word = _add_word(parser, table, begin, end)
-        table.slot[slot] = word + 1
+        word = UNKNOWN
+        if _is_unknown(parser.text, table, begin, end):
+            table.slot[slot] = UNKNOWN + 1
+        else:
+            word = state[WORDS]
+            add_word(table, word, slot, parser.text, begin, end)
+            state[WORDS] += 1
         node = unigrams[word]
         node["prob"] = parser.value[0]
         node["backoff"] = parser.value[1]
@@ -110,23 +104,13 @@ def read_unigrams(parser: Parser, filled: int, order: int, table: WordTable, uni
     return DONE
 
 
-@kernel
-def _add_word(parser: Parser, table: WordTable, begin: int, end: int) -> int:
-    """Number a new word: `UNKNOWN` for ``<unk>``, whose text is in ``table`` already, else the next free number."""
-    length = table.ptr[1]
+@inlined
+def _is_unknown(text: np.ndarray, table: WordTable, begin: int, end: int) -> bool:
+    """True for ``<unk>``, whose text is the first in ``table`` already."""
     k = 0
-    if end - begin == length:
-        while k < length and parser.text[begin + k] == table.text[k]:
-            k += 1
-    if k == length:
-        return UNKNOWN
-    word: int = parser.state[WORDS]
-    start = table.ptr[word]
-    for k in range(end - begin):
-        table.text[start + k] = parser.text[begin + k]
-    table.ptr[word + 1] = start + end - begin
-    parser.state[WORDS] += 1
-    return word
+    while k < table.ptr[1] and begin + k < end and text[at(begin + k)] == table.text[at(k)]:
+        k += 1
+    return bool(k == table.ptr[1] and begin + k == end)
 
 
 @kernel
@@ -249,8 +233,8 @@ def _check_fields(parser: Parser, fields: int, n: int) -> int:
 def _parse_numbers(parser: Parser, fields: int, n: int, order: int) -> int:
     """Parse the numbers of a line of so many ``fields``; returns DONE or an error code."""
     field = parser.field
-    parser.value[0] = _parse_number(parser.text, field[0, 0], field[0, 1])
-    parser.value[1] = 0.0 if fields == n + 1 else _parse_number(parser.text, field[n + 1, 0], field[n + 1, 1])
+    parser.value[0] = parse_number(parser.text, field[0, 0], field[0, 1])
+    parser.value[1] = 0.0 if fields == n + 1 else parse_number(parser.text, field[n + 1, 0], field[n + 1, 1])
     if n == order and parser.value[1] != 0.0:
         # No n-gram is longer: a backoff of 0, which some programs write, says no more. What is no number is a word.
         parser.state[BAD_FIELD] = n + 1
@@ -303,58 +287,3 @@ def _rename_unknown(text: np.ndarray, begin: int, end: int) -> None:
             return
     for k in range(1, end - begin - 1):
         text[begin + k] += _SMALL_E - _BIG_E
-
-
-@kernel
-def _parse_number(text: np.ndarray, begin: int, end: int) -> float:
-    """Parse ``text[begin:end]`` as a decimal number; nan if it is not one or too large for a float32."""
-    i = begin
-    negative = text[i] == _MINUS
-    if text[i] == _MINUS or text[i] == _PLUS:
-        i += 1
-    digits, mantissa, dropped, point = 0, 0, 0, -1
-    while i < end:
-        # Of what is less than 0, unsigned numbers make large ones.
-        digit = uint64(text[at(i)]) - uint64(_ZERO)
-        if digit <= 9:
-            digits += 1
-            # 18 digits fit an int64; further ones do not change a float32.
-            if mantissa < 10**17:
-                mantissa = mantissa * 10 + int64(digit)
-            else:
-                dropped += 1
-        elif text[at(i)] == _POINT and point < 0:
-            point = digits
-        else:
-            break
-        i += 1
-    if digits == 0:
-        return np.nan
-    scale = dropped - (digits - point if point >= 0 else 0)
-    if i < end and (text[i] == _SMALL_E or text[i] == _BIG_E):
-        i += 1
-        negative_exponent = i < end and text[i] == _MINUS
-        if i < end and (text[i] == _MINUS or text[i] == _PLUS):
-            i += 1
-        if i == end:
-            return np.nan
-        exponent = 0
-        while i < end and 0 <= int(text[i]) - _ZERO <= 9:
-            exponent = min(exponent * 10 + int(text[i]) - _ZERO, 9999)
-            i += 1
-        scale += -exponent if negative_exponent else exponent
-    if i < end:
-        return np.nan
-    # A single step, the usual case, rounds once.
-    value = float(mantissa)
-    while scale < 0 and value > 0.0:
-        step = min(-scale, len(_POWERS) - 1)
-        value /= _POWERS[at(step)]
-        scale += step
-    while scale > 0 and 0.0 < value <= _FLOAT32_MAX:
-        step = min(scale, len(_POWERS) - 1)
-        value *= _POWERS[at(step)]
-        scale -= step
-    if value > _FLOAT32_MAX:
-        return np.nan
-    return -value if negative else value

@@ -7,6 +7,7 @@ import gzip
 import os
 import random
 import signal
+import sys
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from support.commands import Cli
 from support.naive_lm import NaiveLm
 from support.naive_lm import kneser_ney as by_definition
+from support.small_disk import on_a_small_disk
 from support.sorting_lm import arpa_file
 from support.stages import Stages
 
@@ -296,6 +298,19 @@ def test_output_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
         estimate(text, 2, tmp_path / "lm.arpa.gz", told.append)
     assert (tmp_path / "lm.arpa.gz").read_text() == "before"
     assert sorted(os.listdir(tmp_path)) == ["lm.arpa.gz", "text"]
+
+
+@pytest.mark.slow
+def test_a_disk_without_room_for_what_the_memory_cannot_hold(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    (tmp_path / "text").write_text("".join(f"{' '.join(draw.choices('abcdefgh', k=20))}\n" for _ in range(4000)))
+    (tmp_path / "disk").mkdir()
+    model = tmp_path / "disk/lm.gz"
+    command = [sys.executable, "-m", "mpitune", "lm", "--order", "5", "--input", tmp_path / "text", "--output", model]
+    full = on_a_small_disk(tmp_path / "disk", [*command, "--memory", "1K"], blocks=512)
+    expected = f"mpitune: {tmp_path}/disk: cannot be written: No space left on device"
+    assert (full.returncode, full.stderr.splitlines()[-1]) == (4, expected)
+    assert on_a_small_disk(tmp_path / "disk", [*command, "--memory", "1G"], blocks=512).returncode == 0
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ from mpitune.lm.ngram_table import (
     EXTENDS_RIGHT,
     LanguageModel,
     LmVocabulary,
-    _first_probe,
     find,
+    first_probe,
     first_slot,
     language_model,
     prefetch_longer,
@@ -88,7 +88,7 @@ def test_where_longer_ngrams_are_is_known_before_shorter_ones_are_read(tmp_path:
         newest_first = vocabulary.numbers(ngram)[::-1].copy()
         slot = int(newest_first[0])
         for word in newest_first[1:].tolist():
-            slot = int(_first_probe(lm, slot, word))
+            slot = int(first_probe(lm, slot, word))
         near += len(ngram) > 2 and slot == node - (node - first_slot(lm.words)) % 4
         longer += len(ngram) > 2
     assert longer > 50
@@ -103,9 +103,9 @@ def test_prefetching_asks_for_places_in_the_table(tmp_path: Path, monkeypatch: p
     plain = getattr(prefetch_longer, "py_func", prefetch_longer)
     history = np.array([9, 3, 2, 1], dtype=np.int32)
     plain(lm, 4, history, 1, 3)
-    assert asked[0] == _first_probe(lm, 4, 3)
-    assert asked[1] == _first_probe(lm, asked[0], 2)
-    assert asked[2] == _first_probe(lm, asked[1], 1)
+    assert asked[0] == first_probe(lm, 4, 3)
+    assert asked[1] == first_probe(lm, asked[0], 2)
+    assert asked[2] == first_probe(lm, asked[1], 1)
     assert all(first_slot(lm.words) <= place < len(lm.node) for place in asked)
     plain(lm, 4, history, 1, 0)
     assert len(asked) == 3
