@@ -10,7 +10,8 @@ from typing import BinaryIO
 import numpy as np
 
 from mpitune.cli.decoding import initial_model, load_kernels, opened_decoder, warn_of_unused, write_translations
-from mpitune.cli.output import load_job, open_output, raised_on_all_ranks
+from mpitune.cli.job import load_job
+from mpitune.cli.output import open_output, raised_on_all_ranks
 from mpitune.config.spec import Job
 from mpitune.decoder.base import Decoder, Sentence
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder

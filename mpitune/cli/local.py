@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Sequence
 
 from mpitune.cli.decoding import initial_model, load_kernels, opened_decoder, warn_of_unused, write_translations
-from mpitune.cli.output import load_job, print_message, raised_on_all_ranks, write_output
+from mpitune.cli.job import load_job
+from mpitune.cli.output import print_message, raised_on_all_ranks, write_output
 from mpitune.config.checks import check_retraining, require_data
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.wording import counted

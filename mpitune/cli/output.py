@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -16,14 +16,10 @@ from typing import BinaryIO
 from mpitune.array_files.atomic import open_atomic
 from mpitune.cli import arguments
 from mpitune.cli.arguments import paths_of
-from mpitune.config.schema import values
-from mpitune.config.spec import Job
 from mpitune.errors import MpituneError, printable
 from mpitune.exchange.comm import Comm
-from mpitune.files import check_place, writing
+from mpitune.files import writing
 from mpitune.ownership import reads, replaces
-from mpitune.training import job_inputs
-from mpitune.training.hosts import check_hosts
 
 
 def write_output(output: Path | None, text: str) -> None:
@@ -65,29 +61,6 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     """Open a file that replaces ``path`` when it is closed; errors as in `mpitune.files.writing`."""
     with writing(path), open_atomic(path) as file:
         yield file
-
-
-def load_job(options: argparse.Namespace, comm: Comm) -> Job:
-    """Load the job of the command, on all ranks, and set ``options.folder`` to its run folder.
-
-    The files that it names are noted as inputs, and the job itself, unless it is the configuration of its own run.
-    """
-    job = comm.on_root(job_inputs.load_job, options.job, options.set)
-    for folder in (job.run.dir, job.run.store):
-        comm.on_root(check_place, folder)
-    named = [path for _, kind, value in values(job) if kind is Path for path in _listed(value)]
-    comm.on_root(reads, [path for path in named if path not in (job.run.dir, job.run.store)])
-    if not comm.on_root(job_inputs.is_configuration, job):
-        comm.on_root(reads, [job.file])
-    options.folder = job.run.dir
-    comm.set_timeout(job.parallel.timeout)
-    if not vars(options).get("dry_run"):  # which shows them
-        check_hosts(comm, job)
-    return job
-
-
-def _listed(value: Path | Sequence[Path] | None) -> Sequence[Path]:
-    return [value] if isinstance(value, Path) else value or []
 
 
 def print_message(text: str) -> None:

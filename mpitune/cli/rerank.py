@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from mpitune.cli.decoding import initial_model
-from mpitune.cli.output import load_job, open_output, print_message
+from mpitune.cli.job import load_job
+from mpitune.cli.output import open_output, print_message
 from mpitune.config.spec import Job, column_metrics
 from mpitune.corpus.text import read_sentences
 from mpitune.corpus.vocabulary import Vocabulary

@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from mpitune.cli.hosts import show_hosts
-from mpitune.cli.output import load_job, print_message, raised_on_all_ranks
+from mpitune.cli.job import load_job
+from mpitune.cli.output import print_message, raised_on_all_ranks
 from mpitune.config.spec import MAX_SEED, Job
 from mpitune.decoder.cdec.process import resolve_program
 from mpitune.errors import DataError, UsageError, printable
