@@ -67,7 +67,8 @@ def all_compiled(kernels: list[Listed]) -> bool:
 
 def note_compiled(kernels: list[Listed]) -> None:
     """Keep in mind that these kernels are compiled for this kind of processor, which takes long to look up."""
-    CACHE.write(_mark(kernels), b"")
+    if not all_compiled(kernels):
+        CACHE.write(_mark(kernels), b"")
 
 
 def _mark(kernels: list[Listed]) -> str:
