@@ -213,7 +213,7 @@ def test_a_command_says_when_it_compiles(cli: Cli, monkeypatch: pytest.MonkeyPat
         jit.kernel(lambda x: x + 2)(1)
 
     monkeypatch.setattr("mpitune.cli.parser._load", lambda _: run)
-    monkeypatch.setattr(jit, "REPORTED", -1.0)
+    monkeypatch.setattr("mpitune.jit.compiler.REPORTED", -1.0)
     done = cli("weights", "x")
     message = f".* compiling kernels, once on {re.escape(socket.gethostname())}: half a minute"
     assert re.fullmatch(f".* begun\n{message}\n{message}; 1 compiled so far\n", done.errors)
