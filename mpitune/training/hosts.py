@@ -24,6 +24,11 @@ from mpitune.training.job_inputs import further_grammars, sources
 
 K = TypeVar("K")
 
+_MAKING = (
+    "mpitune.extraction",
+    *(f"mpitune.lm.{module}" for module in ("numbered_text", "ngram_runs", "interpolation", "arpa_writer")),
+)
+"""Kernels that make grammars and language models."""
 _BLOCKS = 64
 """Number of places of a large file at which its content is compared."""
 _BLOCK = 1 << 16
@@ -66,9 +71,7 @@ def compile_side_by_side(comm: Comm, job: Job, sources: StoreInputs) -> None:
     """
     if comm.size == 1:
         return
-    without = []
-    if not sources.made:
-        without += ["mpitune.extraction"]
+    without = [] if sources.made else [*_MAKING]
     if job.decoder.backend != "embedded":
         without += ["mpitune.decoder.embedded"]
     kernels = jit.listed_kernels(without)
