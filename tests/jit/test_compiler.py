@@ -149,6 +149,7 @@ def test_variables_that_are_assigned_once_and_others() -> None:
         assert compiled(pair, n) == paths(pair, n)
 
 
+@pytest.mark.kernel
 @pytest.mark.skipif(os.environ.get("NUMBA_BOUNDSCHECK") != "1", reason="for NUMBA_BOUNDSCHECK=1")
 def test_an_index_out_of_bounds_in_a_kernel_that_is_called_is_an_error() -> None:
     @kernel
