@@ -186,7 +186,7 @@ class FeaturesKeys:
     """``[features]``: the sparse feature templates and the transforms of the grammar's scores."""
 
     templates: tuple[str, ...] = choices(*dict.fromkeys(get_args(TemplateName) + get_args(ListTemplateName)))
-    """Those of grammars are `TemplateName`, those of lists `ListTemplateName`."""
+    """Names of the sparse feature templates: `TemplateName` for grammars, `ListTemplateName` for lists."""
     lexicon: Path | None = None
     """Pairs of source and target words, for the template "lexicon-pair" of lists."""
     unlog: UnlogKeys = UnlogKeys()
@@ -332,7 +332,7 @@ class LocalKeys:
     oracle: str = choice("LU", "M-C")
     """The oracle of MBUU, as in ``[learner.mira]``."""
     rounds: int = number(1, 1, MAX_SIZE)
-    """How often the retrieved sentences are decoded and learned from."""
+    """Number of passes over the retrieved sentences, which each decode them and learn from them."""
     lambda_: float | None = number(None, 0.0)
     """Weight of the loss relative to the distance from the global weights; None: ``_LAMBDA`` in `load`, by method."""
     alpha: float = number(1.0, 0.0, above=True)

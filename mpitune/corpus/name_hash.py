@@ -16,7 +16,7 @@ from mpitune.jit import inlined, kernel, uint64
 
 PRIME = (1 << 61) - 1
 _POINT = 0x0D3C1E8B5A7F2469
-"""Where the polynomials are evaluated: any number below `PRIME`, never changed in a run."""
+"""The point at which the polynomial of a string is evaluated to hash it: any number below `PRIME`."""
 
 
 class HashedNames(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a job with a bitext may leave out: links, language models, grammar and devtest set are then made from it.
+"""Fill in what a job with a bitext leaves out: links, language models, grammar and devtest set are made from it.
 
 Without ``[grammar]``, the pairs of ``[data]`` are the bitext, and its sentences are tuned on, each with rules extracted
 from all pairs but its own. Without ``[data.devtest]`` too, some pairs are held out for it and used for nothing else.

@@ -1,4 +1,4 @@
-"""What is told of the references that are tuned on before training: who has seen them, and who does not know them."""
+"""Messages about the references that are tuned on: which models have seen them, and which do not know them."""
 
 from __future__ import annotations
 
