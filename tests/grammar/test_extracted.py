@@ -125,7 +125,7 @@ def test_scores_are_transformed() -> None:
     for number, expected in enumerate(EXPECTED):
         found = rules_of(grammars.open(number), scoring.names(FEATURES))
         for (type_, scores), (expected_type, given) in zip(found, expected, strict=True):
-            count = given.pop("CountEF")
-            changed = {**given, "SampleCountF": 10 ** given["SampleCountF"] - 1, f"CountEF_{1 + (count > 0.5)}": 1.0}
+            changed = {**given, "SampleCountF": 10 ** given["SampleCountF"] - 1}
+            changed[f"CountEF_{1 + (changed.pop('CountEF') > 0.5)}"] = 1.0
             assert type_ == expected_type
             assert scores == pytest.approx({name: value for name, value in changed.items() if value}, rel=1e-12)
