@@ -136,6 +136,14 @@ def sparse(data: DataSet) -> list[Setting]:
     ]
 
 
+def search(data: DataSet) -> list[Setting]:
+    """Learning with less search than translating: the test is translated with the decoder's defaults."""
+    cheap = [(f"pop-{pops}-margin-2", (f"decoder.pop_limit={pops}", "decoder.rule_margin=2.0")) for pops in (100, 50)]
+    dense = [DEFAULTS, *(Setting(name, keys) for name, keys in cheap)]
+    words = [Setting(f"{name}-all-templates", (TEMPLATES, *keys), base="all-templates") for name, keys in cheap]
+    return [*dense, ALL_TEMPLATES, *words]
+
+
 ABLATED = {
     "margin": ("margin",),
     "margin_by_gold": ("margin_by_gold",),
@@ -171,9 +179,10 @@ PARTS: dict[str, Callable[[DataSet], list[Setting]]] = {
     "methods": methods,
     "robust": robust,
     "sparse": sparse,
+    "search": search,
     "ablation": ablation,
 }
-SEEDS = {"seeds": 5, "grid": 5, "near": 3, "methods": 5, "robust": 3, "sparse": 5, "ablation": 3}
+SEEDS = {"seeds": 5, "grid": 5, "near": 3, "methods": 5, "robust": 3, "sparse": 5, "search": 3, "ablation": 3}
 """Number of seeds for each setting; in the grid, for each of the best `BEST`."""
 BEST = 3
 
