@@ -46,7 +46,7 @@ def _write(folder: Path, template: str, slurm: bool) -> None:
     make_folder(folder)
     with writing(folder):
         for path in data:
-            print_message(f"{path}: making German and English sentences, rules and a language model; half a minute")
+            print_message(f"{path}: making German and English sentences, rules and a language model; a minute")
             _write_data(path)
         for path in scripts:
             path.parent.mkdir(exist_ok=True)
