@@ -1,4 +1,4 @@
-"""What the hosts of a run must have in common: the program, the folders that all ranks use, files that each reads."""
+"""Check that the hosts of a run have the same program, see the same folders and read the same files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BLOCK = 1 << 16
 
 
 class Seen(NamedTuple):
-    """What a host has."""
+    """The program, the folders and the files that a host sees."""
 
     program: dict[str, str]
     """The versions of mpitune and the libraries, and a digest of mpitune's code."""
@@ -126,7 +126,7 @@ def read_by_all_ranks(job: Job) -> list[Path]:
 
 
 def differences(name: str, host: Seen, first_name: str, first: Seen) -> list[str]:
-    """What is not on host ``name`` as it is on rank 0's: a line each, with the remedy."""
+    """Differences of host ``name`` from that of rank 0: a message each, with the remedy."""
     found = [
         f"{folder}: host {name} does not see this folder of host {first_name}: "
         "run.dir and run.store must be on a file system that all hosts share"

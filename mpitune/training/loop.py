@@ -43,7 +43,7 @@ from mpitune.training.state import State, begin, check_keys, check_result, resto
 LOG = logging.getLogger(__name__)
 
 CONTINUES = {"auto": AGAIN, "must": AGAIN, "never": f"{AGAIN}, without --resume never,"}
-"""What continues a stopped run, by the way in which it was begun."""
+"""The command that continues a stopped run, by the value of ``resume`` that it was begun with."""
 
 
 def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) -> None:
@@ -102,7 +102,7 @@ def _learn(run: TrainingRun, state: State, lock: FolderLock) -> None:
 
 
 def _start(run: TrainingRun, state: State) -> None:
-    """What comes before the first epoch."""
+    """Score the devtest set before training, learn the dense start and choose the sparse features that are kept."""
     state.before = watch_start(run, state.shared_weights).bleu
     if state.before is not None:
         LOG.info("before training: devtest BLEU %.2f", state.before)
