@@ -102,7 +102,7 @@ def _learn(run: TrainingRun, state: State, lock: FolderLock) -> None:
 
 
 def _start(run: TrainingRun, state: State) -> None:
-    """Score the devtest set before training, learn the dense start and choose the sparse features that are kept."""
+    """Score the devtest set before training, learn the dense start, and freeze sparse features that are not learned."""
     state.before = watch_start(run, state.shared_weights).bleu
     if state.before is not None:
         LOG.info("before training: devtest BLEU %.2f", state.before)
