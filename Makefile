@@ -56,6 +56,8 @@ endif
 	        "of mpi4py: $${library:-none found}. They must be of the same MPI: load that one, or take mpicc and mpirun" \
 	        "off the PATH to get one from the package index, and call make again." >&2; \
 	    exit 1; }
+	@# pip does so for all other packages, not for one that stays where it is.
+	@"$(BIN)/python" -m compileall -q mpitune
 	@echo "Compiling the decoder and the extractor; this takes half a minute"
 	@"$(BIN)/python" -m mpitune.cli.warmup
 	@touch $@
