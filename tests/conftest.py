@@ -15,6 +15,7 @@ from support.fake import Session, golden_session, own_session
 from support.runs import Decodes
 from support.tiny import DEVTEST, Tiny
 
+from mpitune.corpus.progress import draw_on
 from mpitune.runtime.log import LOG
 from mpitune.runtime.signals import StopFlag
 
@@ -51,6 +52,7 @@ def log_as_new() -> Iterator[None]:
     for handler in LOG.handlers[:]:
         LOG.removeHandler(handler)
         handler.close()
+    draw_on(None)
     LOG.propagate = True
     LOG.setLevel(logging.NOTSET)
 
@@ -62,6 +64,13 @@ def signals_as_new() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What is logged in the test, as ``logged.messages``."""
+    caplog.set_level(logging.INFO, LOG.name)
+    return caplog
 
 
 @pytest.fixture(scope="session")

@@ -17,11 +17,9 @@ from pathlib import Path
 import numpy as np
 from systems import JOBS, Place, place, show
 
-from mpitune.corpus.progress import no_progress
 from mpitune.exchange.comm import SerialComm
 from mpitune.metrics.bleu import WIDTH, statistics
 from mpitune.metrics.sentence_bleu import bleu_plus_one, papineni
-from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.store import open_store
 from mpitune.training import factory, job_inputs
@@ -46,7 +44,7 @@ def oracles(where: Place, sentences: int) -> tuple[np.ndarray, np.ndarray]:
     settings = [f"run.dir={where.runs / 'multi30k-oracles'}", f"run.store={store}", f"data.limit={sentences}"]
     job = job_inputs.load_job(JOBS / JOB, [*settings, f"learner.initial_weights={START}"])
     sources = job_inputs.sources(job)
-    extract_and_build(SerialComm(), sources, store, store, lambda text: None, no_progress, StopFlag())
+    extract_and_build(SerialComm(), sources, store, store)
     opened = open_store(sources, store)
     assert opened.train is not None
     decoder = factory.decoder(job, opened, store, max(LENGTHS))

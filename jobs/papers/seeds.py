@@ -33,14 +33,12 @@ from matplotlib import pyplot
 from systems import JOBS, TESTS, Place, System, place, show, written
 
 from mpitune.array_files.atomic import write_text
-from mpitune.corpus.progress import no_progress
 from mpitune.decoder.base import Decoder
 from mpitune.exchange.comm import SerialComm
 from mpitune.metrics.bleu import WIDTH
 from mpitune.metrics.bleu import statistics as bleu_statistics
 from mpitune.metrics.sentence_bleu import papineni
 from mpitune.run_folder.model_weights import read_model
-from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.store import open_store
 from mpitune.training import factory, job_inputs
@@ -94,7 +92,7 @@ class Test:
         given = [f"data.source={source}", f"data.references=[{references}]", f"run.store={folder}"]
         job = job_inputs.load_job(JOBS / JOB, given)
         sources = job_inputs.sources(job)
-        extract_and_build(SerialComm(), sources, folder, folder, lambda text: None, no_progress, StopFlag())
+        extract_and_build(SerialComm(), sources, folder, folder)
         store = open_store(sources, folder)
         assert store.train is not None
         self._corpus = store.train

@@ -9,8 +9,7 @@ from mpitune.corpus.eflomal import write_alignment
 from mpitune.corpus.wording import counted
 from mpitune.exchange.comm import Comm
 from mpitune.runtime.log import start_logging
-from mpitune.runtime.progress import progress
-from mpitune.runtime.signals import StopFlag
+from mpitune.runtime.signals import StopFlag, stop_flag
 
 
 def run_align(options: argparse.Namespace, comm: Comm) -> None:
@@ -22,9 +21,9 @@ def run_align(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
 
     def make() -> None:
-        with stop.interrupts("the word alignment", resumable=False), open_output(options.output) as file:
-            links = write_alignment(file, options.source, options.target, print_message, progress)
+        with stop_flag().interrupts("the word alignment", resumable=False), open_output(options.output) as file:
+            links = write_alignment(file, options.source, options.target)
         print_message(f"{options.output}: {counted(links, 'link')}")
 
-    with StopFlag() as stop:
+    with StopFlag():
         comm.on_root(make)

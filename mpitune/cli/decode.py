@@ -32,7 +32,7 @@ FORESTS_AT_ONCE = 8
 def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     """Translate sentences with fixed weights; alone, or under mpirun or srun."""
     job = load_job(options, comm)
-    start_logging(None, rank=comm.rank, size=comm.size, quiet=options.output is None)
+    start_logging(None, rank=comm.rank, size=comm.size)
     _check_decode_options(options, job)
     path = options.weights or job.run.dir
     initial = comm.on_root(initial_model, job, path)
@@ -108,8 +108,7 @@ def _decode_all(options: argparse.Namespace, comm: Comm, count: int, decode: Dec
 
         if options.forest:
             comm.on_root(open_forest_file)
-        quiet = options.output is None
-        decoded = parallel_map(comm, count, decode, "decode", quiet=quiet, at_once=at_once)
+        decoded = parallel_map(comm, count, decode, "decode", at_once=at_once)
         for sentence_lines, forest in decoded:
             lines += sentence_lines
             for file in forest_files:

@@ -36,7 +36,6 @@ from mpitune.ownership import dissolve
 from mpitune.run_folder import model_weights
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.scoring import read_scoring
-from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import StoreInputs, Texts
@@ -107,10 +106,9 @@ def opened_decoder(job: Job, comm: Comm, file: Path, kbest: int, scoring: Scorin
             # The input names its own grammars.
             folder = comm.on_root(stack.enter_context, _input_folder(job))
             sources = _inputs_of(sources, comm.on_root(_regular_file, file, folder), file)
-        with StopFlag() as stop:
-            show = partial(progress, rank=comm.rank)
+        with StopFlag():
             compile_side_by_side(comm, job, sources)
-            extract_and_build(comm, sources, folder, job.run.store, print_message, show, stop)
+            extract_and_build(comm, sources, folder, job.run.store)
         if scoring is not None and sources.external:
             error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")
             raise raised_on_all_ranks(error)

@@ -6,7 +6,6 @@ import argparse
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
@@ -24,7 +23,6 @@ from mpitune.files import matching
 from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.ownership import LOCK, dissolve, locked, remove
 from mpitune.runtime.log import start_logging
-from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.build import build_bitext
 from mpitune.store.extract_grammars import GrammarExtractor, extract_parts, warm_up
@@ -67,9 +65,9 @@ def _extract(
         {**files.settings, "leave_one_out": options.leave_one_out},
     )
     parts = ExtractedParts(work)
-    with StopFlag() as stop:
+    with StopFlag():
         extraction = GrammarExtractor(bitext, sentences)
-        extract_parts(comm, extraction, parts, inputs, print_message, partial(progress, rank=comm.rank), stop)
+        extract_parts(comm, extraction, parts, inputs)
     merged_file = comm.on_root(_merge, parts, len(read))
     grammars = ExtractedGrammars.stored(open_arrays(merged_file), max_translations=options.max_translations)
     words = Names.stored(open_arrays(bitext), "words")
@@ -84,7 +82,7 @@ def _extract(
             file.write(rule_lines(written, words))
         return len(written.type), len(rules.type) - len(written.type)
 
-    counts = list(parallel_map(comm, len(read), write, "extract", quiet=False))
+    counts = list(parallel_map(comm, len(read), write, "extract"))
 
     def finish() -> None:
         with open_output(output / "input.sgm") as file:
@@ -126,7 +124,7 @@ def _compile_bitext(files: AlignedFiles, work: Path) -> Path:
     else is in it; compile the kernels too.
     """
     try:
-        compiled = build_bitext(files, work, print_message, progress)
+        compiled = build_bitext(files, work)
     except MpituneError:
         dissolve(work, "store")
         if matching(work.parent, "*") == [work.parent / LOCK]:
@@ -139,5 +137,5 @@ def _compile_bitext(files: AlignedFiles, work: Path) -> Path:
 def _merge(parts: ExtractedParts, sentences: int) -> Path:
     """Merge the extracted rules; returns the file."""
     file = parts.folder / "grammars.h5"
-    write_arrays(file, merged(parts, sentences, parts.folder, progress), {})
+    write_arrays(file, merged(parts, sentences, parts.folder), {})
     return file

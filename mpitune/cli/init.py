@@ -60,7 +60,7 @@ def _write_data(folder: Path) -> None:
     with temporary_folder(folder.parent, prefix=f".{folder.name}-") as beside:
         made = beside / folder.name
         generate(made)
-        estimate(made / "lm.en", 3, made / "lm.arpa.gz", lambda _: None)
+        estimate(made / "lm.en", 3, made / "lm.arpa.gz")
         made.rename(folder)
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from mpitune.cli.output import print_message
 from mpitune.exchange.comm import Comm
 from mpitune.files import writing
 from mpitune.lm.kneser_ney import estimate
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.memory import machine_memory
-from mpitune.runtime.progress import progress
-from mpitune.runtime.signals import StopFlag
+from mpitune.runtime.signals import StopFlag, stop_flag
 
 
 def run_lm(options: argparse.Namespace, comm: Comm) -> None:
@@ -20,16 +18,14 @@ def run_lm(options: argparse.Namespace, comm: Comm) -> None:
     start_logging(None, rank=comm.rank, size=comm.size)
 
     def make() -> None:
-        with stop.interrupts("the language model", resumable=False), writing(options.output):
+        with stop_flag().interrupts("the language model", resumable=False), writing(options.output):
             estimate(
                 options.input,
                 options.order,
                 options.output,
-                print_message,
-                progress,
                 vocabulary=options.vocabulary,
                 memory=options.memory or machine_memory() // 2,
             )
 
-    with StopFlag() as stop:
+    with StopFlag():
         comm.on_root(make)

@@ -58,7 +58,7 @@ def _explain_sentence(
     words: Vocabulary,
 ) -> None:
     """Write the training sentences, the change of the weights and the translations of one sentence."""
-    nearest = retrieval.nearest([words.decode(sentence.words)], quiet=True)[0]
+    nearest = retrieval.nearest([words.decode(sentence.words)])[0]
 
     def explain() -> None:
         write_output(options.output, translator.explain(sentence, nearest, words))
@@ -75,8 +75,7 @@ def _translate_locally(
     words: Vocabulary,
 ) -> tuple[list[str], list[SentenceTimings]]:
     """Retrieve, learn and translate on all ranks; returns translations and timings on rank 0, none on the others."""
-    quiet = options.output is None
-    nearest = retrieval.nearest([words.decode(sentence.words) for sentence in sentences], quiet=quiet)
+    nearest = retrieval.nearest([words.decode(sentence.words) for sentence in sentences])
 
     def translate(i: int) -> tuple[str, SentenceTimings]:
         done = translator.translate(sentences[i], nearest[i])
@@ -84,7 +83,7 @@ def _translate_locally(
 
     load_kernels(comm, translate, sentences)
     lines, timings = [], []
-    for line, timing in parallel_map(comm, len(sentences), translate, "local", quiet=quiet):
+    for line, timing in parallel_map(comm, len(sentences), translate, "local"):
         lines.append(line)
         timings.append(timing)
     return lines, timings

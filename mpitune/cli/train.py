@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from functools import partial
 from pathlib import Path
 
 from mpitune.cli.hosts import show_hosts
@@ -18,7 +17,6 @@ from mpitune.files import is_file
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.seeds import run_folders
 from mpitune.runtime.log import start_logging
-from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.input_checks import check_files
@@ -83,10 +81,9 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
     job = load_job(options, comm)
     start_logging(None, rank=comm.rank, size=comm.size)
     store, sources = job.run.store, job_inputs.sources(job)
-    start_progress = partial(progress, rank=comm.rank)
-    with StopFlag() as stop:
-        made = extract_and_build(comm, sources, store, store, print_message, start_progress, stop)
+    with StopFlag():
+        made = extract_and_build(comm, sources, store, store)
         if sources.train is not None:
-            open_fitted(comm, job, sources, store, print_message, start_progress, stop)
+            open_fitted(comm, job, sources, store)
     told = f"{', '.join(made)} made" if made else "up to date"
     comm.on_root(print, printable(f"{store}: {told}"), flush=True)

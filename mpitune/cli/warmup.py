@@ -17,6 +17,7 @@ import numpy as np
 
 from mpitune import jit
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.wording import counted
 from mpitune.exchange.comm import SerialComm
 from mpitune.files import temporary_folder
@@ -24,7 +25,6 @@ from mpitune.lm.kenlm import WORD, KenlmWords
 from mpitune.lm.kneser_ney import estimate
 from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.runtime.log import start_logging
-from mpitune.runtime.progress import progress
 from mpitune.store.build import build_bitext
 from mpitune.store.extract_grammars import warm_up
 from mpitune.training import job_inputs
@@ -76,7 +76,7 @@ def compile_kernels() -> None:
     begin, kernels = time.monotonic(), jit.listed_kernels()
     processes = min(len(os.sched_getaffinity(0)), jit.MOST_COMPILING)
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes) as pool, progress("kernels compiled", len(kernels)) as reported:
+    with context.Pool(processes) as pool, Progress("kernels compiled", len(kernels)) as reported:
         for _ in pool.imap_unordered(jit.Listed.compile, kernels):
             reported.advance()
     jit.note_compiled(kernels)
@@ -100,9 +100,9 @@ def run_tiny_jobs() -> None:
         texts = {"source": SOURCE, "references": REFERENCES, "links": LINKS, "grammar": GRAMMAR, "job": JOB}
         for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")
-        estimate(folder / "references", 2, folder / "lm", lambda _: None)
+        estimate(folder / "references", 2, folder / "lm")
         files = AlignedFiles(folder / "source", folder / "references", (folder / "links",))
-        warm_up(build_bitext(files, folder, lambda _: None))
+        warm_up(build_bitext(files, folder))
         for preset in PRESETS:
             settings = [f"run.dir={folder / preset}", f"run.store={folder / 'store'}", f"learner.preset={preset}"]
             train(job_inputs.load_job(folder / "job", settings), SerialComm(), quiet=True)

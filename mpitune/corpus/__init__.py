@@ -16,6 +16,6 @@ tokenisation   `punctuation`, `warn_of_untokenised`: is a text tokenised?
 line_tokens, decimal_numbers   tokens and numbers for compiled parsers
 shortest_digits                numbers as text
 number_hash    hashes of numbers, for kernels
-progress       `Progress`, `StartProgress`: what long tasks report
+progress       `Progress` of long tasks: items done, rate and time left, on the terminal and in the log
 wording        `counted`, `clock`: numbers and durations in messages
 """

@@ -7,6 +7,7 @@ it leaves copies of the text behind when it is killed.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
@@ -16,7 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from itertools import chain, zip_longest
@@ -24,12 +25,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mpitune.corpus.lines import kilobytes, lines
-from mpitune.corpus.progress import Progress, StartProgress, no_progress
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.symmetrise import Link, grow_diag_final_and
 from mpitune.corpus.text import split_words
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.files import is_file, temporary_place, writing
+
+LOG = logging.getLogger(__name__)
 
 MAX_WORDS = 1023
 """Maximum number of words of a sentence in eflomal."""
@@ -42,14 +45,12 @@ _NEWS = re.compile(rb"(Aligning|Created|Randomized|Done|Final|Writing|Read texts
 _HEADER = "{:<20} {:<20}\n"
 
 
-def align(
-    source: Path, target: Path, log: Callable[[str], None], start_progress: StartProgress = no_progress
-) -> Iterator[str]:
+def align(source: Path, target: Path) -> Iterator[str]:
     """The alignment of each sentence pair, as ``0-0 1-2``: source and target positions from 0, in order.
 
     ``source`` and ``target`` are files of tokenised sentences, one per line. If a sentence of a pair has no words, or
     more than `MAX_WORDS`, the alignment is empty. eflomal has no option for its random seed: another run gives slightly
-    different links. ``log`` receives a line about the work, ``start_progress`` displays its stages.
+    different links.
 
     Raises UsageError if eflomal is not installed, DataError if a file cannot be read or the files differ in their
     numbers of lines, MachineError if eflomal fails.
@@ -59,28 +60,26 @@ def align(
         raise UsageError("eflomal is not installed: pip install 'mpitune[align]'")
     with _temporary_files(4) as files:
         texts, links = files[:2], files[2:]
-        with start_progress("kB of the bitext read", kilobytes([source, target])) as progress:
-            alignable = _write_texts(source, target, texts, log, progress)
+        with Progress("kB of the bitext read", kilobytes([source, target])) as progress:
+            alignable = _write_texts(source, target, texts, progress)
         if not alignable:
             raise DataError.at(source, None, found="no sentences", expected="a bitext")
         count = sum(alignable)
-        log(f"{source}, {target}: eflomal aligns {count} of {counted(len(alignable), 'sentence pair')}")
+        LOG.info(f"{source}, {target}: eflomal aligns {count} of {counted(len(alignable), 'sentence pair')}")
         if count:
-            _run(program, texts, links, count, start_progress)
+            _run(program, texts, links, count)
         directed = [_read_links(file, count) for file in links]
-        with start_progress("sentence pairs symmetrised", len(alignable)) as progress:
+        with Progress("sentence pairs symmetrised", len(alignable)) as progress:
             for wanted in alignable:
                 joined = grow_diag_final_and(*map(next, directed)) if wanted else []
                 yield " ".join(f"{i}-{j}" for i, j in joined)
                 progress.advance()
 
 
-def write_alignment(
-    file: BinaryIO, source: Path, target: Path, log: Callable[[str], None], start_progress: StartProgress
-) -> int:
+def write_alignment(file: BinaryIO, source: Path, target: Path) -> int:
     """Write what `align` gives to ``file``, a line for each pair; returns the number of links."""
     links = 0
-    for line in align(source, target, log, start_progress):
+    for line in align(source, target):
         file.write(f"{line}\n".encode())
         links += line.count("-")
     return links
@@ -103,9 +102,7 @@ def _temporary_files(count: int) -> Iterator[list[BinaryIO]]:
         yield [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
 
 
-def _write_texts(
-    source: Path, target: Path, texts: list[BinaryIO], log: Callable[[str], None], progress: Progress
-) -> bytearray:
+def _write_texts(source: Path, target: Path, texts: list[BinaryIO], progress: Progress) -> bytearray:
     """Write the sentence pairs that can be aligned to ``texts``; returns 1 for each such pair, 0 for the others.
 
     Format of eflomal: the numbers of sentences and of distinct words, then for each sentence its length and its words
@@ -133,7 +130,7 @@ def _write_texts(
         file.flush()
     if long:
         which = f"{counted(len(long), 'sentence pair')} of more than {MAX_WORDS} words"
-        log(f"warning: {source}:{long[0]}: {which}, which eflomal does not align: left without links")
+        LOG.warning(f"{source}:{long[0]}: {which}, which eflomal does not align: left without links")
     return alignable
 
 
@@ -150,7 +147,7 @@ def _pairs(source: Path, target: Path, progress: Progress) -> Iterator[tuple[lis
         yield split_words(one[1].lower()), split_words(other[1].lower())
 
 
-def _run(program: str, texts: list[BinaryIO], links: list[BinaryIO], count: int, start_progress: StartProgress) -> None:
+def _run(program: str, texts: list[BinaryIO], links: list[BinaryIO], count: int) -> None:
     """Run eflomal on ``texts``, of ``count`` sentences; it writes ``links``, forward and backward.
 
     Models, samplers and numbers of iterations are the defaults of eflomal's own tools. Raises MachineError.
@@ -164,7 +161,7 @@ def _run(program: str, texts: list[BinaryIO], links: list[BinaryIO], count: int,
     for option, file in zip(("-s", "-t", "-f", "-r"), texts + links, strict=True):
         options += [option, f"/dev/fd/{file.fileno()}"]
     with (
-        start_progress("eflomal's iterations, in both directions", 2 * sum(of_model)) as progress,
+        Progress("eflomal's iterations, in both directions", 2 * sum(of_model)) as progress,
         subprocess.Popen(
             [sys.executable, str(_LAUNCHER), str(os.getpid()), program, *options],
             stdin=subprocess.DEVNULL,

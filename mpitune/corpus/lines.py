@@ -57,7 +57,7 @@ def line_blocks(path: Path, progress: Progress | None = None) -> Iterator[bytear
     the damaged one.
     """
     number = 1
-    for block, damage in _whole_lines(path, progress or Progress()):
+    for block, damage in _whole_lines(path, progress):
         if number == 1 and block.startswith(BYTE_ORDER_MARK):
             del block[: len(BYTE_ORDER_MARK)]
         if b"\r" in block:
@@ -121,7 +121,7 @@ def _kilobytes(size: int) -> int:
     return -(-size // 1024)
 
 
-def _whole_lines(path: Path, progress: Progress) -> Iterator[tuple[bytearray, Exception | None]]:
+def _whole_lines(path: Path, progress: Progress | None) -> Iterator[tuple[bytearray, Exception | None]]:
     """Blocks of whole lines; the last one comes with the error that reading ended with, if any.
 
     Lines of a pipe are not kept waiting for a block to be full.
@@ -150,7 +150,8 @@ def _whole_lines(path: Path, progress: Progress) -> Iterator[tuple[bytearray, Ex
             block = block[end:]
             if raw.seekable():
                 before, position = position, _kilobytes(raw.tell())
-                progress.advance(position - before)
+                if progress is not None:
+                    progress.advance(position - before)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import numpy as np
 
 from mpitune.corpus.wording import clock
 from mpitune.errors import MachineError
-from mpitune.runtime.signals import StopFlag
+from mpitune.runtime.signals import stop_flag
 
 TIMEOUT = 600.0
 """Seconds of silence after which a rank is lost, unless a job says otherwise."""
@@ -78,7 +78,7 @@ class Liveness:
             self._silence[peer] += min(now - self._last_look, 2 * LOOK)
         self._last_look = now
         self._receive()
-        stop = StopFlag.current
+        stop = stop_flag()
         if stop and not self._told_to_stop:
             self._told_to_stop = True
             self._send()
@@ -109,7 +109,7 @@ class Liveness:
         for peer in self._peers:
             if peer in self._sent and not self._sent[peer][0].Test():
                 continue
-            pulse = np.array([bool(StopFlag.current)], dtype=np.int64)
+            pulse = np.array([bool(stop_flag())], dtype=np.int64)
             self._sent[peer] = self._world.Isend(pulse, peer), pulse
 
     def _receive(self) -> None:
@@ -117,5 +117,5 @@ class Liveness:
         while self._world.Iprobe(status=status):
             self._world.Recv(pulse, status.Get_source())
             self._silence[status.Get_source()] = 0.0
-            if pulse[0] and StopFlag.current is not None:
-                StopFlag.current.asked_elsewhere()
+            if pulse[0]:
+                stop_flag().asked_elsewhere()

@@ -17,7 +17,7 @@ from mpitune.array_files.arrays import add_prefix, with_prefix
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.lines import kilobytes
-from mpitune.corpus.progress import StartProgress, no_progress
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError, UsageError
 from mpitune.jit import kernel
@@ -198,12 +198,12 @@ def _lexicon(texts: AlignedTexts, words: int) -> Lexicon:
     )
 
 
-def compiled_bitext(files: AlignedFiles, start_progress: StartProgress = no_progress) -> dict[str, np.ndarray]:
+def compiled_bitext(files: AlignedFiles) -> dict[str, np.ndarray]:
     """The arrays of a bitext and its words, for storage. Raises DataError for bad files or an empty bitext."""
     if len(files.alignments) > MOST_ALIGNMENTS:
         raise UsageError(f"found {len(files.alignments)} alignments of a bitext, expected {MOST_ALIGNMENTS} at most")
     words = Vocabulary()
-    with start_progress("kB of the bitext read", kilobytes(files.files)) as progress:
+    with Progress("kB of the bitext read", kilobytes(files.files)) as progress:
         pairs = files.read(progress)
         first = next(pairs, None)
         if first is None:

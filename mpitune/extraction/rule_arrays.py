@@ -17,7 +17,7 @@ from mpitune.array_files.arrays import Stored, add_prefix
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.array_files.row_table import DistinctRows
-from mpitune.corpus.progress import Progress, StartProgress, no_progress
+from mpitune.corpus.progress import Progress
 from mpitune.extraction.rule_table import GAP, RuleTable
 from mpitune.grammar.rules import PHRASE
 
@@ -123,19 +123,15 @@ def _as_int32(align: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(align).view(np.int32).ravel()
 
 
-def merged(
-    parts: Parts, sentences: int, folder: Path, start_progress: StartProgress = no_progress
-) -> dict[str, Stored]:
+def merged(parts: Parts, sentences: int, folder: Path) -> dict[str, Stored]:
     """The arrays of `ExtractedGrammars` for ``sentences`` sentences from all parts.
 
     ``folder``: the folder of temporary files, which hold the arrays that grow with the number of rules or of source
     sides of sentences.
     """
-    with start_progress("parts of the grammars merged", len(parts)) as progress:
+    with Progress("parts of the grammars merged", len(parts)) as progress:
         types, counts = _types(parts, folder, progress)
-    return add_prefix("types", types) | add_prefix(
-        "counts", counts | _entries(parts, sentences, folder, start_progress)
-    )
+    return add_prefix("types", types) | add_prefix("counts", counts | _entries(parts, sentences, folder))
 
 
 def _types(parts: Parts, folder: Path, progress: Progress) -> tuple[dict[str, Stored], dict[str, Stored]]:
@@ -183,12 +179,12 @@ def _types(parts: Parts, folder: Path, progress: Progress) -> tuple[dict[str, St
     return {**types, "lhs": np.full(sides, PHRASE, dtype=np.int32)}, {**counts}
 
 
-def _entries(parts: Parts, sentences: int, folder: Path, start_progress: StartProgress) -> dict[str, Stored]:
+def _entries(parts: Parts, sentences: int, folder: Path) -> dict[str, Stored]:
     """The entries of all sentences: for each, those that begin with a gap from all parts, then the others."""
-    entries, changes = _sizes(parts, sentences, start_progress)
+    entries, changes = _sizes(parts, sentences)
     grammar_ptr, change_ptr = row_ends(entries.sum(axis=0)), row_ends(changes.sum(axis=0))
     whole = {name: DiskArray(folder, dtype) for name, dtype in (_OF_ENTRIES | _OF_CHANGES).items()}
-    with start_progress("source sides of sentences merged", int(grammar_ptr[-1])) as progress:
+    with Progress("source sides of sentences merged", int(grammar_ptr[-1])) as progress:
         for batch in _batches(grammar_ptr):
             of_batch = slice(batch.start, batch.stop)
             for name, array in _entries_of(batch, parts, entries[:, of_batch], changes[:, of_batch], progress).items():
@@ -196,10 +192,10 @@ def _entries(parts: Parts, sentences: int, folder: Path, start_progress: StartPr
     return {**whole, "grammar_ptr": grammar_ptr, "change_ptr": change_ptr}
 
 
-def _sizes(parts: Parts, sentences: int, start_progress: StartProgress) -> tuple[np.ndarray, np.ndarray]:
+def _sizes(parts: Parts, sentences: int) -> tuple[np.ndarray, np.ndarray]:
     """int64 [2, sentences] each: entries and changes, of source sides that begin with a gap, and of others."""
     entries, changes = np.zeros((2, sentences), dtype=np.int64), np.zeros((2, sentences), dtype=np.int64)
-    with start_progress("parts of the grammars counted", len(parts)) as progress:
+    with Progress("parts of the grammars counted", len(parts)) as progress:
         for part in parts:
             of_kind = _by_first_symbol(part, part.side)
             for kind, chosen in enumerate(of_kind):

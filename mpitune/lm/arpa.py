@@ -16,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 
 from mpitune.corpus.lines import BYTE_ORDER_MARK, GZIP_ERRORS, kilobytes, open_bytes
-from mpitune.corpus.progress import Progress, StartProgress, no_progress
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import split_words
 from mpitune.corpus.word_table import WordTable, word_slot
 from mpitune.corpus.wording import counted
@@ -60,7 +60,7 @@ _MAX_LOAD = 0.9
 """Load factor that blank n-grams may raise it to."""
 
 
-def read_arpa(path: Path, start_progress: StartProgress = no_progress) -> dict[str, np.ndarray]:
+def read_arpa(path: Path) -> dict[str, np.ndarray]:
     """Read an ARPA file of any order, plain or gzipped, into the arrays that `ngram_table.language_model` takes.
 
     Returns ``node`` (NODE, see `ngram_table.LanguageModel`); ``word_text`` (uint8), ``word_ptr`` (int64) and
@@ -68,7 +68,7 @@ def read_arpa(path: Path, start_progress: StartProgress = no_progress) -> dict[s
     with the line number if the file is not a valid ARPA file.
     """
     scale = 1
-    while (arrays := _read_once(path, scale, start_progress)) is None:
+    while (arrays := _read_once(path, scale)) is None:
         scale *= 2
     return arrays
 
@@ -84,12 +84,12 @@ def stored_bytes(counts: Sequence[int]) -> int:
     return NODE.itemsize * (counts[0] + int(sum(counts[1:]) / _LOAD)) + _BYTES_PER_WORD * counts[0]
 
 
-def _read_once(path: Path, scale: int, start_progress: StartProgress) -> dict[str, np.ndarray] | None:
+def _read_once(path: Path, scale: int) -> dict[str, np.ndarray] | None:
     """Read the file with a table of ``scale`` times the usual size; None if blank n-grams overfill that table."""
     with open_bytes(path) as file, ExitStack() as stack:
         source = _BlockReader(path, file)
         counts = _read_counts(source)
-        source.progress = stack.enter_context(start_progress("n-grams read", sum(counts)))
+        source.progress = stack.enter_context(Progress("n-grams read", sum(counts)))
         order = len(counts)
         parser = new_parser(source.text, source.state, order)
         slots = 4 * scale * (int(sum(counts[1:]) / (4 * _LOAD)) + order * order)
@@ -234,7 +234,8 @@ class _BlockReader:
         self.filled = 0
         self.state = np.zeros(7, dtype=np.int64)
         """See `arpa_lines.Parser`."""
-        self.progress = Progress()
+        self.progress: Progress
+        """Of the n-grams."""
         self._file = file
 
     def fill(self) -> bool:

@@ -18,7 +18,8 @@ with n-grams of its own (an open-vocabulary model, SRILM's -vocab with -unk; lmp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,7 +28,7 @@ import numpy as np
 from mpitune.array_files.atomic import open_atomic
 from mpitune.array_files.scratch import Scratch
 from mpitune.corpus.lines import kilobytes, lines
-from mpitune.corpus.progress import Progress, StartProgress, no_progress
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import split_words
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError, UsageError
@@ -36,6 +37,8 @@ from mpitune.lm.arpa_writer import ArpaWriter
 from mpitune.lm.interpolation import add_up, find_contexts, interpolate
 from mpitune.lm.ngram_runs import Ngrams, Runs
 from mpitune.lm.numbered_text import MARKERS, MAX_PLACES, NumberedText
+
+LOG = logging.getLogger(__name__)
 
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 """Discounts of lmplz for adjusted counts 1, 2, and 3 or more, used if the text is too small to estimate them."""
@@ -49,8 +52,6 @@ def estimate(
     text: Path,
     order: int,
     output: Path,
-    log: Callable[[str], None],
-    start_progress: StartProgress = no_progress,
     *,
     vocabulary: Path | None = None,
     further_texts: Sequence[Path] = (),
@@ -60,9 +61,8 @@ def estimate(
 
     ``vocabulary``: a file of words, separated by blanks and line ends; other words of the text count as ``<unk>``.
     ``further_texts`` are read after ``text``; all may be gzipped, and ``output`` is gzipped if its name ends in .gz.
-    ``log`` receives messages about the work, and a warning if `FALLBACK_DISCOUNTS` are used; ``start_progress``
-    displays its stages. ``memory``: the bytes that are used, about; the model is the same whatever they are. What does
-    not fit is in files without a name beside ``output`` meanwhile.
+    ``memory``: the bytes that are used, about; the model is the same whatever they are. What does not fit is in files
+    without a name beside ``output`` meanwhile. Warns if `FALLBACK_DISCOUNTS` are used.
 
     Raises UsageError for an order below 1; DataError for a text without sentences, for a vocabulary of which the text
     has no word, and for a line that is not UTF-8 or contains a marker or a character that no ARPA file can hold;
@@ -73,14 +73,14 @@ def estimate(
     # Opened first, so that an unwritable output fails before the work.
     with open_atomic(output) as file:
         texts = [text, *further_texts]
-        log(f"reading {', '.join(map(str, texts))}")
+        LOG.info(f"reading {', '.join(map(str, texts))}")
         # Beside a pipe or a device there is no place.
         special = exists(output) and not is_file(output)
         scratch = Scratch(temporary_place() if special else output.parent, memory)
         allowed = None if vocabulary is None else read_vocabulary(vocabulary)
         numbered, runs = NumberedText(allowed), Runs(order, scratch, memory)
         words = numbered.vocabulary
-        with start_progress("kB of text read", kilobytes(texts)) as progress:
+        with Progress("kB of text read", kilobytes(texts)) as progress:
             for sentences in numbered.read(texts, order - 1, progress):
                 runs.add(sentences, len(words))
             runs.finish(len(words))
@@ -89,17 +89,17 @@ def estimate(
             raise DataError.at(vocabulary, None, found=f"no word of {text}", expected="words, separated by blanks")
         size = f"{counted(numbered.sentences, 'sentence')}, {counted(numbered.words, 'word')}"
         unknown = "" if allowed is None else f", {numbered.unknown} outside the vocabulary"
-        log(f"{size} ({distinct} distinct{unknown})")
+        LOG.info(f"{size} ({distinct} distinct{unknown})")
         if runs.most.sum() > MAX_PLACES:
             raise DataError.at(text, None, found=f"more than {MAX_PLACES} n-grams", expected="a smaller text or order")
-        with start_progress("distinct n-grams merged", sum(map(len, runs.rows))) as progress:
+        with Progress("distinct n-grams merged", sum(map(len, runs.rows))) as progress:
             ngrams, levels = runs.merged(len(words), progress)
         for n, level in enumerate(levels[2:], start=2):
-            log(f"{n}-grams: {len(level)}")
-        discount = [_discounts_or_fallback(n, ngrams, level, log) for n, level in enumerate(levels[1:], start=1)]
+            LOG.info(f"{n}-grams: {len(level)}")
+        discount = [_discounts_or_fallback(n, ngrams, level) for n, level in enumerate(levels[1:], start=1)]
         writer = ArpaWriter(file, words, ngrams, levels)
-        with start_progress("n-grams written", sum(map(len, levels[1:]))) as progress:
-            _smooth(ngrams, levels, discount, scratch, writer, log, progress)
+        with Progress("n-grams written", sum(map(len, levels[1:]))) as progress:
+            _smooth(ngrams, levels, discount, scratch, writer, progress)
 
 
 def read_vocabulary(path: Path) -> frozenset[str]:
@@ -121,7 +121,7 @@ def discounts(counts_of_counts: Sequence[int]) -> np.ndarray | None:
     return discount if (discount[1:] > 0).all() else None
 
 
-def _discounts_or_fallback(n: int, ngrams: Ngrams, level: range, log: Callable[[str], None]) -> np.ndarray:
+def _discounts_or_fallback(n: int, ngrams: Ngrams, level: range) -> np.ndarray:
     """The `discounts` of the ``n``-grams, which are at the places ``level``; `FALLBACK_DISCOUNTS` with a warning."""
     classes = np.zeros(6, dtype=np.int64)
     for part in _parts(level):
@@ -131,8 +131,8 @@ def _discounts_or_fallback(n: int, ngrams: Ngrams, level: range, log: Callable[[
     if discount is None:
         discount = np.array([0.0, *FALLBACK_DISCOUNTS])
         found = ", ".join(map(str, counts_of_counts[1:]))
-        log(f"warning: numbers of {n}-grams with counts 1, 2, 3, 4: {found}: too few, using fallback discounts")
-    log(f"{n}-grams: discounts " + " ".join(f"{value:.4g}" for value in discount[1:]))
+        LOG.warning(f"numbers of {n}-grams with counts 1, 2, 3, 4: {found}: too few, using fallback discounts")
+    LOG.info(f"{n}-grams: discounts " + " ".join(f"{value:.4g}" for value in discount[1:]))
     return discount
 
 
@@ -142,7 +142,6 @@ def _smooth(
     discount: Sequence[np.ndarray],
     scratch: Scratch,
     writer: ArpaWriter,
-    log: Callable[[str], None],
     progress: Progress,
 ) -> None:
     """Compute probabilities and backoffs from adjusted counts a, and write them.
@@ -168,7 +167,7 @@ def _smooth(
             add_up(ngrams, part.start, part.stop, context, shorter.start, discount[n], mass)
             scratch.release()
         if n > 0:
-            log(f"writing {len(shorter)} {n}-grams")
+            LOG.info(f"writing {len(shorter)} {n}-grams")
             writer.begin(n)
             for part in _parts(shorter):
                 done = slice(part.start - shorter.start, part.stop - shorter.start)

@@ -28,7 +28,7 @@ import numpy as np
 from mpitune.array_files.arrays import release_changes
 from mpitune.array_files.csr import row_ends
 from mpitune.corpus.lines import kilobytes, lines
-from mpitune.corpus.progress import Progress, StartProgress
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import split_words
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.jit import int64, kernel
@@ -100,7 +100,6 @@ def own_ngrams(
     vocabulary: LmVocabulary,
     references: Sequence[Sequence[np.ndarray]],
     texts: Sequence[Path],
-    start_progress: StartProgress,
     *,
     certain: bool,
 ) -> OwnNgrams:
@@ -112,18 +111,18 @@ def own_ngrams(
     """
     marked = [[np.array([lm.bos, *words, lm.eos], dtype=np.int32) for words in each] for each in references]
     wanted = {text.tobytes() for each in marked for text in each}
-    with start_progress("kB of the language model's text read", kilobytes(texts)) as progress:
+    with Progress("kB of the language model's text read", kilobytes(texts)) as progress:
         ptr, text = _read(vocabulary, texts, progress)
     limits = zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True)
     copies = Counter(line for a, b in limits if (line := text[a:b].tobytes()) in wanted)
     # Counting takes long for large texts, and is for nothing where no reference is found.
-    counts = _counts(lm, ptr if copies else ptr[:1], text, start_progress)
+    counts = _counts(lm, ptr if copies else ptr[:1], text)
     discount, scale = _discounts(counts), log_scale(lm)
     covered = _covered(lm, counts) if copies else 0.0
     if not certain and covered < COVERED:
         copies.clear()
     own = []
-    with start_progress("sentences left out", len(marked)) as progress:
+    with Progress("sentences left out", len(marked)) as progress:
         for each in marked:
             own.append(_left_out(lm, _copies(each, copies), counts, discount, scale))
             progress.advance()
@@ -176,11 +175,11 @@ def _read(vocabulary: LmVocabulary, texts: Sequence[Path], progress: Progress) -
     return np.frombuffer(ends, dtype=np.int64), numbers[np.frombuffer(tokens, dtype=np.intc)]
 
 
-def _counts(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray, start_progress: StartProgress) -> _Counts:
+def _counts(lm: LanguageModel, ptr: np.ndarray, text: np.ndarray) -> _Counts:
     """The counts of n-grams in the sentences ``text[ptr[s]:ptr[s + 1]]``."""
     occurrences, adjusted = np.zeros((2, end_of_nodes(lm)), dtype=np.int32)
     counts = _Counts(occurrences, adjusted, np.zeros((lm.order + 1, _CLASSES + 1), dtype=np.int64))
-    with start_progress("sentences of the language model's text counted", len(ptr) - 1) as progress:
+    with Progress("sentences of the language model's text counted", len(ptr) - 1) as progress:
         for first in range(0, len(ptr) - 1, _AT_ONCE):
             part = ptr[first : first + _AT_ONCE + 1]
             _count(lm, part, text, counts)

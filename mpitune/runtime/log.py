@@ -10,18 +10,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mpitune.corpus.progress import CLEAR_LINE, draw_on
 from mpitune.errors import printable
 from mpitune.files import writing
 
 LOG = logging.getLogger("mpitune")
 """Logger of all messages about a run."""
 
-CLEAR_LINE = "\r\x1b[K"
-"""Terminal codes that remove the current line."""
-
 
 def start_logging(file: Path | None, *, rank: int = 0, size: int = 1, quiet: bool = False) -> None:
-    """Log to ``file`` (None: to none) and, on rank 0, to standard error (``quiet``: warnings only).
+    """Log to ``file`` (None: to none) and, on rank 0, to standard error (``quiet``: warnings only), as does progress.
 
     Every line carries rank/size. Rank 0 logs information, the other ranks only warnings and errors. Raises UsageError
     or MachineError if the log file cannot be written.
@@ -31,6 +29,7 @@ def start_logging(file: Path | None, *, rank: int = 0, size: int = 1, quiet: boo
         handler.close()
     LOG.setLevel(logging.INFO if rank == 0 else logging.WARNING)
     LOG.propagate = False
+    draw_on(sys.stderr if rank == 0 and not quiet and sys.stderr.isatty() else None)
     line = f"%(asctime)s [{rank}/{size}] %(levelname)s %(message)s"
     if file is not None:
         with writing(file.parent):

@@ -58,8 +58,8 @@ class StopFlag(AbstractContextManager["StopFlag"]):
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
-    current: ClassVar[StopFlag | None] = None
-    """The flag whose ``with`` block runs."""
+    current: ClassVar[StopFlag]
+    """The flag whose ``with`` block runs, or one that nobody sets."""
 
     def __init__(self, continues: str = AGAIN) -> None:
         """``continues``: what continues the stopped task, for its error."""
@@ -77,9 +77,10 @@ class StopFlag(AbstractContextManager["StopFlag"]):
         return self.signal is not None or self._elsewhere
 
     def asked_elsewhere(self) -> None:
-        """Another rank was asked to stop."""
-        self._elsewhere = True
-        self.since = min(self.since, time.monotonic())
+        """Another rank was asked to stop: so is this one, if the ``with`` block runs."""
+        if self._previous_handlers:
+            self._elsewhere = True
+            self.since = min(self.since, time.monotonic())
 
     def stop_error(self, task: str, *, resumable: bool = True) -> StopRequested:
         """Error to raise on every rank after one rank has received a signal, during ``task``.
@@ -114,7 +115,7 @@ class StopFlag(AbstractContextManager["StopFlag"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        StopFlag.current = None
+        StopFlag.current = StopFlag()
         for number, handler in self._previous_handlers.items():
             # After a stop request the process ends with its own exit code. Slurm repeats the signal: a second one would
             # kill the process before that.
@@ -135,3 +136,11 @@ class StopFlag(AbstractContextManager["StopFlag"]):
             # Once: a further signal must not interrupt the clearing up.
             make_error, self._interrupt = self._interrupt, None
             raise make_error()
+
+
+StopFlag.current = StopFlag()
+
+
+def stop_flag() -> StopFlag:
+    """The flag of the command that runs: true after this process, or another rank, was asked to stop."""
+    return StopFlag.current

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from mpitune.array_files.atomic import open_atomic
 from mpitune.corpus.bitext import AlignedFiles, AlignedPair
 from mpitune.corpus.eflomal import find_program, write_alignment
 from mpitune.corpus.lines import kilobytes
-from mpitune.corpus.progress import Progress, StartProgress
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import SEG_TAG
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError, UsageError
@@ -84,9 +84,9 @@ class BitextParts:
     def check(self) -> None:
         pass
 
-    def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
+    def make(self) -> list[str]:
         with ExitStack() as stack:
-            progress = stack.enter_context(start_progress("kB of the bitext read", 2 * kilobytes(self.inputs)))
+            progress = stack.enter_context(Progress("kB of the bitext read", 2 * kilobytes(self.inputs)))
             count = left_out = 0
             for number, (source, target, _) in enumerate(self._pairs(progress), start=1):
                 self._check_words(number, source)
@@ -172,9 +172,9 @@ class WordAlignment:
                 "a file of links there"
             )
 
-    def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
+    def make(self) -> list[str]:
         with open_atomic(self.links) as file:
-            count = write_alignment(file, self.source, self.target, log, start_progress)
+            count = write_alignment(file, self.source, self.target)
         return [f"{self.links}: no grammar.alignment: aligned by eflomal, {counted(count, 'link')}"]
 
 
@@ -201,8 +201,8 @@ class EstimatedLm:
     def check(self) -> None:
         pass
 
-    def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
+    def make(self) -> list[str]:
         first, *further = self.texts
-        estimate(first, self.order, self.model, log, start_progress, further_texts=further)
+        estimate(first, self.order, self.model, further_texts=further)
         texts = ", ".join(map(str, self.texts))
         return [f"{self.model}: no file in [[lm]]: a model of order {self.order}, estimated from {texts}"]

@@ -5,7 +5,7 @@ A store whose files are up to date is only read: no access for writing is needed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import numpy as np
 
 from mpitune.array_files.checked import open_checked
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.progress import StartProgress, no_progress
 from mpitune.extraction.bitext import compiled_bitext
 from mpitune.grammar.templates import checked
 from mpitune.lm.arpa import read_arpa
@@ -34,17 +33,16 @@ from mpitune.store.structure import check_bitext, check_data, check_lists, check
 def build_store(
     sources: StoreInputs,
     folder: Path,
-    log: Callable[[str], None],
-    start_progress: StartProgress,
     parts: ExtractedParts | None = None,
     lms: Path | None = None,
 ) -> list[str]:
     """Build the files of the store in ``folder`` that are missing, damaged or stale; returns their names.
 
-    ``log`` receives a line for each file built, ``start_progress`` displays its stages. ``parts`` are the extracted
-    rules, needed if `needs_extraction`; ``lms`` is the folder of the language models, by default
-    ``folder``. Raises DataError for bad data, UsageError for an unknown template or for a store that a newer version
-    built, MachineError if the disk of ``folder`` is too small.
+    ``parts`` are the extracted rules, needed if `needs_extraction`; ``lms`` is the folder of the language models, by
+    default ``folder``.
+
+    Raises DataError for bad data, UsageError for an unknown template or for a store that a newer version built,
+    MachineError if the disk of ``folder`` is too small.
     """
     data = folder / DATA
     check_files(sources)
@@ -52,23 +50,23 @@ def build_store(
     files, settings = _data_inputs(sources, grammars)
     if sources.from_lists:
         lists = StoreFile(data, files, settings, check_lists)
-        return lists.build(partial(compile_lists, sources, folder, start_progress), log)
+        return lists.build(partial(compile_lists, sources, folder))
     checked(sources.templates)
     data_file = StoreFile(data, files, settings, check_data)
     lm_files = [
         StoreFile((lms or folder) / lm_name(n, sources.external), [file], {}, check_lm)
         for n, file in enumerate(sources.lms)
     ]
-    announce(folder, _estimates(sources, grammars, data_file, lm_files), log)
-    compile_arrays = partial(compile_data, sources, grammars, parts, lms or folder, start_progress)
-    built = data_file.build(compile_arrays, log)
+    announce(folder, _estimates(sources, grammars, data_file, lm_files))
+    compile_arrays = partial(compile_data, sources, grammars, parts, lms or folder)
+    built = data_file.build(compile_arrays)
     check_score_names(open_checked(data, check_data), sources.templates, grammars)
     for lm in lm_files:
-        compile_lm = dict if sources.external else partial(_compile_lm, lm.inputs[0], start_progress)
-        built += lm.build(compile_lm, log)
+        compile_lm = dict if sources.external else partial(_compile_lm, lm.inputs[0])
+        built += lm.build(compile_lm)
     for n in filter(sources.leaves_sentences_out, range(len(lm_files))):
         own = StoreFile(folder / own_name(n), *own_ngrams_inputs(sources, n), check_own_ngrams)
-        built += own.build(partial(compile_own_ngrams, sources, folder, lms or folder, n, start_progress), log)
+        built += own.build(partial(compile_own_ngrams, sources, folder, lms or folder, n))
     return built
 
 
@@ -112,14 +110,12 @@ def inputs_of_grammars(sources: StoreInputs) -> dict[str, Any]:
     return input_attributes(*_data_inputs(sources, []))
 
 
-def build_bitext(
-    files: AlignedFiles, folder: Path, log: Callable[[str], None], start_progress: StartProgress = no_progress
-) -> Path:
+def build_bitext(files: AlignedFiles, folder: Path) -> Path:
     """Compile a bitext into ``folder`` unless it is up to date; returns the compiled file."""
     file = StoreFile(folder / BITEXT, files.files, files.settings, check_bitext)
-    file.build(partial(compiled_bitext, files, start_progress), log)
+    file.build(partial(compiled_bitext, files))
     return file.path
 
 
-def _compile_lm(file: Path, start_progress: StartProgress) -> dict[str, np.ndarray]:
-    return read_kenlm(file) if is_kenlm(file) else read_arpa(file, start_progress)
+def _compile_lm(file: Path) -> dict[str, np.ndarray]:
+    return read_kenlm(file) if is_kenlm(file) else read_arpa(file)

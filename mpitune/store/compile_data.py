@@ -12,7 +12,7 @@ import numpy as np
 from mpitune.array_files.arrays import Stored, add_prefix, open_arrays
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.corpus.lines import kilobytes
-from mpitune.corpus.progress import StartProgress
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.tokenisation import warn_of_untokenised
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
@@ -49,16 +49,15 @@ def compile_data(
     grammars: Sequence[Path],
     parts: ExtractedParts | None,
     shared: Path,
-    start_progress: StartProgress,
 ) -> dict[str, Stored]:
     """The arrays of `DATA`: rules read from ``grammars``, or those of ``parts``; then the texts.
 
     ``shared``: the folder of the compiled bitext.
     """
     if parts is not None:
-        words, of_grammars, score_names, categories = _extracted_rules(sources, parts, shared / BITEXT, start_progress)
+        words, of_grammars, score_names, categories = _extracted_rules(sources, parts, shared / BITEXT)
     else:
-        words, of_grammars, score_names, categories = _read_grammars(grammars, sources.table_format, start_progress)
+        words, of_grammars, score_names, categories = _read_grammars(grammars, sources.table_format)
         warn_of_built_in_names(grammars, score_names, sources.lm_names)
         if not sources.external:
             sides = of_grammars["types.lhs"]
@@ -94,22 +93,20 @@ def compile_data(
     return arrays
 
 
-def _read_grammars(grammars: Sequence[Path], table_format: str, start_progress: StartProgress) -> _CompiledGrammars:
+def _read_grammars(grammars: Sequence[Path], table_format: str) -> _CompiledGrammars:
     """The rules of grammar files."""
     words = Vocabulary()
     reader = RuleReader(words, table_format)
-    with start_progress("kB of grammars read", kilobytes(grammars)) as progress:
+    with Progress("kB of grammars read", kilobytes(grammars)) as progress:
         for grammar in grammars:
             reader.read(grammar, progress)
     grammars_read = ListedGrammars(reader.rules(), reader.grammar_ptr)
     return _CompiledGrammars(words, grammars_read.as_arrays(), reader.score_names, reader.categories)
 
 
-def _extracted_rules(
-    sources: StoreInputs, parts: ExtractedParts, bitext: Path, start_progress: StartProgress
-) -> _CompiledGrammars:
+def _extracted_rules(sources: StoreInputs, parts: ExtractedParts, bitext: Path) -> _CompiledGrammars:
     """The extracted rules of ``parts``; their words are those of the compiled ``bitext``."""
     words = Vocabulary(Names.stored(open_arrays(bitext), "words").all())
     sentences = sum(len(texts.read()) for texts in sources.texts.values())
-    arrays = merged(parts, sentences, parts.folder, start_progress)
+    arrays = merged(parts, sentences, parts.folder)
     return _CompiledGrammars(words, arrays, list(FEATURES), ["S", "X"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from mpitune.array_files.arrays import Stored, add_prefix
-from mpitune.corpus.progress import StartProgress
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import SentencePair, SourceSentence
 from mpitune.corpus.tokenisation import SAMPLE, warn_of_other_words
 from mpitune.corpus.vocabulary import Names, Vocabulary
@@ -30,12 +30,12 @@ LARGE = 1000
 """A dense feature is named in a warning if its values are so many times as large as the median of the others."""
 
 
-def compile_lists(sources: StoreInputs, folder: Path, start_progress: StartProgress) -> dict[str, Stored]:
+def compile_lists(sources: StoreInputs, folder: Path) -> dict[str, Stored]:
     """The arrays of the store: texts, lists and the words of both. Lists are numbered like the sentences of all texts.
 
     A text without source sentences gets the first entries of its lists as such: reports show them, and their lengths
     balance the load of ranks. A text that is not `counted` ends with the last list of its files. ``folder`` is for
-    temporary files; ``start_progress`` displays the reading.
+    temporary files.
     """
     words, arrays, first = Vocabulary(), dict[str, Stored](), 0
     compiler = ListCompiler(words, folder, sources.metrics, METRIC_NAMES)
@@ -43,7 +43,7 @@ def compile_lists(sources: StoreInputs, folder: Path, start_progress: StartProgr
     corpora = {name: texts.read(LOG.warning) if texts.counted else [] for name, texts in sources.texts.items()}
     total = sum(len(pairs) * len(sources.texts[name].lists) for name, pairs in corpora.items())
     starts = {}
-    with start_progress("lists read", total) as progress:
+    with Progress("lists read", total) as progress:
         for name, pairs in corpora.items():
             texts, starts[name] = sources.texts[name], first
             scores, limited = ScoreFiles(texts.scores), texts.limit > 0

@@ -5,8 +5,9 @@ They come from the sizes of the inputs and from rates measured on one core (Euro
 
 from __future__ import annotations
 
+import logging
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from mpitune.errors import MachineError
 from mpitune.files import free_space, open_regular, size_of
 from mpitune.lm.arpa import ngram_counts, stored_bytes
 from mpitune.lm.kenlm import is_kenlm
+
+LOG = logging.getLogger(__name__)
 
 SHORT = 10.0
 """Seconds of work that need no announcement."""
@@ -67,8 +70,8 @@ def of_lm(file: Path) -> Estimate:
     return Estimate(_SECONDS_PER_NGRAM * sum(counts), stored_bytes(counts))
 
 
-def announce(folder: Path, estimates: Iterable[Estimate], log: Callable[[str], None]) -> None:
-    """Tell ``log`` how long it takes to build files in ``folder``, unless it is `SHORT`.
+def announce(folder: Path, estimates: Iterable[Estimate]) -> None:
+    """Log how long it takes to build files in ``folder``, unless it is `SHORT`.
 
     Raises MachineError if its disk is too small for them.
     """
@@ -83,7 +86,9 @@ def announce(folder: Path, estimates: Iterable[Estimate], log: Callable[[str], N
             "free some, or name another folder in run.store"
         )
     if seconds > SHORT:
-        log(f"{folder}: building takes about {clock(seconds)} and {_size(needed)} of disk ({_size(free)} are free)")
+        LOG.info(
+            f"{folder}: building takes about {clock(seconds)} and {_size(needed)} of disk ({_size(free)} are free)"
+        )
 
 
 def _text(sample: bytes) -> bytes:

@@ -6,7 +6,8 @@ number of ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.checked import open_checked
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.progress import StartProgress
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.vocabulary import Names
 from mpitune.exchange.comm import Comm
 from mpitune.extraction.bitext import count_alignments, from_arrays
@@ -27,7 +28,7 @@ from mpitune.extraction.sentences import cores_of, index_sentences, items_of_wor
 from mpitune.files import exists, temporary_folder
 from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.ownership import locked
-from mpitune.runtime.signals import StopFlag
+from mpitune.runtime.signals import stop_flag
 from mpitune.store import build
 from mpitune.store.estimate import Estimate, announce, of_extraction
 from mpitune.store.extracted_parts import ExtractedParts
@@ -38,6 +39,8 @@ from mpitune.store.own_pairs import own_pairs
 from mpitune.store.store import DATA
 from mpitune.store.structure import check_bitext
 
+LOG = logging.getLogger(__name__)
+
 SentenceToCover = tuple[Sequence[str], int | None]
 """The words of a sentence, and the number of the pair of the bitext to leave out in extraction, or None."""
 
@@ -47,26 +50,22 @@ def extract_and_build(
     sources: StoreInputs,
     folder: Path,
     shared: Path,
-    log: Callable[[str], None],
-    start_progress: StartProgress,
-    stop: StopFlag,
 ) -> list[str]:
     """Build the store on rank 0; before that, all ranks extract the grammars if the store needs them from a bitext.
 
     Before both, rank 0 makes the inputs that the job leaves out. ``shared``: the folder of the files that do not depend
     on the texts, language models and the compiled bitext.
-    ``log`` and ``start_progress`` are called on rank 0, ``start_progress`` on the other ranks too during extraction.
-    Returns the names of the files built. Raises StopRequested on every rank if ``stop`` is set on rank 0, or during
-    extraction on any rank.
+    Returns the names of the files built. Raises StopRequested on every rank if rank 0, or during extraction any
+    rank, was asked to stop.
     """
-    comm.on_root(_explain_store, folder, log)
+    comm.on_root(_explain_store, folder)
     if sources.made:
-        comm.on_root(_make_inputs, sources, log, start_progress, stop)
+        comm.on_root(_make_inputs, sources)
     aligned = sources.aligned
 
     def build_store(parts: ExtractedParts | None) -> list[str]:
-        with stop.interrupts("the preparation of the data"):
-            return build.build_store(sources, folder, log, start_progress, parts, lms=shared)
+        with stop_flag().interrupts("the preparation of the data"):
+            return build.build_store(sources, folder, parts, lms=shared)
 
     if aligned is None:
         return comm.on_root(build_store, None)
@@ -78,45 +77,40 @@ def extract_and_build(
         # Runs that share a store wait for each other here.
         comm.on_root(stack.enter_context, locked(parts.folder, "store"))
         if comm.on_root(build.needs_extraction, sources, folder):
-            file, left_out = comm.on_root(_prepare_bitext, aligned, sources, shared, log, start_progress, stop)
+            file, left_out = comm.on_root(_prepare_bitext, aligned, sources, shared)
             extraction = GrammarExtractor(file, comm.on_root(_sentences, sources, left_out))
             inputs = comm.on_root(build.inputs_of_grammars, sources)
-            extract_parts(comm, extraction, parts, inputs, log, start_progress, stop)
+            extract_parts(comm, extraction, parts, inputs)
         built = comm.on_root(build_store, parts)
         comm.on_root(parts.remove)
     return built
 
 
-def _explain_store(folder: Path, log: Callable[[str], None]) -> None:
+def _explain_store(folder: Path) -> None:
     """Say what a store is before the first one is built."""
     if not exists(folder / DATA):
-        log(f"{folder}: building the store: all inputs as arrays, for this run and later ones on the same data")
+        LOG.info(f"{folder}: building the store: all inputs as arrays, for this run and later ones on the same data")
 
 
-def _make_inputs(
-    sources: StoreInputs, log: Callable[[str], None], start_progress: StartProgress, stop: StopFlag
-) -> None:
+def _make_inputs(sources: StoreInputs) -> None:
     """Make the input files that the job leaves out, after a look at those that it gives."""
-    with stop.interrupts("the preparation of the data"):
+    with stop_flag().interrupts("the preparation of the data"):
         check_files(sources)
-        make_inputs(sources.made, log, start_progress)
+        make_inputs(sources.made)
 
 
 def _prepare_bitext(
     aligned: AlignedFiles,
     sources: StoreInputs,
     shared: Path,
-    log: Callable[[str], None],
-    start_progress: StartProgress,
-    stop: StopFlag,
 ) -> tuple[Path, list[int | None] | None]:
     """Check the texts, compile the bitext and the kernels; returns the file of the bitext, and `own_pairs`."""
-    with stop.interrupts("the preparation of the bitext"):
+    with stop_flag().interrupts("the preparation of the bitext"):
         # Errors are reported before the long work.
         for texts in sources.texts.values():
             texts.read()
-        file = build.build_bitext(aligned, shared, log, start_progress)
-        left_out = own_pairs(sources, log, start_progress)
+        file = build.build_bitext(aligned, shared)
+        left_out = own_pairs(sources)
     # Not in the block: an interrupted compiler may fail in its own way.
     warm_up(file)
     return file, left_out
@@ -127,31 +121,27 @@ def extract_parts(
     extraction: GrammarExtractor,
     parts: ExtractedParts,
     inputs: Mapping[str, Any],
-    log: Callable[[str], None],
-    start_progress: StartProgress,
-    stop: StopFlag,
 ) -> None:
     """Extract the rules that are not in ``parts`` yet, on all ranks, into a part for each item of work.
 
     ``inputs``: attributes that identify the inputs, see `build.inputs_of_grammars`; parts with other ones are removed.
-    ``log`` receives an estimate of time and disk. Raises StopRequested on every rank if ``stop`` is set on any rank,
-    MachineError if the disk is too small.
+    Raises StopRequested on every rank if one was asked to stop, MachineError if the disk is too small.
     """
     missing = comm.on_root(parts.missing, extraction.items, inputs)
-    comm.on_root(announce, parts.folder, [extraction.estimate(len(missing), comm.size)], log)
+    comm.on_root(announce, parts.folder, [extraction.estimate(len(missing), comm.size)])
     words = np.array([extraction.words_of(item) for item in missing])
     with (
-        start_progress("source words extracted", int(words.sum())) as progress,
+        Progress("source words extracted", int(words.sum())) as progress,
         comm.work_queue([1] * len(missing)) as queue,
     ):
         for n in queue:
-            if stop:
+            if stop_flag():
                 break
             parts.write(missing[n], extraction.part(missing[n]), inputs)
             progress.reach(int(words[: queue.done().units].sum()))
     # A barrier too: building the store needs the files of all ranks.
-    if comm.any(bool(stop)):
-        raise stop.stop_error("the extraction of grammars")
+    if comm.any(bool(stop_flag())):
+        raise stop_flag().stop_error("the extraction of grammars")
 
 
 def _is_extracted(sources: StoreInputs, folder: Path, parts: ExtractedParts) -> bool:

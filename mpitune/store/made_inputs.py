@@ -7,18 +7,20 @@ them. Files are made again only if one of these has changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from mpitune.array_files.atomic import write_text
 from mpitune.corpus.fingerprint import all_unchanged, fingerprint
 from mpitune.corpus.lines import read_text
-from mpitune.corpus.progress import StartProgress
 from mpitune.corpus.tokenisation import warn_of_untokenised
 from mpitune.errors import DataError, MachineError
 from mpitune.files import writing
 from mpitune.ownership import locked
+
+LOG = logging.getLogger(__name__)
 
 
 class MadeInput(Protocol):
@@ -39,11 +41,11 @@ class MadeInput(Protocol):
     def check(self) -> None:
         """Raise UsageError if a program is missing that `make` needs."""
 
-    def make(self, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
+    def make(self) -> list[str]:
         """Write the files; returns lines for the log about them. Raises OSError if they cannot be written."""
 
 
-def make_inputs(wanted: Sequence[MadeInput], log: Callable[[str], None], start_progress: StartProgress) -> None:
+def make_inputs(wanted: Sequence[MadeInput]) -> None:
     """Make the files of ``wanted`` that are missing or stale; each may be made from those before it.
 
     Raises UsageError if a program is missing or the folder cannot be written, DataError for bad inputs, MachineError
@@ -61,8 +63,8 @@ def make_inputs(wanted: Sequence[MadeInput], log: Callable[[str], None], start_p
         with locked(made.outputs[0].parent, "store"):
             # Another run may have made them in the meantime.
             if _record(made) is None:
-                for line in _make(made, log, start_progress):
-                    log(line)
+                for line in _make(made):
+                    LOG.info(line)
 
 
 def known_decisions(wanted: Sequence[MadeInput]) -> list[str]:
@@ -71,12 +73,12 @@ def known_decisions(wanted: Sequence[MadeInput]) -> list[str]:
     return [line for record in records if record is not None for line in record["told"]]
 
 
-def _make(made: MadeInput, log: Callable[[str], None], start_progress: StartProgress) -> list[str]:
+def _make(made: MadeInput) -> list[str]:
     """Make files and their record; returns lines for the log."""
     # Taken before the files are read: a change in between is noticed the next time.
     inputs = [fingerprint(path) for path in made.inputs]
     with writing(made.outputs[0].parent, MachineError):
-        told = made.make(log, start_progress)
+        told = made.make()
         outputs = [fingerprint(path) for path in made.outputs]
         record = {"inputs": inputs, "settings": made.settings, "outputs": outputs, "told": told}
         write_text(_record_file(made), json.dumps(record, indent=1) + "\n")

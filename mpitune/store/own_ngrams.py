@@ -10,7 +10,6 @@ import numpy as np
 
 from mpitune.array_files.arrays import with_prefix
 from mpitune.array_files.checked import open_checked
-from mpitune.corpus.progress import StartProgress
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.lm.leave_one_out import NOTHING, OwnNgrams, own_ngrams
 from mpitune.lm.seen_text import share_if_seen
@@ -28,9 +27,7 @@ def own_ngrams_inputs(sources: StoreInputs, n: int) -> tuple[list[Path], dict[st
     return [sources.lms[n], *sources.train.files, *texts], settings
 
 
-def compile_own_ngrams(
-    sources: StoreInputs, folder: Path, lms: Path, n: int, start_progress: StartProgress
-) -> Mapping[str, np.ndarray]:
+def compile_own_ngrams(sources: StoreInputs, folder: Path, lms: Path, n: int) -> Mapping[str, np.ndarray]:
     """The arrays of `OwnNgrams` of language model ``n``; ``folder``, ``lms``: those of the data and of the models.
 
     The model's texts are those that the job names. Otherwise, if it seems to have seen the references, those of the
@@ -46,7 +43,7 @@ def compile_own_ngrams(
     found = OwnNgrams(np.zeros(corpus.size + 1, np.int64), *NOTHING, np.zeros(2, np.int64), np.zeros(1))
     if certain or share_if_seen(lm, references) is not None:
         for texts in _texts(sources, n):
-            found = own_ngrams(lm, vocabulary, of_sentence, texts, start_progress, certain=certain)
+            found = own_ngrams(lm, vocabulary, of_sentence, texts, certain=certain)
             if len(found.node):
                 break
     return found._asdict()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mpitune.corpus.bitext import AlignedFiles, read_pairs
 from mpitune.corpus.lines import kilobytes
-from mpitune.corpus.progress import StartProgress
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import SentencePair
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
@@ -25,12 +25,10 @@ OWN_TEXT = 0.5
 its pairs by chance, as the texts to be translated have: these stay in."""
 
 
-def own_pairs(
-    sources: StoreInputs, log: Callable[[str], None], start_progress: StartProgress
-) -> list[int | None] | None:
+def own_pairs(sources: StoreInputs) -> list[int | None] | None:
     """The pair of ``sources.aligned`` to leave out for each sentence of ``sources.train``; None: none for any.
 
-    If ``sources.leave_one_out`` is None, the text is searched for in the bitext, and ``log`` receives what was found.
+    If ``sources.leave_one_out`` is None, the text is searched for in the bitext.
     Warns of a devtest set that is taken from the bitext. Raises DataError if ``leave_one_out`` is true and the
     sentences are not the bitext's first ones.
     """
@@ -43,13 +41,13 @@ def own_pairs(
         found = list[int | None](range(len(sentences)))
     searched = [train] if train is not None and sources.leave_one_out is None else []
     searched += [sources.devtest] if sources.devtest is not None else []
-    for texts, pairs in zip(searched, _search(aligned, searched, start_progress), strict=True):
+    for texts, pairs in zip(searched, _search(aligned, searched), strict=True):
         count = len(pairs) - pairs.count(None)
         if not count or count < OWN_TEXT * len(pairs):
             continue
         in_bitext = f"{texts.files[0]}: {count} of {counted(len(pairs), 'sentence')} are pairs of {aligned.source}"
         if texts is train:
-            log(f"{in_bitext}: grammars of these are extracted without their own pairs")
+            LOG.info(f"{in_bitext}: grammars of these are extracted without their own pairs")
             found = pairs
         else:
             LOG.warning(
@@ -59,13 +57,13 @@ def own_pairs(
     return found
 
 
-def _search(aligned: AlignedFiles, searched: Sequence[Texts], start_progress: StartProgress) -> list[list[int | None]]:
+def _search(aligned: AlignedFiles, searched: Sequence[Texts]) -> list[list[int | None]]:
     """For each text the numbers of its sentences' pairs, see `found_pairs`."""
     if not searched:
         return []
     texts = [texts.read() for texts in searched]
     files = [aligned.source, *([aligned.target] if aligned.target else [])]
-    with start_progress("kB searched for the texts of the job", kilobytes(files)) as progress:
+    with Progress("kB searched for the texts of the job", kilobytes(files)) as progress:
         return found_pairs(read_pairs(aligned.source, aligned.target, progress), texts)
 
 

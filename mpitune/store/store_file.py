@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,8 @@ from mpitune.corpus.lines import check_readable
 from mpitune.errors import DataError, UsageError
 from mpitune.files import exists
 from mpitune.ownership import locked
+
+LOG = logging.getLogger(__name__)
 
 _MISSING = "missing"
 
@@ -45,7 +48,7 @@ class StoreFile(NamedTuple):
             fresh = False  # attributes that mpitune does not write
         return None if fresh else "stale"
 
-    def build(self, compile_arrays: Callable[[], Mapping[str, Stored]], log: Callable[[str], None]) -> list[str]:
+    def build(self, compile_arrays: Callable[[], Mapping[str, Stored]]) -> list[str]:
         """Build the file unless it is sound and up to date; returns its name if it was built.
 
         Raises UsageError if it cannot be written.
@@ -62,7 +65,7 @@ class StoreFile(NamedTuple):
             fault = self.fault()
             if fault is None:
                 return []
-            log(f"{self.path}: building it" if fault == _MISSING else f"{self.path}: {fault}: rebuilding it")
+            LOG.info(f"{self.path}: building it" if fault == _MISSING else f"{self.path}: {fault}: rebuilding it")
             # Fingerprints are taken before the files are read: the next build notices a change in between.
             attributes = input_attributes(self.inputs, self.settings)
             write_arrays(self.path, compile_arrays(), attributes)

@@ -29,6 +29,7 @@ from mpitune.learner.forests import Forests, forests_of
 from mpitune.learner.pool import NBestPool, empty, merged, pool_of
 from mpitune.run_folder.checkpoint import Vector, checkpoint_path, read_checkpoint
 from mpitune.run_folder.nbest_store import ShardLists, read_lists, remove_forests, remove_lists, write_lists
+from mpitune.runtime.signals import stop_flag
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, StatisticsAccumulator
 from mpitune.training.scheduler import check_stop, draw_shards, process_shards
 from mpitune.training.session import TrainingRun
@@ -195,7 +196,7 @@ def decode_shard(
     sums, lists, graphs = StatisticsAccumulator(run.decoder, run.metric), [], []
     run.gold.start_shard()
     for i in shard.tolist():
-        if run.stop:
+        if stop_flag():
             return None
         sentence = run.corpus.sentence(i)
         if forests:
@@ -267,7 +268,7 @@ def _optimise(
             last_logged = time.monotonic()
             LOG.info("epoch %d: optimising weights: %d evaluations", epoch, evaluations)
         comm.bcast(point)
-        check_stop(run, f"epoch {epoch}", bool(run.stop))
+        check_stop(run, f"epoch {epoch}", bool(stop_flag()))
         return replies_to(point)
 
     if comm.root:
@@ -276,7 +277,7 @@ def _optimise(
         comm.bcast(None)
         return tuned
     while (point := comm.bcast(None)) is not None:
-        check_stop(run, f"epoch {epoch}", bool(run.stop))
+        check_stop(run, f"epoch {epoch}", bool(stop_flag()))
         for _ in replies_to(point):
             pass
     return None

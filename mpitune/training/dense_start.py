@@ -19,6 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mpitune.corpus.progress import Progress
 from mpitune.decoder.base import TranslationModel, check_failed
 from mpitune.exchange.mixing import RunningMean
 from mpitune.exchange.sparse_rows import look_up, look_up_all
@@ -26,7 +27,6 @@ from mpitune.learner.base import BatchLearner
 from mpitune.lm.log_scale import log_scale
 from mpitune.run_folder.best_epoch import chosen_epoch
 from mpitune.run_folder.checkpoint import ShardResult, Vector, read_shard, write_shard
-from mpitune.runtime.progress import progress
 from mpitune.training import factory
 from mpitune.training.devtest import score_devtest
 from mpitune.training.epoch_statistics import Scores
@@ -191,7 +191,7 @@ def _learn(
     features, scoring = run.features, run.store.scoring
     learner = factory.learner(run.job, run.metric, run.first.frozen, features, run.first_sparse, "dense", scoring)
     assert not isinstance(learner, BatchLearner)  # `dense_start` sees to it
-    with progress("dense start", len(sentences), rank=run.comm.rank, quiet=run.quiet) as shown:
+    with Progress("dense start", len(sentences)) as shown:
         result = learn_shard(run, learner, DENSE_START, n, sentences, weights, kept, lambda gold: shown.advance())
     if result is None:
         return None

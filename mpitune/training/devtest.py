@@ -11,6 +11,7 @@ from mpitune.decoder.base import check_failed
 from mpitune.decoder.kbest_formats import text
 from mpitune.metrics.sacrebleu import bleu_and_length
 from mpitune.run_folder.checkpoint import Vector
+from mpitune.runtime.signals import stop_flag
 from mpitune.store.store import Corpus
 from mpitune.training.epoch_statistics import NOT_SCORED, Scores
 from mpitune.training.parallel_map import parallel_map
@@ -61,14 +62,14 @@ def _watch(run: TrainingRun, weights: Vector, when: str, epoch: int | None) -> S
     sentence = run.store.tuned_sentence if run.store.devtest is None else corpus.sentence
 
     def translate(i: int) -> tuple[str, np.ndarray]:
-        if run.stop:
+        if stop_flag():
             return "", np.zeros(0)
         kbest = run.decoder.decode(sentence(i), dense, 1)
         counted = tuned.statistics(kbest, corpus.references(i))[0] if tuned else np.zeros(0)
         return text(kbest.translation(0), words), counted
 
-    done = list(parallel_map(run.comm, count, translate, "devtest", quiet=run.quiet))
-    check_stop(run, f"the translation {when}", bool(run.stop), resumable=epoch != 0)
+    done = list(parallel_map(run.comm, count, translate, "devtest"))
+    check_stop(run, f"the translation {when}", bool(stop_flag()), resumable=epoch != 0)
     failures = run.comm.gather(failed + run.decoder.failed)
 
     def keep() -> Scores:

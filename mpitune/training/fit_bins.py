@@ -7,18 +7,18 @@ bins do not depend on the number of ranks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mpitune.config.spec import Job
-from mpitune.corpus.progress import StartProgress
+from mpitune.corpus.progress import Progress
 from mpitune.decoder.base import TranslationModel
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.binning import Bins, make_bins
 from mpitune.grammar.rules import Rules
 from mpitune.grammar.score_transforms import WORDS, count_values, merge_counts
-from mpitune.runtime.signals import StopFlag
+from mpitune.runtime.signals import stop_flag
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import Store, open_store
 from mpitune.training import factory
@@ -31,13 +31,10 @@ def open_fitted(
     job: Job,
     sources: StoreInputs,
     folder: Path,
-    log: Callable[[str], None],
-    start_progress: StartProgress,
-    stop: StopFlag,
 ) -> Store:
     """Open the store in ``folder`` with the job's score transforms and bins fitted to the grammars of ``[data]``.
 
-    All ranks call this and ``start_progress``; ``log`` is called on rank 0. Raises UsageError if the job names scores
+    All ranks call this. Raises UsageError if the job names scores
     that no rule has, StopRequested on every rank if one was asked to stop.
     """
     store, wanted = open_store(sources, folder), job.features
@@ -46,25 +43,23 @@ def open_fitted(
     assert isinstance(store.model, TranslationModel)  # checked by config.checks
     comm.on_root(_check, job, store.model.score_names)
     binned = wanted.discretize
-    bins = fit(comm, store, binned.features, binned.bins, start_progress, stop) if binned.features else ()
+    bins = fit(comm, store, binned.features, binned.bins) if binned.features else ()
     lines = [
         f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins
     ]
-    comm.on_root(list, map(log, lines))
+    comm.on_root(list, map(LOG.info, lines))
     scoring = factory.scoring(job, bins)
     comm.on_root(scoring.names, store.model.score_names)  # names of bins that clash are reported once
     return open_store(sources, folder, scoring)
 
 
-def fit(
-    comm: Comm, store: Store, features: Sequence[str], most: int, start_progress: StartProgress, stop: StopFlag
-) -> tuple[Bins, ...]:
+def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[Bins, ...]:
     """At most ``most`` bins for each of ``features``, from their values in all rules of the grammars of ``[data]``.
 
     ``features``: scores of the grammars, or WordPenalty.
 
     A rule counts once for each grammar that has it. All ranks call this and get the bins; it raises StopRequested on
-    all of them if ``stop`` is set on one.
+    all of them if one was asked to stop.
     """
     model = store.model
     assert isinstance(model, TranslationModel)
@@ -75,16 +70,16 @@ def fit(
     share = range(total * comm.rank // comm.size, total * (comm.rank + 1) // comm.size)
 
     def opened() -> Iterator[Rules]:
-        with start_progress("grammars counted for bins", len(share)) as shown:
+        with Progress("grammars counted for bins", len(share)) as shown:
             for grammar in share:
-                if stop:
+                if stop_flag():
                     return
                 yield model.grammars.open(grammar)
                 shown.advance()
 
     counts = count_values(opened(), [places[feature] for feature in features])
-    if comm.any(bool(stop)):
-        raise stop.stop_error("the making of bins", resumable=False)
+    if comm.any(bool(stop_flag())):
+        raise stop_flag().stop_error("the making of bins", resumable=False)
     parts = comm.gather(counts)
 
     def fitted() -> tuple[Bins, ...]:

@@ -11,13 +11,13 @@ from typing import NamedTuple, TypeVar
 import mpitune
 from mpitune import jit
 from mpitune.config.spec import Job
+from mpitune.corpus.progress import Progress
 from mpitune.decoder.cdec.process import resolve_program
 from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.files import existing, exists, is_file, is_writable, matching, open_regular, temporary_folder
 from mpitune.lm.kenlm import is_kenlm
 from mpitune.run_folder.versions import versions
-from mpitune.runtime.progress import progress
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import DATA
 from mpitune.training.job_inputs import further_grammars, sources
@@ -79,7 +79,7 @@ def compile_side_by_side(comm: Comm, job: Job, sources: StoreInputs) -> None:
         return
     part, parts = comm.hosts[: comm.rank].count(comm.hosts[comm.rank]), min(comm.ranks_on_node, jit.MOST_COMPILING)
     share = kernels[part::parts] if part < parts else []
-    with progress("kernels compiled by rank 0", len(share), rank=comm.rank) as reported:
+    with Progress("kernels compiled by rank 0", len(share)) as reported:
         for kernel in share:
             kernel.compile()
             reported.advance()

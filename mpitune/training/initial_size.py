@@ -11,7 +11,8 @@ import logging
 
 import numpy as np
 
-from mpitune.runtime.progress import progress
+from mpitune.corpus.progress import Progress
+from mpitune.runtime.signals import stop_flag
 from mpitune.training import factory
 from mpitune.training.session import TrainingRun
 
@@ -42,9 +43,9 @@ def fitted_factor(run: TrainingRun, sentences: np.ndarray) -> float | None:
     sampler = factory.sampler(job)
     leads, required = [np.zeros(0)], [np.zeros(0)]
     run.gold.start_shard()
-    with progress("size of the initial weights", len(sentences), rank=run.comm.rank, quiet=run.quiet) as shown:
+    with Progress("size of the initial weights", len(sentences)) as shown:
         for i in sentences.tolist():
-            if run.stop:
+            if stop_flag():
                 return None
             sentence = run.corpus.sentence(i)
             kbest = run.decode(i, weights, 0)

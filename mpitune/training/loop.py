@@ -24,7 +24,7 @@ from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.run_state import RunState, ended_state, write_error, write_state
 from mpitune.run_folder.versions import versions
 from mpitune.runtime.log import start_logging
-from mpitune.runtime.signals import StopFlag
+from mpitune.runtime.signals import StopFlag, stop_flag
 from mpitune.training import early_stopping
 from mpitune.training.batch_epoch import batch_epoch
 from mpitune.training.dense_start import dense_start, keep_sparse
@@ -66,9 +66,9 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
         LOG.info("%s; ranks: %d", ", ".join(f"{name} {number}" for name, number in versions().items()), comm.size)
         earlier = comm.on_root(ended_state, folder)
         comm.on_root(write_state, folder, "running", job.learner.epochs)
-        with StopFlag(CONTINUES[resume]) as stop:
+        with StopFlag(CONTINUES[resume]):
             comm.on_root(check_keys, job, folder, resume)
-            run = open_run(job, comm, stop, quiet)
+            run = open_run(job, comm)
             fit_metric(run)
             state = begin(run, resume)
             earlier = None
@@ -93,7 +93,7 @@ def _learn(run: TrainingRun, state: State, lock: FolderLock) -> None:
         _start(run, state)
     while early_stopping.goes_on(run.job, state.history):
         # A signal may reach one rank only: the others do its shards, and all agree here.
-        check_stop(run, f"epoch {state.epoch + 1}", bool(run.stop))
+        check_stop(run, f"epoch {state.epoch + 1}", bool(stop_flag()))
         _learn_epoch(run, state, lock)
         run.comm.on_root(write_state, run.folder, "running", run.job.learner.epochs, state.epoch)
     run.comm.on_root(check_result, run, state)

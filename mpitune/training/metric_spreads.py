@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpitune.errors import DataError
+from mpitune.runtime.signals import stop_flag
 from mpitune.training.scheduler import check_stop
 from mpitune.training.session import TrainingRun
 
@@ -28,7 +29,7 @@ def _spreads(run: TrainingRun) -> np.ndarray | None:
     """float64 [metrics]: mean over lists of each metric's standard deviation in a list; None if asked to stop."""
     found = []
     for i in np.random.default_rng(run.job.run.seed).permutation(run.corpus.size)[:SENTENCES].tolist():
-        if run.stop:
+        if stop_flag():
             return None
         kbest = run.decoder.decode(run.store.tuned_sentence(i), run.first.weights, run.job.decoder.kbest)
         scores = run.metric.single_scores(run.metric.statistics(kbest, run.corpus.references(i)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +18,6 @@ from mpitune.exchange.comm import Comm
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.layout import RunFolder
-from mpitune.runtime.progress import progress
-from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.made_inputs import known_decisions
 from mpitune.store.store import Store, open_store
@@ -42,7 +39,7 @@ class InitialModel(NamedTuple):
     """Transforms and bins of the grammar's scores."""
 
 
-def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialModel | None = None) -> TrainingRun:
+def open_run(job: Job, comm: Comm, given: InitialModel | None = None) -> TrainingRun:
     """Make the store where it is missing and open all parts of a run.
 
     ``given`` replaces the job's initial weights and score transforms.
@@ -50,13 +47,9 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     folder, sources = job.run.store, job_inputs.sources(job)
     for decision in comm.on_root(known_decisions, sources.made):
         LOG.info("%s", decision)
-    start_progress = partial(progress, rank=comm.rank, quiet=quiet)
     compile_side_by_side(comm, job, sources)
-    extract_and_build(comm, sources, folder, folder, LOG.info, start_progress, stop)
-    if given is None:
-        store = open_fitted(comm, job, sources, folder, LOG.info, start_progress, stop)
-    else:
-        store = open_store(sources, folder, given.scoring)
+    extract_and_build(comm, sources, folder, folder)
+    store = open_fitted(comm, job, sources, folder) if given is None else open_store(sources, folder, given.scoring)
     comm.on_root(_check_store, job, store)
     assert store.train is not None  # checked by config.checks.require_data
     grammars = comm.on_root(job_inputs.sentence_grammars, job, sources)
@@ -77,8 +70,6 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
         job=job,
         comm=comm,
         folder=RunFolder(job.run.dir),
-        stop=stop,
-        quiet=quiet,
         store=store,
         corpus=store.train,
         decoder=decoder,

@@ -7,14 +7,14 @@ from itertools import chain
 from operator import itemgetter
 from typing import TypeVar
 
+from mpitune.corpus.progress import Progress
 from mpitune.exchange.comm import Comm
-from mpitune.runtime.progress import progress
 
 T = TypeVar("T")
 
 
 def parallel_map(
-    comm: Comm, count: int, work: Callable[[int], T], what: str, *, quiet: bool, at_once: int | None = None
+    comm: Comm, count: int, work: Callable[[int], T], what: str, *, at_once: int | None = None
 ) -> Iterator[T]:
     """Yield ``work(0)`` to ``work(count - 1)`` in order on rank 0; any free rank computes the next item.
 
@@ -22,7 +22,7 @@ def parallel_map(
     collects before it sends them to rank 0 (None: all); small if results are large.
     """
     step = (at_once or count) * comm.size
-    with progress(what, count, rank=comm.rank, quiet=quiet) as shown:
+    with Progress(what, count) as shown:
         for first in range(0, count, max(step, 1)):
             last = min(first + step, count)
             done = []

@@ -7,8 +7,9 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from mpitune.corpus.progress import Progress
 from mpitune.decoder.base import check_failed
-from mpitune.runtime.progress import progress
+from mpitune.runtime.signals import stop_flag
 from mpitune.training.session import TrainingRun
 
 
@@ -60,11 +61,11 @@ def process_shards(
     done: list[_Done] = []
     order = _longest_first(run, shards, seconds)
     with (
-        progress(what, run.corpus.size, rank=run.comm.rank, quiet=run.quiet) as shown,
+        Progress(what, run.corpus.size) as shown,
         run.comm.work_queue([len(shards[z]) for z in order]) as queue,
     ):
         for place in queue:
-            if run.stop:
+            if stop_flag():
                 break
             z = order[place]
             result = kept(z)
@@ -86,7 +87,7 @@ def check_stop(run: TrainingRun, what: str, stopped: bool, *, resumable: bool = 
     ``resumable``: see `StopFlag.stop_error`.
     """
     if run.comm.any(stopped):
-        raise run.stop.stop_error(what, resumable=resumable)
+        raise stop_flag().stop_error(what, resumable=resumable)
 
 
 def _longest_first(run: TrainingRun, shards: Sequence[np.ndarray], seconds: Sequence[float]) -> list[int]:

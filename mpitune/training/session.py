@@ -23,7 +23,6 @@ from mpitune.metrics.tuning_metric import Metric
 from mpitune.run_folder.best_epoch import AVERAGING
 from mpitune.run_folder.checkpoint import Vector, digest
 from mpitune.run_folder.layout import RunFolder
-from mpitune.runtime.signals import StopFlag
 from mpitune.store.store import Corpus, Store
 from mpitune.training import factory
 
@@ -56,8 +55,6 @@ class TrainingRun:
     job: Job
     comm: Comm
     folder: RunFolder
-    stop: StopFlag
-    quiet: bool
     store: Store
     corpus: Corpus
     decoder: Decoder

@@ -11,6 +11,7 @@ from mpitune.errors import DataError
 from mpitune.learner.base import OnlineLearner
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import ShardResult, checkpoint_path
+from mpitune.runtime.signals import stop_flag
 from mpitune.training.epoch_statistics import Change, StatisticsAccumulator
 from mpitune.training.sanity_checks import remedy
 from mpitune.training.session import TrainingRun
@@ -40,7 +41,7 @@ def learn_shard(
     learner.start_shard(weights, kept, passes=max(epoch - 1, 0))
     run.gold.start_shard()
     for n, i in enumerate(shard.tolist()):
-        if run.stop:
+        if stop_flag():
             return None
         sentence = run.corpus.sentence(i)
         kbest = run.decode(i, weights, epoch)

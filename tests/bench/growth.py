@@ -22,7 +22,6 @@ from tools import synthetic
 from tools.curves import Curve, Point, Work, draw, measured, table
 from tools.ours import learning, stored, training
 
-from mpitune.corpus.progress import no_progress
 from mpitune.decoder.base import TranslationModel
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.exchange.selection import select
@@ -204,7 +203,7 @@ class World:
         sources = StoreInputs(train=Texts(None, (files[1],), lists=(files[0],)))
 
         def compile_once() -> None:
-            compile_lists(sources, self._folder, no_progress)
+            compile_lists(sources, self._folder)
 
         return measured(features, lambda: Work(compile_once), 0, self._passes)
 

@@ -50,7 +50,7 @@ def starts(folder: Path, small: bool) -> Iterator[Sequence[str]]:
         (folder / file).write_text(text, encoding="utf-8")
     (folder / "job").write_text(warmup.JOB, encoding="utf-8")
     (folder / "weights").write_text("LanguageModel 1\n", encoding="utf-8")
-    estimate(folder / "references", 3, folder / "lm", lambda _: None)
+    estimate(folder / "references", 3, folder / "lm")
     for command, arguments in (("train", ()), ("decode", ("--input", "source", "--weights", "weights"))):
         for ranks in (1, 2):
             launch = mpirun(ranks)

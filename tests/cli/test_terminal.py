@@ -14,10 +14,10 @@ from support.tiny import Tiny
 
 from mpitune.config.load import read_tables
 from mpitune.config.schema import literal
+from mpitune.corpus.progress import CLEAR_LINE, Progress, draw_on
 from mpitune.errors import UNPRINTABLE
 from mpitune.run_folder.reader import read_log
-from mpitune.runtime.log import CLEAR_LINE, LOG, start_logging
-from mpitune.runtime.progress import ReportedProgress
+from mpitune.runtime.log import LOG, start_logging
 
 CHARACTERS = "\x1b]0;owned\x07\r\x9b31m\u202egpj.\u2028"
 NAME = f"a\n{CHARACTERS}"
@@ -142,6 +142,7 @@ def test_messages_of_several_lines_in_logs_of_earlier_versions(tmp_path: Path) -
 
 def test_progress() -> None:
     terminal = StringIO()
-    with ReportedProgress(NAME, 3, terminal) as progress:
+    draw_on(terminal)
+    with Progress(NAME, 3) as progress:
         progress.advance()
     assert clean(terminal.getvalue().replace(CLEAR_LINE, "")).startswith(rf"a\n{SHOWN}: 1/3")

@@ -19,12 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive_align
 from support.mpi import ROOT, mpirun
+from support.stages import Stages
 
 from mpitune.cli.parser import main
 from mpitune.corpus import eflomal as aligning
+from mpitune.corpus import progress
 from mpitune.corpus.symmetrise import Link, grow_diag_final_and
-from mpitune.runtime import progress
-from mpitune.runtime.progress import ReportedProgress
 
 STAND_IN = '''#!{python}
 """Stands in for eflomal: forward it links i-i where the two words have the same number, backward first and last."""
@@ -158,7 +158,7 @@ def test_aligns_line_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     options = written(tmp_path, "a b c\n\nd\n \t\na\u00a0b\tC\nc\n", "x y z\nx\n\ny\nX z y\nx\n")
     assert main(options) == 0
     assert (tmp_path / "out").read_text() == "0-0 1-1 2-2\n\n\n\n0-2 1-1\n0-0\n"
-    assert capsys.readouterr().err == (
+    assert capsys.readouterr().err.split(" INFO ")[1] == (
         f"{tmp_path}/f, {tmp_path}/e: eflomal aligns 3 of 6 sentence pairs\n{tmp_path}/out: 6 links\n"
     )
     (tmp_path / "out").unlink()
@@ -166,17 +166,13 @@ def test_aligns_line_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.usefixtures("eflomal")
-def test_all_stages_show_their_progress(tmp_path: Path) -> None:
+def test_all_stages_show_their_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, "a b c\n\nd\n", "x y z\nx\ny\n")
-    shown: dict[str, ReportedProgress] = {}
-
-    def start(task: str, total: int) -> ReportedProgress:
-        return shown.setdefault(task, ReportedProgress(task, total))
-
-    list(aligning.align(tmp_path / "f", tmp_path / "e", lambda _: None, start))
+    stages = Stages(monkeypatch)
+    list(aligning.align(tmp_path / "f", tmp_path / "e"))
     # 5000 divided by the square root of the number of sentences, a quarter of them with models 1 and 2.
     iterations = 2 * (3536 + 2 * 884)
-    assert {task: (progress.done, progress.total) for task, progress in shown.items()} == {
+    assert stages.done == {
         "kB of the bitext read": (2, 2),
         "eflomal's iterations, in both directions": (iterations, iterations),
         "sentence pairs symmetrised": (3, 3),
@@ -200,7 +196,7 @@ def test_a_stop_is_heeded_while_eflomal_works(
             child.append(started.read_text())
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(progress.ReportedProgress, "line", lambda self, now: stop_when_started() or self.task)
+    monkeypatch.setattr(progress.Progress, "line", lambda self, now: stop_when_started() or self.task)
     options = written(tmp_path, "a\n", "x\n")
     assert main(options) == 75
     said = capsys.readouterr().err

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from support.stages import Stages
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.csr import row_ends
-from mpitune.corpus.progress import Progress
 from mpitune.extraction.rule_arrays import Parts, TablePart, merged, part_of
 from mpitune.extraction.rule_table import GAP, RuleTable
 from mpitune.grammar.extracted import ExtractedGrammars
@@ -167,19 +167,11 @@ class Copies:
         return (TablePart(*(array.copy() for array in self._part)) for _ in range(self._times))
 
 
-def test_each_stage_is_shown_to_its_end(tmp_path: Path) -> None:
-    random, stages = np.random.default_rng(2), dict[str, list[int]]()
-
-    class Counted(Progress):
-        def __init__(self, task: str, total: int) -> None:
-            self.shown = stages.setdefault(task, [total, 0])
-
-        def advance(self, items: int = 1) -> None:
-            self.shown[1] += items
-
+def test_each_stage_is_shown_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random, stages = np.random.default_rng(2), Stages(monkeypatch)
     part = part_of([table([random_side(random, 7) for _ in range(9)])])
-    merged([part, part, part], SENTENCES, tmp_path, Counted)
-    assert list(stages.values()) == [[3, 3], [3, 3], [3 * len(part.side)] * 2]
+    merged([part, part, part], SENTENCES, tmp_path)
+    assert list(stages.done.values()) == [(3, 3), (3, 3), (3 * len(part.side), 3 * len(part.side))]
 
 
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="takes too long in plain Python")

@@ -11,14 +11,13 @@ from support.tiny import JOB, Tiny
 
 from mpitune.decoder.base import Sentence
 from mpitune.exchange.comm import SerialComm
-from mpitune.runtime.signals import StopFlag
 from mpitune.training.open_run import open_run
 
 
 @pytest.fixture(scope="module")
 def table(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Table:
     """What our own decoder makes of the task's sentences with no weights, and features that only the fake knows."""
-    run = open_run(tiny.job(tmp_path_factory.mktemp("table")), SerialComm(), StopFlag(), True)
+    run = open_run(tiny.job(tmp_path_factory.mktemp("table")), SerialComm())
     decoder, words = run.decoder, run.store.model.words
     texts = [line for name in ("train.de", "dev.de") for line in (tiny.folder / name).read_text().splitlines()]
     found: dict[str, list[tuple[str, dict[str, float]]]] = {}

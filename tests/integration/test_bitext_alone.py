@@ -6,7 +6,7 @@ import gzip
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ from support.naive_extract import random_pairs
 
 from mpitune.corpus import eflomal
 from mpitune.corpus.lines import lines
-from mpitune.corpus.progress import StartProgress, no_progress
 from mpitune.corpus.text import read_sentences
 from mpitune.errors import DataError
 from mpitune.lm.kneser_ney import estimate
@@ -52,7 +51,7 @@ def aligned(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Stands in for eflomal: links words at the same position. Returns the sources that it has aligned."""
     asked: list[Path] = []
 
-    def align(source: Path, target: Path, log: Callable[[str], None], start: StartProgress) -> Iterator[str]:
+    def align(source: Path, target: Path) -> Iterator[str]:
         asked.append(source)
         for (_, one), (_, other) in zip(lines(source), lines(target), strict=True):
             yield " ".join(f"{i}-{i}" for i in range(min(len(one.split()), len(other.split()))))
@@ -87,7 +86,7 @@ def test_the_parts_of_a_bitext(folder: Path, one_file: bool) -> None:
     write(folder / "b", [line.partition(" ")[0] for line in links])
     alignments = folder / "a", folder / "b"
     parts = BitextParts(source, target, alignments, made, 20, holds_out=True, makes_lm=True)
-    told = parts.make(print, no_progress)
+    told = parts.make()
     held_out = len(PAIRS) // 20
     found = {path.name: read(path) for path in made.iterdir()}
     bitext = list(zip(found["bitext.source"], found["bitext.target"], found["bitext.links"], strict=True))
@@ -114,17 +113,17 @@ def test_words_that_no_text_to_tune_on_can_have(folder: Path, word: str, bad: bo
     write(folder / "f", [lines[0], f"{lines[1]} {word}", *lines[2:]])
     parts = BitextParts(folder / "f", folder / "e", (), folder, 5, holds_out=False, makes_lm=False)
     if not bad:
-        parts.make(print, no_progress)
+        parts.make()
         assert read_sentences(parts.tuned[0])[1].words == [*lines[1].split(), word]
         return
     with pytest.raises(DataError, match=f"/f:2: found {word}, expected words alone"):
-        parts.make(print, no_progress)
+        parts.make()
 
 
 def test_sizes_of_the_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def sizes(limit: int, *, holds_out: bool, makes_lm: bool) -> list[int]:
         parts = BitextParts(folder / "f", folder / "e", (), folder, limit, holds_out, makes_lm)
-        parts.make(print, no_progress)
+        parts.make()
         return [len(read(path)) for path in parts.outputs if path.suffix != ".source"]
 
     count, held_out = len(PAIRS), len(PAIRS) // 20
@@ -173,7 +172,7 @@ def test_it_is_the_job_that_names_all_these_files(folder: Path, aligned: list[Pa
     assert cli("train", folder / "whole.toml", "--set", "learner.lm_leave_one_out=true").code == 0
     one, other = ((folder / "runs" / name / "weights.txt.gz").read_bytes() for name in ("job", "whole"))
     assert one == other and gzip.decompress(one)
-    estimate(folder / made / "bitext.target", 5, folder / "lm.gz", lambda _: None)
+    estimate(folder / made / "bitext.target", 5, folder / "lm.gz")
     assert (folder / "lm.gz").read_bytes() == (folder / made / "lm-0.arpa.gz").read_bytes()
 
 
@@ -215,7 +214,7 @@ def test_what_is_given_is_not_made(folder: Path, aligned: list[Path], cli: Cli) 
     assert found["bitext.links"] == read(folder / "a")
     (folder / "both").write_text((folder / "e").read_text() + (folder / "more").read_text())
     for n, text, order in ((0, "both", 3), (1, "more", 1)):
-        estimate(folder / text, order, folder / "expected", lambda _: None)
+        estimate(folder / text, order, folder / "expected")
         assert found[f"lm-{n}.arpa.gz"] == read(folder / "expected")
 
 
@@ -225,7 +224,7 @@ def test_the_target_side_as_text_is_without_held_out_pairs(folder: Path, aligned
     run(cli, folder, "prepare")
     found = inputs(folder)
     write(folder / "both", [*found["bitext.target"], *read(folder / "more")])
-    estimate(folder / "both", 2, folder / "expected", lambda _: None)
+    estimate(folder / "both", 2, folder / "expected")
     assert found["lm-0.arpa.gz"] == read(folder / "expected")
 
 
@@ -237,7 +236,7 @@ def test_another_bitext_is_aligned_and_has_the_text_of_the_language_model(
     write(folder / "job.toml", [job])
     run(cli, folder, "prepare")
     assert aligned == [folder / "f"] and set(inputs(folder)) == {"links.gz", "lm-0.arpa.gz", "lock"}
-    estimate(folder / "e", 2, folder / "expected", lambda _: None)
+    estimate(folder / "e", 2, folder / "expected")
     assert inputs(folder)["lm-0.arpa.gz"] == read(folder / "expected")
 
 

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 from support.mpi import mpirun
+from support.stages import Stages
 from support.tiny import DEVTEST, Tiny
 
 from mpitune.cli.parser import main
 from mpitune.config.effective_keys import effective_keys, ignored_keys
 from mpitune.config.load import load
 from mpitune.config.spec import Job
-from mpitune.corpus.progress import Progress, no_progress
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import TranslationModel
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
@@ -71,7 +72,7 @@ def test_any_number_of_ranks(tiny: Tiny, tmp_path: Path, name: str, ranks: int) 
     assert one == many and b"Cost_2 " in one and (b"Cost " in one) == (name in ("itersel", "beside"))
 
 
-def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> None:
+def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every rule of a sentence's own grammar counts, those of devtest's do not; parts may be counted by many ranks."""
     own = {"source": "own.de", "references": ["own.de"]}
     shutil.copy(tiny.folder / "grammar", tiny.folder / "another")
@@ -84,7 +85,7 @@ def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> No
     }
     job = tiny.job(tmp_path / "run", **tables)
     sources = job_inputs.sources(job)
-    build.build_store(sources, job.run.store, lambda _: None, no_progress)
+    build.build_store(sources, job.run.store)
     store = open_store(sources, job.run.store)
     values = [
         float(score.partition("=")[2])
@@ -106,26 +107,16 @@ def test_bins_are_those_of_the_tuning_grammars(tiny: Tiny, tmp_path: Path) -> No
             parts[self.rank] = obj
             return [parts[rank] for rank in sorted(parts)]
 
-    tasks, done = list[int](), list[int]()
-
-    class Shown(Progress):
-        def advance(self, items: int = 1) -> None:
-            done.append(items)
-
-    def start_progress(task: str, total: int) -> Progress:
-        tasks.append(total)
-        return Shown()
-
-    for comm in (SerialComm(), Rank(0), Rank(1), Rank(2)):
-        [found] = fit(comm, store, ["Lex"], 4, start_progress, StopFlag())
-    assert (tasks, sum(done)) == ([3, 1, 1, 1], 6), "grammars of all, then of each rank"
+    for comm, share in ((SerialComm(), 3), (Rank(0), 1), (Rank(1), 1), (Rank(2), 1)):
+        stages = Stages(monkeypatch)
+        [found] = fit(comm, store, ["Lex"], 4)
+        assert stages.done == {"grammars counted for bins": (share, share)}
     for one, other in zip(found, expected, strict=True):
         assert np.array_equal(one, other)
     assert found.population.sum() == len(values)
-    stopped = StopFlag()
-    stopped.signal = "SIGTERM"
-    with pytest.raises(StopRequested, match="stopped by SIGTERM in the making of bins"):
-        fit(SerialComm(), store, ["Lex"], 4, no_progress, stopped)
+    with StopFlag(), pytest.raises(StopRequested, match="stopped by SIGTERM in the making of bins"):
+        signal.raise_signal(signal.SIGTERM)
+        fit(SerialComm(), store, ["Lex"], 4)
 
 
 @pytest.fixture
@@ -199,8 +190,8 @@ def test_lengths_of_target_sides_and_conjunctions(tiny: Tiny, tmp_path: Path, ke
     wanted = {"features": ["Lex", "WordPenalty"], "conjunctions": ["WordPenalty Lex"], "bins": 3, "keep": keep}
     job = tiny.job(tmp_path / "run", features__discretize=wanted)
     sources = job_inputs.sources(job)
-    build.build_store(sources, job.run.store, lambda _: None, no_progress)
-    store = open_fitted(SerialComm(), job, sources, job.run.store, lambda _: None, no_progress, StopFlag())
+    build.build_store(sources, job.run.store)
+    store = open_fitted(SerialComm(), job, sources, job.run.store)
     assert store.scoring is not None and store.train is not None and isinstance(store.model, TranslationModel)
     bins = {of.feature: of for of in store.scoring.bins}
     decoder = EmbeddedDecoder(store.model)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mpitune.corpus.progress import Progress
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.store.build import build_store
@@ -61,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(sources: StoreInputs, folder: Path) -> Store:
-    build_store(sources, folder, print, lambda what, total: Progress())
+    build_store(sources, folder)
     return open_store(sources, folder)
 
 

@@ -47,7 +47,7 @@ def train(tmp_path: Path) -> Train:
     }
     for name, lines in texts.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    estimate(tmp_path / "e", 3, tmp_path / "lm.arpa", lambda _: None)
+    estimate(tmp_path / "e", 3, tmp_path / "lm.arpa")
     (tmp_path / "job.toml").write_text(JOB)
 
     def run(name: str, *overrides: str) -> int:

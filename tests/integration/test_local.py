@@ -109,7 +109,7 @@ def test_a_sentence_that_is_its_own_neighbour(tiny: Tiny, tmp_path: Path, weight
     retrieval = Retrieval(SerialComm(), training, 1, job.local.theta)
     separable = 0
     for i in range(training.corpus.size):
-        [found] = retrieval.nearest([training.words.decode(training.corpus.sentence(i).words)], quiet=True)
+        [found] = retrieval.nearest([training.words.decode(training.corpus.sentence(i).words)])
         assert found.distance == pytest.approx([0.0], abs=1e-12) or not len(training.corpus.sentence(i).words)
         same = training.corpus.sentence(int(found.number[0])).words
         assert same.tolist() == training.corpus.sentence(i).words.tolist()
@@ -164,7 +164,7 @@ def test_what_is_global_is_left_as_it_was(tiny: Tiny, tmp_path: Path, weights: P
     before = translator._weights.copy()
     for i in range(5):
         sentence = training.corpus.sentence(i)
-        [found] = retrieval.nearest([training.words.decode(sentence.words)], quiet=True)
+        [found] = retrieval.nearest([training.words.decode(sentence.words)])
         translator.translate(sentence, found)
         assert translator._weights.tobytes() == before.tobytes()
     assert all((own != before).any() for own in seen)
@@ -190,7 +190,7 @@ def test_features_of_further_rounds_have_their_weights_in_the_translation(
     start = {feature_id(name): value for name, value in given.items()}
     for i in range(10):
         sentence = training.corpus.sentence(i)
-        [found] = retrieval.nearest([training.words.decode(sentence.words)], quiet=True)
+        [found] = retrieval.nearest([training.words.decode(sentence.words)])
         translator.translate(sentence, found)
         own = dict(zip(learned[-1].ids.tolist(), learned[-1].update.change.tolist(), strict=True))
         expected = {name: start.get(name, 0.0) + own.get(name, 0.0) for name in {*start, *own}}
@@ -532,7 +532,7 @@ def test_several_rounds_are_those_of_the_plain_twin(tiny: Tiny, tmp_path: Path, 
     strength, rounds, k = 3.0, 3, 4
     job, given = tiny.job(tmp_path / "run", local={"k": k, "rounds": rounds, "lambda": strength}), read_weights(weights)
     training = training_data(job, SerialComm(), InitialModel(given, None))
-    [found] = Retrieval(SerialComm(), training, k, 0.1).nearest([["das", "haus"]], quiet=True)
+    [found] = Retrieval(SerialComm(), training, k, 0.1).nearest([["das", "haus"]])
     run, lists, own = training.run, [[] for _ in range(k)], dict(given)
     sizes = []
     for round_ in range(1, rounds + 1):
@@ -571,7 +571,7 @@ def test_retraining_is_training_on_the_set_and_the_neighbours(
     given = read_weights(weights)
     training = training_data(job, SerialComm(), InitialModel(given, None))
     assert not training.pools, "no lists of all training data"
-    [found] = Retrieval(SerialComm(), training, k, 0.1).nearest([["das", "haus"]], quiet=True)
+    [found] = Retrieval(SerialComm(), training, k, 0.1).nearest([["das", "haus"]])
     learned = learning.learner(job, training)(found.number)
     run, words = training.run, training.words.words
     devtest = run.store.devtest

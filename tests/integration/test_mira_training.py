@@ -19,7 +19,6 @@ from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.online.mira import ORACLES, PREDICTIONS
 from mpitune.metrics.sentence_bleu import make_sentence_metric
-from mpitune.runtime.signals import StopFlag
 from mpitune.training import factory
 from mpitune.training.open_run import open_run
 
@@ -48,7 +47,7 @@ def test_the_weights_are_those_of_the_pseudocode(
 ) -> None:
     learner = {"algorithm": "itermix", "epochs": 3, "initial_weights": "warm", **learner}
     job = tiny.train(tmp_path / "run", learner=learner, learner__mira=mira, decoder={"kbest": 20})
-    expected = naive.train(open_run(job, SerialComm(), StopFlag(), True))
+    expected = naive.train(open_run(job, SerialComm()))
     for epoch in (1, 2, 3):
         assert epoch_weights(tmp_path / "run", epoch) == pytest.approx(expected[epoch - 1], abs=1e-9, rel=0)
 
@@ -99,7 +98,7 @@ def test_bleu_of_what_is_picked(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.
     texts: dict[str, list[str]] = {"best": [], "oracle": [], "prediction": []}
     references: list[list[str]] = []
     job = tiny.job(tmp_path / "run", **tables(1, mira={"oracle": "LU", "prediction": "MC"}))
-    run = open_run(job, SerialComm(), StopFlag(), True)
+    run = open_run(job, SerialComm())
     words = run.store.model.words.words
     update = type(run.learner).update
 

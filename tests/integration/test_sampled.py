@@ -18,7 +18,6 @@ from mpitune.decoder.base import Sentence
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import SerialComm
-from mpitune.runtime.signals import StopFlag
 from mpitune.training.open_run import open_run
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -60,7 +59,7 @@ def test_seeds_vary_and_resumed_runs_do_not(tiny: Tiny, tmp_path: Path, method: 
 def test_each_list_is_that_of_its_seed_epoch_and_sentence(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = open_run(tiny.job(tmp_path / "run", **tables("mira")), SerialComm(), StopFlag(), True)
+    run = open_run(tiny.job(tmp_path / "run", **tables("mira")), SerialComm())
     streams: list[Any] = []
     sample = EmbeddedDecoder.sample
 

@@ -37,7 +37,6 @@ from mpitune.learner.online.perceptron import Perceptron
 from mpitune.ownership import FolderLock
 from mpitune.run_folder.checkpoint import VERSION, checkpoint_path, read_checkpoint, write_checkpoint
 from mpitune.run_folder.layout import RunFolder
-from mpitune.runtime.signals import StopFlag
 from mpitune.training.open_run import open_run
 from mpitune.training.scheduler import draw_shards, reordered
 
@@ -77,7 +76,7 @@ def test_the_weights_are_those_of_the_pseudocode(
         **options,
     }
     job = tiny.train(tmp_path / "run", learner={**learner, "initial_weights": "warm"}, select=select)
-    expected = naive.train(open_run(job, SerialComm(), StopFlag(), True))
+    expected = naive.train(open_run(job, SerialComm()))
     for epoch in (1, 2, 3):
         weights = epoch_weights(tmp_path / "run", epoch)
         assert weights == pytest.approx(expected[epoch - 1], abs=1e-9, rel=0)
@@ -103,7 +102,7 @@ def test_the_default_weights_are_those_of_the_plain_twin(
     # The whole forest: at the pop limit rounding would choose between derivations of equal scores.
     tables = {"decoder": {"pop_limit": 10000}, "learner": {**DEFAULT, "epochs": 3}, "select": {"k": k}, **features}
     job = tiny.train(tmp_path / "run", **tables)
-    run = open_run(job, SerialComm(), StopFlag(), True)
+    run = open_run(job, SerialComm())
     assert not any(run.features.name(slot).startswith(sparse) for slot in range(run.first_sparse))
     expected = naive_default.train(run)
     for epoch in (1, 2, 3):

@@ -21,7 +21,6 @@ from support.naive_kenlm import MAGIC, murmur, with_blanks, write_kenlm
 from support.naive_lm import NaiveLm, random_arpa
 from support.tiny import Tiny
 
-from mpitune.corpus.progress import Progress
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import DataError
@@ -195,7 +194,7 @@ def test_the_search_finds_the_same_on_real_data(shared: Path, tmp_path: Path) ->
     lists = []
     for lm in (nc / "lm.3.arpa.gz", tmp_path / "lm.klm"):
         sources = StoreInputs(train=Texts(nc / "nc.de.gz", limit=5), grammar=nc / "grammar.gz", lms=(lm,))
-        build_store(sources, tmp_path / "store", print, lambda what, total: Progress())
+        build_store(sources, tmp_path / "store")
         store = open_store(sources, tmp_path / "store")
         assert store.train is not None
         decoder = EmbeddedDecoder(store.model)
@@ -235,7 +234,7 @@ def test_the_store_takes_them_as_it_takes_arpa_files(tmp_path: Path) -> None:
     folder = tmp_path / "store"
 
     def made() -> list[str]:
-        return build_store(sources, folder, print, lambda what, total: Progress())
+        return build_store(sources, folder)
 
     assert made() == WRITTEN
     assert made() == []
@@ -283,7 +282,7 @@ def test_training_is_the_same(tiny: Tiny, tmp_path: Path) -> None:
     job_file = tmp_path / "job.toml"
     job_file.write_text(f'[decoder]\nconfig = "cdec.ini"\n[grammar]\nfile = "{tiny.folder / "grammar"}"\n')
     job = job_inputs.load_job(job_file, [])
-    build_store(job_inputs.sources(job), tmp_path / "another", print, lambda what, total: Progress())
+    build_store(job_inputs.sources(job), tmp_path / "another")
     [(lm, _)] = open_store(job_inputs.sources(job), tmp_path / "another").model.lms
     assert lm.order == 3 and len(lm.node) == 0
 

@@ -15,7 +15,6 @@ from support.naive_kenlm import with_blanks, write_kenlm
 from support.naive_lm import NaiveLm, adjusted_counts, discounts
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
-from mpitune.corpus.progress import no_progress
 from mpitune.demo.generate import Sentences, read_grammar
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import open_kenlm, read_kenlm
@@ -39,7 +38,7 @@ def write(path: Path, text: Sequence[str]) -> Path:
 
 
 def model(folder: Path, text: Sequence[str], order: int, kind: str) -> tuple[LanguageModel, LmVocabulary]:
-    estimate(write(folder / "lm.text", text), order, folder / "lm", lambda _: None)
+    estimate(write(folder / "lm.text", text), order, folder / "lm")
     if kind == "arpa":
         return language_model(read_arpa(folder / "lm"))
     write_kenlm(folder / "lm", folder / "lm.klm")
@@ -84,7 +83,7 @@ def own(
     lm: LanguageModel, words: LmVocabulary, references: list[list[str]], texts: list[Path], certain: bool = True
 ) -> OwnNgrams:
     numbers = [[words.numbers(text.split()) for text in of_sentence] for of_sentence in references]
-    return own_ngrams(lm, words, numbers, texts, no_progress, certain=certain)
+    return own_ngrams(lm, words, numbers, texts, certain=certain)
 
 
 @pytest.mark.parametrize("kind", ["arpa", "binary"])
@@ -159,7 +158,7 @@ def test_it_is_nearly_the_model_of_the_other_sentences(tmp_path: Path) -> None:
                 naive.ngrams[ngram] = value, naive.ngrams[ngram][1]
             else:
                 del naive.ngrams[ngram]
-        estimate(write(tmp_path / "others", [*text[:i], *text[i + 1 :]]), 3, tmp_path / "other-lm", lambda _: None)
+        estimate(write(tmp_path / "others", [*text[:i], *text[i + 1 :]]), 3, tmp_path / "other-lm")
         other = NaiveLm(tmp_path / "other-lm")
         known = [word if (word,) in other.ngrams else "<unk>" for word in marked]
         assert naive.known(marked) == known

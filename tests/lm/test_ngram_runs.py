@@ -54,7 +54,7 @@ def test_merged_runs_have_the_ngrams_of_the_text(
         if number % (40 // runs) == 0:
             collected.finish(words)
     collected.finish(words)
-    ngrams, levels = collected.merged(words, Progress())
+    ngrams, levels = collected.merged(words, Progress("", 0))
     expected = ngrams_of(sentences, order, words)
     assert list(map(len, levels)) == [1, *map(len, expected)]
     found = {0: ()}

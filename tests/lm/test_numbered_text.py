@@ -18,7 +18,7 @@ pytestmark = pytest.mark.kernel
 
 
 def read(text: NumberedText, paths: list[Path], starts: int = 1) -> list[int]:
-    return np.concatenate(list(text.read(paths, starts, Progress()))).tolist()
+    return np.concatenate(list(text.read(paths, starts, Progress("", 0)))).tolist()
 
 
 @pytest.mark.parametrize("starts", [0, 1, 3])

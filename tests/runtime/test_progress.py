@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mpitune.corpus.progress import Progress
+from mpitune.corpus import progress as shown
+from mpitune.corpus.progress import Progress, draw_on
 from mpitune.runtime import log
 from mpitune.runtime.log import start_logging
-from mpitune.runtime.progress import ReportedProgress, progress
 
 
 class Clock:
@@ -28,7 +28,7 @@ def test_progress_logs_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     with (
         caplog.at_level(logging.INFO, "mpitune"),
-        ReportedProgress("epoch 1", 200, log_interval=30, clock=clock) as progress,
+        Progress("epoch 1", 200, clock) as progress,
     ):
         for _ in range(50):
             clock.now += 2
@@ -41,7 +41,8 @@ def test_progress_logs_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_progress_keeps_one_line_of_a_terminal() -> None:
     clock, terminal = Clock(), io.StringIO()
-    with ReportedProgress("decode", 3, terminal, clock=clock) as progress:
+    draw_on(terminal)
+    with Progress("decode", 3, clock) as progress:
         for _ in range(3):
             clock.now += 1
             progress.advance()
@@ -57,38 +58,45 @@ def test_progress_keeps_one_line_of_a_terminal() -> None:
 
 def test_progress_in_hours_and_before_the_first_item() -> None:
     clock = Clock()
-    progress = ReportedProgress("x", 100, clock=clock)
+    progress = Progress("x", 100, clock)
     assert progress.line(clock.now + 9) == "x: 0/100"
     progress.advance(1)
     assert progress.line(clock.now + 60.0) == "x: 1/100, 0.0167/s, 1:39:00 left"
 
 
-def test_progress_of_other_ranks_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress("x", 2, rank=1) as silent:
-        silent.advance()
-        silent.reach(2, 1.0)
-    assert type(silent) is Progress
-    assert isinstance(progress("x", 2), ReportedProgress)
-    assert capsys.readouterr().err == ""
-
-
-def test_quiet_progress_is_in_the_log_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that `mpitune report --watch` can follow a quiet run, too."""
+@pytest.mark.parametrize(
+    ("settings", "drawn", "in_log"),
+    [
+        ({}, True, True),
+        # So that `mpitune report --watch` can follow a quiet run, too.
+        ({"quiet": True}, False, True),
+        ({"rank": 1, "size": 2}, False, False),
+    ],
+)
+def test_where_progress_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, int], drawn: bool, in_log: bool
+) -> None:
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
-    start_logging(tmp_path / "log.txt", quiet=True)
-    with progress("x", 2, quiet=True) as spoken:
-        assert isinstance(spoken, ReportedProgress)
-        spoken._log_interval = 0.0
-        spoken.advance()
-    assert terminal.getvalue() == ""
-    assert "INFO x: 1/2" in (tmp_path / "log.txt").read_text()
+    monkeypatch.setattr(shown, "LOG_INTERVAL", 0.0)
+    start_logging(tmp_path / "log.txt", **settings)
+    with Progress("x", 2) as progress:
+        progress.advance()
+    assert ("x: 1/2" in terminal.getvalue()) == drawn
+    assert ("INFO x: 1/2" in (tmp_path / "log.txt").read_text()) == in_log
+
+
+def test_a_program_that_asks_for_no_log_hears_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with Progress("x", 2) as progress:
+        progress.advance()
+        progress.reach(2, 1.0)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_progress_tells_the_mean_score() -> None:
     clock = Clock()
-    progress = ReportedProgress("epoch 1 of 3", 10, clock=clock)
+    progress = Progress("epoch 1 of 3", 10, clock)
     clock.now += 2
     progress.reach(4, 1.5)
     assert progress.line(clock.now) == "epoch 1 of 3: 4/10, 2/s, 0:03 left, mean gold score 0.3750"

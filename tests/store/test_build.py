@@ -15,7 +15,6 @@ from support.stages import Stages
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.corpus import text
-from mpitune.corpus.progress import Progress, StartProgress
 from mpitune.corpus.text import read_parallel
 from mpitune.errors import DataError, UsageError
 from mpitune.grammar import rules
@@ -66,11 +65,14 @@ def sources(tmp_path: Path) -> StoreInputs:
     )
 
 
-def made(sources: StoreInputs, folder: Path) -> list[str]:
-    told: list[str] = []
-    names = build_store(sources, folder, told.append, lambda what, total: Progress())
-    assert len(told) == len(names)
-    return names
+made = build_store
+
+
+def test_each_file_that_is_built_is_logged(
+    sources: StoreInputs, tmp_path: Path, logged: pytest.LogCaptureFixture
+) -> None:
+    assert len(made(sources, tmp_path / "store")) == len(logged.messages) == len(ALL)
+    assert made(sources, tmp_path / "store") == [] and len(logged.messages) == len(ALL)
 
 
 def words(store: Store, numbers: np.ndarray) -> str:
@@ -277,8 +279,8 @@ def test_parts_of_an_older_version_are_made_anew_and_newer_ones_kept(
 def test_a_file_that_changes_while_it_is_read_is_read_again(
     sources: StoreInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def change(path: Path, start_progress: StartProgress) -> dict[str, np.ndarray]:
-        arrays = read_arpa(path, start_progress)
+    def change(path: Path) -> dict[str, np.ndarray]:
+        arrays = read_arpa(path)
         path.write_text(ARPA.replace("house", "haus"))
         return arrays
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
-from mpitune.corpus.progress import no_progress
 from mpitune.store.build import build_store
 from mpitune.store.compile_lists import compile_lists
 from mpitune.store.inputs import StoreInputs, Texts
@@ -27,7 +26,7 @@ def test_features_of_another_scale_are_named(tmp_path: Path, caplog: pytest.LogC
         (tmp_path / "references").write_text("a\n")
         texts = Texts(None, (tmp_path / "references",), lists=(tmp_path / "lists",))
         caplog.clear()
-        compile_lists(StoreInputs(train=texts), tmp_path, no_progress)
+        compile_lists(StoreInputs(train=texts), tmp_path)
         assert ("values of length are 1100 times as large as those of other features" in caplog.text) == (value > 1000)
 
 
@@ -35,7 +34,7 @@ def compiled_line(folder: Path, line: str) -> None:
     (folder / "lists").write_text(f"{line}\n")
     (folder / "references").write_text("a\n")
     texts = Texts(None, (folder / "references",), lists=(folder / "lists",))
-    compile_lists(StoreInputs(train=texts), folder, no_progress)
+    compile_lists(StoreInputs(train=texts), folder)
 
 
 def test_a_feature_is_large_beside_the_median_of_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -88,7 +87,7 @@ def test_hypotheses_of_other_words_than_references(
     (tmp_path / "lists").write_text("".join(f"{entry}\n" for entry in entries))
     (tmp_path / "references").write_text("".join(f"{' '.join(words)}\n" for words in sentences))
     texts = Texts(None, (tmp_path / "references",), lists=(tmp_path / "lists",))
-    compile_lists(StoreInputs(train=texts), tmp_path, no_progress)
+    compile_lists(StoreInputs(train=texts), tmp_path)
     assert [" 0 of " in message and "are in the references" in message for message in caplog.messages] == [True] * told
 
 
@@ -96,14 +95,14 @@ def test_missing_references_of_lists_are_left_out(tmp_path: Path, caplog: pytest
     for name, content in {"lists": "0 ||| a ||| lm=1\n1 ||| b ||| lm=1\n", "few": "\nb\n", "all": "a\nc\n"}.items():
         (tmp_path / name).write_text(content)
     texts = Texts(None, (tmp_path / "few", tmp_path / "all"), lists=(tmp_path / "lists",))
-    arrays = compile_lists(StoreInputs(train=texts), tmp_path, no_progress)
+    arrays = compile_lists(StoreInputs(train=texts), tmp_path)
     assert np.asarray(arrays["train.first_reference"]).tolist() == [0, 1, 3]
     assert f"{tmp_path}/few: 1 of 2 lines are empty where another reference is not: counted as missing" in caplog.text
 
 
 def test_compiled_lists_depend_on_metric_templates_lexicon_and_files(tmp_path: Path) -> None:
     def made(changed: str) -> list[str]:
-        return build_store(changed_to[changed], tmp_path / "store", lambda line: None, no_progress)
+        return build_store(changed_to[changed], tmp_path / "store")
 
     entries = [{"id": 0, "text": text, "features": {"lm": -1}, "metrics": {"a": 1, "b": 2}} for text in ("x", "y z")]
     (tmp_path / "lists").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
@@ -131,7 +130,7 @@ def compiled(tmp_path: Path) -> dict[str, np.ndarray]:
     (tmp_path / "lists").write_text("0 ||| a b ||| lm=-1 x=1\n0 ||| c ||| lm=-2\n1 ||| a ||| lm=-3\n")
     (tmp_path / "references").write_text("a\nb\n")
     texts = Texts(None, (tmp_path / "references",), lists=(tmp_path / "lists",))
-    write_arrays(tmp_path / "data.h5", compile_lists(StoreInputs(train=texts), tmp_path, no_progress), {})
+    write_arrays(tmp_path / "data.h5", compile_lists(StoreInputs(train=texts), tmp_path), {})
     return open_arrays(tmp_path / "data.h5")
 
 

@@ -11,7 +11,6 @@ import pytest
 from support.commands import Cli
 
 from mpitune import files
-from mpitune.corpus.progress import no_progress
 from mpitune.errors import MachineError
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kneser_ney import estimate
@@ -51,7 +50,7 @@ def test_grammars_take_about_what_is_estimated(tmp_path: Path, members: int) -> 
         parts = [gzip.compress(content[k * part : (k + 1) * part]) for k in range(members)]
         (tmp_path / f"g{n}").write_bytes(b"".join(parts) if members else content)
     (tmp_path / "in").write_text("".join(f'<seg grammar="g{n}">w1</seg>\n' for n in range(3)))
-    build_store(StoreInputs(train=Texts(tmp_path / "in")), tmp_path / "store", print, no_progress)
+    build_store(StoreInputs(train=Texts(tmp_path / "in")), tmp_path / "store")
     expected = of_grammars([tmp_path / f"g{n}" for n in range(3)])
     assert 0.5 < expected.disk / (tmp_path / "store" / "data.h5").stat().st_size < 2
     assert expected.seconds == pytest.approx(15_000 * 4e-6, rel=0.2)
@@ -62,7 +61,7 @@ def test_a_language_model_takes_about_what_is_estimated(tmp_path: Path) -> None:
     (tmp_path / "text").write_text(
         "".join(f"{' '.join(f'w{draw.randrange(300)}' for _ in range(9))}\n" for _ in range(900))
     )
-    estimate(tmp_path / "text", 3, tmp_path / "lm", lambda _: None)
+    estimate(tmp_path / "text", 3, tmp_path / "lm")
     size = sum(array.nbytes for array in read_arpa(tmp_path / "lm").values())
     assert 0.8 < of_lm(tmp_path / "lm").disk / size < 1.25
 
@@ -73,13 +72,14 @@ def test_nothing_is_estimated_for_damaged_or_empty_grammars(tmp_path: Path) -> N
     assert of_grammars([tmp_path / "damaged"]) == of_grammars([tmp_path / "empty"]) == of_grammars([]) == (0, 0)
 
 
-def test_long_work_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: Disk(8_000_000_000))
-    told: list[str] = []
-    announce(tmp_path, [Estimate(4, 10_000_000)], told.append)
-    assert told == []
-    announce(tmp_path, [Estimate(4, 10_000_000), Estimate(61, 1_500_000_000)], told.append)
-    assert told == [f"{tmp_path}: building takes about 1:05 and 1.5 GB of disk (8.0 GB are free)"]
+    announce(tmp_path, [Estimate(4, 10_000_000)])
+    assert logged.messages == []
+    announce(tmp_path, [Estimate(4, 10_000_000), Estimate(61, 1_500_000_000)])
+    assert logged.messages == [f"{tmp_path}: building takes about 1:05 and 1.5 GB of disk (8.0 GB are free)"]
 
 
 def test_a_disk_that_is_too_small_is_refused_before_the_work(
@@ -120,10 +120,10 @@ def test_the_sizes_that_are_told_differ(
 ) -> None:
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: Disk(free))
     if not told:
-        announce(tmp_path, [Estimate(0, needed)], print)
+        announce(tmp_path, [Estimate(0, needed)])
         return
     with pytest.raises(MachineError, match=told):
-        announce(tmp_path, [Estimate(0, needed)], print)
+        announce(tmp_path, [Estimate(0, needed)])
 
 
 def test_a_header_that_announces_too_much_is_the_file_s_error(tmp_path: Path, cli: Cli) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.progress import no_progress
 from mpitune.corpus.text import read_parallel
 from mpitune.errors import DataError
 from mpitune.store.inputs import StoreInputs, Texts
@@ -32,10 +31,6 @@ def inputs(folder: Path, tuned: list[tuple[str, str]], leave_one_out: bool | Non
     return StoreInputs(train=texts(folder, "tuned", tuned), aligned=aligned, leave_one_out=leave_one_out)
 
 
-def left_out(sources: StoreInputs, said: list[str] | None = None) -> list[int | None] | None:
-    return own_pairs(sources, (said if said is not None else []).append, no_progress)
-
-
 @pytest.mark.parametrize(
     ("tuned", "expected"),
     [
@@ -45,20 +40,20 @@ def left_out(sources: StoreInputs, said: list[str] | None = None) -> list[int | 
     ],
 )
 def test_pairs_are_found_by_both_sides(
-    tmp_path: Path, tuned: list[tuple[str, str]], expected: list[int | None]
+    tmp_path: Path, tuned: list[tuple[str, str]], expected: list[int | None], logged: pytest.LogCaptureFixture
 ) -> None:
-    said: list[str] = []
-    assert left_out(inputs(tmp_path, tuned), said) == expected
+    assert own_pairs(inputs(tmp_path, tuned)) == expected
     count = len(expected) - expected.count(None)
-    (line,) = said
+    (line,) = logged.messages
     assert f"tuned.f: {count} of {len(tuned)} sentences are pairs of {tmp_path / 'bitext.f'}" in line
 
 
-def test_a_text_with_some_pairs_by_chance_is_not_of_the_bitext(tmp_path: Path) -> None:
-    said: list[str] = []
-    assert left_out(inputs(tmp_path, [("c", "x"), ("c", "y"), ("a", "y")]), said) is None
-    assert left_out(inputs(tmp_path, []), said) is None
-    assert not said
+def test_a_text_with_some_pairs_by_chance_is_not_of_the_bitext(
+    tmp_path: Path, logged: pytest.LogCaptureFixture
+) -> None:
+    assert own_pairs(inputs(tmp_path, [("c", "x"), ("c", "y"), ("a", "y")])) is None
+    assert own_pairs(inputs(tmp_path, [])) is None
+    assert not logged.messages
 
 
 def test_any_reference_will_do(tmp_path: Path) -> None:
@@ -70,15 +65,15 @@ def test_any_reference_will_do(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_out_where_the_job_says_so(tmp_path: Path) -> None:
-    assert left_out(inputs(tmp_path, BITEXT, leave_one_out=False)) is None
+    assert own_pairs(inputs(tmp_path, BITEXT, leave_one_out=False)) is None
 
 
 def test_with_true_the_lines_must_be_the_same(tmp_path: Path) -> None:
-    assert left_out(inputs(tmp_path, BITEXT[:3], leave_one_out=True)) == [0, 1, 2]
+    assert own_pairs(inputs(tmp_path, BITEXT[:3], leave_one_out=True)) == [0, 1, 2]
     with pytest.raises(DataError, match=r"tuned.f:1: found another sentence, expected that of .*bitext.f:1"):
-        left_out(inputs(tmp_path, BITEXT[1:], leave_one_out=True))
+        own_pairs(inputs(tmp_path, BITEXT[1:], leave_one_out=True))
     with pytest.raises(DataError, match=r"tuned.f:7: found more sentences"):
-        left_out(inputs(tmp_path, [*BITEXT, ("a", "x")], leave_one_out=True))
+        own_pairs(inputs(tmp_path, [*BITEXT, ("a", "x")], leave_one_out=True))
 
 
 @pytest.mark.parametrize(("devtest", "warns"), [([("c", "x"), ("d", "x")], True), ([("c", "y")], False)])
@@ -87,5 +82,5 @@ def test_a_devtest_set_from_the_bitext_is_warned_of(
 ) -> None:
     sources = inputs(tmp_path, [("d", "d")])
     with caplog.at_level(logging.WARNING):
-        assert left_out(replace(sources, devtest=texts(tmp_path, "dev", devtest))) is None
+        assert own_pairs(replace(sources, devtest=texts(tmp_path, "dev", devtest))) is None
     assert [f"dev.f: 1 of {len(devtest)} sentences" in message for message in caplog.messages] == [True] * warns

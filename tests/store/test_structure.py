@@ -18,8 +18,6 @@ from mpitune.corpus.bitext import AlignedFiles
 from mpitune.errors import DataError
 from mpitune.exchange.comm import SerialComm
 from mpitune.grammar.rules import PHRASE
-from mpitune.runtime.progress import Progress
-from mpitune.runtime.signals import StopFlag
 from mpitune.store.build import build_store
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import StoreInputs, Texts
@@ -52,7 +50,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> StoreInputs:
 
 
 def build(sources: StoreInputs, folder: Path) -> list[str]:
-    return build_store(sources, folder, lambda line: None, lambda what, total: Progress())
+    return build_store(sources, folder)
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +66,6 @@ def store(sources: StoreInputs, tmp_path_factory: pytest.TempPathFactory) -> Pat
         extracted,
         folder / "extracted",
         folder / "extracted",
-        lambda line: None,
-        lambda *_: Progress(),
-        StopFlag(),
     )
     return folder
 

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from mpitune.runtime import progress
+from mpitune.corpus import progress
 
 
 class Stages:
@@ -15,17 +15,20 @@ class Stages:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lines: dict[str, str] = {}
+        self.done: dict[str, tuple[int, int]] = {}
+        """Items done, and their number."""
         self._stop: tuple[str, signal.Signals] | None = None
-        advance = progress.ReportedProgress.advance
+        advance = progress.Progress.advance
 
-        def watched(shown: progress.ReportedProgress, items: int = 1) -> None:
+        def watched(shown: progress.Progress, items: int = 1) -> None:
             advance(shown, items)
             self.lines[shown.task] = shown.line(shown._start + 1)
+            self.done[shown.task] = shown.done, shown.total
             if self._stop is not None and self._stop[0] == shown.task:
                 number, self._stop = self._stop[1], None
                 os.kill(os.getpid(), number)
 
-        monkeypatch.setattr(progress.ReportedProgress, "advance", watched)
+        monkeypatch.setattr(progress.Progress, "advance", watched)
         monkeypatch.setattr(progress, "LOG_INTERVAL", 0.0)
 
     def stop(self, task: str, number: signal.Signals) -> None:

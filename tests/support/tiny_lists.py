@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from support.tiny import Tiny
 
 from mpitune.exchange.comm import SerialComm
-from mpitune.runtime.signals import StopFlag
 from mpitune.training.open_run import open_run
 
 
@@ -46,7 +45,7 @@ class TinyLists:
     def __init__(self, tiny: Tiny, folder: Path) -> None:
         self.folder = folder
         tables: dict[str, Any] = {"data__devtest": {"source": "dev.de", "references": ["dev.en"]}}
-        run = open_run(tiny.job(folder / "decoded", **tables), SerialComm(), StopFlag(), True)
+        run = open_run(tiny.job(folder / "decoded", **tables), SerialComm())
         devtest = run.store.devtest
         assert devtest is not None
         self.lists: dict[str, list[list[Hypothesis]]] = {"train": [], "dev": []}

@@ -14,7 +14,6 @@ from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kneser_ney import estimate
 from mpitune.lm.ngram_table import language_model
 from mpitune.lm.seen_text import known_ngrams
-from mpitune.runtime.signals import StopFlag
 from mpitune.training.job_inputs import load_job, sources
 from mpitune.training.open_run import open_run
 from mpitune.training.session import TrainingRun
@@ -39,7 +38,7 @@ def sentences(seed: int, number: int) -> list[str]:
 
 def lm_of(folder: Path, text: list[str], order: int) -> Path:
     (folder / "text").write_text("".join(f"{line}\n" for line in text))
-    estimate(folder / "text", order, folder / "lm", lambda _: None)
+    estimate(folder / "text", order, folder / "lm")
     return folder / "lm"
 
 
@@ -49,7 +48,7 @@ def opened(folder: Path, first: list[str], second: list[str], *overrides: str) -
     for name, lines in files.items():
         (folder / name).write_text("".join(f"{line}\n" for line in lines))
     (folder / "job.toml").write_text(JOB)
-    return open_run(load_job(folder / "job.toml", list(overrides)), SerialComm(), StopFlag(), True)
+    return open_run(load_job(folder / "job.toml", list(overrides)), SerialComm())
 
 
 def said(caplog: pytest.LogCaptureFixture, what: str) -> list[str]:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mpitune.array_files.csr import row_ends
+from mpitune.corpus.progress import Progress
 from mpitune.corpus.retrieval import IndexedPart, Neighbours, sentences_with
 from mpitune.exchange.comm import Comm
-from mpitune.runtime.progress import progress
 from mpitune.training.local.learning import TrainingData
 
 AT_ONCE = 500
@@ -34,10 +34,10 @@ class Retrieval:
         self.seconds = 0.0
         """Seconds that this rank has spent on search."""
 
-    def nearest(self, sentences: Sequence[Sequence[str]], *, quiet: bool) -> list[Neighbours]:
+    def nearest(self, sentences: Sequence[Sequence[str]]) -> list[Neighbours]:
         """The k training sentences nearest to each of ``sentences`` (words), on every rank. Collective."""
         result: list[Neighbours] = []
-        with progress("retrieve", len(sentences), rank=self._comm.rank, quiet=quiet) as shown:
+        with Progress("retrieve", len(sentences)) as shown:
             for first in range(0, len(sentences), AT_ONCE):
                 found = []
                 for words in sentences[first : first + AT_ONCE]:

@@ -23,7 +23,7 @@ from mpitune.ownership import locked
 from mpitune.run_folder.checkpoint import digest
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.nbest_store import ShardLists, open_lists, read_lists, write_lists
-from mpitune.runtime.signals import StopFlag
+from mpitune.runtime.signals import StopFlag, stop_flag
 from mpitune.training.batch_epoch import decode_shard
 from mpitune.training.local.learning import TrainingData
 from mpitune.training.open_run import InitialModel, open_run
@@ -55,8 +55,8 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
     with ExitStack() as held:
         # Other processes wait for the lock until the lists are complete.
         comm.on_root(held.enter_context, locked(folder, "store"))
-        with StopFlag() as stop:
-            run = open_run(job, comm, stop, quiet=False, given=given)
+        with StopFlag():
+            run = open_run(job, comm, given)
             made_from = _made_from(run, given.weights)
             comm.on_root(_check_same, folder, made_from)
             size = 0 if wanted.method == "retrain" else run.corpus.size
@@ -121,5 +121,5 @@ def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np
         return replace(lists, pool=open_lists(folder, _EPOCH, z))
 
     done = process_shards(run, _WHAT, shards, kept, make)
-    check_stop(run, _WHAT, bool(run.stop))
+    check_stop(run, _WHAT, bool(stop_flag()))
     return run.comm.union(name for lists in done for name in lists.names)

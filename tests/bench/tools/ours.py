@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from mpitune.corpus.lines import lines
-from mpitune.corpus.progress import Progress
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import KBest
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
@@ -86,7 +85,7 @@ def multi30k(data: Path, golden: Path) -> Task:
 
 def stored(sources: StoreInputs, folder: Path) -> Store:
     """Open the store of ``sources`` in ``folder``; makes it if necessary."""
-    build_store(sources, folder, lambda text: None, lambda what, total: Progress())
+    build_store(sources, folder)
     return open_store(sources, folder)
 
 
