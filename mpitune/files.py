@@ -212,7 +212,7 @@ def existing(folder: Path) -> Path:
 
 
 def temporary_place() -> Path:
-    """Where the system has temporary files. Raises MachineError if it has no folder that can be written."""
+    """The system's folder of temporary files. Raises MachineError if it has no folder that can be written."""
     try:
         return Path(tempfile.gettempdir())
     except OSError as error:

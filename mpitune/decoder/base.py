@@ -82,7 +82,7 @@ class Sentence(NamedTuple):
     grammar: int
     """Index of its grammar in the store; 0 if all sentences share one grammar."""
     left_out: Sequence[LeftOut] = ()
-    """What leaving it out changes in each language model; empty: nothing is changed."""
+    """Changes of each language model without the sentence; empty: none."""
 
 
 class KBest(NamedTuple):

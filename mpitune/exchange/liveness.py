@@ -1,4 +1,4 @@
-"""Whether the other ranks live, and whether one of them was asked to stop.
+"""Signs of life of the other ranks, and requests to stop that reach one of them.
 
 A host that is lost says nothing: its connections stay open, and MPI waits for ever. So every few seconds each rank
 sends rank 0, and rank 0 each other rank, a pulse: from a timer, whatever it computes meanwhile. A rank that waits for

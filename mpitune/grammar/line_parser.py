@@ -15,7 +15,7 @@ from mpitune.grammar.formats import LINK, MalformedLine, TableFormat, gap_number
 
 MAX_GAPS = 2
 GAP_NUMBERS = [str(n + 1) for n in range(MAX_GAPS)]
-"""What the gaps of a side are numbered."""
+"""Numbers of the gaps of a side."""
 MAX_SYMBOLS = 32767
 """Largest number of symbols on a side: alignments are stored as int16."""
 

@@ -131,7 +131,7 @@ def _target_words(rule: Rule) -> Iterable[str]:
 
 
 def _reordering(rule: Rule) -> Iterable[str]:
-    """How far the source of each target symbol is from that of the one before: 1 is the next symbol, 0 the same one.
+    """Distance of the source of each target symbol from that of the one before: 1 is the next symbol, 0 the same one.
 
     Words without a link are skipped; of several source symbols, the first one comes after the last one before it. The
     sides begin at -1 and end together, with ``</r>``.
@@ -154,7 +154,7 @@ def _distance(symbol: str, distance: int) -> str:
 
 
 def _fertility(rule: Rule) -> Iterable[str]:
-    """How many target words each source word is linked to. A rule without any link counts as not aligned."""
+    """Number of target words that each source word is linked to. A rule without any link counts as not aligned."""
     if not rule.links:
         return []
     linked = Counter(i for i, j in rule.links if isinstance(rule.target[j], str))

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: a folder named after all that compiled code depends on, but for the processor.
+"""The cache of compiled kernels: a folder named after all that compiled code depends on, but for the processor.
 
 That is the digest of the sources that contain ``mpitune.jit``, of the versions of Numba and Python, and of
 ``NUMBA_BOUNDSCHECK``. (A module without kernels uses ``from mpitune import jit``: a change of it compiles nothing
@@ -86,7 +86,7 @@ class CacheFolder:
         return os.open(self._path / LOCKS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     def has(self, name: str) -> bool:
-        """Whether there is a file ``name``."""
+        """True if there is a file ``name``."""
         return self._path is not None and (self._path / name).exists()
 
     def _give_up(self, folder: str, error: OSError) -> None:

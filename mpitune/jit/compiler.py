@@ -114,7 +114,7 @@ class Kernel(CPUDispatcher):
         return make_concrete_template(f"CallTemplate({name})", key=name, signatures=versions), signature, args, {}
 
     def get_overload(self, sig: _Numba) -> _Numba:
-        """What the code of a version is known by to kernels that call it."""
+        """The key of a version's code for kernels that call it."""
         return self._translated[tuple(sig)].entry_point
 
     def _translate(self, args: tuple[_Numba, ...]) -> _Numba:
@@ -234,7 +234,7 @@ class Library(JITCodeLibrary):
 
     @property
     def symbols(self) -> Symbols:
-        """What the machine code defines and needs."""
+        """The names that the machine code defines and needs."""
         module = self._final_module
         all_ = [each for part in (module.functions, module.global_variables) for each in part]
         needed = {each.name for each in all_ if each.is_declaration and not each.name.startswith("llvm.")}

@@ -61,7 +61,7 @@ def listed_kernels(without: Collection[str] = ()) -> list[Listed]:
 
 
 def all_compiled(kernels: list[Listed]) -> bool:
-    """Whether `note_compiled` was called for these kernels, or compiled functions are switched off."""
+    """True if `note_compiled` was called for these kernels, or compiled functions are switched off."""
     return not kernels[0].file() or CACHE.has(_mark(kernels))
 
 

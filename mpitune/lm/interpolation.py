@@ -75,7 +75,7 @@ def interpolate(
 
 @inlined
 def backoff(mass: np.ndarray, context: int) -> float:
-    """What is left over for n-grams that do not occur after a context; 1 for what is no context."""
+    """Probability left over for n-grams that do not occur after a context; 1 for what is no context."""
     total: float = mass[at(context), _TOTAL]
     left_over: float = mass[at(context), _LEFT_OVER]
     return left_over / total if total > 0.0 else 1.0

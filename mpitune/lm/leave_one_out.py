@@ -52,7 +52,7 @@ _HIDDEN = 0xFFFFFFFF
 
 
 class LeftOut(NamedTuple):
-    """What leaving a sentence out changes in a language model."""
+    """Changes of a language model without one sentence of its text."""
 
     node: np.ndarray
     """int32, each once: nodes of the model; those of single words are the words' numbers."""
@@ -77,7 +77,7 @@ class _Counts(NamedTuple):
 
 
 class OwnNgrams(NamedTuple):
-    """What leaving each of the sentences that are tuned on out changes in a language model."""
+    """Changes of a language model without each of the sentences that are tuned on."""
 
     ptr: np.ndarray
     """int64 [sentences + 1]: the n-grams of sentence i are ``node[ptr[i]:ptr[i + 1]]``."""

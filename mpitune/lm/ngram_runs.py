@@ -40,7 +40,7 @@ class Ngrams(NamedTuple):
     suffix: np.ndarray
     """The place of w2 .. wn."""
     child: np.ndarray
-    """Where the n-grams begin that are longer by a word on the left, as many as ``counts`` says, ascending by it."""
+    """The first of the n-grams that are longer by a word on the left, as many as ``counts`` says, ascending by it."""
 
 
 class Runs:

@@ -67,7 +67,7 @@ class StopFlag(AbstractContextManager["StopFlag"]):
         self.signal: str | None = None
         """Name of the first signal received; None if there was none."""
         self.since = float("inf")
-        """When a stop was first requested (`time.monotonic`)."""
+        """Time of the first request to stop (`time.monotonic`)."""
         self._elsewhere = False
         self._first_sigint = float("inf")
         self._previous_handlers: dict[signal.Signals, Any] = {}

@@ -68,7 +68,7 @@ def make_inputs(wanted: Sequence[MadeInput]) -> None:
 
 
 def known_decisions(wanted: Sequence[MadeInput]) -> list[str]:
-    """What the log said of the files of ``wanted`` that are up to date."""
+    """Lines of the log about the files of ``wanted`` that are up to date."""
     records = [_record(made) for made in wanted]
     return [line for record in records if record is not None for line in record["told"]]
 

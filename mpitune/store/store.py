@@ -237,7 +237,7 @@ def open_lm(file: Path, stored: Path) -> tuple[LanguageModel, LmVocabulary]:
 
 
 def _own_ngrams(file: Path, lm: LanguageModel, train: Corpus) -> OwnNgrams:
-    """What leaving sentences of ``train`` out changes in ``lm``; raises DataError if it is of another model or text."""
+    """Changes of ``lm`` without each sentence of ``train``; raises DataError if it is of another model or text."""
     own = OwnNgrams(**open_checked(file, check_own_ngrams))
     if len(own.ptr) != train.size + 1:
         raise damaged(file, ValueError(f"expected rows of {train.size} sentences"))

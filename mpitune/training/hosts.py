@@ -41,7 +41,7 @@ class Seen(NamedTuple):
     program: dict[str, str]
     """The versions of mpitune and the libraries, and a digest of mpitune's code."""
     folders: dict[Path, bool]
-    """Whether the host sees what rank 0 has put into each folder."""
+    """True for each folder in which the host sees what rank 0 has put there."""
     files: dict[Path, str]
     """A digest of each file, or what keeps it from being read."""
 

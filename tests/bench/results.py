@@ -42,7 +42,10 @@ METHODS: Mapping[str, Mapping[str, object]] = {
     },
     **{f"batch {name}": {"learner.method": name} for name in ("pro", "mert", "minrisk", "rampion")},
     "ter": {"learner.metric": "ter", **ITERSEL},
-    "bins": {"features.discretize.features": ["CountEF", "MaxLexFgivenE"], "features.discretize.regularizer": "linear"},
+    "bins": {
+        "features.discretize.features": ["PhraseModel_0", "PhraseModel_1"],
+        "features.discretize.regularizer": "linear",
+    },
 }
 
 

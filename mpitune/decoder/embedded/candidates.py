@@ -48,7 +48,7 @@ class ScoringModel(NamedTuple):
     ranking: np.ndarray
     """int32 [rules]: the rules of each group, best first by ``estimate``."""
     margin: float
-    """What context may add to an estimated score; 0: ``estimate`` and ``ranking`` are not used."""
+    """The most that context is taken to add to an estimated score; 0: ``estimate`` and ``ranking`` are not used."""
     node_state: np.ndarray
     """int32 [nodes, LMs, 2]: the LM state of each node of the forest."""
 

@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How the lines of a file are written."""
+    """Notation of the lines of a file."""
 
     format: Literal["moses", "cdec", "json"] = "cdec"
     field: int = 2

@@ -16,7 +16,7 @@ from mpitune.jit import inlined, kernel
 DONE, NOT_ACCEPTED, UNNUMBERED = range(3)
 
 NEW_WORD, NEW_NAME = range(2)
-"""What has no number: a word of a hypothesis, the name of a feature."""
+"""Number of what has none: a word of a hypothesis, the name of a feature."""
 
 # Indices in `Block.state`. Of all blocks: lines begun, each as often as it was. Of the block: begin of the next line,
 # lines parsed; values that need `float`. Of the line: end without line end, begin and end of the current token, ends of
