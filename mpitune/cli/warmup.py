@@ -17,11 +17,12 @@ import numpy as np
 
 from mpitune import jit
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.progress import no_progress
 from mpitune.corpus.wording import counted
 from mpitune.exchange.comm import SerialComm
 from mpitune.files import temporary_folder
 from mpitune.lm.kenlm import WORD, KenlmWords
-from mpitune.lm.kneser_ney import estimate
+from mpitune.lm.kneser_ney import estimate, estimate_arrays
 from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
@@ -101,6 +102,7 @@ def run_tiny_jobs() -> None:
         for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")
         estimate(folder / "references", 2, folder / "lm", lambda _: None)
+        estimate_arrays([folder / "references"], 2, folder, lambda _: None, no_progress)
         files = AlignedFiles(folder / "source", folder / "references", (folder / "links",))
         warm_up(build_bitext(files, folder, lambda _: None))
         for preset in PRESETS:

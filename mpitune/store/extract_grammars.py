@@ -60,13 +60,14 @@ def extract_and_build(
     extraction on any rank.
     """
     comm.on_root(_explain_store, folder, log)
-    if sources.made:
-        comm.on_root(_make_inputs, sources, log, start_progress, stop)
+    estimated = list[str]()
+    if sources.made or sources.estimated:
+        estimated = comm.on_root(_make_inputs, sources, log, start_progress, stop)
     aligned = sources.aligned
 
     def build_store(parts: ExtractedParts | None) -> list[str]:
         with stop.interrupts("the preparation of the data"):
-            return build.build_store(sources, folder, log, start_progress, parts, lms=shared)
+            return estimated + build.build_store(sources, folder, log, start_progress, parts, lms=shared)
 
     if aligned is None:
         return comm.on_root(build_store, None)
@@ -95,11 +96,12 @@ def _explain_store(folder: Path, log: Callable[[str], None]) -> None:
 
 def _make_inputs(
     sources: StoreInputs, log: Callable[[str], None], start_progress: StartProgress, stop: StopFlag
-) -> None:
-    """Make the input files that the job leaves out, after a look at those that it gives."""
+) -> list[str]:
+    """Make the input files that the job leaves out, after a look at those that it gives; returns files of the store."""
     with stop.interrupts("the preparation of the data"):
         check_files(sources)
         make_inputs(sources.made, log, start_progress)
+        return build.estimate_lms(sources, log, start_progress)
 
 
 def _prepare_bitext(

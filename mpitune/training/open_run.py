@@ -21,6 +21,7 @@ from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.layout import RunFolder
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag
+from mpitune.store.build import known_estimates
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.made_inputs import known_decisions
 from mpitune.store.store import Store, open_store
@@ -48,7 +49,7 @@ def open_run(job: Job, comm: Comm, stop: StopFlag, quiet: bool, given: InitialMo
     ``given`` replaces the job's initial weights and score transforms.
     """
     folder, sources = job.run.store, job_inputs.sources(job)
-    for decision in comm.on_root(known_decisions, sources.made):
+    for decision in comm.on_root(lambda: known_decisions(sources.made) + known_estimates(sources)):
         LOG.info("%s", decision)
     start_progress = partial(progress, rank=comm.rank, quiet=quiet)
     compile_side_by_side(comm, job, sources)
