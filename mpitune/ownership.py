@@ -1,4 +1,4 @@
-"""Protection of the user's files: this program replaces or removes no file that the command reads, and in a folder only files of its own.
+"""Protection of the user's files: none that a command reads is replaced, and in a folder only the program's own are.
 
 `reads` notes the inputs of a command by inode, so that no other name or link of a file hides it; `check_replaceable` is
 asked before any file is replaced or removed. A folder that many files are written to (a run, a store, grammars) is

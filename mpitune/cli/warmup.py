@@ -22,7 +22,7 @@ from mpitune.corpus.wording import counted
 from mpitune.exchange.comm import SerialComm
 from mpitune.files import temporary_folder
 from mpitune.lm.kenlm import WORD, KenlmWords
-from mpitune.lm.kneser_ney import estimate
+from mpitune.lm.kneser_ney import estimate, estimate_arrays
 from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.runtime.log import start_logging
 from mpitune.store.build import build_bitext
@@ -101,6 +101,7 @@ def run_tiny_jobs() -> None:
         for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")
         estimate(folder / "references", 2, folder / "lm")
+        estimate_arrays([folder / "references"], 2, folder)
         files = AlignedFiles(folder / "source", folder / "references", (folder / "links",))
         warm_up(build_bitext(files, folder))
         for preset in PRESETS:

@@ -46,7 +46,7 @@ class GrowingWordTable:
         table = self.table._replace(text=enlarged(self.table.text, end), ptr=enlarged(self.table.ptr, number + 1))
         if 2 * number > len(table.slot):
             table = table._replace(slot=np.zeros(4 * number, dtype=np.int32))
-            _fill_slots(table, self._words)
+            fill_slots(table, self._words)
         self.table = table
         return table
 
@@ -105,7 +105,7 @@ def word_or_new(table: WordTable, words: int, text: np.ndarray, begin: int, end:
 
 
 @kernel
-def _fill_slots(table: WordTable, words: int) -> None:
-    """Enter the first ``words`` in the hash table."""
+def fill_slots(table: WordTable, words: int) -> None:
+    """Enter the first ``words`` in the hash table, which is empty."""
     for word in range(words):
         table.slot[word_slot(table, table.text, table.ptr[word], table.ptr[word + 1])] = word + 1

@@ -8,5 +8,6 @@
 - `leave_one_out`: models as if a sentence had not been in their texts; `log_scale`: the unit of their scores;
   `seen_text`: a sign that a model has seen a text.
 - `kneser_ney`: `estimate` computes an interpolated modified Kneser-Ney model; `numbered_text`: reads words as numbers;
-  `ngram_runs`: sorts and counts n-grams; `interpolation`: kernels of smoothing; `arpa_writer`: writes the model.
+  `ngram_runs`: sorts and counts n-grams; `interpolation`: kernels of smoothing; `arpa_writer`, `table_writer`:
+  write the model as text or into that table.
 """

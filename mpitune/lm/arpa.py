@@ -43,6 +43,7 @@ from mpitune.lm.arpa_lines import (
     read_unigrams,
 )
 from mpitune.lm.kenlm import MAGIC, refuse_other_kinds
+from mpitune.lm.ngram_adding import LOAD, slots_for
 from mpitune.lm.ngram_table import MAX_NODES, NODE, UNKNOWN, LanguageModel, first_slot
 
 UNKNOWN_PROBABILITY = -100.0
@@ -50,8 +51,6 @@ UNKNOWN_PROBABILITY = -100.0
 
 _BLOCK = 1 << 22
 """Bytes of a block of the file."""
-_LOAD = 0.6
-"""Load factor for which the hash table is sized."""
 _BYTES_PER_WORD = 24
 """Bytes of a word in `WordTable`, about: a third of them text."""
 _GZIPPED = 1032
@@ -81,7 +80,7 @@ def ngram_counts(path: Path) -> list[int]:
 
 def stored_bytes(counts: Sequence[int]) -> int:
     """About the size of the arrays of `read_arpa` for a file with these `ngram_counts`."""
-    return NODE.itemsize * (counts[0] + int(sum(counts[1:]) / _LOAD)) + _BYTES_PER_WORD * counts[0]
+    return NODE.itemsize * (counts[0] + int(sum(counts[1:]) / LOAD)) + _BYTES_PER_WORD * counts[0]
 
 
 def _read_once(path: Path, scale: int) -> dict[str, np.ndarray] | None:
@@ -92,7 +91,7 @@ def _read_once(path: Path, scale: int) -> dict[str, np.ndarray] | None:
         source.progress = stack.enter_context(Progress("n-grams read", sum(counts)))
         order = len(counts)
         parser = new_parser(source.text, source.state, order)
-        slots = 4 * scale * (int(sum(counts[1:]) / (4 * _LOAD)) + order * order)
+        slots = scale * slots_for(sum(counts[1:]), order)
         if first_slot(counts[0] + 1) + slots > MAX_NODES:
             source.refuse(f"{sum(counts)} n-grams announced", f"what a table of {MAX_NODES} n-grams can hold")
         unigrams, table = _read_unigrams(source, counts, parser)

@@ -10,9 +10,8 @@ import numpy as np
 from mpitune.corpus.shortest_digits import MOST_DIGITS, write_float32
 from mpitune.corpus.vocabulary import Names
 from mpitune.jit import at, inlined, int64, kernel
-from mpitune.lm.interpolation import backoff
+from mpitune.lm.interpolation import log_backoff, log_prob
 from mpitune.lm.ngram_runs import Ngrams
-from mpitune.portable_math import log10
 
 _BUFFER = 1 << 20
 """Bytes that are written at a time, unless lines are longer."""
@@ -74,8 +73,7 @@ def _write_lines(
     for i in range(len(prob)):
         if used + longest_line > len(buffer):
             return place + i, used
-        # Rounding can raise a probability above 1, which readers refuse.
-        used = write_float32(np.float32(log10(min(prob[at(i)], 1.0))), buffer, used)
+        used = write_float32(log_prob(prob, i), buffer, used)
         separator, suffix = _TAB, place + i
         while suffix > 0:
             buffer[at(used)] = separator
@@ -83,7 +81,7 @@ def _write_lines(
             separator, suffix = _BLANK, int64(ngrams.suffix[at(suffix)])
         if len(mass) > 0:
             buffer[at(used)] = _TAB
-            used = write_float32(np.float32(log10(backoff(mass, i))), buffer, used + 1)
+            used = write_float32(log_backoff(mass, i), buffer, used + 1)
         buffer[at(used)] = _NEWLINE
         used += 1
     return place + len(prob), used

@@ -11,6 +11,7 @@ import numpy as np
 
 from mpitune.jit import at, inlined, int64, kernel
 from mpitune.lm.ngram_runs import Ngrams
+from mpitune.portable_math import log10
 
 _TOTAL, _LEFT_OVER = range(2)
 
@@ -78,4 +79,22 @@ def backoff(mass: np.ndarray, context: int) -> float:
     """Probability left over for n-grams that do not occur after a context; 1 for what is no context."""
     total: float = mass[at(context), _TOTAL]
     left_over: float = mass[at(context), _LEFT_OVER]
-    return left_over / total if total > 0.0 else 1.0
+    return left_over / total if is_context(mass, context) else 1.0
+
+
+@inlined
+def is_context(mass: np.ndarray, ngram: int) -> bool:
+    """True if longer n-grams begin with ``ngram``."""
+    return bool(mass[at(ngram), _TOTAL] > 0.0)
+
+
+@inlined
+def log_prob(prob: np.ndarray, ngram: int) -> np.float32:
+    """log10 of a probability, which rounding may have raised above 1."""
+    return np.float32(log10(min(prob[at(ngram)], 1.0)))
+
+
+@inlined
+def log_backoff(mass: np.ndarray, context: int) -> np.float32:
+    """log10 of the `backoff`."""
+    return np.float32(log10(backoff(mass, context)))

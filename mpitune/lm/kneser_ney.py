@@ -19,9 +19,11 @@ with n-grams of its own (an open-vocabulary model, SRILM's -vocab with -unk; lmp
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -37,6 +39,7 @@ from mpitune.lm.arpa_writer import ArpaWriter
 from mpitune.lm.interpolation import add_up, find_contexts, interpolate
 from mpitune.lm.ngram_runs import Ngrams, Runs
 from mpitune.lm.numbered_text import MARKERS, MAX_PLACES, NumberedText
+from mpitune.lm.table_writer import MOST_NGRAMS, TableWriter
 
 LOG = logging.getLogger(__name__)
 
@@ -46,6 +49,17 @@ MEMORY = 2 << 30
 """Bytes of memory that an estimation takes, about, unless it is told otherwise."""
 _BLOCK = 1 << 20
 """N-grams that are smoothed at a time."""
+
+
+class _Writer(Protocol):
+    """Takes a model, length by length: `ArpaWriter` or `TableWriter`."""
+
+    def begin(self, n: int) -> None: ...
+
+    def write(self, places: range, prob: np.ndarray, mass: np.ndarray) -> None: ...
+
+
+_W = TypeVar("_W", bound=_Writer)
 
 
 def estimate(
@@ -72,34 +86,58 @@ def estimate(
         raise UsageError(f"order {order}: must be 1 or more")
     # Opened first, so that an unwritable output fails before the work.
     with open_atomic(output) as file:
-        texts = [text, *further_texts]
-        LOG.info(f"reading {', '.join(map(str, texts))}")
         # Beside a pipe or a device there is no place.
         special = exists(output) and not is_file(output)
         scratch = Scratch(temporary_place() if special else output.parent, memory)
-        allowed = None if vocabulary is None else read_vocabulary(vocabulary)
-        numbered, runs = NumberedText(allowed), Runs(order, scratch, memory)
-        words = numbered.vocabulary
-        with Progress("kB of text read", kilobytes(texts)) as progress:
-            for sentences in numbered.read(texts, order - 1, progress):
-                runs.add(sentences, len(words))
-            runs.finish(len(words))
-        distinct = len(words) - len(MARKERS)
-        if vocabulary is not None and distinct == 0:
-            raise DataError.at(vocabulary, None, found=f"no word of {text}", expected="words, separated by blanks")
-        size = f"{counted(numbered.sentences, 'sentence')}, {counted(numbered.words, 'word')}"
-        unknown = "" if allowed is None else f", {numbered.unknown} outside the vocabulary"
-        LOG.info(f"{size} ({distinct} distinct{unknown})")
-        if runs.most.sum() > MAX_PLACES:
-            raise DataError.at(text, None, found=f"more than {MAX_PLACES} n-grams", expected="a smaller text or order")
-        with Progress("distinct n-grams merged", sum(map(len, runs.rows))) as progress:
-            ngrams, levels = runs.merged(len(words), progress)
-        for n, level in enumerate(levels[2:], start=2):
-            LOG.info(f"{n}-grams: {len(level)}")
-        discount = [_discounts_or_fallback(n, ngrams, level) for n, level in enumerate(levels[1:], start=1)]
-        writer = ArpaWriter(file, words, ngrams, levels)
-        with Progress("n-grams written", sum(map(len, levels[1:]))) as progress:
-            _smooth(ngrams, levels, discount, scratch, writer, progress)
+        texts, writer = [text, *further_texts], partial(ArpaWriter, file)
+        _estimate(texts, order, scratch, memory, MAX_PLACES, writer, vocabulary).end()
+
+
+def estimate_arrays(texts: Sequence[Path], order: int, folder: Path) -> dict[str, np.ndarray]:
+    """Estimate a model as `estimate` does, into the arrays that `arpa.read_arpa` reads from its text.
+
+    ``order``: 1 or more; ``folder``: of files without a name, for what does not fit into `MEMORY`. Raises as `estimate`
+    does.
+    """
+    scratch = Scratch(folder, MEMORY)
+    return _estimate(texts, order, scratch, MEMORY, MOST_NGRAMS, TableWriter, None).arrays()
+
+
+def _estimate(
+    texts: Sequence[Path],
+    order: int,
+    scratch: Scratch,
+    memory: int,
+    most: int,
+    new_writer: Callable[[Sequence[str], Ngrams, Sequence[range]], _W],
+    vocabulary: Path | None,
+) -> _W:
+    """`estimate`; returns the writer, which has got all n-grams. ``most``: the number of n-grams that it can take."""
+    LOG.info(f"reading {', '.join(map(str, texts))}")
+    allowed = None if vocabulary is None else read_vocabulary(vocabulary)
+    numbered, runs = NumberedText(allowed), Runs(order, scratch, memory)
+    words = numbered.vocabulary
+    with Progress("kB of text read", kilobytes(texts)) as progress:
+        for sentences in numbered.read(texts, order - 1, progress):
+            runs.add(sentences, len(words))
+        runs.finish(len(words))
+    distinct = len(words) - len(MARKERS)
+    if vocabulary is not None and distinct == 0:
+        raise DataError.at(vocabulary, None, found=f"no word of {texts[0]}", expected="words, separated by blanks")
+    size = f"{counted(numbered.sentences, 'sentence')}, {counted(numbered.words, 'word')}"
+    unknown = "" if allowed is None else f", {numbered.unknown} outside the vocabulary"
+    LOG.info(f"{size} ({distinct} distinct{unknown})")
+    if runs.most.sum() > most:
+        raise DataError.at(texts[0], None, found=f"more than {most} n-grams", expected="a smaller text or order")
+    with Progress("distinct n-grams merged", sum(map(len, runs.rows))) as progress:
+        ngrams, levels = runs.merged(len(words), progress)
+    for n, level in enumerate(levels[2:], start=2):
+        LOG.info(f"{n}-grams: {len(level)}")
+    discount = [_discounts_or_fallback(n, ngrams, level) for n, level in enumerate(levels[1:], start=1)]
+    writer = new_writer(words, ngrams, levels)
+    with Progress("n-grams written", sum(map(len, levels[1:]))) as progress:
+        _smooth(ngrams, levels, discount, scratch, writer, progress)
+    return writer
 
 
 def read_vocabulary(path: Path) -> frozenset[str]:
@@ -141,7 +179,7 @@ def _smooth(
     levels: Sequence[range],
     discount: Sequence[np.ndarray],
     scratch: Scratch,
-    writer: ArpaWriter,
+    writer: _Writer,
     progress: Progress,
 ) -> None:
     """Compute probabilities and backoffs from adjusted counts a, and write them.
@@ -180,7 +218,6 @@ def _smooth(
             interpolate(ngrams, part.start, part.stop, context, shorter.start, discount[n], mass, prob, longer[done])
             scratch.release()
         prob = longer
-    writer.end()
 
 
 def _parts(places: range) -> Iterator[range]:

@@ -24,6 +24,9 @@ from mpitune.lm.ngram_table import (
     table_child,
 )
 
+LOAD = 0.6
+"""Load factor for which the hash table is sized."""
+
 
 class Chain(NamedTuple):
     """Nodes on the way to an n-gram ``word[:n]``; neighbours in a file have most of them in common."""
@@ -32,6 +35,11 @@ class Chain(NamedTuple):
     """int64 [order]: at k > 0, the node of ``word[k:n]``."""
     context: np.ndarray
     """int64 [order]: at 0 < k < n - 1, the node of ``word[k:n - 1]``."""
+
+
+def slots_for(ngrams: int, order: int) -> int:
+    """The slots of the hash table of a model with so many ``ngrams`` of two words or more; a multiple of 4."""
+    return 4 * (int(ngrams / (4 * LOAD)) + order * order)
 
 
 @kernel
@@ -74,7 +82,7 @@ def add_child(lm: LanguageModel, word: int, suffix: int, rest: int, prob: float,
     context = word if rest < 0 else table_child(lm, rest, word)
     if context < 0:
         return -1
-    i = _slot(lm, suffix, word)
+    i = slot_of(lm, suffix, word)
     if lm.node[i]["key"] != 0:
         return 0
     _fill(lm, i, suffix, context, word, prob, backoff)
@@ -116,7 +124,7 @@ def _add_blank(lm: LanguageModel, word: np.ndarray, begin: int, end: int) -> int
     The table must have all shorter n-grams of ``word``.
     """
     suffix, context = find(lm, word, begin + 1, end), find(lm, word, begin, end - 1)
-    i = _slot(lm, suffix, word[begin])
+    i = slot_of(lm, suffix, word[begin])
     if lm.node[i]["key"] != 0:
         return 0
     _fill(lm, i, suffix, context, word[begin], lm.node[context]["backoff"] + lm.node[suffix]["prob"], 0.0)
@@ -124,7 +132,7 @@ def _add_blank(lm: LanguageModel, word: np.ndarray, begin: int, end: int) -> int
 
 
 @kernel
-def _slot(lm: LanguageModel, parent: int, word: int) -> int:
+def slot_of(lm: LanguageModel, parent: int, word: int) -> int:
     """Return the index in ``lm.node`` of the child of node ``parent`` under ``word``, or the empty slot for it."""
     key = node_key(parent, word)
     i = first_probe(lm, parent, word)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import SEG_TAG
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError, UsageError
-from mpitune.lm.kneser_ney import estimate
+from mpitune.lm.kneser_ney import estimate, estimate_arrays
+
+LOG = logging.getLogger(__name__)
 
 _SEED = 1
 """Of the draw of held-out pairs. It is not the run's seed, so that runs with several seeds share a store."""
@@ -180,7 +183,7 @@ class WordAlignment:
 
 @dataclass(frozen=True)
 class EstimatedLm:
-    """A language model, estimated from texts."""
+    """A language model, estimated from texts: into the store, or as text for an external decoder."""
 
     texts: tuple[Path, ...]
     order: int
@@ -198,11 +201,22 @@ class EstimatedLm:
     def settings(self) -> dict[str, Any]:
         return {"order": self.order, "texts": len(self.texts)}
 
+    @property
+    def told(self) -> str:
+        """The line for the log about it."""
+        texts = ", ".join(map(str, self.texts))
+        return f"{self.model}: no file in [[lm]]: a model of order {self.order}, estimated from {texts}"
+
     def check(self) -> None:
         pass
 
     def make(self) -> list[str]:
         first, *further = self.texts
         estimate(first, self.order, self.model, further_texts=further)
-        texts = ", ".join(map(str, self.texts))
-        return [f"{self.model}: no file in [[lm]]: a model of order {self.order}, estimated from {texts}"]
+        return [self.told]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The model for the store."""
+        arrays = estimate_arrays(self.texts, self.order, self.model.parent)
+        LOG.info(self.told)
+        return arrays

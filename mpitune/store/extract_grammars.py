@@ -59,13 +59,14 @@ def extract_and_build(
     rank, was asked to stop.
     """
     comm.on_root(_explain_store, folder)
-    if sources.made:
-        comm.on_root(_make_inputs, sources)
+    estimated = list[str]()
+    if sources.made or sources.estimated:
+        estimated = comm.on_root(_make_inputs, sources)
     aligned = sources.aligned
 
     def build_store(parts: ExtractedParts | None) -> list[str]:
         with stop_flag().interrupts("the preparation of the data"):
-            return build.build_store(sources, folder, parts, lms=shared)
+            return estimated + build.build_store(sources, folder, parts, lms=shared)
 
     if aligned is None:
         return comm.on_root(build_store, None)
@@ -92,11 +93,12 @@ def _explain_store(folder: Path) -> None:
         LOG.info(f"{folder}: building the store: all inputs as arrays, for this run and later ones on the same data")
 
 
-def _make_inputs(sources: StoreInputs) -> None:
-    """Make the input files that the job leaves out, after a look at those that it gives."""
+def _make_inputs(sources: StoreInputs) -> list[str]:
+    """Make the input files that the job leaves out, after a look at those that it gives; returns files of the store."""
     with stop_flag().interrupts("the preparation of the data"):
         check_files(sources)
         make_inputs(sources.made)
+        return build.estimate_lms(sources)
 
 
 def _prepare_bitext(

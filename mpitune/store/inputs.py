@@ -12,6 +12,7 @@ from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import SentencePair, Warn, read_bitext, read_parallel, read_references
 from mpitune.errors import DataError
 from mpitune.ownership import reads
+from mpitune.store.bitext_inputs import EstimatedLm
 from mpitune.store.made_inputs import MadeInput
 
 
@@ -74,7 +75,9 @@ class StoreInputs:
     metrics: tuple[str, ...] = ()
     """Metrics that come with lists."""
     lms: tuple[Path, ...] = ()
-    """Language models: ARPA files or KenLM binaries."""
+    """Language models: ARPA files or KenLM binaries; of those in ``estimated``, the files in the store."""
+    estimated: Mapping[int, EstimatedLm] = field(default_factory=dict)
+    """By their numbers, the language models that are estimated into the store."""
     lm_texts: tuple[tuple[Path, ...] | None, ...] = ()
     """The texts that each language model was estimated from, () if they are not known. None: none is left out of it."""
     likely_texts: tuple[tuple[Path, ...], ...] = ()
@@ -117,8 +120,9 @@ class StoreInputs:
         files = [*texts, *grammars, *self.lms, *(self.aligned.files if self.aligned else [])]
         files += [file for of_lm in self.lm_texts if of_lm for file in of_lm]
         files += [self.lexicon] if self.lexicon else []
-        files += [file for made in self.made for file in made.inputs]
-        outputs = {file for made in self.made for file in made.outputs}
+        made = [*self.made, *self.estimated.values()]
+        files += [file for each in made for file in each.inputs]
+        outputs = {file for each in made for file in each.outputs}
         return [file for file in files if file not in outputs]
 
     def leaves_sentences_out(self, n: int) -> bool:

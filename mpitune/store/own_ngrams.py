@@ -24,7 +24,10 @@ def own_ngrams_inputs(sources: StoreInputs, n: int) -> tuple[list[Path], dict[st
     texts = [file for of_lm in _texts(sources, n) for file in of_lm]
     texts_of = [len(of_lm) for of_lm in _texts(sources, n)]
     settings = {"train": sources.train.settings, "texts": texts_of, "certain": bool(sources.lm_texts[n])}
-    return [sources.lms[n], *sources.train.files, *texts], settings
+    lm = [sources.lms[n]]
+    if n in sources.estimated:
+        lm, settings["estimated"] = sources.estimated[n].inputs, sources.estimated[n].settings
+    return [*lm, *sources.train.files, *texts], settings
 
 
 def compile_own_ngrams(sources: StoreInputs, folder: Path, lms: Path, n: int) -> Mapping[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Search for the tuned sentences among the pairs of the bitext: each pair is left out in the extraction of its own grammar.
+"""Search for the tuned sentences among the pairs of the bitext, to leave each out in the extraction of its own grammar.
 
 With its own pair, a sentence's grammar has rules for whole parts of its reference, found once; weights that trust such
 rules are bad for other text.

@@ -14,6 +14,7 @@ from mpitune.corpus.bitext import AlignedFiles
 from mpitune.store.bitext_inputs import BitextParts, EstimatedLm, WordAlignment
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.made_inputs import MadeInput
+from mpitune.store.store import lm_name
 
 FOLDER = "inputs"
 """Folder of the files made, in the store."""
@@ -40,12 +41,18 @@ def with_made_inputs(job: Job, given: StoreInputs) -> StoreInputs:
             made.append(WordAlignment(source, target, links[0]))
         aligned = AlignedFiles(source, target, links)
     lms, lm_texts = list[Path](), list[tuple[Path, ...] | None]()
+    estimated: dict[int, EstimatedLm] = {}
     for n, lm in enumerate(job.lm):
-        model, texts = lm.file or folder / f"lm-{n}.arpa.gz", lm.text
-        if lm.file is None:
+        model, texts = lm.file, lm.text
+        if model is None:
             named = [lm_text if text == own else text for text in lm.text or (lm_text,)]
             texts = tuple(text for text in named if text)
-            made.append(EstimatedLm(texts, lm.order, model))
+            if given.external:
+                model = folder / f"lm-{n}.arpa.gz"
+                made.append(EstimatedLm(texts, lm.order, model))
+            else:
+                model = job.run.store / lm_name(n)
+                estimated[n] = EstimatedLm(texts, lm.order, model)
         lms.append(model)
         # A model that the job estimates from its bitext would have seen what is tuned on.
         of_bitext = lm.file is None and lm_text in texts
@@ -59,6 +66,7 @@ def with_made_inputs(job: Job, given: StoreInputs) -> StoreInputs:
         given,
         aligned=aligned,
         lms=tuple(lms),
+        estimated=estimated,
         lm_texts=tuple(lm_texts),
         likely_texts=tuple(texts for texts in likely if texts),
         made=tuple(made),

@@ -26,7 +26,7 @@ K = TypeVar("K")
 
 _MAKING = (
     "mpitune.extraction",
-    *(f"mpitune.lm.{module}" for module in ("numbered_text", "ngram_runs", "interpolation", "arpa_writer")),
+    *(f"mpitune.lm.{module}" for module in ("numbered_text", "ngram_runs", "interpolation", "table_writer")),
 )
 """Kernels that make grammars and language models."""
 _BLOCKS = 64
@@ -71,7 +71,9 @@ def compile_side_by_side(comm: Comm, job: Job, sources: StoreInputs) -> None:
     """
     if comm.size == 1:
         return
-    without = [] if sources.made else [*_MAKING]
+    without = ["mpitune.lm.arpa_writer"]  # which mpitune lm needs
+    if not (sources.made or sources.estimated):
+        without += _MAKING
     if job.decoder.backend != "embedded":
         without += ["mpitune.decoder.embedded"]
     kernels = jit.listed_kernels(without)

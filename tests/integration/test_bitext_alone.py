@@ -14,10 +14,12 @@ from support.commands import Cli, Done
 from support.mpi import mpirun
 from support.naive_extract import random_pairs
 
+from mpitune.array_files.arrays import open_arrays
 from mpitune.corpus import eflomal
 from mpitune.corpus.lines import lines
 from mpitune.corpus.text import read_sentences
 from mpitune.errors import DataError
+from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kneser_ney import estimate
 from mpitune.store import bitext_inputs
 from mpitune.store.bitext_inputs import BitextParts
@@ -65,6 +67,17 @@ def run(cli: Cli, folder: Path, command: str = "train", *more: str | Path) -> Do
     done = cli(command, folder / "job.toml", *more)
     assert done.code == 0, done.errors
     return done
+
+
+def lm_arrays(folder: Path, n: int = 0, store: str = "runs/job/store") -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in open_arrays(folder / store / f"lm-{n}.h5").items()}
+
+
+def estimated(text: Path, order: int) -> dict[str, bytes]:
+    """The arrays of a model of ``text``, by way of a file."""
+    model = text.with_name("expected")
+    estimate(text, order, model, lambda _: None)
+    return {name: array.tobytes() for name, array in read_arpa(model).items()}
 
 
 def inputs(folder: Path, store: str = "runs/job/store") -> dict[str, list[str]]:
@@ -141,7 +154,7 @@ def test_a_bitext_becomes_a_tuned_system(folder: Path, aligned: list[Path], cli:
     store = folder / "runs/job/store"
     decisions = [f"{folder}/f: no [grammar]: ", f"{folder}/f: no [data.devtest]: ", f"{folder}/f: data.limit = 20: "]
     decisions += [f"{store}/inputs/links.gz: no grammar.alignment: aligned by eflomal, "]
-    decisions += [f"{store}/inputs/lm-0.arpa.gz: no file in [[lm]]: a model of order 5, estimated from "]
+    decisions += [f"{store}/lm-0.h5: no file in [[lm]]: a model of order 5, estimated from "]
     for decision in decisions:
         assert done.errors.count(f"INFO {decision}") == 1, decision
     epochs = [json.loads(line) for line in (folder / "runs/job/metrics.jsonl").read_text().splitlines()]
@@ -167,36 +180,36 @@ def test_it_is_the_job_that_names_all_these_files(folder: Path, aligned: list[Pa
     whole += f'[data.devtest]\nsource = "{made}/held-out.source"\nreferences = ["{made}/held-out.target"]\n'
     whole += f'[grammar]\nsource = "{made}/bitext.source"\ntarget = "{made}/bitext.target"\n'
     whole += f'alignment = "{made}/links.gz"\nleave_one_out = true\n'
-    whole += f'[[lm]]\nfile = "{made}/lm-0.arpa.gz"\ntext = ["{made}/bitext.target"]\n'
+    whole += f'[[lm]]\nfile = "lm.gz"\ntext = ["{made}/bitext.target"]\n'
+    estimate(folder / made / "bitext.target", 5, folder / "lm.gz", lambda _: None)
     write(folder / "whole.toml", [whole + QUICK])
     assert cli("train", folder / "whole.toml", "--set", "learner.lm_leave_one_out=true").code == 0
     one, other = ((folder / "runs" / name / "weights.txt.gz").read_bytes() for name in ("job", "whole"))
     assert one == other and gzip.decompress(one)
-    estimate(folder / made / "bitext.target", 5, folder / "lm.gz")
-    assert (folder / "lm.gz").read_bytes() == (folder / made / "lm-0.arpa.gz").read_bytes()
 
 
 def test_only_what_has_changed_is_made_again(folder: Path, aligned: list[Path], cli: Cli) -> None:
     def made_again(*settings: str) -> set[str]:
-        store = folder / "runs/job/store/inputs"
-        times = {path: path.stat().st_mtime_ns for path in store.glob("[!.]*")}
+        store = folder / "runs/job/store"
+        files = store / "inputs/links.gz", store / "lm-0.h5"
+        times = {path: path.stat().st_mtime_ns for path in files if path.exists()}
         run(cli, folder, "prepare", *(word for setting in settings for word in ("--set", setting)))
-        return {path.name for path in store.glob("*.gz") if path.stat().st_mtime_ns != times.get(path)}
+        return {path.name for path in files if path.stat().st_mtime_ns != times.get(path)}
 
-    assert made_again() == {"links.gz", "lm-0.arpa.gz"}
+    assert made_again() == {"links.gz", "lm-0.h5"}
     assert made_again() == set()
     # Other seeds share the store, and other limits the alignment and the language model.
     assert made_again("run.seed=2") == set()
     assert made_again("data.limit=30") == set()
     assert len(inputs(folder)["tuned.source"]) == 30
-    assert made_again("data.limit=30", "lm=[{order=2}]") == {"lm-0.arpa.gz"}
+    assert made_again("data.limit=30", "lm=[{order=2}]") == {"lm-0.h5"}
     links = folder / "runs/job/store/inputs/links.gz"
     links.write_bytes(links.read_bytes()[:-9])
     assert made_again("data.limit=30", "lm=[{order=2}]") == {"links.gz"}
     (folder / "runs/job/store/inputs/links.gz.json").write_text("{}")
     assert made_again("data.limit=30", "lm=[{order=2}]") == {"links.gz"}
     write(folder / "e", [" ".join(reversed(pair[1])) for pair in PAIRS])
-    assert made_again("data.limit=30", "lm=[{order=2}]") == {"links.gz", "lm-0.arpa.gz"}
+    assert made_again("data.limit=30", "lm=[{order=2}]") == {"links.gz", "lm-0.h5"}
 
 
 def test_what_is_given_is_not_made(folder: Path, aligned: list[Path], cli: Cli) -> None:
@@ -214,8 +227,7 @@ def test_what_is_given_is_not_made(folder: Path, aligned: list[Path], cli: Cli) 
     assert found["bitext.links"] == read(folder / "a")
     (folder / "both").write_text((folder / "e").read_text() + (folder / "more").read_text())
     for n, text, order in ((0, "both", 3), (1, "more", 1)):
-        estimate(folder / text, order, folder / "expected")
-        assert found[f"lm-{n}.arpa.gz"] == read(folder / "expected")
+        assert lm_arrays(folder, n) == estimated(folder / text, order)
 
 
 def test_the_target_side_as_text_is_without_held_out_pairs(folder: Path, aligned: list[Path], cli: Cli) -> None:
@@ -224,8 +236,7 @@ def test_the_target_side_as_text_is_without_held_out_pairs(folder: Path, aligned
     run(cli, folder, "prepare")
     found = inputs(folder)
     write(folder / "both", [*found["bitext.target"], *read(folder / "more")])
-    estimate(folder / "both", 2, folder / "expected")
-    assert found["lm-0.arpa.gz"] == read(folder / "expected")
+    assert lm_arrays(folder) == estimated(folder / "both", 2)
 
 
 def test_another_bitext_is_aligned_and_has_the_text_of_the_language_model(
@@ -235,9 +246,8 @@ def test_another_bitext_is_aligned_and_has_the_text_of_the_language_model(
     job = '[data]\nsource = "dev"\nreferences = ["dev"]\n[grammar]\nsource = "f"\ntarget = "e"\n[[lm]]\norder = 2\n'
     write(folder / "job.toml", [job])
     run(cli, folder, "prepare")
-    assert aligned == [folder / "f"] and set(inputs(folder)) == {"links.gz", "lm-0.arpa.gz", "lock"}
-    estimate(folder / "e", 2, folder / "expected")
-    assert inputs(folder)["lm-0.arpa.gz"] == read(folder / "expected")
+    assert aligned == [folder / "f"] and set(inputs(folder)) == {"links.gz", "lock"}
+    assert lm_arrays(folder) == estimated(folder / "e", 2)
 
 
 def test_eflomal_is_missed_before_the_work(folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,14 +296,15 @@ def test_a_stop_keeps_what_is_made(
         os.kill(os.getpid(), signal.SIGUSR1)
 
     with monkeypatch.context() as patch:
-        patch.setattr(bitext_inputs, "estimate", stop)
+        patch.setattr(bitext_inputs, "estimate_arrays", stop)
         done = cli("train", folder / "job.toml")
     told = "stopped by SIGUSR1 in the preparation of the data; finished work is kept: run the same command again"
     assert done.code == 75 and f"mpitune: {told} to continue" in done.errors
-    assert "links.gz" in inputs(folder) and "lm-0.arpa.gz" not in inputs(folder)
+    assert "links.gz" in inputs(folder) and not (folder / "runs/job/store/lm-0.h5").exists()
     run(cli, folder)
     run(cli, folder, "prepare", "--set", f"run.store={folder}/other")
     assert len(aligned) == 2 and inputs(folder) == inputs(folder, "other")
+    assert lm_arrays(folder) == lm_arrays(folder, store="other")
 
 
 @pytest.mark.mpi

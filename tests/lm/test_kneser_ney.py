@@ -24,7 +24,7 @@ from mpitune.corpus import lines
 from mpitune.errors import DataError, UsageError
 from mpitune.lm import arpa_writer, kneser_ney, ngram_runs
 from mpitune.lm.arpa import read_arpa
-from mpitune.lm.kneser_ney import discounts, estimate
+from mpitune.lm.kneser_ney import discounts, estimate, estimate_arrays
 from mpitune.lm.ngram_table import LanguageModel, find, language_model
 
 CORPORA = [(seed, order) for seed in range(4) for order in range(1, 6)]
@@ -110,6 +110,21 @@ def test_the_file_is_the_same_in_any_memory(
         estimate(text, order, tmp_path / "lm", vocabulary=given, memory=memory)
         assert (tmp_path / "lm").read_bytes() == expected, memory
         assert {path.name for path in tmp_path.iterdir()} == {"text", "words", "lm"}
+
+
+@pytest.mark.parametrize(("seed", "order"), [*CORPORA, (3, 10)])
+def test_the_arrays_are_those_read_from_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, order: int
+) -> None:
+    """Bit for bit, whatever the number of n-grams that are written at a time."""
+    output, _ = estimated(tmp_path, corpus(seed), order)
+    expected = read_arpa(output)
+    for block in (9, 1 << 20):
+        monkeypatch.setattr(kneser_ney, "_BLOCK", block)
+        found = estimate_arrays([tmp_path / "text"], order, tmp_path)
+        assert found.keys() == expected.keys()
+        for name, array in found.items():
+            assert (array.dtype, array.tobytes()) == (expected[name].dtype, expected[name].tobytes()), name
 
 
 LM_STAGES = {
