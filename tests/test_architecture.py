@@ -69,7 +69,7 @@ FILE_ROOMS = {
         "array_files/arrays",
         "array_files/checked",
     ),
-    *("array_files/digest", "run_folder/checkpoint", "run_folder/layout", "run_folder/run_state", "runtime/log"),
+    *("run_folder/checkpoint", "run_folder/layout", "run_folder/run_state", "runtime/log"),
     *("runtime/memory", "decoder/cdec/process", "cli/output", "cli/decoding", "cli/init", "cli/weights", "cli/warmup"),
     *("demo/generate", "demo/notation"),
 }

@@ -1,11 +1,9 @@
 """Arrays in memory and on disk.
 
 atomic        `atomic_replace`, `open_atomic`, `write_text`: files that are written completely or not at all
-arrays        `write_arrays`, `open_arrays`: memory-mapped HDF5 files
-digest        `matches_digest`, `write_user_block`: a digest of a file in its first bytes
+arrays        `write_arrays`, `open_arrays`: memory-mapped HDF5 files, with a digest in their first bytes
 checked       `open_checked`: array files that are checked once
-disk_array    `DiskArray`: an array that grows on disk
-scratch       `Scratch`: arrays of one computation, large ones on disk
+disk_array    `DiskArray`: an array that grows on disk; `Scratch`: arrays of one computation, large ones on disk
 grow          `grow_to`: arrays that grow with the number of features
 csr           `row_ends`, `select_rows`, `row_scores`, ...: rows of different lengths in one array
 row_table     `DistinctRows`: a hash table of rows

@@ -1,12 +1,18 @@
-"""An array that grows on disk, so that it may be larger than the memory, until it is stored."""
+"""Arrays on disk: one that grows until it is stored, and those of one computation that are too large for its memory.
+
+The system pages in and out what does not fit into the memory.
+"""
 
 from __future__ import annotations
 
+import mmap
+import os
 import shutil
 import tempfile
+import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -73,3 +79,35 @@ class DiskArray:
         """Write all numbers to ``file``, in pieces of bounded size."""
         self._file.seek(0)
         shutil.copyfileobj(self._file, file)
+
+
+_SHARE = 16
+"""Arrays of this part of the memory or less are held in it: that many are in use at a time, at most."""
+
+
+class Scratch:
+    """Makes arrays, large ones in files without a name, which the system deletes however the process ends."""
+
+    def __init__(self, folder: Path, memory: int) -> None:
+        """``folder``: where the files are; ``memory``: the bytes that the arrays may take, about."""
+        self._folder = folder
+        self._largest = memory // _SHARE
+        self._mapped = weakref.WeakSet[mmap.mmap]()
+
+    def empty(self, size: int, dtype: type[np.generic]) -> np.ndarray:
+        """A vector of ``size`` elements, of any content. Raises MachineError if the disk has no room for it."""
+        length = size * np.dtype(dtype).itemsize
+        if length <= self._largest:
+            return np.empty(size, dtype)
+        with writing(self._folder, MachineError), tempfile.TemporaryFile(dir=self._folder) as file:
+            # A page that the disk has no room for when it is written to would end the process.
+            os.posix_fallocate(file.fileno(), 0, length)
+            mapped = mmap.mmap(file.fileno(), length)
+        self._mapped.add(mapped)
+        array: np.ndarray[Any, Any] = np.ndarray(size, dtype, buffer=mapped)
+        return array
+
+    def release(self) -> None:
+        """Take the pages of arrays in files out of this process; the next access maps them again."""
+        for mapped in self._mapped:
+            mapped.madvise(mmap.MADV_DONTNEED)

@@ -5,7 +5,6 @@
 - `options`: the options and help texts of all commands; `help`: examples, exit codes, completion
 - `train`: the commands `train` and `prepare`; every other command has a module of its name
 - `decoding`: shared by `decode` and `local`
-- `hosts`: a table of the hosts of a run
 - `streams`: standard output and standard error
 - `output`: messages on standard error, output files, the job of a command
 - `warmup`: compiles all kernels ahead of the first run

@@ -20,7 +20,7 @@ from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.report.derivations import NamedHypergraph
 from mpitune.runtime.log import start_logging
-from mpitune.training.parallel_map import parallel_map
+from mpitune.training.scheduler import parallel_map
 
 DecodeFunction = Callable[[int], tuple[list[str], bytes]]
 """From a sentence's number to its lines in the output and its line in the file of hypergraphs."""

@@ -42,8 +42,7 @@ from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import open_store
 from mpitune.training import factory, job_inputs
 from mpitune.training.hosts import compile_kernels, compile_side_by_side
-from mpitune.training.open_run import InitialModel
-from mpitune.training.unused_weights import unused_weights
+from mpitune.training.open_run import InitialModel, unused_weights
 
 
 def initial_model(job: Job, path: Path) -> InitialModel:

@@ -25,11 +25,11 @@ from mpitune.ownership import LOCK, dissolve, locked, remove
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.build import build_bitext
+from mpitune.store.compile_data import ExtractedParts
 from mpitune.store.extract_grammars import GrammarExtractor, extract_parts, warm_up
-from mpitune.store.extracted_parts import ExtractedParts
-from mpitune.store.own_pairs import check_same_sentences
+from mpitune.store.leave_one_out import check_same_sentences
 from mpitune.store.store_file import input_attributes
-from mpitune.training.parallel_map import parallel_map
+from mpitune.training.scheduler import parallel_map
 
 _GRAMMAR = re.compile(r"grammar\.([0-9]{1,9})\.gz")
 WORK = ".extraction"

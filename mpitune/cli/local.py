@@ -20,7 +20,7 @@ from mpitune.training.local.learning import learner
 from mpitune.training.local.retrieval import Retrieval
 from mpitune.training.local.training_lists import training_data
 from mpitune.training.local.translation import SentenceTimings, Translator, summary
-from mpitune.training.parallel_map import parallel_map
+from mpitune.training.scheduler import parallel_map
 
 
 def run_local(options: argparse.Namespace, comm: Comm) -> None:

@@ -18,15 +18,14 @@ from mpitune.corpus.text import read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.wording import counted
 from mpitune.decoder.base import as_kbest
+from mpitune.decoder.lists.features import ScoreFiles, TextFeatures
 from mpitune.decoder.lists.formats import Entry
-from mpitune.decoder.lists.scores import ScoreFiles
 from mpitune.decoder.lists.stream import line_with_score, model_score, read_lists
-from mpitune.decoder.lists.templates import TextFeatures
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.metrics.minimum_bayes_risk import ExpectedGain
 from mpitune.runtime.log import start_logging
-from mpitune.training.unused_weights import lacking_templates
+from mpitune.training.open_run import lacking_templates
 
 
 def run_rerank(options: argparse.Namespace, comm: Comm) -> None:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from mpitune.cli.hosts import show_hosts
 from mpitune.cli.job import load_job
 from mpitune.cli.output import print_message, raised_on_all_ranks
 from mpitune.config.spec import MAX_SEED, Job
 from mpitune.decoder.cdec.process import resolve_program
-from mpitune.errors import DataError, UsageError, printable
+from mpitune.errors import DataError, MpituneError, UsageError, printable
 from mpitune.exchange.comm import Comm
-from mpitune.files import is_file
+from mpitune.files import free_space, is_file, open_to_read
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.seeds import run_folders
 from mpitune.runtime.log import start_logging
+from mpitune.runtime.memory import machine_memory
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.input_checks import check_files
 from mpitune.training import job_inputs, loop
 from mpitune.training.fit_bins import open_fitted
+from mpitune.training.hosts import differences, look_around
 
 
 def run_train(options: argparse.Namespace, comm: Comm) -> None:
@@ -87,3 +92,59 @@ def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
             open_fitted(comm, job, sources, store)
     told = f"{', '.join(made)} made" if made else "up to date"
     comm.on_root(print, printable(f"{store}: {told}"), flush=True)
+
+
+TITLES = ("host", "ranks", "cores", "memory", "disk free", "clock", "round trip", "bandwidth", "processor")
+
+
+class _Machine(NamedTuple):
+    cores: int
+    memory: int
+    """Bytes that this program may use."""
+    free: int
+    """Free bytes on the disk of the run folder."""
+    processor: str
+
+
+def show_hosts(comm: Comm, job: Job) -> None:
+    """Print a line for each host, and what is not as on rank 0's host. Collective.
+
+    Raises UsageError on every rank if there is such a difference.
+    """
+    mine = None
+    if comm.first_on_node:
+        mine = _Machine(len(os.sched_getaffinity(0)), machine_memory(), free_space(job.run.dir), _processor())
+    machines, seen, links = comm.gather(mine), look_around(comm, job), comm.links()
+
+    def show() -> None:
+        assert machines is not None and seen is not None  # rank 0 has them
+        rows, ranks = [TITLES], Counter(comm.hosts)
+        for rank, machine in enumerate(machines):
+            if machine is not None:
+                link = links.get(rank)
+                network = ("", "", "")
+                if link is not None:
+                    speed = f"{1e6 * link.round_trip:.0f} us", f"{link.bandwidth / 1e6:.0f} MB/s"
+                    network = (f"{link.clock:+.3f} s", *speed)
+                name = comm.hosts[rank]
+                sizes = f"{machine.memory / 1e9:.1f} GB", f"{machine.free / 1e9:.1f} GB"
+                rows.append((name, str(ranks[name]), str(machine.cores), *sizes, *network, machine.processor))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = zip(row, widths, strict=True)
+            print_message("  ".join(cell.ljust(width) for cell, width in cells).rstrip())
+        (first_name, first), *others = seen
+        wrong = [line for name, host in others for line in differences(name, host, first_name, first)]
+        for line in wrong[1:]:
+            print_message(line)
+        if wrong:
+            raise UsageError(wrong[0])
+
+    comm.on_root(show)
+
+
+def _processor() -> str:
+    """The name of the processor, where the system tells it."""
+    with suppress(MpituneError), open_to_read(Path("/proc/cpuinfo")) as lines:
+        return next((line.split(b":")[1].strip().decode() for line in lines if line.startswith(b"model name")), "")
+    return ""

@@ -3,10 +3,9 @@
 - `spec`: Job and the dataclasses of its tables, which define every key: name, type, default, valid values
 - `schema`: conversion between such dataclasses and TOML
 - `load`: load; reads a job file, with the values that follow from others
-- `checks`: check; do the keys of a job fit together?
+- `checks`: check; do the keys of a job fit together, are the names of its features distinct?
 - `explained`: a job file with an explanation of every key
 - `presets`: PRESETS, METHOD_DEFAULTS; named sets of values and their sources
 - `effective_keys`: keys that the result depends on, keys that are ignored
-- `feature_names`: the names that a job gives to features
 - `dtrain`: conversion of dtrain's configuration files to job files
 """

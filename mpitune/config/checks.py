@@ -6,12 +6,22 @@ import os
 from collections.abc import Sequence
 from typing import get_args
 
-from mpitune.config.feature_names import check_feature_names
 from mpitune.config.schema import literal
-from mpitune.config.spec import BATCH, DataKeys, GrammarKeys, Job, column_metrics, metric_weights, tunes_on_bitext
+from mpitune.config.spec import (
+    BATCH,
+    DataKeys,
+    GrammarKeys,
+    Job,
+    column_metrics,
+    lm_names,
+    metric_weights,
+    tunes_on_bitext,
+)
+from mpitune.corpus.feature_table import FEATURE_NAME, is_feature_name
+from mpitune.decoder.base import built_in_features
 from mpitune.errors import UsageError
 from mpitune.grammar.cdec_ini import TEMPLATES as CDEC_TEMPLATES
-from mpitune.grammar.choices import ListTemplateName, TemplateName
+from mpitune.grammar.choices import PREFIXES, ListTemplateName, TemplateName
 
 _REGULARIZED_METHODS = ("perceptron", "mira", "pro", "minrisk")
 """The methods with a regularizer of bins."""
@@ -219,3 +229,27 @@ def _keys_of_forests(job: Job) -> list[str]:
         'decoder.sample = "forest"': job.decoder.sample == "forest",
     }
     return [key for key, asked in wanted.items() if asked]
+
+
+def check_feature_names(job: Job) -> None:
+    """Raise UsageError for a name that weights files cannot hold, or that another feature has or may have."""
+    named = lm_names(job)
+    if twice := [name for name in named if named.count(name) > 1]:
+        raise UsageError(f"{job.file}: found two language models called {twice[0]}, expected a name for each")
+    built_in = built_in_features(named)
+    for n, name in enumerate(named):
+        _check(job, f"lm.{n}.name", name)
+        if built_in.count(name) > 1:
+            raise UsageError(f"{job.file}: lm.{n}.name: found {name}, which is a feature of the decoder")
+    for n, of in enumerate(job.features.files):
+        _check(job, f"features.files.{n}.name", of.name)
+    if wrong := [name for name in job.learner.frozen if not is_feature_name(name)]:
+        raise UsageError(f"{job.file}: learner.frozen: found feature name {wrong[0]!r}, expected {FEATURE_NAME}")
+
+
+def _check(job: Job, key: str, name: str) -> None:
+    where = f"{job.file}: {key}: found {name!r}"
+    if not is_feature_name(name) or "=" in name or "|||" in name:
+        raise UsageError(f"{where}, expected a word that does not begin with # and has no = or |||")
+    if name.startswith(tuple(PREFIXES.values())):
+        raise UsageError(f"{where}, expected another beginning: it is that of sparse features")

@@ -11,11 +11,10 @@ eflomal        `align`: word alignment by the program eflomal
 symmetrise     `grow_diag_final_and`: one alignment from two directed ones
 retrieval      `IndexedPart`: search for similar sentences
 word_table     `WordTable`, `GrowingWordTable`: words as bytes, with a hash table
-name_hash      `hashed`, `joined`: hashes of names from those of their parts
+hashing        `hashed`, `joined`: hashes of names from those of their parts, and of numbers, for kernels
 tokenisation   `punctuation`, `warn_of_untokenised`: is a text tokenised?
-line_tokens, decimal_numbers   tokens and numbers for compiled parsers
-shortest_digits                numbers as text
-number_hash    hashes of numbers, for kernels
+tokens         tokens and decimal numbers, for compiled parsers
+shortest_digits   numbers as text
 progress       `Progress` of long tasks: items done, rate and time left, on the terminal and in the log
 wording        `counted`, `clock`: numbers and durations in messages
 """

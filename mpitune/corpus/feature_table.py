@@ -11,7 +11,7 @@ import numpy as np
 
 from mpitune.array_files.number_table import DistinctNumbers, NumberTable
 from mpitune.array_files.row_table import enlarged
-from mpitune.corpus.name_hash import hashed
+from mpitune.corpus.hashing import hashed
 from mpitune.corpus.vocabulary import Names, feature_id
 from mpitune.errors import DataError
 
@@ -73,7 +73,7 @@ class FeatureTable:
 
     @property
     def hashes(self) -> NumberTable:
-        """The hashes of the names of the slots from `first_dynamic_slot` on (`mpitune.corpus.name_hash`)."""
+        """The hashes of the names of the slots from `first_dynamic_slot` on (`mpitune.corpus.hashing`)."""
         return self._hashes.table
 
     def name(self, slot: int) -> str:

@@ -37,4 +37,4 @@ PREFIXES: dict[str, str] = {
 }
 """Prefix of the feature names of each template."""
 ListTemplateName = Literal["text-length", "target-ngrams", "lexicon-pair"]
-"""``features.templates`` of n-best lists, implemented by `mpitune.decoder.lists.templates.TextFeatures`."""
+"""``features.templates`` of n-best lists, implemented by `mpitune.decoder.lists.features.TextFeatures`."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.name_hash import HashedNames, hashed, joined
+from mpitune.corpus.hashing import HashedNames, hashed, joined
 from mpitune.grammar.rules import RuleTypes
 from mpitune.grammar.templates import (
     FARTHEST,

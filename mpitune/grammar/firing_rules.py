@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mpitune.array_files.number_table import DistinctNumbers, NumberTable, place_of
-from mpitune.corpus.name_hash import hashed
+from mpitune.corpus.hashing import hashed
 from mpitune.grammar.fired import Spelling, Workspace, fire, most_fired, new_workspace, spelling
 from mpitune.grammar.rules import RuleTypes
 from mpitune.grammar.templates import GLUE, features, pass_through

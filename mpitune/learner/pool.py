@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.csr import row_ends, row_scores, row_sums, select_rows
-from mpitune.corpus.number_hash import extended
+from mpitune.corpus.hashing import extended
 from mpitune.decoder.base import KBest
 from mpitune.jit import at, kernel, uint64
 from mpitune.metrics.bleu import WIDTH

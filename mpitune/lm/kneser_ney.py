@@ -28,7 +28,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from mpitune.array_files.atomic import open_atomic
-from mpitune.array_files.scratch import Scratch
+from mpitune.array_files.disk_array import Scratch
 from mpitune.corpus.lines import kilobytes, lines
 from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import split_words

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.scratch import Scratch
+from mpitune.array_files.disk_array import Scratch
 from mpitune.corpus.progress import Progress
 from mpitune.jit import at, inlined, int64, kernel, uint64
 from mpitune.lm.numbered_text import START

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mpitune.corpus.line_tokens import next_token
 from mpitune.corpus.lines import line_blocks
 from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import split_words
+from mpitune.corpus.tokens import next_token
 from mpitune.corpus.vocabulary import Names
 from mpitune.corpus.word_table import GrowingWordTable, WordTable, word_or_new
 from mpitune.errors import DataError

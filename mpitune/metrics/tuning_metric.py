@@ -14,7 +14,9 @@ import numpy as np
 
 from mpitune.decoder.base import KBest
 from mpitune.metrics import bleu, chrf, sentence_bleu, ter
+from mpitune.metrics.bleu import WIDTH
 from mpitune.metrics.choices import ReferenceMetricName
+from mpitune.metrics.sentence_bleu import SentenceMetric
 
 UNIT = 1 << 30
 """Units of 1 in the statistics of columns."""
@@ -176,3 +178,26 @@ class Metric:
         for factor, column in zip(self._factors.tolist(), scores.T, strict=True):
             total += factor * column
         return total
+
+
+class MetricGold(SentenceMetric):
+    """The sentence score of a `Metric`; its statistics are int64 [k, width]."""
+
+    def __init__(self, metric: Metric, bleu: SentenceMetric) -> None:
+        """``bleu``: the gold score that stands for BLEU in a sum."""
+        super().__init__(metric.sentence_scores)
+        self._metric = metric
+        self._bleu = bleu
+        self.needs_previous_epoch = "bleu" in metric.names and bleu.needs_previous_epoch
+
+    def start_epoch(self, best: np.ndarray) -> None:
+        self._bleu.start_epoch(best)
+
+    def start_shard(self) -> None:
+        self._bleu.start_shard()
+
+    def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
+        return self._metric.sentence_scores(statistics, lambda own: self._bleu.score(own, source_length, number))
+
+    def update_context(self, statistics: np.ndarray, source_length: int) -> None:
+        self._bleu.update_context(statistics[:, :WIDTH], source_length)

@@ -93,7 +93,7 @@ class ShardResult:
     bleu: np.ndarray = field(default_factory=lambda: np.zeros((3, WIDTH), dtype=np.int64))
     """int64 [3, 11]: BLEU statistics summed over 1-best translations, oracles and predictions."""
     choices: np.ndarray = field(default_factory=lambda: np.zeros((3, 0)))
-    """float64 [3, columns]: statistics of the metric, see `mpitune.training.epoch_statistics.ShardStatistics`."""
+    """float64 [3, columns]: statistics of the metric, see `mpitune.training.epoch_metrics.ShardStatistics`."""
     learner: tuple[np.ndarray, ...] = ()
     """float64 [n] each: the learner's state for the features."""
 

@@ -7,12 +7,10 @@ input_checks       `check_files` and others: checks that need several input file
 estimate           `announce`: time and disk that building takes, told before
 build              `build_store`, `build_bitext`: builds the files that are missing or stale
 store_file         `StoreFile`: is a file missing, damaged or stale?
-compile_data       `compile_data`: texts and grammars to arrays
+compile_data       `compile_data`: texts and grammars to arrays; `ExtractedParts`: rules, a file for each item of work
 compile_lists      `compile_lists`: n-best lists to arrays
 extract_grammars   `extract_and_build`: extracts grammars on all ranks before the store is built
-extracted_parts    `ExtractedParts`: their rules, a file for each item of work
-own_pairs          `own_pairs`: which pairs of the bitext are the tuned sentences, to be left out for them
-own_ngrams         what leaving these sentences out changes in a language model
+leave_one_out      `own_pairs`: the pairs of the bitext that are tuned on; language models without these sentences
 store              `open_store`, `Store`, `Corpus`: the opened store
 structure          `check_data` and others: checks of the arrays before kernels index them
 """

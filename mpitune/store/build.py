@@ -20,13 +20,12 @@ from mpitune.grammar.templates import checked
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
 from mpitune.store.bitext_inputs import EstimatedLm
-from mpitune.store.compile_data import compile_data
+from mpitune.store.compile_data import ExtractedParts, compile_data
 from mpitune.store.compile_lists import compile_lists
 from mpitune.store.estimate import Estimate, announce, of_grammars, of_lm
-from mpitune.store.extracted_parts import ExtractedParts
 from mpitune.store.input_checks import check_files, check_score_names
 from mpitune.store.inputs import StoreInputs, grammar_files
-from mpitune.store.own_ngrams import compile_own_ngrams, own_ngrams_inputs
+from mpitune.store.leave_one_out import compile_own_ngrams, own_ngrams_inputs
 from mpitune.store.store import BITEXT, DATA, lm_name, own_name
 from mpitune.store.store_file import StoreFile, input_attributes
 from mpitune.store.structure import check_bitext, check_data, check_lists, check_lm, check_own_ngrams

@@ -1,26 +1,38 @@
-"""Texts, grammars or extracted rules to arrays: the data file of a store."""
+"""Texts, grammars or extracted rules to arrays: the data file of a store.
+
+Extracted rules are in a file for each item of work until all are there, so that interrupted work continues from these.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import Stored, add_prefix, open_arrays
+from mpitune.array_files.arrays import (
+    Stored,
+    add_prefix,
+    map_arrays,
+    open_arrays,
+    read_attributes,
+    with_prefix,
+    write_arrays,
+)
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.corpus.lines import kilobytes
 from mpitune.corpus.progress import Progress
 from mpitune.corpus.tokenisation import warn_of_untokenised
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.errors import DataError
-from mpitune.extraction.rule_arrays import merged
+from mpitune.extraction.rule_arrays import TablePart, merged
+from mpitune.files import matching
 from mpitune.grammar.extracted import FEATURES
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleReader
-from mpitune.store.extracted_parts import ExtractedParts
+from mpitune.ownership import remove
 from mpitune.store.input_checks import (
     check_categories,
     warn_of_built_in_names,
@@ -29,7 +41,7 @@ from mpitune.store.input_checks import (
     warn_of_unknown_words,
 )
 from mpitune.store.inputs import StoreInputs
-from mpitune.store.store import BITEXT, encoded_corpus
+from mpitune.store.store import BITEXT, encoded_corpus, inputs_digest
 
 LOG = logging.getLogger(__name__)
 
@@ -110,3 +122,55 @@ def _extracted_rules(sources: StoreInputs, parts: ExtractedParts, bitext: Path) 
     sentences = sum(len(texts.read()) for texts in sources.texts.values())
     arrays = merged(parts, sentences, parts.folder)
     return _CompiledGrammars(words, arrays, list(FEATURES), ["S", "X"])
+
+
+class ExtractedParts:
+    """The parts in a folder, in the order of their words; the first time that they are read, they are checked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._is_checked = False
+
+    def __len__(self) -> int:
+        return len(self.files())
+
+    def __iter__(self) -> Iterator[TablePart]:
+        for file in self.files():
+            yield TablePart(**with_prefix(map_arrays(file, check_digest=not self._is_checked), "part"))
+        self._is_checked = True
+
+    def files(self) -> list[Path]:
+        """The files of the parts, in the order of their words."""
+        return matching(self.folder, "part-*.h5")
+
+    def file(self, item: range) -> Path:
+        """The file for the rules of ``item``, words of the bitext."""
+        return self.folder / f"part-{item.start:012d}.h5"
+
+    def write(self, item: range, part: TablePart, inputs: Mapping[str, Any]) -> None:
+        """Write the rules of ``item``; ``inputs``: attributes that identify what they are extracted from."""
+        arrays = add_prefix("part", part._asdict())
+        write_arrays(self.file(item), arrays, {**inputs, "words": [item.start, item.stop]})
+
+    def missing(self, items: Sequence[range], inputs: Mapping[str, Any]) -> list[range]:
+        """The ``items`` that have no part yet; removes parts of other items, damaged ones and those of other inputs."""
+        missing = list(items)
+        for file in self.files():
+            item = _item_of(file, inputs)
+            if item in missing:
+                missing.remove(item)
+            else:
+                remove(self.folder, file.name)
+        return missing
+
+    def remove(self) -> None:
+        """Remove all parts."""
+        remove(self.folder, "part-*.h5")
+
+
+def _item_of(file: Path, inputs: Mapping[str, Any]) -> range | None:
+    """The item of work whose rules ``file`` holds; None if it is damaged or of other inputs."""
+    attributes = read_attributes(file) or {}
+    if "inputs" not in attributes or inputs_digest(attributes["inputs"]) != inputs_digest(inputs["inputs"]):
+        return None
+    return range(*attributes["words"])

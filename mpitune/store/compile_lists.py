@@ -16,9 +16,8 @@ from mpitune.corpus.text import SentencePair, SourceSentence
 from mpitune.corpus.tokenisation import SAMPLE, warn_of_other_words
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.decoder.lists.compiler import ListCompiler
+from mpitune.decoder.lists.features import ScoreFiles, TextFeatures
 from mpitune.decoder.lists.formats import Entry
-from mpitune.decoder.lists.scores import ScoreFiles
-from mpitune.decoder.lists.templates import TextFeatures
 from mpitune.errors import DataError
 from mpitune.metrics.choices import METRIC_NAMES
 from mpitune.store.inputs import StoreInputs, Texts

@@ -30,12 +30,12 @@ from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.ownership import locked
 from mpitune.runtime.signals import stop_flag
 from mpitune.store import build
+from mpitune.store.compile_data import ExtractedParts
 from mpitune.store.estimate import Estimate, announce, of_extraction
-from mpitune.store.extracted_parts import ExtractedParts
 from mpitune.store.input_checks import check_files
 from mpitune.store.inputs import StoreInputs
+from mpitune.store.leave_one_out import own_pairs
 from mpitune.store.made_inputs import make_inputs
-from mpitune.store.own_pairs import own_pairs
 from mpitune.store.store import DATA
 from mpitune.store.structure import check_bitext
 

@@ -94,7 +94,7 @@ class StoreInputs:
     """Bitext from which a grammar is extracted for each sentence."""
     leave_one_out: bool | None = False
     """True if the sentences of ``train`` are the first ones of the bitext; extraction for one leaves out its own pair.
-    None: those that are pairs of the bitext are searched for, see `mpitune.store.own_pairs`."""
+    None: those that are pairs of the bitext are searched for, see `mpitune.store.leave_one_out`."""
     max_translations: int = 0
     """Number of rules that a source side of an extracted grammar keeps when it is opened; 0: all."""
     table_format: str = "auto"

@@ -23,11 +23,11 @@ from mpitune.array_files.checked import open_checked
 from mpitune.array_files.csr import row_ends
 from mpitune.array_files.number_table import DistinctNumbers
 from mpitune.corpus.fingerprint import Fingerprint
-from mpitune.corpus.name_hash import hashed
+from mpitune.corpus.hashing import hashed
 from mpitune.corpus.text import SentencePair
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.decoder.base import Sentence, TranslationModel
-from mpitune.decoder.lists.model import ListModel, open_model
+from mpitune.decoder.lists.decoder import ListModel, open_model
 from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.grammar.fired import spelling
 from mpitune.grammar.firing_rules import rules_that_fire

@@ -6,11 +6,11 @@
 - `hosts`: what the hosts of a run must have in common.
 - `job_inputs`: from a job file to the job and its inputs; `bitext_jobs`: the same for a bitext alone;
   `seen_references`: those that a language model's text has; `factory`: constructs decoder, learner and metric.
-- `scheduler`: shards and their distribution over the ranks; `shard_pass`: one pass over a shard; `parallel_map`: other
-  work on all ranks.
-- `dense_start`, `initial_size`: initial weights; `metric_spreads`: scales of metrics; `fit_bins`: bins of the rules'
+- `scheduler`: shards and their distribution over the ranks, other work on all ranks; `shard_pass`: one pass over a
+  shard.
+- `dense_start`: initial weights; `metric_spreads`: scales of metrics; `fit_bins`: bins of the rules'
   features.
 - `epoch_statistics`: sums; `epoch_metrics`: the line in metrics.jsonl; `epoch_clock`: time and memory; `devtest`:
-  translation of the devtest set; `sanity_checks`, `unused_weights`: warnings; `early_stopping`: the end of training.
+  translation of the devtest set; `sanity_checks`: warnings.
 - `local/`: weights for each sentence.
 """

@@ -14,8 +14,7 @@ from mpitune.run_folder.checkpoint import Vector
 from mpitune.runtime.signals import stop_flag
 from mpitune.store.store import Corpus
 from mpitune.training.epoch_statistics import NOT_SCORED, Scores
-from mpitune.training.parallel_map import parallel_map
-from mpitune.training.scheduler import check_stop
+from mpitune.training.scheduler import check_stop, parallel_map
 from mpitune.training.session import TrainingRun
 
 WITHOUT_DEVTEST = 20

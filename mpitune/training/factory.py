@@ -19,8 +19,7 @@ from mpitune.decoder.base import Decoder, TranslationModel
 from mpitune.decoder.cdec.decoder import CdecDecoder
 from mpitune.decoder.cdec.process import Timeouts
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
-from mpitune.decoder.lists.decoder import ListDecoder
-from mpitune.decoder.lists.model import ListModel
+from mpitune.decoder.lists.decoder import ListDecoder, ListModel
 from mpitune.grammar.binning import Bins
 from mpitune.grammar.cdec_ini import make_inifile
 from mpitune.grammar.score_transforms import Scoring
@@ -30,15 +29,13 @@ from mpitune.learner.batch import hypergraph, mert, minrisk, pro, rampion
 from mpitune.learner.bin_chains import Smoothness
 from mpitune.learner.choices import LearnedFeatures
 from mpitune.learner.local.ebuu import ebuu
-from mpitune.learner.local.examples import Examples
+from mpitune.learner.local.examples import Examples, Update
 from mpitune.learner.local.mbuu import mbuu
-from mpitune.learner.local.update import Update
 from mpitune.learner.online import averaging, mira, perceptron
 from mpitune.learner.online.smoothing import Smoothing
 from mpitune.learner.pair_sampling import Sampler, make_sampler
-from mpitune.metrics.metric_gold import MetricGold
 from mpitune.metrics.sentence_bleu import SentenceMetric, make_sentence_metric
-from mpitune.metrics.tuning_metric import Metric
+from mpitune.metrics.tuning_metric import Metric, MetricGold
 from mpitune.store.store import Store
 from mpitune.training import job_inputs
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -12,9 +13,10 @@ from mpitune.config.effective_keys import ignored_keys
 from mpitune.config.spec import Job
 from mpitune.decoder.base import TranslationModel
 from mpitune.decoder.cdec.process import resolve_program
-from mpitune.decoder.lists.model import ListModel
+from mpitune.decoder.lists.decoder import ListModel
 from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
+from mpitune.grammar.choices import PREFIXES, ListTemplateName
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.layout import RunFolder
@@ -27,7 +29,6 @@ from mpitune.training.fit_bins import open_fitted
 from mpitune.training.hosts import compile_kernels, compile_side_by_side
 from mpitune.training.seen_references import log_seen_references, warn_of_tuned_devtest
 from mpitune.training.session import TrainingRun
-from mpitune.training.unused_weights import unused_weights
 
 LOG = logging.getLogger(__name__)
 
@@ -151,3 +152,32 @@ def _warm_up(run: TrainingRun) -> None:
         LOG.info("starting %s on all ranks", resolve_program(run.job.decoder.binary))
         run.decoder.decode(sentence, weights, 1)
     compile_kernels(run.comm, learn)
+
+
+def unused_weights(weights: Mapping[str, float], job: Job, model: TranslationModel | ListModel) -> str:
+    """Says which of ``weights``, if any, no feature of ``job`` has; empty: none.
+
+    An external decoder may have features that only it knows: then only those of sparse templates are looked at. Lists
+    may have any: of these, only features of templates for lists.
+    """
+    backend = job.decoder.backend
+    if backend != "cdec" and weights and not model.fires_any(weights):
+        return "none of its features occurs in this job"
+    if backend == "lists":
+        return lacking_templates(weights.keys() - model.fired(weights), len(weights), job)
+    if lacking := lacking_templates(weights, len(weights), job):
+        return lacking
+    known, sparse = set(model.dense_features()), tuple(PREFIXES.values())
+    unknown = [name for name, weight in weights.items() if weight and name not in known and not name.startswith(sparse)]
+    if backend == "cdec" or not unknown:
+        return ""
+    return f"{len(unknown)} of {len(weights)} weights do not count: no feature is called {unknown[0]}"
+
+
+def lacking_templates(names: Collection[str], weights: int, job: Job) -> str:
+    """Says how many ``names``, of so many ``weights``, are those of templates that ``job`` lacks; empty: none."""
+    templates = get_args(ListTemplateName) if job.decoder.backend == "lists" else PREFIXES
+    absent = {template: PREFIXES[template] for template in templates if template not in job.features.templates}
+    found = Counter(template for name in names for template, prefix in absent.items() if name.startswith(prefix))
+    lacking = ", ".join(template for template in absent if template in found)
+    return f"{found.total()} of {weights} weights do not count: features.templates lacks {lacking}" if found else ""

@@ -1,14 +1,17 @@
-"""Shards: partition of the sentences, and distribution over the ranks by a work queue."""
+"""Shards: partition of the sentences, and work on shards and sentences, dealt to the ranks by a work queue."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from mpitune.corpus.progress import Progress
 from mpitune.decoder.base import check_failed
+from mpitune.exchange.comm import Comm
 from mpitune.runtime.signals import stop_flag
 from mpitune.training.session import TrainingRun
 
@@ -22,7 +25,7 @@ class CompletedShard(Protocol):
 
     @property
     def statistics(self) -> dict[str, float]:
-        """Sums over its sentences, by name: `mpitune.training.epoch_statistics.ShardStatistics`."""
+        """Sums over its sentences, by name: `mpitune.training.epoch_metrics.ShardStatistics`."""
 
 
 _Done = TypeVar("_Done", bound=CompletedShard)
@@ -99,3 +102,28 @@ def _longest_first(run: TrainingRun, shards: Sequence[np.ndarray], seconds: Sequ
     words = np.diff(run.corpus.source_ptr)
     length = seconds or [float(words[shard].sum()) for shard in shards]
     return sorted(range(len(shards)), key=lambda z: -length[z])
+
+
+T = TypeVar("T")
+
+
+def parallel_map(
+    comm: Comm, count: int, work: Callable[[int], T], what: str, *, at_once: int | None = None
+) -> Iterator[T]:
+    """Yield ``work(0)`` to ``work(count - 1)`` in order on rank 0; any free rank computes the next item.
+
+    Other ranks yield nothing, but must exhaust the iterator. ``at_once``: approximate number of results that a rank
+    collects before it sends them to rank 0 (None: all); small if results are large.
+    """
+    step = (at_once or count) * comm.size
+    with Progress(what, count) as shown:
+        for first in range(0, count, max(step, 1)):
+            last = min(first + step, count)
+            done = []
+            with comm.work_queue([1] * (last - first)) as queue:
+                for i in queue:
+                    done.append((first + i, work(first + i)))
+                    shown.reach(first + queue.done().units)
+            parts = comm.gather(done)
+            if parts is not None:
+                yield from (result for _, result in sorted(chain(*parts), key=itemgetter(0)))

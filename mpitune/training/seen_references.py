@@ -14,7 +14,7 @@ from mpitune.decoder.base import TranslationModel
 from mpitune.lm.leave_one_out import COVERED
 from mpitune.lm.ngram_table import UNKNOWN
 from mpitune.lm.seen_text import KNOWN, share_if_seen
-from mpitune.store.own_pairs import OWN_TEXT
+from mpitune.store.leave_one_out import OWN_TEXT
 from mpitune.store.store import Corpus, Store, references_in
 
 LOG = logging.getLogger(__name__)

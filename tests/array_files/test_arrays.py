@@ -13,8 +13,15 @@ import pytest
 from support.crafted import CRAFTED, Craft, write_secret
 
 from mpitune.array_files import arrays
-from mpitune.array_files.arrays import open_arrays, read_attributes, release_changes, release_pages, write_arrays
-from mpitune.array_files.digest import USER_BLOCK, write_user_block
+from mpitune.array_files.arrays import (
+    USER_BLOCK,
+    open_arrays,
+    read_attributes,
+    release_changes,
+    release_pages,
+    write_arrays,
+    write_user_block,
+)
 from mpitune.errors import DataError, MachineError, UsageError
 
 RECORD = np.dtype([("key", "<i8"), ("prob", "<f4"), ("backoff", "<f4")])

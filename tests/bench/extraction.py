@@ -32,8 +32,8 @@ from mpitune.extraction.rule_arrays import merged
 from mpitune.extraction.rule_lines import rule_lines
 from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.store.build import build_bitext
+from mpitune.store.compile_data import ExtractedParts
 from mpitune.store.extract_grammars import GrammarExtractor, SentenceToCover, warm_up
-from mpitune.store.extracted_parts import ExtractedParts
 
 PASSES = 3
 SIZES = (1_000, 5_000, 20_000)

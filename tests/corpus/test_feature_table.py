@@ -11,7 +11,7 @@ import pytest
 from mpitune.array_files.number_table import place_of
 from mpitune.corpus import feature_table
 from mpitune.corpus.feature_table import FeatureTable, is_feature_name
-from mpitune.corpus.name_hash import HashedNames, hashed
+from mpitune.corpus.hashing import HashedNames, hashed
 from mpitune.corpus.vocabulary import Names, feature_id
 from mpitune.corpus.weights import read_weights, write_weights
 from mpitune.errors import DataError

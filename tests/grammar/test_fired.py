@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpitune.corpus.name_hash import hashed
+from mpitune.corpus.hashing import hashed
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import UsageError
 from mpitune.grammar.fired import fire, new_workspace, spelling

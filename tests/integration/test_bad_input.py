@@ -27,7 +27,7 @@ from support.sharing import read_only
 from support.small_disk import on_a_small_disk
 from support.tiny import write_data
 
-from mpitune.array_files.digest import write_user_block
+from mpitune.array_files.arrays import write_user_block
 from mpitune.cli.parser import main
 from mpitune.ownership import FolderLock
 from mpitune.run_folder import checkpoint

@@ -25,8 +25,8 @@ from mpitune.errors import MachineError
 from mpitune.extraction import extractor, sentences
 from mpitune.extraction.rule_arrays import TablePart
 from mpitune.grammar.templates import as_symbols
+from mpitune.store.compile_data import ExtractedParts
 from mpitune.store.extract_grammars import GrammarExtractor
-from mpitune.store.extracted_parts import ExtractedParts
 from mpitune.store.store import open_store
 from mpitune.training import job_inputs
 

@@ -22,7 +22,7 @@ from support.tiny_lists import FORMATS, Hypothesis, TinyLists, tables_of
 from mpitune.array_files.csr import row_ends
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import KBest, Sentence, empty_translation
-from mpitune.decoder.lists.model import ListModel
+from mpitune.decoder.lists.decoder import ListModel
 from mpitune.decoder.lists.stream import read_lists
 from mpitune.errors import StopRequested
 from mpitune.exchange.comm import SerialComm

@@ -24,7 +24,7 @@ from mpitune.jit import compiler, kernel
 PROGRAM = """
 import numpy as np
 from mpitune.jit import compiler
-from mpitune.corpus.number_hash import extended, mix
+from mpitune.corpus.hashing import extended, mix
 
 compiler.REPORTED = -1.0
 compiled = []
@@ -81,7 +81,7 @@ import sys
 import numpy as np
 from numba.core import event
 from mpitune.jit.compiler import COMPILED
-from mpitune.corpus.number_hash import extended, mix
+from mpitune.corpus.hashing import extended, mix
 
 while not sys.stdin.read(1):
     pass
@@ -166,8 +166,8 @@ def test_files_that_are_damaged_are_compiled_and_written_again(
     assert files(filled) == before
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(filled))
     assert {pickle.loads(door.CacheFolder().read(file.name))[0][0] for file in before} == {
-        "mpitune.corpus.number_hash.extended",
-        "mpitune.corpus.number_hash.mix",
+        "mpitune.corpus.hashing.extended",
+        "mpitune.corpus.hashing.mix",
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpitune.array_files.scratch import Scratch
+from mpitune.array_files.disk_array import Scratch
 from mpitune.corpus.progress import Progress
 from mpitune.lm import ngram_runs
 from mpitune.lm.ngram_runs import Runs

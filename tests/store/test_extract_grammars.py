@@ -19,8 +19,8 @@ from mpitune.errors import DataError, MachineError
 from mpitune.extraction import sentences
 from mpitune.extraction.rule_arrays import TablePart, part_of
 from mpitune.grammar.rules import RuleReader
+from mpitune.store.compile_data import ExtractedParts
 from mpitune.store.extract_grammars import GrammarExtractor
-from mpitune.store.extracted_parts import ExtractedParts
 
 PAIRS = [pair for seed in (3, 8, 9) for pair in random_pairs(seed) if pair[0] and pair[1]]
 SOURCES, TARGETS = ([" ".join(pair[side]) for pair in PAIRS] for side in (0, 1))

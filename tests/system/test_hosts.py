@@ -206,7 +206,7 @@ import socket
 import numpy as np
 from mpi4py.MPI import COMM_WORLD as world
 from numba.core import event
-from mpitune.corpus.number_hash import extended
+from mpitune.corpus.hashing import extended
 
 world.Barrier()
 with event.install_recorder("numba:compile") as recorder:

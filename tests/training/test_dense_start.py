@@ -19,16 +19,15 @@ from support.tiny import DEVTEST, Tiny
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
-from mpitune.decoder.lists.model import ListModel, Lists
+from mpitune.decoder.lists.decoder import ListModel, Lists
 from mpitune.errors import StopRequested
 from mpitune.exchange.comm import SerialComm
 from mpitune.run_folder.checkpoint import Vector, read_checkpoint
 from mpitune.training import dense_start as start
-from mpitune.training import initial_size
 from mpitune.training import online_epoch as module
+from mpitune.training.dense_start import best_factor
 from mpitune.training.epoch_statistics import Scores
 from mpitune.training.factory import FirstWeights, learned_in_epochs
-from mpitune.training.initial_size import best_factor
 from mpitune.training.loop import train
 from mpitune.training.session import TrainingRun
 
@@ -407,7 +406,7 @@ def test_the_factor_is_fitted_to_the_margins_of_the_job(
         found.append(best_factor(leads, required))
         return found[-1]
 
-    monkeypatch.setattr(initial_size, "best_factor", spy)
+    monkeypatch.setattr(start, "best_factor", spy)
     for margin in (1.0, 0.5):
         keys = {"initial_weights": "warm", "margin": margin, "margin_by_gold": by_gold}
         checkpoint(tiny, tmp_path / f"{margin}", **keys)

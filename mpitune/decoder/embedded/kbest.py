@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.number_hash import mix
+from mpitune.corpus.hashing import mix
 from mpitune.decoder.embedded.arena import Arena
 from mpitune.decoder.embedded.forest import NODES, Forest
 from mpitune.decoder.embedded.matched import MatchedRules

@@ -2,10 +2,8 @@
 
 - `formats`: `ListReader`, the entries of files of Moses, cdec or JSON lines
 - `compiled_reader`: the same for blocks of well-formed lines, several times as fast; `line_kernel`: its kernel
-- `scores`: `ScoreFiles`, further features of the entries
-- `templates`: `TextFeatures`, features of their texts
+- `features`: `ScoreFiles`, further features of the entries; `TextFeatures`, features of their texts
 - `compiler`: `ListCompiler`, from entries to arrays of the store
-- `model`: `Lists` and `ListModel`, the opened arrays
-- `decoder`: `ListDecoder`
+- `decoder`: `Lists` and `ListModel`, the opened arrays, and `ListDecoder`, which sorts them
 - `stream`: lists one after the other, without a store, for `mpitune rerank`
 """

@@ -1,4 +1,4 @@
-"""From the entries of files to the arrays of `mpitune.decoder.lists.model.Lists`.
+"""From the entries of files to the arrays of `mpitune.decoder.lists.decoder.Lists`.
 
 Entries are collected on disk in the order of the files, then sorted by list. Equal hypotheses of a list become one, at
 the place of the first. Of those of one file only the first counts. Those of different files, such as the outputs of
@@ -17,7 +17,7 @@ import numpy as np
 from mpitune.array_files.arrays import Stored
 from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.array_files.disk_array import DiskArray
-from mpitune.corpus.number_hash import hash_rows
+from mpitune.corpus.hashing import hash_rows
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.decoder.lists.compiled_reader import CompiledReader, FeatureNumbers
 from mpitune.decoder.lists.formats import Entry

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.decimal_numbers import parse_decimal, whole_number
-from mpitune.corpus.line_tokens import is_separator, next_token
+from mpitune.corpus.tokens import is_separator, next_token, parse_decimal, whole_number
 from mpitune.corpus.word_table import WordTable, word_number
 from mpitune.decoder.lists.formats import MOST_DIGITS
 from mpitune.jit import inlined, kernel

@@ -16,8 +16,7 @@ import numpy as np
 
 from mpitune.jit import kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
-from mpitune.learner.batch.chain_penalty import ChainPenalty
-from mpitune.learner.batch.smooth import minimize_lbfgs
+from mpitune.learner.batch.smooth import ChainPenalty, minimize_lbfgs
 from mpitune.learner.bin_chains import Smoothness
 from mpitune.learner.pool import NBestPool, scores, summed
 from mpitune.metrics.tuning_metric import Metric

@@ -19,8 +19,7 @@ import numpy as np
 from mpitune.array_files.csr import row_ends
 from mpitune.jit import at, kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
-from mpitune.learner.batch.chain_penalty import ChainPenalty
-from mpitune.learner.batch.smooth import minimize_lbfgs
+from mpitune.learner.batch.smooth import ChainPenalty, minimize_lbfgs
 from mpitune.learner.bin_chains import Smoothness
 from mpitune.learner.pair_sampling import pro
 from mpitune.learner.pool import NBestPool

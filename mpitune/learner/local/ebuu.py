@@ -16,8 +16,7 @@ import numpy as np
 
 from mpitune.array_files.csr import row_scores, row_sums
 from mpitune.learner.batch.minrisk import risks
-from mpitune.learner.local.examples import Examples
-from mpitune.learner.local.update import Update, squared_norm
+from mpitune.learner.local.examples import Examples, Update, squared_norm
 
 GRADIENT_TOLERANCE = 1e-6
 """Norm of the gradient at which the descent stops."""

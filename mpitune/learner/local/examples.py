@@ -1,14 +1,24 @@
-"""Training data of local training: k-best lists of a few training sentences, as differences from their oracles.
+"""Local training: weights for one sentence, by an ultraconservative update of the global weights.
 
-The oracle of a list is its entry of largest gold score `bleu+1`, of equals that of largest model score under the global
-weights *(ours)*; or the hope, the entry of largest sum of both, as in Chiang 2008, whom Liu et al. 2012 follow. Of
-equals it is the first. Only differences between entries of a list affect learning, so an entry is stored as its
-features minus those of the oracle and its score minus that of the oracle. Features of the same value in all entries
-cancel; frozen features count in the scores only.
+Liu, Cao, Watanabe, Zhao, Yu and Zhu, *Locally Training the Log-Linear Model for SMT*, EMNLP 2012. Both methods
+minimise, over the weights w,
+
+    1/2 ||w - w_b||^2 + lambda Loss(D, w)
+
+where w_b are the global weights and D the lists of K training sentences similar to the one to be translated. MBUU
+(`mpitune.learner.local.mbuu`) uses the margin loss, EBUU (`mpitune.learner.local.ebuu`) the expected error. The result
+is the change w - w_b of the features in which entries of a list differ.
+
+The training data are the lists as differences from their oracles. The oracle of a list is its entry of largest gold
+score `bleu+1`, of equals that of largest model score under the global weights *(ours)*; or the hope, the entry of
+largest sum of both, as in Chiang 2008, whom Liu et al. 2012 follow. Of equals it is the first. Only differences between
+entries of a list affect learning, so an entry is stored as its features minus those of the oracle and its score minus
+that of the oracle. Features of the same value in all entries cancel; frozen features count in the scores only.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,6 +28,7 @@ from mpitune.array_files.csr import row_ends
 from mpitune.jit import at, inlined, kernel
 from mpitune.learner.pool import NBestPool
 from mpitune.metrics.sentence_bleu import bleu_plus_one
+from mpitune.portable_math import dot
 
 
 class Examples(NamedTuple):
@@ -211,3 +222,26 @@ def _differences(
     for c in range(columns):
         workspace.place[result.feature[c]] = -1
     return columns
+
+
+class Update(NamedTuple):
+    """The weights of one sentence, as a change of the global weights."""
+
+    change: np.ndarray
+    """float64 [columns of the examples]: w - w_b."""
+    objective: float
+    """Value of the minimised objective."""
+    steps: int
+    """Passes over the lists (MBUU), gradient steps (EBUU)."""
+    gap: float | None
+    """MBUU: the duality gap, an upper bound on the distance of the objective from its minimum; EBUU: None."""
+
+    @property
+    def distance(self) -> float:
+        """||w - w_b||"""
+        return math.sqrt(squared_norm(self.change))
+
+
+def squared_norm(vector: np.ndarray) -> float:
+    """The sum of squares."""
+    return dot(vector, vector)

@@ -17,8 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpitune.jit import at, kernel
-from mpitune.learner.local.examples import Examples
-from mpitune.learner.local.update import Update, squared_norm
+from mpitune.learner.local.examples import Examples, Update, squared_norm
 
 GAP = 1e-5
 """Stopping condition *(ours)*: the duality gap divided by lambda, a mean loss; a thousandth of a point of BLEU.

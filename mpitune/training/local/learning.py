@@ -19,8 +19,7 @@ from mpitune.config.spec import Job
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import Sentence
 from mpitune.learner.base import BatchLearner, ChainLearner, Reply, ShardObjective
-from mpitune.learner.local.examples import Examples, TrainingLists
-from mpitune.learner.local.update import Update
+from mpitune.learner.local.examples import Examples, TrainingLists, Update
 from mpitune.learner.pool import NBestPool, empty, merged, pool_of
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.store.store import Corpus

@@ -13,7 +13,7 @@ from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.lists import compiler
 from mpitune.decoder.lists.compiler import ListCompiler
-from mpitune.decoder.lists.model import ListModel, open_model
+from mpitune.decoder.lists.decoder import ListModel, open_model
 from mpitune.errors import DataError
 
 Files = list[list[tuple[int, str, dict[str, float]]]]

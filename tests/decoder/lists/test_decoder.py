@@ -6,8 +6,7 @@ import numpy as np
 
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.decoder.base import Sentence
-from mpitune.decoder.lists.decoder import ListDecoder
-from mpitune.decoder.lists.model import ListModel, Lists
+from mpitune.decoder.lists.decoder import ListDecoder, ListModel, Lists
 
 NAMES = ["lm", "tm", "x"]
 ROWS = [{0: 1.0, 1: 2.0}, {0: 1.0, 2: 1.0}, {}, {1: 2.0}, {0: -1.0}]

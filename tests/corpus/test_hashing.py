@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpitune.corpus.name_hash import PRIME, HashedNames, hashed, joined
+from mpitune.corpus.hashing import PRIME, HashedNames, hashed, joined
 from mpitune.jit import kernel
 
 TEXTS = st.lists(st.text(max_size=40), min_size=1, max_size=6)

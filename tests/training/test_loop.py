@@ -19,7 +19,7 @@ from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import StopRequested
 from mpitune.report.html import write_report
 from mpitune.run_folder.watch import read_status
-from mpitune.training.early_stopping import ending
+from mpitune.training.loop import ending
 
 SENTENCES = 26
 

@@ -12,7 +12,7 @@ from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.text import read_parallel
 from mpitune.errors import DataError
 from mpitune.store.inputs import StoreInputs, Texts
-from mpitune.store.own_pairs import found_pairs, own_pairs
+from mpitune.store.leave_one_out import found_pairs, own_pairs
 
 BITEXT = [("a b", "x y"), ("a", "x"), ("a b", "x y"), ("a b", "z"), ("c", "x"), ("a", "x")]
 
