@@ -5,7 +5,7 @@ bitext_inputs      `BitextParts` and others: input files made from a bitext, whe
 made_inputs        `make_inputs`: makes these if they are missing or stale
 input_checks       `check_files` and others: checks that need several input files
 estimate           `announce`: time and disk that building takes, told before
-build              `build_store`, `build_bitext`: builds the files that are missing or stale
+build              `build_store`, `build_bitext`, `estimate_lms`: builds the files that are missing or stale
 store_file         `StoreFile`: is a file missing, damaged or stale?
 compile_data       `compile_data`: texts and grammars to arrays; `ExtractedParts`: rules, a file for each item of work
 compile_lists      `compile_lists`: n-best lists to arrays

@@ -23,6 +23,8 @@ from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kneser_ney import estimate
 from mpitune.store import bitext_inputs
 from mpitune.store.bitext_inputs import BitextParts
+from mpitune.store.made_inputs import make_inputs
+from mpitune.training import job_inputs
 
 PAIRS = [pair for seed in range(3, 40) for pair in random_pairs(seed) if pair[0] and pair[1]]
 BITEXT = '[data]\nsource = "f"\nreferences = ["e"]\nlimit = 20\n'
@@ -239,6 +241,16 @@ def test_the_target_side_as_text_is_without_held_out_pairs(folder: Path, aligned
     assert lm_arrays(folder) == estimated(folder / "both", 2)
 
 
+def test_an_external_decoder_gets_the_model_as_text(folder: Path) -> None:
+    write(folder / "grammar", ["[X] ||| a ||| b ||| A=1"])
+    job = '[data]\nsource = "f"\nreferences = ["e"]\n[grammar]\nfile = "grammar"\n[[lm]]\ntext = ["e"]\norder = 2\n'
+    write(folder / "job.toml", [f'{job}[decoder]\nbackend = "cdec"\n'])
+    sources = job_inputs.sources(job_inputs.load_job(folder / "job.toml", []))
+    make_inputs(sources.made, print, no_progress)
+    estimate(folder / "e", 2, folder / "expected", lambda _: None)
+    assert sources.estimated == {} and read(sources.lms[0]) == read(folder / "expected")
+
+
 def test_another_bitext_is_aligned_and_has_the_text_of_the_language_model(
     folder: Path, aligned: list[Path], cli: Cli
 ) -> None:
@@ -268,6 +280,13 @@ def test_untokenised_text_is_warned_about(folder: Path, aligned: list[Path], cli
         f"{folder}/f: {count} of {count} punctuation marks in the first 1000 lines are attached to words: is this text "
         "tokenised?"
     ]
+
+
+def test_an_untokenised_text_of_a_model_is_warned_about(folder: Path, aligned: list[Path], cli: Cli) -> None:
+    write(folder / "more", 9 * ["x y, z."])
+    write(folder / "job.toml", [f'{BITEXT}[[lm]]\ntext = ["e", "more"]\norder = 2\n'])
+    for times in (1, 0):
+        assert run(cli, folder, "prepare").errors.count(f"WARNING {folder}/more: 18 of 18 punctuation marks") == times
 
 
 @pytest.mark.parametrize(
