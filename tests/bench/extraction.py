@@ -66,7 +66,7 @@ def speed(folder: Path, count: int) -> Iterator[Sequence[str]]:
         return
     files = _unpacked(data, folder)
     wanted = (folder / "val.de").read_text(encoding="utf-8").splitlines()[:count]
-    file = build_bitext(files, folder, lambda _: None)
+    file = build_bitext(files, folder)
 
     sentences: list[SentenceToCover] = [(line.split(), None) for line in wanted]
     words = Names.stored(open_arrays(file), "words")
@@ -149,7 +149,7 @@ def growing(folder: Path, small: bool) -> Iterator[Sequence[str]]:
 
 def _extract(folder: Path, count: int) -> str:
     """Extract for ``count`` sentences; returns CPU ms a sentence, bytes of the grammars, peak memory in bytes."""
-    file = build_bitext(_files(folder), folder / "compiled", lambda _: None)
+    file = build_bitext(_files(folder), folder / "compiled")
     with open(folder / "train.de", encoding="utf-8") as text:
         sentences: list[SentenceToCover] = [(line.split(), i) for i, line in enumerate(islice(text, count))]
     warm_up(file)
@@ -194,7 +194,7 @@ def _compiled(name: str, folder: Path) -> Sequence[str]:
 
 def _compile(folder: Path) -> str:
     """Compile the bitext in ``folder``; returns the size of the file and the peak memory of this process."""
-    size = build_bitext(_files(folder), folder / "compiled", lambda _: None).stat().st_size
+    size = build_bitext(_files(folder), folder / "compiled").stat().st_size
     return f"{size} {_peak()}"
 
 

@@ -57,7 +57,7 @@ def make(folder: Path, words: int) -> None:
     """Write the data, with a model estimated from a text of ``words`` words, and the store."""
     walk = synthetic.text(words)
     synthetic.write_text(walk, folder / "text")
-    estimate(folder / "text", 3, folder / "lm", lambda text: None)
+    estimate(folder / "text", 3, folder / "lm")
     sentence = synthetic.source(walk[:LENGTH])
     synthetic.write_grammar([sentence], 10_000, folder / "grammar")
     (folder / "source").write_text(" ".join(sentence) + "\n", encoding="utf-8")

@@ -78,7 +78,7 @@ def lm_arrays(folder: Path, n: int = 0, store: str = "runs/job/store") -> dict[s
 def estimated(text: Path, order: int) -> dict[str, bytes]:
     """The arrays of a model of ``text``, by way of a file."""
     model = text.with_name("expected")
-    estimate(text, order, model, lambda _: None)
+    estimate(text, order, model)
     return {name: array.tobytes() for name, array in read_arpa(model).items()}
 
 
@@ -183,7 +183,7 @@ def test_it_is_the_job_that_names_all_these_files(folder: Path, aligned: list[Pa
     whole += f'[grammar]\nsource = "{made}/bitext.source"\ntarget = "{made}/bitext.target"\n'
     whole += f'alignment = "{made}/links.gz"\nleave_one_out = true\n'
     whole += f'[[lm]]\nfile = "lm.gz"\ntext = ["{made}/bitext.target"]\n'
-    estimate(folder / made / "bitext.target", 5, folder / "lm.gz", lambda _: None)
+    estimate(folder / made / "bitext.target", 5, folder / "lm.gz")
     write(folder / "whole.toml", [whole + QUICK])
     assert cli("train", folder / "whole.toml", "--set", "learner.lm_leave_one_out=true").code == 0
     one, other = ((folder / "runs" / name / "weights.txt.gz").read_bytes() for name in ("job", "whole"))
@@ -246,8 +246,8 @@ def test_an_external_decoder_gets_the_model_as_text(folder: Path) -> None:
     job = '[data]\nsource = "f"\nreferences = ["e"]\n[grammar]\nfile = "grammar"\n[[lm]]\ntext = ["e"]\norder = 2\n'
     write(folder / "job.toml", [f'{job}[decoder]\nbackend = "cdec"\n'])
     sources = job_inputs.sources(job_inputs.load_job(folder / "job.toml", []))
-    make_inputs(sources.made, print, no_progress)
-    estimate(folder / "e", 2, folder / "expected", lambda _: None)
+    make_inputs(sources.made)
+    estimate(folder / "e", 2, folder / "expected")
     assert sources.estimated == {} and read(sources.lms[0]) == read(folder / "expected")
 
 
