@@ -67,28 +67,29 @@ DEMO := runs/demo
 $(DEMO)/job.toml: | $(STAMP)
 	@mpitune init $(DEMO) --template demo
 
-demo: $(DEMO)/job.toml  ## train, translate, evaluate and report on generated data; a few minutes
+demo: $(DEMO)/job.toml  ## learn dense, then sparse weights for Japanese-English, translate, evaluate, report; minutes
+	cd $(DEMO) && mpirun -n 2 mpitune train job.toml --set run.dir=runs/dense --set 'features.templates=[]'
 	cd $(DEMO) && mpirun -n 2 mpitune train job.toml
-	@cd $(DEMO) && mpirun -n 2 mpitune decode job.toml --input data/test.de --weights data/start.weights --output before
-	@cd $(DEMO) && mpirun -n 2 mpitune decode job.toml --input data/test.de --output after
+	@cd $(DEMO) && mpirun -n 2 mpitune decode runs/dense/config.toml --input data/test.ja --output before
+	@cd $(DEMO) && mpirun -n 2 mpitune decode job.toml --input data/test.ja --output after
 	@echo
 	@cd $(DEMO) && mpitune evaluate --refs data/test.en --hyps before after --test ar
 	@mpitune report $(DEMO)/runs/job
 
 LISTS := $(DEMO)/lists
-# Of the demo's decoder with the weights of its start: $(call nbest,INPUT,LISTS,FORMAT), in the folder of the demo.
+START := jobs/papers/start.weights
+# Of the demo's decoder with weights set by hand: $(call nbest,INPUT,LISTS,FORMAT), in the folder of the demo.
 nbest = cd $(DEMO) && mpirun -n 2 mpitune decode job.toml --input $(1) --output $(2) --format $(3) \
-    --weights data/start.weights --nbest 100
+    --weights '$(CURDIR)/$(START)' --nbest 100
 
 rerank-demo: $(DEMO)/job.toml  ## tune and rerank n-best lists, those of the demo in three formats; two minutes
 	@mkdir -p $(LISTS)
-	@head -500 $(DEMO)/data/train.de > $(LISTS)/train.de
-	@head -500 $(DEMO)/data/train.en > $(LISTS)/train.en
-	$(call nbest,lists/train.de,lists/train.moses.gz,moses)
-	$(call nbest,data/devtest.de,lists/devtest.cdec.gz,cdec)
-	$(call nbest,data/test.de,lists/test.json.gz,json)
+	@for l in ja en; do head -350 $(DEMO)/data/dev.$$l > $(LISTS)/train.$$l; tail -150 $(DEMO)/data/dev.$$l > $(LISTS)/devtest.$$l; done
+	$(call nbest,lists/train.ja,lists/train.moses.gz,moses)
+	$(call nbest,lists/devtest.ja,lists/devtest.cdec.gz,cdec)
+	$(call nbest,data/test.ja,lists/test.json.gz,json)
 	mpirun -n 2 mpitune train jobs/rerank.toml
-	@mpitune rerank jobs/rerank.toml --input $(LISTS)/test.json.gz --weights $(DEMO)/data/start.weights --output $(LISTS)/before
+	@mpitune rerank jobs/rerank.toml --input $(LISTS)/test.json.gz --weights $(START) --output $(LISTS)/before
 	mpitune rerank jobs/rerank.toml --input $(LISTS)/test.json.gz --output $(LISTS)/after
 	@echo
 	@mpitune evaluate --refs $(DEMO)/data/test.en --hyps $(LISTS)/before $(LISTS)/after --test ar

@@ -33,7 +33,6 @@ LAYERS = [
     {"run_folder"},
     {"report"},
     {"training"},
-    {"demo"},
     {"cli"},
     {"__main__"},
 ]
@@ -71,7 +70,6 @@ FILE_ROOMS = {
     ),
     *("run_folder/checkpoint", "run_folder/layout", "run_folder/run_state", "runtime/log"),
     *("runtime/memory", "decoder/cdec/process", "cli/output", "cli/decoding", "cli/init", "cli/weights", "cli/warmup"),
-    *("demo/generate", "demo/notation"),
 }
 """The modules that may call them: what they write is inside of `mpitune.files.writing`, or a failure is ignored."""
 
@@ -83,8 +81,8 @@ OF_THE_PROCESSOR = {
 """Functions of math and NumPy whose results differ between processors; so do ``@``, powers and most of SciPy."""
 PORTABLE_SCIPY = {"scipy.sparse.csr_array", "scipy.optimize.brentq"}
 """What does nothing but order data, or +, -, * and /."""
-PROCESSOR_ROOMS = {"report", "demo", "store/estimate", "metrics/significance"}
-"""Packages and modules that compute no results of runs: reports, estimates of time, the data of the demo.
+PROCESSOR_ROOMS = {"report", "store/estimate", "metrics/significance"}
+"""Packages and modules that compute no results of runs: reports, estimates of time, significance.
 
 The products of matrices in `significance` are sums of whole numbers.
 """

@@ -12,26 +12,24 @@ from files import estimate_lm, read_lines, write_once
 from making import Asked, Ranges, training_split
 from sets import DataSet
 
-from mpitune.demo.generate import generate
+from mpitune.cli.init import TEMPLATES
+
+DEMO = TEMPLATES / "demo"
+"""The corpus of the demo."""
 
 
 def demo(asked: Asked, folder: Path, size: int) -> DataSet:
-    """The data of `make demo`: the first 1,000 sentences of its training part.
-
-    With training: the first 2,000; the epoch is chosen on the last 1,000.
-    """
-    data = folder / "data"
-    if not (data / "lm.arpa.gz").exists():
-        generate(data)
-        estimate_lm(data / "lm.en", 3, data / "lm.arpa.gz")
-    tuned, devtest, test = ([data / f"{part}.de", data / f"{part}.en"] for part in ("train", "devtest", "test"))
+    """The corpus of `make demo`: tuned on its first 1,000 training pairs, tested on test; devtest: dev."""
+    tuned = [DEMO / "train.ja.gz", DEMO / "train.en.gz"]
+    devtest, test = ([DEMO / f"{part}.ja", DEMO / f"{part}.en"] for part in ("dev", "test"))
     ranges = Ranges((0, size or 1000))
+    grammar = {"source": tuned[0], "target": tuned[1], "alignment": DEMO / "train.align.gz"}
     if asked.training:
-        first = sum(1 for _ in read_lines(tuned[0])) * 2 // 3
-        devtest, ranges = tuned, Ranges((0, min(size or first, first)), (first, sys.maxsize))
+        tuned, devtest, ranges, grammar = training_split(folder, grammar, size or 1000)
     made = asked.texts(folder, tuned, devtest, test, ranges)
-    asked.job(folder, {"file": data / "grammar.gz"}, data / "lm.arpa.gz")
-    return replace(made, scalable=True)
+    estimate_lm(grammar["target"], 3, folder / "lm.arpa.gz")
+    asked.job(folder, grammar, folder / "lm.arpa.gz")
+    return made
 
 
 def multi30k(asked: Asked, folder: Path, size: int) -> DataSet:

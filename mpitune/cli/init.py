@@ -9,16 +9,13 @@ import shutil
 from pathlib import Path
 
 from mpitune.array_files.atomic import write_text
-from mpitune.cli.output import print_message
 from mpitune.config.explained import explained
-from mpitune.demo.generate import generate
 from mpitune.errors import UsageError, printable
 from mpitune.exchange.comm import Comm
 from mpitune.files import make_folder, temporary_folder, writing
-from mpitune.lm.kneser_ney import estimate
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
-"""Folder of the jobs, of the example that explains all keys, and of the batch scripts."""
+"""Folder of the jobs, of the example that explains all keys, of the batch scripts and of the demo's corpus."""
 SCRIPTS = ("train.sbatch", "decode.sbatch")
 JOB = "job.toml"
 DATA = "data"
@@ -46,8 +43,7 @@ def _write(folder: Path, template: str, slurm: bool) -> None:
     make_folder(folder)
     with writing(folder):
         for path in data:
-            print_message(f"{path}: making German and English sentences, rules and a language model; a minute")
-            _write_data(path)
+            _copy_data(path)
         for path in scripts:
             path.parent.mkdir(exist_ok=True)
             shutil.copyfile(TEMPLATES / path.name, path)
@@ -55,20 +51,20 @@ def _write(folder: Path, template: str, slurm: bool) -> None:
     print(_next_steps(folder, template, slurm), flush=True)
 
 
-def _write_data(folder: Path) -> None:
-    """Write the demo's data to ``folder``, all or nothing."""
+def _copy_data(folder: Path) -> None:
+    """Copy the demo's corpus to ``folder``, all or nothing."""
     with temporary_folder(folder.parent, prefix=f".{folder.name}-") as beside:
-        made = beside / folder.name
-        generate(made)
-        estimate(made / "lm.en", 3, made / "lm.arpa.gz")
-        made.rename(folder)
+        copy = beside / folder.name
+        copy.mkdir()
+        for path in (TEMPLATES / DEMO).iterdir():
+            # Not its permissions: what is installed may be for reading only.
+            shutil.copyfile(path, copy / path.name)
+        copy.rename(folder)
 
 
 def _next_steps(folder: Path, template: str, slurm: bool) -> str:
     """The commands from the job to a report, to be printed."""
-    test, reference = (
-        f"{DATA}/test.{language}" if template == DEMO else f"test.{language}" for language in ("de", "en")
-    )
+    test, reference = (f"{DATA}/test.ja", f"{DATA}/test.en") if template == DEMO else ("test.de", "test.en")
     steps = [] if folder == Path() else [f"cd {shlex.quote(str(folder))}"]
     steps += [] if template == DEMO else [f"edit {JOB}: the names of your files"]
     if template in ALIGNED:

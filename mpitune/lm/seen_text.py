@@ -14,7 +14,7 @@ from mpitune.lm.ngram_table import LanguageModel, find
 
 KNOWN = 0.95
 """Least share of known n-grams that tells a text of the model. Models have all of their own references; of others they
-have 0.50 (4-grams, Multi30k), 0.62 (3-grams, the demo) and, of 299 other sentences of news commentary, 0.07."""
+have 0.50 (4-grams, Multi30k), 0.62 (3-grams, generated ones) and, of 299 other sentences of news commentary, 0.07."""
 LEAST_ORDER = 3
 """Least order of a model that is judged: most bigrams of a text are known to any large model."""
 LEAST_NGRAMS = 1000

@@ -12,17 +12,9 @@ from mpitune.cli import init
 from mpitune.cli.parser import main
 from mpitune.config import schema
 from mpitune.config.load import load
-from mpitune.demo import generate
 
 NAMES = ("demo", "bitext", "dev", "train", "cdec", "rerank")
 every_template = pytest.mark.parametrize("template", NAMES)
-
-
-@pytest.fixture
-def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The demo's data, a thirtieth of their size."""
-    for sizes in ("SIZES", "HELD_OUT_SIZES"):
-        monkeypatch.setattr(generate, sizes, {name: n // 30 for name, n in getattr(generate, sizes).items()})
 
 
 def test_one_source_with_the_example_and_the_scripts() -> None:
@@ -33,7 +25,7 @@ def test_one_source_with_the_example_and_the_scripts() -> None:
 
 
 @every_template
-def test_the_job_means_what_the_template_means(cli: Cli, little: None, tmp_path: Path, template: str) -> None:
+def test_the_job_means_what_the_template_means(cli: Cli, tmp_path: Path, template: str) -> None:
     done = cli("init", tmp_path / "new", "--template", template)
     assert (
         done.code == 0 and f"cd {tmp_path}/new\n" in done.output and "mpirun -n 2 mpitune train job.toml" in done.output
@@ -49,7 +41,7 @@ def test_the_job_means_what_the_template_means(cli: Cli, little: None, tmp_path:
 @every_template
 @pytest.mark.parametrize("asked", ["learner.preset=simianer2012", "learner.method=mira"])
 def test_presets_and_methods_set_what_the_template_does_not(
-    cli: Cli, little: None, tmp_path: Path, template: str, asked: str
+    cli: Cli, tmp_path: Path, template: str, asked: str
 ) -> None:
     assert cli("init", tmp_path / "new", "--template", template).code == 0
     short = tmp_path / "new" / "short.toml"
@@ -75,7 +67,7 @@ def test_cdec_ini_sets_what_the_job_does_not(cli: Cli, tmp_path: Path) -> None:
 
 
 @every_template
-def test_the_job_explains_every_key(cli: Cli, little: None, tmp_path: Path, template: str) -> None:
+def test_the_job_explains_every_key(cli: Cli, tmp_path: Path, template: str) -> None:
     """Its lines are those of jobs/example.toml but for values and for what is not in use."""
     assert cli("init", tmp_path, "--template", template).code == 0
 
@@ -85,7 +77,6 @@ def test_the_job_explains_every_key(cli: Cli, little: None, tmp_path: Path, temp
         return keys[next(i for i, line in enumerate(lines) if line.startswith("# All keys")) :]
 
     assert comments_and_keys(tmp_path / "job.toml") == comments_and_keys(ROOT / "jobs" / "example.toml")
-    assert (tmp_path / "data" / "lm.arpa.gz").exists() == (template == "demo")
 
 
 def test_scripts_for_slurm(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,12 +98,18 @@ def test_nothing_is_overwritten(cli: Cli, tmp_path: Path, name: str) -> None:
     assert sorted(tmp_path.rglob("*")) == before and (tmp_path / name).read_text() == "mine"
 
 
-@pytest.mark.slow
-def test_an_interruption_leaves_nothing(little: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
+def test_the_demo_has_its_corpus(cli: Cli, tmp_path: Path) -> None:
+    assert cli("init", tmp_path, "--template", "demo").code == 0
+    corpus = {path.name: path.read_bytes() for path in (init.TEMPLATES / "demo").iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()} == corpus
+
+
+def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(source: Path, copy: Path) -> None:
+        copy.write_bytes(source.read_bytes())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(init, "estimate", interrupt)
+    monkeypatch.setattr(init.shutil, "copyfile", interrupt)
     assert main(["init", str(tmp_path), "--template", "demo"]) == 130
     assert list(tmp_path.iterdir()) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import random
 from collections import Counter
@@ -11,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.decoder_case import EVERYTHING, Case, by_slot, entries, same
+from support.mpi import ROOT
 from support.naive_kenlm import with_blanks, write_kenlm
 from support.naive_lm import NaiveLm, adjusted_counts, discounts
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
-from mpitune.demo.generate import Sentences, read_grammar
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import open_kenlm, read_kenlm
 from mpitune.lm.kneser_ney import estimate
@@ -25,6 +26,9 @@ from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, entry, find, lan
 pytestmark = pytest.mark.kernel
 
 Ngram = tuple[str, ...]
+
+TEXT = ROOT / "mpitune" / "templates" / "demo" / "train.en.gz"
+"""English sentences."""
 
 
 def sentences(seed: int, number: int, words: int = 6) -> list[str]:
@@ -144,11 +148,11 @@ def test_a_model_in_another_unit(tmp_path: Path, unit: float) -> None:
 
 def test_it_is_nearly_the_model_of_the_other_sentences(tmp_path: Path) -> None:
     """Log10 probabilities of a sentence, left out and with a model that is estimated without it."""
-    text = [" ".join(pair.target) for pair in Sentences(read_grammar(), 1).draw(400)]
+    text = gzip.decompress(TEXT.read_bytes()).decode().splitlines()[:1000]
     lm, vocabulary = model(tmp_path, text, 3, "arpa")
     found = own(lm, vocabulary, [[line] for line in text], [write(tmp_path / "text", text)])
     kept, left_out, exact = 0.0, 0.0, 0.0
-    for i in range(0, 400, 20):
+    for i in range(0, 1000, 100):
         naive, marked = NaiveLm(tmp_path / "lm"), ["<s>", *text[i].split(), "</s>"]
         kept += naive.score(marked, 1)
         left = dict(zip(found.of(i).node.tolist(), found.of(i).prob.tolist(), strict=True))

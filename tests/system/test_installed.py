@@ -64,11 +64,12 @@ def test_a_report_from_the_wheel(run: Run, tmp_path: Path) -> None:
     assert "<svg" in (folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_demo_data_from_the_wheel(run: Run) -> None:
-    program = "from mpitune.demo import generate as g; g.SIZES = dict.fromkeys(g.SIZES, 60); "
-    program += "g.HELD_OUT_SIZES = dict.fromkeys(g.HELD_OUT_SIZES, 2); g.generate(g.Path('data'))"
-    run("python", "-c", program)
-    assert "grammar.gz" in run("ls", "data")
+def test_the_demo_from_the_wheel(run: Run, tmp_path: Path) -> None:
+    run("mpitune", "init", tmp_path / "new", "--template", "demo")
+    corpus = ROOT / "mpitune" / "templates" / "demo"
+    assert {path.name: path.read_bytes() for path in (tmp_path / "new" / "data").iterdir()} == {
+        path.name: path.read_bytes() for path in corpus.iterdir()
+    }
 
 
 def test_the_sdist_has_every_file_of_the_repository(packages: Path) -> None:
