@@ -2,15 +2,16 @@
 
 dtrain is the C++ trainer of Simianer, Riezler, Dyer, ACL 2012. An option becomes what it does in dtrain's source code,
 which may differ from its name. `_TABLE` has the options of cdec's training/dtrain as of 2012 and of pks/cdec-dtrain as
-of 2016, in the order of translation: ``YEAR NAME VALUES DEFAULT, ignored IF; IF -> OUTCOME``. An option with several
-outcomes has a line ``IF -> OUTCOME`` for each; the first whose IF holds counts, and the lines with ``&`` after it.
+of 2016, in the order of translation: ``YEAR NAME VALUES DEFAULT, ignored IF; IF``, and below it ``IF -> OUTCOME`` for
+each case, of which the first counts that holds, with the outcomes after ``&``. A single case is in the line of the
+option; options that have the same cases precede them together.
 
-An IF has words that must all hold: ``OPTION`` (given, and not as false, no or none), ``OPTION=VALUE``,
-``OPTION>NUMBER``, or one of these with ``!``, negated. An OUTCOME is one of
+The words of an IF must all hold: ``OPTION`` (given, and not as false, no or none), ``OPTION=VALUE``, ``OPTION>NUMBER``,
+negated with ``!``. An OUTCOME is one of
 
 - ``KEY [= VALUE] [by REASON] [# NOTE]``: a key of the job, with the option's value or another; NOTE is written above it
 - ``! REASON``: no counterpart, unless the value is dtrain's default; ``!! REASON``: the default has none either
-- ``error EXPECTED``; ``@NAME``, a function below; or else the reason for which the option needs no key
+- ``error EXPECTED``; ``@NAME``, a method of `_Job`; or else the reason for which the option needs no key
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import difflib
 import json
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,16 +34,14 @@ from mpitune.files import exists
 from mpitune.grammar.cdec_ini import read_inifile
 from mpitune.ownership import reads
 
-_L1_NOTES = {
-    "none": "",
-    "naive": "dtrain subtracts it from updated features, also past 0; mpitune clips at 0, cumulatively.",
-    "clip": "dtrain clips only updated features; mpitune clips cumulatively, so the other features follow later.",
+_L1 = {
     "cumul": "",
+    "naive": " dtrain subtracts it from updated features, also past 0; mpitune clips at 0, cumulatively.",
+    "clip": " dtrain clips only updated features; mpitune clips cumulatively, so the other features follow later.",
 }
 _CLOSE = "In a list without pairs that differ by 0.05, mpitune takes those that differ most."
 _CLOSEST = """With several references of which one has fewer than 4 words: dtrain leaves out the n-gram orders above \
 the length of the closest reference, mpitune those above the length of the longest."""
-_PER_SHARD = "under parallelize.rb it limits the sentences of each shard, data.limit those of all shards"
 _SHORT = "For references of fewer than 4 words dtrain leaves out the orders that they lack."
 _TABLE = f"""
 both bitext file -> data.bitext
@@ -54,12 +54,10 @@ both bitext file -> data.bitext
   refs !input -> error input and refs together
   -> data.references
 2012 stop_after 0..4294967295 0
-  !bitext !input -> ! {_PER_SHARD}
-  -> data.limit
 2016 stop_after 1..18446744073709551615
-  !bitext -> ! {_PER_SHARD}
+  !bitext !input -> ! under parallelize.rb it limits the sentences of each shard, data.limit those of all shards
   -> data.limit
-2012 decoder_config file -> @decoder
+2012 decoder_config file
 2016 decoder_conf file -> @decoder
 both k 1..1000000 100 -> decoder.kbest
 2012 filter uniq|not uniq
@@ -67,14 +65,13 @@ both k 1..1000000 100 -> decoder.kbest
   -> decoder.unique = false
 2016 unique_kbest switch true -> decoder.unique
 2012 sample_from kbest|forest kbest
-  sample_from=forest -> decoder.sample
-  -> decoder.sample = "none"
 2016 forest_sample switch false
+  sample_from=forest -> decoder.sample
   forest_sample -> decoder.sample = "forest"
   -> decoder.sample = "none"
-2012 epochs 1..4294967295 10 -> @passes
+2012 epochs 1..4294967295 10
 2016 iterations 1..4294967295 15 -> @passes
-2012 select_weights last|best|avg|VOID last -> @result
+2012 select_weights last|best|avg|VOID last
 2016 average switch true -> @result
 2012 scorer stupid_bleu|fixed_stupid_bleu|bleu|smooth_bleu|sum_bleu|sumexp_bleu|sumwhatever_bleu|approx_bleu|lc_bleu \
 stupid_bleu
@@ -110,10 +107,6 @@ mpitune includes them.
   -> learner.pairs = "pro" # dtrain considers the first 5000 pairs by gold score, mpitune samples 5000; both keep 50. \
 {_CLOSE}
 2012 hi_lo 0.01..0.5 0.1, ignored !pair_sampling=XYX -> learner.share
-2012 pair_threshold 0..1e18 0
-  pair_sampling=PRO pair_threshold=0.05 -> always so for pro
-  pair_sampling=PRO -> !! always 0.05 for pro
-  -> ! mpitune compares all pairs whose gold scores differ
 2016 cut 0..1e18 0.1, ignored structured
   cut=0 -> learner.pairs = "all"
   pro_sampling cut=5000 -> always so for pro
@@ -138,11 +131,14 @@ so its default samples none. {_CLOSE}
   all -> learner.margin = 1e18
   -> off, the default
 2016 margin 0..1e18 1, ignored structured; pro_sampling !cut=0; all -> learner.margin
+2012 pair_threshold 0..1e18 0
 2016 threshold 0..1e18 0, ignored structured; all !pro_sampling; all cut=0
+  pair_sampling=PRO pair_threshold=0.05 -> always so for pro
+  pair_sampling=PRO -> !! always 0.05 for pro
   pro_sampling !cut=0 threshold=0.05 -> always so for pro
   pro_sampling !cut=0 threshold -> !! always 0.05 for pro
   -> ! mpitune compares all pairs whose gold scores differ
-2012 max_pairs 0..4294967295 -> ! mpitune uses all pairs of a list
+2012 max_pairs 0..4294967295
 2016 max_pairs 0..18446744073709551615, ignored structured
   pro_sampling !cut=0 max_pairs=50 -> always so for pro
   pro_sampling !cut=0 max_pairs -> !! always 50 for pro
@@ -171,11 +167,11 @@ also correctly ordered pairs are updates
 sign is right.
   -> learner.rate = "constant"
 2016 adadelta_decay 0..1e18 0.9, ignored adadelta=false -> !! mpitune's adadelta always uses 0.95
-2016 adadelta_input text -> ! mpitune's adadelta starts from zero in each epoch of a shard and has no state files
+2016 adadelta_input text
 2016 adadelta_output text -> ! mpitune's adadelta starts from zero in each epoch of a shard and has no state files
 2012 l1_reg none|naive|clip|cumul none
-  l1_reg !l1_reg_strength -> error l1_reg_strength beside it
-  -> @l1
+  !l1_reg -> learner.l1 = 0.0
+  !l1_reg_strength -> error l1_reg_strength beside it
 2012 l1_reg_strength 0..1e18, ignored !l1_reg
 2016 l1_reg 0..1e18 0 -> @l1
 2012 rescale switch false -> ! mpitune does not rescale the weight vector
@@ -184,7 +180,7 @@ sentence
 2012 repeat 1..4294967295 1 -> ! mpitune learns from each list once
 2012 check switch false -> ! a diagnostic option, with which dtrain learns from each list twice
 2012 fselect -1..1e18 -1 -> no effect in dtrain; itersel selects features, see [select]
-2012 noup switch false -> ! training always learns; to translate with given weights: `mpitune decode`
+2012 noup switch false
 2016 disable_learning switch false -> ! training always learns; to translate with given weights: `mpitune decode`
 both input_weights file -> learner.initial_weights
 both output text -> the result is weights.txt.gz in the run folder (`mpitune weights RUN --export FILE`)
@@ -192,10 +188,10 @@ both keep switch false -> the run folder contains the weights of each epoch: wei
 both print_weights text -> `mpitune weights RUN --find TEXT` shows them
 2016 output_updates text -> ! mpitune writes no differences of features
 2016 output_raw text -> ! `mpitune decode --nbest K` writes k-best lists, with fixed weights
-2012 config text -> an option of dtrain's command line
 2012 quiet switch false -> an option of the command line: `mpitune train --quiet`
 2012 verbose switch false -> an option of dtrain's command line; `mpitune decode --nbest` shows k-best lists
-2016 conf text -> an option of dtrain's command line
+2012 config text
+2016 conf text
 2016 help switch false -> an option of dtrain's command line
 """
 _SHARDS = (
@@ -205,69 +201,73 @@ _SHARDS = (
     ("parallel", "shards = 8  # parallelize.rb: -s; reshuffle = true for its -z -y"),
     ("select", 'k = K  # parallelize.rb: select_k K; lambda = X for its cut X; norm = "linf" for its linfty'),
 )
-"""By table: comments on a file without an input, which is for parallelize.rb: it gives each dtrain its shard."""
+"""By table: comments on a file without an input."""
+_SELECTION = """parallelize.rb -s Z -e T -l "l2 select_k K" corresponds to algorithm = "itersel", epochs = T, \
+and [parallel] shards = Z, [select] k = K, norm = "l2"."""
+_RESULTS = {
+    "best": "best: take weights/epoch-N.txt.gz of the epoch with the highest gold in the run's metrics.jsonl. "
+    "(mpitune itself chooses by [data.devtest], if there is one)",
+    "VOID": "VOID: dtrain discards the weights, mpitune writes them.",
+}
+"""By value of select_weights: comments."""
 _HEAD = re.compile(r"(\w+) (\w+) ([^\s,]+)(?: ([^\s,]+))?(?:, ignored (.*?))?((?: -> .*)?)")
-_KEY = re.compile(r"(\w+)\.(\w+)(?: = (\S+))?(?: by (.+?))?(?: # (.+))?")
+_KEY = re.compile(r"(\w+\.\w+)(?: = (\S+))?(?: by (.+?))?(?: # (.+))?")
 _WITHOUT, _NEEDLESS = "# Options without a counterpart:", "# Options that need no key:"
-_TABLES = ("data", "grammar", "decoder", "learner", "parallel", "select")
+_SECTIONS = (_WITHOUT, _NEEDLESS, "[data]", "[grammar]", "[decoder]", "[learner]", "[parallel]", "[select]")
 _PRESET = PRESETS["dtrain"].keys
 _DEFAULTS = {key: value for key, _, value in schema.values(Job(RunKeys(Path(), Path()), DataKeys()))} | dict(_PRESET)
 _OF_CDEC_INI = {"formalism", "grammar", "feature_function", "add_pass_through_rules", "scfg_max_span_limit"}
 _OF_CDEC_INI |= {"intersection_strategy", "cubepruning_pop_limit"}
-_TRUTH = {"on": True, "yes": True, "1": True, "true": True, "": True}
-_TRUTH |= {"off": False, "no": False, "0": False, "false": False}
+_TRUTH = dict.fromkeys(("on", "yes", "1", "true", ""), True) | dict.fromkeys(("off", "no", "0", "false"), False)
 
 
 class Option(NamedTuple):
-    """A line of `_TABLE`, with the outcomes of the lines below it."""
+    """An option of `_TABLE`: its values, dtrain's default, when dtrain ignores it, and what it becomes."""
 
     kind: str
     default: Any
     ignored: list[str]
     cases: list[tuple[str, list[str]]]
 
-    @property
-    def valid(self) -> str:
-        """The valid values, for error messages."""
-        least, between, most = self.kind.partition("..")
-        if between and most.isdigit():
-            return f"a whole number from {least} to {most}"
-        if between:
-            return f"a number {'above' if least[0] == '>' else 'from'} {float(least.lstrip('>')):g} to {float(most):g}"
-        kinds = {"file": "a file's name", "text": "a text", "switch": "true or false"}
-        return kinds.get(self.kind) or f"one of {self.kind.replace('|', ', ')}"
 
-
-def _parse(kind: str, text: str) -> Any:
-    """The value of an option. Raises ValueError if it is not valid."""
-    least, between, most = kind.partition("..")
-    if kind == "switch" and text.lower() in _TRUTH:
-        return _TRUTH[text.lower()]
-    if kind == "text" or (kind == "file" and text) or text in kind.split("|"):
+def _parse(kind: str, text: str | None) -> Any:
+    """The value of an option, whose text is None without ``=``. Raises ValueError, with the values that are valid."""
+    if kind == "switch" and (text or "").lower() in _TRUTH:
+        return _TRUTH[(text or "").lower()]
+    if (kind == "file" and text) or (kind == "text" and text is not None) or text in kind.split("|"):
         return text
-    if not between or (most.isdigit() and not (text.isascii() and text.isdigit())):
-        raise ValueError
-    number = int(text) if most.isdigit() else parse_number(text)
-    lower, upper = (int(least), int(most)) if most.isdigit() else (float(least.lstrip(">")), float(most))
-    if not lower <= number <= upper or (number == lower and least.startswith(">")):
-        raise ValueError
-    return number
+    least, between, most = kind.partition("..")
+    if not between:
+        named = {"file": "a file's name", "text": "a text", "switch": "true or false"}
+        raise ValueError(named.get(kind, f"one of {kind.replace('|', ', ')}"))
+    above, lowest, highest = least.startswith(">"), float(least.lstrip(">")), float(most)
+    with suppress(ValueError):
+        if most.isdigit() and text and text.isascii() and text.isdigit() and int(least) <= int(text) <= int(most):
+            return int(text)
+        number = parse_number(text or "")
+        if not most.isdigit() and lowest <= number <= highest and not (above and number == lowest):
+            return number
+    if most.isdigit():
+        raise ValueError(f"a whole number from {least} to {most}")
+    raise ValueError(f"a number {'above' if above else 'from'} {lowest:g} to {highest:g}")
 
 
 def _read_table() -> dict[int, dict[str, Option]]:
     generations: dict[int, dict[str, Option]] = {2012: {}, 2016: {}}
+    cases: list[tuple[str, list[str]]] = []
     for line in _TABLE.strip().splitlines():
         if head := _HEAD.fullmatch(line):
             year, name, kind, default, ignored, line = head.groups("")
+            # Options without a case between them share those that follow.
+            cases = [] if cases else cases
             value = _parse(kind, default) if default or kind == "text" else None
-            option = Option(kind, value, ignored.split("; ") if ignored else [], [])
             for each in generations if year == "both" else [int(year)]:
-                generations[each][name] = option
+                generations[each][name] = Option(kind, value, ignored.split("; ") if ignored else [], cases)
         condition, arrow, outcome = line.partition("-> ")
         if arrow:
-            option.cases.append((condition, [outcome]))
+            cases.append((condition, [outcome]))
         elif line:
-            option.cases[-1][1].append(line.removeprefix("  & "))
+            cases[-1][1].append(line.removeprefix("  & "))
     return generations
 
 
@@ -283,8 +283,8 @@ def import_job(path: Path, folder: Path) -> str:
     read.
     """
     job = _Job(path, folder)
-    for name, option in GENERATIONS[job.year].items():
-        job.translate(name, option)
+    for name in job.options:
+        job.translate(name)
     return job.text()
 
 
@@ -297,25 +297,23 @@ class _Job:
         """Line and text of the options in the file; the text is None for a name without ``=``."""
         self.year, self.evidence = max(GENERATIONS), ""
         """The generation, and the first option that only this one has."""
-        self.sections: dict[str, list[str]] = {_WITHOUT: [], _NEEDLESS: [], **{f"[{table}]": [] for table in _TABLES}}
-        self.sections["[learner]"] = ['preset = "dtrain"  # settings of dtrain\'s authors; differences follow']
+        self.sections: dict[str, list[str]] = {title: [] for title in _SECTIONS}
+        self.sections["[learner]"] += ['preset = "dtrain"  # settings of dtrain\'s authors; differences follow']
         for number, line in lines(path):
             name, equals, text = (part.strip() for part in line.partition("#")[0].partition("="))
             if name or equals:
                 self._check_name(name, number, line)
                 self.given[name] = number, text if equals else None
-        self.values = {name: option.default for name, option in GENERATIONS[self.year].items()}
+        self.options = GENERATIONS[self.year]
+        self.values = {name: option.default for name, option in self.options.items()}
         for name, (_, given) in self.given.items():
-            option = GENERATIONS[self.year][name]
+            kind = self.options[name].kind
             try:
-                if given is None and option.kind != "switch":
-                    raise ValueError
-                self.values[name] = _parse(option.kind, given or "")
-            except ValueError:
-                raise self._error(name, option.valid) from None
-            # dtrain of 2012 checks only the presence of a switch.
-            if option.kind == "switch" and self.year == 2012:
-                self.values[name] = True
+                self.values[name] = _parse(kind, given)
+            except ValueError as error:
+                raise self._error(name, str(error)) from None
+            if kind == "switch" and self.year == 2012:
+                self.values[name] = True  # dtrain of 2012 checks only its presence
 
     def _check_name(self, name: str, number: int, line: str) -> None:
         """Raise UsageError unless ``line`` may set the option ``name``; note which generation has it."""
@@ -338,43 +336,43 @@ class _Job:
         if len(years) == 1 and not self.evidence:
             self.year, self.evidence = years[0], name
 
-    def translate(self, name: str, option: Option) -> None:
+    def _holds(self, condition: str) -> bool:
+        """True if all words of an IF of the table hold."""
+
+        def true(word: str) -> bool:
+            name, operator, text = (*re.split("([=>])", word), "", "")[:3]
+            value = self.values.get(name)
+            if operator == ">":
+                return value is not None and value > float(text)
+            if operator:
+                return value is not None and bool(value == _parse(self.options[name].kind, text))
+            return name in self.given and value not in ("no", "none") and value is not False
+
+        return all(true(word.lstrip("!")) != word.startswith("!") for word in condition.split())
+
+    def translate(self, name: str) -> None:
         """Add what an option becomes."""
-        value = self.values[name]
-        if value is not False and (ignored := next(filter(self._holds, option.ignored), "")):
-            relation = "without" if ignored.startswith("!") else "together with"
-            return self._needless(name, f"no effect {relation} {ignored.split()[0].lstrip('!')}")
-        for outcome in next((outcomes for condition, outcomes in option.cases if self._holds(condition)), []):
+        value, (kind, default, ignored, cases) = self.values[name], self.options[name]
+        if value is not False and (condition := next(filter(self._holds, ignored), "")):
+            relation = "without" if condition.startswith("!") else "together with"
+            return self._needless(name, f"no effect {relation} {condition.split()[0].lstrip('!')}")
+        for outcome in next((outcomes for condition, outcomes in cases if self._holds(condition)), []):
             mark, _, reason = outcome.partition(" ")
             if mark == "error":
                 raise self._error(name, reason)
             if mark.startswith("@"):
                 getattr(self, f"_{mark[1:]}")(name)
-            elif mark == "!!" or (mark == "!" and value != option.default):
+            elif mark == "!!" or (mark == "!" and value != default):
                 self._without(name, reason)
             elif mark == "!":
                 self._needless(name, "dtrain's default, and the behaviour of mpitune")
-            elif not (key := _KEY.fullmatch(outcome)):
+            elif not (match := _KEY.fullmatch(outcome)):
                 self._needless(name, outcome)
-            elif option.kind == "file":
-                self._file(name, key[1], key[2])
+            elif kind == "file":
+                self._file(name, match[1])
             elif value is not None:
-                names = () if key[4] else (name,)
-                self._set(key[1], key[2], json.loads(key[3]) if key[3] else value, *names, by=key[4] or "", note=key[5])
-
-    def _holds(self, condition: str) -> bool:
-        """True if all words of a condition of the table hold."""
-        for word in condition.split():
-            name, operator, text = (*re.split("([=>])", word.lstrip("!")), "", "")[:3]
-            value = self.values.get(name)
-            if operator:
-                other = _parse(GENERATIONS[self.year][name].kind, text)
-                true = value > other if operator == ">" else value == other
-            else:
-                true = name in self.given and value not in ("no", "none") and value is not False
-            if true == word.startswith("!"):
-                return False
-        return True
+                key, written, by, note = match.groups("")
+                self._set(key, json.loads(written) if written else value, *[] if by else [name], by=by, note=note)
 
     def _as_written(self, name: str) -> str:
         """``name=value`` as in the file, or with dtrain's default."""
@@ -386,123 +384,117 @@ class _Job:
     def _error(self, name: str, expected: str) -> UsageError:
         return UsageError(f"{self.path}:{self.given[name][0]}: found {self._as_written(name)}, expected {expected}")
 
-    def _remark(self, section: str, text: str) -> None:
-        self.sections[section].append(f"# {printable(text)}")
+    def _remark(self, table: str, text: str) -> None:
+        self.sections[f"[{table}]"].append(f"# {printable(text)}")
 
     def _without(self, name: str, reason: str) -> None:
-        self._remark(_WITHOUT, f"{self._as_written(name)}: {reason}")
+        self.sections[_WITHOUT].append(f"# {printable(f'{self._as_written(name)}: {reason}')}")
 
     def _needless(self, name: str, reason: str) -> None:
         if name in self.given:
-            self._remark(_NEEDLESS, f"{self._as_written(name)}: {reason}")
+            self.sections[_NEEDLESS].append(f"# {printable(f'{self._as_written(name)}: {reason}')}")
 
-    def _set(self, table: str, key: str, value: Any, *names: str, by: str = "", note: str | None = None) -> None:
+    def _set(self, key: str, value: Any, *names: str, by: str = "", note: str = "") -> None:
         """Set a key to a value that comes from the options ``names``, or has the reason ``by``.
 
         A key that is as in the preset, or as in mpitune by dtrain's defaults only, is left out.
         """
+        table, _, last = key.partition(".")
         given = [name for name in names if name in self.given]
-        default, in_preset = _DEFAULTS.get(f"{table}.{key}"), f"{table}.{key}" in _PRESET
         if note:
-            self._remark(f"[{table}]", note)
-        if value == default and (in_preset or not (given or by)):
+            self._remark(table, note)
+        if value == _DEFAULTS.get(key) and (key in _PRESET or not (given or by)):
             for name in given:
-                self._needless(name, f"{table}.{key} = {schema.literal(value)}, as in the preset")
+                self._needless(name, f"{key} = {schema.literal(value)}, as in the preset")
             return
         if given:
             by = f"dtrain: {', '.join(map(self._as_written, given))}"
         elif not by:
-            whose = "the preset's" if in_preset else "mpitune's"
-            by = f"dtrain: {self._as_written(names[0])} ({whose}: {schema.literal(default)})"
-        self.sections[f"[{table}]"].append(f"{key} = {schema.literal(value)}  # {printable(by)}")
+            whose = "the preset's" if key in _PRESET else "mpitune's"
+            by = f"dtrain: {self._as_written(names[0])} ({whose}: {schema.literal(_DEFAULTS.get(key))})"
+        self.sections[f"[{table}]"].append(f"{last} = {schema.literal(value)}  # {printable(by)}")
 
     def _absolute(self, name: str) -> Path:
         path = Path(os.path.abspath(self.folder / name))
         reads([path])
         return path
 
-    def _file(self, name: str, table: str, key: str) -> None:
+    def _file(self, name: str, key: str) -> None:
         if self.values[name] == "-":
-            self._without(name, f"mpitune reads no standard input: name a file in {table}.{key}")
+            self._without(name, f"mpitune reads no standard input: name a file in {key}")
         elif name in self.given:
             path = self._absolute(self.values[name])
             note = "" if exists(path) else "There is no such file; was dtrain started in another folder?"
-            self._set(table, key, [path] if key == "references" else path, name, note=note)
+            self._set(key, [path] if key == "data.references" else path, name, note=note)
 
     def _passes(self, name: str) -> None:
         """A file without an input is for parallelize.rb, which gives each dtrain process the input of its shard."""
         if not self._holds("!bitext !input"):
-            return self._set("learner", "epochs", self.values[name], name)
+            return self._set("learner.epochs", self.values[name], name)
         for table, remark in _SHARDS:
-            self._remark(f"[{table}]", remark)
+            self._remark(table, remark)
         if self.values[name] == 1:
             self._needless(name, "one pass over a shard in each epoch of parallelize.rb, as in mpitune")
         else:
             self._without(name, "passes over a shard in each epoch of parallelize.rb; always one in mpitune")
 
     def _result(self, name: str) -> None:
-        """The mean over the epochs is sgd's result, the last weights are those of itermix with one shard."""
-        which = self.values[name]
+        """The mean over the epochs is the result of sgd, the last weights are those of itermix with one shard."""
+        mean = self.values[name] in (True, "avg")
         if self._holds("!bitext !input"):
             self._needless(name, "parallelize.rb mixes the shards' weights; after one pass, mean and last are the same")
         else:
-            note = 'parallelize.rb -s Z -e T -l "l2 select_k K" corresponds to algorithm = "itersel", epochs = T, '
-            note += 'and [parallel] shards = Z, [select] k = K, norm = "l2".'
-            self._set("learner", "algorithm", "sgd" if which in (True, "avg") else "itermix", name, note=note)
-            if which not in (True, "avg"):
-                self._set("parallel", "shards", 1, by="with one shard itermix returns the weights of the last epoch")
-        if which == "best":
-            note = "best: take weights/epoch-N.txt.gz of the epoch with the highest gold in the run's metrics.jsonl."
-            self._remark("[learner]", f"{note} (mpitune itself chooses by [data.devtest], if there is one)")
-        elif which == "VOID":
-            self._remark("[learner]", "VOID: dtrain discards the weights, mpitune writes them.")
+            self._set("learner.algorithm", "sgd" if mean else "itermix", name, note=_SELECTION)
+            if not mean:
+                self._set("parallel.shards", 1, by="with one shard itermix returns the weights of the last epoch")
+        if self.values[name] in _RESULTS:
+            self._remark("learner", _RESULTS[self.values[name]])
 
     def _l1(self, name: str) -> None:
-        """Mpitune multiplies l1 by the learning rate, dtrain does not."""
-        kind, strength, *names = self.values[name], self.values.get("l1_reg_strength"), name, "l1_reg_strength"
-        if self.year == 2016:
-            kind, strength, names = "clip", kind, [name]
-        elif kind == "none":
-            strength, names = 0.0, [name]
+        """Divide the strength by the learning rate, by which mpitune multiplies l1 and dtrain does not."""
+        strength, of_2012 = self.values[name], self.year == 2012
         rate = 1.0 if self._holds("scale_bleu_diff") else self.values["learning_rate"]
         note = "dtrain subtracts the strength in each step; mpitune multiplies l1 by the learning rate."
-        note = f"{note} {_L1_NOTES[kind]}".rstrip() if strength else ""
-        self._set("learner", "l1", float(f"{strength / rate:.12g}"), *names, note=note)
+        note += _L1[self.values["l1_reg"] if of_2012 else "clip"]
+        names = ["l1_reg", name] if of_2012 else [name]
+        self._set("learner.l1", float(f"{strength / rate:.12g}"), *names, note=note if strength else "")
 
     def _decoder(self, name: str) -> None:
-        """The cdec.ini, and the keys that follow from it."""
+        """Set decoder.config, and the keys that follow from this cdec.ini."""
         if name not in self.given:
-            return self._remark("[decoder]", f"The file has no {name}: add config, or [grammar] and [[lm]].")
+            return self._remark("decoder", f"The file has no {name}: add config, or [grammar] and [[lm]].")
         path = self._absolute(self.values[name])
-        self._set("decoder", "config", path, name)
+        self._set("decoder.config", path, name)
         try:
             ini = read_inifile(path)
         except DataError as error:
-            return self._remark("[decoder]", f"The cdec.ini could not be read: {error}")
-        file, remarks = path.name, []
-        if any(not each.is_absolute() for each in (*ini.grammars, *(model for _, model in ini.language_models))):
-            remarks.append(f"{file} has paths relative to the working folder: start `mpitune train` in the same folder")
+            return self._remark("decoder", f"The cdec.ini could not be read: {error}")
+        if any(not file.is_absolute() for file in (*ini.grammars, *(model for _, model in ini.language_models))):
+            note = "has paths relative to the working folder: start `mpitune train` in the same folder"
+            self._remark("decoder", f"{path.name} {note}")
         if not ini.grammars:
-            self._set("grammar", "per_sentence", True, by=f"{file} names no grammar: the input's <seg> tags do")
+            self._set("grammar.per_sentence", True, by=f"{path.name} names no grammar: the input's <seg> tags do")
         if unfit := ini.unsupported():
-            remarks.append(f"{file} asks for {', '.join(unfit)}: with that, mpitune cannot tune")
-        by = f"{file} has no language model, which the embedded decoder needs" if not ini.language_models else ""
+            self._remark("decoder", f"{path.name} asks for {', '.join(unfit)}: with that, mpitune cannot tune")
         if lacking := ini.unsupported_by_embedded():
-            by = f"the embedded decoder does not have {', '.join(lacking)}"
-        if not by and ini.add_pass_through is None:
-            remarks.append(f"{file} does not set add_pass_through_rules: the embedded decoder always adds them")
-        if not by and (ignored := ini.ignored_by_embedded()):
-            remarks.append(f"{file} has {', '.join(ignored)}, which the embedded decoder ignores")
-        for remark in remarks:
-            self._remark("[decoder]", remark)
-        if by:
-            self._set("decoder", "backend", "cdec", by=by)
-        elif not ini.word_penalty:
-            self._set("learner", "frozen", ["WordPenalty"], by=f"{file} does not use it, so its weight stays 0")
+            self._set("decoder.backend", "cdec", by=f"the embedded decoder does not have {', '.join(lacking)}")
+        elif not ini.language_models:
+            by = f"{path.name} has no language model, which the embedded decoder needs"
+            self._set("decoder.backend", "cdec", by=by)
+        else:
+            if ini.add_pass_through is None:
+                note = "does not set add_pass_through_rules: the embedded decoder always adds them"
+                self._remark("decoder", f"{path.name} {note}")
+            if ignored := ini.ignored_by_embedded():
+                self._remark("decoder", f"{path.name} has {', '.join(ignored)}, which the embedded decoder ignores")
+            if not ini.word_penalty:
+                by = f"{path.name} does not use it, so its weight stays 0"
+                self._set("learner.frozen", ["WordPenalty"], by=by)
         weights = [value for key, value in ini.unknown if key == "weights"]
         if weights and self.year == 2012 and "input_weights" not in self.given:
+            # dtrain of 2012 starts from the weights of its decoder.
             by = f"{self.values[name]}: weights={weights[0]}"
-            self._set("learner", "initial_weights", self._absolute(weights[0]), by=by)
+            self._set("learner.initial_weights", self._absolute(weights[0]), by=by)
 
     def text(self) -> str:
         """The job file."""
