@@ -188,11 +188,11 @@ both keep switch false -> the run folder contains the weights of each epoch: wei
 both print_weights text -> `mpitune weights RUN --find TEXT` shows them
 2016 output_updates text -> ! mpitune writes no differences of features
 2016 output_raw text -> ! `mpitune decode --nbest K` writes k-best lists, with fixed weights
-2012 quiet switch false -> an option of the command line: `mpitune train --quiet`
-2012 verbose switch false -> an option of dtrain's command line; `mpitune decode --nbest` shows k-best lists
 2012 config text
 2016 conf text
 2016 help switch false -> an option of dtrain's command line
+2012 quiet switch false -> an option of the command line: `mpitune train --quiet`
+2012 verbose switch false -> an option of dtrain's command line; `mpitune decode --nbest` shows k-best lists
 """
 _SHARDS = (
     ("data", "The file names no input. Add source and references, or bitext."),
