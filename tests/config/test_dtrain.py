@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -303,6 +304,15 @@ def told(text: str) -> list[str]:
 @pytest.mark.parametrize("year", GENERATIONS)
 def test_all_options_are_here(year: int) -> None:
     assert sorted(VALUES[year]) == sorted(GENERATIONS[year])
+
+
+@pytest.mark.parametrize("year", GENERATIONS)
+def test_conditions_name_options(year: int) -> None:
+    """A name that no generation has would never hold, without a word."""
+    known = {name for options in GENERATIONS.values() for name in options}
+    for option in GENERATIONS[year].values():
+        conditions = [*option.ignored, *(condition for condition, _ in option.cases)]
+        assert {re.split("[=>]", word)[0].lstrip("!") for word in " ".join(conditions).split()} <= known
 
 
 @pytest.mark.parametrize(
