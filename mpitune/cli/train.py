@@ -15,8 +15,7 @@ from mpitune.decoder.cdec.process import resolve_program
 from mpitune.errors import DataError, UsageError, printable
 from mpitune.exchange.comm import Comm
 from mpitune.files import is_file
-from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.seeds import run_folders
+from mpitune.run_folder.layout import RunFolder, run_folders
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.progress import progress
 from mpitune.runtime.signals import StopFlag

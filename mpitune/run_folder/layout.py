@@ -1,9 +1,13 @@
-"""The layout of the run folder: one property per file. Files are written atomically."""
+"""The layout of the run folder: one property per file. Files are written atomically.
+
+Runs of one job that differ in their seed alone have folders beside each other in the job's run folder.
+"""
 
 from __future__ import annotations
 
 import filecmp
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -13,11 +17,13 @@ from typing import Any
 from mpitune.array_files.atomic import atomic_replace, open_atomic, write_text
 from mpitune.corpus.weights import write_weights
 from mpitune.errors import MachineError
-from mpitune.files import is_file, writing
+from mpitune.files import is_file, matching, writing
 from mpitune.ownership import OWN, remove
 
 Weights = Sequence[tuple[str, float]]
 """A model: names and weights."""
+
+_SEED_FOLDER = re.compile(r"seed-(\d+)")
 
 
 class RunFolder:
@@ -158,3 +164,16 @@ class RunFolder:
     def _write_text(self, path: Path, text: str) -> None:
         with writing(path, MachineError):
             write_text(path, text)
+
+
+def seed_folder(folder: Path, seed: int) -> Path:
+    """The run folder of the run with this ``seed``, in the ``folder`` of the job."""
+    return folder / f"seed-{seed}"
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The runs in ``folder``, by seed; ``[folder]`` if it is a run folder itself, or has no such runs."""
+    if is_file(RunFolder(folder).config):
+        return [folder]
+    seeds = {int(match[1]): path for path in matching(folder, "*") if (match := _SEED_FOLDER.fullmatch(path.name))}
+    return [seeds[seed] for seed in sorted(seeds)] or [folder]

@@ -18,10 +18,9 @@ from mpitune.corpus.lines import lines
 from mpitune.errors import DataError, printable
 from mpitune.files import exists, is_file, open_regular
 from mpitune.metrics.choices import METRIC_NAMES
-from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import read_model
-from mpitune.run_folder.run_state import RunState, read_state
+from mpitune.run_folder.run_state import RunState, chosen_epoch, dense_start_is_best, dense_start_score, read_state
 
 _LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \[\d+/\d+\] ([A-Z]+) (.*)")
 
@@ -85,6 +84,11 @@ class Epoch:
     def devtest_score(self) -> float | None:
         """The score on which the epoch is chosen."""
         return self.devtest_bleu if self.devtest_metric is None else self.devtest_metric
+
+    @property
+    def cut(self) -> float | None:
+        """lambda, if it cuts off any feature."""
+        return self.lambda_ or None
 
     @property
     def rate(self) -> float:

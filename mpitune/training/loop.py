@@ -19,10 +19,8 @@ from mpitune.early_signals import AGAIN
 from mpitune.exchange.comm import Comm
 from mpitune.learner.base import BatchLearner
 from mpitune.ownership import FolderLock
-from mpitune.run_folder.best_epoch import devtest_scores, early_end_reason
 from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.run_state import RunState, ended_state, write_error, write_state
-from mpitune.run_folder.versions import versions
+from mpitune.run_folder.run_state import RunState, devtest_scores, ended_state, versions, write_error, write_state
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.signals import StopFlag
 from mpitune.training import early_stopping
@@ -76,7 +74,8 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
             if run.store.devtest is None:
                 LOG.info("no [data.devtest]: the result will be the weights of the last epoch, not of the best one")
             _learn(run, state, lock)
-            reason = early_end_reason(devtest_scores(state.history), job.learner.epochs, job.learner.patience)
+            scores = devtest_scores(state.history)
+            reason = early_stopping.early_end_reason(scores, job.learner.epochs, job.learner.patience)
             comm.on_root(write_state, folder, "done", job.learner.epochs, state.epoch, reason)
     except Exception as error:
         # An error of one rank ends all others: that rank records it.
