@@ -239,7 +239,7 @@ def _colour(number: int | None) -> str:
 
 
 def _log_axis(axes: Axes) -> None:
-    low, high = axes.dataLim.minposy, axes.dataLim.y1
+    low, high = (axes.dataLim.minposy, axes.dataLim.y1) if axes.dataLim.y1 > 0 else (1.0, 1.0)
     axes.set_yscale("log")
     axes.set_ylim(low / 1.6, high * 1.6)
     # At least two tick labels, and not many.
