@@ -26,7 +26,7 @@ from mpitune.config.effective_keys import effective_keys
 from mpitune.corpus.lines import lines
 from mpitune.corpus.wording import clock
 from mpitune.metrics.evaluation import SystemRuns, evaluate
-from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score, devtest_scores
+from mpitune.run_folder.run_state import chosen_epoch, dense_start_is_best, dense_start_score, devtest_scores
 from mpitune.training.job_inputs import load_job
 
 Result = dict[str, Any]

@@ -25,9 +25,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from systems import LEVEL, TESTS, Place, System, place, show, written
 
-from mpitune.report.response_curves import Response, responses
-from mpitune.run_folder.model_weights import read_model
-from mpitune.run_folder.scoring import read_scoring
+from mpitune.report.charts import Response, responses
+from mpitune.run_folder.model_weights import read_model, read_scoring
 
 JOB = "multi30k-dev.toml"
 SETS = ("val", *TESTS)

@@ -20,7 +20,7 @@ from systems import LEVEL, MULTI30K, Place, System, place, show
 from training_set import ALL, REFIT, WORDS, learned, refitted
 
 from mpitune.corpus.weights import read_weights
-from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score, devtest_scores
+from mpitune.run_folder.run_state import chosen_epoch, dense_start_is_best, dense_start_score, devtest_scores
 
 DENSE = "features.templates=[]"
 PRINTED = "learner.preset=simianer2012"

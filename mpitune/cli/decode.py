@@ -18,7 +18,7 @@ from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.decoder.kbest_formats import FORMATS
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
-from mpitune.report.derivations import NamedHypergraph
+from mpitune.report.readable import NamedHypergraph
 from mpitune.runtime.log import start_logging
 from mpitune.training.scheduler import parallel_map
 

@@ -35,7 +35,7 @@ from mpitune.grammar.templates import features, pass_through
 from mpitune.ownership import dissolve
 from mpitune.run_folder import model_weights
 from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.scoring import read_scoring
+from mpitune.run_folder.model_weights import read_scoring
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import StoreInputs, Texts

@@ -10,7 +10,7 @@ from mpitune.cli.output import print_message
 from mpitune.config.load import load
 from mpitune.errors import MpituneError, printable
 from mpitune.exchange.comm import Comm
-from mpitune.report.rule_names import rule_in_words
+from mpitune.report.readable import rule_in_words
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.watch import follow
 from mpitune.store.store import rules_firing

@@ -17,8 +17,7 @@ from mpitune.decoder.cdec.process import resolve_program
 from mpitune.errors import DataError, MpituneError, UsageError, printable
 from mpitune.exchange.comm import Comm
 from mpitune.files import free_space, is_file, open_to_read
-from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.seeds import run_folders
+from mpitune.run_folder.layout import RunFolder, run_folders
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.memory import machine_memory
 from mpitune.runtime.signals import StopFlag

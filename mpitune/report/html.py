@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from importlib.metadata import version
-from itertools import chain
+from itertools import groupby
+from operator import or_
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import jinja2
@@ -19,15 +23,13 @@ from mpitune.files import exists, is_file, make_folder, matching, open_regular, 
 from mpitune.grammar.choices import PREFIXES
 from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.ownership import remove
-from mpitune.report import diff
 from mpitune.report.charts import Family, Runs, sections
-from mpitune.report.rule_names import readable
-from mpitune.run_folder.best_epoch import AVERAGING
-from mpitune.run_folder.layout import RunFolder
+from mpitune.report.plots import render
+from mpitune.report.readable import feature_in_words
+from mpitune.run_folder.layout import RunFolder, run_folders
 from mpitune.run_folder.model_weights import filtered, largest
-from mpitune.run_folder.reader import LogLine, Record, Watched, read_record
-from mpitune.run_folder.seeds import run_folders
-from mpitune.run_folder.versions import versions
+from mpitune.run_folder.reader import Record, Watched, read_record
+from mpitune.run_folder.run_state import AVERAGING, versions
 
 TOP = 15
 """Number of features shown per template."""
@@ -35,6 +37,10 @@ DENSE = 40
 """Maximum number of dense features shown; if there are more, the largest are shown."""
 LATEST = 50
 """Maximum number of warnings shown from the log, besides those of the epochs."""
+MAX_SENTENCES = {"gains": 12, "losses": 4, "typical": 4}
+"""Maximum number of sentences shown of each kind."""
+ORDER = 4
+"""Maximum n-gram order that is marked, as in BLEU."""
 
 _MADE_BY = "mpitune report</title>"
 """What the page of every report has."""
@@ -54,23 +60,36 @@ class Weight(NamedTuple):
     examples: Sequence[str]
 
 
+class Weights(NamedTuple):
+    """Features of one template."""
+
+    rows: list[Weight]
+    decimals: int
+    """Number of decimals: five significant digits of the largest value."""
+
+
 class WeightTable(NamedTuple):
     """A table of the features of one template."""
 
     template: str
     total: int
-    rows: list[Weight]
-    decimals: int
-    """Number of decimals: five significant digits of the largest value."""
-    by_norm: list[Weight]
+    by_weight: Weights
+    by_norm: Weights
     """The features of largest column norm, with selection; their values are the norms."""
-    norm_decimals: int
+
+
+class MatchSpan(NamedTuple):
+    """Consecutive words with the same longest match."""
+
+    text: str
+    match: int
+    """Order of the longest n-gram that is also in a reference; 0: none."""
 
 
 class Side(NamedTuple):
     """A translation and its matches with the references."""
 
-    spans: list[diff.MatchSpan]
+    spans: list[MatchSpan]
     bleu: float
 
 
@@ -88,11 +107,11 @@ class Comparison(NamedTuple):
 class Translations(NamedTuple):
     """Scores and examples of the watched sentences."""
 
-    total: int
     before: float
     """Corpus BLEU, 0 to 100."""
     after: float
     signature: str
+    total: int
     better: int
     """Number of sentences with a higher score than before."""
     worse: int
@@ -114,15 +133,18 @@ def write_report(
     if the report would replace a file that no report has written, DataError for a damaged file, UsageError or
     MachineError if the report cannot be written.
     """
-    groups = [[read_record(run) for run in _reported_runs(folder)] for folder in folders]
-    for record in chain(*groups):
+    names = _distinct_names(folders)
+    families = [
+        Family(name, [read_record(run) for run in _reported_runs(folder)])
+        for name, folder in zip(names, folders, strict=True)
+    ]
+    for record in (record for family in families for record in family.records):
         if record.state.state == "unknown":
             warn(f"warning: {record.state.reason}")
     folder = output or folders[0]
     make_folder(folder)
     earlier = _earlier_pictures(folder)
-    names = _distinct_names(folders)
-    page, pictures = _render([Family(name, group) for name, group in zip(names, groups, strict=True)], examples)
+    page, pictures = _render(families, examples)
     for name in pictures:
         if name not in earlier and exists(picture := folder / "plots" / f"{name}.png"):
             raise _foreign(picture)
@@ -178,24 +200,20 @@ def _render(families: Sequence[Family], examples: Examples) -> tuple[str, dict[s
     records = [record for family in families for record in family.records]
     record = records[0]
     translations = _translations(record.watched) if isinstance(record.watched, Watched) else None
-    names = _distinct_names([each.path for each in records])
-    runs = Runs(families, names, [_bleu_before(each) for each in records])
-    shown, logged = sections(runs), _log_warnings(record)
+    before = translations.before if translations and record.has_bleu else None
+    runs = Runs(families, _distinct_names([each.path for each in records]), before)
+    shown = sections(runs)
+    drawn = {plot.name: render(plot) for section in shown for plot in section.plots}
+    # Warnings of epochs are in the log, too.
+    told = {f"epoch {epoch.epoch}: {text}" for epoch in record.epochs for text in epoch.warnings}
+    logged = [line for line in record.warnings if line.text not in told]
     page = environment.get_template("report.html.j2").render(
         run=record,
         runs=runs,
-        means=[
-            {
-                "name": family.name,
-                "bleu": family.spread(lambda record: record.result_bleu),
-                "gold": family.spread(lambda record: record.result_gold),
-            }
-            for family in families
-            if family.several
-        ],
-        before=runs.before[0],
-        why=_selection_reason(record),
+        before=before,
+        why=_selection_reason(record, before),
         sections=shown,
+        images={name: svg for name, (svg, _) in drawn.items()},
         translations=translations,
         tables=_tables(record, examples),
         warned=[epoch for epoch in record.epochs if epoch.warnings],
@@ -204,7 +222,7 @@ def _render(families: Sequence[Family], examples: Examples) -> tuple[str, dict[s
         count=sum(len(epoch.warnings) for epoch in record.epochs) + len(logged),
         versions=versions() | {library: version(library) for library in ("matplotlib", "jinja2")},
     )
-    return page, {chart.name: chart.plot.png for section in shown for chart in section.charts}
+    return page, {name: png for name, (_, png) in drawn.items()}
 
 
 def _distinct_names(folders: Sequence[Path]) -> list[str]:
@@ -213,87 +231,109 @@ def _distinct_names(folders: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [printable(folder) for folder in folders]
 
 
-def _bleu_before(record: Record) -> float | None:
-    """Devtest BLEU before training; None if unknown."""
-    if not record.has_bleu or not isinstance(record.watched, Watched):
-        return None
-    return corpus_bleu(record.watched.before, record.watched.references)
-
-
-def _selection_reason(record: Record) -> str:
-    """Reason for the choice of the epoch."""
-    by = "" if record.chosen.devtest_metric is None else f" by {record.metric}"
-    reason = f"the best on devtest{by}" if record.has_devtest else "the last: there is no devtest set to choose on"
-    before, best = _bleu_before(record), record.chosen.devtest_bleu
-    if before is not None and best is not None and not by and best < before:
+def _selection_reason(record: Record, before: float | None) -> str:
+    """Reason for the choice of the epoch; ``before``: devtest BLEU before training."""
+    best, tuned = record.chosen.devtest_bleu, record.chosen.devtest_metric
+    reason = "the last: there is no devtest set to choose on"
+    if record.has_devtest:
+        reason = "the best on devtest" if tuned is None else f"the best on devtest by {record.metric}"
+    if before is not None and best is not None and tuned is None and best < before:
         reason = "the best on devtest but for the initial weights"
-    return (
-        f"{reason} ({record.algorithm}: each epoch's are the average so far)"
-        if record.algorithm in AVERAGING
-        else reason
-    )
-
-
-def _log_warnings(record: Record) -> list[LogLine]:
-    """The warnings in the log that are not among those of the epochs."""
-    kept = {f"epoch {epoch.epoch}: {text}" for epoch in record.epochs for text in epoch.warnings}
-    return [line for line in record.warnings if line.text not in kept]
+    averaging = f" ({record.algorithm}: each epoch's are the average so far)"
+    return reason + (averaging if record.algorithm in AVERAGING else "")
 
 
 def _translations(watched: Watched) -> Translations:
     after, signature = signed_bleu(watched.after, watched.references)
-    scores = [sentence_bleu(texts, watched.references) for texts in (watched.before, watched.after)]
-    changes = [new - old for old, new in zip(*scores, strict=True)]
-
-    def side(texts: Sequence[str], which: int, i: int) -> Side:
-        references = [split_words(reference) for reference in watched.references[i]]
-        return Side(diff.match_spans(split_words(texts[i]), references), scores[which][i])
+    old, new = (sentence_bleu(texts, watched.references) for texts in (watched.before, watched.after))
+    changes = [score - earlier for earlier, score in zip(old, new, strict=True)]
 
     def comparison(i: int) -> Comparison:
-        sides = side(watched.before, 0, i), side(watched.after, 1, i)
-        return Comparison(i + 1, watched.source[i], watched.references[i], *sides)
+        references = [split_words(reference) for reference in watched.references[i]]
+        before, after = (
+            Side(match_spans(split_words(texts[i]), references), scores[i])
+            for texts, scores in ((watched.before, old), (watched.after, new))
+        )
+        return Comparison(i + 1, watched.source[i], watched.references[i], before, after)
 
     return Translations(
-        total=len(changes),
         before=corpus_bleu(watched.before, watched.references),
         after=after,
         signature=signature,
+        total=len(changes),
         better=sum(change > 0 for change in changes),
         worse=sum(change < 0 for change in changes),
-        kinds={kind: [comparison(i) for i in places] for kind, places in diff.select_sentences(changes).items()},
+        kinds={kind: [comparison(i) for i in places] for kind, places in select_sentences(changes).items()},
     )
+
+
+def select_sentences(changes: Sequence[float]) -> dict[str, list[int]]:
+    """Select the sentences of largest gain, of largest loss, and, of the others, those nearest to the median change.
+
+    ``changes``: change in score of each sentence. Sentences of a kind are in this order, ties in text order.
+    """
+
+    def ranked(places: Sequence[int], size: Callable[[float], float], kind: str) -> list[int]:
+        return sorted(places, key=lambda i: size(changes[i]))[: MAX_SENTENCES[kind]]
+
+    middle, places = median(changes), range(len(changes))
+    gains = ranked([i for i in places if changes[i] > 0], lambda change: -change, "gains")
+    losses = ranked([i for i in places if changes[i] < 0], lambda change: change, "losses")
+    others = [i for i in places if i not in (*gains, *losses)]
+    return {"gains": gains, "losses": losses, "typical": ranked(others, lambda change: abs(change - middle), "typical")}
+
+
+def longest_matches(words: Sequence[str], references: Sequence[Sequence[str]]) -> list[int]:
+    """For each word, the order (up to `ORDER`) of the longest matched n-gram that contains it; 0 if there is none.
+
+    Matches are clipped as in BLEU (Papineni et al., ACL 2002, section 2.1) to the largest count in any reference; the
+    first occurrences match.
+    """
+    found = [0] * len(words)
+    for n in range(1, ORDER + 1):
+        left = reduce(or_, [Counter(_ngrams(reference, n)) for reference in references])
+        for i, ngram in enumerate(_ngrams(words, n)):
+            if left[ngram] > 0:
+                left[ngram] -= 1
+                found[i : i + n] = [n] * n
+    return found
+
+
+def match_spans(words: Sequence[str], references: Sequence[Sequence[str]]) -> list[MatchSpan]:
+    """``words`` split where `longest_matches` changes."""
+    pairs = zip(words, longest_matches(words, references), strict=True)
+    return [MatchSpan(" ".join(word for word, _ in group), n) for n, group in groupby(pairs, key=lambda pair: pair[1])]
+
+
+def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
 
 
 def _tables(record: Record, examples: Examples) -> list[WeightTable]:
     """A table of the dense features by name, and one per template by absolute weight and by column norm."""
-    dense, norms = filtered(record.weights, "dense", None), record.chosen.largest_norms
-    rows = {"dense": sorted(dense.items() if len(dense) <= DENSE else largest(dense, DENSE))}
-    totals = {"dense": len(dense)}
-    for template in PREFIXES:
-        found = filtered(record.weights, template, None)
-        rows[template], totals[template] = largest(found, TOP), len(found)
+    kept = {template: filtered(record.weights, template, None) for template in ("dense", *PREFIXES)}
+    by_weight = {template: largest(found, TOP) for template, found in kept.items()}
+    by_weight["dense"] = sorted(largest(kept["dense"], DENSE))
+    by_norm = record.chosen.largest_norms
     # The feature of a rule (template id) shows the rule itself.
-    asked = [name for kind in (rows, norms) for template in kind if template != "id" for name, _ in kind[template]]
-    rules = examples(record.path, sorted({name for name in asked if name not in dense}))
+    sparse = [template for template in PREFIXES if template != "id"]
+    asked = {name for kind in (by_weight, by_norm) for template in sparse for name, _ in kind.get(template, ())}
+    rules = examples(record.path, sorted(asked))
     tables = []
-    for template, shown in rows.items():
-        by_weight, decimals = _rows(template, shown, rules)
-        by_norm, norm_decimals = _rows(template, norms.get(template, []), rules)
-        if by_weight:
-            tables.append(WeightTable(template, totals[template], by_weight, decimals, by_norm, norm_decimals))
+    for template, shown in by_weight.items():
+        if shown:
+            kinds = [_rows(template, rows, rules) for rows in (shown, by_norm.get(template, []))]
+            tables.append(WeightTable(template, len(kept[template]), *kinds))
     return tables
 
 
-def _rows(
-    template: str, shown: Sequence[tuple[str, float]], rules: Mapping[str, Sequence[str]]
-) -> tuple[list[Weight], int]:
-    """The rows of a table, and their number of decimals."""
+def _rows(template: str, shown: Sequence[tuple[str, float]], rules: Mapping[str, Sequence[str]]) -> Weights:
     most = max((abs(value) for _, value in shown), default=0.0) or 1.0
     rows = [
-        Weight(name, readable(template, name), value, 100 * abs(value) / most, rules.get(name, ()))
+        Weight(name, feature_in_words(template, name), value, 100 * abs(value) / most, rules.get(name, ()))
         for name, value in shown
     ]
-    return rows, min(max(4 - math.floor(math.log10(most)), 0), 12)
+    return Weights(rows, min(max(4 - math.floor(math.log10(most)), 0), 12))
 
 
 def _number(value: float, decimals: int = 0, sign: str = "-") -> str:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,10 @@ import numpy as np
 
 from mpitune.array_files.arrays import local_datasets
 from mpitune.array_files.atomic import atomic_replace
-from mpitune.errors import DataError, MachineError, MpituneError, UsageError
+from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.files import exists, matching, open_regular, writing
 from mpitune.metrics.bleu import WIDTH
-from mpitune.ownership import remove
+from mpitune.run_folder.layout import checkpoint_path, remove_shards, shard_path
 
 VERSION = 5
 """Raised whenever the meaning of stored data changes; a file of another version is an error, it is not skipped."""
@@ -36,7 +36,6 @@ Vector = tuple[np.ndarray, np.ndarray]
 _NO_COUNTS = np.zeros((0, WIDTH), dtype=np.int32)
 _USER_BLOCK = 512  # bytes; HDF5's minimum
 _CHECKPOINT = re.compile(r"epoch-(\d{4,})\.h5")
-_SHARDS = re.compile(r"epoch-(\d{4,})\.shards")
 
 
 @dataclass(frozen=True)
@@ -103,11 +102,6 @@ def digest(job: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(job, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def checkpoint_path(folder: Path, epoch: int) -> Path:
-    """The file of the checkpoint after ``epoch``, counted from 1."""
-    return folder / f"epoch-{epoch:04d}.h5"
-
-
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write the epoch's checkpoint, then remove the shard results that are no longer needed.
 
@@ -140,13 +134,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         datasets["scoring"] = _strings([json.dumps(checkpoint.scoring)])
     _write(checkpoint_path(folder, checkpoint.epoch), attributes, datasets)
     superseded = checkpoint.epoch - 2 if checkpoint.shards else checkpoint.epoch
-    for path in matching(folder, "epoch-*.shards"):
-        match = _SHARDS.fullmatch(path.name)
-        # Passes of the dense start are those of epoch 0, which no shard goes on from.
-        if match and int(match[1]) <= max(superseded, 0):
-            # A file that cannot be removed does no harm.
-            with suppress(MpituneError):
-                remove(folder, f"{path.name}/shard-*.h5")
+    # Passes of the dense start are those of epoch 0, which no shard goes on from.
+    remove_shards(folder, "shards", max(superseded, 0))
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -226,7 +215,7 @@ def write_shard(folder: Path, epoch: int, job_digest: str, result: ShardResult) 
         "choices": result.choices,
         "learner": _stacked(result.learner, len(result.index)),
     }
-    _write(_shard_path(folder, epoch, result.shard), attributes, datasets)
+    _write(shard_path(folder, epoch, "shards", result.shard), attributes, datasets)
 
 
 def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardResult | None:
@@ -235,7 +224,7 @@ def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardRe
 
     Raises MachineError if it cannot be read.
     """
-    path = _shard_path(folder, epoch, shard)
+    path = shard_path(folder, epoch, "shards", shard)
     try:
         with _refuse_malformed(path):
             attributes, datasets = _read(path)
@@ -268,10 +257,6 @@ def _strings(names: list[str]) -> np.ndarray:
 
 def _texts(names: np.ndarray) -> list[str]:
     return [name.decode() for name in names.tolist()]
-
-
-def _shard_path(folder: Path, epoch: int, shard: int) -> Path:
-    return folder / f"epoch-{epoch:04d}.shards" / f"shard-{shard:04d}.h5"
 
 
 def _write(path: Path, attributes: Mapping[str, Any], datasets: Mapping[str, np.ndarray]) -> None:

@@ -1,23 +1,30 @@
-"""The layout of the run folder: one property per file. Files are written atomically."""
+"""The layout of the run folder: one property per file. Files are written atomically.
+
+Runs of one job that differ in their seed alone have folders beside each other in the job's run folder.
+"""
 
 from __future__ import annotations
 
 import filecmp
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from mpitune.array_files.atomic import atomic_replace, open_atomic, write_text
 from mpitune.corpus.weights import write_weights
-from mpitune.errors import MachineError
-from mpitune.files import is_file, writing
+from mpitune.errors import MachineError, MpituneError
+from mpitune.files import is_file, matching, writing
 from mpitune.ownership import OWN, remove
 
 Weights = Sequence[tuple[str, float]]
 """A model: names and weights."""
+
+_SEED_FOLDER = re.compile(r"seed-(\d+)")
 
 
 class RunFolder:
@@ -25,68 +32,40 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of `mpitune.run_folder.checkpoint`."""
-        return self.path / "checkpoints"
-
-    @property
-    def weights(self) -> Path:
+        self.checkpoints = path / "checkpoints"
+        """The folder of `checkpoint_path` and `shard_path`."""
+        self.weights = path / "weights"
         """The folder of `epoch_weights` and `dense_start_weights`."""
-        return self.path / "weights"
-
-    @property
-    def result(self) -> Path:
-        """The result: the weights of the best epoch so far."""
-        return self.path / "weights.txt.gz"
-
-    @property
-    def scoring(self) -> Path:
-        """Bins and transforms of the grammar's scores; only in runs that have some."""
-        return self.path / "scoring.json"
-
-    @property
-    def status(self) -> Path:
-        """The state of the run: `mpitune.run_folder.run_state`."""
-        return self.path / "status.json"
-
-    @property
-    def metrics(self) -> Path:
-        """One JSON object per epoch."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def log(self) -> Path:
-        """The messages of all ranks: `mpitune.runtime.log`."""
-        return self.path / "log.txt"
-
-    def epoch_weights(self, epoch: int) -> Path:
-        """The weights published after ``epoch``."""
-        return self.weights / f"epoch-{epoch:04d}.txt.gz"
-
-    @property
-    def dense_start_weights(self) -> Path:
+        self.dense_start_weights = self.weights / "dense-start.txt.gz"
         """The weights of the dense start, if the epochs learn sparse features on top of them and devtest scores it."""
-        return self.weights / "dense-start.txt.gz"
-
-    @property
-    def translations(self) -> Path:
+        self.result = path / "weights.txt.gz"
+        """The result: the weights of the best epoch so far."""
+        self.scoring = path / "scoring.json"
+        """Bins and transforms of the grammar's scores; only in runs that have some."""
+        self.config = path / "config.toml"
+        """The effective configuration, a job file itself."""
+        self.status = path / "status.json"
+        """The state of the run: `mpitune.run_folder.run_state`."""
+        self.metrics = path / "metrics.jsonl"
+        """One JSON object per epoch."""
+        self.log = path / "log.txt"
+        """The messages of all ranks: `mpitune.runtime.log`."""
+        self.translations = path / "translations"
         """The folder of `epoch_translations`, with ``source.txt.gz`` and ``reference-0.txt.gz``, ``-1``, ...
 
         The watched sentences, which are translated after each epoch, are the devtest set; without one, the first
         training sentences.
         """
-        return self.path / "translations"
+        self.local = path / "local"
+        """The k-best lists that `mpitune local` learns from, in files as in `checkpoints`."""
+
+    def epoch_weights(self, epoch: int) -> Path:
+        """The weights published after ``epoch``."""
+        return self.weights / f"epoch-{epoch:04d}.txt.gz"
 
     def epoch_translations(self, epoch: int) -> Path:
         """Translations of the watched sentences with the weights published after ``epoch``; 0: before training."""
         return self.translations / f"epoch-{epoch:04d}.txt.gz"
-
-    @property
-    def local(self) -> Path:
-        """The k-best lists that `mpitune local` learns from, in files as in `checkpoints`."""
-        return self.path / "local"
 
     def decoder_folder(self, process: str) -> Path:
         """The folder of the external decoder of one ``process``."""
@@ -96,11 +75,6 @@ class RunFolder:
         """Remove the files of all epochs. Raises UsageError or MachineError for one that cannot be removed."""
         kept = (self.config.name, self.log.name, self.status.name, "cdec/")
         remove(self.path, *(name for name in OWN["run"] if not name.startswith(kept)))
-
-    @property
-    def config(self) -> Path:
-        """The effective configuration, a job file itself."""
-        return self.path / "config.toml"
 
     def write_config(self, toml: str) -> None:
         """Write the effective configuration."""
@@ -158,3 +132,35 @@ class RunFolder:
     def _write_text(self, path: Path, text: str) -> None:
         with writing(path, MachineError):
             write_text(path, text)
+
+
+def checkpoint_path(folder: Path, epoch: int) -> Path:
+    """The file of the checkpoint after ``epoch``, counted from 1, in the ``folder`` of checkpoints."""
+    return folder / f"epoch-{epoch:04d}.h5"
+
+
+def shard_path(folder: Path, epoch: int, kind: str, shard: int) -> Path:
+    """The file of a shard beside it; ``kind``: ``shards`` (results), ``lists`` or ``forests``."""
+    return folder / f"epoch-{epoch:04d}.{kind}" / f"shard-{shard:04d}.h5"
+
+
+def remove_shards(folder: Path, kind: str, epoch: int) -> None:
+    """Remove the files of shards up to ``epoch``, all of them: any earlier one may have been made anew."""
+    for path in matching(folder, f"epoch-*.{kind}"):
+        if (match := re.fullmatch(rf"epoch-(\d{{4,}})\.{kind}", path.name)) and int(match[1]) <= epoch:
+            # Files that cannot be removed do no harm.
+            with suppress(MpituneError):
+                remove(folder, f"{path.name}/shard-*.h5")
+
+
+def seed_folder(folder: Path, seed: int) -> Path:
+    """The run folder of the run with this ``seed``, in the ``folder`` of the job."""
+    return folder / f"seed-{seed}"
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The runs in ``folder``, by seed; ``[folder]`` if it is a run folder itself, or has no such runs."""
+    if is_file(RunFolder(folder).config):
+        return [folder]
+    seeds = {int(match[1]): path for path in matching(folder, "*") if (match := _SEED_FOLDER.fullmatch(path.name))}
+    return [seeds[seed] for seed in sorted(seeds)] or [folder]

@@ -1,21 +1,23 @@
-"""Queries on a model: its largest weights, weights by template or name, differences to another model."""
+"""Readers of a model and its bins; queries: largest weights, weights by template or name, differences to another."""
 
 from __future__ import annotations
 
 import heapq
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from mpitune.corpus.lines import read_text
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import DataError, UsageError
-from mpitune.files import exists, is_folder
+from mpitune.files import exists, is_file, is_folder
 from mpitune.grammar.choices import PREFIXES
+from mpitune.grammar.score_transforms import Scoring
 from mpitune.run_folder.checkpoint import read_checkpoint
-from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.seeds import run_folders
+from mpitune.run_folder.layout import RunFolder, run_folders
 
 
 def read_model(path: Path) -> dict[str, float]:
@@ -36,6 +38,27 @@ def read_model(path: Path) -> dict[str, float]:
         checkpoint = read_checkpoint(path)
         return dict(zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True))
     return read_weights(path)
+
+
+def read_scoring(path: Path) -> Scoring | None:
+    """Bins and transforms that belong to the weights at ``path``; None if there are none or they are unknown.
+
+    ``path``: a run folder, a weights file in one, or a checkpoint anywhere; they are unknown for other weights files.
+    Raises DataError for a damaged or unreadable file.
+    """
+    if path.suffix == ".h5" and is_file(path):
+        kept = read_checkpoint(path).scoring
+        return Scoring.from_json(kept) if kept else None
+    folder = (path if is_folder(path) else path.parent).absolute()
+    file = RunFolder(folder).scoring
+    if folder.name == RunFolder(folder).weights.name and not (is_file(file) or is_file(RunFolder(folder).config)):
+        file = RunFolder(folder.parent).scoring
+    if not is_file(file):
+        return None
+    try:
+        return Scoring.from_json(json.loads(read_text(file)))
+    except (ValueError, KeyError, TypeError):
+        raise DataError.at(file, None, found="a damaged file", expected="what a run has written there") from None
 
 
 def difference(weights: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:

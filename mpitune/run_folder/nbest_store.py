@@ -6,9 +6,7 @@ that the operating system decides how much of them stays in memory.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,11 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mpitune.array_files.arrays import map_arrays, open_arrays, read_attributes, write_arrays
-from mpitune.errors import DataError, MpituneError, UsageError
-from mpitune.files import matching
+from mpitune.errors import DataError, UsageError
 from mpitune.learner.forests import Forests
 from mpitune.learner.pool import NBestPool
-from mpitune.ownership import remove
+from mpitune.run_folder.layout import shard_path
 
 VERSION = 5
 """Raised whenever the meaning of lists, forests or their statistics changes; older files are made again."""
@@ -59,8 +56,8 @@ def write_lists(folder: Path, epoch: int, job_digest: str, lists: ShardLists) ->
         "choices": lists.choices.tolist(),
     }
     if lists.forests is not None:
-        _write(_path(folder, "forests", epoch, lists.shard), lists.forests, attributes)
-    _write(_path(folder, "lists", epoch, lists.shard), lists.pool, attributes)
+        write_arrays(shard_path(folder, epoch, "forests", lists.shard), lists.forests._asdict(), attributes)
+    write_arrays(shard_path(folder, epoch, "lists", lists.shard), lists.pool._asdict(), attributes)
 
 
 def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests: bool) -> ShardLists | None:
@@ -70,8 +67,8 @@ def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests
     ``forests``: read these too. Raises UsageError if a newer version of mpitune made the file.
     """
     known = {"version": VERSION, "job_digest": job_digest, "epoch": epoch, "shard": shard}
-    lists = _read(_path(folder, "lists", epoch, shard), known, NBestPool)
-    found = _read(_path(folder, "forests", epoch, shard), known, Forests) if forests else None
+    lists = _read(shard_path(folder, epoch, "lists", shard), known, NBestPool)
+    found = _read(shard_path(folder, epoch, "forests", shard), known, Forests) if forests else None
     if lists is None or (forests and found is None):
         return None
     attributes, pool = lists
@@ -83,30 +80,7 @@ def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests
 
 def open_lists(folder: Path, epoch: int, shard: int) -> NBestPool:
     """Map the lists that `read_lists` has found valid, without checking their digest again."""
-    return NBestPool(**map_arrays(_path(folder, "lists", epoch, shard), check_digest=False))
-
-
-def remove_lists(folder: Path, epoch: int) -> None:
-    """Remove the lists up to ``epoch``."""
-    _remove(folder, "lists", epoch)
-
-
-def remove_forests(folder: Path, epoch: int) -> None:
-    """Remove the forests up to ``epoch``."""
-    _remove(folder, "forests", epoch)
-
-
-def _remove(folder: Path, kind: str, epoch: int) -> None:
-    # All of them: where lists were lost, those of any earlier epoch may have been made anew.
-    for path in matching(folder, f"epoch-*.{kind}"):
-        if (match := re.fullmatch(rf"epoch-(\d+)\.{kind}", path.name)) and int(match[1]) <= epoch:
-            # Files that cannot be removed do no harm.
-            with suppress(MpituneError):
-                remove(folder, f"{path.name}/shard-*.h5")
-
-
-def _write(path: Path, arrays: NBestPool | Forests, attributes: dict[str, Any]) -> None:
-    write_arrays(path, arrays._asdict(), attributes)
+    return NBestPool(**map_arrays(shard_path(folder, epoch, "lists", shard), check_digest=False))
 
 
 def _read(path: Path, known: dict[str, Any], kind: Callable[..., _Kept]) -> tuple[dict[str, Any], _Kept] | None:
@@ -122,11 +96,3 @@ def _read(path: Path, known: dict[str, Any], kind: Callable[..., _Kept]) -> tupl
     if {key: attributes.get(key) for key in known} != known:
         return None
     return attributes, arrays
-
-
-def _folder(folder: Path, kind: str, epoch: int) -> Path:
-    return folder / f"epoch-{epoch:04d}.{kind}"
-
-
-def _path(folder: Path, kind: str, epoch: int, shard: int) -> Path:
-    return _folder(folder, kind, epoch) / f"shard-{shard:04d}.h5"

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +18,9 @@ from mpitune.corpus.lines import lines
 from mpitune.errors import DataError, printable
 from mpitune.files import exists, is_file, open_regular
 from mpitune.metrics.choices import METRIC_NAMES
-from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import read_model
-from mpitune.run_folder.run_state import RunState, read_state
+from mpitune.run_folder.run_state import RunState, chosen_epoch, dense_start_is_best, dense_start_score, read_state
 
 _LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \[\d+/\d+\] ([A-Z]+) (.*)")
 
@@ -87,18 +86,14 @@ class Epoch:
         return self.devtest_bleu if self.devtest_metric is None else self.devtest_metric
 
     @property
+    def cut(self) -> float | None:
+        """lambda, if it cuts off any feature."""
+        return self.lambda_ or None
+
+    @property
     def rate(self) -> float:
         """Sentences per second."""
         return self.sentences / self.seconds if self.seconds > 0 else 0.0
-
-
-class Settings(NamedTuple):
-    """The settings of the learner that readers need."""
-
-    algorithm: str
-    method: str
-    metric: str
-    """The metrics in ``learner.metric``."""
 
 
 class LogLine(NamedTuple):
@@ -202,14 +197,12 @@ def read_record(path: Path) -> Record:
     if (state := read_state(folder)) is None:
         raise DataError.at(folder.status, None, found="no file", expected="the state of the run")
     text = "".join(f"{line}\n" for _, line in lines(folder.config))
-    settings, log = read_settings(folder.config), read_log(folder.log)
+    log = read_log(folder.log)
     return Record(
         path=path,
         name=printable(path.resolve().name),
         config=text,
-        algorithm=settings.algorithm,
-        method=settings.method,
-        metric=settings.metric,
+        **_settings(folder.config),
         state=state,
         epochs=epochs,
         weights=read_model(path),
@@ -229,14 +222,16 @@ def read_epochs(path: Path) -> list[Epoch]:
             metrics = None
         if not isinstance(metrics, dict):
             raise DataError.at(path, number, found=repr(line[:60]), expected="a JSON object, the figures of an epoch")
-        values = {spec.name: _metric(path, number, metrics, spec.name.rstrip("_")) for spec in fields(Epoch)}
+        values = {spec.name: _metric(path, number, metrics, spec) for spec in fields(Epoch)}
         if values["epoch"] != number:
             raise DataError.at(path, number, found=f"epoch {values['epoch']}", expected=f"epoch {number}")
         epochs.append(Epoch(**values))
     return epochs
 
 
-def _metric(path: Path, number: int, metrics: dict[str, Any], key: str) -> Any:
+def _metric(path: Path, number: int, metrics: dict[str, Any], spec: Field[Any]) -> Any:
+    """The value of one field of `Epoch`; it may be null or missing if its type has None."""
+    key = spec.name.rstrip("_")
     value = metrics.get(key)
     if key in _PARSERS:
         try:
@@ -244,20 +239,12 @@ def _metric(path: Path, number: int, metrics: dict[str, Any], key: str) -> Any:
         except (TypeError, ValueError, AttributeError, IndexError):
             found = f"{key} {json.dumps(value)[:60]}"
             raise DataError.at(path, number, found=found, expected=f"{key} as a run writes it") from None
-    if value is None and key in _OPTIONAL:
+    if value is None and "None" in str(spec.type):
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         found = f"{key} {json.dumps(value)}" if key in metrics else f"no {key}"
         raise DataError.at(path, number, found=found, expected=f"a number as {key}")
     return value
-
-
-_OPTIONAL = (
-    *("devtest_bleu", "lambda", "best_bleu", "oracle_bleu", "prediction_bleu", "objective"),
-    *("devtest_bleu_dense", "devtest_metric", "devtest_metric_dense", "devtest_length_ratio", "length_ratio"),
-    "cancelled_features",
-)
-"""Keys that may be null or missing."""
 
 
 def _numbers(value: Any) -> list[float]:
@@ -289,17 +276,18 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 """Parsers of metrics with several numbers; a missing key is None to them."""
 
 
-def read_settings(config: Path) -> Settings:
-    """Read the settings from the configuration file ``config``. Raises DataError if one is missing."""
+def _settings(config: Path) -> dict[str, Any]:
+    """The settings of the learner in a `Record`, from the configuration. Raises DataError if one is missing."""
     learner = read_tables(config).get("learner")
     found = dict(learner) if isinstance(learner, dict) else {}
     if isinstance(metric := found.get("metric"), str | dict):
         names = [metric] if isinstance(metric, str) else metric
         found["metric"] = " + ".join(METRIC_NAMES.get(name, name) for name in names)
-    for key in Settings._fields:
-        if not isinstance(found.get(key), str):
+    settings = {key: found.get(key) for key in ("algorithm", "method", "metric")}
+    for key, value in settings.items():
+        if not isinstance(value, str):
             raise DataError.at(config, None, found=f"no learner.{key}", expected="the configuration that the run wrote")
-    return Settings(**{key: found[key] for key in Settings._fields})
+    return settings
 
 
 def read_log(path: Path) -> list[LogLine]:

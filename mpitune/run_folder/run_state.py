@@ -1,18 +1,22 @@
-"""``status.json``: the state of a run, written by rank 0 at the start, after each epoch and at the end.
+"""The state of a run: status.json, the epoch whose weights are the result so far, the versions that it runs with.
 
-A process that is killed cannot record its end: its folder then still says ``running``.
+Rank 0 writes ``status.json`` at the start, after each epoch and at the end. A process that is killed cannot record its
+end: its folder then still says ``running``.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from importlib.metadata import version
+from typing import Any, Literal, get_args
 
+from mpitune import __version__
 from mpitune.corpus.lines import check_readable, read_text
 from mpitune.errors import DataError, StopRequested
 from mpitune.files import is_file
@@ -21,6 +25,11 @@ from mpitune.run_folder.layout import RunFolder
 
 VERSION = 1
 """Raised whenever the meaning of a key changes; a file of another version tells nothing."""
+
+AVERAGING = ("sgd", "mix")
+"""The algorithms that publish the average over the epochs so far (Simianer, Riezler and Dyer, ACL 2012, section 5)."""
+
+LIBRARIES = ("numpy", "scipy", "numba", "mpi4py", "h5py", "sacrebleu")
 
 RecordedState = Literal["running", "stopped", "done", "failed"]
 """``stopped``: on request, to be resumed; ``failed``: by an error."""
@@ -123,3 +132,46 @@ def _last_epoch(folder: RunFolder) -> int:
     except DataError:
         return 0
     return last.epoch if last else 0
+
+
+def devtest_scores(history: Sequence[Mapping[str, Any]]) -> list[float | None]:
+    """The ``learner.metric`` of the devtest set after each epoch, from ``history``; None without a devtest set."""
+    return [_tuned(metrics, "") for metrics in history]
+
+
+def dense_start_score(history: Sequence[Mapping[str, Any]]) -> float | None:
+    """The same after the dense start, on which the epochs learn sparse features; None if there is none."""
+    return _tuned(history[0], "_dense") if history else None
+
+
+def _tuned(metrics: Mapping[str, Any], when: str) -> float | None:
+    """The score in ``metrics`` that weights are selected by; ``when``: the end of its key."""
+    tuned = "bleu" if metrics["devtest_metric"] is None else "metric"
+    score: float | None = metrics.get(f"devtest_{tuned}{when}")
+    return score
+
+
+def chosen_epoch(scores: Sequence[float | None]) -> int:
+    """The epoch, from 1, whose weights are the result: the earliest of the best on devtest; 0 if there is no epoch yet.
+
+    ``scores``: one per epoch. Without a devtest set they are None, and the last epoch is chosen.
+    """
+    known = [score for score in scores if score is not None]
+    if not known or len(known) < len(scores):
+        return len(scores)
+    return 1 + known.index(max(known))
+
+
+def dense_start_is_best(history: Sequence[Mapping[str, Any]]) -> bool:
+    """True if all epochs so far are worse on devtest than the dense start: its weights are the result then.
+
+    ``history``: their metrics. Never true without sparse features or without a devtest set.
+    """
+    dense = dense_start_score(history)
+    return dense is not None and all(score is None or score < dense for score in devtest_scores(history))
+
+
+def versions() -> dict[str, str]:
+    """Names and versions, mpitune first."""
+    found = {"mpitune": __version__, "Python": platform.python_version()}
+    return found | {library: version(library) for library in LIBRARIES}

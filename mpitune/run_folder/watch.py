@@ -12,11 +12,16 @@ from typing import NamedTuple
 from mpitune.corpus.wording import clock
 from mpitune.errors import DataError, printable
 from mpitune.files import status
-from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, dense_start_score
-from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.layout import RunFolder, run_folders
 from mpitune.run_folder.reader import Epoch, read_epochs, read_log
-from mpitune.run_folder.run_state import RunState, is_at_work, read_state
-from mpitune.run_folder.seeds import run_folders
+from mpitune.run_folder.run_state import (
+    RunState,
+    chosen_epoch,
+    dense_start_is_best,
+    dense_start_score,
+    is_at_work,
+    read_state,
+)
 
 SILENT_AFTER = 180.0
 """A run whose log is unchanged for this many seconds may have been killed: while learning, it logs every 30 s."""

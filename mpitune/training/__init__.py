@@ -11,6 +11,7 @@
 - `dense_start`: initial weights; `metric_spreads`: scales of metrics; `fit_bins`: bins of the rules'
   features.
 - `epoch_statistics`: sums; `epoch_metrics`: the line in metrics.jsonl; `epoch_clock`: time and memory; `devtest`:
-  translation of the devtest set; `sanity_checks`: warnings.
+  translation of the devtest set; `sanity_checks`: warnings;
+  `early_stopping`: the end of training.
 - `local/`: weights for each sentence.
 """

@@ -27,8 +27,9 @@ from mpitune.learner.base import (
 )
 from mpitune.learner.forests import Forests, forests_of
 from mpitune.learner.pool import NBestPool, empty, merged, pool_of
-from mpitune.run_folder.checkpoint import Vector, checkpoint_path, read_checkpoint
-from mpitune.run_folder.nbest_store import ShardLists, read_lists, remove_forests, remove_lists, write_lists
+from mpitune.run_folder.checkpoint import Vector, read_checkpoint
+from mpitune.run_folder.layout import checkpoint_path, remove_shards
+from mpitune.run_folder.nbest_store import ShardLists, read_lists, write_lists
 from mpitune.runtime.signals import stop_flag
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, StatisticsAccumulator
 from mpitune.training.scheduler import check_stop, draw_shards, process_shards
@@ -128,8 +129,8 @@ def _found(lists: ShardLists | None, run: TrainingRun, epoch: int, z: int) -> Sh
 
 def _forget(run: TrainingRun, epoch: int) -> None:
     """Remove files that no epoch after ``epoch`` needs, even if lists of ``epoch`` are lost."""
-    remove_lists(run.folder.checkpoints, epoch - 2)
-    remove_forests(run.folder.checkpoints, epoch - 1)
+    remove_shards(run.folder.checkpoints, "lists", epoch - 2)
+    remove_shards(run.folder.checkpoints, "forests", epoch - 1)
 
 
 def _lists(

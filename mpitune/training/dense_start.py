@@ -29,8 +29,8 @@ from mpitune.exchange.mixing import RunningMean
 from mpitune.exchange.sparse_rows import look_up, look_up_all
 from mpitune.learner.base import BatchLearner
 from mpitune.lm.log_scale import log_scale
-from mpitune.run_folder.best_epoch import chosen_epoch
 from mpitune.run_folder.checkpoint import ShardResult, Vector, read_shard, write_shard
+from mpitune.run_folder.run_state import chosen_epoch
 from mpitune.runtime.signals import stop_flag
 from mpitune.training import factory
 from mpitune.training.devtest import score_devtest

@@ -17,7 +17,7 @@ from mpitune.errors import MpituneError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.files import existing, exists, is_file, is_writable, matching, open_regular, temporary_folder
 from mpitune.lm.kenlm import is_kenlm
-from mpitune.run_folder.versions import versions
+from mpitune.run_folder.run_state import versions
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import DATA
 from mpitune.training.job_inputs import further_grammars, sources

@@ -17,8 +17,7 @@ from mpitune.errors import UsageError
 from mpitune.files import is_folder, read_bytes
 from mpitune.grammar.cdec_ini import SPAN_LIMIT, IniFile, read_inifile
 from mpitune.ownership import reads
-from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.seeds import seed_folder
+from mpitune.run_folder.layout import RunFolder, seed_folder
 from mpitune.store.inputs import StoreInputs, Texts, grammar_files
 from mpitune.store.store import content_digests
 from mpitune.training.bitext_jobs import with_made_inputs

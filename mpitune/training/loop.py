@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,20 +19,11 @@ from mpitune.early_signals import AGAIN
 from mpitune.exchange.comm import Comm
 from mpitune.learner.base import BatchLearner
 from mpitune.ownership import FolderLock
-from mpitune.run_folder.best_epoch import (
-    better_before,
-    chosen_epoch,
-    dense_start_is_best,
-    devtest_scores,
-    early_end_reason,
-    out_of_patience,
-)
 from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.run_state import RunState, ended_state, write_error, write_state
-from mpitune.run_folder.versions import versions
+from mpitune.run_folder.run_state import RunState, devtest_scores, ended_state, versions, write_error, write_state
 from mpitune.runtime.log import start_logging
 from mpitune.runtime.signals import StopFlag, stop_flag
-from mpitune.training import loop
+from mpitune.training import early_stopping
 from mpitune.training.batch_epoch import batch_epoch
 from mpitune.training.dense_start import dense_start, keep_sparse
 from mpitune.training.devtest import watch_epoch, watch_start
@@ -84,7 +74,8 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
             if run.store.devtest is None:
                 LOG.info("no [data.devtest]: the result will be the weights of the last epoch, not of the best one")
             _learn(run, state, lock)
-            reason = early_end_reason(devtest_scores(state.history), job.learner.epochs, job.learner.patience)
+            scores = devtest_scores(state.history)
+            reason = early_stopping.early_end_reason(scores, job.learner.epochs, job.learner.patience)
             comm.on_root(write_state, folder, "done", job.learner.epochs, state.epoch, reason)
     except Exception as error:
         # An error of one rank ends all others: that rank records it.
@@ -99,13 +90,13 @@ def _learn(run: TrainingRun, state: State, lock: FolderLock) -> None:
     """The epochs that are left, after the dense start if there was none yet, and a look at the result on disk."""
     if state.epoch == 0:
         _start(run, state)
-    while loop.goes_on(run.job, state.history):
+    while early_stopping.goes_on(run.job, state.history):
         # A signal may reach one rank only: the others do its shards, and all agree here.
         check_stop(run, f"epoch {state.epoch + 1}", bool(stop_flag()))
         _learn_epoch(run, state, lock)
         run.comm.on_root(write_state, run.folder, "running", run.job.learner.epochs, state.epoch)
     run.comm.on_root(check_result, run, state)
-    LOG.info("done: %s holds the weights of %s", run.folder.result, loop.ending(run.job, state.history))
+    LOG.info("done: %s holds the weights of %s", run.folder.result, early_stopping.ending(run.job, state.history))
     _log_next_steps(run.folder, run.job)
 
 
@@ -172,29 +163,3 @@ def _log_next_steps(folder: RunFolder, job: Job) -> None:
 def _argument(path: Path) -> str:
     """``path`` as an argument of a command: relative to the working folder where that is shorter."""
     return shlex.quote(min(str(path), os.path.relpath(path), key=len))
-
-
-History = Sequence[Mapping[str, Any]]
-"""Metrics of the epochs so far: the same on all ranks and after a resume, so all ranks decide alike."""
-
-
-def goes_on(job: Job, history: History) -> bool:
-    """True if there is another epoch to do."""
-    scores = devtest_scores(history)
-    return len(history) < job.learner.epochs and not out_of_patience(scores, job.learner.patience)
-
-
-def ending(job: Job, history: History) -> str:
-    """The epoch, or the dense start, whose weights are the result, and the reason for the end, for the log."""
-    scores = devtest_scores(history)
-    of = f"epoch {chosen_epoch(scores)}" + ("" if None in scores else ", the best on devtest")
-    if (before := better_before(history)) is not None:
-        of += f" but for the initial weights (BLEU {before:.2f})"
-    if dense_start_is_best(history):
-        of = "the dense start, better on devtest than all epochs"
-    if len(history) > job.learner.epochs:
-        return f"{of}; {len(history)} epochs were done before, more than learner.epochs = {job.learner.epochs}"
-    if len(history) == job.learner.epochs:
-        return f"{of}; all {len(history)} epochs are done"
-    why = early_end_reason(scores, job.learner.epochs, job.learner.patience)
-    return f"{of}; ended after epoch {len(history)} of {job.learner.epochs}: {why} (raise learner.patience to go on)"

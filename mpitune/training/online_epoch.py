@@ -21,7 +21,8 @@ from mpitune.exchange.reduction import Mix, reduce
 from mpitune.exchange.sparse_rows import SparseVectors, look_up, look_up_all
 from mpitune.learner.base import Exchanged, OnlineLearner
 from mpitune.metrics.bleu import WIDTH
-from mpitune.run_folder.checkpoint import ShardResult, Vector, checkpoint_path, read_shard, write_shard
+from mpitune.run_folder.checkpoint import ShardResult, Vector, read_shard, write_shard
+from mpitune.run_folder.layout import checkpoint_path
 from mpitune.runtime.memory import machine_memory
 from mpitune.training import factory
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics

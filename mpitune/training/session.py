@@ -20,9 +20,9 @@ from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.learner.choices import LearnedFeatures
 from mpitune.metrics.sentence_bleu import SentenceMetric
 from mpitune.metrics.tuning_metric import Metric
-from mpitune.run_folder.best_epoch import AVERAGING
 from mpitune.run_folder.checkpoint import Vector, digest
 from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.run_state import AVERAGING
 from mpitune.store.store import Corpus, Store
 from mpitune.training import factory
 

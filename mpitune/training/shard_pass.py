@@ -10,7 +10,8 @@ from mpitune.array_files.grow import grow_to
 from mpitune.errors import DataError
 from mpitune.learner.base import OnlineLearner
 from mpitune.metrics.bleu import WIDTH
-from mpitune.run_folder.checkpoint import ShardResult, checkpoint_path
+from mpitune.run_folder.checkpoint import ShardResult
+from mpitune.run_folder.layout import checkpoint_path
 from mpitune.runtime.signals import stop_flag
 from mpitune.training.epoch_statistics import Change, StatisticsAccumulator
 from mpitune.training.sanity_checks import remedy

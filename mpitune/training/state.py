@@ -20,10 +20,10 @@ from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.exchange.mixing import RunningMean
 from mpitune.files import is_file, matching
 from mpitune.metrics.bleu import WIDTH
-from mpitune.run_folder.best_epoch import chosen_epoch, dense_start_is_best, devtest_scores
 from mpitune.run_folder.checkpoint import Checkpoint, Vector, latest_valid_checkpoint, read_checkpoint, write_checkpoint
-from mpitune.run_folder.checkpoint import checkpoint_path as path_of
 from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.layout import checkpoint_path as path_of
+from mpitune.run_folder.run_state import chosen_epoch, dense_start_is_best, devtest_scores
 from mpitune.training.epoch_statistics import NOT_SCORED, Scores
 from mpitune.training.session import NamedWeights, TrainingRun
 

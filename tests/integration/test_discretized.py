@@ -32,7 +32,7 @@ from mpitune.exchange.comm import SerialComm
 from mpitune.grammar.binning import make_bins
 from mpitune.learner.bin_chains import linear
 from mpitune.run_folder.checkpoint import read_checkpoint
-from mpitune.run_folder.scoring import read_scoring
+from mpitune.run_folder.model_weights import read_scoring
 from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.store import open_store

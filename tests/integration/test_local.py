@@ -31,7 +31,7 @@ from mpitune.learner.local.mbuu import mbuu
 from mpitune.metrics import bleu
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 from mpitune.run_folder import nbest_store
-from mpitune.run_folder.scoring import read_scoring
+from mpitune.run_folder.model_weights import read_scoring
 from mpitune.store.store import open_store
 from mpitune.training import factory, job_inputs
 from mpitune.training.local import learning, training_lists

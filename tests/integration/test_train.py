@@ -35,8 +35,8 @@ from mpitune.exchange.comm import SerialComm
 from mpitune.learner.base import Counts
 from mpitune.learner.online.perceptron import Perceptron
 from mpitune.ownership import FolderLock
-from mpitune.run_folder.checkpoint import VERSION, checkpoint_path, read_checkpoint, write_checkpoint
-from mpitune.run_folder.layout import RunFolder
+from mpitune.run_folder.checkpoint import VERSION, read_checkpoint, write_checkpoint
+from mpitune.run_folder.layout import RunFolder, checkpoint_path
 from mpitune.training.open_run import open_run
 from mpitune.training.scheduler import draw_shards, reordered
 

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,9 @@ from mpitune.errors import DataError
 from mpitune.grammar.binning import Bins
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
-from mpitune.report import diff, plots
-from mpitune.report.html import write_report
-from mpitune.report.rule_names import readable
-from mpitune.run_folder.best_epoch import chosen_epoch, early_end_reason, epochs_since_best, out_of_patience
+from mpitune.report import plots
+from mpitune.report.html import longest_matches, match_spans, select_sentences, write_report
+from mpitune.report.readable import feature_in_words
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.run_state import write_state
 from mpitune.store.store import rules_firing
@@ -477,36 +476,7 @@ def test_features_are_shown_by_template(tmp_path: Path) -> None:
     ],
 )
 def test_readable_names(template: str, name: str, expected: str | None) -> None:
-    assert readable(template, name) == expected
-
-
-@pytest.mark.parametrize(
-    ("bleus", "expected"),
-    [([1.0, 3.0, 3.0, 2.0], 2), ([1.0, 0.5], 1), ([3.0, 3.0], 1), ([None, None], 2), ([], 0)],
-)
-def test_the_best_epoch_on_devtest_is_chosen(bleus: list[float | None], expected: int) -> None:
-    assert chosen_epoch(bleus) == expected
-
-
-@pytest.mark.parametrize(
-    ("bleus", "patience", "expected"),
-    [
-        ([], 1, False),
-        ([1.0], 1, False),
-        ([1.0, 1.0], 1, True),
-        ([1.0, 2.0, 1.0, 1.5], 3, False),
-        ([1.0, 2.0, 1.0, 1.5, 2.0], 3, True),
-        ([3.0, 2.0, 1.0, 0.5, 4.0], 5, False),
-        ([3.0, 2.0, 1.0, 0.5, 0.0], 0, False),
-        ([None] * 9, 1, False),
-    ],
-)
-def test_patience_runs_out_after_epochs_in_vain(bleus: list[float | None], patience: int, expected: bool) -> None:
-    assert out_of_patience(bleus, patience) == expected
-    reason = early_end_reason(bleus, len(bleus) + 1, patience)
-    assert reason.startswith(f"no better devtest score in {epochs_since_best(bleus)} epoch" if expected else "")
-    assert bool(reason) == expected
-    assert early_end_reason(bleus, len(bleus), patience) == "", "all epochs are done"
+    assert feature_in_words(template, name) == expected
 
 
 @pytest.mark.parametrize("algorithm", ["sgd", "mix"])
@@ -623,11 +593,11 @@ def test_matched_ngrams() -> None:
     draw = random.Random(1)
     for _ in range(300):
         words, *references = ([draw.choice("abc") for _ in range(draw.randrange(9))] for _ in range(3))
-        assert diff.longest_matches(words, references) == naive_matches(words, references)
-        shown = diff.match_spans(words, references)
+        assert longest_matches(words, references) == naive_matches(words, references)
+        shown = match_spans(words, references)
         assert " ".join(run.text for run in shown) == " ".join(words)
         assert all(one.match != other.match for one, other in zip(shown, shown[1:], strict=False))
-    assert diff.longest_matches(list("aabc"), [list("abcd")]) == [1, 3, 3, 3]
+    assert longest_matches(list("aabc"), [list("abcd")]) == [1, 3, 3, 3]
 
 
 def test_matches_are_marked(tmp_path: Path) -> None:
@@ -640,13 +610,13 @@ def test_sentences_shown_are_gains_losses_and_typical_ones() -> None:
     draw = random.Random(2)
     for _ in range(100):
         changes = [float(draw.randrange(-9, 20)) for _ in range(draw.randrange(1, 60))]
-        kinds = diff.select_sentences(changes)
+        kinds = select_sentences(changes)
         gains, losses, typical = (kinds[kind] for kind in ("gains", "losses", "typical"))
         assert [changes[i] for i in gains] == sorted((c for c in changes if c > 0), reverse=True)[:12]
         assert [changes[i] for i in losses] == sorted(c for c in changes if c < 0)[:4]
         assert len({*gains, *losses, *typical}) == len(gains) + len(losses) + len(typical) <= len(changes)
         assert len(typical) == min(4, len(changes) - len(gains) - len(losses))
-    assert diff.select_sentences([0.0, 0.0])["typical"] == [0, 1]
+    assert select_sentences([0.0, 0.0])["typical"] == [0, 1]
 
 
 def test_sentence_scores_are_sacrebleus() -> None:
@@ -657,49 +627,63 @@ def test_sentence_scores_are_sacrebleus() -> None:
     assert sentence_bleu(["a b x"], [["a b c d"]]) == [expected]
 
 
-def texts(plot: plots.Plot) -> list[str]:
-    return re.findall(r"<text[^>]*>([^<]*)</text>", plot.svg)
+def svg(draw: Callable[..., None], *given: Any, **named: Any) -> str:
+    return plots.render(plots.Plot("a", "A", "", lambda axes: draw(axes, *given, **named)))[0]
+
+
+def texts(draw: Callable[..., None], *given: Any, **named: Any) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg(draw, *given, **named))
 
 
 def test_plots_have_room_for_noise_and_large_numbers() -> None:
-    flat = plots.Series([1, 2], [30.0, 30.001])
-    found = texts(plots.lines("a", "A", [flat], least_span=2.0))
+    found = texts(plots.lines, [plots.Series([1, 2], [30.0, 30.001])])
     assert found[5] == "epoch" and float(found[-1]) - float(found[6]) >= 1.0
-    large = plots.lines("a", "A", [plots.Series([1, 2], [0.0, 2e6])], from_zero=True)
-    assert texts(large)[6:9] == ["0", "0.5M", "1M"]
-    zero = plots.lines("a", "A", [plots.Series([1], [0.0])], from_zero=True)
-    assert "nan" not in zero.svg
+    large = texts(plots.lines, [plots.Series([1, 2], [0.0, 2e6])], scale="zero")
+    assert large[6] == "0" and large[-1] == "2M" and "500,000" in large
+    assert "nan" not in svg(plots.lines, [plots.Series([1], [0.0])], scale="zero")
+    assert "nan" not in svg(plots.lines, [plots.Series([1], [0.0])])
 
 
 def test_text_in_plots_has_the_same_size_in_every_card() -> None:
     """A point is a pixel: only a card that is narrower than the plot scales it."""
-    for plot in (
-        plots.lines("a", "A", [plots.Series([1, 2], [3.0, 4.0])]),
-        plots.bands("a", "A", [0.0, 1.0], [[1.0], [1.0]], ["0", "1"]),
+    for image in (
+        svg(plots.lines, [plots.Series([1, 2], [3.0, 4.0])]),
+        svg(plots.timeline, [0.0, 1.0], [[1.0], [1.0]], ["0", "1"]),
     ):
-        box = re.search(r'<svg [^>]*viewBox="0 0 (\S+) (\S+)" width="(\S+)" height="(\S+)">', plot.svg)
+        box = re.search(r'<svg [^>]*viewBox="0 0 (\S+) (\S+)" width="(\S+)" height="(\S+)">', image)
         assert box is not None and box.groups()[:2] == box.groups()[2:]
         # Of a phone of 400 pixels, the margins of page and card leave 342.
         assert float(box[1]) < 342
 
 
+def test_colours_are_those_of_the_page() -> None:
+    """In light and in dark mode."""
+    image = svg(plots.lines, [plots.Series([1, 2], [3.0, 4.0], 7, "dashed", [0.1, 0.2])], [plots.Mark(1)])
+    assert not re.search("#[0-9a-f]{6}", image)
+    found = set(re.findall(r"var\(--([a-z0-9-]+)\)", image))
+    assert found == {"muted", "rule", "card", "series-1"}
+
+
 def test_two_epochs_do_not_fill_the_plot() -> None:
-    found = texts(plots.lines("a", "A", [plots.Series([1, 2], [3.0, 4.0])]))
+    found = texts(plots.lines, [plots.Series([1, 2], [3.0, 4.0])])
     assert found[:6] == ["1", "2", "3", "4", "5", "epoch"]
-    found = texts(plots.lines("a", "A", [plots.Series(range(1, 8), [float(n) for n in range(7)])]))
+    found = texts(plots.lines, [plots.Series(range(1, 8), [float(n) for n in range(7)])])
     assert "7" in found and "8" not in found
 
 
-@pytest.mark.parametrize("values", [[0.001], [0.0011, 0.0012], [1e-9, 1e5], [0.3, 0.9]])
+@pytest.mark.parametrize("values", [[0.001], [0.0011, 0.0012], [1e-9, 1e5], [0.3, 0.9], [0.0]])
 def test_logarithmic_plots_tell_where_they_are(values: list[float]) -> None:
     curve = plots.Series(range(1, len(values) + 1), values)
-    for plot in (plots.lines("a", "A", [curve], log=True), plots.sorted_curves("a", "A", [curve], x_label="features")):
-        numbers = [float(text) for text in texts(plot) if re.fullmatch(r"[\d.]+(e[-+]\d+)?", text)]
-        assert len(numbers) > 2, numbers
+    for found, label in (
+        (texts(plots.lines, [curve], scale="log"), "epoch"),
+        (texts(plots.steps, [curve], [], "features"), "features"),
+    ):
+        numbers = [float(text.replace(",", "")) for text in found[found.index(label) + 1 :]]
+        assert len(numbers) > 1, numbers
 
 
 def test_bands_tell_the_time_and_who() -> None:
-    found = texts(plots.bands("a", "A", [0.0, 100.0, 7200.0], [[1.0, 0.5], [0.0, 1.0]], ["0", "1"]))
+    found = texts(plots.timeline, [0.0, 100.0, 7200.0], [[1.0, 0.5], [0.0, 1.0]], ["0", "1"])
     assert found[-2:] == ["0", "1"] and "hours" in found and "2.0" in found
 
 

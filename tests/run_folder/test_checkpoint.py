@@ -25,7 +25,6 @@ from mpitune.run_folder.checkpoint import (
     Checkpoint,
     ShardResult,
     Vector,
-    checkpoint_path,
     digest,
     latest_valid_checkpoint,
     read_checkpoint,
@@ -33,6 +32,7 @@ from mpitune.run_folder.checkpoint import (
     write_checkpoint,
     write_shard,
 )
+from mpitune.run_folder.layout import checkpoint_path
 
 
 def vector(seed: int, n: int) -> Vector:

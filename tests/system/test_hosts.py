@@ -130,7 +130,7 @@ sys.exit(main())
 
 
 def test_another_version_on_the_second_host(hosts: Hosts, task: Task) -> None:
-    program = OTHER.format(module="mpitune.run_folder.versions", name="__version__")
+    program = OTHER.format(module="mpitune.run_folder.run_state", name="__version__")
     line = refused(hosts, "-c", program, *task.train(task.new()))
     assert re.fullmatch(
         r"host h2: found mpitune 0\.0\.1, expected [0-9.]+, as on host h1: install the same versions on all hosts, "

@@ -15,7 +15,7 @@ from mpitune.cli.parser import main
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import StopRequested
 from mpitune.metrics.sacrebleu import corpus_bleu
-from mpitune.run_folder import best_epoch
+from mpitune.run_folder import run_state
 from mpitune.run_folder.checkpoint import Vector
 from mpitune.run_folder.watch import read_status
 from mpitune.training import dense_start
@@ -125,7 +125,7 @@ def test_the_dense_start_is_the_result_while_no_epoch_is_as_good(
     for score, better in ((scores.tuned, True), (-100.0, False), (None, False)):
         epochs = metrics(tmp_path / "run")
         epochs[0][key] = score
-        assert best_epoch.dense_start_is_best(epochs) == better
+        assert run_state.dense_start_is_best(epochs) == better
 
 
 def test_a_dense_start_from_sparse_weights_is_the_model_that_was_scored(

@@ -18,7 +18,8 @@ from mpitune.exchange.mixing import Mixed
 from mpitune.learner.online.evidence import all_supported
 from mpitune.learner.online.perceptron import Perceptron
 from mpitune.learner.online.rates import make_rate
-from mpitune.run_folder.checkpoint import ShardResult, checkpoint_path, read_checkpoint
+from mpitune.run_folder.checkpoint import ShardResult, read_checkpoint
+from mpitune.run_folder.layout import checkpoint_path
 from mpitune.training import online_epoch, shard_pass
 from mpitune.training.online_epoch import _stacked, _with_unchanged
 from mpitune.training.state import State

@@ -16,7 +16,7 @@ from support.naive_decoder import Features, Translation
 
 from mpitune.decoder.base import Derivation, Hypergraph
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
-from mpitune.report.derivations import NamedHypergraph
+from mpitune.report.readable import NamedHypergraph
 
 kernel = pytest.mark.kernel
 

@@ -18,8 +18,9 @@ from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.errors import StopRequested
 from mpitune.report.html import write_report
+from mpitune.run_folder.run_state import chosen_epoch
 from mpitune.run_folder.watch import read_status
-from mpitune.training.loop import ending
+from mpitune.training.early_stopping import early_end_reason, ending, epochs_since_best, out_of_patience
 
 SENTENCES = 26
 
@@ -229,3 +230,32 @@ def test_initial_weights_that_no_epoch_is_better_than_are_told(tiny: Tiny) -> No
     history[0]["devtest_bleu_before"] = 31.25
     told = "the best on devtest but for the initial weights (BLEU 31.25)"
     assert ending(job, history) == f"epoch 2, {told}; all 2 epochs are done"
+
+
+@pytest.mark.parametrize(
+    ("bleus", "expected"),
+    [([1.0, 3.0, 3.0, 2.0], 2), ([1.0, 0.5], 1), ([3.0, 3.0], 1), ([None, None], 2), ([], 0)],
+)
+def test_the_best_epoch_on_devtest_is_chosen(bleus: list[float | None], expected: int) -> None:
+    assert chosen_epoch(bleus) == expected
+
+
+@pytest.mark.parametrize(
+    ("bleus", "patience", "expected"),
+    [
+        ([], 1, False),
+        ([1.0], 1, False),
+        ([1.0, 1.0], 1, True),
+        ([1.0, 2.0, 1.0, 1.5], 3, False),
+        ([1.0, 2.0, 1.0, 1.5, 2.0], 3, True),
+        ([3.0, 2.0, 1.0, 0.5, 4.0], 5, False),
+        ([3.0, 2.0, 1.0, 0.5, 0.0], 0, False),
+        ([None] * 9, 1, False),
+    ],
+)
+def test_patience_runs_out_after_epochs_in_vain(bleus: list[float | None], patience: int, expected: bool) -> None:
+    assert out_of_patience(bleus, patience) == expected
+    reason = early_end_reason(bleus, len(bleus) + 1, patience)
+    assert reason.startswith(f"no better devtest score in {epochs_since_best(bleus)} epoch" if expected else "")
+    assert bool(reason) == expected
+    assert early_end_reason(bleus, len(bleus), patience) == "", "all epochs are done"

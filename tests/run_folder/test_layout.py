@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mpitune.run_folder.seeds import run_folders, seed_folder
+from mpitune.run_folder.layout import run_folders, seed_folder
 
 
 def test_runs_are_in_the_order_of_their_seeds(tmp_path: Path) -> None:

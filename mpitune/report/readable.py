@@ -1,20 +1,98 @@
-"""Explanation of translations: derivations as indented text, hypergraphs as JSON."""
+"""Models and translations in readable form: rules and features as words, derivations as text, hypergraphs as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 
 import numpy as np
 
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import Derivation, Hypergraph
+from mpitune.grammar.choices import PREFIXES
 from mpitune.run_folder.model_weights import difference, filtered, largest
 
 MAX_NAMED = 20
 """Maximum number of sparse features listed for a score, and of differences listed for two scores."""
 ROUNDING = 1e-9
 """Smaller differences are rounding errors of the order of additions."""
+
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
+def feature_in_words(template: str, name: str) -> str | None:
+    """The sparse feature ``name`` of ``template`` as words, gaps as X₁; None if the name is ambiguous.
+
+    A ``_`` inside a word looks like one between words: both become blanks. `mpitune.grammar.templates` makes the names.
+    """
+    reader = _READERS.get(template)
+    return reader(name.removeprefix(PREFIXES[template])) if reader else None
+
+
+def rule_in_words(source: Sequence[str], target: Sequence[str]) -> str:
+    """A rule in the same form; its gaps are given as ``[X,1]``."""
+
+    def word(symbol: str) -> str:
+        gap = re.fullmatch(r"\[(.+),(\d)\]", symbol)
+        return f"{gap[1]}{gap[2]}".translate(_SUBSCRIPTS) if gap else symbol
+
+    return f"{' '.join(map(word, source))} → {' '.join(map(word, target))}"
+
+
+def _rule(text: str) -> str | None:
+    """``X:NX_eine:a_N1``: left-hand side, source side (gaps as labels), target side (gaps as numbers)."""
+    lhs, _, sides = text.partition(":")
+    # Words may contain colons.
+    cuts = [(sides[: colon.start()], sides[colon.end() :]) for colon in re.finditer(":", sides)]
+    found = [pair for source, target in cuts if (pair := _sides(lhs, source.split("_"), target.split("_")))]
+    return found[0] if len(found) == 1 else None
+
+
+def _sides(lhs: str, source: list[str], target: list[str]) -> str | None:
+    """Both sides as words; None if their gaps do not match."""
+    gaps = [word for word in source if word in ("NX", "NS", f"N{lhs}")]
+    names = {f"N{n}": f"{gap[1:]}{n}".translate(_SUBSCRIPTS) for n, gap in enumerate(gaps, start=1)}
+    numbers = [word for word in target if re.fullmatch(r"N\d", word)]
+    if sorted(numbers) != sorted(names) or not all([*source, *target]):
+        return None
+    following = iter(names.values())
+    left = [next(following) if word in gaps else word for word in source]
+    return f"{' '.join(left)} → {' '.join(names.get(word, word) for word in target)}"
+
+
+def _bigram(text: str) -> str | None:
+    words = [word.translate(_SUBSCRIPTS) if re.fullmatch(r"X\d", word) else word for word in text.split("_")]
+    return " ".join(words) if all(words) else None
+
+
+def _shape(text: str) -> str | None:
+    match = re.fullmatch(r"S([01]{5})_T([01]{5})", text)
+    sides = [" ".join(compress("wXwXw", map(int, side))) for side in match.groups()] if match else []
+    return " → ".join(sides) or None
+
+
+def _parts(pattern: str, words: str) -> Callable[[str], str | None]:
+    """A reader of names that match ``pattern``, whose groups stand in ``words``."""
+    return lambda text: match.expand(words) if (match := re.fullmatch(pattern, text)) else None
+
+
+_PAIR = _parts("([^_]+)_([^_]+)", r"\1 → \2")
+_READERS: dict[str, Callable[[str], str | None]] = {
+    "id": _rule,
+    "source-bigram": _bigram,
+    "target-bigram": _bigram,
+    "shape": _shape,
+    "word-pair": _PAIR,
+    "word-pair-all": _PAIR,
+    "insertion": _PAIR,
+    "target-words": _bigram,
+    "reordering": _parts("(.+)_([^_]*)", r"\1: distance \2"),
+    "fertility": _parts("(.+)_([^_]*)", r"\1: \2 words"),
+    "lexicon-pair": _PAIR,
+}
 
 
 class NamedHypergraph:
@@ -27,11 +105,11 @@ class NamedHypergraph:
         names = {slot: features.name(slot) for slot in slots}
         self.weight = {name: float(weights[slot]) if slot < len(weights) else 0.0 for slot, name in names.items()}
         self.lms = [names[slot] for slot in graph.lm_slot.tolist()]
-        self.rule_features: list[dict[str, float]] = [{} for _ in graph.rules]
+        self.rule_features = [defaultdict[str, float](float) for _ in graph.rules]
         """Feature values of each rule."""
         row = np.repeat(np.arange(len(graph.rules)), np.diff(graph.feature_ptr)).tolist()
         for rule, slot, value in zip(row, graph.feature_index.tolist(), graph.feature_value.tolist(), strict=True):
-            _add(self.rule_features[rule], names[slot], value)
+            self.rule_features[rule][names[slot]] += value
 
     def lm_features(self, edge: int) -> dict[str, float]:
         """Language model features of an edge."""
@@ -39,11 +117,11 @@ class NamedHypergraph:
 
     def features(self, derivation: Derivation) -> dict[str, float]:
         """Sum of the features of a derivation, by name."""
-        total: dict[str, float] = {}
+        total = defaultdict[str, float](float)
         for edge in derivation.edges():
             for fired in (self.rule_features[self.graph.edge_rule[edge]], self.lm_features(edge)):
                 for name, value in fired.items():
-                    _add(total, name, value)
+                    total[name] += value
         return total
 
     def as_text(self, number: int) -> list[str]:
@@ -168,10 +246,6 @@ class NamedHypergraph:
 
     def _score(self, fired: dict[str, float]) -> float:
         return sum(self._products(fired).values())
-
-
-def _add(total: dict[str, float], name: str, value: float) -> None:
-    total[name] = total.get(name, 0.0) + value
 
 
 def _times(value: float, weight: float) -> str:
