@@ -27,16 +27,16 @@ def scripts() -> Iterator[Callable[[str], ModuleType]]:
 
 @pytest.fixture
 def little(scripts: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first 1,500 training pairs of the demo, and 60 of its other parts; 50 are held out when asked for."""
+    """The first 400 training pairs of the demo, and 60 of its other parts; 20 are held out when asked for."""
     monkeypatch.delenv("MPITUNE_DATA", raising=False)
     builders, corpus = scripts("builders"), tmp_path / "corpus"
     corpus.mkdir()
     for path in builders.DEMO.glob("*.[jeg][anz]"):
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        some = b"".join(text.splitlines(keepends=True)[: 1500 if path.suffix == ".gz" else 60])
+        some = b"".join(text.splitlines(keepends=True)[: 400 if path.suffix == ".gz" else 60])
         (corpus / path.name).write_bytes(gzip.compress(some) if path.suffix == ".gz" else some)
     monkeypatch.setattr(builders, "DEMO", corpus)
-    monkeypatch.setattr(scripts("making"), "HELD_OUT", 50)
+    monkeypatch.setattr(scripts("making"), "HELD_OUT", 20)
 
 
 def written(file: Path) -> list[dict[str, Any]]:
@@ -261,7 +261,7 @@ def test_tuned_on_training_pairs_the_epoch_is_chosen_on_others(
     folder = tmp_path / "demo-40-training"
     pairs = gzip.decompress((tmp_path / "corpus" / "train.ja.gz").read_bytes()).decode().splitlines()
     assert (folder / "tune.source").read_text(encoding="utf-8").splitlines() == pairs[:40]
-    assert (folder / "devtest.source").read_text(encoding="utf-8").splitlines() == pairs[1450:]
+    assert (folder / "devtest.source").read_text(encoding="utf-8").splitlines() == pairs[380:]
     job = load(folder / "job.toml")
     assert job.learner.algorithm == "itersel" and job.data.devtest is not None
     results = written(tmp_path / "results.jsonl")
