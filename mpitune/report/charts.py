@@ -93,7 +93,7 @@ SELECTION = (
 MACHINE = (
     Lines(
         "throughput",
-        "Throughput",
+        "Throughput: sentences per second",
         "training sentences per second of all ranks together; the time includes devtest and exchange",
         {"rate": ""},
         "zero",
