@@ -82,7 +82,7 @@ START := jobs/papers/start.weights
 nbest = cd $(DEMO) && mpirun -n 2 mpitune decode job.toml --input $(1) --output $(2) --format $(3) \
     --weights '$(CURDIR)/$(START)' --nbest 100
 
-rerank-demo: $(DEMO)/job.toml  ## tune and rerank n-best lists, those of the demo in three formats; two minutes
+rerank-demo: $(DEMO)/job.toml  ## tune and rerank n-best lists, those of the demo in three formats; minutes
 	@mkdir -p $(LISTS)
 	@for l in ja en; do head -350 $(DEMO)/data/dev.$$l > $(LISTS)/train.$$l; tail -150 $(DEMO)/data/dev.$$l > $(LISTS)/devtest.$$l; done
 	$(call nbest,lists/train.ja,lists/train.moses.gz,moses)
