@@ -117,7 +117,7 @@ def test_the_arrays_are_those_read_from_the_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, order: int
 ) -> None:
     """Bit for bit, whatever the number of n-grams that are written at a time."""
-    output, _ = estimated(tmp_path, corpus(seed), order)
+    output = estimated(tmp_path, corpus(seed), order)
     expected = read_arpa(output)
     for block in (9, 1 << 20):
         monkeypatch.setattr(kneser_ney, "_BLOCK", block)
