@@ -227,7 +227,7 @@ class World:
     def _language_model(self, order: int, words: int) -> Lm:
         text, arpa = self._folder / f"text.{words}", self._folder / f"lm.{order}.{words}"
         synthetic.write_text(self._walk[:words], text)
-        estimate(text, order, arpa, lambda text: None)
+        estimate(text, order, arpa)
         with open(arpa, encoding="utf-8") as file:
             head = "".join(next(file) for _ in range(order + 1))
         opened = stored(StoreInputs(lms=(arpa,)), arpa.with_name(f"{arpa.name}.store")).model.lms[0]
