@@ -233,7 +233,7 @@ def test_gzip_in_and_out(tmp_path: Path) -> None:
 def test_a_sentence_too_long_for_eflomal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(written(tmp_path, "a\n" + "a " * 1024 + "\n" + "b " * 1023, "x\nx\nx\n")) == 0
     assert (tmp_path / "out").read_text() == "0-0\n\n0-0\n"
-    assert f"warning: {tmp_path}/f:2: 1 sentence pair of more than 1023 words" in capsys.readouterr().err
+    assert f"WARNING {tmp_path}/f:2: 1 sentence pair of more than 1023 words" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("source", "target"), [("\n", "\n"), ("\n\n", "a\n\n")])
