@@ -8,6 +8,7 @@ scoring it.
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
 import os
 import sys
@@ -85,6 +86,7 @@ def compile_kernels() -> None:
 
 def record_kernels() -> None:
     """Run tiny jobs, without the cache, and list the kernels that they have compiled."""
+    logging.disable(logging.WARNING)  # of texts that are too small for language models
     with temporary_folder() as folder:
         os.environ["NUMBA_CACHE_DIR"] = str(folder)
         run_tiny_jobs()
