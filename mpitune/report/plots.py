@@ -240,8 +240,8 @@ def _colour(number: int | None) -> str:
 
 def _log_axis(axes: Axes) -> None:
     low, high = (axes.dataLim.minposy, axes.dataLim.y1) if axes.dataLim.y1 > 0 else (1.0, 1.0)
-    axes.set_yscale("log")
     axes.set_ylim(low / 1.6, high * 1.6)
+    axes.set_yscale("log")
     # At least two tick labels, and not many.
     several = LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0))
     axes.yaxis.set_major_locator(several if high > 3 * low else MaxNLocator(5))

@@ -671,7 +671,7 @@ def test_two_epochs_do_not_fill_the_plot() -> None:
     assert "7" in found and "8" not in found
 
 
-@pytest.mark.parametrize("values", [[0.001], [0.0011, 0.0012], [1e-9, 1e5], [0.3, 0.9], [0.0]])
+@pytest.mark.parametrize("values", [[0.001], [0.0011, 0.0012], [1e-9, 1e5], [0.3, 0.9]])
 def test_logarithmic_plots_tell_where_they_are(values: list[float]) -> None:
     curve = plots.Series(range(1, len(values) + 1), values)
     for found, label in (
