@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -227,7 +228,7 @@ def _render(families: Sequence[Family], examples: Examples) -> tuple[str, dict[s
 
 def _distinct_names(folders: Sequence[Path]) -> list[str]:
     """The names of the ``folders``, or their paths if names are not unique."""
-    names = [printable(folder.resolve().name) for folder in folders]
+    names = [printable(os.path.basename(os.path.realpath(folder))) for folder in folders]
     return names if len(set(names)) == len(names) else [printable(folder) for folder in folders]
 
 

@@ -309,9 +309,7 @@ def test_prepare_twice(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     first = cli(*arguments)
     made = "data.h5, lm-0.h5 made"
     assert (first.code, first.output) == (0, f"{tmp_path}/store: {made}\n")
-    assert first.errors.startswith(
-        f"{tmp_path}/store: building the store: all inputs as arrays, for this run and later"
-    )
+    assert f"INFO {tmp_path}/store: building the store: all inputs as arrays, for this run and later" in first.errors
     assert cli(*arguments) == (0, f"{tmp_path}/store: up to date\n", "")
     assert not (tmp_path / "run").exists()
 
