@@ -21,6 +21,7 @@ from support.naive_extract import (
     read_pairs,
     scored,
 )
+from support.uncompiled import seeds, too_long
 
 from mpitune.extraction import extractor, sentences
 from mpitune.extraction.occurrences import SAMPLES
@@ -48,7 +49,7 @@ def test_sentences_together_get_the_rules_of_the_plain_extractor(seed: int) -> N
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_counts_of_several_alignments_are_added_up(seed: int) -> None:
     """As of a bitext that has each pair once with each alignment, where leave-one-out leaves out the pair each time."""
     first = random_pairs(seed)
@@ -185,6 +186,7 @@ def test_words_that_are_all_linked_to_each_other(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.kernel
+@too_long
 def test_many_sentences_that_leave_the_same_pair_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has as many changes of counts as the pair has rules; they fit into a table, whatever their number."""
     monkeypatch.setattr(extractor, "TABLE", 1)

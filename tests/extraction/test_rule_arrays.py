@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tracemalloc
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from support.stages import Stages
+from support.uncompiled import too_long
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.csr import row_ends
@@ -174,7 +174,7 @@ def test_each_stage_is_shown_to_its_end(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(stages.done.values()) == [(3, 3), (3, 3), (3 * len(part.side), 3 * len(part.side))]
 
 
-@pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="takes too long in plain Python")
+@too_long
 def test_memory_is_taken_by_one_part(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     some = [random_side(random, 7) for _ in range(50)]

@@ -20,6 +20,7 @@ from support.lm_scorer import Scorer
 from support.naive_kenlm import MAGIC, murmur, with_blanks, write_kenlm
 from support.naive_lm import NaiveLm, random_arpa
 from support.tiny import Tiny
+from support.uncompiled import too_long
 
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
@@ -36,7 +37,6 @@ from mpitune.training.loop import train
 
 pytestmark = pytest.mark.kernel
 
-compiled = pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="takes too long in plain Python")
 Opened = tuple[LanguageModel, LmVocabulary]
 
 MODELS = [(seed, order, pruned) for seed, (order, pruned) in enumerate(itertools.product(range(2, 7), (0.0, 0.5, 1.0)))]
@@ -187,7 +187,7 @@ def test_the_search_finds_the_same(tmp_path: Path, seed: int, binaries: tuple[bo
 
 
 @pytest.mark.slow
-@compiled
+@too_long
 def test_the_search_finds_the_same_on_real_data(shared: Path, tmp_path: Path) -> None:
     nc = shared / "data" / "nc"
     write_kenlm(nc / "lm.3.arpa.gz", tmp_path / "lm.klm")
@@ -266,7 +266,7 @@ def test_a_model_without_unk(tmp_path: Path) -> None:
     assert (tmp_path / "lm.klm").read_bytes() == before
 
 
-@compiled
+@too_long
 def test_training_is_the_same(tiny: Tiny, tmp_path: Path) -> None:
     write_kenlm(tiny.folder / "lm.arpa", tmp_path / "lm.klm")
     (tmp_path / "cdec.ini").write_text("feature_function=KLanguageModel lm.klm\n")

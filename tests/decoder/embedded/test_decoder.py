@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support.decoder_case import EVERYTHING, SOURCES, TARGETS, Case, by_slot, entries, same, same_features
 from support.naive_decoder import Line, dot, random_grammar
+from support.uncompiled import seeds
 
 from mpitune.decoder.base import KBest
 from mpitune.decoder.embedded import cube, decoder, kbest
@@ -46,7 +47,7 @@ def check_all(case: Case, words: Sequence[str], unique: bool = True, grammar: in
         )
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(24))
 def test_finds_all_translations(tmp_path: Path, seed: int) -> None:
     orders = [1 + seed % 4] if seed % 3 else [1 + seed % 4, 3]
     templates = ["id", "source-bigram", "shape"] if seed % 2 else []

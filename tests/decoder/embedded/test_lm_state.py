@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from support.lm_scorer import Scorer
 from support.naive_lm import NaiveLm, random_arpa
+from support.uncompiled import too_long
 
 from mpitune.decoder.embedded.lm_state import (
     LEFT_KEY,
@@ -128,7 +128,7 @@ def test_a_copied_state_is_the_same_state(model: Model) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="real models are too large for plain Python")
+@too_long
 @pytest.mark.parametrize(
     ("model_file", "golden"),
     [("data/nc/lm.3.arpa.gz", "golden/nc.kbest.gz"), ("data/multi30k/lm.4.arpa.gz", "golden/multi30k.kbest.gz")],
