@@ -25,6 +25,7 @@ import mpitune.cli.decode
 from mpitune import jit
 from mpitune.cli.parser import main
 from mpitune.config.load import load
+from mpitune.corpus import progress
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.lists.formats import ListReader
 from mpitune.ownership import FolderLock
@@ -315,6 +316,14 @@ def test_prepare_twice(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
 
 
 # decode
+
+
+def test_decode_to_standard_output_tells_how_far_it_is(
+    cli: Cli, trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOG_INTERVAL", 0.0)
+    done = cli("decode", trained.job, "--input", trained.source)
+    assert "INFO decode: 4/4" in done.errors and "decode" not in done.output
 
 
 def test_decode_text(cli: Cli, trained: Trained, tmp_path: Path) -> None:

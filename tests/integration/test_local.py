@@ -471,7 +471,8 @@ def test_bad_usage_and_missing_files_are_refused(cli: Cli, tiny: Tiny, tmp_path:
     assert "[data] is missing" in cli.refused(2, *command(no_data, weights, source))
     many = cli(*usual, "--explain", "8")
     assert (many.code, many.output) == (2, "")
-    assert many.errors == f"mpitune: --explain 8: {source} has 8 sentences, the first is number 0\n"
+    error = f"mpitune: --explain 8: {source} has 8 sentences, the first is number 0"
+    assert many.errors.splitlines()[-1] == error, "whether the store was there before or not"
     assert "found no such file or folder" in cli.refused(3, *command(job, tmp_path / "no", source))
     assert f"{tmp_path}/no" in cli.refused(3, *command(job, weights, tmp_path / "no"))
     for setting, found in {
