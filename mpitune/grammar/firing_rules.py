@@ -33,7 +33,7 @@ def rules_that_fire(
 def names_fired(
     templates: Sequence[str], types: RuleTypes, categories: Sequence[str], words: Sequence[str], names: Sequence[str]
 ) -> set[str]:
-    """Those of ``names`` that some rule of these ``types`` fires, a glue rule, or the pass-through rule of a word.
+    """The ``names`` that some rule of ``types``, a glue rule, or the pass-through rule of a word fires.
 
     ``categories`` and ``words`` name the rules' symbols. Raises UsageError for an unknown template.
     """

@@ -132,7 +132,7 @@ def own_ngrams(
 
 
 def _copies(references: Sequence[np.ndarray], copies: Mapping[bytes, int]) -> list[np.ndarray]:
-    """Those of a sentence's ``references`` that the text has, each no more often than its ``copies`` there."""
+    """The ``references`` of a sentence that the text has, each no more often than its ``copies`` there."""
     texts = {text.tobytes(): text for text in references}
     given = Counter(text.tobytes() for text in references)
     return [texts[key] for key, count in given.items() for _ in range(min(count, copies.get(key, 0)))]

@@ -36,7 +36,7 @@ class NumberedText:
         self.words = 0
         """Words read; their ends do not count."""
         self.unknown = 0
-        """Those that are not allowed."""
+        """Words read that the vocabulary does not allow."""
         self.vocabulary = list(MARKERS)
         """The text of each word, by its number."""
         self._allowed = allowed

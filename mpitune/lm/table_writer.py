@@ -51,7 +51,7 @@ class TableWriter:
         _add(self._ngrams, places.start, shorter, self._suffixes, prob, mass, self._lm, nodes)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Those that `ngram_table.language_model` takes."""
+        """The arrays of the model, as `ngram_table.language_model` takes them."""
         text, ptr = self._names.text, self._names.ptr
         table = WordTable(text, ptr, np.zeros(2 * self._lm.words + 3, dtype=np.int32))
         fill_slots(table, self._lm.words)

@@ -44,7 +44,7 @@ ORDER = 4
 """Maximum n-gram order that is marked, as in BLEU."""
 
 _MADE_BY = "mpitune report</title>"
-"""What the page of every report has."""
+"""Text by which the page of a report is known."""
 
 Examples = Callable[[Path, Sequence[str]], Mapping[str, Sequence[str]]]
 """Maps a run folder and feature names to rules (as text) that fire them, as far as these are known."""

@@ -94,35 +94,35 @@ def test_one_rank_never_waits(tmp_path: Path) -> None:
     assert "timeline" not in titles(machine) and machine.text == " Peak memory of a rank: 1.1 GB."
 
 
-def test_the_objective_of_a_batch_method(tmp_path: Path) -> None:
-    def of(method: str) -> Callable[[str], str]:
-        return lambda config: config.replace('method = "perceptron"', f'method = "{method}"')
+def changed(key: str, other: str) -> Callable[[str], str]:
+    """Another value of a key in the configuration of a run."""
+    return lambda config: config.replace(key, other)
 
+
+def test_the_objective_of_a_batch_method(tmp_path: Path) -> None:
     objective = [{"objective": 0.5}, {"objective": 0.25}]
-    pro = record(tmp_path / "pro", objective, of("pro"))
+    pro = record(tmp_path / "pro", objective, changed('method = "perceptron"', 'method = "pro"'))
     quality = shown(pro)["curves"]
     [plot] = [plot for plot in quality.plots if plot.name == "objective"]
     assert plot.text == "of pro, over all lists accumulated so far"
     assert curves(quality, "objective") == [([1, 2], [0.5, 0.25])]
-    other = record(tmp_path / "other", [{"objective": 3.0}, {"objective": 2.0}], of("pro"))
+    better = [{"objective": 3.0}, {"objective": 2.0}]
+    other = record(tmp_path / "other", better, changed('method = "perceptron"', 'method = "pro"'))
     assert curves(shown(pro, other)["curves"], "objective") == [([1, 2], [0.5, 0.25]), ([1, 2], [3.0, 2.0])]
     # Not comparable, and not there.
-    mert = record(tmp_path / "mert", objective, of("mert"))
+    mert = record(tmp_path / "mert", objective, changed('method = "perceptron"', 'method = "mert"'))
     assert "objective" not in titles(shown(pro, mert)["curves"])
     assert "objective" not in titles(shown(record(tmp_path / "none", [{}, {}]))["curves"])
 
 
 def test_the_tuned_metric_of_devtest(tmp_path: Path) -> None:
-    def of(metric: str) -> Callable[[str], str]:
-        return lambda config: config.replace('metric = "bleu"', f'metric = "{metric}"')
-
     scores = [{"devtest_metric": 40.0}, {"devtest_metric": 42.0}]
-    chrf = record(tmp_path / "chrf", scores, of("chrf"))
+    chrf = record(tmp_path / "chrf", scores, changed('metric = "bleu"', 'metric = "chrf"'))
     quality = shown(chrf)["curves"]
     assert titles(quality)["devtest-metric"] == f"Devtest {chrf.metric}" == "Devtest chrF"
     assert curves(quality, "devtest-metric") == [([1, 2], [40.0, 42.0])]
     # Metrics of different names are not comparable; of BLEU there is a curve of its own.
-    ter = record(tmp_path / "ter", scores, of("ter"))
+    ter = record(tmp_path / "ter", scores, changed('metric = "bleu"', 'metric = "ter"'))
     assert "devtest-metric" not in titles(shown(chrf, ter)["curves"])
     bleu = titles(shown(record(tmp_path / "bleu", [{}, {}]))["curves"])
     assert "devtest-metric" not in bleu and "bleu" in bleu
