@@ -32,6 +32,12 @@ class GrowingWordTable:
     def __len__(self) -> int:
         return self._words
 
+    def texts(self, numbers: np.ndarray) -> list[str]:
+        """The words with these ``numbers`` (int [n])."""
+        text, ptr = self.table.text.data, self.table.ptr
+        ends = zip(ptr[numbers].tolist(), ptr[numbers + 1].tolist(), strict=True)
+        return [str(text[begin:end], "utf-8") for begin, end in ends]
+
     def add(self, word: bytes) -> int:
         """The number of ``word``, which is added if it is new."""
         text = np.frombuffer(bytearray(word), dtype=np.uint8)

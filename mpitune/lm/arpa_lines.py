@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.corpus.tokens import parse_float32
 from mpitune.corpus.word_table import WordTable, add_word, word_slot
 from mpitune.jit import at, inlined, int64, kernel
-from mpitune.lm.arpa_numbers import parse_number
 from mpitune.lm.ngram_adding import Chain, add_child, add_ngram, expect, follow, mark_suffixes
 from mpitune.lm.ngram_table import EXTENDS_RIGHT, UNKNOWN, LanguageModel
 
@@ -233,8 +233,8 @@ def _check_fields(parser: Parser, fields: int, n: int) -> int:
 def _parse_numbers(parser: Parser, fields: int, n: int, order: int) -> int:
     """Parse the numbers of a line of so many ``fields``; returns DONE or an error code."""
     field = parser.field
-    parser.value[0] = parse_number(parser.text, field[0, 0], field[0, 1])
-    parser.value[1] = 0.0 if fields == n + 1 else parse_number(parser.text, field[n + 1, 0], field[n + 1, 1])
+    parser.value[0] = parse_float32(parser.text, field[0, 0], field[0, 1])
+    parser.value[1] = 0.0 if fields == n + 1 else parse_float32(parser.text, field[n + 1, 0], field[n + 1, 1])
     if n == order and parser.value[1] != 0.0:
         # No n-gram is longer: a backoff of 0, which some programs write, says no more. What is no number is a word.
         parser.state[BAD_FIELD] = n + 1
