@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.row_table import enlarged
+from mpitune.array_files.row_table import DistinctRows, RowTable, enlarged, row_or_new
 from mpitune.corpus.text import parse_number
-from mpitune.corpus.word_table import GrowingWordTable, WordTable, word_or_new
 from mpitune.jit import at, inlined, int64, kernel, uint64
 
 SKIPPED, WORDS, SCORES, LINKS = range(4)
@@ -55,7 +54,7 @@ class LineSplitter:
     """Splits blocks of lines; a token has the same number in all of them."""
 
     def __init__(self) -> None:
-        self.words = GrowingWordTable()
+        self.words = DistinctRows(np.uint8)
         self._space = _space(0, 0)
 
     def split(self, block: bytearray, kinds: Sequence[int]) -> Lines:
@@ -143,7 +142,7 @@ def rows(ptr: np.ndarray, flat: np.ndarray, first: int, last: int) -> tuple[np.n
 
 @kernel
 def _split_lines(
-    text: np.ndarray, line: int, kinds: np.ndarray, table: WordTable, words: int, lines: Lines
+    text: np.ndarray, line: int, kinds: np.ndarray, table: RowTable, words: int, lines: Lines
 ) -> tuple[int, int]:
     """Split from ``line`` on, while ``table``, of so many ``words``, has room for those of a line.
 
@@ -155,7 +154,7 @@ def _split_lines(
         while text[at(stop)] != _NEWLINE:
             stop += 1
         most = words + (stop - position) // 2 + 1
-        if 2 * most > len(table.slot) or most >= len(table.ptr) or table.ptr[words] + stop - position > len(table.text):
+        if 2 * most > len(table.slot) or most >= len(table.ptr) or table.ptr[words] + stop - position > len(table.flat):
             break
         for field in range(len(kinds)):
             ptr[at(field), at(line + 1)] = ptr[at(field), at(line)]
@@ -179,7 +178,7 @@ def _split_lines(
                         lines.value[at(place)] = parse_decimal(text, last, end)
                         lines.span[at(place), 0], lines.span[at(place), 1] = last, end
                     if last > begin:
-                        number = word_or_new(table, words, text, begin, last)
+                        number = row_or_new(table, words, text, begin, last)
                         words = max(words, number + 1)
                 token[at(field), at(place)] = number
             begin, end = next_token(text, end, stop)

@@ -10,6 +10,7 @@ import numpy as np
 from mpitune.corpus.lines import line_blocks
 from mpitune.corpus.progress import Progress
 from mpitune.corpus.tokens import WORDS, LineSplitter, row_of
+from mpitune.corpus.vocabulary import Names
 from mpitune.errors import DataError
 
 MARKERS = ("<unk>", "<s>", "</s>")
@@ -35,8 +36,8 @@ class NumberedText:
         """The text of each word, by its number."""
         self._allowed = allowed
         self._splitter = LineSplitter()
-        for word in _RESERVED:
-            self._splitter.words.add(word.encode())
+        reserved = Names.of(_RESERVED)
+        self._splitter.words.add(reserved.ptr, reserved.text)
         self._number = np.array([UNKNOWN, START, END, UNKNOWN], dtype=np.int32)
         """Of each word in the table."""
 
