@@ -159,7 +159,7 @@ def _split_lines(
         for field in range(len(kinds)):
             ptr[at(field), at(line + 1)] = ptr[at(field), at(line)]
         field, kind = 0, kinds[0]
-        begin, end = next_token(text, position, stop)
+        begin, end = _next_token(text, position, stop)
         while begin < end:
             if several and _is_separator(text, begin, end):
                 field += 1
@@ -181,7 +181,7 @@ def _split_lines(
                         number = row_or_new(table, words, text, begin, last)
                         words = max(words, number + 1)
                 token[at(field), at(place)] = number
-            begin, end = next_token(text, end, stop)
+            begin, end = _next_token(text, end, stop)
         lines.fields[at(line)] = field + 1
         line += 1
         lines.start[at(line)] = stop + 1
@@ -189,7 +189,7 @@ def _split_lines(
 
 
 @inlined
-def next_token(text: np.ndarray, begin: int, stop: int) -> tuple[int, int]:
+def _next_token(text: np.ndarray, begin: int, stop: int) -> tuple[int, int]:
     """Begin and end of the first token of ``text[begin:stop]`` (uint8); both are ``stop`` if there is none."""
     while begin < stop and (text[at(begin)] == _BLANK or text[at(begin)] == _TAB):
         begin += 1

@@ -244,15 +244,14 @@ class _BlockReader:
             self.refuse(f"a line of more than {rest} bytes", "an n-gram")
         self.buffer[:rest] = self.buffer[self.state[POSITION] : self.filled]
         try:
-            more = self._file.read(_BLOCK - 1 - rest)
+            more = self._file.readinto(memoryview(self.buffer)[rest : _BLOCK - 1])
         except GZIP_ERRORS as error:
             self.refuse(f"damaged gzip data ({error})", "a whole gzip file")
         if not more and rest > 0 and self.buffer[rest - 1] != ord("\n"):
-            more = b"\n"
-        self.buffer[rest : rest + len(more)] = more
+            self.buffer[rest], more = ord("\n"), 1
         self.state[POSITION] = 0
-        self.filled = rest + len(more)
-        return len(more) > 0
+        self.filled = rest + more
+        return more > 0
 
     def line(self) -> str | None:
         """Read the next line, stripped of surrounding blanks; None at the end of the file."""
