@@ -6,6 +6,6 @@ checked       `open_checked`: array files that are checked once
 disk_array    `DiskArray`: an array that grows on disk; `Scratch`: arrays of one computation, large ones on disk
 grow          `grow_to`: arrays that grow with the number of features
 csr           `row_ends`, `select_rows`, `row_scores`, ...: rows of different lengths in one array
-row_table     `DistinctRows`: a hash table of rows
+row_table     `DistinctRows`: a hash table of rows, such as words as bytes
 number_table  `DistinctNumbers`: a hash table of 64-bit numbers
 """

@@ -1,76 +1,82 @@
-"""Distinct rows of numbers: a hash table that takes a tenth of the memory and time of a dict of tuples."""
+"""Distinct rows of numbers, such as words as bytes: a hash table that takes a tenth of the memory and time of a dict.
+
+Kernels look rows up, and add them, without making objects of them.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from mpitune.jit import inlined, int64, kernel, uint64
-
-_ROWS, _ELEMENTS = range(2)
+from mpitune.jit import at, inlined, int64, kernel
 
 
-class _Table(NamedTuple):
-    """The rows, and a hash table of them with open addressing."""
+class RowTable(NamedTuple):
+    """The rows (CSR), and a hash table of them; with room for more."""
 
-    size: np.ndarray
-    """int64 [2]: numbers of rows and elements."""
-    ptr: np.ndarray
-    """int64 [at least rows + 1]"""
     flat: np.ndarray
-    """int32 [at least elements]"""
+    """Whole numbers: row i is ``flat[ptr[i]:ptr[i + 1]]``."""
+    ptr: np.ndarray
+    """int64 [rows + 1 or more]"""
     slot: np.ndarray
-    """int32 [a power of 2]: the row in each slot, or -1."""
+    """int32 [more than rows]: open-addressed hash table (linear probing) of 1 + number of a row; 0 is an empty slot."""
 
 
 class DistinctRows:
-    """Distinct rows of int32, numbered in the order in which they are first added."""
+    """Distinct rows, numbered in the order in which they are first added."""
 
-    def __init__(self) -> None:
-        self._table = _Table(
-            size=np.zeros(2, dtype=np.int64),
-            ptr=np.zeros(2, dtype=np.int64),
-            flat=np.zeros(1, dtype=np.int32),
-            slot=np.full(2, -1, dtype=np.int32),
-        )
+    def __init__(self, dtype: npt.DTypeLike = np.int32) -> None:
+        self._size = 0
+        self.table = RowTable(np.zeros(1, dtype=dtype), np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int32))
+        """For kernels. Replaced when rows are added."""
 
     def add(self, ptr: np.ndarray, flat: np.ndarray) -> np.ndarray:
         """int32 [rows]: the numbers of the rows ``flat[ptr[i]:ptr[i + 1]]``; new rows are added.
 
-        ``ptr``: int64 [rows + 1]; ``flat``: int32.
+        ``ptr``: int64 [rows + 1]; ``flat``: of the table's type.
         """
-        self._grow(len(ptr) - 1, len(flat))
         numbers = np.empty(len(ptr) - 1, dtype=np.int32)
-        _add(self._table, np.ascontiguousarray(ptr), np.ascontiguousarray(flat), numbers)
+        table = self.with_room(len(numbers), len(flat))
+        self._size = int(_add(table, self._size, np.ascontiguousarray(ptr), np.ascontiguousarray(flat), numbers))
         return numbers
 
     def add_matrix(self, rows: np.ndarray) -> np.ndarray:
-        """`add` for the rows of an int32 matrix."""
+        """`add` for the rows of a matrix."""
         return self.add(np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1], rows.ravel())
 
     def __len__(self) -> int:
-        return int(self._table.size[_ROWS])
+        return self._size
 
     @property
     def ptr(self) -> np.ndarray:
         """int64 [rows + 1]: row i is ``flat[ptr[i]:ptr[i + 1]]``."""
-        return self._table.ptr[: len(self) + 1]
+        return self.table.ptr[: self._size + 1]
 
     @property
     def flat(self) -> np.ndarray:
-        """int32"""
-        return self._table.flat[: self._table.size[_ELEMENTS]]
+        """The numbers of all rows."""
+        return self.table.flat[: self.ptr[-1]]
 
-    def _grow(self, rows: int, elements: int) -> None:
-        """Enlarge the arrays if need be, for this number of further rows and elements."""
-        table = self._table
-        rows, elements = (table.size + (rows, elements)).tolist()
-        table = table._replace(ptr=enlarged(table.ptr, rows + 1), flat=enlarged(table.flat, elements))
-        if len(table.slot) < 2 * rows:
-            table = table._replace(slot=np.full(2 ** (4 * rows - 1).bit_length(), -1, dtype=np.int32))
-            _fill_slots(table)
-        self._table = table
+    def texts(self, numbers: np.ndarray) -> list[str]:
+        """The rows with these ``numbers`` (int [n]), which are words as bytes."""
+        text, ends = self.table.flat.data, zip(self.ptr[numbers].tolist(), self.ptr[numbers + 1].tolist(), strict=True)
+        return [str(text[begin:end], "utf-8") for begin, end in ends]
+
+    def with_room(self, rows: int, size: int) -> RowTable:
+        """The table, with room for as many further ``rows``, of ``size`` numbers together, as `row_or_new` may add."""
+        most, end = self._size + rows, int(self.table.ptr[self._size]) + size
+        table = self.table._replace(flat=enlarged(self.table.flat, end), ptr=enlarged(self.table.ptr, most + 1))
+        if 2 * most > len(table.slot):
+            table = table._replace(slot=np.zeros(4 * most, dtype=np.int32))
+            fill_slots(table, self._size)
+        self.table = table
+        return table
+
+    def took(self, rows: int) -> None:
+        """`row_or_new` has made the table one of so many ``rows``."""
+        self._size = rows
 
 
 def enlarged(array: np.ndarray, size: int) -> np.ndarray:
@@ -83,56 +89,63 @@ def enlarged(array: np.ndarray, size: int) -> np.ndarray:
 
 
 @kernel
-def _add(table: _Table, ptr: np.ndarray, flat: np.ndarray, numbers: np.ndarray) -> None:
-    for i in range(len(numbers)):
-        first, last = ptr[i], ptr[i + 1]
-        slot = _find(table, flat, first, last)
-        if table.slot[slot] < 0:
-            row, end = table.size[0], table.size[1]
-            for k in range(first, last):
-                table.flat[end] = flat[k]
-                end += 1
-            table.ptr[row + 1] = end
-            table.slot[slot] = row
-            table.size[0], table.size[1] = row + 1, end
-        numbers[i] = table.slot[slot]
-
-
-@kernel
-def _fill_slots(table: _Table) -> None:
-    for row in range(table.size[0]):
-        table.slot[_find(table, table.flat, table.ptr[row], table.ptr[row + 1])] = row
+def row_slot(table: RowTable, flat: np.ndarray, begin: int, end: int) -> int:
+    """The slot of the row ``flat[begin:end]`` in ``table``, or the empty slot for it."""
+    hashed = 2166136261
+    for k in range(begin, end):
+        hashed = ((hashed ^ int(flat[at(k)])) * 16777619) & 0xFFFFFFFF
+    size = len(table.slot)
+    i = hashed * size >> 32
+    while table.slot[at(i)] != 0:
+        row = table.slot[at(i)] - 1
+        start = table.ptr[at(row)]
+        if table.ptr[at(row + 1)] - start == end - begin:
+            k = 0
+            while k < end - begin and table.flat[at(start + k)] == flat[at(begin + k)]:
+                k += 1
+            if k == end - begin:
+                break
+        i += 1
+        if i == size:
+            i = 0
+    return i
 
 
 @inlined
-def add_to_hash(hash_: int, number: int) -> int:
-    """The hash (uint64) of a sequence, from that of the sequence without its last ``number``."""
-    hash_ = (hash_ ^ uint64(number)) * uint64(0x9E3779B97F4A7C15)
-    return hash_ ^ (hash_ >> uint64(29))
+def add_row(table: RowTable, row: int, slot: int, flat: np.ndarray, begin: int, end: int) -> None:
+    """Enter ``flat[begin:end]``, which is new, as the next ``row``, in its ``slot``; the table has room."""
+    start = table.ptr[row]
+    for k in range(end - begin):
+        table.flat[start + k] = flat[begin + k]
+    table.ptr[row + 1] = start + end - begin
+    table.slot[slot] = row + 1
 
 
 @kernel
-def _find(table: _Table, flat: np.ndarray, first: int, last: int) -> int:
-    """The slot of the row ``flat[first:last]``; the empty slot for it if it is not in the table."""
-    hash_ = uint64(last - first)
-    for k in range(first, last):
-        hash_ = add_to_hash(hash_, flat[k])
-    mask = uint64(len(table.slot) - 1)
-    slot = hash_ & mask
-    while True:
-        row = table.slot[slot]
-        if row < 0 or _equal(table, row, flat, first, last):
-            return int64(slot)
-        slot = (slot + uint64(1)) & mask
+def row_or_new(table: RowTable, rows: int, flat: np.ndarray, begin: int, end: int) -> int:
+    """The number of the row ``flat[begin:end]`` in a table of so many ``rows``; a new one is added as the next, for
+    which the table has room."""
+    slot = row_slot(table, flat, begin, end)
+    if table.slot[slot] == 0:
+        add_row(table, rows, slot, flat, begin, end)
+    return int64(table.slot[slot]) - 1
 
 
 @kernel
-def _equal(table: _Table, row: int, flat: np.ndarray, first: int, last: int) -> bool:
-    """True if row ``row`` of the table equals ``flat[first:last]``."""
-    begin, length = table.ptr[row], last - first
-    if table.ptr[row + 1] - begin != length:
-        return False
-    k = 0
-    while k < length and table.flat[begin + k] == flat[first + k]:
-        k += 1
-    return bool(k == length)
+def fill_slots(table: RowTable, rows: int) -> None:
+    """Enter the first ``rows`` in the hash table, which is empty."""
+    for row in range(rows):
+        table.slot[row_slot(table, table.flat, table.ptr[row], table.ptr[row + 1])] = row + 1
+
+
+@kernel
+def _add(table: RowTable, rows: int, ptr: np.ndarray, flat: np.ndarray, numbers: np.ndarray) -> int:
+    """Fill ``numbers`` with those of the rows of ``ptr`` and ``flat``, of which new ones are added to so many ``rows``.
+
+    Returns the number of rows with them.
+    """
+    for i in range(len(numbers)):
+        number = row_or_new(table, rows, flat, ptr[i], ptr[i + 1])
+        rows = max(rows, number + 1)
+        numbers[i] = number
+    return rows

@@ -10,10 +10,9 @@ bitext         `AlignedFiles`: word-aligned bitexts
 eflomal        `align`: word alignment by the program eflomal
 symmetrise     `grow_diag_final_and`: one alignment from two directed ones
 retrieval      `IndexedPart`: search for similar sentences
-word_table     `WordTable`, `GrowingWordTable`: words as bytes, with a hash table
 hashing        `hashed`, `joined`: hashes of names from those of their parts, and of numbers, for kernels
 tokenisation   `punctuation`, `warn_of_untokenised`: is a text tokenised?
-tokens         tokens and decimal numbers, for compiled parsers
+tokens         `LineSplitter`: lines as arrays of numbers; decimal numbers
 shortest_digits   numbers as text
 progress       `Progress` of long tasks: items done, rate and time left, on the terminal and in the log
 wording        `counted`, `clock`: numbers and durations in messages

@@ -73,7 +73,7 @@ def parse_number(text: str) -> float:
     """The number in ``text``, in ASCII. Raises ValueError for anything else, and beyond `LARGEST_NUMBER`."""
     value = float(text)
     # `float` also takes _ between digits, and the digits and blanks of all scripts.
-    if "_" in text or not text.isascii() or not abs(value) <= LARGEST_NUMBER:
+    if "_" in text or not (text.isascii() and text.isprintable()) or not abs(value) <= LARGEST_NUMBER:
         raise ValueError(text)
     return value
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.row_table import add_to_hash
+from mpitune.corpus.hashing import extended
 from mpitune.extraction.bitext import AlignedTexts, Bitext
 from mpitune.extraction.lexical import lexical_scores
 from mpitune.extraction.occurrences import SAMPLES
@@ -152,7 +152,7 @@ def _rule(texts: AlignedTexts, pair: int, r: int, found: OccurrenceRules, counts
             if found.gap[r, g, 0] == k - 1:
                 symbol, k = -1 - g, found.gap[r, g, 1]
         counts.symbol[end] = symbol
-        hash_ = add_to_hash(hash_, symbol + GAPS)
+        hash_ = extended(hash_, uint64(symbol + GAPS))
         end += 1
     last_slot = len(counts.rule_slot) - 1
     slot = int64(hash_ & uint64(last_slot))

@@ -3,7 +3,6 @@
 - `rules`: `RuleReader` reads grammar files into `Rules` and `RuleTypes`, arrays of rules, alignments and scores.
 - `line_parser`: `LineParser` parses the lines of a rule table to numbers, and defines their errors.
 - `compiled_parser`: `CompiledParser` does the same for blocks of well-formed lines, several times as fast.
-- `line_kernel`: the kernel of `CompiledParser`.
 - `formats`: the rule tables of cdec, Joshua and Moses; `FORMATS` registers them.
 - `grammars`: `Grammars` opens a grammar by its number; `ListedGrammars` are stored as lists of rules.
 - `extracted`: `ExtractedGrammars` are stored as one table of rules with counts.

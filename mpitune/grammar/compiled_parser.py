@@ -1,8 +1,7 @@
-"""Compiled parser of well-formed lines in the formats of cdec and Joshua, which reads them from blocks of bytes.
+"""Parser of well-formed lines in the formats of cdec and Joshua: array code on what `corpus.tokens` makes of blocks.
 
-The kernel splits lines into words and looks each one up. A word that it meets for the first time in a role (side of a
-rule, left-hand side, name of a score) is parsed in Python, once. A line that the kernel does not accept goes to
-`LineParser`, which defines the notation and its errors.
+A word is parsed once in each role (side of a rule, left-hand side, name of a score). A line that is not accepted goes
+to `LineParser`, which defines the notation and its errors.
 """
 
 from __future__ import annotations
@@ -11,29 +10,31 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mpitune.array_files.row_table import enlarged
-from mpitune.corpus.word_table import GrowingWordTable
+from mpitune.array_files.csr import row_ends
+from mpitune.corpus.tokens import LINKS, NEW, SCORES, WORDS, Lines, LineSplitter, row_of, runs
 from mpitune.grammar.formats import LHS, CdecFormat, gap_number
-from mpitune.grammar.line_kernel import (
-    AS_LABEL,
-    AS_LHS,
-    AS_SOURCE,
-    BEGIN,
-    DONE,
-    END,
-    INVALID,
-    LINES,
-    MEANING,
-    NEW,
-    NOT_ACCEPTED,
-    POSITION,
-    WRONG_GAP,
-    Block,
-    Words,
-    new_block,
-    parse_lines,
+from mpitune.grammar.line_parser import (
+    GAP_NUMBERS,
+    MAX_GAPS,
+    MAX_SYMBOLS,
+    SOURCE_GAP,
+    TARGET_GAP,
+    LineParser,
+    ParsedLines,
+    Vocabularies,
 )
-from mpitune.grammar.line_parser import GAP_NUMBERS, SOURCE_GAP, TARGET_GAP, LineParser, ParsedLines, Vocabularies
+
+_LHS, _SOURCE, _TARGET, _SCORES, _ALIGN = range(5)
+"""Fields of a line."""
+_KINDS = (WORDS, WORDS, WORDS, SCORES, LINKS)
+
+_MEANING = np.dtype([(name, "<i4") for name in ("source", "target", "lhs", "label", "gap", "category")])
+"""A word in each role: symbol on the source side and on the target side, as in `Rules`; category as left-hand side and
+label of a score, both -1 if it is none; number of the gap on the source side, 0 without one, and category of the gap on
+the target side, -1 without one."""
+_UNKNOWN = np.array((NEW, NEW, NEW, NEW, 0, -1), dtype=_MEANING)
+_WRONG_GAP = MAX_GAPS + 1
+"""Number of all gaps that no line may have."""
 
 
 class CompiledParser:
@@ -44,67 +45,81 @@ class CompiledParser:
         self.format = table_format
         self._vocabularies = vocabularies
         self._line_parser = LineParser(table_format, vocabularies)
-        self._words = GrowingWordTable()
-        self._meaning = np.zeros(0, dtype=MEANING)
-        self._space = new_block(0)
+        self._splitter = LineSplitter()
+        self._meaning = np.zeros(0, dtype=_MEANING)
 
     def parse(self, text: bytearray) -> Iterator[ParsedLines]:
         """Parse whole lines. Raises MalformedLine, after the lines before the malformed one."""
-        if len(self._space.source) < len(text):
-            self._space = new_block(len(text))
-        block = self._space._replace(text=np.frombuffer(text, dtype=np.uint8))
-        state = block.state
-        state[POSITION] = 0
-        while state[POSITION] < len(text):
-            state[LINES] = 0
-            code = parse_lines(block, Words(self._words.table, self._meaning))
-            while code not in (DONE, NOT_ACCEPTED):
-                self._parse_word(code, bytes(text[state[BEGIN] : state[END]]))
-                code = parse_lines(block, Words(self._words.table, self._meaning))
-            yield self._parsed(block)
-            if code == NOT_ACCEPTED:
-                begin = int(state[POSITION])
-                end = text.index(b"\n", begin) + 1
-                yield from self._line_parser.parse(text[begin:end])
-                state[POSITION] = end
+        lines = self._splitter.split(text, _KINDS)
+        self._parse_words(lines)
+        accepted, parsed = self._parsed(lines)
+        for first, last, are_accepted in runs(accepted):
+            if are_accepted:
+                yield parsed.between(first, last)
+            else:
+                yield from self._line_parser.parse(text[lines.start[first] : lines.start[last]])
 
-    def _parsed(self, block: Block) -> ParsedLines:
-        """Copies of the lines in ``block``; parses the scores that the kernel did not."""
-        lines = int(block.state[LINES])
-        scores = int(block.score_ptr[lines])
-        score, label = block.score[:scores].copy(), block.label[:scores].copy()
-        for n in np.flatnonzero(np.isnan(score)).tolist():
-            score[n] = float(block.text[slice(*block.number[n])].tobytes())
+    def _parsed(self, lines: Lines) -> tuple[np.ndarray, ParsedLines]:
+        """The lines that are accepted (bool), and all lines as if they were."""
+        count, meaning = len(lines.fields), self._meaning
+        lhs_ptr, lhs_words = lines.row(_LHS)
+        source_ptr, source_words = lines.row(_SOURCE)
+        target_ptr, target_words = lines.row(_TARGET)
+        score_ptr, names = lines.row(_SCORES)
+        align_ptr, align = lines.row(_ALIGN)
+        source, target = meaning["source"][source_words], meaning["target"][target_words]
+        label = np.where(names < 0, 0, meaning["label"][names])
+        score = lines.value[: len(label)].copy()
         score[label == 0] *= self.format.unnamed_sign
-        return ParsedLines(
-            block.lhs[:lines].copy(),
-            *_rows(block.source_ptr, block.source, lines),
-            *_rows(block.target_ptr, block.target, lines),
-            *_rows(block.align_ptr, block.align, lines),
-            block.score_ptr[: lines + 1].copy(),
-            label,
-            score,
+        sources, targets = np.diff(source_ptr), np.diff(target_ptr)
+        accepted = (lines.fields >= 3) & (lines.fields <= len(_KINDS)) & (np.diff(lhs_ptr) == 1)
+        accepted &= (sources > 0) & (np.maximum(sources, targets) <= MAX_SYMBOLS)
+        lhs = np.full(count, -1, dtype=np.int32)
+        lhs[accepted] = meaning["lhs"][lhs_words[lhs_ptr[:-1][accepted]]]
+        accepted &= lhs >= 0
+
+        gap, target_gap = np.flatnonzero(source < 0), np.flatnonzero(target < 0)
+        line, target_line = row_of(source_ptr, gap), row_of(target_ptr, target_gap)
+        gaps, target_gaps = np.bincount(line, minlength=count), np.bincount(target_line, minlength=count)
+        first = row_ends(gaps)[:-1]
+        number, rank = meaning["gap"][source_words[gap]], np.arange(len(gap)) - first[line] + 1
+        accepted[line[(rank > MAX_GAPS) | (number != 0) & (number != rank)]] = False
+        # Each gap of the source side once, of its category.
+        number = -target[target_gap]
+        accepted &= (target_gaps == gaps) & (np.bincount(target_line, number, count) == gaps * (gaps + 1) // 2)
+        category, of_source = meaning["category"][target_words[target_gap]], np.append(-1 - source[gap], -1)
+        other = (category >= 0) & (category != of_source[np.minimum(first[target_line] + number - 1, len(gap))])
+        accepted[target_line[other | (number > gaps[target_line])]] = False
+
+        line, i, j = np.repeat(np.arange(count), np.diff(align_ptr)), align & 0xFFFF, align >> 16
+        accepted[line[(align < 0) | (i >= sources[line]) | (j >= targets[line])]] = False
+        accepted[row_of(score_ptr, np.flatnonzero((label < 0) | np.isnan(score)))] = False
+        return accepted, ParsedLines(
+            lhs, source_ptr, source, target_ptr, target, align_ptr, align.copy(), score_ptr, label, score
         )
 
-    def _parse_word(self, role: int, text: bytes) -> None:
-        """Enter the meaning of a word in a role."""
-        number, word = self._words.add(text), text.decode()
-        known = len(self._meaning)
-        if number >= known:
-            self._meaning = enlarged(self._meaning, number + 1)
-            self._meaning[known:] = NEW
-        meaning = self._meaning[number]
+    def _parse_words(self, lines: Lines) -> None:
+        """Enter the meanings of the words that are new in a role."""
+        meaning = self._meaning = self._splitter.with_new(self._meaning, _UNKNOWN)
+        # In the order in which `LineParser` adds names.
+        fields = {"source": _SOURCE, "target": _TARGET, "lhs": _LHS, "label": _SCORES}
+        roles = [(*lines.row(field), meaning[role]) for role, field in fields.items()]
+        for role, _, number, word in self._splitter.new_words(roles):
+            self._parse_word(list(fields)[role], word, meaning[number])
+
+    def _parse_word(self, role: str, word: str, meaning: np.ndarray) -> None:
+        """Enter the ``meaning`` (_MEANING) of a word in a role."""
         words, categories, labels = self._vocabularies
-        if role == AS_LHS:
+        if role == "lhs":
             lhs = LHS.fullmatch(word)
-            meaning["lhs"] = categories.add(lhs[1]) if lhs else INVALID
-        elif role == AS_LABEL:
+            meaning["lhs"] = categories.add(lhs[1]) if lhs else -1
+        elif role == "label":
             # `LineParser` also splits scores at characters that are no blanks here.
-            meaning["label"] = labels.add(word) if [word] == word.split() else INVALID
-        elif role == AS_SOURCE:
+            meaning["label"] = labels.add(word) if [word] == word.split() else -1
+        elif role == "source":
             gap = SOURCE_GAP.fullmatch(word)
             if not self.format.is_source_symbol(word):
-                meaning["source"], meaning["gap"] = -1, WRONG_GAP
+                meaning["source"], meaning["gap"] = -1, _WRONG_GAP
             elif gap is None:
                 meaning["source"] = words.add(word)
             else:
@@ -113,7 +128,7 @@ class CompiledParser:
         else:
             gap = TARGET_GAP.fullmatch(word)
             if not self.format.is_target_symbol(word):
-                meaning["target"] = -WRONG_GAP
+                meaning["target"] = -_WRONG_GAP
             elif gap is None:
                 meaning["target"] = words.add(word)
             else:
@@ -123,8 +138,4 @@ class CompiledParser:
 
 def _gap_number(digits: str) -> int:
     number = gap_number(digits)
-    return int(number) if number in GAP_NUMBERS else WRONG_GAP
-
-
-def _rows(ptr: np.ndarray, flat: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    return ptr[: rows + 1].copy(), flat[: ptr[rows]].copy()
+    return int(number) if number in GAP_NUMBERS else _WRONG_GAP

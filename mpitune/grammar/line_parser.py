@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.corpus.text import split_words
+from mpitune.corpus.tokens import rows
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.grammar.formats import LINK, MalformedLine, TableFormat, gap_number, shortened
 
@@ -55,6 +56,17 @@ class ParsedLines(NamedTuple):
     """int32: the label of each score."""
     score: np.ndarray
     """float64"""
+
+    def between(self, first: int, last: int) -> ParsedLines:
+        """The rules from ``first`` to before ``last``."""
+        return ParsedLines(
+            self.lhs[first:last],
+            *rows(self.source_ptr, self.source, first, last),
+            *rows(self.target_ptr, self.target, first, last),
+            *rows(self.align_ptr, self.align, first, last),
+            *rows(self.score_ptr, self.label, first, last),
+            rows(self.score_ptr, self.score, first, last)[1],
+        )
 
 
 class LineParser:

@@ -2,7 +2,7 @@
 
 - `ngram_table`: `LanguageModel` and the lookups `child`, `entry` and `find` that decoder kernels call; `LmVocabulary`;
   the hash table for models read from ARPA files.
-- `arpa`: `read_arpa` reads an ARPA file into that table; `arpa_lines`, `arpa_numbers`: its compiled parser;
+- `arpa`: `read_arpa` reads an ARPA file into that table; `arpa_lines`: its compiled parser;
   `ngram_adding`: n-grams added to the table.
 - `kenlm`: `read_kenlm` checks a KenLM binary, `open_kenlm` maps it into memory; `probing`: lookups in its hash tables.
 - `leave_one_out`: models as if a sentence had not been in their texts; `log_scale`: the unit of their scores;

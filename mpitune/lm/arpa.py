@@ -15,10 +15,10 @@ from typing import NoReturn
 
 import numpy as np
 
+from mpitune.array_files.row_table import RowTable, fill_slots, row_slot
 from mpitune.corpus.lines import BYTE_ORDER_MARK, GZIP_ERRORS, kilobytes, open_bytes
 from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import split_words
-from mpitune.corpus.word_table import WordTable, word_slot
 from mpitune.corpus.wording import counted
 from mpitune.errors import DataError
 from mpitune.lm.arpa_lines import (
@@ -52,7 +52,7 @@ UNKNOWN_PROBABILITY = -100.0
 _BLOCK = 1 << 22
 """Bytes of a block of the file."""
 _BYTES_PER_WORD = 24
-"""Bytes of a word in `WordTable`, about: a third of them text."""
+"""Bytes of a word in `RowTable`, about: a third of them text."""
 _GZIPPED = 1032
 """Bytes that a byte of a gzipped file stands for, at most."""
 _MAX_LOAD = 0.9
@@ -63,7 +63,7 @@ def read_arpa(path: Path) -> dict[str, np.ndarray]:
     """Read an ARPA file of any order, plain or gzipped, into the arrays that `ngram_table.language_model` takes.
 
     Returns ``node`` (NODE, see `ngram_table.LanguageModel`); ``word_text`` (uint8), ``word_ptr`` (int64) and
-    ``word_slot`` (int32), see `mpitune.corpus.word_table.WordTable`; ``order_bos_eos`` (int64 [3]). Raises DataError
+    ``word_slot`` (int32), see `mpitune.array_files.row_table.RowTable`; ``order_bos_eos`` (int64 [3]). Raises DataError
     with the line number if the file is not a valid ARPA file.
     """
     scale = 1
@@ -113,7 +113,7 @@ def _read_once(path: Path, scale: int) -> dict[str, np.ndarray] | None:
         while (line := source.line()) is not None:
             if line:
                 source.refuse(repr(line[:60]), "nothing after \\end\\")
-    arrays = {"node": node, "word_text": table.text, "word_ptr": table.ptr, "word_slot": table.slot}
+    arrays = {"node": node, "word_text": table.flat, "word_ptr": table.ptr, "word_slot": table.slot}
     return arrays | {"order_bos_eos": np.array([order, lm.bos, lm.eos], dtype=np.int64)}
 
 
@@ -143,39 +143,39 @@ def _read_counts(source: _BlockReader) -> list[int]:
     return counts
 
 
-def _read_unigrams(source: _BlockReader, counts: list[int], parser: Parser) -> tuple[np.ndarray, WordTable]:
+def _read_unigrams(source: _BlockReader, counts: list[int], parser: Parser) -> tuple[np.ndarray, RowTable]:
     """Read the unigrams; returns their nodes and their words: ``<unk>``, then the others in the order of the file."""
-    unknown = np.frombuffer(b"<unk>", dtype=np.uint8)
+    unknown = np.frombuffer(bytearray(b"<unk>"), dtype=np.uint8)
     unigrams = np.zeros(counts[0] + 1, dtype=NODE)
+    unigrams["prob"] = np.nan
     ptr, slot = np.zeros(counts[0] + 2, dtype=np.int64), np.zeros(2 * counts[0] + 3, dtype=np.int32)
     ptr[1] = len(unknown)
-    table = WordTable(unknown, ptr, slot)
+    table = RowTable(unknown, ptr, slot)
+    fill_slots(table, 1)
     source.state[WORDS] = 1
     source.state[REMAINING] = counts[0]
     code = BLOCK_DONE
     while code != DONE:
         used = int(ptr[source.state[WORDS]])
-        if used + _BLOCK > len(table.text):
+        if used + _BLOCK > len(table.flat):
             # Make space for all words of a block. Doubling the text bounds the number of copies.
-            table = table._replace(text=np.concatenate([table.text[:used], np.zeros(used + _BLOCK, dtype=np.uint8)]))
+            table = table._replace(flat=np.concatenate([table.flat[:used], np.zeros(used + _BLOCK, dtype=np.uint8)]))
         begin, lines = int(source.state[POSITION]), int(source.state[LINES])
         code = read_unigrams(parser, source.filled, len(counts), table, unigrams)
         source.decode(begin, lines)  # checks UTF-8; the words of longer n-grams must equal these byte by byte
         if code != DONE:
             _continue(source, parser, code, 1, counts)
     words = int(source.state[WORDS])
-    table = WordTable(table.text[: ptr[words]].copy(), ptr[: words + 1], slot)
-    unknown_slot = word_slot(table, unknown, 0, len(unknown))
-    if slot[unknown_slot] == 0:
-        slot[unknown_slot] = UNKNOWN + 1
+    table = RowTable(table.flat[: ptr[words]].copy(), ptr[: words + 1], slot)
+    if np.isnan(unigrams[UNKNOWN]["prob"]):
         unigrams[UNKNOWN]["prob"] = UNKNOWN_PROBABILITY
     return unigrams[:words], table
 
 
-def _required_word(source: _BlockReader, table: WordTable, word: str) -> int:
+def _required_word(source: _BlockReader, table: RowTable, word: str) -> int:
     """Return the number of ``word``; raises DataError if the model lacks it."""
     text = np.frombuffer(word.encode(), dtype=np.uint8)
-    number = int(table.slot[word_slot(table, text, 0, len(text))]) - 1
+    number = int(table.slot[row_slot(table, text, 0, len(text))]) - 1
     if number < 0:
         source.refuse(f"no {word} among the 1-grams", "a model of sentences between <s> and </s>")
     return number
@@ -244,15 +244,14 @@ class _BlockReader:
             self.refuse(f"a line of more than {rest} bytes", "an n-gram")
         self.buffer[:rest] = self.buffer[self.state[POSITION] : self.filled]
         try:
-            more = self._file.read(_BLOCK - 1 - rest)
+            more = self._file.readinto(memoryview(self.buffer)[rest : _BLOCK - 1])
         except GZIP_ERRORS as error:
             self.refuse(f"damaged gzip data ({error})", "a whole gzip file")
         if not more and rest > 0 and self.buffer[rest - 1] != ord("\n"):
-            more = b"\n"
-        self.buffer[rest : rest + len(more)] = more
+            self.buffer[rest], more = ord("\n"), 1
         self.state[POSITION] = 0
-        self.filled = rest + len(more)
-        return len(more) > 0
+        self.filled = rest + more
+        return more > 0
 
     def line(self) -> str | None:
         """Read the next line, stripped of surrounding blanks; None at the end of the file."""

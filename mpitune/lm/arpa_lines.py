@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.corpus.word_table import WordTable, add_word, word_slot
+from mpitune.array_files.row_table import RowTable, row_or_new, row_slot
+from mpitune.corpus.tokens import parse_float32
 from mpitune.jit import at, inlined, int64, kernel
-from mpitune.lm.arpa_numbers import parse_number
 from mpitune.lm.ngram_adding import Chain, add_child, add_ngram, expect, follow, mark_suffixes
-from mpitune.lm.ngram_table import EXTENDS_RIGHT, UNKNOWN, LanguageModel
+from mpitune.lm.ngram_table import EXTENDS_RIGHT, LanguageModel
 
 # Return codes of the kernels: end of the section, end of the block, hash table full; then errors in the current line.
 DONE, BLOCK_DONE, TABLE_FULL = range(3)
@@ -72,10 +72,10 @@ def new_parser(text: np.ndarray, state: np.ndarray, order: int) -> Parser:
 
 
 @kernel
-def read_unigrams(parser: Parser, filled: int, order: int, table: WordTable, unigrams: np.ndarray) -> int:
+def read_unigrams(parser: Parser, filled: int, order: int, table: RowTable, unigrams: np.ndarray) -> int:
     """Read 1-grams up to the end of the section or of the block; returns a return code.
 
-    Numbers the words, adds them to ``table`` and fills their nodes in ``unigrams`` (NODE).
+    Numbers the words, adds them to ``table`` and fills their nodes in ``unigrams`` (NODE), whose probabilities are NaN.
     """
     state, field = parser.state, parser.field
     while state[REMAINING] > 0:
@@ -85,18 +85,11 @@ def read_unigrams(parser: Parser, filled: int, order: int, table: WordTable, uni
             code = _parse_numbers(parser, fields, 1, order)
         if code != DONE:
             return code
-        begin, end = field[1, 0], field[1, 1]
-        slot = word_slot(table, parser.text, begin, end)
-        if table.slot[slot] != 0:
-            return DUPLICATE
-        word = UNKNOWN
-        if _is_unknown(parser.text, table, begin, end):
-            table.slot[slot] = UNKNOWN + 1
-        else:
-            word = state[WORDS]
-            add_word(table, word, slot, parser.text, begin, end)
-            state[WORDS] += 1
+        word = row_or_new(table, state[WORDS], parser.text, field[1, 0], field[1, 1])
+        state[WORDS] = max(state[WORDS], word + 1)
         node = unigrams[word]
+        if not np.isnan(node["prob"]):
+            return DUPLICATE
         node["prob"] = parser.value[0]
         node["backoff"] = parser.value[1]
         node["key"] = EXTENDS_RIGHT if node["backoff"] != 0 else 0
@@ -104,17 +97,8 @@ def read_unigrams(parser: Parser, filled: int, order: int, table: WordTable, uni
     return DONE
 
 
-@inlined
-def _is_unknown(text: np.ndarray, table: WordTable, begin: int, end: int) -> bool:
-    """True for ``<unk>``, whose text is the first in ``table`` already."""
-    k = 0
-    while k < table.ptr[1] and begin + k < end and text[at(begin + k)] == table.text[at(k)]:
-        k += 1
-    return bool(k == table.ptr[1] and begin + k == end)
-
-
 @kernel
-def read_ngrams(parser: Parser, filled: int, n: int, table: WordTable, lm: LanguageModel, max_used: int) -> int:
+def read_ngrams(parser: Parser, filled: int, n: int, table: RowTable, lm: LanguageModel, max_used: int) -> int:
     """Read n-grams into ``lm`` up to the end of the section or of the block; returns a return code.
 
     ``max_used``: the largest number of table slots in use.
@@ -141,7 +125,7 @@ def read_ngrams(parser: Parser, filled: int, n: int, table: WordTable, lm: Langu
 
 @inlined
 def _read_ahead(
-    parser: Parser, filled: int, n: int, changed: int, table: WordTable, lm: LanguageModel
+    parser: Parser, filled: int, n: int, changed: int, table: RowTable, lm: LanguageModel
 ) -> tuple[int, int, int]:
     """Read lines that wait for the memory; returns their number, how many words of the last one `follow` has not seen,
     and a return code for the next line.
@@ -190,7 +174,7 @@ def _add(waiting: Waiting, i: int, n: int, lm: LanguageModel) -> int:
 
 
 @inlined
-def _number_words(parser: Parser, n: int, table: WordTable) -> int:
+def _number_words(parser: Parser, n: int, table: RowTable) -> int:
     """Number the words of the line; returns how many of them, from the first on, may differ from the line before.
 
     -k if field k is no word of the table.
@@ -203,7 +187,7 @@ def _number_words(parser: Parser, n: int, table: WordTable) -> int:
             while i < length and text[at(begin + i)] == text[at(before[k, 0] + i)]:
                 i += 1
         if i < length:
-            number = int64(table.slot[word_slot(table, text, begin, end)])
+            number = int64(table.slot[row_slot(table, text, begin, end)])
             if number == 0:
                 return -k - 1
             parser.word[k] = number - 1
@@ -233,8 +217,8 @@ def _check_fields(parser: Parser, fields: int, n: int) -> int:
 def _parse_numbers(parser: Parser, fields: int, n: int, order: int) -> int:
     """Parse the numbers of a line of so many ``fields``; returns DONE or an error code."""
     field = parser.field
-    parser.value[0] = parse_number(parser.text, field[0, 0], field[0, 1])
-    parser.value[1] = 0.0 if fields == n + 1 else parse_number(parser.text, field[n + 1, 0], field[n + 1, 1])
+    parser.value[0] = parse_float32(parser.text, field[0, 0], field[0, 1])
+    parser.value[1] = 0.0 if fields == n + 1 else parse_float32(parser.text, field[n + 1, 0], field[n + 1, 1])
     if n == order and parser.value[1] != 0.0:
         # No n-gram is longer: a backoff of 0, which some programs write, says no more. What is no number is a word.
         parser.state[BAD_FIELD] = n + 1

@@ -18,8 +18,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from mpitune.array_files.row_table import RowTable, row_slot
 from mpitune.corpus.vocabulary import Names
-from mpitune.corpus.word_table import WordTable, word_slot
 from mpitune.jit import at, int64, kernel, prefetch
 from mpitune.lm.probing import NO_TABLES, Probing, probing_child, probing_entry
 
@@ -167,9 +167,9 @@ def _table_entry(lm: LanguageModel, node: int) -> tuple[np.float32, np.float32, 
 
 
 @kernel
-def _find_words(table: WordTable, text: np.ndarray, ptr: np.ndarray, out: np.ndarray) -> None:
+def _find_words(table: RowTable, text: np.ndarray, ptr: np.ndarray, out: np.ndarray) -> None:
     for w in range(len(out)):
-        found = table.slot[word_slot(table, text, ptr[w], ptr[w + 1])]
+        found = table.slot[row_slot(table, text, ptr[w], ptr[w + 1])]
         out[w] = found - 1 if found > 0 else UNKNOWN
 
 
@@ -183,9 +183,9 @@ class LmVocabulary(Protocol):
 
 
 class TableWords:
-    """`LmVocabulary` over a `WordTable`."""
+    """`LmVocabulary` over a `RowTable`."""
 
-    def __init__(self, table: WordTable) -> None:
+    def __init__(self, table: RowTable) -> None:
         self._table = table
 
     def __len__(self) -> int:
@@ -194,7 +194,7 @@ class TableWords:
     @property
     def names(self) -> Names:
         """The words in the order of their numbers."""
-        return Names(self._table.text, self._table.ptr)
+        return Names(self._table.flat, self._table.ptr)
 
     def numbers(self, words: Sequence[str]) -> np.ndarray:
         """See `LmVocabulary`."""
@@ -207,6 +207,6 @@ class TableWords:
 def language_model(arrays: Mapping[str, np.ndarray]) -> tuple[LanguageModel, TableWords]:
     """Wrap the arrays of `arpa.read_arpa`, fresh or opened from a store, as a model; copies nothing."""
     order, bos, eos = arrays["order_bos_eos"].tolist()
-    table = WordTable(arrays["word_text"], arrays["word_ptr"], arrays["word_slot"])
+    table = RowTable(arrays["word_text"], arrays["word_ptr"], arrays["word_slot"])
     vocabulary = TableWords(table)
     return LanguageModel(arrays["node"].view(NODE), order, len(vocabulary), bos, eos), vocabulary

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mpitune.array_files.row_table import RowTable, fill_slots
 from mpitune.corpus.vocabulary import Names
-from mpitune.corpus.word_table import WordTable, fill_slots
 from mpitune.jit import at, int64, kernel, prefetch
 from mpitune.lm.interpolation import is_context, log_backoff, log_prob
 from mpitune.lm.ngram_adding import slot_of, slots_for
@@ -53,7 +53,7 @@ class TableWriter:
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of the model, as `ngram_table.language_model` takes them."""
         text, ptr = self._names.text, self._names.ptr
-        table = WordTable(text, ptr, np.zeros(2 * self._lm.words + 3, dtype=np.int32))
+        table = RowTable(text, ptr, np.zeros(2 * self._lm.words + 3, dtype=np.int32))
         fill_slots(table, self._lm.words)
         arrays = {"node": self._lm.node, "word_text": text, "word_ptr": ptr, "word_slot": table.slot}
         return arrays | {"order_bos_eos": np.array([self._lm.order, START, END], dtype=np.int64)}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpitune.array_files.row_table import DistinctRows
+from mpitune.array_files.row_table import DistinctRows, row_or_new
 
 pytestmark = pytest.mark.kernel
 
@@ -42,3 +42,17 @@ def test_many_rows_are_numbered_as_by_a_dict() -> None:
     distinct, expected = DistinctRows(), dict[tuple[int, ...], int]()
     numbers = np.concatenate([distinct.add_matrix(part) for part in np.array_split(rows, 7)])
     assert numbers.tolist() == [expected.setdefault(tuple(row), len(expected)) for row in rows.tolist()]
+
+
+def test_words_are_looked_up_and_added_by_kernels() -> None:
+    words = [b"w%d" % n for n in range(500)] + [b"", "\u00e4".encode(), b"aaaaaaaaa"]
+    distinct = DistinctRows(np.uint8)
+    for _ in range(2):
+        numbers = []
+        for word in words:
+            text = np.frombuffer(bytearray(b"-%b-" % word), dtype=np.uint8)
+            table = distinct.with_room(1, len(word))
+            numbers.append(row_or_new(table, len(distinct), text, 1, 1 + len(word)))
+            distinct.took(max(len(distinct), numbers[-1] + 1))
+        assert numbers == list(range(len(words)))
+    assert distinct.texts(np.arange(len(words))) == [word.decode() for word in words]

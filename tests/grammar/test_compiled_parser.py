@@ -20,31 +20,32 @@ Result = tuple[list[list[object]], list[list[str]], str]
 
 
 def result(parser: type[CompiledParser | LineParser], of_format: CdecFormat, blocks: list[str]) -> Result:
-    """The fields of all lines, a list for each line; names by number, unless there is an error; the error."""
+    """The fields of all lines, a list for each line; words and categories, unless there is an error; the error."""
     vocabularies = Vocabularies(Vocabulary(), Vocabulary(["S", "X"]), Vocabulary([UNNAMED]))
     chosen = parser(of_format, vocabularies)
     lines: list[list[object]] = []
     try:
         for block in blocks:
             for parsed in chosen.parse(bytearray(block.encode())):
-                lines += each_line(parsed)
+                lines += each_line(parsed, vocabularies.labels)
     except MalformedLine as raised:
         return lines, [], f"{raised.found}, {raised.expected}"
-    return lines, [names.words for names in vocabularies], ""
+    return lines, [names.words for names in vocabularies[:2]], ""
 
 
-def each_line(parsed: ParsedLines) -> Iterator[list[object]]:
+def each_line(parsed: ParsedLines, labels: Vocabulary) -> Iterator[list[object]]:
     for n, lhs in enumerate(parsed.lhs.tolist()):
         fields: list[object] = [lhs]
         for ptr, flat in (
             (parsed.source_ptr, parsed.source),
             (parsed.target_ptr, parsed.target),
             (parsed.align_ptr, parsed.align),
-            (parsed.score_ptr, parsed.label),
             (parsed.score_ptr, parsed.score),
         ):
             # The type too, and the bits of numbers: -0.0 is not 0.0.
             fields.append((flat.dtype.str, flat[ptr[n] : ptr[n + 1]].tobytes()))
+        # Labels by name, as their numbers do not matter.
+        fields.append(labels.decode(parsed.label[parsed.score_ptr[n] : parsed.score_ptr[n + 1]]))
         yield fields
 
 

@@ -1,7 +1,7 @@
-"""Compiled reader of well-formed lines of Moses and cdec, which reads them from blocks of bytes.
+"""Reader of well-formed lines of Moses and cdec: array code on what `corpus.tokens` makes of blocks.
 
-The kernel splits lines into words and features. A word, or a name, that it meets for the first time is numbered in
-Python, once. A line that the kernel does not accept goes to `ListReader`, which defines the formats and their errors.
+A word, or a name, that is met for the first time is numbered, once. A line that is not accepted goes to `ListReader`,
+which defines the formats and their errors.
 """
 
 from __future__ import annotations
@@ -10,30 +10,49 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from mpitune.array_files.csr import row_ends
-from mpitune.array_files.row_table import enlarged
 from mpitune.corpus.feature_table import FEATURE_NAME, is_feature_name
+from mpitune.corpus.tokens import NEW, SCORES, SKIPPED, WORDS, Lines, LineSplitter, rows, runs
 from mpitune.corpus.vocabulary import Vocabulary
-from mpitune.corpus.word_table import GrowingWordTable
-from mpitune.decoder.lists.formats import Entry, Layout, ListReader, laid_out
-from mpitune.decoder.lists.line_kernel import (
-    INEXACT,
-    LINES,
-    MEANING,
-    NEW,
-    NEW_WORD,
-    POSITION,
-    UNKNOWN,
-    UNNUMBERED,
-    Entries,
-    Words,
-    new_block,
-    parse_entries,
-)
+from mpitune.decoder.lists.formats import MOST_DIGITS, Entry, Layout, ListReader, laid_out
 from mpitune.errors import DataError
+
+_MEANING = np.dtype([(name, "<i4") for name in ("list", "word", "feature", "values")])
+"""A word as number of a list, -1 if it is none; its number in hypotheses; of a name, the number of its first feature,
+-1 if only `ListReader` reads that name, and the number of its values."""
+_UNKNOWN = np.array((NEW, NEW, NEW, 0), dtype=_MEANING)
+_MOST_LIST = np.iinfo(np.int32).max
+"""A larger number of a list counts as this one."""
+
+
+class Entries(NamedTuple):
+    """Entries as arrays."""
+
+    sentence: np.ndarray
+    """int32 [entries]: number of the list."""
+    word_ptr: np.ndarray
+    """int64 [entries + 1]: rows of the words (CSR)."""
+    word: np.ndarray
+    """int32: numbers of words."""
+    feature_ptr: np.ndarray
+    """int64 [entries + 1]: rows of the features (CSR)."""
+    feature: np.ndarray
+    """int32: numbers of features."""
+    value: np.ndarray
+    """float64"""
+
+    def between(self, first: int, last: int) -> Entries:
+        """The entries from ``first`` to before ``last``."""
+        return Entries(
+            self.sentence[first:last],
+            *rows(self.word_ptr, self.word, first, last),
+            *rows(self.feature_ptr, self.feature, first, last),
+            rows(self.feature_ptr, self.value, first, last)[1],
+        )
 
 
 class FeatureNumbers(dict[str, int]):
@@ -54,9 +73,8 @@ class CompiledReader:
         self._words = words
         self._features = features
         self._reader = ListReader()
-        self._table = GrowingWordTable()
-        self._meaning = np.zeros(0, dtype=MEANING)
-        self._block = new_block(0)
+        self._splitter = LineSplitter()
+        self._meaning = np.zeros(0, dtype=_MEANING)
 
     def read(
         self, path: Path, sentences: int, accept: Callable[[Entry], bool], *, plain: bool = True
@@ -88,15 +106,18 @@ class CompiledReader:
                 yield entries_of(text)
                 number += text.count(b"\n")
                 continue
-            begin = 0
-            while begin < len(text):
-                entries, begin = self._compiled(text, begin, layout, sentences)
-                yield entries
-                number += len(entries.sentence)
-                if begin < len(text):
-                    end = text.index(b"\n", begin) + 1
-                    yield entries_of(text[begin:end])
-                    number, begin = number + 1, end
+            lines = self._splitter.split(text, (WORDS, WORDS, *[SKIPPED] * (layout.field - 2), SCORES))
+            sentence = self._sentences(lines, layout.field)
+            for begin, end, are_known in runs((sentence >= 0) & (sentence < sentences)):
+                accepted, entries = np.zeros(end - begin, dtype=np.bool_), None
+                if are_known:
+                    accepted, entries = self._compiled(lines, sentence, begin, end, layout)
+                for first, last, are_accepted in runs(accepted):
+                    if are_accepted and entries is not None:
+                        yield entries.between(first, last)
+                    else:
+                        yield entries_of(text[lines.start[begin + first] : lines.start[begin + last]])
+                    number += last - first
 
     def _encoded(self, path: Path, entries: Sequence[Entry]) -> Entries:
         """``entries`` as arrays. Raises DataError for the name of a feature that weights files cannot hold."""
@@ -119,41 +140,67 @@ class CompiledReader:
             np.array(value),
         )
 
-    def _compiled(self, text: bytearray, begin: int, layout: Layout, sentences: int) -> tuple[Entries, int]:
-        """The entries from ``begin`` on, up to a line that the kernel does not accept, and the begin of that line."""
-        if len(self._block.space.sentence) < len(text):
-            self._block = new_block(len(text))._replace(state=self._block.state)
-        block = self._block._replace(text=np.frombuffer(text, dtype=np.uint8))
-        state = block.state
-        state[POSITION], state[LINES], state[INEXACT] = begin, 0, 0
-        moses = layout.format == "moses"
-        while parse_entries(block, self._known(), moses, layout.field, sentences) == UNNUMBERED:
-            for code, first, end, values in block.new[: state[NEW]].tolist():
-                self._number(code, bytes(text[first:end]), values, moses)
-        for place, first, end in block.inexact[: state[INEXACT]].tolist():
-            block.space.value[place] = float(text[first:end])
-        return block.entries(), int(state[POSITION])
+    def _sentences(self, lines: Lines, field: int) -> np.ndarray:
+        """int32 [lines]: the numbers of the lists; -1 without one, or without the ``field`` of the features."""
+        ptr, token = lines.row(0)
+        meaning = self._meaning = self._splitter.with_new(self._meaning, _UNKNOWN)
+        for _, _, number, word in self._splitter.new_words([(ptr, token, meaning["list"])]):
+            is_list = word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS
+            meaning["list"][number] = min(int(word), _MOST_LIST) if is_list else -1
+        sentence = np.full(len(lines.fields), -1, dtype=np.int32)
+        is_one = (np.diff(ptr) == 1) & (lines.fields > field)
+        sentence[is_one] = meaning["list"][token[ptr[:-1][is_one]]]
+        return sentence
 
-    def _known(self) -> Words:
-        """The words and names that have numbers."""
-        return Words(self._table.table, self._meaning)
+    def _compiled(
+        self, lines: Lines, sentence: np.ndarray, first: int, last: int, layout: Layout
+    ) -> tuple[np.ndarray, Entries]:
+        """Which lines from ``first`` to before ``last`` are accepted (bool), and their entries as if all were."""
+        moses, scores = layout.format == "moses", slice(*lines.ptr[layout.field, [first, last]].tolist())
+        word_ptr, word = rows(*lines.row(1), first, last)
+        ptr, name = rows(*lines.row(layout.field), first, last)
+        value, line = lines.value[scores].copy(), np.repeat(np.arange(last - first), np.diff(ptr))
+        is_name, is_value, values = name >= 0, ~np.isnan(value), np.ones(len(name), dtype=np.int64)
+        bad = ~(is_name & is_value)
+        if moses:
+            bad = is_name & is_value
+            is_name &= np.equal(*lines.span[scores].T)
+            name[~is_name] = -1
+            begins = ptr[:-1][np.diff(ptr) > 0]
+            bad |= is_name == is_value
+            bad[begins] |= is_value[begins]
+            # Up to the next name, or the end of the line.
+            ends = np.append(np.flatnonzero(is_name), len(name))
+            values[is_name] = np.minimum(ends[1:], ptr[line[is_name] + 1]) - ends[:-1] - 1
+        self._number(word_ptr, word, ptr, name, values, moses)
+        meaning, words = self._meaning[name], len(self._meaning)
+        feature = meaning["feature"]
+        bad |= is_name & ((feature < 0) | (meaning["values"] != values))
+        accepted = np.ones(last - first, dtype=np.bool_)
+        accepted[line[bad]] = False
+        names = np.sort((line * words + name)[is_name])
+        accepted[names[1:][names[1:] == names[:-1]] // words] = False
+        if moses:
+            place = np.arange(len(name))
+            of_name = np.maximum.accumulate(np.where(is_name, place, 0))
+            feature = (feature[of_name] + place - of_name - 1)[is_value].astype(np.int32)
+            ptr, value = row_ends(is_value)[ptr], value[is_value]
+        return accepted, Entries(sentence[first:last], word_ptr, self._meaning["word"][word], ptr, feature, value)
 
-    def _number(self, code: int, text: bytes, values: int, moses: bool) -> None:
-        """Number a new word of hypotheses, or a new name of features, which has so many ``values``."""
-        number, word = self._table.add(text), text.decode()
-        known = len(self._meaning)
-        if number >= known:
-            self._meaning = enlarged(self._meaning, number + 1)
-            self._meaning[known:] = np.array((UNKNOWN, UNKNOWN, 0, 0), dtype=MEANING)
-        meaning = self._meaning[number]
-        if code == NEW_WORD:
-            meaning["word"] = self._words.add(word)
-            return
-        meaning["feature"] = 0
-        names = self._reader.features_of(word, values) if moses else (word,)
-        # Where this does not succeed, `ListReader` reads every line that has the name, and tells what is wrong with it.
-        with suppress(ValueError):
-            numbers = [self._features[name] for name in names]
-            is_range = numbers == list(range(numbers[0], numbers[0] + values))
-            if is_range and not (moses and self._reader.shares_features(word)):
-                meaning["feature"], meaning["values"] = numbers[0], values
+    def _number(
+        self, word_ptr: np.ndarray, word: np.ndarray, ptr: np.ndarray, name: np.ndarray, values: np.ndarray, moses: bool
+    ) -> None:
+        """Number the new words of hypotheses, and the new names of features, which have so many ``values``."""
+        words, features = self._meaning["word"], self._meaning["feature"]
+        for is_name, place, number, text in self._splitter.new_words([(word_ptr, word, words), (ptr, name, features)]):
+            if not is_name:
+                words[number] = self._words.add(text)
+                continue
+            features[number], count, text = -1, int(values[place]), text[:-1]
+            # Where this does not succeed, `ListReader` reads every line that has the name, and tells what is wrong.
+            with suppress(ValueError):
+                names = (text,) if not moses else self._reader.features_of(text, count) if count else ()
+                numbers = [self._features[each] for each in names]
+                is_range = numbers == list(range(numbers[0], numbers[0] + count)) if numbers else False
+                if is_range and not (moses and self._reader.shares_features(text)):
+                    features[number], self._meaning["values"][number] = numbers[0], count

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mpitune.corpus.vocabulary import Vocabulary
-from mpitune.decoder.lists import compiled_reader
 from mpitune.decoder.lists.compiled_reader import CompiledReader, FeatureNumbers
 from mpitune.decoder.lists.formats import Entry, ListReader
 from mpitune.errors import DataError
@@ -122,24 +120,6 @@ def test_usual_lines_need_no_reader_of_lines(monkeypatch: pytest.MonkeyPatch, tm
     (tmp_path / "lists").write_text("".join(f"{row}\n" for row in rows), newline="")
     monkeypatch.delattr(ListReader, "entry")
     assert result(tmp_path / "lists", plain=True) == expected
-
-
-def test_a_line_is_parsed_twice_however_many_words_and_names_are_new(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    parse, calls = compiled_reader.parse_entries, list[int]()
-
-    def counting(*arguments: Any) -> int:
-        calls.append(parse(*arguments))
-        return calls[-1]
-
-    monkeypatch.setattr(compiled_reader, "parse_entries", counting)
-    for equals in ("= ", "="):
-        names, words = [f"f{i}" for i in range(200)], " ".join(f"w{i}" for i in range(100))
-        line = f"0 ||| {words} ||| {' '.join(f'{name}{equals}{i}' for i, name in enumerate(names))} ||| 0"
-        calls.clear()
-        rows, _, found, error = same(line, line)
-        assert (len(rows), found, error) == (2, names, "") and len(calls) <= 2
 
 
 @pytest.mark.large
