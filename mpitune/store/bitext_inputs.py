@@ -1,4 +1,8 @@
-"""Input files that a job leaves out, made from its bitext: parts of it, word alignments, language models."""
+"""Input files that a job leaves out, made from its bitext: parts of it, word alignments, language models.
+
+They are text files in the store. A file of arrays beside them holds what the log says of them; its manifest tells
+whether they are to be made again.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,24 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from mpitune.array_files.arrays import open_arrays
 from mpitune.array_files.atomic import open_atomic
+from mpitune.array_files.cache import Recipe, cached
 from mpitune.corpus.bitext import AlignedFiles, AlignedPair
 from mpitune.corpus.eflomal import find_program, write_alignment
 from mpitune.corpus.lines import kilobytes
 from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import SEG_TAG
+from mpitune.corpus.tokenisation import warn_of_untokenised
 from mpitune.corpus.wording import counted
-from mpitune.errors import DataError, UsageError
+from mpitune.errors import DataError, MachineError, UsageError
+from mpitune.files import writing
 from mpitune.lm.kneser_ney import estimate, estimate_arrays
 
 LOG = logging.getLogger(__name__)
@@ -30,6 +39,65 @@ _HELD_OUT_SHARE, MOST_HELD_OUT = 20, 1000
 _TUNED_SHARE, MOST_TUNED = 10, 2000
 """Likewise of the pairs to tune on, where a language model is estimated from them all and the job sets no limit."""
 _HELD_OUT, _TUNED, _OTHER = 0, 1, 2
+
+
+class MadeInput(Protocol):
+    """Files that are made together."""
+
+    @property
+    def outputs(self) -> list[Path]:
+        """The files."""
+
+    @property
+    def inputs(self) -> list[Path]:
+        """The files that they are made from."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that they depend on besides (JSON types)."""
+
+    def check(self) -> None:
+        """Raise UsageError if a program is missing that `make` needs."""
+
+    def make(self) -> list[str]:
+        """Write the files; returns lines for the log about them. Raises OSError if they cannot be written."""
+
+
+def make_inputs(wanted: Sequence[MadeInput]) -> None:
+    """Make the files of ``wanted`` that are missing or stale; each may be made from those before it.
+
+    Raises UsageError if a program is missing or the folder cannot be written, DataError for bad inputs, MachineError
+    for a full disk.
+    """
+    stale = [made for made in wanted if _recipe(made).fault()]
+    for made in stale:
+        made.check()
+    outputs = {path for made in wanted for path in made.outputs}
+    for text in dict.fromkeys(path for made in stale for path in made.inputs if path not in outputs):
+        warn_of_untokenised(text)
+    for made in wanted:
+        if cached(_recipe(made), partial(_make, made)):
+            for line in _said(made):
+                LOG.info(line)
+
+
+def known_decisions(wanted: Sequence[MadeInput]) -> list[str]:
+    """Lines of the log about the files of ``wanted`` that are up to date."""
+    return [line for made in wanted if _recipe(made).fault() is None for line in _said(made)]
+
+
+def _recipe(made: MadeInput) -> Recipe:
+    first = made.outputs[0]
+    return Recipe(first.with_name(f"{first.name}.npz"), made.inputs, made.settings, outputs=made.outputs)
+
+
+def _make(made: MadeInput) -> dict[str, np.ndarray]:
+    with writing(made.outputs[0].parent, MachineError):
+        return {"log": np.frombuffer("\n".join(made.make()).encode(), np.uint8)}
+
+
+def _said(made: MadeInput) -> list[str]:
+    return open_arrays(_recipe(made).path)["log"].tobytes().decode().splitlines()
 
 
 @dataclass(frozen=True)

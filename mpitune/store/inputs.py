@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.lines import check_readable
 from mpitune.corpus.text import SentencePair, Warn, read_bitext, read_parallel, read_references
 from mpitune.errors import DataError
 from mpitune.ownership import reads
-from mpitune.store.bitext_inputs import EstimatedLm
-from mpitune.store.made_inputs import MadeInput
+from mpitune.store.bitext_inputs import EstimatedLm, MadeInput
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,12 @@ class StoreInputs:
         """True if sentences of ``train`` may be left out of language model ``n`` (`lm.leave_one_out`)."""
         known = n < len(self.lm_texts) and self.lm_texts[n] is not None
         return known and self.train is not None and not self.external
+
+
+def check_files(sources: StoreInputs) -> None:
+    """Raise DataError for a file that cannot be read: before the minutes that the reading of others may take."""
+    for file in sources.files:
+        check_readable(file)
 
 
 def grammar_files(sources: StoreInputs) -> list[Path]:

@@ -20,9 +20,9 @@ from mpitune.grammar.choices import PREFIXES, ListTemplateName
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.layout import RunFolder
+from mpitune.store.bitext_inputs import known_decisions
 from mpitune.store.build import known_estimates
 from mpitune.store.extract_grammars import extract_and_build
-from mpitune.store.made_inputs import known_decisions
 from mpitune.store.store import Store, open_store
 from mpitune.training import factory, job_inputs
 from mpitune.training.fit_bins import open_fitted

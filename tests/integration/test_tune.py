@@ -16,10 +16,10 @@ from support.mpi import ROOT, mpirun
 from support.runs import SENTENCES, SHARD_SIZES, TRAIN_JOBS, Decodes, damage, epoch_weights, files_of, metrics
 from support.tiny import DEVTEST, Tiny
 
+from mpitune.array_files import arrays
 from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.metrics.tuning_metric import SCORES
-from mpitune.run_folder import nbest_store as lists_module
 from mpitune.training import batch_epoch, job_inputs
 from mpitune.training.loop import train
 
@@ -129,16 +129,17 @@ def test_lists_of_an_older_version_are_made_again_and_of_a_newer_one_refused(
     tiny: Tiny, tmp_path: Path, decodes: Decodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny.train(tmp_path / "unbroken", **tables_of("pro", 3))
-    version = lists_module.VERSION
+    version = arrays.VERSION
     for other in (version - 1, version + 1):
-        monkeypatch.setattr(lists_module, "VERSION", other)
+        monkeypatch.setattr(arrays, "VERSION", other)
         tiny.train(tmp_path / str(other), **tables_of("pro", 2))
-    monkeypatch.setattr(lists_module, "VERSION", version)
+    monkeypatch.setattr(arrays, "VERSION", version)
     decodes.count = 0
     tiny.train(tmp_path / str(version - 1), **tables_of("pro", 3))
     assert decodes.count == 1 + 3 * SENTENCES
     assert files_of(tmp_path / str(version - 1)) == files_of(tmp_path / "unbroken")
-    with pytest.raises(UsageError, match=rf"shard-\d+\.h5: made by a newer mpitune \(version {version + 1}, this one"):
+    shutil.rmtree(tmp_path / str(version + 1) / "store")  # else that is refused
+    with pytest.raises(UsageError, match=rf"shard-\d+\.npz: made by a newer mpitune \(version {version + 1}, this one"):
         tiny.train(tmp_path / str(version + 1), **tables_of("pro", 3))
 
 
