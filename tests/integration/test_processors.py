@@ -18,6 +18,8 @@ from support.naive_extract import random_pairs
 from support.runs import result
 from support.tiny import DEVTEST, Tiny
 
+from mpitune.array_files.arrays import open_arrays
+
 LIBM = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX512F"}
 BLAS = {"OPENBLAS_CORETYPE": "Nehalem"}
 NUMPY = {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX2 FMA3 AVX512F AVX512_SKX"}
