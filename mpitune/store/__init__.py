@@ -3,7 +3,7 @@
 inputs             `StoreInputs`: the input files of a store
 bitext_inputs      `make_inputs`: input files made from a bitext, where the job names none
 estimate           `announce`: time and disk that building takes, told before
-build              `build_store`, `build_bitext`, `estimate_lms`: builds the files that are missing or stale
+build              `build_store`, `build_bitext`: builds the files that are missing or stale
 compile_data       `compile_data`: texts and grammars to arrays; `ExtractedParts`: rules, a file for each item of work
 compile_lists      `compile_lists`: n-best lists to arrays
 extract_grammars   `extract_and_build`: extracts grammars on all ranks before the store is built

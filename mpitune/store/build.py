@@ -14,12 +14,10 @@ import numpy as np
 
 from mpitune.array_files.cache import Recipe, cached, made_from, open_checked
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.tokenisation import warn_of_untokenised
 from mpitune.extraction.bitext import compiled_bitext
 from mpitune.grammar.templates import checked
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
-from mpitune.store.bitext_inputs import EstimatedLm
 from mpitune.store.compile_data import ExtractedParts, check_score_names, compile_data
 from mpitune.store.compile_lists import compile_lists
 from mpitune.store.estimate import Estimate, announce, of_grammars, of_lm
@@ -38,7 +36,7 @@ def build_store(
     """Build the files of the store in ``folder`` that are missing, damaged or stale; returns their names.
 
     ``parts`` are the extracted rules, needed if `needs_extraction`; ``lms`` is the folder of the language models, by
-    default ``folder``; `estimate_lms` comes before.
+    default ``folder``; `make_inputs` comes before.
 
     Raises DataError for bad data, UsageError for an unknown template or for a store that a newer version built,
     MachineError if the disk of ``folder`` is too small.
@@ -67,30 +65,6 @@ def build_store(
         own = Recipe(folder / own_name(n), *own_ngrams_inputs(sources, n), check_own_ngrams)
         built += cached(own, partial(compile_own_ngrams, sources, folder, lms or folder, n))
     return built
-
-
-def estimate_lms(sources: StoreInputs) -> list[str]:
-    """Estimate the language models that the job leaves out, unless they are up to date; returns the files built.
-
-    Raises as `build_store` does.
-    """
-
-    def arrays(lm: EstimatedLm) -> dict[str, np.ndarray]:
-        for text in lm.texts:
-            if not any(text in made.outputs for made in sources.made):  # else its origin was looked at
-                warn_of_untokenised(text)
-        return lm.arrays()
-
-    return [name for lm in sources.estimated.values() for name in cached(_estimated(lm), partial(arrays, lm))]
-
-
-def known_estimates(sources: StoreInputs) -> list[str]:
-    """What the log said of those of these models that are up to date."""
-    return [lm.told for lm in sources.estimated.values() if _estimated(lm).fault() is None]
-
-
-def _estimated(lm: EstimatedLm) -> Recipe:
-    return Recipe(lm.model, lm.inputs, lm.settings, check_lm)
 
 
 def _estimates(

@@ -58,14 +58,12 @@ def extract_and_build(
     rank, was asked to stop.
     """
     comm.on_root(_explain_store, folder)
-    estimated = list[str]()
-    if sources.made or sources.estimated:
-        estimated = comm.on_root(_make_inputs, sources)
+    made = comm.on_root(_make_inputs, sources) if sources.made_inputs else []
     aligned = sources.aligned
 
     def build_store(parts: ExtractedParts | None) -> list[str]:
         with stop_flag().interrupts("the preparation of the data"):
-            return estimated + build.build_store(sources, folder, parts, lms=shared)
+            return made + build.build_store(sources, folder, parts, lms=shared)
 
     if aligned is None:
         return comm.on_root(build_store, None)
@@ -96,8 +94,7 @@ def _make_inputs(sources: StoreInputs) -> list[str]:
     """Make the input files that the job leaves out, after a look at those that it gives; returns files of the store."""
     with stop_flag().interrupts("the preparation of the data"):
         check_files(sources)
-        make_inputs(sources.made)
-        return build.estimate_lms(sources)
+        return make_inputs(sources.made_inputs)
 
 
 def _prepare_bitext(

@@ -113,6 +113,11 @@ class StoreInputs:
         return {name: texts for name, texts in both.items() if texts is not None}
 
     @property
+    def made_inputs(self) -> list[MadeInput]:
+        """All that is made from other files, in this order."""
+        return [*self.made, *self.estimated.values()]
+
+    @property
     def files(self) -> list[Path]:
         """The files that are given, without the grammars that sentences name."""
         texts = [file for texts in self.texts.values() for file in texts.files]
@@ -120,9 +125,8 @@ class StoreInputs:
         files = [*texts, *grammars, *self.lms, *(self.aligned.files if self.aligned else [])]
         files += [file for of_lm in self.lm_texts if of_lm for file in of_lm]
         files += [self.lexicon] if self.lexicon else []
-        made = [*self.made, *self.estimated.values()]
-        files += [file for each in made for file in each.inputs]
-        outputs = {file for each in made for file in each.outputs}
+        files += [file for each in self.made_inputs for file in each.inputs]
+        outputs = {file for each in self.made_inputs for file in each.outputs}
         return [file for file in files if file not in outputs]
 
     def leaves_sentences_out(self, n: int) -> bool:

@@ -100,9 +100,9 @@ def test_there_are_signs_of_life(tiny: Tiny, tmp_path: Path, monkeypatch: pytest
 def test_lists_that_are_lost_are_made_again(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
     tiny.train(tmp_path / "unbroken", **tables_of("pro", 3))
     tiny.train(tmp_path / "run", **tables_of("pro", 2))
-    damage(tmp_path / "run" / "checkpoints" / "epoch-0002.lists" / "shard-0001.h5")
+    damage(tmp_path / "run" / "checkpoints" / "epoch-0002.lists" / "shard-0001.npz")
     for epoch in (1, 2):
-        (tmp_path / "run" / "checkpoints" / f"epoch-000{epoch}.lists" / "shard-0002.h5").unlink()
+        (tmp_path / "run" / "checkpoints" / f"epoch-000{epoch}.lists" / "shard-0002.npz").unlink()
     decodes.count = 0
     tiny.train(tmp_path / "run", **tables_of("pro", 3))
     assert decodes.count == 1 + SENTENCES + SHARD_SIZES[1] + 2 * SHARD_SIZES[2]
@@ -151,7 +151,7 @@ def test_forests_are_those_of_one_epoch_and_made_again_where_lost(tiny: Tiny, tm
     kept = tmp_path / "run" / "checkpoints"
     assert len(list((kept / "epoch-0001.forests").iterdir())) == len(SHARD_SIZES)
     lost, whole = finished_shards(kept / "epoch-0002.forests")
-    damage(kept / "epoch-0002.forests" / f"shard-{lost:04d}.h5")
+    damage(kept / "epoch-0002.forests" / f"shard-{lost:04d}.npz")
     decodes.count, decodes.stop_at = 0, None
     tiny.train(tmp_path / "run", **tables_of("hypergraph", 3))
     assert decodes.count == 1 + 2 * SENTENCES - SHARD_SIZES[whole]
