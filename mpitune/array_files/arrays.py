@@ -35,12 +35,15 @@ Stored = np.ndarray | DiskArray
 A = TypeVar("A", bound=Stored)
 VERSION = 6
 """Format version, incremented whenever the meaning of an array changes; files of older versions are made again."""
-DAMAGE = (OSError, LookupError, ValueError, TypeError, RuntimeError, SyntaxError, struct.error, tokenize.TokenError)
-"""Exceptions of the readers below for files that are damaged or no array files."""
+_DAMAGE = (
+    *(OSError, LookupError, ValueError, TypeError, RuntimeError, SyntaxError),
+    *(struct.error, tokenize.TokenError, zipfile.BadZipFile),
+)
+"""Exceptions of `zipfile`, `json` and NumPy for files that are damaged or no array files."""
 _MANIFEST = "mpitune.json"
 _ALIGNMENT = 64
-_HEADER, _SIZES, _PADDING = 30, 20, 4
-"""Bytes before the content of a member, besides its name: the header, and those of the further fields."""
+_HEADER = 30 + 20 + 4
+"""Bytes before the name, padding and content of a member: its header, the field of its sizes, that of the padding."""
 _DIGEST = 2 * hashlib.blake2b().digest_size
 _PIECE = 1 << 24
 """Bytes that a thread hashes one after the other."""
@@ -70,7 +73,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Stored], manifest: Mapping[str
 def _member(archive: zipfile.ZipFile, name: str, file: BinaryIO) -> IO[bytes]:
     """A new file in ``archive``, whose content begins at a multiple of `_ALIGNMENT` bytes of ``file``."""
     member = zipfile.ZipInfo(name)
-    padding = -(file.tell() + _HEADER + len(name) + _SIZES + _PADDING) % _ALIGNMENT
+    padding = -(file.tell() + _HEADER + len(name)) % _ALIGNMENT
     member.extra = struct.pack("<HH", 0xD935, padding) + bytes(padding)
     return archive.open(member, "w", force_zip64=True)
 
@@ -92,7 +95,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     try:
         with open_regular(path) as file:
             return _manifest(path, _members(file))
-    except (DataError, zipfile.BadZipFile, *DAMAGE):
+    except (DataError, *_DAMAGE):
         return {}
 
 
@@ -111,7 +114,7 @@ def open_arrays(path: Path, *, check_digest: bool = True) -> dict[str, np.ndarra
             members = _members(file)
             _manifest(path, members)
             return {name.removesuffix(".npy"): _array(name, bytes_) for name, bytes_ in members.items()}
-    except (zipfile.BadZipFile, *DAMAGE) as error:
+    except _DAMAGE as error:
         raise damaged(path, error) from None
 
 
@@ -132,8 +135,8 @@ def _members(file: BinaryIO) -> dict[str, np.ndarray]:
 def _content(mapped: np.ndarray, member: zipfile.ZipInfo) -> np.ndarray:
     if member.compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"{member.filename} is compressed")
-    header = mapped[member.header_offset :][:_HEADER].tobytes()
-    begin = member.header_offset + _HEADER + sum(struct.unpack_from("<HH", header, 26))
+    begin = member.header_offset + _HEADER + len(member.filename)
+    begin += -begin % _ALIGNMENT
     content: np.ndarray = mapped[begin : begin + member.file_size]
     if len(content) != member.file_size:
         raise ValueError(f"{member.filename} is not there in full")
