@@ -306,10 +306,15 @@ def test_lists_of_an_older_version_are_made_again(
     with monkeypatch.context() as older:
         older.setattr(arrays, "VERSION", arrays.VERSION - 1)
         cli(*arguments)
+    local = tmp_path / "run" / "local"
+    former = local / "made-from.json", local / "epoch-0000.lists" / "shard-0000.h5"
+    for file in former:
+        file.write_text("of another format")
     for expected in (1 + SENTENCES, 1):
         decodes.count = 0
         cli(*arguments)
         assert decodes.count == expected
+    assert not any(file.exists() for file in former)
 
 
 def test_lists_of_another_job_or_other_weights_are_refused(

@@ -15,7 +15,7 @@ from mpitune.config.spec import Job, LearnerKeys, ParallelKeys
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.learner.local.examples import TrainingLists
-from mpitune.ownership import locked
+from mpitune.ownership import locked, remove
 from mpitune.run_folder.checkpoint import digest
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.nbest_store import ShardLists, lists_made_from, open_lists, read_lists, write_lists
@@ -55,6 +55,7 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
             run = open_run(job, comm, given)
             made_from = _made_from(run, given.weights)
             comm.on_root(_check_same, folder, made_from)
+            comm.on_root(remove, folder, "made-from.json", "epoch-*.lists/shard-*.h5")  # of earlier versions
             size = 0 if wanted.method == "retrain" else run.corpus.size
             shards = [np.arange(n, min(n + BLOCK, size)) for n in range(0, size, BLOCK)]
             names = _decode(run, folder, made_from, shards)
