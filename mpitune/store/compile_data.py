@@ -15,7 +15,6 @@ import numpy as np
 from mpitune.array_files.arrays import Stored, add_prefix, open_arrays, read_manifest, with_prefix, write_arrays
 from mpitune.array_files.cache import content_digest
 from mpitune.array_files.disk_array import DiskArray
-from mpitune.corpus.feature_table import FEATURE_NAME, is_feature_name
 from mpitune.corpus.lines import kilobytes, lines
 from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import SentencePair
@@ -173,16 +172,9 @@ def _warn_of_built_in_names(grammars: Sequence[Path], score_names: Sequence[str]
 
 
 def check_score_names(data: Mapping[str, np.ndarray], templates: Sequence[str], grammars: Sequence[Path]) -> None:
-    """Raise DataError for a score with the name of a feature that a rule fires, or with a name that is none.
-
-    ``data``: the arrays of `DATA`, maybe of a store that was built when such names were still read.
-    """
-    names = Names.stored(data, "score_names").all()
-    if wrong := [name for name in names if not is_feature_name(name)]:
-        place = _first_use(grammars, wrong[0])
-        raise DataError(f"{place}: found score name {wrong[0]!r}, expected {FEATURE_NAME}")
+    """Raise DataError for a score with the name of a feature that a rule fires; ``data``: the arrays of `DATA`."""
     # Rules are searched only for names like those that templates make.
-    alike = [name for name in names if name.startswith(tuple(PREFIXES.values()))]
+    alike = [name for name in Names.stored(data, "score_names").all() if name.startswith(tuple(PREFIXES.values()))]
     if alike:
         categories, words = (Names.stored(data, name).all() for name in ("categories", "words"))
         types = RuleTypes(**with_prefix(data, "types"))

@@ -16,9 +16,7 @@ from support.stages import Stages
 from mpitune.corpus import text
 from mpitune.corpus.text import read_parallel
 from mpitune.errors import DataError, UsageError
-from mpitune.grammar import rules
 from mpitune.grammar.templates import GLUE, features, pass_through
-from mpitune.store import compile_data
 from mpitune.store.build import build_store
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import Store, open_store
@@ -333,15 +331,8 @@ def test_a_score_named_like_a_sparse_feature(sources: StoreInputs, tmp_path: Pat
 
 
 def test_scores_that_no_weights_file_can_hold(sources: StoreInputs, tmp_path: Path) -> None:
-    """Also of a store that was built when they were read."""
     (tmp_path / "grammar").write_text("[X] ||| haus ||| house ||| A=1\n[X] ||| haus ||| home ||| A=1 #lex=1\n")
     said = f"{tmp_path}/grammar:2: found score name '#lex', expected one without blanks and control characters that"
-    with pytest.raises(DataError, match=said):
-        made(sources, tmp_path / "store")
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (rules, compile_data):
-            patch.setattr(module, "is_feature_name", lambda name: True)
-        made(sources, tmp_path / "store")
     with pytest.raises(DataError, match=said):
         made(sources, tmp_path / "store")
 
