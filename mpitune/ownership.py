@@ -27,24 +27,29 @@ OWN = {
     "run": (
         *("config.toml", "log.txt", "status.json", "metrics.jsonl", "scoring.json", "weights.txt.gz"),
         *("weights/epoch-*.txt.gz", "weights/dense-start.txt.gz", "checkpoints/epoch-*.h5"),
-        *("checkpoints/epoch-*.shards/shard-*.h5", "checkpoints/epoch-*.lists/shard-*.h5"),
-        *("checkpoints/epoch-*.forests/shard-*.h5", "cdec/*/cdec.ini", "cdec/*/weights", "cdec/*/stderr*.log"),
+        *("checkpoints/epoch-*.shards/shard-*.h5", "checkpoints/epoch-*.lists/shard-*.npz"),
+        *("checkpoints/epoch-*.forests/shard-*.npz", "cdec/*/cdec.ini", "cdec/*/weights", "cdec/*/stderr*.log"),
         "traceback-*.txt",
         *("translations/source.txt.gz", "translations/reference-*.txt.gz", "translations/epoch-*.txt.gz"),
+        # Of earlier versions.
+        *("checkpoints/epoch-*.lists/shard-*.h5", "checkpoints/epoch-*.forests/shard-*.h5"),
     ),
     "store": (
-        *("data.h5", "bitext.h5", "lm-*.h5", "part-*.h5", "grammars.h5", "input", "made-from.json"),
-        *("epoch-*.lists/shard-*.h5", "bitext.source", "bitext.source.json", "bitext.target", "bitext.links*"),
-        *("tuned.source", "tuned.target", "held-out.source", "held-out.target", "links.gz", "links.gz.json"),
-        *("lm-*.arpa.gz", "lm-*.arpa.gz.json"),
+        *("data.npz", "bitext.npz", "lm-*.npz", "part-*.npz", "grammars.npz", "input"),
+        *("epoch-*.lists/shard-*.npz", "bitext.source", "bitext.source.npz", "bitext.target", "bitext.links*"),
+        *("tuned.source", "tuned.target", "held-out.source", "held-out.target", "links.gz", "links.gz.npz"),
+        "lm-*.arpa.gz",
+        # Of earlier versions.
+        *("data.h5", "bitext.h5", "lm-*.h5", "part-*.h5", "grammars.h5", "epoch-*.lists/shard-*.h5", "made-from.json"),
+        *("bitext.source.json", "links.gz.json", "lm-*.arpa.gz.json"),
     ),
     "grammars": ("input.sgm", "grammar.[0-9]*.gz"),
 }
 """By kind of folder: the names of the files that this program writes there."""
 _MARK = re.compile(rb"process \d+ on ")
 """The beginning of `LOCK`, which names the process that wrote there last."""
-_OWN_DATA = b"mpitune: "
-"""The first bytes of array files and checkpoints."""
+_OWN_DATA = re.compile(rb"mpitune: |PK.{28}mpitune\.json", re.DOTALL)
+"""The first bytes of checkpoints, and of array files: an archive whose first file is a manifest."""
 
 _inputs: set[tuple[int, int]] = set()
 """Device and inode of the files that the command reads."""
@@ -211,7 +216,7 @@ def _is_marked(folder: Path) -> bool:
 
 
 def _begins_as_own(path: Path) -> bool:
-    return _beginning(path).startswith(_OWN_DATA)
+    return _OWN_DATA.match(_beginning(path)) is not None
 
 
 def _beginning(path: Path) -> bytes:
@@ -225,7 +230,7 @@ def dissolve(folder: Path, kind: str) -> None:
     """Remove a folder of `OWN`, but nothing in it that this program has not written. What cannot be removed stays."""
     with suppress(MpituneError, OSError):
         if _is_marked(folder):
-            remove(folder, *OWN[kind], ".*.h5.checked", LOCK)
+            remove(folder, *OWN[kind], ".*.h5.checked", ".*.npz.checked", LOCK)
         folder.rmdir()  # refused where there is something else
 
 

@@ -40,7 +40,7 @@ LAYERS = [
 
 DOORS = {
     "mpi4py": {"exchange/comm"},
-    "h5py": {"array_files/arrays", "run_folder/checkpoint"},
+    "h5py": {"run_folder/checkpoint"},
     "sacrebleu": {"metrics/sacrebleu"},
     "subprocess": {"decoder/cdec/process", "corpus/eflomal"},
     "llvmlite": {"jit/compiler"},
@@ -66,7 +66,7 @@ FILE_ROOMS = {
         "jit/listed",
         "array_files/atomic",
         "array_files/arrays",
-        "array_files/checked",
+        "array_files/cache",
     ),
     *("run_folder/checkpoint", "run_folder/layout", "run_folder/run_state", "runtime/log"),
     *("runtime/memory", "decoder/cdec/process", "cli/output", "cli/decoding", "cli/init", "cli/weights", "cli/warmup"),

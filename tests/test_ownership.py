@@ -109,8 +109,8 @@ def test_folders_of_earlier_versions_are_known(tmp_path: Path) -> None:
     """Their stores have an empty lock, or none beside files that begin as this program's do."""
     for name, lock in (("empty", b""), ("none", None), ("run", b"process 12 on host\n")):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "data.h5").write_bytes(b"mpitune: HDF5 data follow, digest ...")
-        (tmp_path / name / "lm-0.h5").write_bytes(b"cut")
+        (tmp_path / name / "data.npz").write_bytes(b"mpitune: HDF5 data follow, digest ...")
+        (tmp_path / name / "lm-0.npz").write_bytes(b"cut")
         if lock is not None:
             (tmp_path / name / "lock").write_bytes(lock)
         with locked(tmp_path / name, "store"):
@@ -185,9 +185,9 @@ def test_links_and_pipes_are_nobodys_own(tmp_path: Path) -> None:
 
 
 def test_folders_without_the_mark_are_not_dissolved(tmp_path: Path) -> None:
-    (tmp_path / "data.h5").write_text("mine")
+    (tmp_path / "data.npz").write_text("mine")
     dissolve(tmp_path, "store")
-    assert os.listdir(tmp_path) == ["data.h5"]
+    assert os.listdir(tmp_path) == ["data.npz"]
     (tmp_path / "lock").write_text("process 1 on here\n")
     dissolve(tmp_path, "store")
     assert not tmp_path.exists()

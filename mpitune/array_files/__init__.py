@@ -1,8 +1,8 @@
 """Arrays in memory and on disk.
 
 atomic        `atomic_replace`, `open_atomic`, `write_text`: files that are written completely or not at all
-arrays        `write_arrays`, `open_arrays`: memory-mapped HDF5 files, with a digest in their first bytes
-checked       `open_checked`: array files that are checked once
+arrays        `write_arrays`, `open_arrays`: memory-mapped .npz files of NumPy, with a manifest and a digest
+cache         `cached`: array files that are made if they are missing or stale, and checked once
 disk_array    `DiskArray`: an array that grows on disk; `Scratch`: arrays of one computation, large ones on disk
 grow          `grow_to`: arrays that grow with the number of features
 csr           `row_ends`, `select_rows`, `row_scores`, ...: rows of different lengths in one array

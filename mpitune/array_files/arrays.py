@@ -1,25 +1,29 @@
-"""Arrays on disk: HDF5 files that are written once, atomically, and opened memory-mapped.
+"""Arrays on disk: NumPy's .npz files, not compressed, written once, atomically, and opened memory-mapped.
 
-Every dataset is stored contiguously, so that an opened array is a view of the mapped file, and the processes of one
-machine share the pages. A digest of the file is checked before HDF5 reads it; see `checked` for opening it without.
-
-A file begins with a user block, which h5py and h5dump skip. It holds one line of text with the digest of all following
-bytes, the structures of HDF5 included: damage is found before any other library reads the file.
+A file is a ZIP archive: the manifest ``mpitune.json``, and a ``.npy`` file for each array. `numpy.load` reads it. It
+cannot refer to another file, and one rename replaces it. Each array begins at a multiple of 64 bytes and is a view of
+the mapped file, whose pages the processes of one machine share. The comment at the end of the archive is a digest of
+all bytes before it: damage is found before anything else is read; see `cache` for opening without it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import math
 import mmap
 import os
+import struct
+import tokenize
+import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import IO, Any, BinaryIO, TypeVar
 
-import h5py
 import numpy as np
+from numpy.lib import format as npy
 
 from mpitune.array_files.atomic import atomic_replace
 from mpitune.array_files.disk_array import DiskArray
@@ -29,102 +33,87 @@ from mpitune.files import exists, open_regular, writing
 Stored = np.ndarray | DiskArray
 """An array to be written."""
 A = TypeVar("A", bound=Stored)
-VERSION = 4
-"""Format version, incremented whenever the meaning of an array changes; files of older versions are rebuilt."""
-_FRAME = 1 << 16
-"""Upper bound of the bytes that HDF5 needs besides the arrays and the attributes."""
-_DAMAGE = (OSError, KeyError, ValueError, TypeError, RuntimeError)
-"""Exceptions of h5py for files that are missing, damaged or not HDF5."""
+VERSION = 6
+"""Format version, incremented whenever the meaning of an array changes; files of older versions are made again."""
+_DAMAGE = (
+    *(OSError, LookupError, ValueError, TypeError, RuntimeError, SyntaxError),
+    *(struct.error, tokenize.TokenError, zipfile.BadZipFile),
+)
+"""Exceptions of `zipfile`, `json` and NumPy for files that are damaged or no array files."""
+_MANIFEST = "mpitune.json"
+_ALIGNMENT = 64
+_HEADER = 30 + 20 + 4
+"""Bytes before the name, padding and content of a member: its header, the field of its sizes, that of the padding."""
+_DIGEST = 2 * hashlib.blake2b().digest_size
+_PIECE = 1 << 24
+"""Bytes that a thread hashes one after the other."""
+_READ = 1 << 16
+"""Bytes read at a time: mapped pages would count as memory of the process."""
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Stored], attributes: Mapping[str, Any]) -> None:
-    """Write ``arrays`` and ``attributes`` (JSON values) to ``path`` atomically.
+def write_arrays(path: Path, arrays: Mapping[str, Stored], manifest: Mapping[str, Any]) -> None:
+    """Write ``arrays`` and the ``manifest`` (JSON values) to ``path`` atomically.
 
     Raises MachineError if the file cannot be written (disk full).
     """
-    text = json.dumps(attributes)
-    with writing(path, MachineError), atomic_replace(path) as aside:
-        _try_space(aside, _FRAME + len(text), sum(array.nbytes for array in arrays.values()))
-        places = _lay_out(aside, arrays, text)
-        with open(aside, "r+b") as file:
-            for name, offset in places.items():
-                file.seek(offset)
-                array = arrays[name]
-                if isinstance(array, DiskArray):
-                    array.copy_to(file)
-                else:
-                    file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-        write_user_block(aside)
-
-
-def _try_space(path: Path, frame: int, data: int) -> None:
-    """Raise OSError unless a file of ``frame`` + ``data`` bytes is allowed and the first ``frame`` fit on the disk.
-
-    On a full disk the HDF5 library crashes. It therefore writes only the frame, which fits after this check; the arrays
-    are written by `write_arrays` itself.
-    """
-    with open(path, "wb") as file:
-        file.write(bytes(frame))
+    with writing(path, MachineError), atomic_replace(path) as aside, open(aside, "w+b") as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            with _member(archive, _MANIFEST, file) as member:
+                member.write(json.dumps({"version": VERSION, **manifest}).encode())
+            for name, array in arrays.items():
+                with _member(archive, f"{name}.npy", file) as member:
+                    _write_npy(member, array)
+            archive.comment = bytes(_DIGEST)
         file.flush()
-        os.fsync(file.fileno())
-        file.truncate(frame + data)
+        digest = _digest(file)
+        file.seek(-_DIGEST, os.SEEK_END)
+        file.write(digest)
 
 
-def _lay_out(path: Path, arrays: Mapping[str, Stored], attributes: str) -> dict[str, int]:
-    """Create an HDF5 file with space for ``arrays``; returns the offset in bytes of each that is not empty."""
-    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-    properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    # `atomic_replace` has locked the file.
-    options = {"userblock_size": USER_BLOCK, "alignment_threshold": 1, "alignment_interval": 64, "locking": False}
-    with h5py.File(path, "w", **options) as file:
-        file.attrs["version"] = VERSION
-        file.attrs["attributes"] = attributes
-        datasets = {
-            name: file.create_dataset(name, shape=array.shape, dtype=array.dtype, dcpl=properties)
-            for name, array in arrays.items()
-        }
-        return {name: dataset.id.get_offset() for name, dataset in datasets.items() if dataset.size}
+def _member(archive: zipfile.ZipFile, name: str, file: BinaryIO) -> IO[bytes]:
+    """A new file in ``archive``, whose content begins at a multiple of `_ALIGNMENT` bytes of ``file``."""
+    member = zipfile.ZipInfo(name)
+    padding = -(file.tell() + _HEADER + len(name)) % _ALIGNMENT
+    member.extra = struct.pack("<HH", 0xD935, padding) + bytes(padding)
+    return archive.open(member, "w", force_zip64=True)
 
 
-def read_attributes(path: Path) -> dict[str, Any] | None:
-    """The attributes of ``path``; None if the file is missing, damaged or of an older version.
+def _write_npy(file: IO[bytes], array: Stored) -> None:
+    header = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
+    npy.write_array_header_1_0(file, header)
+    if isinstance(array, DiskArray):
+        array.copy_to(file)
+    else:
+        file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of ``path``; empty if the file is missing, damaged or of an older version.
 
     The digest is not checked. Raises UsageError for a file of a newer version, which must not be overwritten.
     """
     try:
-        with open_regular(path) as raw, h5py.File(raw, "r") as file:
-            attributes: dict[str, Any] = json.loads(file.attrs["attributes"])
-            return attributes if _version(path, file) == VERSION else None
+        with open_regular(path) as file:
+            return _manifest(path, _members(file))
     except (DataError, *_DAMAGE):
-        return None
+        return {}
 
 
-def open_arrays(path: Path) -> dict[str, np.ndarray]:
+def open_arrays(path: Path, *, check_digest: bool = True) -> dict[str, np.ndarray]:
     """The arrays of ``path``, memory-mapped copy-on-write: a process that writes to a page gets a private copy of it.
 
     Raises DataError if the file is missing, damaged (its digest is checked) or of an older version, UsageError if it is
     of a newer one.
     """
-    return map_arrays(path, check_digest=True)
-
-
-def map_arrays(path: Path, *, check_digest: bool) -> dict[str, np.ndarray]:
-    """`open_arrays`, with or without the check of the digest."""
     if not exists(path):
         raise damaged(path, FileNotFoundError("no such file"))
     try:
-        with open_regular(path) as raw:
-            mapped = np.memmap(raw, dtype=np.uint8, mode="c")
-            matches = matches_digest(raw) if check_digest else True
-            if matches is False:
+        with open_regular(path) as file:
+            if check_digest and os.pread(file.fileno(), _DIGEST, _end(file)) != _digest(file):
                 raise ValueError("its bytes do not match its digest")
-            with h5py.File(raw, "r") as file:
-                if _version(path, file) != VERSION:
-                    raise ValueError("made by an older mpitune")
-                if matches is None:
-                    raise ValueError("it has no digest")
-                return {name: _mapped(mapped, dataset) for name, dataset in local_datasets(file).items()}
+            members = _members(file)
+            _manifest(path, members)
+            return {name.removesuffix(".npy"): _array(name, bytes_) for name, bytes_ in members.items()}
     except _DAMAGE as error:
         raise damaged(path, error) from None
 
@@ -135,51 +124,76 @@ def damaged(path: Path, error: Exception) -> DataError:
     return DataError(f"{path}: found a damaged or missing store ({error}), {expected}")
 
 
-def _version(path: Path, file: h5py.File) -> int:
-    version = int(file.attrs["version"])
+def _members(file: BinaryIO) -> dict[str, np.ndarray]:
+    """uint8 each: the mapped contents of the files in an archive, by name."""
+    mapped = np.memmap(file, dtype=np.uint8, mode="c").view(np.ndarray)
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+    return {member.filename: _content(mapped, member) for member in members}
+
+
+def _content(mapped: np.ndarray, member: zipfile.ZipInfo) -> np.ndarray:
+    if member.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"{member.filename} is compressed")
+    begin = member.header_offset + _HEADER + len(member.filename)
+    begin += -begin % _ALIGNMENT
+    content: np.ndarray = mapped[begin : begin + member.file_size]
+    if len(content) != member.file_size:
+        raise ValueError(f"{member.filename} is not there in full")
+    return content
+
+
+def _manifest(path: Path, members: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The manifest, which is taken out of ``members``. Raises ValueError for one of an older version."""
+    manifest: dict[str, Any] = json.loads(members.pop(_MANIFEST).tobytes())
+    version = int(manifest["version"])
     if version > VERSION:
         found = f"made by a newer mpitune (version {version}, this one reads {VERSION})"
-        raise UsageError(f"{path}: {found}: update mpitune or name another run.store")
-    return version
+        raise UsageError(f"{path}: {found}: update mpitune, or name another folder")
+    if version < VERSION:
+        raise ValueError("made by an older mpitune")
+    return manifest
 
 
-def local_datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
-    """The datasets of an HDF5 ``file`` by path.
-
-    Raises ValueError for links, and for datasets whose bytes are not in the file as they are: external storage, which
-    may name any file of the reader, virtual and compressed datasets, and datasets without storage.
-    """
-    links: list[tuple[str, Any]] = []
-    file.visititems_links(lambda name, link: links.append((name, link)))
-    if others := [name for name, link in links if not isinstance(link, h5py.HardLink)]:
-        raise ValueError(f"{others[0]} is a link")
-    found = {name: node for name, _ in links if isinstance(node := file[name], h5py.Dataset)}
-    for dataset in found.values():
-        _check_storage(dataset)
-    return found
-
-
-def _check_storage(dataset: h5py.Dataset) -> None:
-    plan = dataset.id.get_create_plist()
-    if plan.get_layout() == h5py.h5d.VIRTUAL or plan.get_external_count() > 0:
-        raise ValueError(f"{dataset.name} is stored in other files")
-    if plan.get_nfilters() > 0 or dataset.id.get_storage_size() < dataset.nbytes:
-        raise ValueError(f"{dataset.name} is not stored in full")
-
-
-def _mapped(file: np.ndarray, dataset: h5py.Dataset) -> np.ndarray:
-    dtype, shape, offset = dataset.dtype, dataset.shape, dataset.id.get_offset()
-    if dataset.size == 0:
-        return np.zeros(shape, dtype)
-    if offset is None or dtype.hasobject:
-        raise ValueError(f"{dataset.name} is not an array of numbers in one piece")
+def _array(name: str, content: np.ndarray) -> np.ndarray:
+    """The array of a ``.npy`` file; raises ValueError for one of objects, and for any other file."""
+    header = io.BytesIO(content[: 1 << 14].tobytes())
+    if not name.endswith(".npy") or npy.read_magic(header) != (1, 0):
+        raise ValueError(f"{name} is not an array")
+    shape, fortran_order, dtype = npy.read_array_header_1_0(header)
+    content = content[header.tell() :]
+    if dtype.hasobject or fortran_order or len(content) != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{name} is not an array of numbers in one piece")
     # A plain ndarray over the mapped pages: kernels are compiled once for mapped and built arrays alike.
-    array: np.ndarray = np.asarray(file[offset : offset + dataset.nbytes]).view(np.ndarray).view(dtype).reshape(shape)
+    array: np.ndarray = content.view(dtype).reshape(shape) if len(content) else np.zeros(shape, dtype)
+    if not array.flags.aligned:
+        raise ValueError(f"{name} is not aligned")
     return array
 
 
+def _end(file: BinaryIO) -> int:
+    """The place of the digest in ``file``."""
+    return max(os.fstat(file.fileno()).st_size - _DIGEST, 0)
+
+
+def _digest(file: BinaryIO) -> bytes:
+    """blake2b of the digests of pieces, which threads compute in parallel (hashlib releases the lock)."""
+    size = _end(file)
+
+    def piece(first: int) -> bytes:
+        hashed = hashlib.blake2b()
+        end = min(first + _PIECE, size)
+        for place in range(first, end, _READ):
+            hashed.update(os.pread(file.fileno(), min(_READ, end - place), place))
+        return hashed.digest()
+
+    with ThreadPoolExecutor() as threads:
+        pieces = threads.map(piece, range(0, size, _PIECE))
+        return hashlib.blake2b(b"".join(pieces)).hexdigest().encode()
+
+
 def release_pages(array: np.ndarray) -> None:
-    """Take the pages of an array of `map_arrays` out of this process, which has not written to them.
+    """Take the pages of an array of `open_arrays` out of this process, which has not written to them.
 
     The next access maps them again, usually from the system's cache. Arrays that are not mapped are left alone.
     """
@@ -221,44 +235,3 @@ def add_prefix(prefix: str, arrays: Mapping[str, A]) -> dict[str, A]:
 def with_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """The arrays that `add_prefix` put under ``prefix``, by their names without it."""
     return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}
-
-
-USER_BLOCK = 512
-"""Size in bytes of the user block: HDF5's minimum."""
-_LINE = b"mpitune: HDF5 data follow, digest "
-_PIECE = 1 << 24
-"""Bytes that a thread hashes one after the other."""
-_READ = 1 << 16
-"""Bytes read at a time: mapped pages would count as memory of the process."""
-
-
-def matches_digest(file: BinaryIO) -> bool | None:
-    """True if the bytes of a ``file`` match the digest in its user block; None if it has no digest."""
-    block = os.pread(file.fileno(), USER_BLOCK, 0)
-    return block == _user_block(file) if block.startswith(_LINE) else None
-
-
-def write_user_block(path: Path) -> None:
-    """Write the digest of the other bytes of ``path`` to its user block."""
-    with open(path, "r+b") as file:
-        file.write(_user_block(file))
-
-
-def _user_block(file: BinaryIO) -> bytes:
-    return _LINE + _digest(file).encode().ljust(USER_BLOCK - len(_LINE), b"\n")
-
-
-def _digest(file: BinaryIO) -> str:
-    """blake2b of the digests of pieces, which threads compute in parallel (hashlib releases the lock)."""
-    size = os.fstat(file.fileno()).st_size
-
-    def piece(first: int) -> bytes:
-        hashed = hashlib.blake2b()
-        end = min(first + _PIECE, size)
-        for place in range(first, end, _READ):
-            hashed.update(os.pread(file.fileno(), min(_READ, end - place), place))
-        return hashed.digest()
-
-    with ThreadPoolExecutor() as threads:
-        pieces = threads.map(piece, range(USER_BLOCK, size, _PIECE))
-        return hashlib.blake2b(b"".join(pieces)).hexdigest()

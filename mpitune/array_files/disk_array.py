@@ -12,7 +12,7 @@ import tempfile
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class DiskArray:
             return np.zeros(self.shape, self.dtype)
         return np.memmap(self._file, self.dtype, mode="r", shape=self.shape).view(np.ndarray)
 
-    def copy_to(self, file: BinaryIO) -> None:
+    def copy_to(self, file: IO[bytes]) -> None:
         """Write all numbers to ``file``, in pieces of bounded size."""
         self._file.seek(0)
         shutil.copyfileobj(self._file, file)

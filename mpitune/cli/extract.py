@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.array_files.cache import made_from
 from mpitune.cli.output import open_output, print_message, raised_on_all_ranks
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.lines import lines
@@ -28,7 +29,6 @@ from mpitune.store.build import build_bitext
 from mpitune.store.compile_data import ExtractedParts
 from mpitune.store.extract_grammars import GrammarExtractor, extract_parts, warm_up
 from mpitune.store.leave_one_out import check_same_sentences
-from mpitune.store.store_file import input_attributes
 from mpitune.training.scheduler import parallel_map
 
 _GRAMMAR = re.compile(r"grammar\.([0-9]{1,9})\.gz")
@@ -60,7 +60,7 @@ def _extract(
     bitext = comm.on_root(_compile_bitext, files, work)
     sentences = [(words, i if options.leave_one_out else None) for i, (words, _) in enumerate(read)]
     inputs = comm.on_root(
-        input_attributes,
+        made_from,
         [options.input, *files.files],
         {**files.settings, "leave_one_out": options.leave_one_out},
     )
@@ -136,6 +136,6 @@ def _compile_bitext(files: AlignedFiles, work: Path) -> Path:
 
 def _merge(parts: ExtractedParts, sentences: int) -> Path:
     """Merge the extracted rules; returns the file."""
-    file = parts.folder / "grammars.h5"
+    file = parts.folder / "grammars.npz"
     write_arrays(file, merged(parts, sentences, parts.folder), {})
     return file

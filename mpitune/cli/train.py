@@ -22,7 +22,7 @@ from mpitune.runtime.log import start_logging
 from mpitune.runtime.memory import machine_memory
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
-from mpitune.store.input_checks import check_files
+from mpitune.store.inputs import check_files
 from mpitune.training import job_inputs, loop
 from mpitune.training.fit_bins import open_fitted
 from mpitune.training.hosts import differences, look_around

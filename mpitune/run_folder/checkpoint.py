@@ -20,7 +20,6 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mpitune.array_files.arrays import local_datasets
 from mpitune.array_files.atomic import atomic_replace
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.files import exists, matching, open_regular, writing
@@ -295,9 +294,29 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             found = f"made by {age} mpitune (version {version}, this one reads {VERSION})"
             raise UsageError(f"{path}: {found}: {remedy}, or start over with --resume never")
         try:
-            return dict(file.attrs), {name: dataset[:] for name, dataset in local_datasets(file).items()}
+            return dict(file.attrs), {name: dataset[:] for name, dataset in _local_datasets(file).items()}
         except ValueError as error:
             raise DataError.at(path, None, found=str(error), expected="arrays in the file itself") from None
+
+
+def _local_datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
+    """The datasets of ``file`` by path.
+
+    Raises ValueError for links, and for datasets whose bytes are not in the file as they are: external storage, which
+    may name any file of the reader, virtual and compressed datasets, and datasets without storage.
+    """
+    links: list[tuple[str, Any]] = []
+    file.visititems_links(lambda name, link: links.append((name, link)))
+    if others := [name for name, link in links if not isinstance(link, h5py.HardLink)]:
+        raise ValueError(f"{others[0]} is a link")
+    datasets = {name: node for name, _ in links if isinstance(node := file[name], h5py.Dataset)}
+    for name, dataset in datasets.items():
+        plan = dataset.id.get_create_plist()
+        if plan.get_layout() == h5py.h5d.VIRTUAL or plan.get_external_count() > 0:
+            raise ValueError(f"{name} is stored in other files")
+        if plan.get_nfilters() > 0 or dataset.id.get_storage_size() < dataset.nbytes:
+            raise ValueError(f"{name} is not stored in full")
+    return datasets
 
 
 @contextmanager

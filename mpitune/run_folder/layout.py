@@ -141,7 +141,8 @@ def checkpoint_path(folder: Path, epoch: int) -> Path:
 
 def shard_path(folder: Path, epoch: int, kind: str, shard: int) -> Path:
     """The file of a shard beside it; ``kind``: ``shards`` (results), ``lists`` or ``forests``."""
-    return folder / f"epoch-{epoch:04d}.{kind}" / f"shard-{shard:04d}.h5"
+    end = "h5" if kind == "shards" else "npz"
+    return folder / f"epoch-{epoch:04d}.{kind}" / f"shard-{shard:04d}.{end}"
 
 
 def remove_shards(folder: Path, kind: str, epoch: int) -> None:
@@ -150,7 +151,7 @@ def remove_shards(folder: Path, kind: str, epoch: int) -> None:
         if (match := re.fullmatch(rf"epoch-(\d{{4,}})\.{kind}", path.name)) and int(match[1]) <= epoch:
             # Files that cannot be removed do no harm.
             with suppress(MpituneError):
-                remove(folder, f"{path.name}/shard-*.h5")
+                remove(folder, *(f"{path.name}/shard-*.{end}" for end in ("h5", "npz")))
 
 
 def seed_folder(folder: Path, seed: int) -> Path:

@@ -6,22 +6,22 @@ that the operating system decides how much of them stays in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from mpitune.array_files.arrays import map_arrays, open_arrays, read_attributes, write_arrays
-from mpitune.errors import DataError, UsageError
+from mpitune.array_files.arrays import open_arrays, read_manifest, write_arrays
+from mpitune.errors import DataError
+from mpitune.files import matching
 from mpitune.learner.forests import Forests
 from mpitune.learner.pool import NBestPool
 from mpitune.run_folder.layout import shard_path
 
-VERSION = 5
-"""Raised whenever the meaning of lists, forests or their statistics changes; older files are made again."""
-
+MadeFrom = str | Mapping[str, Any]
+"""What lists depend on (JSON types): their settings by key, or a digest of these."""
 _Kept = TypeVar("_Kept", NBestPool, Forests)
 
 
@@ -43,56 +43,58 @@ class ShardLists:
     """Forests of the latest epoch, if the learner needs them."""
 
 
-def write_lists(folder: Path, epoch: int, job_digest: str, lists: ShardLists) -> None:
+def write_lists(folder: Path, epoch: int, made_from: MadeFrom, lists: ShardLists) -> None:
     """Write a shard's lists and forests. Raises MachineError if they cannot be written (disk full)."""
-    attributes = {
-        "version": VERSION,
-        "job_digest": job_digest,
-        "epoch": epoch,
-        "shard": lists.shard,
+    manifest = {
+        "settings": _settings(made_from, epoch, lists.shard),
         "statistics": lists.statistics,
         "names": lists.names,
         "bleu": lists.bleu.tolist(),
         "choices": lists.choices.tolist(),
     }
     if lists.forests is not None:
-        write_arrays(shard_path(folder, epoch, "forests", lists.shard), lists.forests._asdict(), attributes)
-    write_arrays(shard_path(folder, epoch, "lists", lists.shard), lists.pool._asdict(), attributes)
+        write_arrays(shard_path(folder, epoch, "forests", lists.shard), lists.forests._asdict(), manifest)
+    write_arrays(shard_path(folder, epoch, "lists", lists.shard), lists.pool._asdict(), manifest)
 
 
-def read_lists(folder: Path, epoch: int, job_digest: str, shard: int, *, forests: bool) -> ShardLists | None:
+def read_lists(folder: Path, epoch: int, made_from: MadeFrom, shard: int, *, forests: bool) -> ShardLists | None:
     """Read, memory-mapped, the result of `write_lists`; None if it must be made (again): the file is missing, damaged,
-    of another job or of an older mpitune.
+    made from something else or by an older mpitune.
 
     ``forests``: read these too. Raises UsageError if a newer version of mpitune made the file.
     """
-    known = {"version": VERSION, "job_digest": job_digest, "epoch": epoch, "shard": shard}
-    lists = _read(shard_path(folder, epoch, "lists", shard), known, NBestPool)
-    found = _read(shard_path(folder, epoch, "forests", shard), known, Forests) if forests else None
+    settings = _settings(made_from, epoch, shard)
+    lists = _read(shard_path(folder, epoch, "lists", shard), settings, NBestPool)
+    found = _read(shard_path(folder, epoch, "forests", shard), settings, Forests) if forests else None
     if lists is None or (forests and found is None):
         return None
-    attributes, pool = lists
-    bleu, choices = np.array(attributes["bleu"]), np.array(attributes["choices"])
+    manifest, pool = lists
+    of_epoch = {name: np.array(manifest[name]) for name in ("bleu", "choices")}
     return ShardLists(
-        shard, pool, attributes["statistics"], attributes["names"], bleu, choices, found[1] if found else None
+        shard, pool, manifest["statistics"], manifest["names"], **of_epoch, forests=found[1] if found else None
     )
 
 
 def open_lists(folder: Path, epoch: int, shard: int) -> NBestPool:
     """Map the lists that `read_lists` has found valid, without checking their digest again."""
-    return NBestPool(**map_arrays(shard_path(folder, epoch, "lists", shard), check_digest=False))
+    return NBestPool(**open_arrays(shard_path(folder, epoch, "lists", shard), check_digest=False))
 
 
-def _read(path: Path, known: dict[str, Any], kind: Callable[..., _Kept]) -> tuple[dict[str, Any], _Kept] | None:
-    """Attributes and arrays of a valid file with the attributes ``known``; else None."""
+def lists_made_from(folder: Path) -> Any:
+    """What the first sound file of lists in ``folder`` is made from; None if there is none."""
+    manifests = (read_manifest(path) for path in matching(folder, "epoch-*.lists/shard-*.npz"))
+    return next((manifest["settings"]["made_from"] for manifest in manifests if "settings" in manifest), None)
+
+
+def _settings(made_from: MadeFrom, epoch: int, shard: int) -> dict[str, Any]:
+    return {"made_from": made_from, "epoch": epoch, "shard": shard}
+
+
+def _read(path: Path, settings: dict[str, Any], kind: Callable[..., _Kept]) -> tuple[dict[str, Any], _Kept] | None:
+    """Manifest and arrays of a valid file with these ``settings``; else None."""
     try:
         arrays = kind(**open_arrays(path))
     except (DataError, TypeError):
         return None
-    attributes = read_attributes(path) or {}
-    if (version := attributes.get("version", 1)) > VERSION:
-        found = f"made by a newer mpitune (version {version}, this one reads {VERSION})"
-        raise UsageError(f"{path}: {found}: update mpitune or name another run.dir")
-    if {key: attributes.get(key) for key in known} != known:
-        return None
-    return attributes, arrays
+    manifest = read_manifest(path)
+    return (manifest, arrays) if manifest.get("settings") == settings else None

@@ -1,12 +1,9 @@
 """The shard store: data, grammars and language models of a job, compiled once into memory-mapped arrays.
 
 inputs             `StoreInputs`: the input files of a store
-bitext_inputs      `BitextParts` and others: input files made from a bitext, where the job names none
-made_inputs        `make_inputs`: makes these if they are missing or stale
-input_checks       `check_files` and others: checks that need several input files
+bitext_inputs      `make_inputs`: input files made from a bitext, where the job names none
 estimate           `announce`: time and disk that building takes, told before
-build              `build_store`, `build_bitext`, `estimate_lms`: builds the files that are missing or stale
-store_file         `StoreFile`: is a file missing, damaged or stale?
+build              `build_store`, `build_bitext`: builds the files that are missing or stale
 compile_data       `compile_data`: texts and grammars to arrays; `ExtractedParts`: rules, a file for each item of work
 compile_lists      `compile_lists`: n-best lists to arrays
 extract_grammars   `extract_and_build`: extracts grammars on all ranks before the store is built

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from mpitune.array_files.arrays import open_arrays
 from mpitune.array_files.atomic import open_atomic
+from mpitune.array_files.cache import Recipe, cached
 from mpitune.corpus.bitext import AlignedFiles, AlignedPair
 from mpitune.corpus.eflomal import find_program, write_alignment
 from mpitune.corpus.lines import kilobytes
 from mpitune.corpus.progress import Progress
 from mpitune.corpus.text import SEG_TAG
+from mpitune.corpus.tokenisation import warn_of_untokenised
 from mpitune.corpus.wording import counted
-from mpitune.errors import DataError, UsageError
+from mpitune.errors import DataError, MachineError, UsageError
+from mpitune.files import writing
 from mpitune.lm.kneser_ney import estimate, estimate_arrays
+from mpitune.store.structure import check_lm
 
 LOG = logging.getLogger(__name__)
 
@@ -32,8 +38,77 @@ _TUNED_SHARE, MOST_TUNED = 10, 2000
 _HELD_OUT, _TUNED, _OTHER = 0, 1, 2
 
 
+class MadeInput(ABC):
+    """Files that are made together: texts, and beside the first a file of arrays that holds what the log says of them.
+
+    Its manifest tells whether they are to be made again.
+    """
+
+    @property
+    @abstractmethod
+    def outputs(self) -> list[Path]:
+        """The files."""
+
+    @property
+    @abstractmethod
+    def inputs(self) -> list[Path]:
+        """The files that they are made from."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """All that they depend on besides (JSON types)."""
+
+    def check(self) -> None:  # noqa: B027 (most need nothing)
+        """Raise UsageError if a program is missing that `make` needs."""
+
+    @abstractmethod
+    def make(self) -> list[str]:
+        """Write the texts; returns lines for the log about them. Raises OSError if they cannot be written."""
+
+    @property
+    def recipe(self) -> Recipe:
+        first = self.outputs[0]
+        return Recipe(first.with_name(f"{first.name}.npz"), self.inputs, self.settings, outputs=self.outputs)
+
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """Write the files but that of arrays; returns these."""
+        with writing(self.outputs[0].parent, MachineError):
+            return {"log": np.frombuffer("\n".join(self.make()).encode(), np.uint8)}
+
+    def said(self) -> list[str]:
+        """Lines for the log about the files, which are up to date."""
+        return open_arrays(self.recipe.path)["log"].tobytes().decode().splitlines()
+
+
+def make_inputs(wanted: Sequence[MadeInput]) -> list[str]:
+    """Make the files of ``wanted`` that are missing or stale, each maybe from those before it.
+
+    Returns the names of those that are files of the store themselves. Raises UsageError if a program is missing or the
+    folder cannot be written, DataError for bad inputs, MachineError for a full disk.
+    """
+    stale = [made for made in wanted if made.recipe.fault()]
+    for made in stale:
+        made.check()
+    outputs = {path for made in wanted for path in made.outputs}
+    for text in dict.fromkeys(path for made in stale for path in made.inputs if path not in outputs):
+        warn_of_untokenised(text)
+    names = []
+    for made in wanted:
+        if built := cached(made.recipe, made.arrays):
+            names += [] if made.recipe.outputs else built
+            for line in made.said():
+                LOG.info(line)
+    return names
+
+
+def known_decisions(wanted: Sequence[MadeInput]) -> list[str]:
+    """Lines of the log about the files of ``wanted`` that are up to date."""
+    return [line for made in wanted if made.recipe.fault() is None for line in made.said()]
+
+
 @dataclass(frozen=True)
-class BitextParts:
+class BitextParts(MadeInput):
     """A bitext without the pairs that have an empty side, and its parts: pairs held out, pairs tuned on, the others."""
 
     source: Path
@@ -83,9 +158,6 @@ class BitextParts:
         given: dict[str, Any] = {"target": self.target is not None, "alignment": bool(self.alignments)}
         given |= {"limit": self.limit} | ({"alignments": len(self.alignments)} if len(self.alignments) > 1 else {})
         return given | {"holds_out": self.holds_out, "makes_lm": self.makes_lm}
-
-    def check(self) -> None:
-        pass
 
     def make(self) -> list[str]:
         with ExitStack() as stack:
@@ -149,7 +221,7 @@ class BitextParts:
 
 
 @dataclass(frozen=True)
-class WordAlignment:
+class WordAlignment(MadeInput):
     """The links of a bitext."""
 
     source: Path
@@ -182,7 +254,7 @@ class WordAlignment:
 
 
 @dataclass(frozen=True)
-class EstimatedLm:
+class EstimatedLm(MadeInput):
     """A language model, estimated from texts: into the store, or as text for an external decoder."""
 
     texts: tuple[Path, ...]
@@ -202,21 +274,21 @@ class EstimatedLm:
         return {"order": self.order, "texts": len(self.texts)}
 
     @property
-    def told(self) -> str:
-        """The line for the log about it."""
-        texts = ", ".join(map(str, self.texts))
-        return f"{self.model}: no file in [[lm]]: a model of order {self.order}, estimated from {texts}"
+    def recipe(self) -> Recipe:
+        return Recipe(self.model, self.inputs, self.settings, check_lm) if self._compiled else super().recipe
 
-    def check(self) -> None:
-        pass
+    @property
+    def _compiled(self) -> bool:
+        return self.model.suffix == ".npz"
 
     def make(self) -> list[str]:
         first, *further = self.texts
         estimate(first, self.order, self.model, further_texts=further)
-        return [self.told]
+        return self.said()
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The model for the store."""
-        arrays = estimate_arrays(self.texts, self.order, self.model.parent)
-        LOG.info(self.told)
-        return arrays
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        return estimate_arrays(self.texts, self.order, self.model.parent) if self._compiled else super().arrays()
+
+    def said(self) -> list[str]:
+        texts = ", ".join(map(str, self.texts))
+        return [f"{self.model}: no file in [[lm]]: a model of order {self.order}, estimated from {texts}"]

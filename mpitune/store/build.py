@@ -12,22 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.array_files.checked import open_checked
+from mpitune.array_files.cache import Recipe, cached, made_from, open_checked
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.corpus.tokenisation import warn_of_untokenised
 from mpitune.extraction.bitext import compiled_bitext
 from mpitune.grammar.templates import checked
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
-from mpitune.store.bitext_inputs import EstimatedLm
-from mpitune.store.compile_data import ExtractedParts, compile_data
+from mpitune.store.compile_data import ExtractedParts, check_score_names, compile_data
 from mpitune.store.compile_lists import compile_lists
 from mpitune.store.estimate import Estimate, announce, of_grammars, of_lm
-from mpitune.store.input_checks import check_files, check_score_names
-from mpitune.store.inputs import StoreInputs, grammar_files
+from mpitune.store.inputs import StoreInputs, check_files, grammar_files
 from mpitune.store.leave_one_out import compile_own_ngrams, own_ngrams_inputs
 from mpitune.store.store import BITEXT, DATA, lm_name, own_name
-from mpitune.store.store_file import StoreFile, input_attributes
 from mpitune.store.structure import check_bitext, check_data, check_lists, check_lm, check_own_ngrams
 
 
@@ -40,7 +36,7 @@ def build_store(
     """Build the files of the store in ``folder`` that are missing, damaged or stale; returns their names.
 
     ``parts`` are the extracted rules, needed if `needs_extraction`; ``lms`` is the folder of the language models, by
-    default ``folder``; `estimate_lms` comes before.
+    default ``folder``; `make_inputs` comes before.
 
     Raises DataError for bad data, UsageError for an unknown template or for a store that a newer version built,
     MachineError if the disk of ``folder`` is too small.
@@ -50,54 +46,29 @@ def build_store(
     grammars = grammar_files(sources)
     files, settings = _data_inputs(sources, grammars)
     if sources.from_lists:
-        lists = StoreFile(data, files, settings, check_lists)
-        return lists.build(partial(compile_lists, sources, folder))
+        return cached(Recipe(data, files, settings, check_lists), partial(compile_lists, sources, folder))
     checked(sources.templates)
-    data_file = StoreFile(data, files, settings, check_data)
+    data_file = Recipe(data, files, settings, check_data)
     lm_files = [
-        StoreFile((lms or folder) / lm_name(n, sources.external), [file], {}, check_lm)
+        Recipe((lms or folder) / lm_name(n, sources.external), [file], {}, check_lm)
         for n, file in enumerate(sources.lms)
         if n not in sources.estimated
     ]
     announce(folder, _estimates(sources, grammars, data_file, lm_files))
     compile_arrays = partial(compile_data, sources, grammars, parts, lms or folder)
-    built = data_file.build(compile_arrays)
+    built = cached(data_file, compile_arrays)
     check_score_names(open_checked(data, check_data), sources.templates, grammars)
     for lm in lm_files:
         compile_lm = dict if sources.external else partial(_compile_lm, lm.inputs[0])
-        built += lm.build(compile_lm)
+        built += cached(lm, compile_lm)
     for n in filter(sources.leaves_sentences_out, range(len(sources.lms))):
-        own = StoreFile(folder / own_name(n), *own_ngrams_inputs(sources, n), check_own_ngrams)
-        built += own.build(partial(compile_own_ngrams, sources, folder, lms or folder, n))
+        own = Recipe(folder / own_name(n), *own_ngrams_inputs(sources, n), check_own_ngrams)
+        built += cached(own, partial(compile_own_ngrams, sources, folder, lms or folder, n))
     return built
 
 
-def estimate_lms(sources: StoreInputs) -> list[str]:
-    """Estimate the language models that the job leaves out, unless they are up to date; returns the files built.
-
-    Raises as `build_store` does.
-    """
-
-    def arrays(lm: EstimatedLm) -> dict[str, np.ndarray]:
-        for text in lm.texts:
-            if not any(text in made.outputs for made in sources.made):  # else its origin was looked at
-                warn_of_untokenised(text)
-        return lm.arrays()
-
-    return [name for lm in sources.estimated.values() for name in _estimated(lm).build(partial(arrays, lm))]
-
-
-def known_estimates(sources: StoreInputs) -> list[str]:
-    """What the log said of those of these models that are up to date."""
-    return [lm.told for lm in sources.estimated.values() if _estimated(lm).fault() is None]
-
-
-def _estimated(lm: EstimatedLm) -> StoreFile:
-    return StoreFile(lm.model, lm.inputs, lm.settings, check_lm)
-
-
 def _estimates(
-    sources: StoreInputs, grammars: Sequence[Path], data: StoreFile, lms: Sequence[StoreFile]
+    sources: StoreInputs, grammars: Sequence[Path], data: Recipe, lms: Sequence[Recipe]
 ) -> Iterator[Estimate]:
     """The estimates for the files that are to be built from text."""
     if sources.aligned is None and data.fault() is not None:
@@ -127,20 +98,19 @@ def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[P
 
 def needs_extraction(sources: StoreInputs, folder: Path) -> bool:
     """True if `build_store` needs grammars extracted from ``sources.aligned``, as parts."""
-    data = StoreFile(folder / DATA, *_data_inputs(sources, []), check_data)
+    data = Recipe(folder / DATA, *_data_inputs(sources, []), check_data)
     return sources.aligned is not None and data.fault() is not None
 
 
 def inputs_of_grammars(sources: StoreInputs) -> dict[str, Any]:
-    """The attributes of a file of extracted grammars that identify its inputs, for `ExtractedParts`."""
-    return input_attributes(*_data_inputs(sources, []))
+    """What extracted grammars are made from, for the manifests of `ExtractedParts`."""
+    return made_from(*_data_inputs(sources, []))
 
 
 def build_bitext(files: AlignedFiles, folder: Path) -> Path:
     """Compile a bitext into ``folder`` unless it is up to date; returns the compiled file."""
-    file = StoreFile(folder / BITEXT, files.files, files.settings, check_bitext)
-    file.build(partial(compiled_bitext, files))
-    return file.path
+    cached(Recipe(folder / BITEXT, files.files, files.settings, check_bitext), partial(compiled_bitext, files))
+    return folder / BITEXT
 
 
 def _compile_lm(file: Path) -> dict[str, np.ndarray]:

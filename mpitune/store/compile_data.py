@@ -12,36 +12,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import (
-    Stored,
-    add_prefix,
-    map_arrays,
-    open_arrays,
-    read_attributes,
-    with_prefix,
-    write_arrays,
-)
+from mpitune.array_files.arrays import Stored, add_prefix, open_arrays, read_manifest, with_prefix, write_arrays
+from mpitune.array_files.cache import content_digest
 from mpitune.array_files.disk_array import DiskArray
-from mpitune.corpus.lines import kilobytes
+from mpitune.corpus.lines import kilobytes, lines
 from mpitune.corpus.progress import Progress
+from mpitune.corpus.text import SentencePair
 from mpitune.corpus.tokenisation import warn_of_untokenised
 from mpitune.corpus.vocabulary import Names, Vocabulary
+from mpitune.decoder.base import built_in_features
 from mpitune.errors import DataError
 from mpitune.extraction.rule_arrays import TablePart, merged
 from mpitune.files import matching
+from mpitune.grammar.choices import PREFIXES
 from mpitune.grammar.extracted import FEATURES
+from mpitune.grammar.firing_rules import names_fired
 from mpitune.grammar.grammars import ListedGrammars
-from mpitune.grammar.rules import RuleReader
+from mpitune.grammar.rules import RuleReader, RuleTypes
 from mpitune.ownership import remove
-from mpitune.store.input_checks import (
-    check_categories,
-    warn_of_built_in_names,
-    warn_of_empty_sides,
-    warn_of_idle_grammars,
-    warn_of_unknown_words,
-)
 from mpitune.store.inputs import StoreInputs
-from mpitune.store.store import BITEXT, encoded_corpus, inputs_digest
+from mpitune.store.store import BITEXT, Corpus, encoded_corpus
 
 LOG = logging.getLogger(__name__)
 
@@ -70,11 +60,11 @@ def compile_data(
         words, of_grammars, score_names, categories = _extracted_rules(sources, parts, shared / BITEXT)
     else:
         words, of_grammars, score_names, categories = _read_grammars(grammars, sources.table_format)
-        warn_of_built_in_names(grammars, score_names, sources.lm_names)
+        _warn_of_built_in_names(grammars, score_names, sources.lm_names)
         if not sources.external:
             sides = of_grammars["types.lhs"]
             assert isinstance(sides, np.ndarray)  # only extracted rules are on disk
-            check_categories(grammars, categories, sides)
+            _check_categories(grammars, categories, sides)
     if sources.grammar is not None and of_grammars["rules.type"].size == 0:
         raise DataError.at(sources.grammar, None, found="no rules", expected="a rule a line")
     source_sides = of_grammars["types.source"]
@@ -91,10 +81,10 @@ def compile_data(
             # Extracted grammars are numbered like the sentences, counted over all texts.
             corpus = corpus._replace(grammar=np.arange(first, first + corpus.size, dtype=np.int32))
             first += corpus.size
-        warn_of_unknown_words(texts.files[0], corpus, source_words)
-        warn_of_empty_sides(texts.files[0], corpus)
+        _warn_of_unknown_words(texts.files[0], corpus, source_words)
+        _warn_of_empty_sides(texts.files[0], corpus)
         if sources.grammar is not None or parts is not None:
-            warn_of_idle_grammars(texts.files[0], pairs)
+            _warn_of_idle_grammars(texts.files[0], pairs)
         for file in texts.files:
             # What they are made from was looked at when they were made.
             if file not in made:
@@ -124,6 +114,84 @@ def _extracted_rules(sources: StoreInputs, parts: ExtractedParts, bitext: Path) 
     return _CompiledGrammars(words, arrays, list(FEATURES), ["S", "X"])
 
 
+def _warn_of_unknown_words(source: Path, corpus: Corpus, source_sides: np.ndarray) -> None:
+    """Warn if most words of a text are in no rule: the decoder would copy them without an error.
+
+    Usual causes: source and target are swapped, or the tokenisation differs from that of the grammar.
+    """
+    unknown, total = int((~np.isin(corpus.source, source_sides)).sum()), len(corpus.source)
+    if 2 * unknown > total:
+        LOG.warning("%s: %d of %d words are in no rule's source side: is this the right text?", source, unknown, total)
+
+
+def _warn_of_empty_sides(source: Path, corpus: Corpus) -> None:
+    """Warn of sentences without words whose references have some, and the other way round.
+
+    One such line may be meant; behind a missing one, all sentences have the references of others.
+    """
+    empty = np.diff(corpus.source_ptr) == 0
+    words = np.diff(corpus.reference_ptr[corpus.first_reference])
+    odd = np.flatnonzero((empty != (words == 0)) & (np.diff(corpus.first_reference) > 0))
+    if len(odd):
+        LOG.warning(
+            "%s: %d of %d sentences are empty and their references are not, or the reverse (the first is number %d,"
+            " counted from 1): do the lines belong together?",
+            source,
+            len(odd),
+            corpus.size,
+            odd[0] + 1,
+        )
+
+
+def _warn_of_idle_grammars(source: Path, pairs: Sequence[SentencePair]) -> None:
+    """Warn of sentences that name grammars, where the job's rules are elsewhere."""
+    if named := sum(pair.source.grammar is not None for pair in pairs):
+        LOG.warning(
+            "%s: %d of %d sentences name a grammar of their own, which is not used: the job has another, or a bitext",
+            source,
+            named,
+            len(pairs),
+        )
+
+
+def _check_categories(grammars: Sequence[Path], categories: Sequence[str], sides: np.ndarray) -> None:
+    """Raise DataError if the decoder can use no rule; ``sides``: int32, the left-hand sides of all types of rules."""
+    found = [categories[number] for number in np.unique(sides).tolist()]
+    if found and not {"S", "X"} & set(found):
+        expected = "rules of [X] or [S], which a translation begins with"
+        raise DataError.at(grammars[0], None, found=f"only rules of [{'], ['.join(found)}]", expected=expected)
+
+
+def _warn_of_built_in_names(grammars: Sequence[Path], score_names: Sequence[str], lm_names: Sequence[str]) -> None:
+    """Warn of scores with the name of a feature that the decoder computes: the feature is the sum of both."""
+    for name in built_in_features(lm_names):
+        if name in score_names:
+            LOG.warning(
+                "%s: score %s has the name of a built-in feature, and is added to it", _first_use(grammars, name), name
+            )
+
+
+def check_score_names(data: Mapping[str, np.ndarray], templates: Sequence[str], grammars: Sequence[Path]) -> None:
+    """Raise DataError for a score with the name of a feature that a rule fires; ``data``: the arrays of `DATA`."""
+    # Rules are searched only for names like those that templates make.
+    alike = [name for name in Names.stored(data, "score_names").all() if name.startswith(tuple(PREFIXES.values()))]
+    if alike:
+        categories, words = (Names.stored(data, name).all() for name in ("categories", "words"))
+        types = RuleTypes(**with_prefix(data, "types"))
+        for name in sorted(names_fired(templates, types, categories, words, alike)):
+            expected = "another name: a template of this job makes such a feature"
+            raise DataError(f"{_first_use(grammars, name)}: found score {name}, expected {expected}")
+
+
+def _first_use(grammars: Sequence[Path], score: str) -> str:
+    """File and line of the first rule with a ``score``; the file alone if the rules do not name their scores."""
+    for grammar in grammars:
+        for number, line in lines(grammar):
+            if any(word.startswith(f"{score}=") for word in line.split()):
+                return f"{grammar}:{number}"
+    return str(grammars[0])
+
+
 class ExtractedParts:
     """The parts in a folder, in the order of their words; the first time that they are read, they are checked."""
 
@@ -136,19 +204,19 @@ class ExtractedParts:
 
     def __iter__(self) -> Iterator[TablePart]:
         for file in self.files():
-            yield TablePart(**with_prefix(map_arrays(file, check_digest=not self._is_checked), "part"))
+            yield TablePart(**with_prefix(open_arrays(file, check_digest=not self._is_checked), "part"))
         self._is_checked = True
 
     def files(self) -> list[Path]:
         """The files of the parts, in the order of their words."""
-        return matching(self.folder, "part-*.h5")
+        return matching(self.folder, "part-*.npz")
 
     def file(self, item: range) -> Path:
         """The file for the rules of ``item``, words of the bitext."""
-        return self.folder / f"part-{item.start:012d}.h5"
+        return self.folder / f"part-{item.start:012d}.npz"
 
     def write(self, item: range, part: TablePart, inputs: Mapping[str, Any]) -> None:
-        """Write the rules of ``item``; ``inputs``: attributes that identify what they are extracted from."""
+        """Write the rules of ``item``; ``inputs``: what they are extracted from, see `made_from`."""
         arrays = add_prefix("part", part._asdict())
         write_arrays(self.file(item), arrays, {**inputs, "words": [item.start, item.stop]})
 
@@ -165,12 +233,12 @@ class ExtractedParts:
 
     def remove(self) -> None:
         """Remove all parts."""
-        remove(self.folder, "part-*.h5")
+        remove(self.folder, "part-*.npz")
 
 
 def _item_of(file: Path, inputs: Mapping[str, Any]) -> range | None:
     """The item of work whose rules ``file`` holds; None if it is damaged or of other inputs."""
-    attributes = read_attributes(file) or {}
-    if "inputs" not in attributes or inputs_digest(attributes["inputs"]) != inputs_digest(inputs["inputs"]):
+    manifest = read_manifest(file)
+    if "inputs" not in manifest or content_digest(manifest) != content_digest(inputs):
         return None
-    return range(*attributes["words"])
+    return range(*manifest["words"])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
-from mpitune.array_files.checked import open_checked
+from mpitune.array_files.cache import open_checked
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.progress import Progress
 from mpitune.corpus.vocabulary import Names
@@ -30,12 +30,11 @@ from mpitune.grammar.extracted import ExtractedGrammars
 from mpitune.ownership import locked
 from mpitune.runtime.signals import stop_flag
 from mpitune.store import build
+from mpitune.store.bitext_inputs import make_inputs
 from mpitune.store.compile_data import ExtractedParts
 from mpitune.store.estimate import Estimate, announce, of_extraction
-from mpitune.store.input_checks import check_files
-from mpitune.store.inputs import StoreInputs
+from mpitune.store.inputs import StoreInputs, check_files
 from mpitune.store.leave_one_out import own_pairs
-from mpitune.store.made_inputs import make_inputs
 from mpitune.store.store import DATA
 from mpitune.store.structure import check_bitext
 
@@ -59,14 +58,12 @@ def extract_and_build(
     rank, was asked to stop.
     """
     comm.on_root(_explain_store, folder)
-    estimated = list[str]()
-    if sources.made or sources.estimated:
-        estimated = comm.on_root(_make_inputs, sources)
+    made = comm.on_root(_make_inputs, sources) if sources.made_inputs else []
     aligned = sources.aligned
 
     def build_store(parts: ExtractedParts | None) -> list[str]:
         with stop_flag().interrupts("the preparation of the data"):
-            return estimated + build.build_store(sources, folder, parts, lms=shared)
+            return made + build.build_store(sources, folder, parts, lms=shared)
 
     if aligned is None:
         return comm.on_root(build_store, None)
@@ -97,8 +94,7 @@ def _make_inputs(sources: StoreInputs) -> list[str]:
     """Make the input files that the job leaves out, after a look at those that it gives; returns files of the store."""
     with stop_flag().interrupts("the preparation of the data"):
         check_files(sources)
-        make_inputs(sources.made)
-        return build.estimate_lms(sources)
+        return make_inputs(sources.made_inputs)
 
 
 def _prepare_bitext(
@@ -126,7 +122,7 @@ def extract_parts(
 ) -> None:
     """Extract the rules that are not in ``parts`` yet, on all ranks, into a part for each item of work.
 
-    ``inputs``: attributes that identify the inputs, see `build.inputs_of_grammars`; parts with other ones are removed.
+    ``inputs``: see `build.inputs_of_grammars`; parts with other ones are removed.
     Raises StopRequested on every rank if one was asked to stop, MachineError if the disk is too small.
     """
     missing = comm.on_root(parts.missing, extraction.items, inputs)
@@ -196,6 +192,6 @@ def warm_up(file: Path) -> None:
     extraction = GrammarExtractor(file, [([words[n] for n in range(min(3, len(words)))], None)])
     parts = [extraction.part(item) for item in extraction.items]
     with temporary_folder() as folder:
-        write_arrays(folder / "grammars.h5", merged(parts, 1, folder), {})
-        grammars = ExtractedGrammars.stored(open_arrays(folder / "grammars.h5"), None)
+        write_arrays(folder / "grammars.npz", merged(parts, 1, folder), {})
+        grammars = ExtractedGrammars.stored(open_arrays(folder / "grammars.npz"), None)
         rule_lines(grammars.open(0), words)

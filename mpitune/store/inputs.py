@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from mpitune.corpus.bitext import AlignedFiles
+from mpitune.corpus.lines import check_readable
 from mpitune.corpus.text import SentencePair, Warn, read_bitext, read_parallel, read_references
 from mpitune.errors import DataError
 from mpitune.ownership import reads
-from mpitune.store.bitext_inputs import EstimatedLm
-from mpitune.store.made_inputs import MadeInput
+from mpitune.store.bitext_inputs import EstimatedLm, MadeInput
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,11 @@ class StoreInputs:
         return {name: texts for name, texts in both.items() if texts is not None}
 
     @property
+    def made_inputs(self) -> list[MadeInput]:
+        """All that is made from other files, in this order."""
+        return [*self.made, *self.estimated.values()]
+
+    @property
     def files(self) -> list[Path]:
         """The files that are given, without the grammars that sentences name."""
         texts = [file for texts in self.texts.values() for file in texts.files]
@@ -120,15 +125,20 @@ class StoreInputs:
         files = [*texts, *grammars, *self.lms, *(self.aligned.files if self.aligned else [])]
         files += [file for of_lm in self.lm_texts if of_lm for file in of_lm]
         files += [self.lexicon] if self.lexicon else []
-        made = [*self.made, *self.estimated.values()]
-        files += [file for each in made for file in each.inputs]
-        outputs = {file for each in made for file in each.outputs}
+        files += [file for each in self.made_inputs for file in each.inputs]
+        outputs = {file for each in self.made_inputs for file in each.outputs}
         return [file for file in files if file not in outputs]
 
     def leaves_sentences_out(self, n: int) -> bool:
         """True if sentences of ``train`` may be left out of language model ``n`` (`lm.leave_one_out`)."""
         known = n < len(self.lm_texts) and self.lm_texts[n] is not None
         return known and self.train is not None and not self.external
+
+
+def check_files(sources: StoreInputs) -> None:
+    """Raise DataError for a file that cannot be read: before the minutes that the reading of others may take."""
+    for file in sources.files:
+        check_readable(file)
 
 
 def grammar_files(sources: StoreInputs) -> list[Path]:

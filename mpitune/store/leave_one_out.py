@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mpitune.array_files.arrays import with_prefix
-from mpitune.array_files.checked import open_checked
+from mpitune.array_files.cache import open_checked
 from mpitune.corpus.bitext import AlignedFiles, read_pairs
 from mpitune.corpus.lines import kilobytes
 from mpitune.corpus.progress import Progress

@@ -1,28 +1,25 @@
 """The shard store: data, grammars and language models of a job as memory-mapped arrays, built by `mpitune.store.build`.
 
-data.h5                   words, rules or n-best lists, corpora
-bitext.h5                 a compiled word-aligned bitext, the input of grammar extraction
-lm-<n>.h5                 a language model; for a KenLM binary, which is mapped in place, its size only
-lm-<n>-own.h5             what leaving each of the tuned sentences out changes in a language model
-lm-<n>-external.h5        the fingerprint of a language model that an external decoder reads
+data.npz                   words, rules or n-best lists, corpora
+bitext.npz                 a compiled word-aligned bitext, the input of grammar extraction
+lm-<n>.npz                 a language model; for a KenLM binary, which is mapped in place, its size only
+lm-<n>-own.npz             what leaving each of the tuned sentences out changes in a language model
+lm-<n>-external.npz        the fingerprint of a language model that an external decoder reads
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.arrays import damaged, read_attributes, with_prefix
-from mpitune.array_files.checked import open_checked
+from mpitune.array_files.arrays import damaged, read_manifest, with_prefix
+from mpitune.array_files.cache import content_digest, open_checked
 from mpitune.array_files.csr import row_ends
 from mpitune.array_files.number_table import DistinctNumbers
-from mpitune.corpus.fingerprint import Fingerprint
 from mpitune.corpus.hashing import hashed
 from mpitune.corpus.text import SentencePair
 from mpitune.corpus.vocabulary import Names, Vocabulary
@@ -41,8 +38,8 @@ from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, end_of_nodes, la
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.structure import check_data, check_lists, check_lm, check_own_ngrams
 
-DATA = "data.h5"
-BITEXT = "bitext.h5"
+DATA = "data.npz"
+BITEXT = "bitext.npz"
 
 
 class Corpus(NamedTuple):
@@ -112,12 +109,12 @@ class Store:
 
 def lm_name(n: int, external: bool = False) -> str:
     """The name of the file of language model ``n``; ``external``: an external decoder reads the model."""
-    return f"lm-{n}-external.h5" if external else f"lm-{n}.h5"
+    return f"lm-{n}-external.npz" if external else f"lm-{n}.npz"
 
 
 def own_name(n: int) -> str:
     """The name of the file of `OwnNgrams` of language model ``n``."""
-    return f"lm-{n}-own.h5"
+    return f"lm-{n}-own.npz"
 
 
 def references_in(vocabulary: LmVocabulary, corpus: Corpus, words: Vocabulary) -> list[np.ndarray]:
@@ -129,24 +126,13 @@ def references_in(vocabulary: LmVocabulary, corpus: Corpus, words: Vocabulary) -
 
 def content_digests(sources: StoreInputs, folder: Path) -> dict[str, str]:
     """Digests of the contents of the files that `build_store` read, by the job's part that names them."""
-    digests = {"files of [data] and [grammar]": content_digest(folder / DATA)}
-    lms = {f"lm.{n}.file": folder / lm_name(n, sources.external) for n in range(len(sources.lms))}
+    files = {"files of [data] and [grammar]": folder / DATA}
+    files |= {f"lm.{n}.file": folder / lm_name(n, sources.external) for n in range(len(sources.lms))}
     for n in filter(sources.leaves_sentences_out, range(len(sources.lms))):
         # Where nothing is left out, the texts have no influence.
         if len(open_checked(folder / own_name(n), check_own_ngrams)["node"]):
-            lms[f"lm.{n}.text"] = folder / own_name(n)
-    return digests | {name: content_digest(file) for name, file in lms.items()}
-
-
-def content_digest(file: Path) -> str:
-    """A digest of the contents of a store file's inputs; it does not depend on their paths and times."""
-    return inputs_digest((read_attributes(file) or {})["inputs"])
-
-
-def inputs_digest(inputs: Mapping[str, Any]) -> str:
-    """The digest of the attribute ``inputs`` of a store file: fingerprints of ``files``, and settings (``shape``)."""
-    content_digests = [Fingerprint(*old).digest for old in inputs["files"]]
-    return hashlib.blake2b(json.dumps([content_digests, inputs["shape"]]).encode(), digest_size=16).hexdigest()
+            files[f"lm.{n}.text"] = folder / own_name(n)
+    return {name: content_digest(read_manifest(file)) for name, file in files.items()}
 
 
 def open_store(sources: StoreInputs, folder: Path, scoring: Scoring | None = None, lms: Path | None = None) -> Store:

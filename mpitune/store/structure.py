@@ -1,15 +1,15 @@
 """Checks of the arrays of a store before kernels, which check no bounds, index them.
 
 A digest tells damage; a file that somebody else has written may have a digest that matches. Pointers must ascend and
-end where their rows end, and numbers must lie within the arrays that they refer to. Each check raises ValueError, or
-KeyError for a missing array. Arrays are read in pieces and their pages released, so that a check takes a few bytes for
-each source side and target side, whatever the size of the file.
+end where their rows end, and numbers must lie within the arrays that they refer to: that is in tables. Further checks
+are of what several arrays have in common. Each check raises ValueError, or KeyError for a missing array. Arrays are
+read in pieces and their pages released, so that a check takes a few bytes for each source side and target side,
+whatever the size of the file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -29,35 +29,127 @@ _SENTENCES = 1 << 10
 _MAX_ORDER = 1000
 """Bound on the order of a language model, which memory is proportional to."""
 
+# A line of a table is one of
+#     ARRAY  TYPE  LENGTH  [LOW END]     numbers from LOW to END - 1
+#     ARRAY  rows  LENGTH  OF            pointers (int64) that divide OF into so many rows
+# where a size is a number, or the name of an array: its length, or the rows of pointers; * is any length.
+_NAMES = """
+{0}.text               u1    *
+{0}.ptr                rows  *                    {0}.text
+"""
+_TYPES = f"""
+types.lhs              i4    *                    0 categories.ptr
+types.source           i4    *                    -categories.ptr words.ptr
+types.target           i4    *                    -{MAX_GAPS} words.ptr
+types.align            i2x2  *                    0 {MAX_SYMBOLS}
+types.source_ptr       rows  types.lhs            types.source
+types.target_ptr       rows  *                    types.target
+types.align_ptr        rows  *                    types.align
+types.side             i4    types.side           0 types.lhs
+types.target_side      i4    types.side           0 types.target_ptr
+types.alignment        i4    types.side           0 types.align_ptr
+"""
+_LISTED = """
+rules.score_ptr        rows  *                    rules.score_index
+rules.score_index      i4    *                    0 score_names.ptr
+rules.score_value      f8    rules.score_index
+rules.type             i4    *                    0 types.side
+rules.score_row        i4    rules.type           0 rules.score_ptr
+grammar_ptr            rows  *                    rules.type
+"""
+_COUNTS = """
+counts.rule_ptr        rows  types.lhs            types.side
+counts.rule_count      i2    types.side
+counts.lexical         i4    types.side           0 counts.lexical_value
+counts.lexical_value   f8x2  *
+counts.grammar_ptr     rows  *                    counts.entry_side
+counts.entry_side      i4    *                    0 types.lhs
+counts.entry_sample    i2    counts.entry_side
+counts.entry_single    ?     counts.entry_side
+counts.entry_changes   i2    counts.entry_side    0 32767
+counts.change_ptr      rows  counts.grammar_ptr   counts.change_rule
+counts.change_rule     i2    *
+counts.change_count    i2    counts.change_rule
+"""
+_LISTS = """
+lists.entry_ptr        rows  *                    lists.word_ptr
+lists.word_ptr         rows  *                    lists.word
+lists.word             i4    *                    0 words.ptr
+lists.feature_ptr      rows  lists.word_ptr       lists.feature
+lists.feature          i4    *                    0 lists.names.ptr
+lists.value            f8    lists.feature
+lists.ids              u8    lists.names.ptr
+lists.dense            i8    1                    0 lists.names.ptr+1
+"""
+_CORPUS = """
+{0}.grammar            i4    *                    0 {1}
+{0}.source_ptr         rows  {0}.grammar          {0}.source
+{0}.source             i4    *                    0 words.ptr
+{0}.first_reference    rows  {0}.grammar          {0}.reference_ptr
+{0}.reference_ptr      rows  *                    {0}.reference
+{0}.reference          i4    *                    0 words.ptr
+"""
+_LM = f"""
+word_text              u1    *
+word_ptr               rows  *                    word_text
+word_slot              i4    *                    0 word_ptr+1
+order_bos_eos          i8    3                    0 word_ptr+{_MAX_ORDER}
+"""
+_OWN_NGRAMS = f"""
+ptr                    rows  *                    node
+node                   i4    *                    0 {MAX_NODES}
+prob                   f4    node
+references             i8    2
+covered                f8    1
+"""
+_BITEXT = """
+place                  i4    *                    0 place
+texts.source_ptr       rows  *                    texts.source
+texts.source.word      i4    *                    -1 words.ptr
+texts.target_ptr       rows  texts.source_ptr     texts.target
+texts.target.word      i4    *                    0 words.ptr
+texts.link_ptr         rows  texts.source_ptr     texts.link
+texts.link             i2x2  *                    0 32767
+source_words           i4    *
+word_ptr               rows  words.ptr            occurrence
+occurrence             i4    *                    0 source_words
+lexicon.ptr            rows  words.ptr            lexicon.word
+lexicon.word           i4    *                    0 words.ptr
+lexicon.times          i4    lexicon.word
+lexicon.source_count   i8    words.ptr+1
+lexicon.target_count   i8    words.ptr+1
+lexicon.source_null    i8    words.ptr
+lexicon.target_null    i8    words.ptr
+"""
+
 
 def check_data(arrays: Arrays) -> None:
     """Check `mpitune.store.store.DATA`: grammars, words, categories, names of scores, and the corpora."""
-    words, categories, scores = (_check_names(arrays, name) for name in ("words", "categories", "score_names"))
+    _check_names(arrays, "words", "categories", "score_names")
+    _check_table(arrays, _TYPES)
     types = RuleTypes(**with_prefix(arrays, "types"))
-    _check_types(types, words, categories)
+    _check_types(types)
     if counts := with_prefix(arrays, "counts"):
-        grammars = _check_counts(types, RuleCountTable(**counts), scores)
+        _check_table(arrays, _COUNTS)
+        _expect(_size(arrays, "score_names.ptr") == len(FEATURES), "a name for each feature of an extracted rule")
+        _check_counts(RuleCountTable(**counts))
+        grammars = "counts.grammar_ptr"
     else:
-        grammars = _check_listed(types, arrays, scores)
-    _check_corpora(arrays, words, grammars)
+        _check_table(arrays, _LISTED)
+        Rules(types, **with_prefix(arrays, "rules"))  # TypeError for other arrays
+        grammars = "grammar_ptr"
+    # Sentences without words need no grammar.
+    _check_corpora(arrays, max(_size(arrays, grammars), 1))
 
 
 def check_lists(arrays: Arrays) -> None:
     """Check `mpitune.store.store.DATA` of n-best lists: the lists, words, and the corpora."""
-    words, features = _check_names(arrays, "words"), _check_names(arrays, "lists.names")
-    lists = with_prefix(arrays, "lists")
-    entries = len(lists["word_ptr"]) - 1
-    _check_rows(lists["entry_ptr"], np.zeros(entries, np.uint8))
-    for numbers, count in (("word", words), ("feature", features)):
-        _check_rows(lists[f"{numbers}_ptr"], lists[numbers], entries)
-        _check_range(lists[numbers], np.int32, 0, count)
-    _check_type(lists["value"], np.float64, len(lists["feature"]))
-    _check_type(lists["metric"], np.float64, entries, lists["metric"].shape[-1])
-    _expect(bool(np.isfinite(lists["metric"]).all()), "finite metrics")
-    _check_type(lists["ids"], np.uint64, features)
-    _check_type(lists["dense"], np.int64, 1)
-    _check_range(lists["dense"], np.int64, 0, features + 1)
-    _check_corpora(arrays, words, len(lists["entry_ptr"]) - 1)
+    _check_names(arrays, "words", "lists.names")
+    _check_table(arrays, _LISTS)
+    metric = arrays["lists.metric"]
+    _check_type(arrays, "lists.metric", "f8", _size(arrays, "lists.word_ptr"), metric.shape[1:])
+    _expect(metric.ndim == 2 and bool(np.isfinite(metric).all()), "finite metrics")
+    _check_corpora(arrays, _size(arrays, "lists.entry_ptr"))
 
 
 def check_lm(arrays: Arrays) -> None:
@@ -65,17 +157,13 @@ def check_lm(arrays: Arrays) -> None:
     if not arrays:
         return  # an external decoder reads the model
     if "kenlm" in arrays:
-        _check_type(arrays["kenlm"], np.int64, 1)
+        _check_type(arrays, "kenlm", "i8", 1)
         return
-    node, text, slot = arrays["node"], arrays["word_text"], arrays["word_slot"]
-    _check_type(node, NODE, len(node))
-    _check_type(text, np.uint8, len(text))
-    _check_rows(arrays["word_ptr"], text)
-    words = len(arrays["word_ptr"]) - 1
+    _check_table(arrays, _LM)
+    node, slot, words = arrays["node"], arrays["word_slot"], _size(arrays, "word_ptr")
+    _expect(node.dtype == NODE and node.ndim == 1, "nodes")
     # Searches end at an empty slot.
-    _check_range(slot, np.int32, 0, words + 1)
     _expect(len(slot) > words and bool((slot == 0).any()), "an empty slot for words")
-    _check_range(arrays["order_bos_eos"], np.int64, 0, max(words, _MAX_ORDER + 1))
     order, bos, eos = arrays["order_bos_eos"].tolist()
     _expect(1 <= order <= _MAX_ORDER and bos < words and eos < words, "an order, and words for <s> and </s>")
     ngrams = node[first_slot(words) :]
@@ -85,41 +173,74 @@ def check_lm(arrays: Arrays) -> None:
 
 def check_own_ngrams(arrays: Arrays) -> None:
     """Check `mpitune.lm.leave_one_out.OwnNgrams`."""
-    _check_rows(arrays["ptr"], arrays["node"])
-    _check_range(arrays["node"], np.int32, 0, MAX_NODES)
-    _check_type(arrays["prob"], np.float32, len(arrays["node"]))
+    _check_table(arrays, _OWN_NGRAMS)
     _expect(not np.isnan(arrays["prob"]).any() and bool((arrays["prob"] <= 0).all()), "log10 probabilities")
-    _check_type(arrays["references"], np.int64, 2)
-    _check_type(arrays["covered"], np.float64, 1)
 
 
 def check_bitext(arrays: Arrays) -> None:
     """Check a compiled bitext."""
-    words = _check_names(arrays, "words")
+    _check_names(arrays, "words")
     bitext = from_arrays(arrays)
-    _check_aligned_texts(bitext, words)
-    _check_occurrences(bitext, words)
-    lexicon = bitext.lexicon
-    _check_rows(lexicon.ptr, lexicon.word, words)
-    _check_range(lexicon.word, np.int32, 0, words)
-    _check_type(lexicon.times, np.int32, len(lexicon.word))
-    for count, size in ((lexicon.source_count, 1), (lexicon.target_count, 1), (lexicon.source_null, 0)):
-        _check_type(count, np.int64, words + size)
-    _check_type(lexicon.target_null, np.int64, words)
+    sides = {"texts.source": bitext.texts.source, "texts.target": bitext.texts.target}
+    _check_table({**arrays, **sides, **{f"{name}.word": side["word"] for name, side in sides.items()}}, _BITEXT)
+    _check_aligned_texts(bitext)
+    _check_occurrences(bitext)
 
 
-def _check_types(types: RuleTypes, words: int, categories: int) -> None:
-    sides, target_sides, alignments = len(types.lhs), len(types.target_ptr) - 1, len(types.align_ptr) - 1
-    _check_range(types.lhs, np.int32, 0, categories)
-    _check_range(types.source, np.int32, -categories, words)
-    _check_range(types.target, np.int32, -MAX_GAPS, words)
-    _check_range(types.align, np.int16, 0, MAX_SYMBOLS, columns=2)
-    _check_rows(types.source_ptr, types.source, sides)
-    _check_rows(types.target_ptr, types.target)
-    _check_rows(types.align_ptr, types.align)
-    for of_type, end in ((types.side, sides), (types.target_side, target_sides), (types.alignment, alignments)):
-        _check_range(of_type, np.int32, 0, end)
-        _check_type(of_type, np.int32, len(types.side))
+def _check_table(arrays: Arrays, table: str) -> None:
+    """Check each array of a ``table``, see there."""
+    for name, kind, length, *limits in map(str.split, table.strip().splitlines()):
+        array, size = arrays[name], None if length == "*" else _size(arrays, length)
+        if kind == "rows":
+            _check_type(arrays, name, "i8", None if size is None else size + 1)
+            end = _size(arrays, limits[0])
+            _expect(len(array) > 0 and array[0] == 0 and array[-1] == end, f"rows that end where {limits[0]} ends")
+            _expect(bool((array[1:] >= array[:-1]).all()), f"{name} in ascending order")
+        else:
+            kind, _, columns = kind.partition("x")
+            _check_type(arrays, name, kind, size, (int(columns),) if columns else ())
+            if limits and array.size:
+                low, end = (_size(arrays, limit) for limit in limits)
+                _expect(bool(low <= array.min() and array.max() < end), f"numbers from {low} to {end - 1} in {name}")
+        release_pages(array)
+
+
+def _size(arrays: Arrays, text: str) -> int:
+    """The size that a table gives as ``text``."""
+    if text.startswith("-"):
+        return -_size(arrays, text[1:])
+    name, _, more = text.partition("+")
+    number = int(name) if name.isdigit() else len(arrays[name]) - name.endswith("ptr")
+    return number + int(more or 0)
+
+
+def _check_type(arrays: Arrays, name: str, kind: str, length: int | None, others: tuple[int, ...] = ()) -> None:
+    """Check the type of an array, and its shape: its ``length``, unless that is None, and the ``others``."""
+    array = arrays[name]
+    shape = (len(array) if length is None else length, *others)
+    _expect(array.dtype == kind and array.shape == shape, f"{np.dtype(kind)} {list(shape)} in {name}")
+
+
+def _check_names(arrays: Arrays, *names: str) -> None:
+    """Check `mpitune.corpus.vocabulary.Names`."""
+    for name in names:
+        _check_table(arrays, _NAMES.format(name))
+        text, ptr = arrays[f"{name}.text"], arrays[f"{name}.ptr"]
+        for piece in _pieces(len(ptr) - 1):
+            begin, end = ptr[piece.start], ptr[piece.stop]
+            text[begin:end].tobytes().decode()  # UnicodeDecodeError is a ValueError
+            starts = ptr[piece.start : piece.stop]
+            _expect(not (text[starts[starts < end]] & 0xC0 == 0x80).any(), "names that begin with a character")
+
+
+def _check_corpora(arrays: Arrays, grammars: int) -> None:
+    """Check the texts; ``grammars``: the number of grammars or lists."""
+    for name in ("train", "devtest"):
+        if with_prefix(arrays, name):
+            _check_table(arrays, _CORPUS.format(name, grammars))
+
+
+def _check_types(types: RuleTypes) -> None:
     sizes, gaps = _sides(types.source_ptr, types.source, 1)
     target_sizes, used = _sides(types.target_ptr, types.target, 0)
     longest = _longest_links(types)
@@ -136,7 +257,8 @@ def _check_types(types: RuleTypes, words: int, categories: int) -> None:
         _expect(np.array_equal(gaps[side], used[target]), "the same gaps on both sides")
         ends = np.stack([sizes[side], target_sizes[target]], axis=1)
         _expect(bool((longest[alignment] < ends).all()), "links between symbols of a rule")
-        _release(side, target, alignment)
+        for array in (side, target, alignment):
+            release_pages(array)
     _check_unary(types, np.flatnonzero(sizes == 1))
 
 
@@ -149,46 +271,14 @@ def _longest_links(types: RuleTypes) -> np.ndarray:
     return longest
 
 
-def _check_listed(types: RuleTypes, arrays: Arrays, scores: int) -> int:
-    """Check `ListedGrammars`; returns their number. ``scores``: the number of names of scores."""
-    rules = Rules(types, **with_prefix(arrays, "rules"))
-    _check_rows(rules.score_ptr, rules.score_index)
-    _check_range(rules.score_index, np.int32, 0, scores)
-    _check_type(rules.score_value, np.float64, len(rules.score_index))
-    _check_range(rules.type, np.int32, 0, len(types.side))
-    _check_range(rules.score_row, np.int32, 0, len(rules.score_ptr) - 1)
-    _check_type(rules.score_row, np.int32, len(rules.type))
-    _check_rows(arrays["grammar_ptr"], rules.type)
-    return max(len(arrays["grammar_ptr"]) - 1, 1)
-
-
-def _check_counts(types: RuleTypes, table: RuleCountTable, scores: int) -> int:
-    """Check `ExtractedGrammars`; returns their number. ``scores``: the number of names of scores."""
-    _expect(scores == len(FEATURES), "a name for each feature of an extracted rule")
-    rules, sides, entries = len(types.side), len(types.lhs), len(table.entry_side)
-    _check_rows(table.rule_ptr, types.side, sides)
-    for piece in _pieces(sides):
+def _check_counts(table: RuleCountTable) -> None:
+    for piece in _pieces(len(table.rule_ptr) - 1):
         rules_of_side = np.diff(table.rule_ptr[piece.start : piece.stop + 1])
         _expect(bool((rules_of_side <= np.iinfo(np.int16).max).all()), "few rules of a source side")
-    _check_type(table.rule_count, np.int16, rules)
-    _check_range(table.lexical, np.int32, 0, len(table.lexical_value))
-    _check_type(table.lexical, np.int32, rules)
-    _check_type(table.lexical_value, np.float64, len(table.lexical_value), columns=2)
-    _check_rows(table.grammar_ptr, table.entry_side)
-    _check_range(table.entry_side, np.int32, 0, sides)
-    _check_type(table.entry_sample, np.int16, entries)
-    _check_type(table.entry_single, np.bool_, entries)
-    _check_range(table.entry_changes, np.int16, 0, np.iinfo(np.int16).max)
-    _check_type(table.entry_changes, np.int16, entries)
-    sentences = len(table.grammar_ptr) - 1
-    _check_rows(table.change_ptr, table.change_rule, sentences)
-    for piece in _pieces(sentences, _SENTENCES):
+    for piece in _pieces(len(table.grammar_ptr) - 1, _SENTENCES):
         ptr, changes = (end[piece.start : piece.stop + 1] for end in (table.grammar_ptr, table.change_ptr))
         of_sentence = _sums(ptr, table.entry_changes[ptr[0] : ptr[-1]])
         _expect(np.array_equal(of_sentence, np.diff(changes)), "the changes of each sentence")
-    _check_type(table.change_rule, np.int16, len(table.change_rule))
-    _check_type(table.change_count, np.int16, len(table.change_rule))
-    return max(sentences, 1)
 
 
 def _check_unary(types: RuleTypes, unary: np.ndarray) -> None:
@@ -211,7 +301,8 @@ def _sides(ptr: np.ndarray, symbols: np.ndarray, least: int) -> tuple[np.ndarray
         _expect(bool(((size >= least) & (size <= MAX_SYMBOLS)).all()), "sides of rules")
         _expect(bool((number <= MAX_GAPS).all()), f"at most {MAX_GAPS} gaps")
         sizes[piece.start : piece.stop], gaps[piece.start : piece.stop] = size, number
-    _release(ptr, symbols)
+    for array in (ptr, symbols):
+        release_pages(array)
     return sizes, gaps
 
 
@@ -221,32 +312,10 @@ def _sums(ptr: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     return np.diff(sums[ptr - ptr[0]])
 
 
-def _check_corpora(arrays: Arrays, words: int, grammars: int) -> None:
-    """Check the texts; ``grammars``: the number of grammars or lists."""
-    for name in ("train", "devtest"):
-        if corpus := with_prefix(arrays, name):
-            _check_corpus(corpus, words, grammars)
-
-
-def _check_corpus(corpus: Arrays, words: int, grammars: int) -> None:
-    sentences, references = len(corpus["grammar"]), len(corpus["reference_ptr"]) - 1
-    _check_range(corpus["grammar"], np.int32, 0, grammars)
-    for text, rows in (("source", sentences), ("reference", references)):
-        _check_rows(corpus[f"{text}_ptr"], corpus[text], rows)
-        _check_range(corpus[text], np.int32, 0, words)
-    _check_rows(corpus["first_reference"], np.zeros(references, np.uint8), sentences)
-
-
-def _check_aligned_texts(bitext: Bitext, words: int) -> None:
+def _check_aligned_texts(bitext: Bitext) -> None:
     texts = bitext.texts
     pairs = len(texts.source_ptr) - 1
     _expect(len(bitext.place) > 0 and pairs > 0 and pairs % len(bitext.place) == 0, "pairs with each alignment")
-    _check_range(bitext.place, np.int32, 0, len(bitext.place))
-    _check_range(texts.source["word"], np.int32, -1, words)
-    _check_range(texts.target["word"], np.int32, 0, words)
-    _check_range(texts.link, np.int16, 0, np.iinfo(np.int16).max, columns=2)
-    for ptr, flat in ((texts.source_ptr, texts.source), (texts.target_ptr, texts.target), (texts.link_ptr, texts.link)):
-        _check_rows(ptr, flat, pairs)
     for piece in _pieces(pairs):
         source_ptr, target_ptr, link_ptr = (
             ptr[piece.start : piece.stop + 1] for ptr in (texts.source_ptr, texts.target_ptr, texts.link_ptr)
@@ -271,52 +340,16 @@ def _check_hulls(words: np.ndarray, sizes: np.ndarray) -> None:
     _expect(bool((linked | ((low == -1) & (high == -1))).all()), "spans of links")
 
 
-def _check_occurrences(bitext: Bitext, words: int) -> None:
+def _check_occurrences(bitext: Bitext) -> None:
     """Check that the occurrences of each word are its places, in ascending order."""
     word = bitext.source_words
-    _expect(word.dtype == np.int32, "the source words")
     for again in np.split(bitext.texts.source["word"], count_alignments(bitext)):
         _expect(np.array_equal(again, word), "the source words")
-    _check_rows(bitext.word_ptr, bitext.occurrence, words)
-    _check_range(bitext.occurrence, np.int32, 0, len(word))
     for piece in _pieces(len(bitext.occurrence)):
         numbers = np.searchsorted(bitext.word_ptr, np.arange(piece.start, piece.stop), side="right") - 1
         place = bitext.occurrence[piece.start : piece.stop]
         _expect(np.array_equal(word[place], numbers), "occurrences of words")
         _expect(bool(((np.diff(place) > 0) | (np.diff(numbers) > 0)).all()), "occurrences in ascending order")
-
-
-def _check_names(arrays: Arrays, name: str) -> int:
-    """Check `mpitune.corpus.vocabulary.Names`; returns their number."""
-    text, ptr = arrays[f"{name}.text"], arrays[f"{name}.ptr"]
-    _check_type(text, np.uint8, len(text))
-    _check_rows(ptr, text)
-    for piece in _pieces(len(ptr) - 1):
-        begin, end = ptr[piece.start], ptr[piece.stop]
-        text[begin:end].tobytes().decode()  # UnicodeDecodeError is a ValueError
-        starts = ptr[piece.start : piece.stop]
-        _expect(not (text[starts[starts < end]] & 0xC0 == 0x80).any(), "names that begin with a character")
-    return len(ptr) - 1
-
-
-def _check_rows(ptr: np.ndarray, flat: np.ndarray, rows: int | None = None) -> None:
-    """Check that ``ptr`` divides ``flat`` into rows; ``rows``: their number, if it is known."""
-    _check_type(ptr, np.int64, len(ptr) if rows is None else rows + 1)
-    _expect(len(ptr) > 0 and ptr[0] == 0 and ptr[-1] == len(flat), "rows that end where the array ends")
-    _expect(bool((ptr[1:] >= ptr[:-1]).all()), "rows in ascending order")
-    _release(ptr)
-
-
-def _check_range(array: np.ndarray, dtype: Any, low: int, end: int, columns: int | None = None) -> None:
-    """Check type and shape of ``array``, and that its numbers are ``low`` to ``end`` - 1."""
-    _check_type(array, dtype, len(array), columns)
-    _expect(array.size == 0 or bool(low <= array.min() and array.max() < end), f"numbers from {low} to {end - 1}")
-    _release(array)
-
-
-def _check_type(array: np.ndarray, dtype: Any, length: int, columns: int | None = None) -> None:
-    shape = (length,) if columns is None else (length, columns)
-    _expect(array.dtype == dtype and array.shape == shape, f"{np.dtype(dtype)} {list(shape)}")
 
 
 def _expect(holds: bool, what: str) -> None:
@@ -327,8 +360,3 @@ def _expect(holds: bool, what: str) -> None:
 def _pieces(rows: int, size: int | None = None) -> Iterator[range]:
     size = size or _PIECE
     return (range(first, min(first + size, rows)) for first in range(0, rows, size))
-
-
-def _release(*arrays: np.ndarray) -> None:
-    for array in arrays:
-        release_pages(array)

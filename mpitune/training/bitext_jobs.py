@@ -11,9 +11,8 @@ from pathlib import Path
 
 from mpitune.config.spec import DataKeys, Job, tunes_on_bitext
 from mpitune.corpus.bitext import AlignedFiles
-from mpitune.store.bitext_inputs import BitextParts, EstimatedLm, WordAlignment
+from mpitune.store.bitext_inputs import BitextParts, EstimatedLm, MadeInput, WordAlignment
 from mpitune.store.inputs import StoreInputs, Texts
-from mpitune.store.made_inputs import MadeInput
 from mpitune.store.store import lm_name
 
 FOLDER = "inputs"

@@ -72,7 +72,7 @@ def compile_side_by_side(comm: Comm, job: Job, sources: StoreInputs) -> None:
     if comm.size == 1:
         return
     without = ["mpitune.lm.arpa_writer"]  # which mpitune lm needs
-    if not (sources.made or sources.estimated):
+    if not sources.made_inputs:
         without += _MAKING
     if job.decoder.backend != "embedded":
         without += ["mpitune.decoder.embedded"]

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mpitune.array_files.cache import fingerprint
 from mpitune.config import load
 from mpitune.config.effective_keys import effective_keys
 from mpitune.config.spec import DataKeys, Job, column_metrics, lm_names
-from mpitune.corpus.fingerprint import fingerprint
 from mpitune.corpus.lines import check_readable
 from mpitune.errors import UsageError
 from mpitune.files import is_folder, read_bytes

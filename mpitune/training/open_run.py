@@ -20,9 +20,8 @@ from mpitune.grammar.choices import PREFIXES, ListTemplateName
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.layout import RunFolder
-from mpitune.store.build import known_estimates
+from mpitune.store.bitext_inputs import known_decisions
 from mpitune.store.extract_grammars import extract_and_build
-from mpitune.store.made_inputs import known_decisions
 from mpitune.store.store import Store, open_store
 from mpitune.training import factory, job_inputs
 from mpitune.training.fit_bins import open_fitted
@@ -47,7 +46,7 @@ def open_run(job: Job, comm: Comm, given: InitialModel | None = None) -> Trainin
     ``given`` replaces the job's initial weights and score transforms.
     """
     folder, sources = job.run.store, job_inputs.sources(job)
-    for decision in comm.on_root(lambda: known_decisions(sources.made) + known_estimates(sources)):
+    for decision in comm.on_root(known_decisions, sources.made_inputs):
         LOG.info("%s", decision)
     compile_side_by_side(comm, job, sources)
     extract_and_build(comm, sources, folder, folder)

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import errno
+import io
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
-from support.crafted import CRAFTED, Craft, write_secret
+from support.small_disk import largest_file
 
 from mpitune.array_files import arrays
-from mpitune.array_files.arrays import (
-    USER_BLOCK,
-    open_arrays,
-    read_attributes,
-    release_changes,
-    release_pages,
-    write_arrays,
-    write_user_block,
-)
+from mpitune.array_files.arrays import open_arrays, read_manifest, release_changes, release_pages, write_arrays
 from mpitune.errors import DataError, MachineError, UsageError
 
 RECORD = np.dtype([("key", "<i8"), ("prob", "<f4"), ("backoff", "<f4")])
@@ -36,30 +29,30 @@ ARRAYS = {
 
 
 def test_arrays_come_back(tmp_path: Path) -> None:
-    write_arrays(tmp_path / "new" / "a.h5", ARRAYS, {"made from": ["größe", 1, None]})
-    opened = open_arrays(tmp_path / "new" / "a.h5")
+    write_arrays(tmp_path / "new" / "a.npz", ARRAYS, {"made from": ["größe", 1, None]})
+    opened = open_arrays(tmp_path / "new" / "a.npz")
     assert opened.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
         assert type(opened[name]) is np.ndarray
         assert (opened[name].dtype, opened[name].shape) == (array.dtype, array.shape)
         assert opened[name].flags.aligned and opened[name].flags.c_contiguous
         assert np.array_equal(opened[name], array)
-    assert read_attributes(tmp_path / "new" / "a.h5") == {"made from": ["größe", 1, None]}
-    with h5py.File(tmp_path / "new" / "a.h5") as file:
-        assert np.array_equal(file["a.b"][:], ARRAYS["a.b"])
-    assert os.listdir(tmp_path / "new") == ["a.h5"]
+    assert read_manifest(tmp_path / "new" / "a.npz") == {"version": arrays.VERSION, "made from": ["größe", 1, None]}
+    with np.load(tmp_path / "new" / "a.npz", allow_pickle=False) as file:
+        assert all(np.array_equal(file[name], array) for name, array in ARRAYS.items())
+    assert os.listdir(tmp_path / "new") == ["a.npz"]
 
 
 def test_writing_to_an_opened_array_leaves_the_file_alone(tmp_path: Path) -> None:
-    write_arrays(tmp_path / "a.h5", ARRAYS, {})
-    open_arrays(tmp_path / "a.h5")["a"][:] = 7
-    assert np.array_equal(open_arrays(tmp_path / "a.h5")["a"], ARRAYS["a"])
+    write_arrays(tmp_path / "a.npz", ARRAYS, {})
+    open_arrays(tmp_path / "a.npz")["a"][:] = 7
+    assert np.array_equal(open_arrays(tmp_path / "a.npz")["a"], ARRAYS["a"])
 
 
 def test_released_pages_are_read_again_from_the_file(tmp_path: Path) -> None:
     small, large = np.arange(10), np.arange(5 * mmap.PAGESIZE)
-    write_arrays(tmp_path / "a.h5", {"small": small, "large": large, "none": large[:0]}, {})
-    opened = open_arrays(tmp_path / "a.h5")
+    write_arrays(tmp_path / "a.npz", {"small": small, "large": large, "none": large[:0]}, {})
+    opened = open_arrays(tmp_path / "a.npz")
     # What a process has written to its own copy of a page tells whether it still has that page.
     opened["large"][:], opened["small"][:] = -1, -1
     for array in (*opened.values(), large):
@@ -71,8 +64,8 @@ def test_released_pages_are_read_again_from_the_file(tmp_path: Path) -> None:
 
 def test_pages_that_were_written_to_are_read_again_from_the_file(tmp_path: Path) -> None:
     small, large = np.arange(10), np.arange(5 * mmap.PAGESIZE)
-    write_arrays(tmp_path / "a.h5", {"small": small, "large": large}, {})
-    opened = open_arrays(tmp_path / "a.h5")
+    write_arrays(tmp_path / "a.npz", {"small": small, "large": large}, {})
+    opened = open_arrays(tmp_path / "a.npz")
     opened["large"][:], opened["small"][:] = -1, -1
     in_page = mmap.PAGESIZE // large.itemsize
     for array in (opened["large"], opened["small"], large):
@@ -85,62 +78,76 @@ def test_pages_that_were_written_to_are_read_again_from_the_file(tmp_path: Path)
 
 def test_no_arrays_and_long_attributes(tmp_path: Path) -> None:
     long = {"inputs": [["x" * 100, number] for number in range(20000)]}
-    write_arrays(tmp_path / "a.h5", {}, long)
-    assert open_arrays(tmp_path / "a.h5") == {}
-    assert read_attributes(tmp_path / "a.h5") == long
+    write_arrays(tmp_path / "a.npz", {}, long)
+    assert open_arrays(tmp_path / "a.npz") == {}
+    assert read_manifest(tmp_path / "a.npz") == {"version": arrays.VERSION, **long}
 
 
 def test_an_opened_file_may_be_replaced(tmp_path: Path) -> None:
-    write_arrays(tmp_path / "a.h5", ARRAYS, {})
-    opened = open_arrays(tmp_path / "a.h5")
-    (tmp_path / ".a.h5.mpitune-part").write_bytes(b"left behind" * 100000)
-    write_arrays(tmp_path / "a.h5", {"a": np.zeros(5)}, {})
+    write_arrays(tmp_path / "a.npz", ARRAYS, {})
+    opened = open_arrays(tmp_path / "a.npz")
+    (tmp_path / ".a.npz.mpitune-part").write_bytes(b"left behind" * 100000)
+    write_arrays(tmp_path / "a.npz", {"a": np.zeros(5)}, {})
     assert np.array_equal(opened["a"], ARRAYS["a"])
-    assert open_arrays(tmp_path / "a.h5")["a"].tolist() == [0.0] * 5
-    assert os.listdir(tmp_path) == ["a.h5"]
+    assert open_arrays(tmp_path / "a.npz")["a"].tolist() == [0.0] * 5
+    assert os.listdir(tmp_path) == ["a.npz"]
 
 
-@pytest.mark.parametrize("step", ["arrays._try_space", "arrays._lay_out", "atomic._fsync"])
+@pytest.mark.parametrize("step", ["arrays._member", "arrays._write_npy", "arrays._digest", "atomic._fsync"])
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    write_arrays(tmp_path / "a.h5", {"a": np.zeros(5)}, {})
+    write_arrays(tmp_path / "a.npz", {"a": np.zeros(5)}, {})
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(f"mpitune.array_files.{step}", full)
-    with pytest.raises(MachineError, match=r"a\.h5: cannot be written: No space left on device"):
-        write_arrays(tmp_path / "a.h5", {"a": np.zeros(5)}, {})
-    assert os.listdir(tmp_path) == ["a.h5"]
-    assert open_arrays(tmp_path / "a.h5")["a"].tolist() == [0.0] * 5
+    with monkeypatch.context() as patch:
+        patch.setattr(f"mpitune.array_files.{step}", full)
+        with pytest.raises(MachineError, match=r"a\.npz: cannot be written: No space left on device"):
+            write_arrays(tmp_path / "a.npz", {"a": np.zeros(5)}, {})
+    assert os.listdir(tmp_path) == ["a.npz"]
+    assert open_arrays(tmp_path / "a.npz")["a"].tolist() == [0.0] * 5
 
 
-def test_a_file_larger_than_may_be_made(tmp_path: Path) -> None:
-    huge = np.lib.stride_tricks.as_strided(np.zeros(1, dtype=np.uint8), (2**62,), (0,))
-    with pytest.raises(MachineError, match="cannot be written"):
-        write_arrays(tmp_path / "a.h5", {"a": huge}, {})
+@pytest.mark.parametrize("size", [0, 50, 1_000, 9_000, 100_000])
+def test_a_disk_that_is_full_after_so_many_bytes(tmp_path: Path, size: int) -> None:
+    with pytest.raises(MachineError, match=r"a\.npz: cannot be written: File too large"), largest_file(size):
+        write_arrays(tmp_path / "a.npz", ARRAYS | {"large": np.zeros(20_000)}, {"made from": 1})
     assert os.listdir(tmp_path) == []
 
 
 def test_missing_and_damaged_files(tmp_path: Path) -> None:
-    write_arrays(tmp_path / "a.h5", ARRAYS, {})
-    content = (tmp_path / "a.h5").read_bytes()
-    (tmp_path / "cut.h5").write_bytes(content[:-1000])
-    (tmp_path / "text.h5").write_text("text")
-    (tmp_path / "empty.h5").write_text("")
-    (tmp_path / "list.h5").write_bytes(content.replace(b"SNOD", b"NODS"))
-    for name in ("cut", "text", "empty", "missing", "list"):
-        assert name == "list" or read_attributes(tmp_path / f"{name}.h5") is None
-        with pytest.raises(DataError, match=rf"{name}\.h5: found a damaged or missing store"):
-            open_arrays(tmp_path / f"{name}.h5")
+    write_arrays(tmp_path / "a.npz", ARRAYS, {})
+    content = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(content[:-1000])
+    (tmp_path / "text.npz").write_text("text")
+    (tmp_path / "empty.npz").write_text("")
+    for name in ("cut", "text", "empty", "missing"):
+        assert read_manifest(tmp_path / f"{name}.npz") == {}
+        for check_digest in (True, False):
+            with pytest.raises(DataError, match=rf"{name}\.npz: found a damaged or missing store"):
+                open_arrays(tmp_path / f"{name}.npz", check_digest=check_digest)
+
+
+def test_what_is_damaged_never_fails_in_another_way(tmp_path: Path) -> None:
+    """Even where no digest tells, for example because somebody has written it anew."""
+    path = tmp_path / "a.npz"
+    write_arrays(path, ARRAYS, {"made from": 1})
+    content = path.read_bytes()
+    for bit in np.random.default_rng(2).integers(8 * len(content), size=1000).tolist():
+        path.write_bytes(flipped(content, bit))
+        with suppress(DataError, UsageError):
+            open_arrays(path, check_digest=False)
+        with suppress(UsageError):
+            read_manifest(path)
 
 
 def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
-    write_arrays(tmp_path / "a.h5", ARRAYS, {"made from": 1})
-    content = (tmp_path / "a.h5").read_bytes()
+    write_arrays(tmp_path / "a.npz", ARRAYS, {"made from": 1})
+    content = (tmp_path / "a.npz").read_bytes()
     for bit in np.random.default_rng(1).integers(8 * len(content), size=300).tolist():
-        (tmp_path / "b.h5").write_bytes(flipped(content, bit))
-        with pytest.raises(DataError, match=r"b\.h5: found a damaged or missing store"):
-            open_arrays(tmp_path / "b.h5")
+        (tmp_path / "b.npz").write_bytes(flipped(content, bit))
+        with pytest.raises(DataError, match=r"b\.npz: found a damaged or missing store"):
+            open_arrays(tmp_path / "b.npz")
 
 
 def flipped(content: bytes, bit: int) -> bytes:
@@ -149,30 +156,53 @@ def flipped(content: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
-def chunked(file: h5py.File, name: str, secret: Path) -> None:
-    file.create_dataset(name, data=np.zeros(6, np.uint8), chunks=(6,))
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
 
 
-def strings(file: h5py.File, name: str, secret: Path) -> None:
-    file.create_dataset(name, data=["text"], dtype=h5py.string_dtype())
+ODD = b"{'descr': '<i8', 'fortran_order': False, 'shape': (9,)} \n"
+"""A header after which eight-byte numbers begin at an odd place."""
+CRAFTED = {
+    "is not an array of numbers": ("a.npy", npy(np.array([{}], dtype=object))),
+    "is not an array of numbers in one": ("a.npy", npy(np.arange(9))[:-8]),
+    "is not an array of numbers in one piece": ("a.npy", npy(np.ones((2, 3), order="F"))),
+    "notes.txt is not an array": ("notes.txt", npy(np.arange(9))),
+    "a.npy is not an array": ("a.npy", npy(np.arange(9)).replace(b"Y\1", b"Y\2")),
+    "a.npy is not aligned": ("a.npy", b"\x93NUMPY\1\0" + bytes([len(ODD), 0]) + ODD + bytes(72)),
+    "reading magic string": ("a.npy", b"text"),
+}
 
 
-@pytest.mark.parametrize("craft", [*CRAFTED, chunked, strings])
-def test_only_bytes_of_the_file_itself_are_read(tmp_path: Path, craft: Craft) -> None:
-    with h5py.File(tmp_path / "evil.h5", "w", userblock_size=USER_BLOCK) as file:
-        file.attrs["version"], file.attrs["attributes"], file["b"] = arrays.VERSION, "{}", np.zeros(6)
-        craft(file, "a", write_secret(tmp_path))
-    write_user_block(tmp_path / "evil.h5")
-    with pytest.raises(DataError, match="is a link|is stored in|is not stored in|numbers in one piece"):
-        open_arrays(tmp_path / "evil.h5")
+@pytest.mark.parametrize("told", list(CRAFTED))
+def test_nothing_but_arrays_of_numbers_is_read(tmp_path: Path, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, content = CRAFTED[told]
+    monkeypatch.setattr(arrays, "_write_npy", lambda member, array: member.write(content))
+    member = arrays._member
+    monkeypatch.setattr(arrays, "_member", lambda to, given, file: member(to, given.replace("a.npy", name), file))
+    write_arrays(tmp_path / "evil.npz", {"a": np.zeros(1)}, {})
+    with pytest.raises(DataError, match=told):
+        open_arrays(tmp_path / "evil.npz")
 
 
-def test_files_of_other_versions(tmp_path: Path) -> None:
-    write_arrays(tmp_path / "a.h5", ARRAYS, {"made from": 1})
-    with h5py.File(tmp_path / "a.h5", "r+") as file:
-        file.attrs["version"] = arrays.VERSION - 1
-    assert read_attributes(tmp_path / "a.h5") is None
-    with h5py.File(tmp_path / "a.h5", "r+") as file:
-        file.attrs["version"] = arrays.VERSION + 1
-    with pytest.raises(UsageError, match=r"a\.h5: made by a newer mpitune \(version 5, this one reads 4\): update"):
-        read_attributes(tmp_path / "a.h5")
+def test_compressed_files_are_refused(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", a=np.zeros(100))
+    with pytest.raises(DataError, match=r"a\.npy is compressed"):
+        open_arrays(tmp_path / "a.npz", check_digest=False)
+
+
+def test_files_of_other_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, version = tmp_path / "a.npz", arrays.VERSION
+    for other in (version - 1, version + 1):
+        monkeypatch.setattr(arrays, "VERSION", other)
+        write_arrays(path, ARRAYS, {"made from": 1})
+        monkeypatch.setattr(arrays, "VERSION", version)
+        if other < version:
+            assert read_manifest(path) == {}
+            with pytest.raises(DataError, match="made by an older mpitune"):
+                open_arrays(path)
+    for read in (read_manifest, open_arrays):
+        told = rf"a\.npz: made by a newer mpitune \(version {version + 1}, this one reads {version}\): update"
+        with pytest.raises(UsageError, match=told):
+            read(path)

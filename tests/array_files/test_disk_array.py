@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import mmap
 import os
-import resource
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.small_disk import largest_file
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.disk_array import DiskArray, Scratch
@@ -21,10 +21,10 @@ def test_it_is_stored_as_the_array_would_be(tmp_path: Path) -> None:
         spool.append(piece)
     assert list(tmp_path.iterdir()) == []
     other = {"b": np.ones(3), "none": empty}
-    write_arrays(tmp_path / "spool.h5", {"a": spool, **other}, {})
-    write_arrays(tmp_path / "array.h5", {"a": numbers, **other}, {})
-    assert (tmp_path / "spool.h5").read_bytes() == (tmp_path / "array.h5").read_bytes()
-    assert np.array_equal(open_arrays(tmp_path / "spool.h5")["a"], numbers)
+    write_arrays(tmp_path / "spool.npz", {"a": spool, **other}, {})
+    write_arrays(tmp_path / "array.npz", {"a": numbers, **other}, {})
+    assert (tmp_path / "spool.npz").read_bytes() == (tmp_path / "array.npz").read_bytes()
+    assert np.array_equal(open_arrays(tmp_path / "spool.npz")["a"], numbers)
 
 
 def test_a_matrix_of_another_type_and_distinct_elements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,8 +39,8 @@ def test_a_matrix_of_another_type_and_distinct_elements(tmp_path: Path, monkeypa
     distinct = rows.distinct()
     assert (distinct.tolist(), distinct.dtype) == ([1, 2, 3], np.int16)
     assert DiskArray(tmp_path, np.int16).distinct().tolist() == []
-    write_arrays(tmp_path / "stored.h5", {"rows": rows, "lengths": lengths}, {})
-    stored = open_arrays(tmp_path / "stored.h5")
+    write_arrays(tmp_path / "stored.npz", {"rows": rows, "lengths": lengths}, {})
+    stored = open_arrays(tmp_path / "stored.npz")
     assert np.array_equal(stored["rows"], matrix) and stored["rows"].dtype == np.int16
     assert stored["lengths"].tolist() == [1 + (1 << 40), 1 << 40, 2 + (1 << 40)]
 
@@ -61,13 +61,8 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_a_machine_error(tmp_path: Path) -> None:
     spool = DiskArray(tmp_path)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100000, before[1]))
-    try:
-        with pytest.raises(MachineError, match=rf"{tmp_path}: cannot be written: File too large"):
-            spool.append(np.zeros(100000, dtype=np.int32))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with pytest.raises(MachineError, match=rf"{tmp_path}: cannot be written: File too large"), largest_file(100000):
+        spool.append(np.zeros(100000, dtype=np.int32))
 
 
 def resident() -> int:

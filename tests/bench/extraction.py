@@ -73,8 +73,8 @@ def speed(folder: Path, count: int) -> Iterator[Sequence[str]]:
 
     def to_store() -> ExtractedGrammars:
         parts = [extraction.part(item) for item in extraction.items]
-        write_arrays(folder / "grammars.h5", merged(parts, len(sentences), folder), {})
-        return ExtractedGrammars.stored(open_arrays(folder / "grammars.h5"), None)
+        write_arrays(folder / "grammars.npz", merged(parts, len(sentences), folder), {})
+        return ExtractedGrammars.stored(open_arrays(folder / "grammars.npz"), None)
 
     def to_text() -> None:
         grammars = to_store()
@@ -157,9 +157,9 @@ def _extract(folder: Path, count: int) -> str:
         extraction, parts = GrammarExtractor(file, sentences), ExtractedParts(folder)
         for item in extraction.items:
             parts.write(item, extraction.part(item), {})
-        write_arrays(folder / "grammars.h5", merged(parts, count, folder), {})
+        write_arrays(folder / "grammars.npz", merged(parts, count, folder), {})
     parts.remove()
-    size = (folder / "grammars.h5").stat().st_size
+    size = (folder / "grammars.npz").stat().st_size
     return f"{1000 * spent.seconds / count:.1f} {size} {_peak()}"
 
 

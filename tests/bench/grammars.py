@@ -48,7 +48,7 @@ def measure(grammars: Sequence[Path]) -> tuple[int, float, float]:
                 reader.read(grammar)
             rules = reader.rules()
         with CpuTime() as writing:
-            write_arrays(Path(folder) / "rules.h5", ListedGrammars(rules, reader.grammar_ptr).as_arrays(), {})
+            write_arrays(Path(folder) / "rules.npz", ListedGrammars(rules, reader.grammar_ptr).as_arrays(), {})
     return len(rules.type), reading.seconds, writing.seconds
 
 

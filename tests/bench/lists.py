@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from tools.measure import mpirun, print_table, run
 
-from mpitune.array_files.arrays import map_arrays
+from mpitune.array_files.arrays import open_arrays
 from mpitune.cli.parser import main as mpitune
 from mpitune.runtime.memory import peak_memory
 
@@ -169,7 +169,7 @@ def figures(spent: Spent, entries: int) -> list[str]:
 
 def read_values(folder: Path) -> int:
     """The number of feature values in the store."""
-    return len(map_arrays(folder / "runs" / "job" / "store" / "data.h5", check_digest=False)["lists.value"])
+    return len(open_arrays(folder / "runs" / "job" / "store" / "data.npz", check_digest=False)["lists.value"])
 
 
 if __name__ == "__main__":

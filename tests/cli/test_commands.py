@@ -308,7 +308,7 @@ def test_the_log_ends_with_commands_that_work(cli: Cli, trained: Trained) -> Non
 def test_prepare_twice(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:
     arguments: Arguments = ["prepare", tiny.job_file(tmp_path / "run"), "--set", f"run.store={tmp_path}/store"]
     first = cli(*arguments)
-    made = "data.h5, lm-0.h5 made"
+    made = "data.npz, lm-0.npz made"
     assert (first.code, first.output) == (0, f"{tmp_path}/store: {made}\n")
     assert f"INFO {tmp_path}/store: building the store: all inputs as arrays, for this run and later" in first.errors
     assert cli(*arguments) == (0, f"{tmp_path}/store: up to date\n", "")
@@ -392,7 +392,7 @@ def test_an_output_is_no_file_of_the_job(cli: Cli, trained: Trained) -> None:
     """Neither of its run nor of its store; those that it names are in `test_paths`."""
     job, run = load(trained.job), trained.run
     files = [run / name for name in ("config.toml", "weights.txt.gz", "checkpoints/epoch-0001.h5", "lock")]
-    files += [run / "weights" / "epoch-0001.txt.gz", job.run.store / "lm-0.h5"]
+    files += [run / "weights" / "epoch-0001.txt.gz", job.run.store / "lm-0.npz"]
     for file in files:
         before = file.read_bytes()
         for words in (

@@ -293,7 +293,7 @@ def test_the_configuration_of_a_run_is_a_job_unless_the_user_has_changed_it(
 
 
 def test_work_of_an_extraction_is_not_that_of_others(world: World, cli: Cli, tmp_path: Path) -> None:
-    path = placed(tmp_path / "out", ".extraction/data.h5", b"mine")
+    path = placed(tmp_path / "out", ".extraction/data.npz", b"mine")
     for _ in range(2):
         line = refused(cli, *WRITERS["grammars"](world, tmp_path / "out"))
         assert f"{path}: found a file that no store has written" in line and path.read_bytes() == b"mine"

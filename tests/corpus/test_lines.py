@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from mpitune.array_files.cache import fingerprint
 from mpitune.corpus import lines
-from mpitune.corpus.fingerprint import fingerprint
 from mpitune.errors import DataError
 
 

@@ -89,9 +89,9 @@ def table(sides: Sequence[Side]) -> RuleTable:
 
 
 def stored(parts: Parts, folder: Path) -> ExtractedGrammars:
-    write_arrays(folder / "rules.h5", merged(parts, SENTENCES, folder), {})
-    assert [path.name for path in folder.iterdir()] == ["rules.h5"]
-    return ExtractedGrammars.stored(open_arrays(folder / "rules.h5"), None)
+    write_arrays(folder / "rules.npz", merged(parts, SENTENCES, folder), {})
+    assert [path.name for path in folder.iterdir()] == ["rules.npz"]
+    return ExtractedGrammars.stored(open_arrays(folder / "rules.npz"), None)
 
 
 def rows(ptr: np.ndarray, flat: np.ndarray) -> list[list[Any]]:

@@ -191,7 +191,7 @@ def clock_set_back(task: Task, start: list[str]) -> Iterator[Outcome]:
 
 
 def _inodes(folder: Path) -> dict[str, int]:
-    return {path.name: path.stat().st_ino for path in folder.glob("*.h5")}
+    return {path.name: path.stat().st_ino for path in folder.glob("*.npz")}
 
 
 def _check_times(run: Path) -> None:

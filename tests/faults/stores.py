@@ -31,7 +31,7 @@ def flipped_bits(task: Task, start: list[str], count: int = 100, whole: int = 3)
         name, same = json.loads(line)
         yield Outcome(f"a bit flips in {name}", 0, same, 0, 0.0)
     drawn = random.Random(1)
-    for name in ("data.h5", "lm-0.h5")[:whole]:
+    for name in ("data.npz", "lm-0.npz")[:whole]:
         run = task.new() / "run"
         shutil.copytree(task.folder / "whole" / "store", run / "store")
         _flip(run / "store" / name, drawn)
@@ -55,9 +55,9 @@ def _main(task: Path, count: int, seed: int) -> None:
     assert (mpitune(["prepare", *job]), mpitune(decode)) == (0, 0)
     sound = _contents(run / "store") | {"output": output.read_bytes()}
     for _ in range(count):
-        name = drawn.choice(sorted(name for name in sound if name.endswith(".h5")))
+        name = drawn.choice(sorted(name for name in sound if name.endswith(".npz")))
         _flip(run / "store" / name, drawn)
-        if name == "bitext.h5":
+        if name == "bitext.npz":
             # It is read if grammars must be extracted.
             shutil.rmtree(run / "store" / "decode")
         assert (mpitune(["prepare", *job]), mpitune(decode)) == (0, 0), name
@@ -66,7 +66,7 @@ def _main(task: Path, count: int, seed: int) -> None:
 
 
 def _contents(store: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(store)): path.read_bytes() for path in store.rglob("*.h5")}
+    return {str(path.relative_to(store)): path.read_bytes() for path in store.rglob("*.npz")}
 
 
 if __name__ == "__main__":

@@ -300,7 +300,7 @@ def test_another_format_makes_the_store_anew(tiny: Tiny, tmp_path: Path, capsys:
     for table_format in ("joshua", "joshua", "cdec"):
         capsys.readouterr()
         assert main([*command, "--set", f"grammar.format={table_format}"]) == 0
-        said.append("data.h5" in capsys.readouterr().err)
+        said.append("data.npz" in capsys.readouterr().err)
     assert said == [True, False, True]
     assert main([*command, "--set", "grammar.format=moses"]) == 3
     assert 'then grammar.format = "cdec" or "joshua")' in capsys.readouterr().err

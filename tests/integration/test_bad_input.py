@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-import h5py
+import numpy as np
 import pytest
 from support.fake import FakeCdec
 from support.messages import MESSAGES, REMOVED, Row, check_told
@@ -27,7 +27,7 @@ from support.sharing import read_only
 from support.small_disk import on_a_small_disk
 from support.tiny import write_data
 
-from mpitune.array_files.arrays import write_user_block
+from mpitune.array_files.arrays import VERSION, open_arrays, write_arrays
 from mpitune.cli.parser import main
 from mpitune.ownership import FolderLock
 from mpitune.run_folder import checkpoint
@@ -55,8 +55,8 @@ shards = 4
 [select]
 k = 40
 """
-STORE = ("store/data.h5", "store/lm-0.h5")
-EXTERNAL = ("store/lm-0-external.h5", *(f"cdec/rank-0/{name}" for name in ("cdec.ini", "weights", "stderr.log")))
+STORE = ("store/data.npz", "store/lm-0.npz")
+EXTERNAL = ("store/lm-0-external.npz", *(f"cdec/rank-0/{name}" for name in ("cdec.ini", "weights", "stderr.log")))
 WATCHED = tuple(f"translations/{name}.txt.gz" for name in ("source", "reference-0", "epoch-0000"))
 CHECKPOINT = "runs/job/checkpoints/epoch-0002.h5"
 WITHOUT_BINS = "weights learned with bins, without their run's `scoring.json`"
@@ -160,9 +160,9 @@ def foreign_checkpoint(folder: Path) -> None:
 
 
 def newer_store(folder: Path) -> None:
-    with h5py.File(folder / "runs/job" / STORE[0], "r+") as file:
-        file.attrs["version"] = file.attrs["version"] + 1
-    write_user_block(folder / "runs/job" / STORE[0])
+    data = folder / "runs/job" / STORE[0]
+    whole = {name: np.array(array) for name, array in open_arrays(data).items()}
+    write_arrays(data, whole, {"version": VERSION + 1})
 
 
 def cdec(binary: object = "cdec", more: str = "") -> Spoil:
@@ -440,7 +440,7 @@ OTHERS = {
     ),
     "a file where the store is to be": (
         Case(write("runs/job/store", "a file")),
-        Row("runs/job/store/data.h5: missing, and cannot be built: ...: cannot be written: File exists", 2),
+        Row("runs/job/store/data.npz: missing, and cannot be built: ...: cannot be written: File exists", 2),
     ),
 }
 """What is told as well."""

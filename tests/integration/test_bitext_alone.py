@@ -22,8 +22,7 @@ from mpitune.errors import DataError
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kneser_ney import estimate
 from mpitune.store import bitext_inputs
-from mpitune.store.bitext_inputs import BitextParts
-from mpitune.store.made_inputs import make_inputs
+from mpitune.store.bitext_inputs import BitextParts, make_inputs
 from mpitune.training import job_inputs
 
 PAIRS = [pair for seed in range(3, 40) for pair in random_pairs(seed) if pair[0] and pair[1]]
@@ -72,7 +71,7 @@ def run(cli: Cli, folder: Path, command: str = "train", *more: str | Path) -> Do
 
 
 def lm_arrays(folder: Path, n: int = 0, store: str = "runs/job/store") -> dict[str, bytes]:
-    return {name: array.tobytes() for name, array in open_arrays(folder / store / f"lm-{n}.h5").items()}
+    return {name: array.tobytes() for name, array in open_arrays(folder / store / f"lm-{n}.npz").items()}
 
 
 def estimated(text: Path, order: int) -> dict[str, bytes]:
@@ -83,7 +82,7 @@ def estimated(text: Path, order: int) -> dict[str, bytes]:
 
 
 def inputs(folder: Path, store: str = "runs/job/store") -> dict[str, list[str]]:
-    return {path.name: read(path) for path in (folder / store / "inputs").glob("[!.]*") if path.suffix != ".json"}
+    return {path.name: read(path) for path in (folder / store / "inputs").glob("[!.]*") if path.suffix != ".npz"}
 
 
 @pytest.mark.parametrize("one_file", [False, True])
@@ -156,7 +155,7 @@ def test_a_bitext_becomes_a_tuned_system(folder: Path, aligned: list[Path], cli:
     store = folder / "runs/job/store"
     decisions = [f"{folder}/f: no [grammar]: ", f"{folder}/f: no [data.devtest]: ", f"{folder}/f: data.limit = 20: "]
     decisions += [f"{store}/inputs/links.gz: no grammar.alignment: aligned by eflomal, "]
-    decisions += [f"{store}/lm-0.h5: no file in [[lm]]: a model of order 5, estimated from "]
+    decisions += [f"{store}/lm-0.npz: no file in [[lm]]: a model of order 5, estimated from "]
     for decision in decisions:
         assert done.errors.count(f"INFO {decision}") == 1, decision
     epochs = [json.loads(line) for line in (folder / "runs/job/metrics.jsonl").read_text().splitlines()]
@@ -193,25 +192,25 @@ def test_it_is_the_job_that_names_all_these_files(folder: Path, aligned: list[Pa
 def test_only_what_has_changed_is_made_again(folder: Path, aligned: list[Path], cli: Cli) -> None:
     def made_again(*settings: str) -> set[str]:
         store = folder / "runs/job/store"
-        files = store / "inputs/links.gz", store / "lm-0.h5"
+        files = store / "inputs/links.gz", store / "lm-0.npz"
         times = {path: path.stat().st_mtime_ns for path in files if path.exists()}
         run(cli, folder, "prepare", *(word for setting in settings for word in ("--set", setting)))
         return {path.name for path in files if path.stat().st_mtime_ns != times.get(path)}
 
-    assert made_again() == {"links.gz", "lm-0.h5"}
+    assert made_again() == {"links.gz", "lm-0.npz"}
     assert made_again() == set()
     # Other seeds share the store, and other limits the alignment and the language model.
     assert made_again("run.seed=2") == set()
     assert made_again("data.limit=30") == set()
     assert len(inputs(folder)["tuned.source"]) == 30
-    assert made_again("data.limit=30", "lm=[{order=2}]") == {"lm-0.h5"}
+    assert made_again("data.limit=30", "lm=[{order=2}]") == {"lm-0.npz"}
     links = folder / "runs/job/store/inputs/links.gz"
     links.write_bytes(links.read_bytes()[:-9])
     assert made_again("data.limit=30", "lm=[{order=2}]") == {"links.gz"}
-    (folder / "runs/job/store/inputs/links.gz.json").write_text("{}")
+    (folder / "runs/job/store/inputs/links.gz.npz").write_text("{}")
     assert made_again("data.limit=30", "lm=[{order=2}]") == {"links.gz"}
     write(folder / "e", [" ".join(reversed(pair[1])) for pair in PAIRS])
-    assert made_again("data.limit=30", "lm=[{order=2}]") == {"links.gz", "lm-0.h5"}
+    assert made_again("data.limit=30", "lm=[{order=2}]") == {"links.gz", "lm-0.npz"}
 
 
 def test_what_is_given_is_not_made(folder: Path, aligned: list[Path], cli: Cli) -> None:
@@ -321,7 +320,7 @@ def test_a_stop_keeps_what_is_made(
         done = cli("train", folder / "job.toml")
     told = "stopped by SIGUSR1 in the preparation of the data; finished work is kept: run the same command again"
     assert done.code == 75 and f"mpitune: {told} to continue" in done.errors
-    assert "links.gz" in inputs(folder) and not (folder / "runs/job/store/lm-0.h5").exists()
+    assert "links.gz" in inputs(folder) and not (folder / "runs/job/store/lm-0.npz").exists()
     run(cli, folder)
     run(cli, folder, "prepare", "--set", f"run.store={folder}/other")
     assert len(aligned) == 2 and inputs(folder) == inputs(folder, "other")

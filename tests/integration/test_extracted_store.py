@@ -135,9 +135,9 @@ def test_a_limit_of_translations_needs_no_other_store_and_is_that_of_the_files(f
     limit = "grammar.max_translations=1"
     assert main(["prepare", f"{folder}/job.toml"]) == 0
     before = grammars(folder / "job.toml")
-    stamp = (folder / "runs/job/store/data.h5").stat().st_mtime_ns
+    stamp = (folder / "runs/job/store/data.npz").stat().st_mtime_ns
     assert main(["prepare", f"{folder}/job.toml", "--set", limit]) == 0
-    assert (folder / "runs/job/store/data.h5").stat().st_mtime_ns == stamp
+    assert (folder / "runs/job/store/data.npz").stat().st_mtime_ns == stamp
     limited = grammars(folder / "job.toml", limit)
     for rules, all_rules in zip(limited, before, strict=True):
         sides = [str(rule[0]).split(" ||| ")[1] for rule in rules]
@@ -153,8 +153,8 @@ def test_a_limit_of_translations_needs_no_other_store_and_is_that_of_the_files(f
 
 def test_a_store_that_is_up_to_date_is_only_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["prepare", f"{folder}/job.toml"]) == 0
-    for module in ("store_file", "extract_grammars"):
-        monkeypatch.setattr(f"mpitune.store.{module}.locked", lambda *_: pytest.fail("locked to be written"))
+    for module in ("array_files.cache", "store.extract_grammars"):
+        monkeypatch.setattr(f"mpitune.{module}.locked", lambda *_: pytest.fail("locked to be written"))
     assert main(["prepare", f"{folder}/job.toml"]) == 0
 
 
@@ -175,11 +175,11 @@ def test_the_store_does_not_tell_how_many_ranks_there_were(folder: Path) -> None
     for n in (1, 3):
         run = mpirun(n, [*command, f"run.dir={folder}/run{n}"])
         assert run.returncode == 0, run.stderr
-    one, three = (open_arrays(folder / f"run{n}/store/data.h5") for n in (1, 3))
+    one, three = (open_arrays(folder / f"run{n}/store/data.npz") for n in (1, 3))
     assert one.keys() == three.keys() and all((one[name] == three[name]).all() for name in one)
     assert (folder / "run1/weights.txt.gz").read_bytes() == (folder / "run3/weights.txt.gz").read_bytes()
     assert sorted(path.name for path in (folder / "run3/store").glob("[!.]*")) == sorted(
-        ["bitext.h5", "data.h5", "lm-0.h5", "lock", "parts"]
+        ["bitext.npz", "data.npz", "lm-0.npz", "lock", "parts"]
     )
     assert len((folder / "run3/metrics.jsonl").read_text().splitlines()) == 1
 
@@ -191,7 +191,7 @@ def test_several_ranks_prepare_what_training_then_opens(folder: Path, capsys: py
     assert run.returncode == 0, run.stderr
     assert not (folder / "runs/job/weights.txt.gz").exists()
     assert main(["train", job]) == 0
-    assert (store / "data.h5").read_bytes() == (folder / "runs/job/store/data.h5").read_bytes()
+    assert (store / "data.npz").read_bytes() == (folder / "runs/job/store/data.npz").read_bytes()
     capsys.readouterr()
     assert main(["train", job, "--set", f"run.store={store}", "--set", f"run.dir={folder}/other"]) == 0
     assert "building it" not in capsys.readouterr().err
@@ -202,7 +202,7 @@ def test_the_store_does_not_tell_how_much_a_rank_held_in_memory(folder: Path, mo
     assert main(["prepare", job, "--set", f"run.store={folder}/at-once"]) == 0
     monkeypatch.setattr(extractor, "TABLE", 1)
     assert main(["prepare", job, "--set", f"run.store={folder}/bit-by-bit"]) == 0
-    assert (folder / "at-once/data.h5").read_bytes() == (folder / "bit-by-bit/data.h5").read_bytes()
+    assert (folder / "at-once/data.npz").read_bytes() == (folder / "bit-by-bit/data.npz").read_bytes()
 
 
 ITEMS = 6
@@ -252,16 +252,16 @@ def test_a_stopped_extraction_goes_on(
     said = capsys.readouterr().err
     assert "stopped by SIGUSR1 in the extraction of grammars; finished work is kept" in said
     # The item at work is finished; what was extracted is kept where the process fails, too.
-    assert worked(3, fail) == items[:2] and not (parts.parent / "data.h5").exists()
+    assert worked(3, fail) == items[:2] and not (parts.parent / "data.npz").exists()
     assert main(["train", job, "--quiet"]) == 4
     assert worked() == items[2:5]
-    files = sorted(parts.glob("part-*.h5"))
+    files = sorted(parts.glob("part-*.npz"))
     assert files == [ExtractedParts(parts).file(item) for item in items[:4]]
     # A part that was damaged is extracted again; the others are not.
     files[1].write_bytes(files[1].read_bytes()[:100])
     assert main(["train", job, "--quiet"]) == 0
     assert worked() == [items[1], *items[4:]]
-    assert (parts.parent / "data.h5").read_bytes() == (folder / "unbroken/data.h5").read_bytes()
+    assert (parts.parent / "data.npz").read_bytes() == (folder / "unbroken/data.npz").read_bytes()
     assert [path.name for path in parts.iterdir()] == ["lock"]
     # The next run removes what one that was killed at the very end has left.
     write_arrays(files[0], {}, {})
@@ -281,7 +281,7 @@ def test_what_was_extracted_from_something_else_is_not_kept(folder: Path, worked
     assert main(["prepare", job, *given]) == 0
     assert len(worked()) == ITEMS
     assert main(["prepare", job, *given, "--set", f"run.store={folder}/other"]) == 0
-    assert (folder / "runs/job/store/data.h5").read_bytes() == (folder / "other/data.h5").read_bytes()
+    assert (folder / "runs/job/store/data.npz").read_bytes() == (folder / "other/data.npz").read_bytes()
     assert [path.name for path in parts.iterdir()] == ["lock"]
 
 
@@ -298,7 +298,7 @@ def test_parts_of_other_items_are_not_kept(
     (item,) = worked()
     assert len(item) >= ITEMS
     assert main(["prepare", job, "--set", f"run.store={folder}/unbroken"]) == 0
-    assert (folder / "runs/job/store/data.h5").read_bytes() == (folder / "unbroken/data.h5").read_bytes()
+    assert (folder / "runs/job/store/data.npz").read_bytes() == (folder / "unbroken/data.npz").read_bytes()
 
 
 @pytest.mark.mpi
@@ -314,7 +314,7 @@ def test_all_ranks_go_on_with_a_stopped_extraction(folder: Path, worked: Callabl
     run = mpirun(3, ["-c", program, "train", job])
     assert run.returncode == 0, run.stderr
     assert main(["prepare", str(job), "--set", f"run.store={folder}/unbroken"]) == 0
-    assert (folder / "runs/job/store/data.h5").read_bytes() == (folder / "unbroken/data.h5").read_bytes()
+    assert (folder / "runs/job/store/data.npz").read_bytes() == (folder / "unbroken/data.npz").read_bytes()
 
 
 def test_a_merge_that_breaks_off_leaves_nothing(
@@ -328,7 +328,7 @@ def test_a_merge_that_breaks_off_leaves_nothing(
         patch.setattr(DiskArray, "append", full)
         assert main(["prepare", job]) == 4
     assert "the disk is full" in capsys.readouterr().err
-    assert {path.name for path in store.glob("[!.]*")} == {"bitext.h5", "lock", "parts"}
+    assert {path.name for path in store.glob("[!.]*")} == {"bitext.npz", "lock", "parts"}
     assert main(["prepare", job]) == 0
     assert [path.name for path in (store / "parts").iterdir()] == ["lock"]
     assert sum(map(len, grammars(folder / "job.toml"))) > 300
@@ -337,17 +337,17 @@ def test_a_merge_that_breaks_off_leaves_nothing(
 def test_what_is_fresh_is_not_made_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = str(folder / "job.toml")
     assert main(["prepare", job]) == 0
-    assert "bitext.h5: building it" in capsys.readouterr().err
+    assert "bitext.npz: building it" in capsys.readouterr().err
     assert main(["prepare", job]) == 0
     assert "making" not in capsys.readouterr().err
     assert main(["prepare", job, "--set", "grammar.leave_one_out=false"]) == 0
     said = capsys.readouterr().err
-    assert "data.h5: stale" in said and "bitext.h5" not in said
+    assert "data.npz: stale" in said and "bitext.npz" not in said
     links = (folder / "a").read_text().splitlines()
     (folder / "a").write_text("\n".join(["", *links[1:]]) + "\n")
     assert main(["prepare", job, "--set", "grammar.leave_one_out=false"]) == 0
     said = capsys.readouterr().err
-    assert "data.h5: stale" in said and "bitext.h5: stale" in said
+    assert "data.npz: stale" in said and "bitext.npz: stale" in said
 
 
 def test_decode_extracts_for_its_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -358,8 +358,8 @@ def test_decode_extracts_for_its_input(folder: Path, capsys: pytest.CaptureFixtu
     out, said = capsys.readouterr()
     assert len({line.split(" ||| ")[0] for line in out.splitlines()}) == len(PAIRS)
     # Nothing is left out here, and the compiled bitext and language model are used again.
-    assert "bitext.h5" not in said and "lm-0.h5" not in said
-    assert not (folder / "runs/job/store/decode/lm-0.h5").exists()
+    assert "bitext.npz" not in said and "lm-0.npz" not in said
+    assert not (folder / "runs/job/store/decode/lm-0.npz").exists()
     metrics = json.loads((folder / "runs/job/metrics.jsonl").read_text())
     assert metrics["sentences"] == len(PAIRS)
 

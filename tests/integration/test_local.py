@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -22,6 +21,8 @@ from support.mpi import ROOT, mpirun
 from support.runs import SENTENCES, Decodes, damage, metrics
 from support.tiny import DEVTEST, Tiny
 
+from mpitune.array_files import arrays
+from mpitune.array_files.arrays import open_arrays
 from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.base import Sentence
@@ -67,9 +68,8 @@ def command(job: Path, weights: Path, source: Path, *settings: str, more: Argume
 def kept_files(run: Path) -> dict[str, bytes]:
     """The arrays of all lists, by file and name."""
     found = {}
-    for path in sorted((run / "local").rglob("*.h5")):
-        with h5py.File(path) as file:
-            found |= {f"{path.name}/{name}": file[name][:].tobytes() for name in file}
+    for path in sorted((run / "local").rglob("*.npz")):
+        found |= {f"{path.name}/{name}": array.tobytes() for name, array in open_arrays(path).items()}
     return found
 
 
@@ -140,10 +140,9 @@ def test_a_model_with_features_in_bins(cli: Cli, tiny: Tiny, tmp_path: Path) -> 
     done = cli(*command(job, tmp_path / "global", source, "local.k=6", "local.lambda=0"))
     assert (done.code, done.output) == (0, plain)
     scoring = read_scoring(tmp_path / "global")
-    made_from = json.loads((tmp_path / "run" / "local" / "made-from.json").read_text())
+    made_from = nbest_store.lists_made_from(tmp_path / "run" / "local")
     assert scoring and made_from["bins of features.discretize"] == scoring.digest
-    with h5py.File(tmp_path / "run" / "local" / "epoch-0000.lists" / "shard-0000.h5") as file:
-        fired = set(file["feature_id"][:].tolist())
+    fired = set(nbest_store.open_lists(tmp_path / "run" / "local", 0, 0).feature_id.tolist())
     assert fired & {feature_id(name) for name in scoring.bins[0].names} and feature_id("Cost") not in fired
 
 
@@ -292,7 +291,7 @@ def test_a_killed_run_goes_on(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Pat
 def test_damaged_lists_are_made_again(cli: Cli, tiny: Tiny, tmp_path: Path, weights: Path, decodes: Decodes) -> None:
     arguments = command(tiny.job_file(tmp_path / "run"), weights, tiny.folder / "dev.de")
     first = cli(*arguments)
-    kept, (file, *_) = kept_files(tmp_path / "run"), sorted((tmp_path / "run").rglob("shard-*.h5"))
+    kept, (file, *_) = kept_files(tmp_path / "run"), sorted((tmp_path / "run").rglob("shard-*.npz"))
     damage(file)
     decodes.count = 0
     assert cli(*arguments).output == first.output
@@ -305,12 +304,17 @@ def test_lists_of_an_older_version_are_made_again(
 ) -> None:
     arguments = command(tiny.job_file(tmp_path / "run"), weights, tiny.folder / "dev.de")
     with monkeypatch.context() as older:
-        older.setattr(nbest_store, "VERSION", nbest_store.VERSION - 1)
+        older.setattr(arrays, "VERSION", arrays.VERSION - 1)
         cli(*arguments)
+    local = tmp_path / "run" / "local"
+    former = local / "made-from.json", local / "epoch-0000.lists" / "shard-0000.h5"
+    for file in former:
+        file.write_text("of another format")
     for expected in (1 + SENTENCES, 1):
         decodes.count = 0
         cli(*arguments)
         assert decodes.count == expected
+    assert not any(file.exists() for file in former)
 
 
 def test_lists_of_another_job_or_other_weights_are_refused(

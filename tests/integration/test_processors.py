@@ -12,12 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import h5py
 import pytest
 from support.mpi import ROOT, launcher
 from support.naive_extract import random_pairs
 from support.runs import result
 from support.tiny import DEVTEST, Tiny
+
+from mpitune.array_files.arrays import open_arrays
 
 LIBM = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX512F"}
 BLAS = {"OPENBLAS_CORETYPE": "Nehalem"}
@@ -104,11 +105,10 @@ def digests(folder: Path) -> dict[str, str]:
     """By name: digests of the weights, of the stores' arrays and of texts."""
     contents = {name: result(folder / name) for name in JOBS} | {"bitext": result(folder / "runs/bitext")}
     contents |= {name: (folder / name).read_bytes() for name in ("local.out", "made.arpa")}
-    for path in sorted(folder.rglob("*.h5")):
-        if "checkpoints" not in path.parts:
-            with h5py.File(path) as file:
-                arrays = b"".join(file[name][()].tobytes() for name in sorted(file))
-            contents[path.relative_to(folder).as_posix()] = arrays
+    for path in sorted(folder.rglob("*.npz")):
+        if not {"checkpoints", "inputs"} & set(path.parts):
+            arrays = sorted(open_arrays(path).items())
+            contents[path.relative_to(folder).as_posix()] = b"".join(array.tobytes() for _, array in arrays)
     return {name: hashlib.blake2b(content, digest_size=8).hexdigest() for name, content in contents.items()}
 
 

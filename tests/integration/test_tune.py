@@ -16,10 +16,10 @@ from support.mpi import ROOT, mpirun
 from support.runs import SENTENCES, SHARD_SIZES, TRAIN_JOBS, Decodes, damage, epoch_weights, files_of, metrics
 from support.tiny import DEVTEST, Tiny
 
+from mpitune.array_files import arrays
 from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.metrics.tuning_metric import SCORES
-from mpitune.run_folder import nbest_store as lists_module
 from mpitune.training import batch_epoch, job_inputs
 from mpitune.training.loop import train
 
@@ -100,9 +100,9 @@ def test_there_are_signs_of_life(tiny: Tiny, tmp_path: Path, monkeypatch: pytest
 def test_lists_that_are_lost_are_made_again(tiny: Tiny, tmp_path: Path, decodes: Decodes) -> None:
     tiny.train(tmp_path / "unbroken", **tables_of("pro", 3))
     tiny.train(tmp_path / "run", **tables_of("pro", 2))
-    damage(tmp_path / "run" / "checkpoints" / "epoch-0002.lists" / "shard-0001.h5")
+    damage(tmp_path / "run" / "checkpoints" / "epoch-0002.lists" / "shard-0001.npz")
     for epoch in (1, 2):
-        (tmp_path / "run" / "checkpoints" / f"epoch-000{epoch}.lists" / "shard-0002.h5").unlink()
+        (tmp_path / "run" / "checkpoints" / f"epoch-000{epoch}.lists" / "shard-0002.npz").unlink()
     decodes.count = 0
     tiny.train(tmp_path / "run", **tables_of("pro", 3))
     assert decodes.count == 1 + SENTENCES + SHARD_SIZES[1] + 2 * SHARD_SIZES[2]
@@ -126,19 +126,19 @@ def test_lists_of_earlier_epochs_are_made_with_their_weights(tiny: Tiny, tmp_pat
 
 
 def test_lists_of_an_older_version_are_made_again_and_of_a_newer_one_refused(
-    tiny: Tiny, tmp_path: Path, decodes: Decodes, monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, tmp_path: Path, decodes: Decodes
 ) -> None:
     tiny.train(tmp_path / "unbroken", **tables_of("pro", 3))
-    version = lists_module.VERSION
+    version = arrays.VERSION
     for other in (version - 1, version + 1):
-        monkeypatch.setattr(lists_module, "VERSION", other)
         tiny.train(tmp_path / str(other), **tables_of("pro", 2))
-    monkeypatch.setattr(lists_module, "VERSION", version)
+        for path in (tmp_path / str(other) / "checkpoints").glob("*.lists/*.npz"):
+            arrays.write_arrays(path, arrays.open_arrays(path), arrays.read_manifest(path) | {"version": other})
     decodes.count = 0
     tiny.train(tmp_path / str(version - 1), **tables_of("pro", 3))
     assert decodes.count == 1 + 3 * SENTENCES
     assert files_of(tmp_path / str(version - 1)) == files_of(tmp_path / "unbroken")
-    with pytest.raises(UsageError, match=rf"shard-\d+\.h5: made by a newer mpitune \(version {version + 1}, this one"):
+    with pytest.raises(UsageError, match=rf"shard-\d+\.npz: made by a newer mpitune \(version {version + 1}, this one"):
         tiny.train(tmp_path / str(version + 1), **tables_of("pro", 3))
 
 
@@ -150,7 +150,7 @@ def test_forests_are_those_of_one_epoch_and_made_again_where_lost(tiny: Tiny, tm
     kept = tmp_path / "run" / "checkpoints"
     assert len(list((kept / "epoch-0001.forests").iterdir())) == len(SHARD_SIZES)
     lost, whole = finished_shards(kept / "epoch-0002.forests")
-    damage(kept / "epoch-0002.forests" / f"shard-{lost:04d}.h5")
+    damage(kept / "epoch-0002.forests" / f"shard-{lost:04d}.npz")
     decodes.count, decodes.stop_at = 0, None
     tiny.train(tmp_path / "run", **tables_of("hypergraph", 3))
     assert decodes.count == 1 + 2 * SENTENCES - SHARD_SIZES[whole]

@@ -220,7 +220,7 @@ def test_words_are_known_by_their_hashes(tmp_path: Path) -> None:
     assert murmur(b"") == 0 and murmur(b"<unk>") != 0
 
 
-WRITTEN = ["data.h5", "lm-0.h5"]
+WRITTEN = ["data.npz", "lm-0.npz"]
 
 
 def test_the_store_takes_them_as_it_takes_arpa_files(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_the_store_takes_them_as_it_takes_arpa_files(tmp_path: Path) -> None:
 
     assert made() == WRITTEN
     assert made() == []
-    assert (folder / "lm-0.h5").stat().st_size < 20_000, "the model stays where it is"
+    assert (folder / "lm-0.npz").stat().st_size < 20_000, "the model stays where it is"
     known = content_digests(sources, folder)
     [(lm, vocabulary)] = open_store(sources, folder).model.lms
     assert lm.order == 3 and vocabulary.numbers(["house"]).tolist() == [3]
@@ -245,7 +245,7 @@ def test_the_store_takes_them_as_it_takes_arpa_files(tmp_path: Path) -> None:
     assert made() == [], "the same content, written at another time"
     (tmp_path / "lm.arpa").write_text(SMALL.replace("-0.0625", "-0.5"))
     write_kenlm(tmp_path / "lm.arpa", file)
-    assert made() == ["lm-0.h5"]
+    assert made() == ["lm-0.npz"]
     assert content_digests(sources, folder) != known
     write_kenlm(tmp_path / "lm.arpa", file, room=4.0)
     expected = r"any name: found \d+ bytes, expected the KenLM binary of \d+ bytes that was there when the store was"

@@ -237,8 +237,8 @@ def test_a_mapped_model_is_read_again_from_its_file(tmp_path: Path, kind: str) -
     text = sentences(1, 2000, words=300)
     lm, words = model(tmp_path, text, 3, kind)
     if kind == "arpa":
-        write_arrays(tmp_path / "lm.h5", read_arpa(tmp_path / "lm"), {})
-        lm, words = language_model(open_arrays(tmp_path / "lm.h5"))
+        write_arrays(tmp_path / "lm.npz", read_arpa(tmp_path / "lm"), {})
+        lm, words = language_model(open_arrays(tmp_path / "lm.npz"))
     line = max(text, key=len)
     left = own(lm, words, [[line]], [write(tmp_path / "text", text)]).of(0)
     memory = lm.node.view(np.uint32) if kind == "arpa" else lm.probing.data

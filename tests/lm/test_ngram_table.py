@@ -125,9 +125,9 @@ def test_words_have_numbers_and_others_are_unknown(tmp_path: Path) -> None:
 def test_stored_model_is_the_same(tmp_path: Path) -> None:
     random_arpa(tmp_path / "lm.arpa", 9, 4, pruned=0.5)
     arrays = read_arpa(tmp_path / "lm.arpa")
-    write_arrays(tmp_path / "lm.h5", arrays, {})
+    write_arrays(tmp_path / "lm.npz", arrays, {})
     lm, vocabulary = language_model(arrays)
-    stored, stored_vocabulary = language_model(open_arrays(tmp_path / "lm.h5"))
+    stored, stored_vocabulary = language_model(open_arrays(tmp_path / "lm.npz"))
     assert stored.node.dtype == lm.node.dtype and np.array_equal(stored.node, lm.node)
     assert stored[1:] == lm[1:]
     assert stored_vocabulary.names.all() == vocabulary.names.all()

@@ -6,11 +6,8 @@ import errno
 import hashlib
 import os
 import re
-import resource
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +15,7 @@ import h5py
 import numpy as np
 import pytest
 from support.crafted import CRAFTED, Craft, write_secret
+from support.small_disk import largest_file
 
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.run_folder import checkpoint as module
@@ -255,16 +253,6 @@ def test_on_disk_before_it_has_its_name_and_the_name_after(tmp_path: Path, monke
     monkeypatch.setattr(os, "replace", spy_replace)
     write_checkpoint(tmp_path, PLAIN)
     assert calls == ["fsync .epoch-0002.h5.mpitune-part", "rename", f"fsync {tmp_path.name}"]
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("size", [0, 100, 3000])

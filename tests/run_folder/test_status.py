@@ -89,9 +89,9 @@ def test_a_run_that_ended_early(tmp_path: Path) -> None:
 def test_before_the_first_epoch(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"found no log.txt, expected the folder of a run"):
         read_status(tmp_path)
-    (tmp_path / "log.txt").write_text("2026-01-02 03:04:05 [0/1] INFO store/data.h5: building it\n")
+    (tmp_path / "log.txt").write_text("2026-01-02 03:04:05 [0/1] INFO store/data.npz: building it\n")
     status = read_status(tmp_path)
-    assert status.page(10) == [f"{tmp_path.name}: 0 epochs done, running", "store/data.h5: building it"]
+    assert status.page(10) == [f"{tmp_path.name}: 0 epochs done, running", "store/data.npz: building it"]
 
 
 def test_followed_to_the_end(

@@ -119,10 +119,10 @@ def test_compiled_lists_depend_on_metric_templates_lexicon_and_files(tmp_path: P
         "lexicon": with_lexicon,
     }
     for changed in ("nothing", "metric", "templates", "lexicon"):
-        assert made(changed) == ["data.h5"], changed
+        assert made(changed) == ["data.npz"], changed
         assert made(changed) == [], changed
     (tmp_path / "lexicon").write_text("q y\n")
-    assert made("lexicon") == ["data.h5"], "another lexicon"
+    assert made("lexicon") == ["data.npz"], "another lexicon"
 
 
 @pytest.fixture
@@ -130,8 +130,8 @@ def compiled(tmp_path: Path) -> dict[str, np.ndarray]:
     (tmp_path / "lists").write_text("0 ||| a b ||| lm=-1 x=1\n0 ||| c ||| lm=-2\n1 ||| a ||| lm=-3\n")
     (tmp_path / "references").write_text("a\nb\n")
     texts = Texts(None, (tmp_path / "references",), lists=(tmp_path / "lists",))
-    write_arrays(tmp_path / "data.h5", compile_lists(StoreInputs(train=texts), tmp_path), {})
-    return open_arrays(tmp_path / "data.h5")
+    write_arrays(tmp_path / "data.npz", compile_lists(StoreInputs(train=texts), tmp_path), {})
+    return open_arrays(tmp_path / "data.npz")
 
 
 def test_lists_that_are_built_pass_their_check(compiled: dict[str, np.ndarray]) -> None:

@@ -52,7 +52,7 @@ def test_grammars_take_about_what_is_estimated(tmp_path: Path, members: int) -> 
     (tmp_path / "in").write_text("".join(f'<seg grammar="g{n}">w1</seg>\n' for n in range(3)))
     build_store(StoreInputs(train=Texts(tmp_path / "in")), tmp_path / "store")
     expected = of_grammars([tmp_path / f"g{n}" for n in range(3)])
-    assert 0.5 < expected.disk / (tmp_path / "store" / "data.h5").stat().st_size < 2
+    assert 0.5 < expected.disk / (tmp_path / "store" / "data.npz").stat().st_size < 2
     assert expected.seconds == pytest.approx(15_000 * 4e-6, rel=0.2)
 
 
@@ -197,6 +197,6 @@ def test_extraction_is_refused_where_the_disk_is_too_small(
     )
     assert expected in done.errors.splitlines()[-1]
     store = bitext / "runs/job/store"
-    assert not list((store / "parts").glob("part-*.h5")) and not (store / "data.h5").exists()
+    assert not list((store / "parts").glob("part-*.npz")) and not (store / "data.npz").exists()
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: Disk(disk.free + 1_000_000))
     assert cli("prepare", bitext / "job.toml").code == 0

@@ -159,7 +159,7 @@ def test_work_of_another_input_is_not_kept(bitext: list[str], tmp_path: Path, mo
     with monkeypatch.context() as patch:
         patch.setattr("mpitune.cli.extract._merge", Mock(side_effect=MachineError("the disk is full")))
         assert extract(bitext, file, output) == 4
-    assert len(list((output / WORK).glob("part-*.h5"))) == 1
+    assert len(list((output / WORK).glob("part-*.npz"))) == 1
     assert extract(bitext, write(file, ["f e d", "c b a"]), output) == 0
     for i, words in enumerate((["f", "e", "d"], ["c", "b", "a"])):
         assert_grammar(output / f"grammar.{i}.gz", words)
@@ -226,9 +226,9 @@ def test_parts_are_checked_when_they_are_read_first(tmp_path: Path, monkeypatch:
     damaged = parts.file(range(30, 31))
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(DataError, match=r"part-000000000030\.h5: found a damaged"):
+    with pytest.raises(DataError, match=r"part-000000000030\.npz: found a damaged"):
         list(parts)
     damaged.write_bytes(content)
     assert len(list(parts)) == 2
-    monkeypatch.setattr("mpitune.array_files.arrays.matches_digest", lambda file: pytest.fail("hashed again"))
+    monkeypatch.setattr("mpitune.array_files.arrays._digest", lambda file: pytest.fail("hashed again"))
     assert len(list(parts)) == 2

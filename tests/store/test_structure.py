@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.tiny import write_data
 
-from mpitune.array_files.arrays import open_arrays, read_attributes, write_arrays
+from mpitune.array_files.arrays import open_arrays, read_manifest, write_arrays
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.errors import DataError
 from mpitune.exchange.comm import SerialComm
@@ -24,12 +24,12 @@ from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import open_store
 from mpitune.store.structure import check_bitext, check_data, check_lm, check_own_ngrams
 
-EXTRACTED = "extracted/data.h5"
+EXTRACTED = "extracted/data.npz"
 CHECKS = {
-    "data.h5": check_data,
-    "lm-0.h5": check_lm,
+    "data.npz": check_data,
+    "lm-0.npz": check_lm,
     EXTRACTED: check_data,
-    "extracted/bitext.h5": check_bitext,
+    "extracted/bitext.npz": check_bitext,
 }
 
 
@@ -89,7 +89,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def test_memory_does_not_grow_with_the_entries_of_sentences(store: Path) -> None:
-    arrays = open_arrays(store / "extracted/data.h5")
+    arrays = open_arrays(store / "extracted/data.npz")
 
     def peak(sentences: int) -> int:
         entries = 100 * sentences
@@ -141,41 +141,41 @@ def full(array: np.ndarray) -> None:
 
 
 BROKEN = [
-    ("data.h5", "types.source_ptr", number(10**6)),
-    ("data.h5", "types.source_ptr", number(-1, 0)),
-    ("data.h5", "types.source_ptr", swapped),
-    ("data.h5", "types.target_ptr", number(10**6, 1)),
-    ("data.h5", "types.align_ptr", number(0)),
-    ("data.h5", "types.lhs", number(99)),
-    ("data.h5", "types.source", number(-100)),
-    ("data.h5", "types.source", number(10**6)),
-    ("data.h5", "types.target", number(-3)),
-    ("data.h5", "types.target", number(-2, 0)),
-    ("data.h5", "types.align", number(20, (0, 0))),
-    ("data.h5", "types.align", number(-1, (0, 1))),
-    ("data.h5", "rules.type", number(10**6)),
-    ("data.h5", "rules.score_row", number(-1)),
-    ("data.h5", "rules.score_ptr", number(10**6, 1)),
-    ("data.h5", "rules.score_index", number(50)),
-    ("data.h5", "grammar_ptr", number(10**6)),
-    ("data.h5", "train.source_ptr", number(10**6, 1)),
-    ("data.h5", "train.source", number(10**6)),
-    ("data.h5", "train.grammar", number(1)),
-    ("data.h5", "train.first_reference", number(10**6)),
-    ("data.h5", "devtest.reference_ptr", swapped),
-    ("data.h5", "devtest.reference", number(-1)),
-    ("data.h5", "words.ptr", number(10**6)),
-    ("data.h5", "words.text", number(0xFF)),
-    ("data.h5", "categories.ptr", number(-5, 1)),
-    ("lm-0.h5", "word_ptr", number(10**6)),
-    ("lm-0.h5", "word_slot", number(10**6)),
-    ("lm-0.h5", "word_slot", full),
-    ("lm-0.h5", "node", full),
-    ("lm-0.h5", "order_bos_eos", number(10**6, 0)),
-    ("lm-0.h5", "order_bos_eos", number(900, 1)),
-    ("data.h5", "types.side", number(10**6)),
-    ("data.h5", "types.target_side", number(-1)),
-    ("data.h5", "types.alignment", number(10**6)),
+    ("data.npz", "types.source_ptr", number(10**6)),
+    ("data.npz", "types.source_ptr", number(-1, 0)),
+    ("data.npz", "types.source_ptr", swapped),
+    ("data.npz", "types.target_ptr", number(10**6, 1)),
+    ("data.npz", "types.align_ptr", number(0)),
+    ("data.npz", "types.lhs", number(99)),
+    ("data.npz", "types.source", number(-100)),
+    ("data.npz", "types.source", number(10**6)),
+    ("data.npz", "types.target", number(-3)),
+    ("data.npz", "types.target", number(-2, 0)),
+    ("data.npz", "types.align", number(20, (0, 0))),
+    ("data.npz", "types.align", number(-1, (0, 1))),
+    ("data.npz", "rules.type", number(10**6)),
+    ("data.npz", "rules.score_row", number(-1)),
+    ("data.npz", "rules.score_ptr", number(10**6, 1)),
+    ("data.npz", "rules.score_index", number(50)),
+    ("data.npz", "grammar_ptr", number(10**6)),
+    ("data.npz", "train.source_ptr", number(10**6, 1)),
+    ("data.npz", "train.source", number(10**6)),
+    ("data.npz", "train.grammar", number(1)),
+    ("data.npz", "train.first_reference", number(10**6)),
+    ("data.npz", "devtest.reference_ptr", swapped),
+    ("data.npz", "devtest.reference", number(-1)),
+    ("data.npz", "words.ptr", number(10**6)),
+    ("data.npz", "words.text", number(0xFF)),
+    ("data.npz", "categories.ptr", number(-5, 1)),
+    ("lm-0.npz", "word_ptr", number(10**6)),
+    ("lm-0.npz", "word_slot", number(10**6)),
+    ("lm-0.npz", "word_slot", full),
+    ("lm-0.npz", "node", full),
+    ("lm-0.npz", "order_bos_eos", number(10**6, 0)),
+    ("lm-0.npz", "order_bos_eos", number(900, 1)),
+    ("data.npz", "types.side", number(10**6)),
+    ("data.npz", "types.target_side", number(-1)),
+    ("data.npz", "types.alignment", number(10**6)),
     (EXTRACTED, "types.alignment", number(-1)),
     (EXTRACTED, "counts.rule_ptr", number(10**6, 1)),
     (EXTRACTED, "counts.lexical", number(10**6)),
@@ -183,20 +183,20 @@ BROKEN = [
     (EXTRACTED, "counts.entry_side", number(10**6)),
     (EXTRACTED, "counts.entry_changes", number(7)),
     (EXTRACTED, "counts.change_ptr", number(10**6)),
-    ("extracted/bitext.h5", "texts.source_ptr", number(1, 1)),
-    ("extracted/bitext.h5", "texts.source", word_of_pair("word", 10**6)),
-    ("extracted/bitext.h5", "texts.source", word_of_pair("word", -1)),
-    ("extracted/bitext.h5", "texts.source", word_of_pair("pair", 3)),
-    ("extracted/bitext.h5", "texts.source", word_of_pair("high", 100)),
-    ("extracted/bitext.h5", "texts.target_ptr", number(10**6)),
-    ("extracted/bitext.h5", "texts.link", number(90, (0, 0))),
-    ("extracted/bitext.h5", "source_words", number(10**6, 0)),
-    ("extracted/bitext.h5", "occurrence", number(10**6)),
-    ("extracted/bitext.h5", "occurrence", number(0)),
-    ("extracted/bitext.h5", "word_ptr", number(10**6, 1)),
-    ("extracted/bitext.h5", "lexicon.ptr", number(10**6)),
-    ("extracted/bitext.h5", "lexicon.word", number(-1)),
-    ("extracted/bitext.h5", "place", number(10**6)),
+    ("extracted/bitext.npz", "texts.source_ptr", number(1, 1)),
+    ("extracted/bitext.npz", "texts.source", word_of_pair("word", 10**6)),
+    ("extracted/bitext.npz", "texts.source", word_of_pair("word", -1)),
+    ("extracted/bitext.npz", "texts.source", word_of_pair("pair", 3)),
+    ("extracted/bitext.npz", "texts.source", word_of_pair("high", 100)),
+    ("extracted/bitext.npz", "texts.target_ptr", number(10**6)),
+    ("extracted/bitext.npz", "texts.link", number(90, (0, 0))),
+    ("extracted/bitext.npz", "source_words", number(10**6, 0)),
+    ("extracted/bitext.npz", "occurrence", number(10**6)),
+    ("extracted/bitext.npz", "occurrence", number(0)),
+    ("extracted/bitext.npz", "word_ptr", number(10**6, 1)),
+    ("extracted/bitext.npz", "lexicon.ptr", number(10**6)),
+    ("extracted/bitext.npz", "lexicon.word", number(-1)),
+    ("extracted/bitext.npz", "place", number(10**6)),
 ]
 
 
@@ -231,7 +231,7 @@ def test_arrays_of_other_types_and_sizes_are_refused(store: Path, name: str) -> 
 
 
 def test_occurrences_that_are_not_sorted_are_refused(store: Path) -> None:
-    arrays = open_arrays(store / "extracted/bitext.h5")
+    arrays = open_arrays(store / "extracted/bitext.npz")
     ptr, occurrence = arrays["word_ptr"], arrays["occurrence"]
     frequent = int(np.argmax(np.diff(ptr)))
     rows = slice(ptr[frequent], ptr[frequent + 1])
@@ -241,7 +241,7 @@ def test_occurrences_that_are_not_sorted_are_refused(store: Path) -> None:
 
 
 def test_a_cycle_of_unary_rules_is_refused(store: Path) -> None:
-    arrays = open_arrays(store / "data.h5")
+    arrays = open_arrays(store / "data.npz")
     first = int(arrays["types.source_ptr"][np.flatnonzero(np.diff(arrays["types.source_ptr"]) == 1)[0]])
     arrays["types.source"][first] = -1 - PHRASE
     side = int(np.searchsorted(arrays["types.source_ptr"], first))
@@ -254,14 +254,14 @@ def test_a_cycle_of_unary_rules_is_refused(store: Path) -> None:
 
 def test_a_forged_file_is_named_and_built_anew(sources: StoreInputs, tmp_path: Path) -> None:
     build(sources, tmp_path)
-    path = tmp_path / "data.h5"
+    path = tmp_path / "data.npz"
     whole = path.read_bytes()
     arrays = open_arrays(path)
     arrays["rules.type"][0] = 10**6
-    write_arrays(path, arrays, read_attributes(path) or {})
-    with pytest.raises(DataError, match=r"data\.h5: found a damaged or missing store \(expected numbers from 0"):
+    write_arrays(path, arrays, read_manifest(path))
+    with pytest.raises(DataError, match=r"data\.npz: found a damaged or missing store \(expected numbers from 0"):
         open_store(sources, tmp_path)
-    assert build(sources, tmp_path) == ["data.h5"]
+    assert build(sources, tmp_path) == ["data.npz"]
     assert path.read_bytes() == whole
 
 
@@ -293,10 +293,10 @@ def test_what_is_left_out_must_be_of_the_model_and_the_sentences(sources: StoreI
     assert sources.train is not None
     known = replace(sources, lm_texts=((sources.train.references[0],),))
     build(known, tmp_path)
-    own = tmp_path / "lm-0-own.h5"
+    own = tmp_path / "lm-0-own.npz"
     arrays = {name: np.array(array) for name, array in open_arrays(own).items()}
-    attributes = read_attributes(own)
-    assert attributes is not None and len(arrays["node"])
+    manifest = read_manifest(own)
+    assert len(arrays["node"])
     [(lm, _)] = open_store(known, tmp_path).model.lms
     last = np.full(len(arrays["node"]), len(lm.node) - 1, np.int32)
     for changed, expected in (
@@ -304,19 +304,19 @@ def test_what_is_left_out_must_be_of_the_model_and_the_sentences(sources: StoreI
         ({"node": last + 1}, "n-grams of the language model"),
         ({"ptr": np.append(arrays["ptr"], arrays["ptr"][-1])}, "rows of 26 sentences"),
     ):
-        write_arrays(own, arrays | changed, attributes)
-        with nullcontext() if expected is None else pytest.raises(DataError, match=f"lm-0-own.h5: .*{expected}"):
+        write_arrays(own, arrays | changed, manifest)
+        with nullcontext() if expected is None else pytest.raises(DataError, match=f"lm-0-own.npz: .*{expected}"):
             open_store(known, tmp_path)
 
 
 def test_a_damaged_file_of_what_is_left_out_is_built_again(sources: StoreInputs, tmp_path: Path) -> None:
     assert sources.train is not None
     known = replace(sources, lm_texts=((sources.train.references[0],),))
-    assert build(known, tmp_path) == ["data.h5", "lm-0.h5", "lm-0-own.h5"]
-    own = tmp_path / "lm-0-own.h5"
+    assert build(known, tmp_path) == ["data.npz", "lm-0.npz", "lm-0-own.npz"]
+    own = tmp_path / "lm-0-own.npz"
     sound = own.read_bytes()
     own.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
-    with pytest.raises(DataError, match="lm-0-own.h5: found a damaged or missing store"):
+    with pytest.raises(DataError, match="lm-0-own.npz: found a damaged or missing store"):
         open_store(known, tmp_path)
-    assert build(known, tmp_path) == ["lm-0-own.h5"]
+    assert build(known, tmp_path) == ["lm-0-own.npz"]
     assert own.read_bytes() == sound and open_store(known, tmp_path).own_ngrams[0] is not None

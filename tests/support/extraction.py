@@ -82,6 +82,6 @@ class Corpus:
 def stored(parts: Sequence[TablePart], sentences: int, plan: TransformPlan | None = None) -> ExtractedGrammars:
     """The grammars of ``parts``, from a file."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "grammars.h5"
+        file = Path(folder) / "grammars.npz"
         write_arrays(file, merged(parts, sentences, Path(folder)), {})
         return ExtractedGrammars.stored(open_arrays(file), plan)

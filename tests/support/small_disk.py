@@ -1,11 +1,13 @@
-"""Commands that run with a small disk."""
+"""Commands that run with a small disk, and what can write small files alone."""
 
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,14 @@ def on_a_small_disk(
     if tried.returncode:
         pytest.skip(f"needs the right to mount a small disk: {tried.stderr.strip()}")
     return run([*alone, *map(str, arguments)])
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file of this process becomes larger than so many bytes: writing fails as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

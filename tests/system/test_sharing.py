@@ -62,7 +62,7 @@ def test_a_run_of_somebody_else_is_used_without_writing_to_it(tiny: Tiny, tmp_pa
         (tiny.folder / "lm.arpa").write_text((tiny.folder / "lm.arpa").read_text().replace("-2.5", "-2.4"))
         refused = mpitune(rights, own, *decode)
         assert refused.returncode == 2
-        assert f"{run}/store/lm-0.h5: stale, and cannot be built: " in refused.stderr
+        assert f"{run}/store/lm-0.npz: stale, and cannot be built: " in refused.stderr
         assert refused.stderr.endswith("cannot be written: Permission denied\n")
     assert len((own / "out").read_text().splitlines()) == 8
     assert (own / "report" / "report.html").is_file() and (own / "why").stat().st_size > 0

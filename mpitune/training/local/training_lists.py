@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,17 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from mpitune.array_files.atomic import write_text
 from mpitune.config.spec import Job, LearnerKeys, ParallelKeys
-from mpitune.corpus.lines import read_text
-from mpitune.errors import DataError, MachineError, UsageError
+from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
-from mpitune.files import exists, writing
 from mpitune.learner.local.examples import TrainingLists
-from mpitune.ownership import locked
+from mpitune.ownership import locked, remove
 from mpitune.run_folder.checkpoint import digest
 from mpitune.run_folder.layout import RunFolder
-from mpitune.run_folder.nbest_store import ShardLists, open_lists, read_lists, write_lists
+from mpitune.run_folder.nbest_store import ShardLists, lists_made_from, open_lists, read_lists, write_lists
 from mpitune.runtime.signals import StopFlag, stop_flag
 from mpitune.training.batch_epoch import decode_shard
 from mpitune.training.local.learning import TrainingData
@@ -59,9 +55,10 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
             run = open_run(job, comm, given)
             made_from = _made_from(run, given.weights)
             comm.on_root(_check_same, folder, made_from)
+            comm.on_root(remove, folder, "made-from.json", "epoch-*.lists/shard-*.h5")  # of earlier versions
             size = 0 if wanted.method == "retrain" else run.corpus.size
             shards = [np.arange(n, min(n + BLOCK, size)) for n in range(0, size, BLOCK)]
-            names = _decode(run, folder, digest(made_from), shards)
+            names = _decode(run, folder, made_from, shards)
             # Of lists that other ranks decoded, or an earlier run, too.
             run.features.slots(names)
         pools = [open_lists(folder, _EPOCH, z) for z in range(len(shards))]
@@ -82,21 +79,13 @@ def _made_from(run: TrainingRun, weights: Mapping[str, float]) -> dict[str, Any]
     return {**kept, "weights": digest(weights)}
 
 
-def _check_same(folder: Path, made_from: dict[str, Any]) -> None:
-    """Raise UsageError if the lists in ``folder`` have other inputs; write ``made_from`` if there are none."""
-    file = folder / "made-from.json"
-    if exists(file):
-        try:
-            before = json.loads(read_text(file))
-        except ValueError:
-            before = {}
-        changed = sorted(key for key in made_from.keys() | before.keys() if made_from.get(key) != before.get(key))
-        if changed:
-            way = "remove the folder to have them made anew, or name another run.dir"
-            raise UsageError(f"{folder}: found lists made with other {', '.join(changed)}: {way}")
-        return
-    with writing(file, MachineError):
-        write_text(file, json.dumps(made_from, indent=1) + "\n")
+def _check_same(folder: Path, made_from: Mapping[str, Any]) -> None:
+    """Raise UsageError if the lists in ``folder`` are made from something else."""
+    before = lists_made_from(folder) or made_from
+    changed = sorted(key for key in made_from.keys() | before.keys() if made_from.get(key) != before.get(key))
+    if changed:
+        way = "remove the folder to have them made anew, or name another run.dir"
+        raise UsageError(f"{folder}: found lists made with other {', '.join(changed)}: {way}")
 
 
 def _check_finite(scores: np.ndarray) -> None:
@@ -104,11 +93,11 @@ def _check_finite(scores: np.ndarray) -> None:
         raise DataError(f"{_WHAT}: found NaN or infinite scores, expected numbers: weights are too large")
 
 
-def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np.ndarray]) -> list[str]:
+def _decode(run: TrainingRun, folder: Path, made_from: Mapping[str, Any], shards: Sequence[np.ndarray]) -> list[str]:
     """Complete the lists in ``folder``; returns names of the features discovered while decoding."""
 
     def kept(z: int) -> ShardLists | None:
-        return read_lists(folder, _EPOCH, job_digest, z, forests=False)
+        return read_lists(folder, _EPOCH, made_from, z, forests=False)
 
     def make(z: int, advance: Callable[[float], None]) -> ShardLists | None:
         decoded = decode_shard(run, _EPOCH, z, shards[z], run.first.weights, advance, _check_finite, forests=False)
@@ -116,7 +105,7 @@ def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np
             return None
         pool, _, statistics, names = decoded
         lists = ShardLists(z, pool, statistics.sums, names, statistics.bleu, statistics.choices)
-        write_lists(folder, _EPOCH, job_digest, lists)
+        write_lists(folder, _EPOCH, made_from, lists)
         # Mapped from its file, where it takes no memory of ours.
         return replace(lists, pool=open_lists(folder, _EPOCH, z))
 

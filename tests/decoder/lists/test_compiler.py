@@ -31,8 +31,8 @@ def compiled(folder: Path, files: Files, sentences: int, *, limited: bool = Fals
         lines = [f"{i} ||| {text} ||| {' '.join(f'{n}={v!r}' for n, v in row.items())}\n" for i, text, row in entries]
         path.write_text("".join(lines))
         read(lists, path, sentences, limited=limited)
-    write_arrays(folder / "lists.h5", lists.compile(lists.merged(sentences)), {})
-    return open_model(open_arrays(folder / "lists.h5"), words)
+    write_arrays(folder / "lists.npz", lists.compile(lists.merged(sentences)), {})
+    return open_model(open_arrays(folder / "lists.npz"), words)
 
 
 def content(model: ListModel) -> list[list[tuple[str, dict[str, float]]]]:
