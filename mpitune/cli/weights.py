@@ -13,7 +13,7 @@ from mpitune.decoder.base import built_in_features
 from mpitune.errors import UsageError, printable
 from mpitune.exchange.comm import Comm
 from mpitune.files import writing
-from mpitune.grammar.choices import PREFIXES
+from mpitune.grammar.sparse import prefixes
 from mpitune.run_folder import model_weights
 
 NEAREST_RULES = 10
@@ -59,7 +59,7 @@ def _select_weights(options: argparse.Namespace, weights: Mapping[str, float]) -
     """The weights that the ``options`` select: one group, or one for each template."""
     if options.template == EACH_TEMPLATE and not options.near:
         groups = []
-        for name in ("dense", *PREFIXES):
+        for name in ("dense", *prefixes()):
             if selected := model_weights.filtered(weights, name, options.find):
                 heading = f"# {name}: {counted(len(selected), 'feature')}"
                 groups.append((heading, model_weights.largest(selected, options.top)))

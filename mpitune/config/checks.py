@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import get_args
 
 from mpitune.config.spec import (
     DataKeys,
@@ -19,7 +18,7 @@ from mpitune.corpus.feature_table import FEATURE_NAME, is_feature_name
 from mpitune.decoder.base import built_in_features
 from mpitune.errors import UsageError
 from mpitune.grammar.cdec_ini import TEMPLATES as CDEC_TEMPLATES
-from mpitune.grammar.choices import PREFIXES, ListTemplateName, TemplateName
+from mpitune.grammar.sparse import names_of_lists, names_of_rules, prefixes
 from mpitune.learner.methods import METHODS
 from mpitune.schema import literal
 
@@ -150,7 +149,7 @@ def _check_inputs(job: Job) -> None:
         raise UsageError(f"{job.file}: grammar.source: cdec needs grammar files: write them by `mpitune extract`")
     if job.decoder.backend == "cdec" and job.grammar.format not in ("auto", "cdec"):
         raise UsageError(f"{job.file}: grammar.format = {literal(job.grammar.format)}: cdec cannot read this format")
-    _check_templates(job, get_args(TemplateName))
+    _check_templates(job, names_of_rules())
     if job.features.lexicon is not None:
         raise UsageError(f'{job.file}: features.lexicon: found beside a decoder, expected decoder.backend = "lists"')
     unsupported = [template for template in job.features.templates if template not in CDEC_TEMPLATES.values()]
@@ -188,7 +187,7 @@ def _check_list_inputs(job: Job) -> None:
     for key, value in tables.items():
         if value:
             raise UsageError(f'{job.file}: {key}: found beside decoder.backend = "lists": lists have all features')
-    _check_templates(job, get_args(ListTemplateName))
+    _check_templates(job, names_of_lists())
     pairs = "lexicon-pair" in wanted.templates
     if pairs != (wanted.lexicon is not None):
         raise UsageError(f'{job.file}: features.lexicon: expected beside the template "lexicon-pair", and only there')
@@ -252,5 +251,5 @@ def _check(job: Job, key: str, name: str) -> None:
     where = f"{job.file}: {key}: found {name!r}"
     if not is_feature_name(name) or "=" in name or "|||" in name:
         raise UsageError(f"{where}, expected a word that does not begin with # and has no = or |||")
-    if name.startswith(tuple(PREFIXES.values())):
+    if name.startswith(tuple(prefixes().values())):
         raise UsageError(f"{where}, expected another beginning: it is that of sparse features")

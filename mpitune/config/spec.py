@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self
 
 from mpitune import schema
 from mpitune.config.presets import PRESETS
 from mpitune.decoder.choices import MAX_SIZE
 from mpitune.exchange.selection import NORMS
-from mpitune.grammar.choices import ListTemplateName, TemplateName
+from mpitune.grammar.sparse import TEMPLATES
 from mpitune.learner.methods import METHODS, Method
 from mpitune.learner.online.perceptron import PerceptronOptions
 from mpitune.metrics.sentence_bleu import SENTENCE_METRICS
@@ -197,8 +197,8 @@ class FeatureFileKeys:
 class FeaturesKeys:
     """``[features]``: the sparse feature templates and the transforms of the grammar's scores."""
 
-    templates: tuple[str, ...] = choices(dict.fromkeys(get_args(TemplateName) + get_args(ListTemplateName)))
-    """Names of the sparse feature templates: `TemplateName` for grammars, `ListTemplateName` for lists."""
+    templates: tuple[str, ...] = choices(TEMPLATES)
+    """Names of the sparse feature templates, of rules or of lists."""
     lexicon: Path | None = None
     """Pairs of source and target words, for the template "lexicon-pair" of lists."""
     unlog: UnlogKeys = noted(UnlogKeys(), used=lambda job: bool(job.features.unlog.features))

@@ -15,9 +15,9 @@ from mpitune.corpus.text import SentencePair
 from mpitune.corpus.vocabulary import Names
 from mpitune.decoder.base import built_in_features
 from mpitune.errors import DataError
-from mpitune.grammar.choices import PREFIXES
 from mpitune.grammar.firing_rules import names_fired
 from mpitune.grammar.rules import RuleTypes
+from mpitune.grammar.sparse import prefixes
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import Corpus
 
@@ -97,7 +97,7 @@ def check_score_names(data: Mapping[str, np.ndarray], templates: Sequence[str], 
         place = _first_use(grammars, wrong[0])
         raise DataError(f"{place}: found score name {wrong[0]!r}, expected {FEATURE_NAME}")
     # Rules are searched only for names like those that templates make.
-    alike = [name for name in names if name.startswith(tuple(PREFIXES.values()))]
+    alike = [name for name in names if name.startswith(tuple(prefixes().values()))]
     if alike:
         categories, words = (Names.stored(data, name).all() for name in ("categories", "words"))
         types = RuleTypes(**with_prefix(data, "types"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from mpitune.decoder.cdec.process import resolve_program
 from mpitune.decoder.lists.decoder import ListModel
 from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
-from mpitune.grammar.choices import PREFIXES, ListTemplateName
 from mpitune.grammar.score_transforms import Scoring
+from mpitune.grammar.sparse import names_of_lists, prefixes
 from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.layout import RunFolder
 from mpitune.store.build import known_estimates
@@ -167,7 +167,7 @@ def unused_weights(weights: Mapping[str, float], job: Job, model: TranslationMod
         return lacking_templates(weights.keys() - model.fired(weights), len(weights), job)
     if lacking := lacking_templates(weights, len(weights), job):
         return lacking
-    known, sparse = set(model.dense_features()), tuple(PREFIXES.values())
+    known, sparse = set(model.dense_features()), tuple(prefixes().values())
     unknown = [name for name, weight in weights.items() if weight and name not in known and not name.startswith(sparse)]
     if backend == "cdec" or not unknown:
         return ""
@@ -176,8 +176,8 @@ def unused_weights(weights: Mapping[str, float], job: Job, model: TranslationMod
 
 def lacking_templates(names: Collection[str], weights: int, job: Job) -> str:
     """Says how many ``names``, of so many ``weights``, are those of templates that ``job`` lacks; empty: none."""
-    templates = get_args(ListTemplateName) if job.decoder.backend == "lists" else PREFIXES
-    absent = {template: PREFIXES[template] for template in templates if template not in job.features.templates}
+    templates = names_of_lists() if job.decoder.backend == "lists" else prefixes()
+    absent = {template: prefixes()[template] for template in templates if template not in job.features.templates}
     found = Counter(template for name in names for template, prefix in absent.items() if name.startswith(prefix))
     lacking = ", ".join(template for template in absent if template in found)
     return f"{found.total()} of {weights} weights do not count: features.templates lacks {lacking}" if found else ""

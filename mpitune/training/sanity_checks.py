@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from mpitune.config.spec import lm_names
-from mpitune.grammar.choices import PREFIXES
+from mpitune.grammar.sparse import prefixes
 from mpitune.training.session import NamedWeights, TrainingRun
 
 HUGE = 1e4
@@ -209,7 +209,7 @@ def _norm(course: Course) -> Iterator[str]:
 
 def _templates(course: Course) -> Iterator[str]:
     names = [name for name, _ in course.weights]
-    lacking = [t for t in course.templates if not any(name.startswith(PREFIXES[t]) for name in names)]
+    lacking = [t for t in course.templates if not any(name.startswith(prefixes()[t]) for name in names)]
     if lacking and not _nothing_learned(course):
         idle = "take out of features.templates what no rule has, or what makes no difference in any list"
         remedy = "keep more columns in [select]" if _cut(course) else idle

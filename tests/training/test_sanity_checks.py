@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mpitune.config.spec import LearnerKeys
-from mpitune.grammar.choices import PREFIXES
+from mpitune.grammar.sparse import prefixes
 from mpitune.training.epoch_statistics import Change, norm
 from mpitune.training.sanity_checks import Course, warnings
 
@@ -243,8 +243,8 @@ def test_templates_without_weights_are_warned_of() -> None:
     cut = {"selected_features": 1, "lambda": 0.5}
     assert warnings(course(cut, weights=dense)) == [told + "keep more columns in [select]"]
     assert warnings(course({}, weights=dense, templates=())) == []
-    names = [(f"{prefix}x", 1.0) for prefix in PREFIXES.values()]
-    assert warnings(course({}, weights=names, templates=tuple(PREFIXES))) == []
+    names = [(f"{prefix}x", 1.0) for prefix in prefixes().values()]
+    assert warnings(course({}, weights=names, templates=tuple(prefixes()))) == []
 
 
 def test_a_language_model_that_the_selection_drops_is_warned_of() -> None:
