@@ -20,7 +20,7 @@ class Registry(Mapping[str, T]):
     def __init__(self, *places: str, first: Sequence[str] = (), parts: Mapping[str, T] | None = None) -> None:
         """``places``: packages, each of whose modules may register parts; ``first``: names; ``parts``: known ones."""
         self._places, self._parts = places, dict(parts or {})
-        self._first = (*first, *self._parts)
+        self.first = (*first, *self._parts)
         self._loaded = False
 
     def register(self, name: str) -> Callable[[P], P]:
@@ -39,7 +39,7 @@ class Registry(Mapping[str, T]):
 
     def __iter__(self) -> Iterator[str]:
         names = self._all()
-        first = [name for name in self._first if name in names]
+        first = [name for name in self.first if name in names]
         return iter([*first, *sorted(names.keys() - {*first})])
 
     def __len__(self) -> int:

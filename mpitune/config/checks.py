@@ -20,6 +20,7 @@ from mpitune.errors import UsageError
 from mpitune.grammar.cdec_ini import TEMPLATES as CDEC_TEMPLATES
 from mpitune.grammar.sparse import names_of_lists, names_of_rules, prefixes
 from mpitune.learner.methods import METHODS
+from mpitune.metrics.tuning_metric import METRICS
 from mpitune.schema import literal
 
 
@@ -157,7 +158,8 @@ def _check_inputs(job: Job) -> None:
         raise UsageError(f"{job.file}: features.templates: cdec does not have {', '.join(unsupported)}")
     _check_scores(job)
     if columns := column_metrics(job):
-        expected = 'bleu, ter or chrf: only lists (decoder.backend = "lists") have columns'
+        *some, last = METRICS
+        expected = f'{", ".join(some)} or {last}: only lists (decoder.backend = "lists") have columns'
         raise UsageError(f"{job.file}: learner.metric: found {literal(columns[0])}, expected {expected}")
     keys = _keys_of_forests(job)
     if job.decoder.backend == "cdec" and keys:

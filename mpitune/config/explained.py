@@ -12,7 +12,7 @@ from mpitune.corpus.lines import read_text
 from mpitune.learner.methods import METHODS
 from mpitune.schema import explain, literal, values
 
-_HEADER = re.compile(r"(?:# )?\[+([\w.]+)\]+$")
+_HEADER = re.compile(r"(?:# )?\[+([\w.-]+)\]+$")
 _KEY = re.compile(r"(?:# )?(\w+) = (.*)")
 _COMMENT = re.compile(r"(?:#.*\n)*")
 
