@@ -113,6 +113,7 @@ class Entry(NamedTuple):
     kind: Any
     """Type; for a list that of its entries."""
     value: Any
+    default: Any
     used: Callable[[Any], bool]
     """For which whole configurations the key matters."""
 
@@ -122,7 +123,7 @@ def entries(table: Any, prefix: str = "", used: Callable[[Any], bool] = lambda j
     for key, of in _keys(type(table)).items():
         value, core, both = of.value(table), _core(of.hint), of.used(used)
         if not is_dataclass(core):
-            yield Entry(f"{prefix}{key}", core, value, both)
+            yield Entry(f"{prefix}{key}", core, value, of.spec.default, both)
         elif isinstance(value, tuple):
             for i, each in enumerate(value):
                 yield from entries(each, f"{prefix}{key}.{i}.", both)

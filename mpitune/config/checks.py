@@ -18,7 +18,7 @@ from mpitune.corpus.feature_table import FEATURE_NAME, is_feature_name
 from mpitune.decoder.base import built_in_features
 from mpitune.errors import UsageError
 from mpitune.grammar.cdec_ini import TEMPLATES as CDEC_TEMPLATES
-from mpitune.grammar.sparse import names_of_lists, names_of_rules, prefixes
+from mpitune.grammar.sparse import prefixes, template_names
 from mpitune.learner.methods import METHODS
 from mpitune.metrics.tuning_metric import METRICS
 from mpitune.schema import literal
@@ -150,7 +150,7 @@ def _check_inputs(job: Job) -> None:
         raise UsageError(f"{job.file}: grammar.source: cdec needs grammar files: write them by `mpitune extract`")
     if job.decoder.backend == "cdec" and job.grammar.format not in ("auto", "cdec"):
         raise UsageError(f"{job.file}: grammar.format = {literal(job.grammar.format)}: cdec cannot read this format")
-    _check_templates(job, names_of_rules())
+    _check_templates(job, template_names(of_lists=False))
     if job.features.lexicon is not None:
         raise UsageError(f'{job.file}: features.lexicon: found beside a decoder, expected decoder.backend = "lists"')
     unsupported = [template for template in job.features.templates if template not in CDEC_TEMPLATES.values()]
@@ -189,7 +189,7 @@ def _check_list_inputs(job: Job) -> None:
     for key, value in tables.items():
         if value:
             raise UsageError(f'{job.file}: {key}: found beside decoder.backend = "lists": lists have all features')
-    _check_templates(job, names_of_lists())
+    _check_templates(job, template_names(of_lists=True))
     pairs = "lexicon-pair" in wanted.templates
     if pairs != (wanted.lexicon is not None):
         raise UsageError(f'{job.file}: features.lexicon: expected beside the template "lexicon-pair", and only there')

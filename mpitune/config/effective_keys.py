@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from mpitune.config.presets import PRESETS
-from mpitune.config.spec import DecoderKeys, DiscretizeKeys, Job, LearnerKeys, ParallelKeys, SelectKeys
+from mpitune.config.spec import Job
 from mpitune.learner.online.perceptron import PerceptronOptions
-from mpitune.schema import NEVER, Entry, entries, values
+from mpitune.schema import NEVER, Entry, entries
 
 _OF_PERCEPTRON = {f"learner.{key.name}" for key in fields(PerceptronOptions)}
 
@@ -28,17 +28,10 @@ def ignored_keys(job: Job) -> list[str]:
 
     The value in the job's preset counts as the default of a key.
     """
-    default_job = replace(
-        job,
-        decoder=DecoderKeys(),
-        learner=LearnerKeys(),
-        parallel=ParallelKeys(),
-        select=SelectKeys(),
-        features=replace(job.features, discretize=DiscretizeKeys()),
-    )
-    defaults = {key: value for key, _, value in values(default_job)} | dict(PRESETS[job.learner.preset].keys)
-    changed = [entry for entry in entries(job) if entry.key in job.explicit and entry.value != defaults[entry.key]]
-    return [entry.key for entry in changed if entry.used is not NEVER and not _is_used(job, entry)]
+    preset = PRESETS[job.learner.preset].keys
+    changed = [each for each in entries(job) if each.value != preset.get(each.key, each.default)]
+    idle = [each.key for each in changed if each.used is not NEVER and not _is_used(job, each)]
+    return [key for key in idle if key in job.explicit]
 
 
 def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from itertools import chain
 from mpitune.array_files.csr import iter_rows, select_rows
 from mpitune.errors import UsageError
 from mpitune.grammar.rules import RuleTypes
-from mpitune.grammar.sparse import TEMPLATES, Gap, OfRule, Rule, names_of_rules
+from mpitune.grammar.sparse import TEMPLATES, Gap, OfRule, Rule, template_names
 
 _CONTROLS = dict.fromkeys([*range(32), 127], "_")
 """Replacements of control characters, by their numbers."""
@@ -94,13 +94,13 @@ def _make_rule(
 def checked(templates: Sequence[str]) -> Sequence[str]:
     """``templates``, if they are all templates of rules; else raises UsageError."""
     for template in templates:
-        if template not in (known := names_of_rules()):
+        if template not in (known := template_names(of_lists=False)):
             raise UsageError(f"unknown feature template {template!r}, expected any of {', '.join(known)}")
     return templates
 
 
 def _look_up(templates: Sequence[str]) -> list[OfRule]:
-    return [of_rule for template in checked(templates) if (of_rule := TEMPLATES[template].of_rule)]
+    return [TEMPLATES[template].fire for template in checked(templates)]
 
 
 def _fired(templates: Sequence[OfRule], rule: Rule) -> list[str]:

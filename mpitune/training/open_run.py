@@ -17,7 +17,7 @@ from mpitune.decoder.lists.decoder import ListModel
 from mpitune.errors import DataError
 from mpitune.exchange.comm import Comm
 from mpitune.grammar.score_transforms import Scoring
-from mpitune.grammar.sparse import names_of_lists, prefixes
+from mpitune.grammar.sparse import prefixes, template_names
 from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.layout import RunFolder
 from mpitune.store.build import known_estimates
@@ -176,7 +176,7 @@ def unused_weights(weights: Mapping[str, float], job: Job, model: TranslationMod
 
 def lacking_templates(names: Collection[str], weights: int, job: Job) -> str:
     """Says how many ``names``, of so many ``weights``, are those of templates that ``job`` lacks; empty: none."""
-    templates = names_of_lists() if job.decoder.backend == "lists" else prefixes()
+    templates = template_names(of_lists=True) if job.decoder.backend == "lists" else prefixes()
     absent = {template: prefixes()[template] for template in templates if template not in job.features.templates}
     found = Counter(template for name in names for template, prefix in absent.items() if name.startswith(prefix))
     lacking = ", ".join(template for template in absent if template in found)

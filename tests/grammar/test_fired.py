@@ -13,8 +13,10 @@ from mpitune.errors import UsageError
 from mpitune.grammar.fired import _KERNELS, fire, new_workspace, spelling
 from mpitune.grammar.firing_rules import names_fired
 from mpitune.grammar.rules import RuleReader, RuleTypes
-from mpitune.grammar.sparse import names_of_rules
+from mpitune.grammar.sparse import template_names
 from mpitune.grammar.templates import as_symbols, features
+
+TEMPLATES = template_names(of_lists=False)
 
 RULES = """\
 [X] ||| a [NP,2] a [X,1] ||| b = [1] [2]
@@ -27,7 +29,12 @@ RULES = """\
 [S] ||| [S,1] [X,2] . ||| [2] [1] a ||| Cost=1 ||| 2-2
 [X] ||| a  ||| b = ||| Cost=1 ||| 0-0 1-1
 """
-CHOICES = [names_of_rules(), [*reversed(_KERNELS)], ["shape", "id"], *([name] for name in names_of_rules())]
+CHOICES = [
+    TEMPLATES,
+    [*reversed(_KERNELS)],
+    ["shape", "id"],
+    *([name] for name in TEMPLATES),
+]
 SPACE = 200
 
 
@@ -62,7 +69,7 @@ def test_hashes_are_those_of_the_names(grammar: Grammar, templates: list[str]) -
 
 
 def test_hashes_of_a_grammar_per_sentence(shared: Path) -> None:
-    Grammar(next((shared / "data" / "nc" / "persent").iterdir())).check(names_of_rules())
+    Grammar(next((shared / "data" / "nc" / "persent").iterdir())).check(TEMPLATES)
 
 
 def test_names_that_something_fires(grammar: Grammar) -> None:

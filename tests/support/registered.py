@@ -8,7 +8,4 @@ from pathlib import Path
 
 def registers(module: Path) -> bool:
     """True for one that registers its part by a decorator."""
-    return (
-        re.search(r"^@([A-Z_]+\.register|of_rules|of_lists)\(", module.read_text(encoding="utf-8"), re.MULTILINE)
-        is not None
-    )
+    return re.search(r"^@([A-Z_]+\.register|template)\(", module.read_text(encoding="utf-8"), re.MULTILINE) is not None

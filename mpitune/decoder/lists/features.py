@@ -28,7 +28,7 @@ class TextFeatures:
         Raises DataError for a line without two words.
         """
         self._lexicon = _read_lexicon(lexicon) if lexicon is not None else {}
-        self._templates = [of.of_text for name, of in TEMPLATES.items() if name in templates and of.of_text]
+        self._templates = [of.fire for name, of in TEMPLATES.items() if name in templates and of.of_lists]
 
     def add_to(self, entry: Entry, origin: Path, source: Sequence[str]) -> None:
         """Add the features of ``entry``, read from the file ``origin``, a translation of the words ``source``.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mpitune.registry import Registry
 
@@ -44,19 +44,21 @@ OfRule = Callable[[Rule], Iterable[str]]
 """The names of the features that a rule fires, one as often as it fires."""
 OfText = Callable[[Sequence[str], Sequence[str], Mapping[str, Collection[str]]], Iterable[str]]
 """The same of an entry of a list, from its source words, its words, and the job's lexicon."""
-R = TypeVar("R", bound=OfRule)
-T = TypeVar("T", bound=OfText)
+InWords = Callable[[str], str | None]
+"""Turns the rest of a name into words, gaps as X₁; None if it is ambiguous."""
+F = TypeVar("F", bound=Callable[..., Iterable[str]])
 
 
 class Template(NamedTuple):
     """A template."""
 
+    fire: Any
+    """`OfRule`, or `OfText`."""
+    of_lists: bool
+    """True for a template of entries of lists."""
     prefix: str
     """The beginning of its features' names."""
-    of_rule: OfRule | None
-    of_text: OfText | None
-    in_words: Callable[[str], str | None]
-    """Turns the rest of a name into words, gaps as X₁; None if it is ambiguous."""
+    in_words: InWords
 
 
 TEMPLATES: Registry[Template] = Registry(
@@ -69,34 +71,21 @@ TEMPLATES: Registry[Template] = Registry(
 """By their names in ``features.templates``."""
 
 
-def of_rules(name: str, prefix: str, in_words: Callable[[str], str | None] = lambda text: None) -> Callable[[R], R]:
-    """A decorator that registers a function of rules as the template ``name``."""
+def template(
+    name: str, prefix: str, in_words: InWords = lambda text: None, *, of_lists: bool = False
+) -> Callable[[F], F]:
+    """A decorator that registers a function of rules, or of entries of lists, as the template ``name``."""
 
-    def add(function: R) -> R:
-        TEMPLATES.register(name)(Template(prefix, function, None, in_words))
+    def add(function: F) -> F:
+        TEMPLATES.register(name)(Template(function, of_lists, prefix, in_words))
         return function
 
     return add
 
 
-def of_lists(name: str, prefix: str, in_words: Callable[[str], str | None] = lambda text: None) -> Callable[[T], T]:
-    """The same for a function of entries of lists."""
-
-    def add(function: T) -> T:
-        TEMPLATES.register(name)(Template(prefix, None, function, in_words))
-        return function
-
-    return add
-
-
-def names_of_rules() -> list[str]:
-    """The templates of rules."""
-    return [name for name, template in TEMPLATES.items() if template.of_rule]
-
-
-def names_of_lists() -> list[str]:
-    """The templates of entries of lists."""
-    return [name for name, template in TEMPLATES.items() if template.of_text]
+def template_names(*, of_lists: bool) -> list[str]:
+    """The templates of rules, or those of entries of lists."""
+    return [name for name, template in TEMPLATES.items() if template.of_lists == of_lists]
 
 
 @cache

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 
-from mpitune.grammar.sparse import Gap, Rule, of_rules
+from mpitune.grammar.sparse import Gap, Rule, template
 
 FARTHEST = 3
 """Reordering: larger distances count as this one."""
@@ -66,19 +66,19 @@ def _parts(pattern: str, words: str) -> Callable[[str], str | None]:
 in_pair = _parts("([^_]+)_([^_]+)", r"\1 → \2")
 
 
-@of_rules("id", "R:", _rule)
+@template("id", "R:", _rule)
 def _identity(rule: Rule) -> Iterable[str]:
     source = "_".join([symbol if isinstance(symbol, str) else f"N{symbol.label}" for symbol in rule.source])
     target = "_".join([symbol if isinstance(symbol, str) else f"N{symbol.number}" for symbol in rule.target])
     return [f"R:{rule.lhs}:{source}:{target}"]
 
 
-@of_rules("source-bigram", "RBS:", _bigram)
+@template("source-bigram", "RBS:", _bigram)
 def _source_bigrams(rule: Rule) -> Iterable[str]:
     return _bigrams("RBS", [symbol if isinstance(symbol, str) else symbol.label for symbol in rule.source])
 
 
-@of_rules("target-bigram", "RBT:", _bigram)
+@template("target-bigram", "RBT:", _bigram)
 def _target_bigrams(rule: Rule) -> Iterable[str]:
     symbols = [symbol if isinstance(symbol, str) else f"{symbol.label}{symbol.number}" for symbol in rule.target]
     return _bigrams("RBT", symbols)
@@ -88,7 +88,7 @@ def _bigrams(prefix: str, symbols: list[str]) -> Iterable[str]:
     return [f"{prefix}:{a}_{b}" for a, b in zip(["<r>", *symbols], [*symbols, "</r>"], strict=True)]
 
 
-@of_rules("shape", "Shape_", _shape_in_words)
+@template("shape", "Shape_", _shape_in_words)
 def _shape(rule: Rule) -> Iterable[str]:
     return [shape_name(side_shape(rule.source), side_shape(rule.target))]
 
@@ -107,20 +107,20 @@ def side_shape(side: Sequence[str | Gap]) -> int:
     return shape
 
 
-@of_rules("word-pair", "WP:", in_pair)
+@template("word-pair", "WP:", in_pair)
 def _word_pairs(rule: Rule) -> Iterable[str]:
     linked = [(rule.source[i], rule.target[j]) for i, j in rule.links]
     return [f"WP:{f}_{e}" for f, e in linked if isinstance(f, str) and isinstance(e, str)]
 
 
-@of_rules("word-pair-all", "WPA:", in_pair)
+@template("word-pair-all", "WPA:", in_pair)
 def _all_word_pairs(rule: Rule) -> Iterable[str]:
     """Pair every source word with every target word, aligned or not."""
     target = [e for e in rule.target if isinstance(e, str)]
     return [f"WPA:{f}_{e}" for f in rule.source if isinstance(f, str) for e in target]
 
 
-@of_rules("insertion", "INS:", in_pair)
+@template("insertion", "INS:", in_pair)
 def _insertions(rule: Rule) -> Iterable[str]:
     """Pair each unaligned target word with every source word. A rule without any link counts as not aligned."""
     if not rule.links:
@@ -130,14 +130,14 @@ def _insertions(rule: Rule) -> Iterable[str]:
     return [f"INS:{f}_{e}" for e in inserted for f in rule.source if isinstance(f, str)]
 
 
-@of_rules("target-words", "TB:", _bigram)
+@template("target-words", "TB:", _bigram)
 def _target_words(rule: Rule) -> Iterable[str]:
     """Bigrams of adjacent target words."""
     pairs = zip(rule.target[:-1], rule.target[1:], strict=True)
     return [f"TB:{a}_{b}" for a, b in pairs if isinstance(a, str) and isinstance(b, str)]
 
 
-@of_rules("reordering", "RO:", _parts("(.+)_([^_]*)", r"\1: distance \2"))
+@template("reordering", "RO:", _parts("(.+)_([^_]*)", r"\1: distance \2"))
 def _reordering(rule: Rule) -> Iterable[str]:
     """Distance of the source of each target symbol from that of the one before: 1 is the next symbol, 0 the same one.
 
@@ -161,7 +161,7 @@ def _distance(symbol: str, distance: int) -> str:
     return f"RO:{symbol}_{max(-FARTHEST, min(distance, FARTHEST))}"
 
 
-@of_rules("fertility", "FERT:", _parts("(.+)_([^_]*)", r"\1: \2 words"))
+@template("fertility", "FERT:", _parts("(.+)_([^_]*)", r"\1: \2 words"))
 def _fertility(rule: Rule) -> Iterable[str]:
     """Number of target words that each source word is linked to. A rule without any link counts as not aligned."""
     if not rule.links:
