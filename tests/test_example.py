@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from support.mpi import ROOT
 
-from mpitune.config import schema
+from mpitune import schema
+from mpitune.config.explained import with_methods
 from mpitune.config.load import load
 from mpitune.config.spec import Job
+from mpitune.learner.methods import METHODS
+from mpitune.registry import Registry
 
 EXAMPLE = ROOT / "jobs" / "example.toml"
+TEXT = with_methods(EXAMPLE.read_text(encoding="utf-8"))
 KEY = re.compile(r"^# (?=\w+ = |\[\[)", re.MULTILINE)
 """What stands before a key or a table that another one excludes."""
 LEAST = '[data]\nsource = "a"\nreferences = ["b"]\n[data.devtest]\nsource = "c"\nreferences = ["d"]\n'
@@ -37,7 +41,7 @@ def leaves(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 def written() -> dict[str, Any]:
     """All keys of the example, those that exclude others too."""
-    return dict(leaves(tomllib.loads(KEY.sub("", EXAMPLE.read_text(encoding="utf-8")))))
+    return dict(leaves(tomllib.loads(KEY.sub("", TEXT))))
 
 
 def test_the_example_job_loads() -> None:
@@ -58,28 +62,31 @@ def test_it_has_every_key_with_its_default(tmp_path: Path) -> None:
         if kind is Path:
             continue
         if default is None:
-            assert f"# {key.rpartition('.')[2]} = " in EXAMPLE.read_text(encoding="utf-8"), f"{key} has no default"
+            assert f"# {key.rpartition('.')[2]} = " in TEXT, f"{key} has no default"
         else:
             expected = list(default) if isinstance(default, tuple) else default
             assert (there[key], type(there[key])) == (expected, type(expected)), key
 
 
+def test_the_tables_of_methods_are_as_these_explain_them() -> None:
+    for name, method in METHODS.items():
+        assert not method.about or f"\n\n{schema.explain(method, f'learner.{name}', method.about)}\n" in TEXT
+
+
 def choices(table: Any, prefix: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
     """Of each key that has some."""
-    hints = get_type_hints(table)
-    for spec in fields(table):
-        if "choices" in spec.metadata:
-            yield f"{prefix}{spec.name}", spec.metadata["choices"]
-        core = schema._core(hints[spec.name])
-        if is_dataclass(core):
-            yield from choices(core, f"{prefix}{spec.name}.")
+    for key, of in schema._keys(table).items():
+        if "choices" in of.spec.metadata:
+            yield f"{prefix}{key}", of.spec.metadata["choices"]
+        if is_dataclass(core := schema._core(of.hint)):
+            yield from choices(core, f"{prefix}{key}.")
 
 
 def test_it_explains_every_key_and_names_every_choice() -> None:
     """In the comment right above the key, or above the group that it stands in."""
     above: dict[str, str] = {}
     comment, table, fresh = "", "", True
-    for line in EXAMPLE.read_text(encoding="utf-8").splitlines():
+    for line in TEXT.splitlines():
         if match := re.match(r"(?:# )?(\w+) = (.*)", line):
             above[f"{table}{match[1]}"] = f"{comment} {match[2]}"
             fresh = True
@@ -89,6 +96,7 @@ def test_it_explains_every_key_and_names_every_choice() -> None:
         elif match := re.match(r"\[+([\w.]+)\]", line):
             table = f"{match[1]}."
     for key, names in choices(Job):
-        for name in names:
+        # Parts that register themselves in files of their own are explained there.
+        for name in names.first if isinstance(names, Registry) else names:
             assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", above[key]), f"{key}: {name}"
     assert [key for key, text in above.items() if len(text) < 20] == []

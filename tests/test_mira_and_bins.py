@@ -53,7 +53,7 @@ def test_the_jobs_load_and_are_what_their_names_say(script: ModuleType, data: Pa
                 continue
             assert job.learner.initial_weights is not None and read_weights(job.learner.initial_weights)["Glue"]
             if table == "pairings":
-                assert f"{job.learner.mira.oracle}/{job.learner.mira.prediction}" == system.name
+                assert f"{job.learner.own.oracle}/{job.learner.own.prediction}" == system.name
                 assert (job.learner.method, job.decoder.kbest) == ("mira", 500)
             else:
                 bins = job.features.discretize

@@ -16,7 +16,6 @@ from support.markdown import cells
 from support.scripts import scripts_in
 
 from mpitune.config.load import load
-from mpitune.config.spec import BATCH
 from mpitune.corpus.weights import read_weights, write_weights
 from mpitune.training.local.translation import SentenceTimings, summary
 
@@ -183,12 +182,12 @@ def test_the_jobs_of_methods_load_and_are_what_their_titles_say(
     assert (hope.method, hope.algorithm, hope.gold, hope.epochs) == ("mira", "itermix", "context", 20)
     for title, name, start in ((one.title, one.name, one.start) for one in methods.METHODS if "mira" in one.name):
         learner = jobs[name]
-        assert f"MIRA {learner.mira.oracle}/{learner.mira.prediction}" == title.partition(",")[0]
-        assert title.endswith(learner.mira.variant) or learner.mira.variant == "1-best"
+        assert f"MIRA {learner.own.oracle}/{learner.own.prediction}" == title.partition(",")[0]
+        assert title.endswith(learner.own.variant) or learner.own.variant == "1-best"
         assert (learner.initial_weights is None) == (start == "0")
     for name, learner in jobs.items():
         start = learner.initial_weights
-        assert start is not None or learner.method not in BATCH
+        assert start is not None or not learner.own.is_batch
         assert start is None or read_weights(start)["LanguageModel"] > 0, name
 
 

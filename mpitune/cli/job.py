@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from mpitune.config.schema import values
 from mpitune.config.spec import Job
 from mpitune.exchange.comm import Comm
 from mpitune.files import check_place
 from mpitune.ownership import reads
+from mpitune.schema import values
 from mpitune.training import job_inputs
 from mpitune.training.hosts import check_hosts
 

@@ -14,7 +14,7 @@ from mpitune import __version__
 from mpitune.cli.arguments import Named, reads, size, whole_number, writes, writes_folder
 from mpitune.cli.help import Commands, Parser, PrintCompletion
 from mpitune.decoder.choices import MAX_SIZE, KbestFormat
-from mpitune.grammar.choices import ListTemplateName, TemplateName
+from mpitune.grammar.sparse import TEMPLATES
 from mpitune.metrics.choices import GainName, SignificanceTest, Tokenizer
 
 EACH_TEMPLATE = "each"
@@ -277,7 +277,7 @@ def _add_weights(commands: Commands) -> None:
     )
     sub.add_argument("model", type=reads, metavar="RUN_OR_FILE", help="a run folder, checkpoint or weights file")
     sub.add_argument("--top", type=whole_number(1), metavar="N", help="only the N of largest absolute value")
-    templates = ["dense", *dict.fromkeys(get_args(TemplateName) + get_args(ListTemplateName)), EACH_TEMPLATE]
+    templates = ["dense", *TEMPLATES, EACH_TEMPLATE]
     sub.add_argument(
         "--template", choices=templates, metavar="T", help=f"only features of one template: {', '.join(templates)}"
     )

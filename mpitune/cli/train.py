@@ -24,8 +24,8 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import check_files
 from mpitune.training import job_inputs, loop
-from mpitune.training.fit_bins import open_fitted
 from mpitune.training.hosts import differences, look_around
+from mpitune.training.open_run import open_fitted
 
 
 def run_train(options: argparse.Namespace, comm: Comm) -> None:

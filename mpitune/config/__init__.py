@@ -1,7 +1,6 @@
 """Job file: its tables and keys, their defaults and checks.
 
 - `spec`: Job and the dataclasses of its tables, which define every key: name, type, default, valid values
-- `schema`: conversion between such dataclasses and TOML
 - `load`: load; reads a job file, with the values that follow from others
 - `checks`: check; do the keys of a job fit together, are the names of its features distinct?
 - `explained`: a job file with an explanation of every key

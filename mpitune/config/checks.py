@@ -1,14 +1,11 @@
-"""Checks of a job that involve several of its keys; those of one key alone are in `mpitune.config.schema`."""
+"""Checks of a job that involve several of its keys; those of one key alone are in `mpitune.schema`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import get_args
 
-from mpitune.config.schema import literal
 from mpitune.config.spec import (
-    BATCH,
     DataKeys,
     GrammarKeys,
     Job,
@@ -21,10 +18,10 @@ from mpitune.corpus.feature_table import FEATURE_NAME, is_feature_name
 from mpitune.decoder.base import built_in_features
 from mpitune.errors import UsageError
 from mpitune.grammar.cdec_ini import TEMPLATES as CDEC_TEMPLATES
-from mpitune.grammar.choices import PREFIXES, ListTemplateName, TemplateName
-
-_REGULARIZED_METHODS = ("perceptron", "mira", "pro", "minrisk")
-"""The methods with a regularizer of bins."""
+from mpitune.grammar.sparse import prefixes, template_names
+from mpitune.learner.methods import METHODS
+from mpitune.metrics.tuning_metric import METRICS
+from mpitune.schema import literal
 
 
 def check(job: Job, *, complete: bool) -> None:
@@ -38,11 +35,18 @@ def check(job: Job, *, complete: bool) -> None:
         _check_data(job, job.data)
     if {"select.k", "select.lambda"} <= job.explicit:
         raise UsageError(f"{job.file}: found both select.k and select.lambda, expected one of them")
-    if job.learner.tune == "dense" and job.learner.method in BATCH:
-        raise UsageError(f'{job.file}: learner.tune = "dense": expected learner.method to be perceptron or mira')
-    if job.learner.method == "rampion" and job.learner.rampion.loss == 2 and job.learner.initial_weights is None:
-        found, why = "2 without learner.initial_weights", "from weights of 0, no step reduces this loss"
-        raise UsageError(f"{job.file}: learner.rampion.loss: found {found}, expected them, or 1 or 3: {why}")
+    if job.learner.tune == "dense" and job.learner.own.is_batch:
+        raise UsageError(
+            f'{job.file}: learner.tune = "dense": expected learner.method to be {_methods(is_batch=False)}'
+        )
+    if problem := job.learner.own.problem(job):
+        raise UsageError(f"{job.file}: {problem}")
+
+
+def _methods(**facts: bool) -> str:
+    """The methods of which these facts hold, as alternatives."""
+    known = [name for name, of in METHODS.items() if all(getattr(of, fact) == held for fact, held in facts.items())]
+    return " or ".join(known)
 
 
 def require_data(job: Job) -> DataKeys:
@@ -57,8 +61,8 @@ def check_retraining(job: Job) -> None:
     learner = job.learner
     if job.local.method != "retrain":
         return
-    if learner.method not in BATCH or (learner.method == "mert" and learner.mert.search == "hypergraph"):
-        expected = f"learner.method to be {' or '.join(BATCH)}, on lists"
+    if not learner.own.is_batch or learner.own.key_of_forests():
+        expected = f"learner.method to be {_methods(is_batch=True)}, on lists"
         raise UsageError(f'{job.file}: local.method = "retrain": expected {expected}')
     if learner.metric != "bleu":
         raise UsageError(f'{job.file}: local.method = "retrain": expected learner.metric to be "bleu"')
@@ -146,7 +150,7 @@ def _check_inputs(job: Job) -> None:
         raise UsageError(f"{job.file}: grammar.source: cdec needs grammar files: write them by `mpitune extract`")
     if job.decoder.backend == "cdec" and job.grammar.format not in ("auto", "cdec"):
         raise UsageError(f"{job.file}: grammar.format = {literal(job.grammar.format)}: cdec cannot read this format")
-    _check_templates(job, get_args(TemplateName))
+    _check_templates(job, template_names(of_lists=False))
     if job.features.lexicon is not None:
         raise UsageError(f'{job.file}: features.lexicon: found beside a decoder, expected decoder.backend = "lists"')
     unsupported = [template for template in job.features.templates if template not in CDEC_TEMPLATES.values()]
@@ -154,7 +158,8 @@ def _check_inputs(job: Job) -> None:
         raise UsageError(f"{job.file}: features.templates: cdec does not have {', '.join(unsupported)}")
     _check_scores(job)
     if columns := column_metrics(job):
-        expected = 'bleu, ter or chrf: only lists (decoder.backend = "lists") have columns'
+        *some, last = METRICS
+        expected = f'{", ".join(some)} or {last}: only lists (decoder.backend = "lists") have columns'
         raise UsageError(f"{job.file}: learner.metric: found {literal(columns[0])}, expected {expected}")
     keys = _keys_of_forests(job)
     if job.decoder.backend == "cdec" and keys:
@@ -163,7 +168,7 @@ def _check_inputs(job: Job) -> None:
         raise UsageError(f"{job.file}: found both {' and '.join(keys)}: the search needs no sample of the forest")
     if keys and keys[0].startswith("learner") and metric_weights(job) != {"bleu": 1.0}:
         metric = f"learner.metric: found {literal(job.learner.metric)}"
-        raise UsageError(f'{job.file}: {metric}, expected "bleu", as mert.search = "hypergraph"')
+        raise UsageError(f'{job.file}: {metric}, expected "bleu", as {keys[0].removeprefix("learner.")}')
     if not job.lm and job.decoder.backend == "embedded" and not has_lm_text(job):
         raise UsageError(f"{job.file}: found no language model, expected one or more [[lm]] tables")
     for n, lm in enumerate(job.lm):
@@ -184,7 +189,7 @@ def _check_list_inputs(job: Job) -> None:
     for key, value in tables.items():
         if value:
             raise UsageError(f'{job.file}: {key}: found beside decoder.backend = "lists": lists have all features')
-    _check_templates(job, get_args(ListTemplateName))
+    _check_templates(job, template_names(of_lists=True))
     pairs = "lexicon-pair" in wanted.templates
     if pairs != (wanted.lexicon is not None):
         raise UsageError(f'{job.file}: features.lexicon: expected beside the template "lexicon-pair", and only there')
@@ -217,18 +222,15 @@ def _check_scores(job: Job) -> None:
         if len(pair) != 2 or pair[0] == pair[1] or not {*pair} <= {*wanted.features}:
             found = f"features.discretize.conjunctions: found {literal(text)}"
             raise UsageError(f"{job.file}: {found}, expected two of features.discretize.features with a blank between")
-    if wanted.features and wanted.regularizer != "none" and job.learner.method not in _REGULARIZED_METHODS:
+    if wanted.features and wanted.regularizer != "none" and not job.learner.own.smooths_bins:
         found = f"features.discretize.regularizer = {literal(wanted.regularizer)}"
-        raise UsageError(f"{job.file}: {found}: expected learner.method to be {' or '.join(_REGULARIZED_METHODS)}")
+        raise UsageError(f"{job.file}: {found}: expected learner.method to be {_methods(smooths_bins=True)}")
 
 
 def _keys_of_forests(job: Job) -> list[str]:
     """The job's keys, with their values, for which the decoder must return forests."""
-    wanted = {
-        'learner.mert.search = "hypergraph"': job.learner.method == "mert" and job.learner.mert.search == "hypergraph",
-        'decoder.sample = "forest"': job.decoder.sample == "forest",
-    }
-    return [key for key, asked in wanted.items() if asked]
+    sampled = 'decoder.sample = "forest"' if job.decoder.sample == "forest" else ""
+    return [key for key in (job.learner.own.key_of_forests(), sampled) if key]
 
 
 def check_feature_names(job: Job) -> None:
@@ -251,5 +253,5 @@ def _check(job: Job, key: str, name: str) -> None:
     where = f"{job.file}: {key}: found {name!r}"
     if not is_feature_name(name) or "=" in name or "|||" in name:
         raise UsageError(f"{where}, expected a word that does not begin with # and has no = or |||")
-    if name.startswith(tuple(PREFIXES.values())):
+    if name.startswith(tuple(prefixes().values())):
         raise UsageError(f"{where}, expected another beginning: it is that of sparse features")

@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpitune.config import schema
+from mpitune import schema
 from mpitune.config.presets import PRESETS
 from mpitune.config.spec import DataKeys, Job, RunKeys
 from mpitune.corpus.lines import lines

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from mpitune.config.load import load, read_tables
-from mpitune.config.schema import literal, values
 from mpitune.corpus.lines import read_text
+from mpitune.learner.methods import METHODS
+from mpitune.schema import explain, literal, values
 
-_HEADER = re.compile(r"(?:# )?\[+([\w.]+)\]+$")
+_HEADER = re.compile(r"(?:# )?\[+([\w.-]+)\]+$")
 _KEY = re.compile(r"(?:# )?(\w+) = (.*)")
 _COMMENT = re.compile(r"(?:#.*\n)*")
 
@@ -26,9 +27,15 @@ def explained(short: Path, example: Path) -> str:
     given = read_tables(short)
     head = _COMMENT.match(read_text(short))
     assert head is not None  # it matches nothing too
-    general, *tables = read_text(example).split("\n\n")
+    general, *tables = with_methods(read_text(example)).split("\n\n")
     paths = {key.replace("lm.0.", "lm.") for key, kind, _ in values(load(example)) if kind is Path}
     return "\n\n".join([f"{head[0]}#\n{general}", *("\n".join(_table(text, given, paths)) for text in tables)])
+
+
+def with_methods(example: str) -> str:
+    """``example`` with the tables of those methods that it does not have."""
+    lacking = [(name, of) for name, of in METHODS.items() if of.about and f"\n[learner.{name}]" not in example]
+    return example + "".join(f"\n{explain(of, f'learner.{name}', of.about)}\n" for name, of in lacking)
 
 
 def _table(text: str, given: dict[str, Any], paths: set[str]) -> Iterator[str]:

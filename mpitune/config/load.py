@@ -13,21 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from mpitune.config.checks import check, given_grammars, has_lm_text
-from mpitune.config.presets import METHOD_DEFAULTS, PRESETS, Keys
-from mpitune.config.schema import read, set_key
-from mpitune.config.spec import BATCH, DevTestKeys, Job, LmKeys, tunes_on_bitext
+from mpitune.config.presets import PRESETS, Keys
+from mpitune.config.spec import DevTestKeys, Job, LmKeys, tunes_on_bitext
 from mpitune.corpus.lines import read_text
 from mpitune.errors import DataError, UsageError
 from mpitune.files import is_file, is_folder, read_bytes
+from mpitune.learner.methods import METHODS
+from mpitune.schema import read, set_key
 
 MAX_JOB = 1 << 24
 """Maximum size of a job file in bytes."""
 
 _LAMBDA = {"ebuu": 0.06, "mbuu": 0.018, "retrain": 0.0}
 """By method of local training: default of lambda (Liu, Cao, Watanabe, Zhao, Yu, Zhu, EMNLP 2012)."""
-
-_MAX_BLEU_LIST = 50000
-"""Length of the lists that oracle MB of MIRA is chosen from by default (Eidelman, WMT 2012)."""
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Job:
@@ -116,12 +114,10 @@ def _resolve_defaults(job: Job) -> Job:
         decoder = replace(decoder, binary=binary)
     if select.lambda_ is not None:
         select = replace(select, k=None)
-    if learner.method == "mira" and learner.mira.oracle_kbest is None:
-        longest = _MAX_BLEU_LIST if learner.mira.oracle == "MB" else decoder.kbest
-        learner = replace(learner, mira=replace(learner.mira, oracle_kbest=longest))
+    learner = learner.with_own(learner.own.resolved(decoder.kbest))
     if local.lambda_ is None:
         local = replace(local, lambda_=_LAMBDA[local.method])
-    if learner.method in BATCH:
+    if learner.own.is_batch:
         learner = replace(learner, algorithm="itermix")
     if learner.algorithm == "sgd":
         parallel = replace(parallel, shards=1)
@@ -138,7 +134,8 @@ def _add_defaults(raw: dict[str, Any]) -> None:
     preset = PRESETS.get(_name(raw, "preset", "default"))
     if preset is not None:
         _add_missing(raw, preset.keys)
-    _add_missing(raw, METHOD_DEFAULTS.get(_name(raw, "method", ""), {}))
+    if method := METHODS.get(_name(raw, "method", "")):
+        _add_missing(raw, method.defaults)
 
 
 def _name(raw: dict[str, Any], key: str, otherwise: str) -> str:

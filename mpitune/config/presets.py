@@ -11,27 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mpitune.learner.online.mira import MiraOptions
+
 Keys = Mapping[str, Any]
 """Values by dotted key, of any table of a job."""
-
-METHOD_DEFAULTS: dict[str, Keys] = {
-    "mira": {
-        "learner.algorithm": "itermix",
-        "learner.epochs": 20,
-        "learner.gold": "context",
-        "learner.averaging": "epoch",
-        "learner.dense_start": 0,
-        "decoder.kbest": 500,
-        "parallel.shards": 20,
-        "parallel.reshuffle": False,
-        "parallel.mixing": "uniform",
-    },
-    "rampion": {"learner.epochs": 20, "decoder.kbest": 500},
-}
-"""By method: defaults that differ from the schema's and come from the method's paper.
-
-mira: Eidelman, WMT 2012; rampion: Gimpel, Smith, NAACL 2012. The preset and the job override them.
-"""
 
 
 @dataclass(frozen=True)
@@ -108,7 +91,7 @@ PRESETS: dict[str, Preset] = {
         "previous epoch, 20 shards with parameter mixing), 3.2 (M-C with M+C); 20 epochs as in its figures. Left out: "
         "cost_scale, as the paper states no scale of that BLEU.",
         keys={
-            **METHOD_DEFAULTS["mira"],
+            **MiraOptions.defaults,
             "learner.method": "mira",
             "learner.patience": 0,
             "learner.lm_leave_one_out": False,

@@ -10,30 +10,42 @@ EMNLP 2011 (PRO); Och, ACL 2003, and Kumar et al., ACL 2009 (MERT); Gimpel, Smit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, ClassVar, Self
 
-from mpitune.config import schema
+from mpitune import schema
 from mpitune.config.presets import PRESETS
-from mpitune.config.schema import choice, choices, internal, name_or_weights, number, one_or_more
 from mpitune.decoder.choices import MAX_SIZE
-from mpitune.grammar.choices import ListTemplateName, TemplateName
-from mpitune.learner.choices import (
-    PRO_CANDIDATES,
-    PRO_KEPT,
-    PRO_THRESHOLD,
-    MiraVariant,
-    OracleName,
-    PairSampling,
-    PredictionName,
-    RateName,
-    UpdateOrder,
+from mpitune.exchange.selection import NORMS
+from mpitune.grammar.sparse import TEMPLATES
+from mpitune.learner.methods import METHODS, Method
+from mpitune.learner.online.perceptron import PerceptronOptions
+from mpitune.metrics.sentence_bleu import SENTENCE_METRICS
+from mpitune.metrics.tuning_metric import METRICS
+from mpitune.schema import (
+    NEVER,
+    choice,
+    choices,
+    internal,
+    name_or_weights,
+    noted,
+    number,
+    one_or_more,
+    tables,
 )
-from mpitune.metrics.choices import ReferenceMetricName, SentenceMetricName
 
 MAX_SEED = 2**63 - 1
 """Largest `RunKeys.seed`."""
+
+
+def _online(job: Any) -> bool:
+    return not job.learner.own.is_batch
+
+
+def _searches(job: Any) -> bool:
+    return bool(job.decoder.backend != "lists")
 
 
 @dataclass(frozen=True)
@@ -77,7 +89,7 @@ class GrammarKeys:
     per_sentence: bool = False
     folder: Path | None = None
     """Folder, besides that of each text, that the grammars which texts name may lie in."""
-    format: str = choice("auto", "cdec", "joshua", "moses")
+    format: str = choice("auto", "cdec", "joshua", "moses", used=_searches)
     source: Path | None = None
     target: Path | None = None
     alignment: tuple[Path, ...] = one_or_more()
@@ -99,8 +111,8 @@ class LmKeys:
     name: str = ""
     """Name of the feature with the log probability; if empty, LanguageModel, LanguageModel_1, ..."""
     text: tuple[Path, ...] = ()
-    order: int = number(5, 1, 10)
-    """Order of an estimated model."""
+    order: int = number(5, 1, 10, used=NEVER)
+    """Order of an estimated model, whose content counts."""
 
 
 @dataclass(frozen=True)
@@ -121,15 +133,15 @@ class DecoderKeys:
 
     backend: str = choice("embedded", "cdec", "lists")
     config: Path | None = None
-    binary: str = "cdec"
-    pop_limit: int = number(200, 1, MAX_SIZE)
-    rule_margin: float = number(0.0, 0.0)
-    span_limit: int = number(15, 1, MAX_SIZE)
-    kbest: int = number(100, 1, MAX_SIZE)
-    unique: bool = True
+    binary: str = noted("cdec", used=NEVER)
+    pop_limit: int = number(200, 1, MAX_SIZE, used=_searches)
+    rule_margin: float = number(0.0, 0.0, used=lambda job: job.decoder.backend == "embedded")
+    span_limit: int = number(15, 1, MAX_SIZE, used=_searches)
+    kbest: int = number(100, 1, MAX_SIZE, used=lambda job: _searches(job) or _online(job))
+    unique: bool = noted(True, used=_searches)
     sample: str = choice("none", "forest")
     """Lists to learn from: the k best translations, or k derivations sampled from the forest."""
-    cdec: CdecKeys = CdecKeys()
+    cdec: CdecKeys = noted(CdecKeys(), used=NEVER)
 
 
 @dataclass(frozen=True)
@@ -163,8 +175,8 @@ class DiscretizeKeys:
     overlap: int = number(0, 0, 1000)
     keep: bool = False
     regularizer: str = choice("none", "linear", "monotone")
-    beta: float = number(0.1, 0.0)
-    gamma: float = number(1.0, 0.0, above=True)
+    beta: float = number(0.1, 0.0, used=lambda job: job.features.discretize.regularizer != "none")
+    gamma: float = number(1.0, 0.0, above=True, used=lambda job: job.features.discretize.regularizer == "monotone")
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -185,113 +197,58 @@ class FeatureFileKeys:
 class FeaturesKeys:
     """``[features]``: the sparse feature templates and the transforms of the grammar's scores."""
 
-    templates: tuple[str, ...] = choices(*dict.fromkeys(get_args(TemplateName) + get_args(ListTemplateName)))
-    """Names of the sparse feature templates: `TemplateName` for grammars, `ListTemplateName` for lists."""
+    templates: tuple[str, ...] = choices(TEMPLATES)
+    """Names of the sparse feature templates, of rules or of lists."""
     lexicon: Path | None = None
     """Pairs of source and target words, for the template "lexicon-pair" of lists."""
-    unlog: UnlogKeys = UnlogKeys()
-    discretize: DiscretizeKeys = DiscretizeKeys()
+    unlog: UnlogKeys = noted(UnlogKeys(), used=lambda job: bool(job.features.unlog.features))
+    discretize: DiscretizeKeys = noted(DiscretizeKeys(), used=lambda job: bool(job.features.discretize.features))
     files: tuple[FeatureFileKeys, ...] = ()
 
 
 @dataclass(frozen=True)
-class MiraKeys:
-    """``[learner.mira]``: large-margin learning (Eidelman 2012)."""
+class LearnerKeys(PerceptronOptions):
+    """``[learner]``: the distributed algorithm and the update (Simianer et al. 2012), the perceptron's by default.
 
-    oracle: OracleName = choice(*get_args(OracleName))
-    prediction: PredictionName = choice(*get_args(PredictionName))
-    variant: MiraVariant = choice(*get_args(MiraVariant))
-    c: float = number(0.01, 0.0, above=True)
-    cost_scale: float = number(0.0, 0.0)
-    """Factor of the BLEU of the whole set if ``gold = "context"``; 0: the number of sentences."""
-    oracle_kbest: int | None = number(None, 1, MAX_SIZE)
-    """Length of the list that the oracle is chosen from, if larger than ``decoder.kbest``.
+    The keys of the perceptron stand in this table, those of other methods in tables of their names.
+    """
 
-    None: 50,000 for MB, ``decoder.kbest`` for the others."""
+    FIRST: ClassVar = ("preset", "algorithm", "method", "epochs", "patience", "learning_rate", "metric", "gold")
 
-
-@dataclass(frozen=True)
-class ProKeys:
-    """``[learner.pro]``: sampling of pairs, loss and interpolation of PRO (Hopkins, May 2011)."""
-
-    candidates: int = number(PRO_CANDIDATES, 1, MAX_SIZE)
-    threshold: float = number(PRO_THRESHOLD, 0.0)
-    kept: int = number(PRO_KEPT, 1, MAX_SIZE)
-    c: float = number(500.0, 0.0, above=True)
-    interpolation: float = number(0.1, 0.0, 1.0, above=True)
-
-
-@dataclass(frozen=True)
-class MertKeys:
-    """``[learner.mert]``: search space and starting points of MERT (Och 2003; Kumar et al. 2009)."""
-
-    search: str = choice("kbest", "hypergraph")
-    directions: int = number(10, 0, MAX_SIZE)
-    restarts: int = number(10, 0, MAX_SIZE)
-
-
-@dataclass(frozen=True)
-class MinRiskKeys:
-    """``[learner.minrisk]``: weight of the expected loss relative to the regulariser."""
-
-    c: float = number(100.0, 0.0, above=True)
-
-
-@dataclass(frozen=True)
-class RampionKeys:
-    """``[learner.rampion]``: the ramp loss of RAMPION and its optimisation (Gimpel, Smith 2012)."""
-
-    loss: int = number(3, 1, 3)
-    cost_scale: float = number(10.0, 0.0)
-    rounds: int = number(10, 1, MAX_SIZE)
-    passes: int = number(5, 1, MAX_SIZE)
-    step: float = number(0.0001, 0.0, above=True)
-    c: float = number(1.0, 0.0)
-
-
-@dataclass(frozen=True)
-class LearnerKeys:
-    """``[learner]``: the distributed algorithm and the update (Simianer et al. 2012)."""
-
-    preset: str = choice(*PRESETS)
+    preset: str = choice(*PRESETS, used=NEVER)
     """Source of values that the job does not set; the result depends on the values, not on the preset's name."""
     algorithm: str = choice("itersel", "sgd", "mix", "itermix")
-    method: str = choice("perceptron", "mira", "pro", "mert", "rampion", "minrisk")
-    epochs: int = number(10, 1)
-    patience: int = number(3, 0)
+    method: str = choices(METHODS, "perceptron")
+    epochs: int = number(10, 1, used=NEVER)
+    patience: int = number(3, 0, used=NEVER)
     """Epochs without an improvement of the devtest score after which training ends early; 0: never."""
-    learning_rate: float = number(0.1, 0.0, above=True)
     metric: str | dict[str, float] = name_or_weights("bleu")
-    """A `ReferenceMetricName`, a column of n-best lists, or several with their weights."""
-    gold: SentenceMetricName = choice(*get_args(SentenceMetricName))
+    """One of `METRICS`, a column of n-best lists, or several with their weights."""
+    gold: str = choices(SENTENCE_METRICS, "document", used=lambda job: "bleu" in metric_weights(job))
     """The sentence form of BLEU."""
-    pairs: PairSampling = choice(*get_args(PairSampling))
-    share: float = number(0.1, 0.0, 0.5, above=True)
-    extend_ties: bool = False
-    order: UpdateOrder = choice(*get_args(UpdateOrder))
-    margin: float = number(1.0, 0.0)
-    margin_by_gold: bool = True
-    rate: RateName = choice(*get_args(RateName))
-    l1: float = number(0.0, 0.0)
-    l2: float = number(0.0, 0.0)
-    scale_by_gold: bool = False
-    averaging: str = choice("sentence", "epoch")
-    dense_start: int = number(2000, 0, MAX_SIZE)
+    averaging: str = choice("sentence", "epoch", used=_online)
+    dense_start: int = number(2000, 0, MAX_SIZE, used=_online)
     """Sentences from which dense weights are learned before the first epoch; 0: dense and sparse ones together."""
-    lm_leave_one_out: bool = True
+    lm_leave_one_out: bool = noted(True, used=NEVER)
     """Leave the sentence that is learned from out of language models whose texts are known.
 
-    If false, only out of those that are estimated from the job's bitext.
+    If false, only out of those that are estimated from the job's bitext. The content of the texts counts.
     """
     initial_weights: Path | None = None
     frozen: tuple[str, ...] = ()
     tune: str = choice("all", "dense")
     """``dense``: the sparse features keep the weights of ``initial_weights``."""
-    mira: MiraKeys = MiraKeys()
-    pro: ProKeys = ProKeys()
-    mert: MertKeys = MertKeys()
-    minrisk: MinRiskKeys = MinRiskKeys()
-    rampion: RampionKeys = RampionKeys()
+    tables: Mapping[str, Method] = tables(METHODS, used=lambda job, name: job.learner.method == name)
+    """By method: ``[learner.METHOD]``."""
+
+    @property
+    def own(self) -> Method:
+        """The keys of the job's method."""
+        return self if isinstance(self, METHODS[self.method]) else self.tables[self.method]
+
+    def with_own(self, own: Method) -> Self:
+        """These keys, with others of the job's method."""
+        return self if own is self else replace(self, tables={**self.tables, self.method: own})
 
 
 @dataclass(frozen=True)
@@ -304,10 +261,10 @@ class ParallelKeys:
     """
 
     shards: int = number(8, 1, MAX_SIZE)
-    reshuffle: bool = True
-    mixing: str = choice("active", "uniform")
-    exchange: str = choice("auto", "allgather", "alltoall")
-    timeout: int = number(600, 5, MAX_SIZE)
+    reshuffle: bool = noted(True, used=_online)
+    mixing: str = choice("active", "uniform", used=_online)
+    exchange: str = choice("auto", "allgather", "alltoall", used=NEVER)
+    timeout: int = number(600, 5, MAX_SIZE, used=NEVER)
     """Seconds of silence after which a rank is taken for lost."""
 
 
@@ -317,7 +274,7 @@ class SelectKeys:
 
     k: int | None = number(100000, 1)
     lambda_: float | None = number(None, 0.0)
-    norm: str = choice("l2", "l0", "l1", "linf", "mean", "median", "lplp-l0", "lplp-median")
+    norm: str = choices(NORMS, "l2")
 
 
 @dataclass(frozen=True)
@@ -349,10 +306,10 @@ class Job:
     lm: tuple[LmKeys, ...] = ()
     decoder: DecoderKeys = DecoderKeys()
     features: FeaturesKeys = FeaturesKeys()
-    learner: LearnerKeys = LearnerKeys()
+    learner: LearnerKeys = field(default_factory=LearnerKeys)
     parallel: ParallelKeys = ParallelKeys()
-    select: SelectKeys = SelectKeys()
-    local: LocalKeys = LocalKeys()
+    select: SelectKeys = noted(SelectKeys(), used=lambda job: job.learner.algorithm == "itersel")
+    local: LocalKeys = noted(LocalKeys(), used=NEVER)
     file: Path = internal(Path("job.toml"))
     explicit: frozenset[str] = internal(frozenset())
     """Dotted keys set by the job file or --set, such as ``decoder.kbest``; the list of LMs is one key, ``lm``.
@@ -362,10 +319,6 @@ class Job:
     def to_toml(self) -> str:
         """The effective configuration, every key with its value; `load` reads an equal job from it."""
         return schema.to_toml(self)
-
-
-BATCH = ("pro", "mert", "minrisk", "rampion")
-"""Methods that learn once per epoch, from the lists of all sentences; they use no distributed algorithm."""
 
 
 def tunes_on_bitext(job: Job) -> bool:
@@ -383,7 +336,7 @@ def metric_weights(job: Job) -> dict[str, float]:
 
 def column_metrics(job: Job) -> tuple[str, ...]:
     """The metrics in ``learner.metric`` that are columns of n-best lists."""
-    return tuple(name for name in metric_weights(job) if name not in get_args(ReferenceMetricName))
+    return tuple(name for name in metric_weights(job) if name not in METRICS)
 
 
 def lm_names(job: Job) -> tuple[str, ...]:

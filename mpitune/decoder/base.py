@@ -15,7 +15,7 @@ from mpitune.errors import MachineError
 from mpitune.grammar.firing_rules import names_fired
 from mpitune.grammar.grammars import Grammars
 from mpitune.grammar.score_transforms import Scoring
-from mpitune.grammar.templates import Gap, Rule
+from mpitune.grammar.sparse import Gap, Rule
 from mpitune.lm.leave_one_out import LeftOut
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary
 

@@ -16,6 +16,7 @@ from mpitune.exchange.comm import SERIAL_COMM, Comm
 from mpitune.exchange.mixing import Mixed, Mixing, WeightColumns, active, columns, sums, uniform_mean
 from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.jit import kernel
+from mpitune.registry import Registry
 
 _DROPPED_BITS = 50
 """Number of low bits of a norm (float64) that a profile of norms ignores."""
@@ -207,16 +208,19 @@ def _fill_medians(ascending: WeightColumns, shards: int, lower: int, out: np.nda
         out[c] = middle / 2.0
 
 
-NORMS: dict[str, Callable[[WeightColumns, int], np.ndarray]] = {
-    "l0": _norm(_l0),
-    "l1": _norm(_l1),
-    "l2": _norm(_l2),
-    "linf": _norm(_linf),
-    "mean": _mean,
-    "median": _median,
-    "lplp-l0": _lplp_l0,
-    "lplp-median": _lplp_median,
-}
+NORMS: Registry[Callable[[WeightColumns, int], np.ndarray]] = Registry(
+    "mpitune.exchange",
+    parts={
+        "l2": _norm(_l2),
+        "l0": _norm(_l0),
+        "l1": _norm(_l1),
+        "linf": _norm(_linf),
+        "mean": _mean,
+        "median": _median,
+        "lplp-l0": _lplp_l0,
+        "lplp-median": _lplp_median,
+    },
+)
 """The column norms by name: (columns, number of shards) to float64 [columns]. A shard without the feature counts as 0;
 ``l0`` is the number of shards with a nonzero weight; ``mean`` and ``median`` are absolute values. Those of dtrain's
 ``lplp.rb``: ``lplp-l0`` is 1 for a feature of all shards, else 0; ``lplp-median`` the upper median, if above 0."""

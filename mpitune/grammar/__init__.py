@@ -6,10 +6,10 @@
 - `formats`: the rule tables of cdec, Joshua and Moses; `FORMATS` registers them.
 - `grammars`: `Grammars` opens a grammar by its number; `ListedGrammars` are stored as lists of rules.
 - `extracted`: `ExtractedGrammars` are stored as one table of rules with counts.
-- `templates`: sparse features of rules; `TEMPLATES` registers the templates, `features` applies them.
+- `sparse`: templates of sparse features; `TEMPLATES` has them by name.
+- `templates`: rules as words; `features`, the sparse features that a rule fires.
 - `fired`: the same features as hashes of their names, computed by kernels from word numbers.
 - `firing_rules`: the rules that fire given features.
-- `choices`: the names of templates, and the prefixes of their features.
 - `score_transforms`: `Scoring` transforms the scores of a grammar or replaces them by bins.
 - `binning`: `make_bins` puts the values of a score into bins of equal population.
 - `cdec_ini`: `read_inifile` and `make_inifile` read and write cdec.ini.

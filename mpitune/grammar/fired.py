@@ -1,26 +1,21 @@
 """The features that rules fire, as hashes of their names: nothing is spelled out, so that decoding can afford them.
 
-`mpitune.grammar.templates` defines the names; the kernels here join the hashes of the words, categories and signs that
+`mpitune.grammar.sparse` defines the names; the kernels here join the hashes of the words, categories and signs that
 a name is made of, in the order of the name. Names of few features are needed, those that a k-best list fires.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.array_files.csr import row_ends
 from mpitune.corpus.hashing import HashedNames, hashed, joined
 from mpitune.grammar.rules import RuleTypes
-from mpitune.grammar.templates import (
-    FARTHEST,
-    MOST_LINKED,
-    TEMPLATES,
-    checked,
-    shape_name,
-    without_separators,
-)
+from mpitune.grammar.sparse.rules import FARTHEST, MOST_LINKED, shape_name
+from mpitune.grammar.templates import all_fired, checked, without_separators
 from mpitune.jit import inlined, int64, kernel, uint64
 
 (
@@ -34,8 +29,13 @@ from mpitune.jit import inlined, int64, kernel, uint64
     _TARGET_WORDS,
     _REORDERING,
     _FERTILITY,
-) = range(10)
-"""Numbers of the templates: their places in `TEMPLATES`."""
+    _LISTED,
+) = range(11)
+_KERNELS = (
+    *("id", "source-bigram", "target-bigram", "shape", "word-pair", "word-pair-all", "insertion", "target-words"),
+    *("reordering", "fertility"),
+)
+"""The templates with a kernel here, by number. What the others fire is `_LISTED`."""
 _PARTS = ("_", ":", "R:", "RBS:<r>_", "RBS:", "RBT:<r>_", "RBT:", "</r>", "WP:", "WPA:", "INS:", "TB:", "RO:", "FERT:")
 _UNDERSCORE, _COLON, _R, _RBS_FIRST, _RBS, _RBT_FIRST, _RBT, _LAST, _WP, _WPA, _INS, _TB, _RO, _FERT = range(
     len(_PARTS)
@@ -52,13 +52,20 @@ class Spelling(NamedTuple):
     """The templates of a job, and hashes of the strings that their names are made of."""
 
     template: np.ndarray
-    """int8 [templates]: numbers of the templates, in the job's order."""
+    """int8 [templates]: numbers of the templates, in the job's order; those without a kernel are the last, as one."""
     string: HashedNames
     """`_SIGNS`, the strings of each category, the words."""
     first_word: int
     """Place in ``string`` of word 0."""
     shape: np.ndarray
     """uint64 [32, 32]: hashes of the names of shapes, by the flags of the source side and of the target side."""
+    listed_ptr: np.ndarray
+    """int64 [rule types + 1]: rule type t fires ``listed[listed_ptr[t]:listed_ptr[t + 1]]`` of templates without a
+    kernel."""
+    listed: np.ndarray
+    """uint64: hashes of names."""
+    listed_value: np.ndarray
+    """float64: number of times that each fires."""
 
 
 class Workspace(NamedTuple):
@@ -78,9 +85,14 @@ class Workspace(NamedTuple):
     """int64 [5]: the latest source side or -1, number of its bigrams, its shape, categories of its gaps."""
 
 
-def spelling(templates: Sequence[str], categories: Sequence[str], words: Iterable[str]) -> Spelling:
-    """The hashes for rules of these ``categories`` and ``words``. Raises UsageError for an unknown template."""
-    numbers = [list(TEMPLATES).index(template) for template in checked(templates)]
+def spelling(templates: Sequence[str], types: RuleTypes, categories: Sequence[str], words: Sequence[str]) -> Spelling:
+    """The hashes for rules of these ``categories`` and ``words``. Raises UsageError for an unknown template.
+
+    What templates without a kernel fire on ``types`` is listed here, which takes 20 us for each rule type.
+    """
+    others = [template for template in checked(templates) if template not in _KERNELS]
+    numbers = [_KERNELS.index(template) for template in templates if template in _KERNELS] + [_LISTED] * bool(others)
+    listed = list(all_fired(others, types, categories, words))
     labels = [text for label in categories for text in (label, f"N{label}", f"{label}1", f"{label}2")]
     signs, symbols = hashed(_SIGNS), hashed(map(without_separators, (*labels, *words)))
     shapes = [shape_name(source, target) for source in range(_SHAPES) for target in range(_SHAPES)]
@@ -89,6 +101,9 @@ def spelling(templates: Sequence[str], categories: Sequence[str], words: Iterabl
         HashedNames(*map(np.concatenate, zip(signs, symbols, strict=True))),
         len(_SIGNS) + len(labels),
         hashed(shapes).hash.reshape(_SHAPES, _SHAPES),
+        row_ends([len(fired) for fired in listed]),
+        hashed([name for fired in listed for name in fired]).hash,
+        np.array([count for fired in listed for count in fired.values()], dtype=np.float64),
     )
 
 
@@ -123,6 +138,8 @@ def most_fired(spelling: Spelling, types: RuleTypes, type_: int) -> int:
             most += types.align_ptr[alignment + 1] - types.align_ptr[alignment]
         elif template in (_WORD_PAIR_ALL, _INSERTION):
             most += source * target
+        elif template == _LISTED:
+            most += spelling.listed_ptr[type_ + 1] - spelling.listed_ptr[type_]
         else:
             most += 1
     return most
@@ -159,8 +176,13 @@ def fire(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace) -> 
             end = _target_words(spelling, types, type_, space, end)
         elif template == _REORDERING:
             end = _reordering(spelling, types, type_, space, end)
-        else:
+        elif template == _FERTILITY:
             end = _fertility(spelling, types, type_, space, end)
+        else:
+            for i in range(spelling.listed_ptr[type_], spelling.listed_ptr[type_ + 1]):
+                space.hash[end] = spelling.listed[i]
+                space.value[end] = spelling.listed_value[i]
+                end += 1
     return end
 
 

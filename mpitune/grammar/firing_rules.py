@@ -40,7 +40,7 @@ def names_fired(
     wanted = DistinctNumbers()
     places = wanted.add(hashed(names).hash)
     found = np.zeros(len(wanted), dtype=np.bool_)
-    for _, hits in rules_that_fire(spelling(templates, categories, words), types, wanted):
+    for _, hits in rules_that_fire(spelling(templates, types, categories, words), types, wanted):
         found[hits] = True
     fired = {name for rule in (*GLUE, *map(pass_through, words)) for name, _ in features(templates, rule)}
     return {name for name, place in zip(names, places.tolist(), strict=True) if found[place] or name in fired}

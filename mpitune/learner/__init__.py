@@ -1,7 +1,7 @@
 """Learners: from k-best lists and gold scores to weights.
 
 - `base`: the interfaces `OnlineLearner` and `BatchLearner`.
-- `choices`: the names that select a learner's parts.
+- `methods`: `Method`, a method's keys and all that the program knows of it, and `METHODS`, by name.
 - `pair_sampling`: the pairs of a list that are compared (`SAMPLERS`).
 - `pool`, `forests`: accumulated k-best lists and an epoch's forests, the data of batch learners.
 - `bin_chains`: structured regularisation of discretised features, as penalties of their weights.

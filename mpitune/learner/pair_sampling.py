@@ -15,7 +15,14 @@ from typing import Protocol
 import numpy as np
 
 from mpitune.jit import kernel
-from mpitune.learner.choices import PRO_CANDIDATES, PRO_KEPT, PRO_THRESHOLD, PairSampling
+from mpitune.registry import Registry
+
+PRO_CANDIDATES = 5000
+"""Pairs that PRO draws from each list (Gamma; Hopkins & May 2011)."""
+PRO_THRESHOLD = 0.05
+"""Smallest difference of gold scores that PRO keeps."""
+PRO_KEPT = 50
+"""Pairs of each list that PRO learns from (Xi): those of the largest differences."""
 
 
 class Sampler(Protocol):
@@ -143,15 +150,18 @@ def hope_fear(gold: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return np.array([(hope, fear)] if gold[hope] > gold[fear] else [], dtype=np.int32).reshape(-1, 2)
 
 
-SAMPLERS: dict[PairSampling, Callable[[float, bool], Sampler]] = {
-    "multipartite": lambda share, extend_ties: lambda gold, scores, random: multipartite(gold, share, extend_ties),
-    "all": lambda share, extend_ties: lambda gold, scores, random: all_pairs(gold),
-    "pro": lambda share, extend_ties: lambda gold, scores, random: pro(gold, random, never_none=True),
-    "hope-fear": lambda share, extend_ties: lambda gold, scores, random: hope_fear(gold, scores),
-}
-"""By name: the sampler for a share and extend_ties, which only multipartite uses."""
+SAMPLERS: Registry[Callable[[float, bool], Sampler]] = Registry(
+    "mpitune.learner",
+    parts={
+        "pro": lambda share, extend_ties: lambda gold, scores, random: pro(gold, random, never_none=True),
+        "multipartite": lambda share, extend_ties: lambda gold, scores, random: multipartite(gold, share, extend_ties),
+        "all": lambda share, extend_ties: lambda gold, scores, random: all_pairs(gold),
+        "hope-fear": lambda share, extend_ties: lambda gold, scores, random: hope_fear(gold, scores),
+    },
+)
+"""By ``learner.pairs``: the sampler for a share and extend_ties, which only multipartite uses."""
 
 
-def make_sampler(name: PairSampling, share: float, extend_ties: bool) -> Sampler:
+def make_sampler(name: str, share: float, extend_ties: bool) -> Sampler:
     """The sampler called ``name``; ``share``: above 0, at most 0.5."""
     return SAMPLERS[name](share, extend_ties)

@@ -3,7 +3,7 @@
 - `bleu`, `ter`, `chrf`: additive statistics of translations against their references; scores of TER and chrF.
 - `sentence_bleu`: gold scores of single translations (`SENTENCE_METRICS`), corpus BLEU of summed statistics.
 - `list_evaluation`: n-best lists evaluated.
-- `tuning_metric`: the metrics that a learner can optimise (`SCORES`, `Metric`), and their gold scores.
+- `tuning_metric`: the metrics that a learner can optimise (`METRICS`, `Metric`), and their gold scores.
 - `sacrebleu`: BLEU of texts and of sentences, by the sacreBLEU package.
 - `sentence_statistics`: additive statistics of texts, sentence by sentence, and corpus scores (`CORPUS_SCORES`).
 - `minimum_bayes_risk`: the entry of a list that is most similar to all others.

@@ -14,6 +14,7 @@ from mpitune.array_files.csr import row_ends, select_rows
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
 from mpitune.metrics.bleu import ReferenceNgrams, count_matches, empty_ngrams, read_references
+from mpitune.metrics.tuning_metric import METRICS, Counter
 
 ORDER = 6
 """Maximum n-gram order."""
@@ -24,8 +25,11 @@ BETA = 2
 """Weight of recall against precision."""
 
 
-class Chrf:
+@METRICS.register("chrf")
+class Chrf(Counter):
     """Counts the statistics of translations; ``words``, the vocabulary, may grow."""
+
+    label, width = "chrF", WIDTH
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
@@ -47,12 +51,12 @@ class Chrf:
             _compare(by_word[kbest.word_ptr], text, whole, reference, ngrams, row, best, result)
         return result
 
-
-def score(statistics: np.ndarray) -> np.ndarray:
-    """float64 [n]: chrF, 0 to 1, from ``statistics`` (int64 [n, 18])."""
-    scores = np.empty(len(statistics))
-    _scores(np.ascontiguousarray(statistics), scores)
-    return scores
+    @staticmethod
+    def score(statistics: np.ndarray) -> np.ndarray:
+        """float64 [n]: chrF, 0 to 1, from ``statistics`` (int64 [n, 18])."""
+        scores = np.empty(len(statistics))
+        _scores(np.ascontiguousarray(statistics), scores)
+        return scores
 
 
 @kernel

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
@@ -17,8 +16,7 @@ from mpitune.decoder.lists.compiler import check_metric
 from mpitune.decoder.lists.formats import Entry
 from mpitune.decoder.lists.stream import read_lists
 from mpitune.errors import DataError, UsageError, printable
-from mpitune.metrics.choices import ReferenceMetricName
-from mpitune.metrics.tuning_metric import CHOICES, Metric
+from mpitune.metrics.tuning_metric import CHOICES, METRICS, Metric
 
 Scores = Mapping[str, Sequence[float]]
 """By metric: its score for each of `CHOICES`; BLEU and chrF 0 to 100, TER in edits per 100 words, columns as means."""
@@ -37,7 +35,7 @@ def evaluate_lists(path: Path, references: Sequence[Sequence[str | None]], warn:
     while not beginning[-1][1]:
         beginning.append(next(lists))
     first = beginning[-1][1][0]
-    columns, computed = list(first.metrics), get_args(ReferenceMetricName)
+    columns, computed = list(first.metrics), list(METRICS)
     if taken := [name for name in columns if name in computed]:
         expected = f"another name: {', '.join(computed)} are computed from references"
         raise DataError.at(path, first.line, found=f"a metric called {taken[0]}", expected=expected)

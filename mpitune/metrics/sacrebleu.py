@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import NamedTuple
-
-from sacrebleu.metrics.bleu import BLEU
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpitune.errors import DataError
 from mpitune.metrics.choices import Tokenizer
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
 
 Text = tuple[str, Sequence[str]]
 """The name of a text (its file) and its lines, one per sentence."""
@@ -39,7 +40,8 @@ def corpus_score(
     lowercase: bool = False,
 ) -> CorpusScore:
     """Corpus BLEU; ``references`` are whole texts, with None for a sentence that has fewer references than others."""
-    metric = _bleu(tokenize, lowercase)
+    # force: suppress the warning that text looks tokenised; the signature names the tokenizer.
+    metric = _bleu(tokenize=tokenize, lowercase=lowercase, force=True)
     found = metric.corpus_score(hypotheses, references)  # type: ignore[arg-type]  # its annotation lacks None
     signature = str(metric.get_signature())
     return CorpusScore(float(found.score), list(found.precisions), found.bp, float(found.ratio), signature)
@@ -57,7 +59,7 @@ def bleu_statistics(
     Words of the translation and of the closest reference, matches of orders 1 to 4, n-grams of orders 1 to 4.
     """
     # effective_order changes no count; without it sacreBLEU warns of scores of single sentences.
-    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True, effective_order=True)
+    metric = _bleu(tokenize=tokenize, lowercase=lowercase, force=True, effective_order=True)
     found = (
         metric.sentence_score(text, [reference for reference in texts if reference is not None])
         for text, texts in zip(hypotheses, zip(*references, strict=True), strict=True)
@@ -95,7 +97,7 @@ def sentence_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 
     Arguments as for `corpus_bleu`. These scores rank sentences; their mean is not corpus BLEU.
     """
-    metric = BLEU(tokenize="none", effective_order=True)
+    metric = _bleu(tokenize="none", effective_order=True)
     return [
         float(metric.sentence_score(hypothesis, list(texts)).score)
         for hypothesis, texts in zip(hypotheses, references, strict=True)
@@ -112,6 +114,7 @@ def check_counts(texts: Sequence[tuple[str, Sequence[object]]]) -> None:
             raise DataError.at(name, None, found=f"{len(lines)} lines", expected=f"{expected}, as in {first}")
 
 
-def _bleu(tokenize: Tokenizer, lowercase: bool) -> BLEU:
-    # force: suppress the warning that text looks tokenised; the signature names the tokenizer.
-    return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+def _bleu(**options: Any) -> BLEU:
+    from sacrebleu.metrics.bleu import BLEU  # which takes time, and not every command needs it
+
+    return BLEU(**options)

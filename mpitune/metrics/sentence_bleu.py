@@ -15,8 +15,8 @@ import numpy as np
 
 from mpitune.jit import kernel
 from mpitune.metrics.bleu import LENGTH, LONGEST, MATCHES, ORDER, REFERENCE, TOTALS, WIDTH
-from mpitune.metrics.choices import SentenceMetricName
 from mpitune.portable_math import exp, log
+from mpitune.registry import Registry
 
 CONTEXT_DECAY = 0.9
 """Decay of the pseudo-document of `ChiangBleu` per sentence."""
@@ -267,19 +267,22 @@ class DocumentBleu(SentenceMetric):
         self.document = self.DECAY * (self.document + statistics[:1].sum(axis=0))
 
 
-SENTENCE_METRICS: dict[SentenceMetricName, Callable[[float], SentenceMetric]] = {
-    "liang": lambda scale: SentenceMetric(liang),
-    "bleu+1": lambda scale: SentenceMetric(bleu_plus_one),
-    "nakov": lambda scale: SentenceMetric(nakov),
-    "papineni": lambda scale: SentenceMetric(papineni),
-    "sum": lambda scale: SentenceMetric(sum_of_precisions),
-    "chiang": lambda scale: ChiangBleu(),
-    "document": lambda scale: DocumentBleu(),
-    "context": ContextBleu,
-}
-"""By name: the gold score for a scale, which only context uses."""
+SENTENCE_METRICS: Registry[Callable[[float], SentenceMetric]] = Registry(
+    "mpitune.metrics",
+    parts={
+        "document": lambda scale: DocumentBleu(),
+        "liang": lambda scale: SentenceMetric(liang),
+        "bleu+1": lambda scale: SentenceMetric(bleu_plus_one),
+        "nakov": lambda scale: SentenceMetric(nakov),
+        "papineni": lambda scale: SentenceMetric(papineni),
+        "sum": lambda scale: SentenceMetric(sum_of_precisions),
+        "chiang": lambda scale: ChiangBleu(),
+        "context": ContextBleu,
+    },
+)
+"""By ``learner.gold``: the gold score for a scale, which only context uses."""
 
 
-def make_sentence_metric(name: SentenceMetricName, scale: float = 1.0) -> SentenceMetric:
+def make_sentence_metric(name: str, scale: float = 1.0) -> SentenceMetric:
     """The gold score called ``name``; ``scale``: see `ContextBleu`."""
     return SENTENCE_METRICS[name](scale)

@@ -72,8 +72,8 @@ def _length_ratio(sums: np.ndarray) -> np.ndarray:
 
 CORPUS_SCORES: dict[EvaluationMetricName, Callable[[np.ndarray], np.ndarray]] = {
     "bleu": _bleu,
-    "ter": lambda sums: -100 * ter.score(sums[:, _TER:_CHRF]),
-    "chrf": lambda sums: 100 * chrf.score(sums[:, _CHRF:]),
+    "ter": lambda sums: -100 * ter.Ter.score(sums[:, _TER:_CHRF]),
+    "chrf": lambda sums: 100 * chrf.Chrf.score(sums[:, _CHRF:]),
     "length_ratio": _length_ratio,
 }
 """By metric: float64 [n] from sums of statistics, [n, `WIDTH`].

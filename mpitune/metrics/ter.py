@@ -16,6 +16,7 @@ import numpy as np
 
 from mpitune.decoder.base import KBest
 from mpitune.jit import int64, kernel
+from mpitune.metrics.tuning_metric import METRICS, Counter
 
 LONGEST_SHIFT = 10
 """Maximum number of words in a block."""
@@ -62,8 +63,11 @@ class _Shift(NamedTuple):
     target: int
 
 
-class Ter:
+@METRICS.register("ter")
+class Ter(Counter):
     """Counts the statistics of translations; ``words``, the vocabulary, may grow."""
+
+    label, width = "TER", WIDTH
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
@@ -90,12 +94,12 @@ class Ter:
         length = sum(map(len, references)) * UNIT // len(references)
         return np.stack([edits, np.full(kbest.size, length)], axis=1)
 
-
-def score(statistics: np.ndarray) -> np.ndarray:
-    """float64 [n]: -TER, so that larger is better, in edits per reference word; ``statistics``: int64 [n, 2]."""
-    edits, length = statistics[:, EDITS], statistics[:, LENGTH]
-    rate: np.ndarray = np.where(length > 0, edits * UNIT / np.maximum(length, 1), np.minimum(edits, 1))
-    return -rate
+    @staticmethod
+    def score(statistics: np.ndarray) -> np.ndarray:
+        """float64 [n]: -TER, so that larger is better, in edits per reference word; ``statistics``: int64 [n, 2]."""
+        edits, length = statistics[:, EDITS], statistics[:, LENGTH]
+        rate: np.ndarray = np.where(length > 0, edits * UNIT / np.maximum(length, 1), np.minimum(edits, 1))
+        return -rate
 
 
 @kernel

@@ -7,16 +7,17 @@ depend on their order, and 1 where there is a value.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from mpitune.decoder.base import KBest
-from mpitune.metrics import bleu, chrf, sentence_bleu, ter
+from mpitune.metrics import bleu, sentence_bleu
 from mpitune.metrics.bleu import WIDTH
-from mpitune.metrics.choices import ReferenceMetricName
 from mpitune.metrics.sentence_bleu import SentenceMetric
+from mpitune.registry import Registry
 
 UNIT = 1 << 30
 """Units of 1 in the statistics of columns."""
@@ -33,22 +34,41 @@ _Scores = Callable[[np.ndarray], np.ndarray]
 """float64 [n] from statistics, int64 [n, columns]; larger is better."""
 
 
-class _Counter(Protocol):
-    def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray: ...
+class Counter(ABC):
+    """Counts the additive statistics of a metric that needs references; its class is registered in `METRICS`."""
+
+    label: ClassVar[str]
+    """The metric as it is printed."""
+    width: ClassVar[int]
+    """Number of statistics."""
+
+    @abstractmethod
+    def __init__(self, words: Sequence[str]) -> None:
+        """``words``: the vocabulary, which may grow."""
+
+    @abstractmethod
+    def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
+        """int64 [k, width]: the statistics of each translation; ``references``: int32 [words] each, at least one."""
+
+    @staticmethod
+    @abstractmethod
+    def score(statistics: np.ndarray) -> np.ndarray:
+        """float64 [n]: the scores, of which larger ones are better, from statistics, int64 [n, width]."""
 
 
-_COUNTERS: dict[str, tuple[int, Callable[[Sequence[str]], _Counter]]] = {
-    "ter": (ter.WIDTH, ter.Ter),
-    "chrf": (chrf.WIDTH, chrf.Chrf),
-}
-"""By metric: the number of its columns, and its counter for a vocabulary."""
+METRICS: Registry[type[Counter]] = Registry("mpitune.metrics", first=("bleu", "ter", "chrf"))
+"""Metrics of ``learner.metric`` that need references, by name."""
 
-SCORES: dict[ReferenceMetricName, _Scores] = {
-    "bleu": sentence_bleu.papineni,
-    "ter": ter.score,
-    "chrf": chrf.score,
-}
-"""By metric: the score of a set from the sums of its own statistics; TER is negated."""
+
+@METRICS.register("bleu")
+class _Bleu(Counter):
+    label, width, score = "BLEU", bleu.WIDTH, staticmethod(sentence_bleu.papineni)
+
+    def __init__(self, words: Sequence[str]) -> None:
+        """The statistics do not depend on the words."""
+
+    def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
+        return bleu.statistics(kbest, references)
 
 
 def column_score(statistics: np.ndarray) -> np.ndarray:
@@ -57,8 +77,10 @@ def column_score(statistics: np.ndarray) -> np.ndarray:
     return mean
 
 
-class _Column:
+class _Column(Counter):
     """Reads the statistics of column ``n`` of n-best lists."""
+
+    width, score = 2, staticmethod(column_score)
 
     def __init__(self, n: int) -> None:
         self._n = n
@@ -93,7 +115,7 @@ class Metric:
         ``words``: the vocabulary, which may grow.
         """
         self.names = list(weights)
-        self._counters: list[_Counter] = []
+        self._counters: list[Counter] = []
         self._parts: list[_Part] = []
         self.width, columns = bleu.WIDTH, 0
         for name, weight in weights.items():
@@ -101,16 +123,16 @@ class Metric:
                 place = slice(0, bleu.WIDTH)
                 self._parts.append(_Part(weight, place, sentence_bleu.papineni, sentence_bleu.bleu_plus_one))
                 continue
-            if name in _COUNTERS:
-                width, counter = _COUNTERS[name]
-                self._counters.append(counter(words))
-                score = SCORES[name]  # type: ignore[index]
+            counter: Counter
+            if name in METRICS:
+                counter = METRICS[name](words)
             else:
-                width, score = 2, column_score
-                self._counters.append(_Column(columns))
+                counter = _Column(columns)
                 columns += 1
-            self._parts.append(_Part(weight, slice(self.width, self.width + width), score, score))
-            self.width += width
+            self._counters.append(counter)
+            place = slice(self.width, self.width + counter.width)
+            self._parts.append(_Part(weight, place, counter.score, counter.score))
+            self.width += counter.width
         self._needs_references = columns < len(weights)
         self._factors = np.ones(len(weights))
 

@@ -21,7 +21,7 @@ from mpitune.corpus.text import split_words
 from mpitune.corpus.wording import clock
 from mpitune.errors import UsageError, printable
 from mpitune.files import exists, is_file, make_folder, matching, open_regular, writing
-from mpitune.grammar.choices import PREFIXES
+from mpitune.grammar.sparse import prefixes
 from mpitune.metrics.sacrebleu import corpus_bleu, sentence_bleu, signed_bleu
 from mpitune.ownership import remove
 from mpitune.report.charts import Family, Runs, sections
@@ -317,7 +317,7 @@ def _tables(record: Record, examples: Examples) -> list[WeightTable]:
     by_weight["dense"] = sorted(largest(kept["dense"], DENSE))
     by_norm = record.chosen.largest_norms
     # The feature of a rule (template id) shows the rule itself.
-    sparse = [template for template in PREFIXES if template != "id"]
+    sparse = [template for template in prefixes() if template != "id"]
     asked = {name for kind in (by_weight, by_norm) for template in sparse for name, _ in kind.get(template, ())}
     rules = examples(record.path, sorted(asked))
     tables = []

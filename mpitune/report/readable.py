@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from itertools import compress
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import Derivation, Hypergraph
-from mpitune.grammar.choices import PREFIXES
+from mpitune.grammar.sparse import TEMPLATES
+from mpitune.grammar.sparse.rules import SUBSCRIPTS
 from mpitune.run_folder.model_weights import by_template, difference, largest
 
 MAX_NAMED = 20
@@ -20,16 +20,11 @@ MAX_NAMED = 20
 ROUNDING = 1e-9
 """Smaller differences are rounding errors of the order of additions."""
 
-_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-
 
 def feature_in_words(template: str, name: str) -> str | None:
-    """The sparse feature ``name`` of ``template`` as words, gaps as X₁; None if the name is ambiguous.
-
-    A ``_`` inside a word looks like one between words: both become blanks. `mpitune.grammar.templates` makes the names.
-    """
-    reader = _READERS.get(template)
-    return reader(name.removeprefix(PREFIXES[template])) if reader else None
+    """The sparse feature ``name`` of ``template`` as words, gaps as X₁; None if the name is ambiguous."""
+    of = TEMPLATES.get(template)
+    return of.in_words(name.removeprefix(of.prefix)) if of else None
 
 
 def rule_in_words(source: Sequence[str], target: Sequence[str]) -> str:
@@ -37,62 +32,9 @@ def rule_in_words(source: Sequence[str], target: Sequence[str]) -> str:
 
     def word(symbol: str) -> str:
         gap = re.fullmatch(r"\[(.+),(\d)\]", symbol)
-        return f"{gap[1]}{gap[2]}".translate(_SUBSCRIPTS) if gap else symbol
+        return f"{gap[1]}{gap[2]}".translate(SUBSCRIPTS) if gap else symbol
 
     return f"{' '.join(map(word, source))} → {' '.join(map(word, target))}"
-
-
-def _rule(text: str) -> str | None:
-    """``X:NX_eine:a_N1``: left-hand side, source side (gaps as labels), target side (gaps as numbers)."""
-    lhs, _, sides = text.partition(":")
-    # Words may contain colons.
-    cuts = [(sides[: colon.start()], sides[colon.end() :]) for colon in re.finditer(":", sides)]
-    found = [pair for source, target in cuts if (pair := _sides(lhs, source.split("_"), target.split("_")))]
-    return found[0] if len(found) == 1 else None
-
-
-def _sides(lhs: str, source: list[str], target: list[str]) -> str | None:
-    """Both sides as words; None if their gaps do not match."""
-    gaps = [word for word in source if word in ("NX", "NS", f"N{lhs}")]
-    names = {f"N{n}": f"{gap[1:]}{n}".translate(_SUBSCRIPTS) for n, gap in enumerate(gaps, start=1)}
-    numbers = [word for word in target if re.fullmatch(r"N\d", word)]
-    if sorted(numbers) != sorted(names) or not all([*source, *target]):
-        return None
-    following = iter(names.values())
-    left = [next(following) if word in gaps else word for word in source]
-    return f"{' '.join(left)} → {' '.join(names.get(word, word) for word in target)}"
-
-
-def _bigram(text: str) -> str | None:
-    words = [word.translate(_SUBSCRIPTS) if re.fullmatch(r"X\d", word) else word for word in text.split("_")]
-    return " ".join(words) if all(words) else None
-
-
-def _shape(text: str) -> str | None:
-    match = re.fullmatch(r"S([01]{5})_T([01]{5})", text)
-    sides = [" ".join(compress("wXwXw", map(int, side))) for side in match.groups()] if match else []
-    return " → ".join(sides) or None
-
-
-def _parts(pattern: str, words: str) -> Callable[[str], str | None]:
-    """A reader of names that match ``pattern``, whose groups stand in ``words``."""
-    return lambda text: match.expand(words) if (match := re.fullmatch(pattern, text)) else None
-
-
-_PAIR = _parts("([^_]+)_([^_]+)", r"\1 → \2")
-_READERS: dict[str, Callable[[str], str | None]] = {
-    "id": _rule,
-    "source-bigram": _bigram,
-    "target-bigram": _bigram,
-    "shape": _shape,
-    "word-pair": _PAIR,
-    "word-pair-all": _PAIR,
-    "insertion": _PAIR,
-    "target-words": _bigram,
-    "reordering": _parts("(.+)_([^_]*)", r"\1: distance \2"),
-    "fertility": _parts("(.+)_([^_]*)", r"\1: \2 words"),
-    "lexicon-pair": _PAIR,
-}
 
 
 class NamedHypergraph:

@@ -14,8 +14,8 @@ from mpitune.corpus.lines import read_text
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import DataError, UsageError
 from mpitune.files import exists, is_file, is_folder
-from mpitune.grammar.choices import PREFIXES
 from mpitune.grammar.score_transforms import Scoring
+from mpitune.grammar.sparse import prefixes
 from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.run_folder.layout import RunFolder, run_folders
 
@@ -70,7 +70,7 @@ def difference(weights: Mapping[str, float], other: Mapping[str, float]) -> dict
 
 def template_of(name: str) -> str:
     """The template of the feature ``name``; ``dense`` for features of no template."""
-    return next((template for template, prefix in PREFIXES.items() if name.startswith(prefix)), "dense")
+    return next((template for template, prefix in prefixes().items() if name.startswith(prefix)), "dense")
 
 
 def largest_by_template(names: Sequence[str], sizes: np.ndarray, top: int) -> dict[str, list[tuple[str, float]]]:
@@ -89,7 +89,7 @@ def largest_by_template(names: Sequence[str], sizes: np.ndarray, top: int) -> di
 
 def by_template(weights: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """The weights of each template, empty where it has none; first the ``dense`` ones, of no template."""
-    parts: dict[str, dict[str, float]] = {template: {} for template in ("dense", *PREFIXES)}
+    parts: dict[str, dict[str, float]] = {template: {} for template in ("dense", *prefixes())}
     for name, value in weights.items():
         parts[template_of(name)][name] = value
     return parts
@@ -104,7 +104,7 @@ def nearest(weights: Mapping[str, float], text: str, top: int) -> list[tuple[str
     wanted = _trigrams(text)
     near = []
     for name, value in weights.items():
-        if name.startswith(PREFIXES["id"]):
+        if name.startswith(prefixes()["id"]):
             trigrams = _trigrams(name)
             if shared := len(wanted & trigrams):
                 near.append((-2 * shared / (len(wanted) + len(trigrams)), -abs(value), name))

@@ -17,7 +17,7 @@ from mpitune.config.load import read_tables
 from mpitune.corpus.lines import lines
 from mpitune.errors import DataError, printable
 from mpitune.files import exists, is_file, open_regular
-from mpitune.metrics.choices import METRIC_NAMES
+from mpitune.metrics.tuning_metric import METRICS
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.model_weights import read_model
 from mpitune.run_folder.run_state import RunState, chosen_epoch, dense_start_is_best, dense_start_score, read_state
@@ -282,7 +282,7 @@ def _settings(config: Path) -> dict[str, Any]:
     found = dict(learner) if isinstance(learner, dict) else {}
     if isinstance(metric := found.get("metric"), str | dict):
         names = [metric] if isinstance(metric, str) else metric
-        found["metric"] = " + ".join(METRIC_NAMES.get(name, name) for name in names)
+        found["metric"] = " + ".join(METRICS[name].label if name in METRICS else name for name in names)
     settings = {key: found.get(key) for key in ("algorithm", "method", "metric")}
     for key, value in settings.items():
         if not isinstance(value, str):

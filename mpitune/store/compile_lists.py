@@ -19,7 +19,7 @@ from mpitune.decoder.lists.compiler import ListCompiler
 from mpitune.decoder.lists.features import ScoreFiles, TextFeatures
 from mpitune.decoder.lists.formats import Entry
 from mpitune.errors import DataError
-from mpitune.metrics.choices import METRIC_NAMES
+from mpitune.metrics.tuning_metric import METRICS
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import encoded_corpus
 
@@ -37,7 +37,7 @@ def compile_lists(sources: StoreInputs, folder: Path) -> dict[str, Stored]:
     temporary files.
     """
     words, arrays, first = Vocabulary(), dict[str, Stored](), 0
-    compiler = ListCompiler(words, folder, sources.metrics, METRIC_NAMES)
+    compiler = ListCompiler(words, folder, sources.metrics, METRICS)
     text_features = TextFeatures(sources.templates, sources.lexicon)
     corpora = {name: texts.read(LOG.warning) if texts.counted else [] for name, texts in sources.texts.items()}
     total = sum(len(pairs) * len(sources.texts[name].lists) for name, pairs in corpora.items())

@@ -31,7 +31,8 @@ from mpitune.grammar.firing_rules import rules_that_fire
 from mpitune.grammar.grammars import Grammars, ListedGrammars
 from mpitune.grammar.rules import RuleTypes
 from mpitune.grammar.score_transforms import Scoring, TransformPlan, make_plan
-from mpitune.grammar.templates import Rule, as_symbols
+from mpitune.grammar.sparse import Rule
+from mpitune.grammar.templates import as_symbols
 from mpitune.lm.kenlm import open_kenlm
 from mpitune.lm.leave_one_out import NOTHING, OwnNgrams
 from mpitune.lm.ngram_table import LanguageModel, LmVocabulary, end_of_nodes, language_model
@@ -203,7 +204,7 @@ def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], m
     types, wanted = RuleTypes(**with_prefix(data, "types")), DistinctNumbers()
     places = wanted.add(hashed(names).hash)
     found: list[list[int]] = [[] for _ in range(len(wanted))]
-    for rules, hits in rules_that_fire(spelling(templates, categories, words), types, wanted):
+    for rules, hits in rules_that_fire(spelling(templates, types, categories, words), types, wanted):
         order = np.argsort(hits, kind="stable")
         for place, start, count in zip(*np.unique(hits[order], return_index=True, return_counts=True), strict=True):
             # Evenly spaced: rules are sorted by source side, so that the first ones resemble each other.

@@ -170,7 +170,7 @@ def _learned(
 
 def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
     wanted = run.job.learner
-    if wanted.method != "perceptron" or wanted.rate != "normalized" or wanted.margin == 0 or run.first.frozen.any():
+    if not wanted.own.follows_state() or wanted.margin == 0 or run.first.frozen.any():
         return
     factor = run.comm.on_root(fitted_factor, run, sentences)
     check_stop(run, "the dense start", factor is None, resumable=False)
@@ -239,7 +239,7 @@ def fitted_factor(run: TrainingRun, sentences: np.ndarray) -> float | None:
     1 if there are no pairs, or if their leads are negative on the whole.
     """
     job, weights = run.job, run.first.weights
-    sampler = factory.sampler(job)
+    sampler = job.learner.sampler()
     leads, required = [np.zeros(0)], [np.zeros(0)]
     run.gold.start_shard()
     with Progress("size of the initial weights", len(sentences)) as shown:

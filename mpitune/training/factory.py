@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from mpitune.config.spec import BATCH, Job, lm_names, metric_weights
+from mpitune.config.spec import Job, lm_names, metric_weights
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.corpus.lines import check_readable
 from mpitune.corpus.vocabulary import feature_id
@@ -25,15 +25,13 @@ from mpitune.grammar.cdec_ini import make_inifile
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import all_names, features, pass_through
 from mpitune.learner.base import BatchLearner, OnlineLearner
-from mpitune.learner.batch import hypergraph, mert, minrisk, pro, rampion
 from mpitune.learner.bin_chains import Smoothness
-from mpitune.learner.choices import LearnedFeatures
 from mpitune.learner.local.ebuu import ebuu
 from mpitune.learner.local.examples import Examples, Update
 from mpitune.learner.local.mbuu import mbuu
-from mpitune.learner.online import averaging, mira, perceptron
+from mpitune.learner.methods import LearnedFeatures, Parts
+from mpitune.learner.online import averaging
 from mpitune.learner.online.smoothing import Smoothing
-from mpitune.learner.pair_sampling import Sampler, make_sampler
 from mpitune.metrics.sentence_bleu import SentenceMetric, make_sentence_metric
 from mpitune.metrics.tuning_metric import Metric, MetricGold
 from mpitune.store.store import Store
@@ -165,7 +163,7 @@ def learned_in_epochs(job: Job, model: TranslationModel | ListModel) -> LearnedF
     if wanted.tune == "dense":
         return "dense"
     has_sparse = model.has_sparse or first_sparse_slot(job, model) < len(model.dense_features())
-    in_turn = wanted.dense_start > 0 and wanted.method not in BATCH and has_sparse
+    in_turn = wanted.dense_start > 0 and not wanted.own.is_batch and has_sparse
     return "sparse" if in_turn else "all"
 
 
@@ -183,29 +181,21 @@ def learner(
     ``frozen``: bool [D], features that keep their weights; ``first_sparse``: first slot of sparse features;
     ``learned``: those that are learned; bins of ``scoring`` are regularised as ``[features.discretize]`` says.
     """
-    wanted, smooth = job.learner, smoothness(job, scoring)
-    if wanted.method == "pro":
-        return pro.Pro(pro.ProOptions(**asdict(wanted.pro)), metric, smooth)
-    if wanted.method == "minrisk":
-        return minrisk.MinRisk(minrisk.MinRiskOptions(**asdict(wanted.minrisk)), metric, smooth)
-    frozen = frozen.copy()
+    smooth, frozen = smoothness(job, scoring), frozen.copy()
     if learned == "dense":
         frozen[first_sparse:] = True
     elif learned == "sparse":
         frozen[:first_sparse] = True
-    learner = _plain_learner(job, metric, frozen, first_sparse, new_frozen=learned == "dense")
-    if job.learner.averaging == "sentence" and not isinstance(learner, BatchLearner):
-        end = first_sparse if follows_evidence(job) else None
+    own = job.learner.own
+    learner = own.make(Parts(metric, frozen, learned == "dense", first_sparse, job.decoder.kbest, smooth))
+    if isinstance(learner, BatchLearner):
+        return learner
+    if job.learner.averaging == "sentence":
+        end = first_sparse if own.follows_state() else None
         learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0, end=end)
     if smooth is not None:
-        assert not isinstance(learner, BatchLearner)  # checked by config.checks
         return Smoothing(learner, [features.find(ids) for ids in smooth.chains], smooth, frozen)
     return learner
-
-
-def follows_evidence(job: Job) -> bool:
-    """True if the weights of sparse features are a function of the learner's state."""
-    return job.learner.method == "perceptron" and job.learner.rate == "normalized"
 
 
 def smoothness(job: Job, scoring: Scoring | None) -> Smoothness | None:
@@ -215,41 +205,6 @@ def smoothness(job: Job, scoring: Scoring | None) -> Smoothness | None:
         return None
     bins = [np.array([feature_id(name) for name in of.names], dtype=np.uint64) for of in scoring.bins]
     return Smoothness(bins, wanted.regularizer, wanted.beta, wanted.gamma)
-
-
-def _plain_learner(
-    job: Job, metric: Metric, frozen: np.ndarray, first_sparse: int, *, new_frozen: bool
-) -> OnlineLearner | BatchLearner:
-    """The job's learner without the regularisation of bins; ``new_frozen``: features beyond ``frozen`` are too."""
-    wanted = job.learner
-    match wanted.method:
-        case "mira":
-            pick = wanted.mira
-            of_mira = mira.MiraOptions(pick.oracle, pick.prediction, pick.variant, pick.c, job.decoder.kbest)
-            return mira.Mira(of_mira, frozen, new_frozen)
-        case "mert":
-            line = wanted.mert
-            kind = hypergraph.HypergraphMert if line.search == "hypergraph" else mert.Mert
-            return kind(mert.MertOptions(line.directions, line.restarts), metric)
-        case "rampion":
-            return rampion.Rampion(rampion.RampionOptions(**asdict(wanted.rampion)), metric)
-    of_perceptron = perceptron.PerceptronOptions(
-        learning_rate=wanted.learning_rate,
-        margin=wanted.margin,
-        margin_by_gold=wanted.margin_by_gold,
-        order=wanted.order,
-        rate=wanted.rate,
-        l1=wanted.l1,
-        l2=wanted.l2,
-        scale_by_gold=wanted.scale_by_gold,
-    )
-    return perceptron.Perceptron(sampler(job), of_perceptron, frozen, first_sparse, new_frozen)
-
-
-def sampler(job: Job) -> Sampler:
-    """The sampler of the pairs that the job's perceptron compares."""
-    wanted = job.learner
-    return make_sampler(wanted.pairs, wanted.share, wanted.extend_ties)
 
 
 def local_update(job: Job) -> Callable[[Examples], Update]:
@@ -263,20 +218,16 @@ def local_update(job: Job) -> Callable[[Examples], Update]:
 
 def list_length(job: Job) -> int:
     """Length of the k-best lists that are learned from."""
-    wanted = job.learner
-    if job.decoder.backend == "lists" and wanted.method in BATCH:
+    own = job.learner.own
+    if job.decoder.backend == "lists" and own.is_batch:
         # Given lists do not change: there is no search to be spared, and no later epoch to find the rest.
         return sys.maxsize
-    if wanted.method != "mira":
-        return job.decoder.kbest
-    assert wanted.mira.oracle_kbest is not None  # set by config.load
-    return max(job.decoder.kbest, wanted.mira.oracle_kbest)
+    return own.list_length(job.decoder.kbest)
 
 
 def gold(job: Job, metric: Metric, sentences: int) -> SentenceMetric:
     """The job's gold score for a set of so many sentences."""
-    scale = job.learner.mira.cost_scale if job.learner.method == "mira" else 0.0
-    bleu = make_sentence_metric(job.learner.gold, scale or float(sentences))
+    bleu = make_sentence_metric(job.learner.gold, job.learner.own.context_scale() or float(sentences))
     return bleu if metric.is_bleu else MetricGold(metric, bleu)
 
 

@@ -143,7 +143,7 @@ def _mixing(run: TrainingRun) -> Mixing:
     if run.job.parallel.mixing == "active":
         smoothness = factory.smoothness(run.job, run.store.scoring)
         mean = partial(mixing.active_mean, evenly=None if smoothness is None else smoothness.features)
-    if run.mixes_each_epoch and factory.follows_evidence(run.job):
+    if run.mixes_each_epoch and run.job.learner.own.follows_state():
         return partial(mixing.summed_evidence, mixing=mean, dense=_dense_ids(run))
     return mean
 

@@ -1,30 +1,39 @@
-"""Opening of a run: makes what its store lacks, opens all parts, and tells what is odd about the job."""
+"""Opening of a run: makes what its store lacks, opens all parts, and tells what is odd about the job.
+
+Bins of the rules' features are fitted to the grammars of the tuned sentences: all ranks count values, each in its share
+of the grammars. Counts are whole numbers, so their sums are exact and the bins do not depend on the number of ranks.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import NamedTuple, get_args
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from mpitune.config.effective_keys import ignored_keys
 from mpitune.config.spec import Job
+from mpitune.corpus.progress import Progress
 from mpitune.decoder.base import TranslationModel
 from mpitune.decoder.cdec.process import resolve_program
 from mpitune.decoder.lists.decoder import ListModel
-from mpitune.errors import DataError
+from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
-from mpitune.grammar.choices import PREFIXES, ListTemplateName
-from mpitune.grammar.score_transforms import Scoring
+from mpitune.grammar.binning import Bins, make_bins
+from mpitune.grammar.rules import Rules
+from mpitune.grammar.score_transforms import WORDS, Scoring, count_values, merge_counts
+from mpitune.grammar.sparse import prefixes, template_names
 from mpitune.learner.base import BatchLearner
 from mpitune.run_folder.layout import RunFolder
+from mpitune.runtime.signals import stop_flag
 from mpitune.store.bitext_inputs import known_decisions
 from mpitune.store.extract_grammars import extract_and_build
+from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import Store, open_store
 from mpitune.training import factory, job_inputs
-from mpitune.training.fit_bins import open_fitted
 from mpitune.training.hosts import compile_kernels, compile_side_by_side
 from mpitune.training.seen_references import log_seen_references, warn_of_tuned_devtest
 from mpitune.training.session import TrainingRun
@@ -153,6 +162,81 @@ def _warm_up(run: TrainingRun) -> None:
     compile_kernels(run.comm, learn)
 
 
+def open_fitted(
+    comm: Comm,
+    job: Job,
+    sources: StoreInputs,
+    folder: Path,
+) -> Store:
+    """Open the store in ``folder`` with the job's score transforms and bins fitted to the grammars of ``[data]``.
+
+    All ranks call this. Raises UsageError if the job names scores
+    that no rule has, StopRequested on every rank if one was asked to stop.
+    """
+    store, wanted = open_store(sources, folder), job.features
+    if not (wanted.unlog.features or wanted.discretize.features):
+        return store
+    assert isinstance(store.model, TranslationModel)  # checked by config.checks
+    comm.on_root(_check_scores, job, store.model.score_names)
+    binned = wanted.discretize
+    bins = fit(comm, store, binned.features, binned.bins) if binned.features else ()
+    lines = [
+        f"{of.feature}: {len(of.most)} bins of {of.population.min()} to {of.population.max()} rules" for of in bins
+    ]
+    comm.on_root(list, map(LOG.info, lines))
+    scoring = factory.scoring(job, bins)
+    comm.on_root(scoring.names, store.model.score_names)  # names of bins that clash are reported once
+    return open_store(sources, folder, scoring)
+
+
+def fit(comm: Comm, store: Store, features: Sequence[str], most: int) -> tuple[Bins, ...]:
+    """At most ``most`` bins for each of ``features``, from their values in all rules of the grammars of ``[data]``.
+
+    ``features``: scores of the grammars, or WordPenalty.
+
+    A rule counts once for each grammar that has it. All ranks call this and get the bins; it raises StopRequested on
+    all of them if one was asked to stop.
+    """
+    model = store.model
+    assert isinstance(model, TranslationModel)
+    assert store.train is not None  # jobs without training data have no bins to fit
+    places = {name: n for n, name in enumerate(model.score_names)} | {"WordPenalty": WORDS}
+    # Grammars are numbered in the order in which sentences name them, and those of [data] come first.
+    total = int(store.train.grammar.max(initial=-1)) + 1
+    share = range(total * comm.rank // comm.size, total * (comm.rank + 1) // comm.size)
+
+    def opened() -> Iterator[Rules]:
+        with Progress("grammars counted for bins", len(share)) as shown:
+            for grammar in share:
+                if stop_flag():
+                    return
+                yield model.grammars.open(grammar)
+                shown.advance()
+
+    counts = count_values(opened(), [places[feature] for feature in features])
+    if comm.any(bool(stop_flag())):
+        raise stop_flag().stop_error("the making of bins", resumable=False)
+    parts = comm.gather(counts)
+
+    def fitted() -> tuple[Bins, ...]:
+        counted = [merge_counts(of_feature) for of_feature in zip(*(parts or []), strict=True)]
+        return tuple(
+            make_bins(feature, *values, most)
+            for feature, values in zip(features, counted, strict=True)
+            if len(values[0])
+        )
+
+    return comm.on_root(fitted)
+
+
+def _check_scores(job: Job, names: Sequence[str]) -> None:
+    wanted = job.features
+    for name in (*wanted.unlog.features, *wanted.discretize.features):
+        if name not in names and (name != "WordPenalty" or name in wanted.unlog.features):
+            expected = f"a score of the grammar: {', '.join(names) or 'it has none'}"
+            raise UsageError(f"{job.file}: [features]: found {name}, expected {expected}")
+
+
 def unused_weights(weights: Mapping[str, float], job: Job, model: TranslationModel | ListModel) -> str:
     """Says which of ``weights``, if any, no feature of ``job`` has; empty: none.
 
@@ -166,7 +250,7 @@ def unused_weights(weights: Mapping[str, float], job: Job, model: TranslationMod
         return lacking_templates(weights.keys() - model.fired(weights), len(weights), job)
     if lacking := lacking_templates(weights, len(weights), job):
         return lacking
-    known, sparse = set(model.dense_features()), tuple(PREFIXES.values())
+    known, sparse = set(model.dense_features()), tuple(prefixes().values())
     unknown = [name for name, weight in weights.items() if weight and name not in known and not name.startswith(sparse)]
     if backend == "cdec" or not unknown:
         return ""
@@ -175,8 +259,8 @@ def unused_weights(weights: Mapping[str, float], job: Job, model: TranslationMod
 
 def lacking_templates(names: Collection[str], weights: int, job: Job) -> str:
     """Says how many ``names``, of so many ``weights``, are those of templates that ``job`` lacks; empty: none."""
-    templates = get_args(ListTemplateName) if job.decoder.backend == "lists" else PREFIXES
-    absent = {template: PREFIXES[template] for template in templates if template not in job.features.templates}
+    templates = template_names(of_lists=True) if job.decoder.backend == "lists" else prefixes()
+    absent = {template: prefixes()[template] for template in templates if template not in job.features.templates}
     found = Counter(template for name in names for template, prefix in absent.items() if name.startswith(prefix))
     lacking = ", ".join(template for template in absent if template in found)
     return f"{found.total()} of {weights} weights do not count: features.templates lacks {lacking}" if found else ""

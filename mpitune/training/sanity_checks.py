@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from mpitune.config.spec import LearnerKeys, lm_names
-from mpitune.grammar.choices import PREFIXES
+from mpitune.config.spec import lm_names
+from mpitune.grammar.sparse import prefixes
 from mpitune.training.session import NamedWeights, TrainingRun
 
 HUGE = 1e4
@@ -47,14 +47,6 @@ their norm."""
 DOUBLINGS = 3
 """Number of consecutive epochs that double the norm of the weights before growth is reported."""
 
-_REMEDIES = {
-    "mira": "lower learner.mira.c",
-    "pro": "lower learner.pro.interpolation",
-    "mert": "raise decoder.kbest",
-    "minrisk": "lower learner.minrisk.c",
-    "rampion": "lower learner.rampion.step",
-}
-
 
 @dataclass(frozen=True)
 class Course:
@@ -87,20 +79,10 @@ def warnings_of_epoch(run: TrainingRun, history: Sequence[Mapping[str, Any]], mo
         language_models=[name for name in lm_names(job) if name not in job.learner.frozen],
         from_zero=not run.first.weights.any(),
         shards=job.parallel.shards,
-        without_pairs=job.learner.method in ("mert", "minrisk", "rampion"),
-        remedy=remedy(job.learner),
+        without_pairs=not job.learner.own.uses_pairs,
+        remedy=job.learner.own.remedy(),
     )
     return warnings(course)
-
-
-def remedy(learner: LearnerKeys) -> str:
-    """Advice for weights that move too far in a step."""
-    if learner.method != "perceptron":
-        return _REMEDIES[learner.method]
-    if learner.rate == "adadelta":
-        return 'set learner.rate = "normalized"'
-    # Without a margin and from zero weights, the learning rate only scales the weights.
-    return "lower learner.learning_rate" if learner.margin > 0 else "set learner.margin above 0"
 
 
 def warnings(course: Course) -> list[str]:
@@ -227,7 +209,7 @@ def _norm(course: Course) -> Iterator[str]:
 
 def _templates(course: Course) -> Iterator[str]:
     names = [name for name, _ in course.weights]
-    lacking = [t for t in course.templates if not any(name.startswith(PREFIXES[t]) for name in names)]
+    lacking = [t for t in course.templates if not any(name.startswith(prefixes()[t]) for name in names)]
     if lacking and not _nothing_learned(course):
         idle = "take out of features.templates what no rule has, or what makes no difference in any list"
         remedy = "keep more columns in [select]" if _cut(course) else idle

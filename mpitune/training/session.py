@@ -17,7 +17,7 @@ from mpitune.decoder.base import Decoder, ForestDecoder, KBest
 from mpitune.exchange.comm import Comm
 from mpitune.exchange.sparse_rows import look_up
 from mpitune.learner.base import BatchLearner, OnlineLearner
-from mpitune.learner.choices import LearnedFeatures
+from mpitune.learner.methods import LearnedFeatures
 from mpitune.metrics.sentence_bleu import SentenceMetric
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.run_folder.checkpoint import Vector, digest

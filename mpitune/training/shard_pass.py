@@ -14,7 +14,6 @@ from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.run_folder.layout import checkpoint_path
 from mpitune.runtime.signals import stop_flag
 from mpitune.training.epoch_statistics import Change, StatisticsAccumulator
-from mpitune.training.sanity_checks import remedy
 from mpitune.training.session import TrainingRun
 
 
@@ -91,6 +90,6 @@ def check_finite(run: TrainingRun, epoch: int, numbers: np.ndarray) -> None:
         last = checkpoint_path(run.folder.checkpoints, epoch - 1)
         raise DataError(
             f"{f'epoch {epoch}' if epoch else 'dense start'}: found NaN or infinite weights, expected numbers: "
-            f"{remedy(run.job.learner)}; "
+            f"{run.job.learner.own.remedy()}; "
             + (f"the last sound checkpoint is {last}" if epoch > 1 else "there is no checkpoint yet")
         )

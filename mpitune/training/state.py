@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from mpitune.config.effective_keys import describe_changes, effective_keys
-from mpitune.config.schema import values
 from mpitune.config.spec import Job
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import DataError, MachineError, UsageError
@@ -24,6 +23,7 @@ from mpitune.run_folder.checkpoint import Checkpoint, Vector, latest_valid_check
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.layout import checkpoint_path as path_of
 from mpitune.run_folder.run_state import chosen_epoch, dense_start_is_best, devtest_scores
+from mpitune.schema import values
 from mpitune.training.epoch_statistics import NOT_SCORED, Scores
 from mpitune.training.session import NamedWeights, TrainingRun
 

@@ -8,9 +8,9 @@ import pytest
 from support.commands import Cli
 from support.mpi import ROOT
 
+from mpitune import schema
 from mpitune.cli import init
 from mpitune.cli.parser import main
-from mpitune.config import schema
 from mpitune.config.load import load
 
 NAMES = ("demo", "bitext", "dev", "train", "cdec", "rerank")

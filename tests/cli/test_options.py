@@ -40,7 +40,7 @@ def test_what_does_no_work_imports_nothing_that_does(arguments: list[str]) -> No
     assert names - set(sys.stdlib_module_names) - {"_distutils_hack"} <= {"mpitune", "shtab"}
     own = {name.split(".")[1] for name in done.stderr.split() if name.startswith("mpitune.")}
     choices, log, launcher = {"decoder", "grammar", "metrics"}, {"corpus", "files", "runtime"}, {"exchange"}
-    assert own == {"cli", "early_signals", "errors"} | choices | log | launcher
+    assert own == {"cli", "early_signals", "errors", "registry"} | choices | log | launcher
 
 
 @every_command

@@ -13,11 +13,11 @@ from support.run_folders import make_run
 from support.tiny import Tiny
 
 from mpitune.config.load import read_tables
-from mpitune.config.schema import literal
 from mpitune.corpus.progress import CLEAR_LINE, Progress, draw_on
 from mpitune.errors import UNPRINTABLE
 from mpitune.run_folder.reader import read_log
 from mpitune.runtime.log import LOG, start_logging
+from mpitune.schema import literal
 
 CHARACTERS = "\x1b]0;owned\x07\r\x9b31m\u202egpj.\u2028"
 NAME = f"a\n{CHARACTERS}"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from support.tiny import Tiny
 
+from mpitune import schema
 from mpitune.cli.parser import main
-from mpitune.config import schema
 from mpitune.config.dtrain import GENERATIONS, import_job
 from mpitune.config.load import load
 from mpitune.config.presets import PRESETS

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpitune.config import schema
+from mpitune import schema
 from mpitune.config.checks import require_data
 from mpitune.config.effective_keys import effective_keys, ignored_keys
 from mpitune.config.load import complete_from_cdec_ini, load
 from mpitune.config.spec import (
-    BATCH,
     DataKeys,
     DevTestKeys,
     GrammarKeys,
@@ -30,6 +29,8 @@ from mpitune.config.spec import (
 )
 from mpitune.corpus.feature_table import is_feature_name
 from mpitune.errors import UsageError
+from mpitune.learner.batch.rampion import RampionOptions
+from mpitune.learner.methods import METHODS
 
 SMALL = """
 [grammar]
@@ -478,7 +479,7 @@ def test_what_is_set_is_named_wherever_the_error_is_in_it(tmp_path: Path) -> Non
 def test_loss_2_of_rampion_needs_weights_to_begin_with(tmp_path: Path) -> None:
     asked = "learner.method=rampion", "learner.rampion.loss=2"
     assert refused(tmp_path, "", *asked).startswith("learner.rampion.loss: found 2 without learner.initial_weights")
-    assert job(tmp_path, SMALL, *asked, "learner.initial_weights=w").learner.rampion.loss == 2
+    assert job(tmp_path, SMALL, *asked, "learner.initial_weights=w").learner.own == RampionOptions(loss=2)
 
 
 def test_the_metric_is_a_name_or_several_with_weights(tmp_path: Path) -> None:
@@ -721,7 +722,7 @@ def test_identity_is_what_the_result_depends_on(tmp_path: Path) -> None:
 def test_every_key_counts_somewhere_but_those_written_out_here(tmp_path: Path) -> None:
     """A run that goes on with another value of a key that counts is refused."""
     bins = '[features.discretize]\nfeatures = ["A"]\nregularizer = "monotone"\n'
-    changes = [f'[learner]\nmethod = "{method}"\n' for method in ("perceptron", "mira", *BATCH)]
+    changes = [f'[learner]\nmethod = "{method}"\n' for method in METHODS]
     changes += ['[learner]\ngold = "context"\nmethod = "mira"\n', f'[features.unlog]\nln = ["A"]\n{bins}']
     every, counting = set[str](), set[str]()
     for change in changes:

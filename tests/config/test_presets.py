@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from support.tiny import Tiny
 
+from mpitune import schema
 from mpitune.cli.parser import main
-from mpitune.config import schema
 from mpitune.config.dtrain import import_job
 from mpitune.config.effective_keys import describe_changes, effective_keys, ignored_keys
 from mpitune.config.load import complete_from_cdec_ini, load
-from mpitune.config.presets import METHOD_DEFAULTS, PRESETS
+from mpitune.config.presets import PRESETS
 from mpitune.config.spec import Job, LearnerKeys, RunKeys
 from mpitune.errors import UsageError
+from mpitune.learner.methods import METHODS
 
 SMALL = '[data]\nbitext = "b"\n[grammar]\nfile = "g"\n[[lm]]\nfile = "l"\n'
 NAMES = sorted(PRESETS)
@@ -44,7 +45,7 @@ def preset(name: str) -> str:
 def test_a_preset_is_what_a_job_has_that_says_no_more(tmp_path: Path, name: str) -> None:
     """All else has its default: the schema's, or that of the method."""
     found = values_of(job(tmp_path, preset(name)))
-    plain = values_of(job(tmp_path)) | METHOD_DEFAULTS.get(found["learner.method"], {})
+    plain = values_of(job(tmp_path)) | dict(METHODS[found["learner.method"]].defaults)
     if found["learner.method"] == "pro":
         plain["learner.algorithm"] = "itermix"  # a batch method has no other
     if found["learner.method"] == "mira":

@@ -56,7 +56,7 @@ def test_norms_equal_the_plain_twins(norm: str, shards: int) -> None:
 
 
 def test_every_norm_has_a_twin() -> None:
-    assert list(NORMS) == list(naive.NORMS)
+    assert NORMS.keys() == naive.NORMS.keys()
 
 
 matrices = st.integers(1, 6).flatmap(

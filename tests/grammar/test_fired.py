@@ -10,10 +10,13 @@ import pytest
 from mpitune.corpus.hashing import hashed
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import UsageError
-from mpitune.grammar.fired import fire, new_workspace, spelling
+from mpitune.grammar.fired import _KERNELS, fire, new_workspace, spelling
 from mpitune.grammar.firing_rules import names_fired
 from mpitune.grammar.rules import RuleReader, RuleTypes
-from mpitune.grammar.templates import TEMPLATES, as_symbols, features
+from mpitune.grammar.sparse import template_names
+from mpitune.grammar.templates import as_symbols, features
+
+TEMPLATES = template_names(of_lists=False)
 
 RULES = """\
 [X] ||| a [NP,2] a [X,1] ||| b = [1] [2]
@@ -26,7 +29,12 @@ RULES = """\
 [S] ||| [S,1] [X,2] . ||| [2] [1] a ||| Cost=1 ||| 2-2
 [X] ||| a  ||| b = ||| Cost=1 ||| 0-0 1-1
 """
-CHOICES = [[*TEMPLATES], [*reversed(TEMPLATES)], ["shape", "id"], *([name] for name in TEMPLATES)]
+CHOICES = [
+    TEMPLATES,
+    [*reversed(_KERNELS)],
+    ["shape", "id"],
+    *([name] for name in TEMPLATES),
+]
 SPACE = 200
 
 
@@ -41,7 +49,7 @@ class Grammar:
 
     def check(self, templates: Sequence[str]) -> None:
         """Compare the features of all rules, one after the other as in a sentence, with their names."""
-        spelled, space = spelling(templates, self.categories, self.words), new_workspace(SPACE)
+        spelled, space = spelling(templates, self.types, self.categories, self.words), new_workspace(SPACE)
         for number in range(len(self.types.side)):
             named = features(templates, as_symbols(self.types, number, self.categories, self.words))
             count = fire(spelled, self.types, number, space)
@@ -61,7 +69,7 @@ def test_hashes_are_those_of_the_names(grammar: Grammar, templates: list[str]) -
 
 
 def test_hashes_of_a_grammar_per_sentence(shared: Path) -> None:
-    Grammar(next((shared / "data" / "nc" / "persent").iterdir())).check([*TEMPLATES])
+    Grammar(next((shared / "data" / "nc" / "persent").iterdir())).check(TEMPLATES)
 
 
 def test_names_that_something_fires(grammar: Grammar) -> None:
@@ -74,4 +82,4 @@ def test_names_that_something_fires(grammar: Grammar) -> None:
 
 def test_an_unknown_template_is_refused(grammar: Grammar) -> None:
     with pytest.raises(UsageError, match="'shapes', expected any of id, "):
-        spelling(["shapes"], grammar.categories, grammar.words)
+        spelling(["shapes"], grammar.types, grammar.categories, grammar.words)

@@ -11,7 +11,6 @@ import pytest
 from support.tiny import Tiny
 
 from mpitune.cli.parser import main
-from mpitune.config.schema import values
 from mpitune.config.spec import GrammarKeys
 from mpitune.corpus.text import split_fields
 from mpitune.corpus.vocabulary import Vocabulary
@@ -19,6 +18,7 @@ from mpitune.errors import DataError
 from mpitune.grammar.formats import FORMATS
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleReader
+from mpitune.schema import values
 
 # Scores whose logarithms are -2, -1, 0 and the floor.
 P2, P1 = repr(math.exp(-2)), repr(math.exp(-1))

@@ -14,7 +14,10 @@ from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import UsageError
 from mpitune.grammar.rules import RuleReader
-from mpitune.grammar.templates import GLUE, TEMPLATES, Gap, Rule, all_names, as_symbols, features, pass_through
+from mpitune.grammar.sparse import Gap, Rule, template_names
+from mpitune.grammar.templates import GLUE, all_names, as_symbols, features, pass_through
+
+TEMPLATES = template_names(of_lists=False)
 
 X1, X2 = Gap("X", 1), Gap("X", 2)
 PAPER = ["id", "source-bigram", "shape"]
@@ -58,7 +61,7 @@ PAPER = ["id", "source-bigram", "shape"]
     ],
 )
 def test_features_have_the_names_of_the_reference(rule: Rule, names: list[str]) -> None:
-    chosen = list(TEMPLATES)[: 4 if names[-1].startswith("Shape") else 3]
+    chosen = TEMPLATES[: 4 if names[-1].startswith("Shape") else 3]
     assert features(chosen, rule) == [(name, 1.0) for name in names]
 
 
@@ -202,8 +205,8 @@ def test_all_names_are_those_of_each_rule(tmp_path: Path) -> None:
         Rule("X", ["a"], ["a"]),
         Rule("X", ["a", X1, "a"], ["b", X1, "c", "="], [(0, 0), (2, 2), (2, 0)]),
     ]
-    fired = [name for rule in (*rules, *GLUE) for name, _ in features(list(TEMPLATES), rule)]
-    assert set(all_names(list(TEMPLATES), *arguments)) == set(fired)
+    fired = [name for rule in (*rules, *GLUE) for name, _ in features(TEMPLATES, rule)]
+    assert set(all_names(TEMPLATES, *arguments)) == set(fired)
     assert list(all_names([], *arguments)) == []
 
 

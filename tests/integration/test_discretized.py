@@ -37,7 +37,7 @@ from mpitune.runtime.signals import StopFlag
 from mpitune.store import build
 from mpitune.store.store import open_store
 from mpitune.training import job_inputs
-from mpitune.training.fit_bins import fit, open_fitted
+from mpitune.training.open_run import fit, open_fitted
 
 BINS: dict[str, Any] = {"features": ["Cost", "Lex"], "bins": 4}
 PRO: dict[str, Any] = {"method": "pro", "learning_rate": None, "pro.candidates": 200, "pro.c": 1.0}

@@ -764,7 +764,7 @@ sys.exit(main(sys.argv[3:]))
 @pytest.mark.parametrize(
     ("where", "error", "code"),
     [
-        ("mpitune.training.fit_bins:open_store", "data", 3),
+        ("mpitune.training.open_run:open_store", "data", 3),
         ("mpitune.training.online_epoch:write_shard", "machine", 4),
         ("mpitune.training.online_epoch:learn_shard", "bug", 1),
     ],

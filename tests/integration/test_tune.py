@@ -19,7 +19,7 @@ from support.tiny import DEVTEST, Tiny
 from mpitune.array_files import arrays
 from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
-from mpitune.metrics.tuning_metric import SCORES
+from mpitune.metrics.tuning_metric import METRICS
 from mpitune.training import batch_epoch, job_inputs
 from mpitune.training.loop import train
 
@@ -30,7 +30,7 @@ METHODS = ["pro", "mert", "hypergraph", "minrisk", "rampion"]
 def tables_of(method: str, epochs: int = 2, **learner: Any) -> dict[str, Any]:
     """What a job says: few restarts, as is enough for a tiny task."""
     search = "hypergraph" if method == "hypergraph" else "kbest"
-    metric = method if method in SCORES else "bleu"
+    metric = method if method in METRICS else "bleu"
     named = method if method in METHODS and method != "hypergraph" else "mert"
     return {
         "features": {"templates": ["shape"]},

@@ -317,7 +317,7 @@ def test_minimum_risk_has_the_penalty_too(kind: str) -> None:
         lists.append((naive.kbest_of([[n] for n in range(4)], rows), statistics))
     pool = merged(empty(count), pool_of(lists, np.arange(width, dtype=np.uint64)))
     smoothness = Smoothness([np.arange(width, dtype=np.uint64)], kind, 0.05)
-    learner, free = MinRisk(MinRiskOptions(20.0), BLEU, smoothness), np.ones(width, np.bool_)
+    learner, free = MinRisk(MinRiskOptions(c=20.0), BLEU, smoothness), np.ones(width, np.bool_)
     learner.set_feature_order(np.arange(width, dtype=np.uint64))
     part = learner.shard_objective(pool, np.arange(width), lambda s: random)
 

@@ -19,7 +19,7 @@ from mpitune.decoder.base import empty_translation
 from mpitune.metrics import bleu, chrf, sentence_bleu, ter
 from mpitune.metrics.bleu import WIDTH
 from mpitune.metrics.sentence_bleu import SentenceMetric, bleu_plus_one, liang, make_sentence_metric
-from mpitune.metrics.tuning_metric import SCORES, SPREAD, UNIT, Metric, MetricGold
+from mpitune.metrics.tuning_metric import METRICS, SPREAD, UNIT, Metric, MetricGold
 
 Sentences = Sequence[tuple[str, Sequence[str]]]
 """A translation with its references."""
@@ -49,13 +49,13 @@ def check(sentences: Sentences) -> None:
         theirs = TER().sentence_score(text, references)
         assert (edits[i], length[i]) == (theirs.num_edits, pytest.approx(theirs.ref_length)), (text, references)
     expected = TER().corpus_score(texts, by_reference).score
-    assert -100 * SCORES["ter"](counted.sum(axis=0)[None, bleu.WIDTH :])[0] == pytest.approx(expected)
+    assert -100 * METRICS["ter"].score(counted.sum(axis=0)[None, bleu.WIDTH :])[0] == pytest.approx(expected)
 
     counted = ours("chrf", sentences)
-    found = 100 * SCORES["chrf"](counted[:, bleu.WIDTH :])
+    found = 100 * METRICS["chrf"].score(counted[:, bleu.WIDTH :])
     assert found.tolist() == pytest.approx([CHRF().sentence_score(*sentence).score for sentence in sentences])
     expected = CHRF().corpus_score(texts, by_reference).score
-    assert 100 * SCORES["chrf"](counted.sum(axis=0)[None, bleu.WIDTH :])[0] == pytest.approx(expected)
+    assert 100 * METRICS["chrf"].score(counted.sum(axis=0)[None, bleu.WIDTH :])[0] == pytest.approx(expected)
 
 
 few = st.lists(st.sampled_from(["a", "b", "ab", "A", "ba", "c"]), max_size=14)
@@ -110,7 +110,9 @@ def test_statistics_are_of_each_entry_of_a_list() -> None:
     counted = Metric({"ter": 1.0}, vocabulary.words).statistics(kbest, references)[:, bleu.WIDTH :]
     # "is" is missing, and "house" has to move; nothing; nothing is wrong in lower case.
     assert counted.tolist() == [[2, 4 * ter.UNIT], [4, 4 * ter.UNIT], [0, 4 * ter.UNIT]]
-    found = 100 * SCORES["chrf"](Metric({"chrf": 1.0}, vocabulary.words).statistics(kbest, references)[:, bleu.WIDTH :])
+    found = 100 * METRICS["chrf"].score(
+        Metric({"chrf": 1.0}, vocabulary.words).statistics(kbest, references)[:, bleu.WIDTH :]
+    )
     texts = ["the blue house", "", "The house is blue"]
     assert found.tolist() == pytest.approx([CHRF().sentence_score(text, ["the house is blue"]).score for text in texts])
     assert Metric({"bleu": 1.0}, vocabulary.words).width == bleu.WIDTH
@@ -129,10 +131,10 @@ def naive_parts(statistics: np.ndarray) -> dict[str, np.ndarray]:
     """Each metric of single translations, from its own counters."""
     words, own = WORDS.words, statistics[:, :WIDTH]
     return {
-        "ter": ter.score(ter.Ter(words).statistics(KBEST, REFERENCES)),
+        "ter": ter.Ter.score(ter.Ter(words).statistics(KBEST, REFERENCES)),
         "comet": COMET,
         "bleu": bleu_plus_one(own),
-        "chrf": chrf.score(chrf.Chrf(words).statistics(KBEST, REFERENCES)),
+        "chrf": chrf.Chrf.score(chrf.Chrf(words).statistics(KBEST, REFERENCES)),
     }
 
 

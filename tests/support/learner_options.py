@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
-from mpitune.config.spec import MinRiskKeys, ProKeys, RampionKeys
 from mpitune.learner.batch.mert import MertOptions
 from mpitune.learner.batch.minrisk import MinRiskOptions
 from mpitune.learner.batch.pro import ProOptions
@@ -39,19 +37,19 @@ def mira_options(**given: Any) -> MiraOptions:
 
 
 def mert_options(directions: int = 10, restarts: int = 10) -> MertOptions:
-    return MertOptions(directions, restarts)
+    return MertOptions(directions=directions, restarts=restarts)
 
 
 def pro_options(**given: Any) -> ProOptions:
-    return ProOptions(**(asdict(ProKeys()) | given))
+    return ProOptions(**given)
 
 
 def minrisk_options() -> MinRiskOptions:
-    return MinRiskOptions(**asdict(MinRiskKeys()))
+    return MinRiskOptions()
 
 
 def rampion_options(**given: Any) -> RampionOptions:
-    return RampionOptions(**(asdict(RampionKeys()) | given))
+    return RampionOptions(**given)
 
 
 def sampler(name: Any, share: float = 0.1, extend_ties: bool = False) -> Sampler:

@@ -496,7 +496,7 @@ def learn(
     ``before``: the statistics of each sentence's 1-best translation in the epoch before.
     """
     sentence = run.corpus.sentence(i)
-    wanted = run.job.learner.mira
+    wanted = run.job.learner.tables["mira"]
     k = run.job.decoder.kbest
     kbest = run.decoder.decode(sentence, w, max(k, wanted.oracle_kbest or 0))
     references = [reference.tolist() for reference in run.corpus.references(i)]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from support.naive_lm import NaiveLm
 
-from mpitune.grammar.templates import GLUE, Gap, Rule, features, pass_through
+from mpitune.grammar.sparse import Gap, Rule
+from mpitune.grammar.templates import GLUE, features, pass_through
 
 Symbols = Sequence[str | Gap]
 Translation = tuple[str, ...]

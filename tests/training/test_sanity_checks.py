@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpitune.config.spec import BATCH, LearnerKeys
-from mpitune.grammar.choices import PREFIXES
+from mpitune.config.spec import LearnerKeys
+from mpitune.grammar.sparse import prefixes
 from mpitune.training.epoch_statistics import Change, norm
-from mpitune.training.sanity_checks import Course, remedy, warnings
+from mpitune.training.sanity_checks import Course, warnings
 
 SOUND: dict[str, Any] = {
     "sentences": 1000,
@@ -243,8 +243,8 @@ def test_templates_without_weights_are_warned_of() -> None:
     cut = {"selected_features": 1, "lambda": 0.5}
     assert warnings(course(cut, weights=dense)) == [told + "keep more columns in [select]"]
     assert warnings(course({}, weights=dense, templates=())) == []
-    names = [(f"{prefix}x", 1.0) for prefix in PREFIXES.values()]
-    assert warnings(course({}, weights=names, templates=tuple(PREFIXES))) == []
+    names = [(f"{prefix}x", 1.0) for prefix in prefixes().values()]
+    assert warnings(course({}, weights=names, templates=tuple(prefixes()))) == []
 
 
 def test_a_language_model_that_the_selection_drops_is_warned_of() -> None:
@@ -263,13 +263,13 @@ def test_several_things_are_told_each_in_a_line() -> None:
 
 
 def test_every_method_has_a_remedy_that_is_a_key() -> None:
-    assert remedy(LearnerKeys(margin=0.0)) == "set learner.margin above 0"
-    assert remedy(LearnerKeys(margin=0.1)) == "lower learner.learning_rate"
-    assert remedy(LearnerKeys(margin=0.1, rate="adadelta")) == 'set learner.rate = "normalized"'
-    for method in ("mira", *BATCH):
-        told = remedy(LearnerKeys(method=method))
-        assert told == "raise decoder.kbest" or told.startswith(f"lower learner.{method}.")
-        assert method == "mert" or hasattr(getattr(LearnerKeys(), method), told.rpartition(".")[2])
+    assert LearnerKeys(margin=0.0).remedy() == "set learner.margin above 0"
+    assert LearnerKeys(margin=0.1).remedy() == "lower learner.learning_rate"
+    assert LearnerKeys(margin=0.1, rate="adadelta").remedy() == 'set learner.rate = "normalized"'
+    for method, keys in LearnerKeys().tables.items():
+        told = keys.remedy()
+        assert told == "raise decoder.kbest" or told.startswith(f"lower learner.{method}.") or method == "perceptron"
+        assert method == "mert" or hasattr(keys, told.rpartition(".")[2])
 
 
 def test_a_norm_depends_on_no_order_and_does_not_overflow() -> None:

@@ -15,7 +15,8 @@ from mpitune.decoder.embedded.forest import Forest
 from mpitune.grammar import fired
 from mpitune.grammar.rules import GOAL, PHRASE, Rules, RuleTypes, unary_levels
 from mpitune.grammar.score_transforms import Scoring
-from mpitune.grammar.templates import GLUE, Rule, features, pass_through
+from mpitune.grammar.sparse import Rule
+from mpitune.grammar.templates import GLUE, features, pass_through
 from mpitune.lm.leave_one_out import LeftOut, without
 from mpitune.lm.ngram_table import UNKNOWN
 
@@ -56,7 +57,7 @@ class EmbeddedDecoder:
         self._score_slot = np.array([dense.index(name) for name in model.score_names], dtype=np.int32)
         scoring = model.scoring or Scoring()
         self._word_penalty_slot = -1 if scoring.replaces("WordPenalty") else dense.index("WordPenalty")
-        self._spelling = fired.spelling(model.templates, model.categories, model.words.words)
+        self._spelling = fired.spelling(model.templates, model.grammars.types, model.categories, model.words.words)
         self._glue = [self._fixed_row(GLUE[0], []), self._fixed_row(GLUE[1], ["Glue"])]
         self._of_pass_through = ["PassThrough", *scoring.of_pass_through()]
         self._pass_through: dict[int, tuple[list[int], list[float]]] = {}

@@ -14,7 +14,8 @@ from mpitune.decoder.embedded.kbest import NONE, Derivations
 from mpitune.decoder.embedded.matched import MatchedRules
 from mpitune.decoder.embedded.packed import pack, reachable
 from mpitune.grammar.rules import Rules
-from mpitune.grammar.templates import GLUE, Gap, Rule, as_symbols, pass_through
+from mpitune.grammar.sparse import Gap, Rule
+from mpitune.grammar.templates import GLUE, as_symbols, pass_through
 
 GOAL_LABEL = "Goal"
 """Category of the goal node; its only rule adds the sentence boundaries, which the language models score."""

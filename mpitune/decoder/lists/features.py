@@ -7,7 +7,7 @@ that a lexicon knows.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mpitune.corpus.lines import lines
@@ -15,11 +15,8 @@ from mpitune.corpus.text import IN_RANGE, parse_number, split_words
 from mpitune.corpus.wording import counted
 from mpitune.decoder.lists.formats import Entry
 from mpitune.errors import DataError
-from mpitune.grammar.choices import ListTemplateName
+from mpitune.grammar.sparse import TEMPLATES
 from mpitune.grammar.templates import without_separators
-
-ORDER = 3
-"""Largest order of the n-grams."""
 
 
 class TextFeatures:
@@ -31,12 +28,7 @@ class TextFeatures:
         Raises DataError for a line without two words.
         """
         self._lexicon = _read_lexicon(lexicon) if lexicon is not None else {}
-        functions: dict[ListTemplateName, Callable[[Sequence[str], Sequence[str]], Iterator[str]]] = {
-            "text-length": lambda source, target: ("TextLength" for _ in target),
-            "target-ngrams": lambda source, target: _ngrams(target),
-            "lexicon-pair": self._lexicon_pairs,
-        }
-        self._templates = [function for name, function in functions.items() if name in templates]
+        self._templates = [of.fire for name, of in TEMPLATES.items() if name in templates and of.of_lists]
 
     def add_to(self, entry: Entry, origin: Path, source: Sequence[str]) -> None:
         """Add the features of ``entry``, read from the file ``origin``, a translation of the words ``source``.
@@ -44,20 +36,11 @@ class TextFeatures:
         Raises DataError for a feature that the entry has itself.
         """
         for template in self._templates:
-            fired = Counter(map(without_separators, template(source, entry.words)))
+            fired = Counter(map(without_separators, template(source, entry.words, self._lexicon)))
             if twice := fired.keys() & entry.features.keys():
                 expected = "another name: features.templates has one of this name"
                 raise DataError.at(origin, entry.line, found=f"feature {min(twice)}", expected=expected)
             entry.features.update({name: float(count) for name, count in fired.items()})
-
-    def _lexicon_pairs(self, source: Sequence[str], target: Sequence[str]) -> Iterator[str]:
-        known = [(word, self._lexicon[word]) for word in dict.fromkeys(source) if word in self._lexicon]
-        return (f"LP:{f}_{e}" for f, translations in known for e in target if e in translations)
-
-
-def _ngrams(words: Sequence[str]) -> Iterator[str]:
-    for n in range(1, ORDER + 1):
-        yield from (f"TN:{'_'.join(words[i : i + n])}" for i in range(len(words) - n + 1))
 
 
 def _read_lexicon(path: Path) -> dict[str, set[str]]:

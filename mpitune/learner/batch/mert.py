@@ -16,11 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpitune.decoder.choices import MAX_SIZE
 from mpitune.jit import at, kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.batch.envelope import PARALLEL
+from mpitune.learner.methods import METHODS, Method, Parts
 from mpitune.learner.pool import NBestPool
 from mpitune.metrics.tuning_metric import Metric
+from mpitune.schema import choice, number
 
 LOG = logging.getLogger(__name__)
 
@@ -34,14 +37,45 @@ MANY = 1000
 """More features than this cause a warning *(ours)*: each is a line search in every round."""
 
 
+@METHODS.register("mert")
 @dataclass(frozen=True)
-class MertOptions:
-    """The options of MERT, named as in a job's ``[learner.mert]``."""
+class MertOptions(Method):
+    """``[learner.mert]``: the options of MERT."""
 
-    directions: int
+    about = 'For method = "mert"; suitable for few features only.'
+    is_batch = True
+    uses_pairs = False
+    smooths_bins = False
+
+    search: str = choice(
+        "kbest",
+        "hypergraph",
+        text="Line search: kbest (over the lists), hypergraph (also over all derivations of the epoch's forests; "
+        "requires the embedded decoder and bleu).",
+    )
+    directions: int = number(
+        10,
+        0,
+        MAX_SIZE,
+        text="Random directions in each round, in addition to the axes; random starting points, in addition to the "
+        "last weights.",
+    )
     """Random directions in each round, besides the features."""
-    restarts: int
+    restarts: int = number(10, 0, MAX_SIZE)
     """Random start weights, besides those of the epoch before."""
+
+    def make(self, parts: Parts) -> Mert:
+        if self.search == "kbest":
+            return Mert(self, parts.metric)
+        from mpitune.learner.batch.hypergraph import HypergraphMert  # which is a Mert
+
+        return HypergraphMert(self, parts.metric)
+
+    def remedy(self) -> str:
+        return "raise decoder.kbest"
+
+    def key_of_forests(self) -> str:
+        return 'learner.mert.search = "hypergraph"' if self.search == "hypergraph" else ""
 
 
 class Lines(NamedTuple):

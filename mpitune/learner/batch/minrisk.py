@@ -18,17 +18,35 @@ from mpitune.jit import kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.batch.smooth import ChainPenalty, minimize_lbfgs
 from mpitune.learner.bin_chains import Smoothness
+from mpitune.learner.methods import METHODS, Method, Parts
 from mpitune.learner.pool import NBestPool, scores, summed
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.portable_math import exp
+from mpitune.schema import number
 
 
+@METHODS.register("minrisk")
 @dataclass(frozen=True)
-class MinRiskOptions:
-    """The options of minimum risk training, named as in a job's ``[learner.minrisk]``."""
+class MinRiskOptions(Method):
+    """``[learner.minrisk]``: the options of minimum risk training."""
 
-    c: float
+    about = 'For method = "minrisk".'
+    is_batch = True
+    uses_pairs = False
+
+    c: float = number(
+        100.0,
+        0.0,
+        above=True,
+        text="Weight of 1 - expected metric (BLEU: bleu+1) relative to the l2 norm of the weights.",
+    )
     """Weight of the sum of risks against |w|^2 / 2 *(ours)*."""
+
+    def make(self, parts: Parts) -> MinRisk:
+        return MinRisk(self, parts.metric, parts.smoothness)
+
+    def remedy(self) -> str:
+        return "lower learner.minrisk.c"
 
 
 class MinRiskObjective:

@@ -17,30 +17,51 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.csr import row_ends
+from mpitune.decoder.choices import MAX_SIZE
 from mpitune.jit import at, kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
 from mpitune.learner.batch.smooth import ChainPenalty, minimize_lbfgs
 from mpitune.learner.bin_chains import Smoothness
-from mpitune.learner.pair_sampling import pro
+from mpitune.learner.methods import METHODS, Method, Parts
+from mpitune.learner.pair_sampling import PRO_CANDIDATES, PRO_KEPT, PRO_THRESHOLD, pro
 from mpitune.learner.pool import NBestPool
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.portable_math import exp, log1p
+from mpitune.schema import number
 
 
+@METHODS.register("pro")
 @dataclass(frozen=True)
-class ProOptions:
-    """The options of PRO, named as in a job's ``[learner.pro]``."""
+class ProOptions(Method):
+    """``[learner.pro]``: the options of PRO."""
 
-    candidates: int
+    about = 'For method = "pro".'
+    is_batch = True
+
+    candidates: int = number(
+        PRO_CANDIDATES,
+        1,
+        MAX_SIZE,
+        text="Number of pairs drawn from each list (at most all); least difference of a pair in the metric (BLEU: "
+        "bleu+1); number of pairs with the largest differences that are used.",
+    )
     """Pairs drawn from each list (Gamma); all pairs if there are fewer *(ours)*."""
-    threshold: float
+    threshold: float = number(PRO_THRESHOLD, 0.0)
     """Smallest difference of gold scores that is kept."""
-    kept: int
+    kept: int = number(PRO_KEPT, 1, MAX_SIZE)
     """Pairs of each list used for learning (Xi): those of the largest differences."""
-    c: float
+    c: float = number(500.0, 0.0, above=True, text="Weight of the losses relative to the l2 norm of the weights.")
     """Weight of the sum of losses against |w|^2 / 2 *(ours)*."""
-    interpolation: float
+    interpolation: float = number(
+        0.1, 0.0, 1.0, above=True, text="Share of the new weights in their interpolation with the old ones."
+    )
     """psi: weight of the new solution against the weights of the epoch before."""
+
+    def make(self, parts: Parts) -> Pro:
+        return Pro(self, parts.metric, parts.smoothness)
+
+    def remedy(self) -> str:
+        return "lower learner.pro.interpolation"
 
 
 class Pairs(NamedTuple):

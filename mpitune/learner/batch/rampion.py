@@ -17,35 +17,68 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from mpitune.decoder.choices import MAX_SIZE
 from mpitune.jit import kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
+from mpitune.learner.methods import METHODS, Method, Parts
 from mpitune.learner.pool import NBestPool, scores, summed
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.portable_math import dot
+from mpitune.schema import number
 
 LOSSES = {1: (0.0, 1.0), 2: (-1.0, 0.0), 3: (-1.0, 1.0)}
 """By the paper's number: the factors of the cost in the hope and in the fear."""
 
 
+@METHODS.register("rampion")
 @dataclass(frozen=True)
-class RampionOptions:
-    """The options of RAMPION, named as in a job's ``[learner.rampion]``."""
+class RampionOptions(Method):
+    """``[learner.rampion]``: the options of RAMPION."""
 
-    loss: int
+    about = 'For method = "rampion".'
+    defaults = {"learner.epochs": 20, "decoder.kbest": 500}
+    is_batch = True
+    uses_pairs = False
+    smooths_bins = False
+
+    loss: int = number(
+        3,
+        1,
+        3,
+        text="Ramp loss: 3 (hope against fear), 1 (the model's best as the hope), 2 (the model's best as the fear).",
+    )
     """One of `LOSSES`."""
-    cost_scale: float
+    cost_scale: float = number(10.0, 0.0, text="Factor of the cost of a translation, 1 - its metric (BLEU: bleu+1).")
     """alpha"""
-    rounds: int
+    rounds: int = number(
+        10,
+        1,
+        MAX_SIZE,
+        text="Rounds, in each of which the hopes are chosen again; passes of gradient steps in each round.",
+    )
     """Rounds, each with newly fixed hopes (T')."""
-    passes: int
+    passes: int = number(5, 1, MAX_SIZE)
     """Passes over all sentences in each round (T'')."""
-    step: float
+    step: float = number(0.0001, 0.0, above=True, text="Step size; halved if a step would increase the loss.")
     """eta: the factor of the subgradient in the first step."""
-    c: float
+    c: float = number(1.0, 0.0, text="Weight of the distance from the previous epoch's weights relative to the losses.")
     """Weight of |w - w0|^2 / 2 against the sum of losses."""
+
+    def make(self, parts: Parts) -> Rampion:
+        return Rampion(self, parts.metric)
+
+    def remedy(self) -> str:
+        return "lower learner.rampion.step"
+
+    def problem(self, job: Any) -> str:
+        if self.loss != 2 or job.learner.initial_weights is not None:
+            return ""
+        found, why = "2 without learner.initial_weights", "from weights of 0, no step reduces this loss"
+        return f"learner.rampion.loss: found {found}, expected them, or 1 or 3: {why}"
 
 
 class RampionObjective:

@@ -8,49 +8,111 @@ C limits the step size. The cost of a translation is 1 - B. Frozen features coun
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from mpitune.array_files.csr import row_scores
 from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
+from mpitune.decoder.choices import MAX_SIZE
 from mpitune.learner.base import Counts, Exchanged
-from mpitune.learner.choices import MiraVariant, OracleName, PredictionName
+from mpitune.learner.methods import METHODS, Method, Parts
 from mpitune.learner.online.columns import columns_of, select_entries
 from mpitune.learner.online.gram import apply_gradient
 from mpitune.learner.online.mira_qp import SOLVERS
 from mpitune.learner.online.rates import make_rate
+from mpitune.schema import choice, internal, number
 
 EntryChoice = Callable[[np.ndarray, np.ndarray], int]
 """From costs and model scores (float64 [k] each) to the position of an entry; ties: the first."""
 
-ORACLES: dict[OracleName, EntryChoice] = {
+ORACLES: dict[str, EntryChoice] = {
+    "M-C": lambda cost, scores: int(np.argmax(scores - cost)),
     "MB": lambda cost, scores: int(np.argmin(cost)),
     "LU": lambda cost, scores: int(np.argmin(cost)),
-    "M-C": lambda cost, scores: int(np.argmax(scores - cost)),
 }
-"""The choices of the oracle: max-BLEU (of the largest list), local update, hope."""
-PREDICTIONS: dict[PredictionName, EntryChoice] = {
+"""The choices of the oracle: hope, max-BLEU (of the largest list), local update; the first is the default."""
+PREDICTIONS: dict[str, EntryChoice] = {
+    "M+C": lambda cost, scores: int(np.argmax(scores + cost)),
     "MC": lambda cost, scores: int(np.argmax(cost)),
     "PB": lambda cost, scores: int(np.argmax(scores)),
-    "M+C": lambda cost, scores: int(np.argmax(scores + cost)),
 }
-"""The choices of the prediction: maximal cost, prediction-based (the 1-best), fear."""
+"""The choices of the prediction: fear, maximal cost, prediction-based (the 1-best); the first is the default."""
 
 
+MAX_BLEU_LIST = 50000
+"""Length of the lists that oracle MB is chosen from by default (section 3.1)."""
+
+
+@METHODS.register("mira")
 @dataclass(frozen=True)
-class MiraOptions:
-    """MIRA's options, named as in a job's ``[learner.mira]``."""
+class MiraOptions(Method):
+    """``[learner.mira]``: MIRA's options."""
 
-    oracle: OracleName
-    prediction: PredictionName
-    variant: MiraVariant
-    """``1-best``: the prediction is the only constraint; ``k-constraint``, ``cutting-plane``: all entries are."""
-    c: float
-    """Largest sum of step sizes of a list, above 0."""
-    kbest: int
+    about = 'For method = "mira" (Eidelman, WMT 2012).'
+    defaults = {
+        "learner.algorithm": "itermix",
+        "learner.epochs": 20,
+        "learner.gold": "context",
+        "learner.averaging": "epoch",
+        "learner.dense_start": 0,
+        "decoder.kbest": 500,
+        "parallel.shards": 20,
+        "parallel.reshuffle": False,
+        "parallel.mixing": "uniform",
+    }
+
+    oracle: str = choice(
+        *ORACLES,
+        text='Oracle, the translation that should win: M-C (model score minus cost, "hope"), LU (largest gold score of '
+        "the list), MB (the same of a list of 50,000).",
+    )
+    prediction: str = choice(
+        *PREDICTIONS,
+        text='Prediction, the translation that should lose: M+C (model score plus cost, "fear"), PB (the 1-best), MC '
+        "(largest cost).",
+    )
+    variant: str = choice(
+        *SOLVERS,
+        text="Constraints: 1-best (oracle against prediction), k-constraint (oracle against the whole list), "
+        "cutting-plane (oracle against the most violated constraints).",
+    )
+    c: float = number(0.01, 0.0, above=True, text="Largest step size.")
+    """Largest sum of step sizes of a list."""
+    cost_scale: float = number(
+        0.0,
+        0.0,
+        used=lambda job: job.learner.gold == "context",
+        text='Factor of the BLEU of the whole set if gold = "context"; 0: the number of sentences.',
+    )
+    oracle_kbest: int | None = number(
+        None,
+        1,
+        MAX_SIZE,
+        example=MAX_BLEU_LIST,
+        text="Length of the list that the oracle is chosen from (default: MB 50000; the others decoder.kbest, at least "
+        "that).",
+    )
+    kbest: int = internal(100)
     """Number of entries among which predictions are chosen; the oracle is chosen from the whole list."""
+
+    def make(self, parts: Parts) -> Mira:
+        return Mira(replace(self, kbest=parts.kbest), parts.frozen, parts.new_frozen)
+
+    def remedy(self) -> str:
+        return "lower learner.mira.c"
+
+    def resolved(self, kbest: int) -> Self:
+        longest = MAX_BLEU_LIST if self.oracle == "MB" else kbest
+        return replace(self, oracle_kbest=longest) if self.oracle_kbest is None else self
+
+    def list_length(self, kbest: int) -> int:
+        return max(kbest, self.oracle_kbest or 0)
+
+    def context_scale(self) -> float:
+        return self.cost_scale
 
 
 class Mira:

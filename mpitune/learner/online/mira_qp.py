@@ -19,7 +19,6 @@ from collections.abc import Callable
 import numpy as np
 
 from mpitune.jit import kernel
-from mpitune.learner.choices import MiraVariant
 from mpitune.learner.online.columns import FeatureColumns
 from mpitune.learner.online.gram import fill_gram
 
@@ -86,7 +85,7 @@ def cutting_plane(columns: FeatureColumns, losses: np.ndarray, scores: np.ndarra
     return steps
 
 
-SOLVERS: dict[MiraVariant, Solver] = {"1-best": one_best, "k-constraint": k_constraint, "cutting-plane": cutting_plane}
+SOLVERS: dict[str, Solver] = {"1-best": one_best, "k-constraint": k_constraint, "cutting-plane": cutting_plane}
 """The solver of each variant of MIRA."""
 
 

@@ -17,7 +17,7 @@ from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
 from mpitune.jit import kernel
 from mpitune.learner.base import Counts, Exchanged
-from mpitune.learner.choices import RateName, UpdateOrder
+from mpitune.learner.methods import METHODS, Method, Parts
 from mpitune.learner.online.columns import FeatureColumns, columns_of
 from mpitune.learner.online.evidence import all_supported, base_weights, follow_evidence
 from mpitune.learner.online.gram import (
@@ -28,39 +28,52 @@ from mpitune.learner.online.gram import (
     sequential_update,
     update_units,
 )
-from mpitune.learner.online.rates import PERSISTENT_STATE, Rate, grow_rate, make_rate, persistent_state
+from mpitune.learner.online.rates import PERSISTENT_STATE, RATES, Rate, grow_rate, make_rate, persistent_state
 from mpitune.learner.online.sparse_update import Workspace, frozen_scores, shrink_all, sparse_sequential_update
-from mpitune.learner.pair_sampling import Sampler
+from mpitune.learner.pair_sampling import SAMPLERS, Sampler, make_sampler
+from mpitune.schema import choice, choices, number
 
 
+@METHODS.register("perceptron")
 @dataclass(frozen=True)
-class PerceptronOptions:
-    """The perceptron's options, named as in a job's ``[learner]``, whose schema checks their ranges.
+class PerceptronOptions(Method):
+    """The perceptron's options, which stand in a job's ``[learner]`` itself."""
 
-    Raises UsageError if ``rate`` and ``order`` cannot be combined.
-    """
-
-    learning_rate: float
-    margin: float
-    margin_by_gold: bool
-    """Multiply a pair's margin by its difference of gold scores, as in a structured hinge loss with margin rescaling
-    (Tsochantaridis et al. 2005)."""
-    order: UpdateOrder
+    learning_rate: float = number(0.1, 0.0, above=True)
+    pairs: str = choices(SAMPLERS, "pro")
+    share: float = number(0.1, 0.0, 0.5, above=True)
+    extend_ties: bool = False
+    order: str = choice("sentence", "sequential")
     """``sequential``: each pair uses the weights that the one before it left. ``sentence``: all pairs of a list use the
     weights that it was decoded with, and their gradients are summed into one step."""
-    rate: RateName
-    l1: float
+    margin: float = number(1.0, 0.0)
+    margin_by_gold: bool = True
+    """Multiply a pair's margin by its difference of gold scores, as in a structured hinge loss with margin rescaling
+    (Tsochantaridis et al. 2005)."""
+    rate: str = choice(*RATES)
+    l1: float = number(0.0, 0.0)
     """Strength of cumulative clipping (Tsuruoka et al. 2009): after each list its features, at a shard's end all."""
-    l2: float
+    l2: float = number(0.0, 0.0)
     """After each updating pair w -= 2 l2 learning_rate w / P, P being the number of pairs of the list. Both: but for
     sparse features of the normalized rate, see `evidence`."""
-    scale_by_gold: bool
+    scale_by_gold: bool = False
     """Multiply a pair's d by its difference of gold scores."""
 
-    def __post_init__(self) -> None:
-        if self.rate == "normalized" and self.order != "sentence":
-            found = f'"normalized" with learner.order = "{self.order}"'
-            raise UsageError(f'learner.rate: found {found}, expected learner.order = "sentence" with it')
+    def make(self, parts: Parts) -> Perceptron:
+        return Perceptron(self.sampler(), self, parts.frozen, parts.first_sparse, parts.new_frozen)
+
+    def sampler(self) -> Sampler:
+        """The sampler of the pairs that are compared."""
+        return make_sampler(self.pairs, self.share, self.extend_ties)
+
+    def remedy(self) -> str:
+        if self.rate == "adadelta":
+            return 'set learner.rate = "normalized"'
+        # Without a margin and from zero weights, the learning rate only scales the weights.
+        return "lower learner.learning_rate" if self.margin > 0 else "set learner.margin above 0"
+
+    def follows_state(self) -> bool:
+        return self.rate == "normalized"
 
 
 class Perceptron:
@@ -76,8 +89,11 @@ class Perceptron:
     ) -> None:
         """``frozen``: bool [slots], features that are not updated; ``new_frozen``: nor are slots beyond its end.
 
-        ``first_sparse``: first slot of the sparse features.
+        ``first_sparse``: first slot of the sparse features. Raises UsageError if rate and order cannot be combined.
         """
+        if options.rate == "normalized" and options.order != "sentence":
+            found = f'"normalized" with learner.order = "{options.order}"'
+            raise UsageError(f'learner.rate: found {found}, expected learner.order = "sentence" with it')
         self._sampler = sampler
         self._options = options
         self._by_evidence = options.rate == "normalized"

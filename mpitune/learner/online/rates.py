@@ -24,7 +24,6 @@ import numpy as np
 
 from mpitune.array_files.grow import grow_to
 from mpitune.jit import kernel
-from mpitune.learner.choices import RateName
 from mpitune.portable_math import whole_power
 
 DECAY = 0.95
@@ -32,14 +31,14 @@ DECAY = 0.95
 EPSILON = 1e-6
 """AdaDelta: added under both roots."""
 _CONSTANT, _ADAGRAD, _ADADELTA, NORMALIZED = range(4)
-RATES: dict[RateName, int] = {
+RATES = {
+    "normalized": NORMALIZED,
     "constant": _CONSTANT,
     "adagrad": _ADAGRAD,
     "adadelta": _ADADELTA,
-    "normalized": NORMALIZED,
 }
-"""The kind of a `Rate` by name."""
-PERSISTENT_STATE: dict[RateName, tuple[str, ...]] = {
+"""The kind of a `Rate` by ``learner.rate``; the first is the default."""
+PERSISTENT_STATE: dict[str, tuple[str, ...]] = {
     "constant": (),
     "adagrad": ("squares",),
     "adadelta": (),
@@ -85,7 +84,7 @@ _ARRAYS: dict[int, tuple[str, ...]] = {
 
 
 def make_rate(
-    name: RateName,
+    name: str,
     learning_rate: float,
     state: Sequence[np.ndarray] = (),
     *,
@@ -110,7 +109,7 @@ def _with(rate: Rate, arrays: dict[str, np.ndarray]) -> Rate:
     return replaced
 
 
-def persistent_state(rate: Rate, name: RateName) -> tuple[np.ndarray, ...]:
+def persistent_state(rate: Rate, name: str) -> tuple[np.ndarray, ...]:
     """The state to continue from: `PERSISTENT_STATE`, float64 [D] each."""
     return tuple(getattr(rate, array) for array in PERSISTENT_STATE[name])
 

@@ -16,7 +16,7 @@ from mpitune.decoder.embedded.candidates import UNSCORED, Candidates, ScoringMod
 from mpitune.decoder.embedded.chart import Chart
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.decoder.embedded.matched import MatchedRules
-from mpitune.grammar.templates import Gap, Rule
+from mpitune.grammar.sparse import Gap, Rule
 
 pytestmark = pytest.mark.kernel
 

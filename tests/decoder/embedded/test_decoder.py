@@ -21,7 +21,10 @@ from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.decoder.embedded.forest import Forest
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import Rules
-from mpitune.grammar.templates import GLUE, TEMPLATES, Gap, Rule, features, pass_through
+from mpitune.grammar.sparse import Gap, Rule, template_names
+from mpitune.grammar.templates import GLUE, features, pass_through
+
+TEMPLATES = template_names(of_lists=False)
 
 pytestmark = pytest.mark.kernel
 
@@ -304,10 +307,10 @@ def test_what_was_decoded_before_does_not_show(tmp_path: Path) -> None:
 
 def test_only_features_of_listed_translations_get_slots(tmp_path: Path) -> None:
     """And those of glue and pass-through rules, which are few."""
-    case = Case(tmp_path, 760, templates=[*TEMPLATES])
+    case = Case(tmp_path, 760, templates=TEMPLATES)
     decoder, words = case.decoder(), ["a", "b", "Zug", "a", "b"]
     listed = decoder.decode(case.sentence(words), np.zeros(0), 2)
-    always = {name for rule in (*GLUE, *map(pass_through, words)) for name, _ in features([*TEMPLATES], rule)}
+    always = {name for rule in (*GLUE, *map(pass_through, words)) for name, _ in features(TEMPLATES, rule)}
     in_use = set(map(decoder.features.name, range(decoder.features.first_dynamic_slot, len(decoder.features))))
     fired = set(map(decoder.features.name, listed.feature_index.tolist()))
     assert fired - always - set(case.model.dense_features()) == in_use - always

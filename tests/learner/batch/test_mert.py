@@ -17,7 +17,7 @@ from mpitune.learner.batch import mert
 from mpitune.learner.batch.mert import Lines, Mert, envelope, search
 from mpitune.learner.pool import NBestPool, scores
 from mpitune.metrics import ter
-from mpitune.metrics.tuning_metric import SCORES, UNIT, Metric
+from mpitune.metrics.tuning_metric import METRICS, UNIT, Metric
 
 
 def score_at(pools: Sequence[NBestPool], weights: np.ndarray, metric: str = "bleu") -> float:
@@ -73,7 +73,7 @@ def corners(pools: Sequence[NBestPool], w: np.ndarray, d: np.ndarray) -> list[fl
 
 @pytest.mark.kernel
 @settings(max_examples=60, deadline=None)
-@given(st.lists(lists_of_entries, min_size=1, max_size=3), values, values, st.sampled_from([*SCORES, "comet", "sum"]))
+@given(st.lists(lists_of_entries, min_size=1, max_size=3), values, values, st.sampled_from([*METRICS, "comet", "sum"]))
 def test_the_line_search_finds_what_brute_force_finds(lists: Any, w: list[float], d: list[float], metric: str) -> None:
     pools = [pool([[(x, with_metric(row, metric)) for x, row in entries] for entries in shard]) for shard in lists]
     at, along = np.array(w), np.array(d)

@@ -477,4 +477,4 @@ def test_the_normalized_rate_needs_the_order_of_sentences() -> None:
     with pytest.raises(
         UsageError, match='learner.rate: found "normalized" with learner.order = "sequential", expected'
     ):
-        perceptron_options(rate="normalized", order="sequential")
+        perceptron_learner(rate="normalized", order="sequential")

@@ -2,7 +2,10 @@
 
 A table is a dataclass and a key is one of its fields (``lambda_`` is the key ``lambda``). The type of a key is bool,
 int, float, str or Path, with ``| None`` if the key may be missing (a path: may be ""), or ``tuple[..., ...]`` of str,
-Path or tables. A `name_or_weights` is a string or a dict. Fields with ``internal`` in their metadata are not keys.
+Path or tables. A `name_or_weights` is a string or a dict. Fields with ``internal`` in their metadata are not keys, and
+the field `tables` stands for a table of each part of a registry. A class may name keys that come first (``FIRST``).
+
+Of any key, ``used`` says for which whole configurations it matters, and ``text`` explains it.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+import textwrap
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from mpitune.errors import UNPRINTABLE, UsageError
+from mpitune.registry import Registry
 
 T = TypeVar("T")
 
@@ -32,36 +37,61 @@ _TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
 """By type of a key: the types of its values in TOML, and their name in error messages."""
 _ESCAPES = {code: f"\\u{code:04x}" for code in UNPRINTABLE if not 0xD800 <= code < 0xE000}
 """TOML has no escapes for surrogates."""
+_WIDTH = 120
+"""Longest line of an explanation."""
 
 
-def choice(default: str, *others: str) -> Any:
-    """Field of a key whose value is one of these strings."""
-    return field(default=default, metadata={"choices": (default, *others)})
+def noted(default: Any, **notes: Any) -> Any:
+    """Field of a key; ``notes``: ``used`` (by default always), ``text``, ``example`` (a value, if there is no default).
+
+    ``used`` is a function of the whole configuration, or `NEVER`: the result does not depend on the key.
+    """
+    return field(default=default, metadata=notes)
 
 
-def choices(*names: str) -> Any:
-    """Field of a key whose value is a list of these strings, each at most once; empty by default."""
-    return field(default=(), metadata={"choices": names})
+def choice(default: str, *others: str, **notes: Any) -> Any:
+    """Field of a key whose value is one of these strings; ``notes`` as of `noted`, also below."""
+    return noted(default, choices=(default, *others), **notes)
+
+
+def choices(names: Collection[str], default: Any = (), **notes: Any) -> Any:
+    """Field of a key whose value is a list of some of ``names``, each at most once; or one, if ``default`` is one."""
+    return noted(default, choices=names, **notes)
 
 
 def one_or_more() -> Any:
     """Field of a key whose value is a list of paths, or one path; empty by default."""
-    return field(default=(), metadata={"one": True})
+    return noted((), one=True)
 
 
-def number(default: float | None, least: float, most: float = _LARGEST, *, above: bool = False) -> Any:
+def number(default: float | None, least: float, most: float = _LARGEST, *, above: bool = False, **notes: Any) -> Any:
     """Field of a key whose value is a finite number from ``least`` to ``most``; ``above`` excludes ``least``."""
-    return field(default=default, metadata={"least": least, "most": most, "above": above})
+    return noted(default, least=least, most=most, above=above, **notes)
 
 
 def name_or_weights(default: str) -> Any:
     """Field of a key whose value is a name, or a table of names and numbers other than 0."""
-    return field(default=default, metadata={"weights": True})
+    return noted(default, weights=True)
+
+
+def tables(registry: Registry[Any], **notes: Any) -> Any:
+    """Field that stands for tables with the names of ``registry``, whose parts are the tables' classes.
+
+    Its value is a dict of them. A class explains its table by ``about``; one without an explanation has no table.
+    ``used`` gets the name of the table too.
+    """
+    made = lambda: {name: table() for name, table in registry.items() if table.about}  # noqa: E731
+    return field(default_factory=made, metadata={"tables": registry, **notes})
 
 
 def internal(default: Any) -> Any:
     """Field that is not a key of the file and is ignored in comparisons of tables."""
     return field(default=default, compare=False, metadata={"internal": True})
+
+
+def NEVER(job: Any) -> bool:
+    """``used`` of a key that has no influence on the result."""
+    return False
 
 
 def read(schema: type[T], raw: dict[str, Any], origin: Path, overridden: Collection[str] = ()) -> T:
@@ -75,18 +105,46 @@ def read(schema: type[T], raw: dict[str, Any], origin: Path, overridden: Collect
     return table
 
 
+class Entry(NamedTuple):
+    """A key and its value in a table."""
+
+    key: str
+    """Dotted."""
+    kind: Any
+    """Type; for a list that of its entries."""
+    value: Any
+    default: Any
+    used: Callable[[Any], bool]
+    """For which whole configurations the key matters."""
+
+
+def entries(table: Any, prefix: str = "", used: Callable[[Any], bool] = lambda job: True) -> Iterator[Entry]:
+    """Every key of ``table`` and its sub-tables; ``used``: for which configurations the table matters."""
+    for key, of in _keys(type(table)).items():
+        value, core, both = of.value(table), _core(of.hint), of.used(used)
+        if not is_dataclass(core):
+            yield Entry(f"{prefix}{key}", core, value, of.spec.default, both)
+        elif isinstance(value, tuple):
+            for i, each in enumerate(value):
+                yield from entries(each, f"{prefix}{key}.{i}.", both)
+        elif value is not None:
+            yield from entries(value, f"{prefix}{key}.", both)
+
+
 def values(table: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Dotted key, type (for a list: of its entries) and value of every key of ``table`` and its sub-tables."""
-    hints = get_type_hints(type(table))
-    for key, spec in _keys(type(table)).items():
-        value, core = getattr(table, spec.name), _core(hints[spec.name])
-        if not is_dataclass(core):
-            yield f"{prefix}{key}", core, value
-        elif isinstance(value, tuple):
-            for i, entry in enumerate(value):
-                yield from values(entry, f"{prefix}{key}.{i}.")
-        elif value is not None:
-            yield from values(value, f"{prefix}{key}.")
+    return (entry[:3] for entry in entries(table, prefix))
+
+
+def explain(schema: Any, header: str, about: str) -> str:
+    """The table ``header`` with the defaults of ``schema``, each key below its text, and the table below ``about``."""
+    lines = [*_comment(about), f"[{header}]"]
+    for key, of in _keys(schema).items():
+        notes = of.spec.metadata
+        lines += _comment(notes.get("text", ""))
+        shown = literal(of.spec.default if of.spec.default is not None else notes["example"])
+        lines.append(f"{key} = {shown}" if of.spec.default is not None else f"# {key} = {shown}")
+    return "\n".join(lines)
 
 
 def to_toml(table: Any) -> str:
@@ -131,9 +189,38 @@ def set_key(raw: dict[str, Any], key: str, value: Any) -> list[str]:
     return given
 
 
-def _keys(schema: Any) -> dict[str, Field[Any]]:
-    """Fields of a table by key."""
-    return {spec.name.rstrip("_"): spec for spec in fields(schema) if "internal" not in spec.metadata}
+class _Key(NamedTuple):
+    """A key of a table."""
+
+    spec: Field[Any]
+    hint: Any
+    """Type."""
+    part: str
+    """The name of the key in the dict of a field `tables`; empty for other fields."""
+
+    def value(self, table: Any) -> Any:
+        value = getattr(table, self.spec.name)
+        return value[self.part] if self.part else value
+
+    def used(self, table: Callable[[Any], bool]) -> Callable[[Any], bool]:
+        """For which whole configurations the key matters; ``table``: the table that it stands in."""
+        own, part = self.spec.metadata.get("used"), (self.part,) if self.part else ()
+        return table if own is None else NEVER if own is NEVER else lambda job: table(job) and own(job, *part)
+
+
+def _keys(schema: Any) -> dict[str, _Key]:
+    """The keys of a table, in their order in files."""
+    hints, found = get_type_hints(schema), dict[str, _Key]()
+    for spec in fields(schema):
+        if registry := spec.metadata.get("tables"):
+            found |= {name: _Key(spec, part, name) for name, part in registry.items() if part.about}
+        elif "internal" not in spec.metadata:
+            found[spec.name.rstrip("_")] = _Key(spec, hints[spec.name], "")
+    return {key: found[key] for key in (*getattr(schema, "FIRST", ()), *found)}
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH - 2, break_on_hyphens=False)]
 
 
 def _core(hint: Any) -> Any:
@@ -145,18 +232,16 @@ def _core(hint: Any) -> Any:
 
 def _names(schema: Any, prefix: str) -> Iterator[str]:
     """Dotted names of all keys and sub-tables."""
-    hints = get_type_hints(schema)
-    for key, spec in _keys(schema).items():
+    for key, of in _keys(schema).items():
         yield f"{prefix}{key}"
-        if is_dataclass(core := _core(hints[spec.name])):
+        if is_dataclass(core := _core(of.hint)):
             yield from _names(core, f"{prefix}{key}.")
 
 
 def _lines(table: Any, prefix: str) -> Iterator[str]:
-    hints = get_type_hints(type(table))
     inner: list[str] = []
-    for key, spec in _keys(type(table)).items():
-        value, core = getattr(table, spec.name), _core(hints[spec.name])
+    for key, of in _keys(type(table)).items():
+        value, core = of.value(table), _core(of.hint)
         if is_dataclass(core):
             brackets = "[[{}]]" if isinstance(value, tuple) else "[{}]"
             for entry in value if isinstance(value, tuple) else (value,):
@@ -189,14 +274,17 @@ class _Reader:
         return UsageError(f"{self.where(key)}: found {literal(found)}, expected {expected}")
 
     def table(self, schema: Any, raw: dict[str, Any], prefix: str) -> Any:
-        keys, hints, read = _keys(schema), get_type_hints(schema), {}
+        keys = _keys(schema)
+        read: dict[str, Any] = {of.spec.name: {} for of in keys.values() if of.part}
         for key, value in raw.items():
             if key not in keys:
                 raise self.unknown(f"{prefix}{key}", value, list(keys))
-        for key, spec in keys.items():
-            if key in raw:
-                read[spec.name] = self.value(hints[spec.name], spec, raw[key], f"{prefix}{key}")
-            elif spec.default is MISSING:
+        for key, of in keys.items():
+            if of.part:
+                read[of.spec.name][key] = self.value(of, raw.get(key, {}), f"{prefix}{key}")
+            elif key in raw:
+                read[of.spec.name] = self.value(of, raw[key], f"{prefix}{key}")
+            elif of.spec.default is of.spec.default_factory is MISSING:
                 raise UsageError(f"{self.where(prefix + key)}: missing")
         return schema(**read)
 
@@ -209,8 +297,8 @@ class _Reader:
         hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(valid)}"
         return UsageError(f"{self.where(key)}: unknown {what}; {hint}")
 
-    def value(self, hint: Any, spec: Field[Any], raw: Any, key: str) -> Any:
-        core, limits = _core(hint), spec.metadata
+    def value(self, of: _Key, raw: Any, key: str) -> Any:
+        hint, core, limits = of.hint, _core(of.hint), of.spec.metadata
         if get_origin(hint) is tuple:
             if "one" in limits and isinstance(raw, str):
                 raw = [raw] if raw else []
@@ -218,7 +306,7 @@ class _Reader:
                 raise self.wrong(key, raw, f"[[{key}]]" if is_dataclass(core) else "a list of strings")
             if "choices" in limits and any(raw.count(entry) > 1 for entry in raw):
                 raise self.wrong(key, raw, "each name once")
-            return tuple(self.value(core, spec, entry, f"{key}.{i}") for i, entry in enumerate(raw))
+            return tuple(self.value(of._replace(hint=core), entry, f"{key}.{i}") for i, entry in enumerate(raw))
         if is_dataclass(core):
             if not isinstance(raw, dict):
                 raise self.wrong(key, raw, "a table")
