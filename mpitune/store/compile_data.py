@@ -24,11 +24,11 @@ from mpitune.decoder.base import built_in_features
 from mpitune.errors import DataError
 from mpitune.extraction.rule_arrays import TablePart, merged
 from mpitune.files import matching
-from mpitune.grammar.choices import PREFIXES
 from mpitune.grammar.extracted import FEATURES
 from mpitune.grammar.firing_rules import names_fired
 from mpitune.grammar.grammars import ListedGrammars
 from mpitune.grammar.rules import RuleReader, RuleTypes
+from mpitune.grammar.sparse import prefixes
 from mpitune.ownership import remove
 from mpitune.store.inputs import StoreInputs
 from mpitune.store.store import BITEXT, Corpus, encoded_corpus
@@ -174,7 +174,7 @@ def _warn_of_built_in_names(grammars: Sequence[Path], score_names: Sequence[str]
 def check_score_names(data: Mapping[str, np.ndarray], templates: Sequence[str], grammars: Sequence[Path]) -> None:
     """Raise DataError for a score with the name of a feature that a rule fires; ``data``: the arrays of `DATA`."""
     # Rules are searched only for names like those that templates make.
-    alike = [name for name in Names.stored(data, "score_names").all() if name.startswith(tuple(PREFIXES.values()))]
+    alike = [name for name in Names.stored(data, "score_names").all() if name.startswith(tuple(prefixes().values()))]
     if alike:
         categories, words = (Names.stored(data, name).all() for name in ("categories", "words"))
         types = RuleTypes(**with_prefix(data, "types"))
