@@ -82,8 +82,8 @@ class CompiledParser:
         line, target_line = row_of(source_ptr, gap), row_of(target_ptr, target_gap)
         gaps, target_gaps = np.bincount(line, minlength=count), np.bincount(target_line, minlength=count)
         first = row_ends(gaps)[:-1]
-        number, nth = meaning["gap"][source_words[gap]], np.arange(len(gap)) - first[line] + 1
-        accepted[line[(nth > MAX_GAPS) | (number != 0) & (number != nth)]] = False
+        number, order = meaning["gap"][source_words[gap]], np.arange(len(gap)) - first[line] + 1
+        accepted[line[(order > MAX_GAPS) | (number != 0) & (number != order)]] = False
         # Each gap of the source side once, of its category.
         number = -target[target_gap]
         accepted &= (target_gaps == gaps) & (np.bincount(target_line, number, count) == gaps * (gaps + 1) // 2)
