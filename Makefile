@@ -128,12 +128,13 @@ types: setup  ## check types with mypy, strict
 unit: setup  ## run the tests; MPI tests start mpirun themselves
 	"$(BIN)/pytest" -n auto --dist worksteal
 
+# Plain Python checks the bounds of arrays, too.
 uncompiled: setup  ## run the kernel tests without compilation, as plain Python
-	NUMBA_DISABLE_JIT=1 "$(BIN)/pytest" -n auto --dist worksteal -m kernel
+	NUMBA_DISABLE_JIT=1 "$(BIN)/pytest" -n auto --dist worksteal -m "kernel and not large"
 
 # Its kernels are not compiled yet: tests of a file share a process, so that few are compiled twice.
-checked: setup  ## run the kernel tests with array bounds checking
-	NUMBA_BOUNDSCHECK=1 "$(BIN)/pytest" -n auto --dist loadfile -m kernel
+checked: setup  ## run the kernel tests that are too large for plain Python with array bounds checking
+	NUMBA_BOUNDSCHECK=1 "$(BIN)/pytest" -n auto --dist loadfile -m large
 
 test-faults: setup  ## inject faults (kills, errors, missing files, full disks) and show the outcomes; some minutes
 	@PYTHONPATH="$(CURDIR):$(CURDIR)/tests" "$(BIN)/python" -m faults

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code (README.md, "Exit codes")."""
+    """Run one command and return its exit code (jobs/commands.md, "Exit codes")."""
     options = argparse.Namespace(folder=None)
     comm: Comm | None = None
     try:

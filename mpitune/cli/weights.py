@@ -13,7 +13,6 @@ from mpitune.decoder.base import built_in_features
 from mpitune.errors import UsageError, printable
 from mpitune.exchange.comm import Comm
 from mpitune.files import writing
-from mpitune.grammar.sparse import prefixes
 from mpitune.run_folder import model_weights
 
 NEAREST_RULES = 10
@@ -57,15 +56,15 @@ def _check_moses(options: argparse.Namespace, model: Mapping[str, float]) -> Non
 
 def _select_weights(options: argparse.Namespace, weights: Mapping[str, float]) -> list[WeightGroup]:
     """The weights that the ``options`` select: one group, or one for each template."""
+    selected = {name: value for name, value in weights.items() if options.find is None or options.find in name}
     if options.template == EACH_TEMPLATE and not options.near:
-        groups = []
-        for name in ("dense", *prefixes()):
-            if selected := model_weights.filtered(weights, name, options.find):
-                heading = f"# {name}: {counted(len(selected), 'feature')}"
-                groups.append((heading, model_weights.largest(selected, options.top)))
-        return groups
-    template = None if options.template == EACH_TEMPLATE else options.template
-    selected = model_weights.filtered(weights, template, options.find)
+        return [
+            (f"# {template}: {counted(len(part), 'feature')}", model_weights.largest(part, options.top))
+            for template, part in model_weights.by_template(selected).items()
+            if part
+        ]
+    if options.template not in (None, EACH_TEMPLATE):
+        selected = model_weights.by_template(selected)[options.template]
     if options.near:
         return [("", model_weights.nearest(selected, options.near, options.top or NEAREST_RULES))]
     return [("", model_weights.largest(selected, options.top))]

@@ -262,17 +262,16 @@ class MpiComm:
         while not condition():
             looks += 1
             # MPI itself waits at full load: a core that other work, or the rank that is waited for, may need.
+            os.sched_yield()
             if looks > LOOKS:
                 time.sleep(PAUSE)
                 self._liveness.look(waiting=True)
 
     def _complete(self, request: MPI.Request) -> None:
         """Wait until ``request`` is complete, for which all ranks are there."""
-        looks = 0
         while not request.Test():
-            looks += 1
-            if looks % LOOKS == 0:
-                self._liveness.look(waiting=True)
+            os.sched_yield()
+            self._liveness.look(waiting=True)
 
     def _bcast(self, obj: T) -> T:
         message = np.frombuffer(pickle.dumps(obj), dtype=np.uint8) if self.root else np.zeros(0, dtype=np.uint8)

@@ -28,7 +28,7 @@ from mpitune.report.charts import Family, Runs, sections
 from mpitune.report.plots import render
 from mpitune.report.readable import feature_in_words
 from mpitune.run_folder.layout import RunFolder, run_folders
-from mpitune.run_folder.model_weights import filtered, largest
+from mpitune.run_folder.model_weights import by_template, largest
 from mpitune.run_folder.reader import Record, Watched, read_record
 from mpitune.run_folder.run_state import AVERAGING, versions
 
@@ -312,7 +312,7 @@ def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
 
 def _tables(record: Record, examples: Examples) -> list[WeightTable]:
     """A table of the dense features by name, and one per template by absolute weight and by column norm."""
-    kept = {template: filtered(record.weights, template, None) for template in ("dense", *prefixes())}
+    kept = by_template(record.weights)
     by_weight = {template: largest(found, TOP) for template, found in kept.items()}
     by_weight["dense"] = sorted(largest(kept["dense"], DENSE))
     by_norm = record.chosen.largest_norms

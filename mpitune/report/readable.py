@@ -13,7 +13,7 @@ from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import Derivation, Hypergraph
 from mpitune.grammar.sparse import TEMPLATES
 from mpitune.grammar.sparse.rules import SUBSCRIPTS
-from mpitune.run_folder.model_weights import difference, filtered, largest
+from mpitune.run_folder.model_weights import by_template, difference, largest
 
 MAX_NAMED = 20
 """Maximum number of sparse features listed for a score, and of differences listed for two scores."""
@@ -133,7 +133,7 @@ class NamedHypergraph:
     def _sum(self, fired: dict[str, float]) -> list[str]:
         """Lines of a translation's features, largest product first; of sparse ones, at most `MAX_NAMED`."""
         products = {name: one for name, one in self._products(fired).items() if fired[name] != 0.0}
-        dense = filtered(products, "dense", None)
+        dense = by_template(products)["dense"]
         sparse = largest({name: one for name, one in products.items() if name not in dense and one != 0.0}, None)
         named = largest({**dense, **dict(sparse[:MAX_NAMED])}, None)
         lines = [f"{_short(one):>12} = {name} {_times(fired[name], self.weight[name])}" for name, one in named]

@@ -87,13 +87,12 @@ def largest_by_template(names: Sequence[str], sizes: np.ndarray, top: int) -> di
     return found
 
 
-def filtered(weights: Mapping[str, float], template: str | None, text: str | None) -> dict[str, float]:
-    """The weights of the features of ``template`` (``dense``: of none) whose names contain ``text``; None: all."""
-
-    def matches(name: str) -> bool:
-        return (template is None or template_of(name) == template) and (text is None or text in name)
-
-    return {name: value for name, value in weights.items() if matches(name)}
+def by_template(weights: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """The weights of each template, empty where it has none; first the ``dense`` ones, of no template."""
+    parts: dict[str, dict[str, float]] = {template: {} for template in ("dense", *prefixes())}
+    for name, value in weights.items():
+        parts[template_of(name)][name] = value
+    return parts
 
 
 def nearest(weights: Mapping[str, float], text: str, top: int) -> list[tuple[str, float]]:

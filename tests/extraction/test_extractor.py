@@ -21,7 +21,7 @@ from support.naive_extract import (
     read_pairs,
     scored,
 )
-from support.uncompiled import seeds, too_long
+from support.uncompiled import seeds
 
 from mpitune.extraction import extractor, sentences
 from mpitune.extraction.occurrences import SAMPLES
@@ -186,7 +186,7 @@ def test_words_that_are_all_linked_to_each_other(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.kernel
-@too_long
+@pytest.mark.large
 def test_many_sentences_that_leave_the_same_pair_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has as many changes of counts as the pair has rules; they fit into a table, whatever their number."""
     monkeypatch.setattr(extractor, "TABLE", 1)

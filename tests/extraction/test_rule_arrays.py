@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from support.stages import Stages
-from support.uncompiled import too_long
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.csr import row_ends
@@ -174,7 +173,7 @@ def test_each_stage_is_shown_to_its_end(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(stages.done.values()) == [(3, 3), (3, 3), (3 * len(part.side), 3 * len(part.side))]
 
 
-@too_long
+@pytest.mark.large
 def test_memory_is_taken_by_one_part(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     some = [random_side(random, 7) for _ in range(50)]

@@ -1,5 +1,5 @@
-"""Bad input, from the outside: the message is that of the table "What can go wrong" in mpitune/README.md, in one line,
-with the exit code given there. No file is left half-written, and with mended input the same command ends as usual.
+"""Bad input, from the outside: the message is that of support/messages.tsv, in one line, with the exit code given
+there. No file is left half-written, and with mended input the same command ends as usual.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from unittest.mock import patch
 import h5py
 import pytest
 from support.fake import FakeCdec
-from support.messages import REMOVED, Row, check_told, table
+from support.messages import MESSAGES, REMOVED, Row, check_told
 from support.mpi import ROOT, mpirun
 from support.naive_kenlm import write_kenlm
 from support.sharing import read_only
@@ -443,7 +443,7 @@ OTHERS = {
         Row("runs/job/store/data.h5: missing, and cannot be built: ...: cannot be written: File exists", 2),
     ),
 }
-"""What is told as well, and would make the table too long."""
+"""What is told as well."""
 REAL = ["a key that does not exist", "a rule of two fields", "a job that has changed since its last checkpoint"]
 """Cases that are tried once more as processes of their own, alone and as two ranks."""
 
@@ -524,10 +524,8 @@ def in_a_process(arguments: Sequence[str], rights: Sequence[str] = ()) -> tuple[
 
 
 def test_the_table_has_a_row_for_each_case_and_no_other() -> None:
-    assert sorted(table()) == sorted([*CASES, WITHOUT_BINS, IN_USE, FULL_DISK, REMOVED]), (
-        'mpitune/README.md, "What can go wrong"'
-    )
-    assert {row.code for row in table().values()} == {0, 2, 3, 4}
+    assert sorted(MESSAGES) == sorted([*CASES, WITHOUT_BINS, IN_USE, FULL_DISK, REMOVED])
+    assert {row.code for row in MESSAGES.values()} == {0, 2, 3, 4}
 
 
 @pytest.mark.parametrize("what", CASES)
@@ -543,7 +541,7 @@ def test_what_the_table_says(
         assert output == ""
         return code, errors
 
-    try_case(whole, tmp_path, CASES[what], table()[what], run)
+    try_case(whole, tmp_path, CASES[what], MESSAGES[what], run)
 
 
 @pytest.mark.parametrize("what", OTHERS)
@@ -555,7 +553,7 @@ def test_what_else_is_told(whole: Whole, tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("what", REAL)
 def test_the_same_of_a_process(whole: Whole, tmp_path: Path, what: str) -> None:
-    try_case(whole, tmp_path, CASES[what], table()[what], in_a_process)
+    try_case(whole, tmp_path, CASES[what], MESSAGES[what], in_a_process)
 
 
 @pytest.mark.mpi
@@ -566,7 +564,7 @@ def test_the_same_of_two_ranks(whole: Whole, tmp_path: Path, what: str) -> None:
         assert "Traceback" not in done.stderr
         return done.returncode, done.stderr
 
-    try_case(whole, tmp_path, CASES[what], table()[what], run, ranks=2)
+    try_case(whole, tmp_path, CASES[what], MESSAGES[what], run, ranks=2)
 
 
 def test_weights_without_their_bins(whole: Whole, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -582,7 +580,7 @@ def test_weights_without_their_bins(whole: Whole, tmp_path: Path, capsys: pytest
     files = [str(tmp_path / word) if not word.startswith("--") else word for word in asked]
     capsys.readouterr()
     code = main(["decode", str(tmp_path / "job.toml"), *command, *files])
-    check_told(table()[WITHOUT_BINS], code, capsys.readouterr().err, tmp_path)
+    check_told(MESSAGES[WITHOUT_BINS], code, capsys.readouterr().err, tmp_path)
     assert contents(tmp_path) == good
     kept.write_bytes(scoring)
     assert main(["decode", str(tmp_path / "job.toml"), *command, *files]) == 0
@@ -598,7 +596,7 @@ def test_a_run_folder_in_use(whole: Whole, tmp_path: Path) -> None:
         finally:
             held.release()
 
-    try_case(whole, tmp_path, Case(write("empty", "")), table()[IN_USE], run)
+    try_case(whole, tmp_path, Case(write("empty", "")), MESSAGES[IN_USE], run)
 
 
 def test_a_run_folder_without_permission(whole: Whole, tmp_path: Path) -> None:
@@ -606,7 +604,7 @@ def test_a_run_folder_without_permission(whole: Whole, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     with read_only(tmp_path / "runs") as rights:
         code, errors = in_a_process(["train", str(tmp_path / "job.toml")], rights)
-    row = table()["a run folder that cannot be written to"]
+    row = MESSAGES["a run folder that cannot be written to"]
     check_told(row._replace(says=row.says.replace("...", "Permission denied")), code, errors, tmp_path)
 
 
@@ -638,7 +636,7 @@ def test_a_long_sentence_is_decoded_and_a_far_longer_one_refused(
     for count in (5_001, 100_000):
         (tmp_path / "input").write_text(f"das haus\n{' '.join(words[:count])}\n")
         capsys.readouterr()
-        row = table()["a sentence or reference of more than 5000 words"]
+        row = MESSAGES["a sentence or reference of more than 5000 words"]
         says = row.says.replace("train.de:3", "input:2").replace("100000", str(count))
         check_told(Row(says, row.code), main(decode), capsys.readouterr().err, tmp_path)
         assert not (tmp_path / "output").exists()
@@ -696,7 +694,7 @@ def test_a_full_disk_while_checkpointing(whole: Whole, tmp_path: Path) -> None:
     done = on_a_small_disk(tmp_path / "runs", [sys.executable, tmp_path / "filled.py", tmp_path / "runs/job", job])
     assert (done.returncode, done.stderr) == (0, "")
     ended, weights = json.loads(done.stdout)
-    row = table()[FULL_DISK]
+    row = MESSAGES[FULL_DISK]
     check_told(row._replace(says="runs/job: cannot be written: No space left on device"), *ended[0][:2], tmp_path)
     assert ended[0][2:] == [["lock"], 0]
     assert ended[1] == [0, "", ended[1][2], 1]

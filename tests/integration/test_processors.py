@@ -26,9 +26,7 @@ LLVM = {"NUMBA_CPU_NAME": "generic"}
 """An old processor, as each of them sees it; names that NumPy does not know are ignored with a warning."""
 PROCESSORS: dict[str, list[dict[str, str]]] = {
     "native": [{}],
-    "libm": [LIBM],
-    "blas": [BLAS],
-    "libm, blas and numpy": [LIBM | BLAS | NUMPY],
+    "old": [LIBM | BLAS | NUMPY],
     "two ranks": [LIBM | BLAS | NUMPY, {}],
 }
 """The environment of each rank. `LLVM` would compile all kernels anew, for minutes: see the test of learners."""

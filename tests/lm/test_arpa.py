@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.naive_lm import NaiveLm, random_arpa
-from support.uncompiled import too_long
 
 from mpitune.errors import DataError
 from mpitune.lm import arpa
@@ -239,7 +238,7 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
         read_arpa(tmp_path)
 
 
-@too_long
+@pytest.mark.large
 def test_a_real_model_is_read(shared: Path) -> None:
     lm, vocabulary = language_model(read_arpa(shared / "data/nc/lm.3.arpa.gz"))
     naive = NaiveLm(shared / "data/nc/lm.3.arpa.gz")

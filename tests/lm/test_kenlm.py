@@ -20,7 +20,6 @@ from support.lm_scorer import Scorer
 from support.naive_kenlm import MAGIC, murmur, with_blanks, write_kenlm
 from support.naive_lm import NaiveLm, random_arpa
 from support.tiny import Tiny
-from support.uncompiled import too_long
 
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
@@ -187,7 +186,7 @@ def test_the_search_finds_the_same(tmp_path: Path, seed: int, binaries: tuple[bo
 
 
 @pytest.mark.slow
-@too_long
+@pytest.mark.large
 def test_the_search_finds_the_same_on_real_data(shared: Path, tmp_path: Path) -> None:
     nc = shared / "data" / "nc"
     write_kenlm(nc / "lm.3.arpa.gz", tmp_path / "lm.klm")
@@ -266,7 +265,7 @@ def test_a_model_without_unk(tmp_path: Path) -> None:
     assert (tmp_path / "lm.klm").read_bytes() == before
 
 
-@too_long
+@pytest.mark.large
 def test_training_is_the_same(tiny: Tiny, tmp_path: Path) -> None:
     write_kenlm(tiny.folder / "lm.arpa", tmp_path / "lm.klm")
     (tmp_path / "cdec.ini").write_text("feature_function=KLanguageModel lm.klm\n")

@@ -15,7 +15,6 @@ from support.decoder_case import EVERYTHING, Case, by_slot, entries, same
 from support.mpi import ROOT
 from support.naive_kenlm import with_blanks, write_kenlm
 from support.naive_lm import NaiveLm, adjusted_counts, discounts
-from support.uncompiled import too_long
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.lm.arpa import read_arpa
@@ -147,7 +146,7 @@ def test_a_model_in_another_unit(tmp_path: Path, unit: float) -> None:
     np.testing.assert_allclose(other.prob, usual.prob * unit, rtol=0, atol=0.01 * unit)
 
 
-@too_long
+@pytest.mark.large
 def test_it_is_nearly_the_model_of_the_other_sentences(tmp_path: Path) -> None:
     """Log10 probabilities of a sentence, left out and with a model that is estimated without it."""
     text = gzip.decompress(TEXT.read_bytes()).decode().splitlines()[:1000]
@@ -231,7 +230,7 @@ def test_a_model_is_changed_and_restored(tmp_path: Path, kind: str) -> None:
     assert {ngram: entry(lm, node(lm, words, ngram)) for ngram in before} == before
 
 
-@too_long
+@pytest.mark.large
 @pytest.mark.parametrize("kind", ["arpa", "binary"])
 def test_a_mapped_model_is_read_again_from_its_file(tmp_path: Path, kind: str) -> None:
     """What is written to the same pages is gone after the block, and so are the private copies of these pages."""

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,22 @@ from mpitune.report.readable import feature_in_words
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.run_state import write_state
 from mpitune.store.store import rules_firing
+
+DRAWN: dict[str, tuple[str, bytes]] = {}
+
+
+@pytest.fixture(autouse=True)
+def plots_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most runs here have the same plots, and drawing them is most of the time of a report."""
+
+    def render(plot: plots.Plot) -> tuple[str, bytes]:
+        assert isinstance(plot.draw, partial)
+        key = repr((plot.draw.func, plot.draw.keywords, plot._replace(draw=repr)))
+        if key not in DRAWN:
+            DRAWN[key] = plots.render(plot)
+        return DRAWN[key]
+
+    monkeypatch.setattr("mpitune.report.html.render", render)
 
 
 def edit(path: Path, old: str, new: str) -> None:

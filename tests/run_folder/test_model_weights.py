@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mpitune.grammar.score_transforms import Scoring
-from mpitune.run_folder.model_weights import nearest, read_scoring
+from mpitune.run_folder.model_weights import by_template, difference, nearest, read_scoring
 
 
 def test_gaps_are_no_words_but_words_like_them_are() -> None:
@@ -30,3 +30,22 @@ def test_bins_are_found_beside_all_weights_of_a_run(tmp_path: Path, monkeypatch:
     for path in (Path("epoch-0001.txt.gz"), run, run / "weights.txt.gz", run / "weights" / "epoch-0001.txt.gz"):
         found = read_scoring(path)
         assert found is not None and found.digest == scoring.digest
+
+
+def test_differences_are_of_all_names_but_equal_weights() -> None:
+    assert difference({"a": 1.0, "b": 2.0, "c": 0.5}, {"a": 1.0, "c": 0.25, "d": 4.0}) == {
+        "b": 2.0,
+        "c": 0.25,
+        "d": -4.0,
+    }
+
+
+def test_weights_by_template() -> None:
+    parts = by_template({"R:X:a:b": 1.0, "WordPenalty": 2.0, "WP:a:b": 3.0, "RBS:a:b": 4.0, "Glue": 5.0})
+    assert next(iter(parts)) == "dense"
+    assert {template: part for template, part in parts.items() if part} == {
+        "dense": {"WordPenalty": 2.0, "Glue": 5.0},
+        "id": {"R:X:a:b": 1.0},
+        "source-bigram": {"RBS:a:b": 4.0},
+        "word-pair": {"WP:a:b": 3.0},
+    }

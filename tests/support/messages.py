@@ -1,36 +1,28 @@
-"""The messages and exit codes of the table "What can go wrong", and checks that a command says so."""
+"""Messages and exit codes for what users meet, and checks that a command says so; `...` stands for any text."""
 
 from __future__ import annotations
 
 import re
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
-
-from support.mpi import ROOT
 
 REMOVED = "a run folder that is removed or moved away while a run uses it"
 
 
 class Row(NamedTuple):
     says: str
+    """The line on standard error, or the warning in the log, after `mpitune: `; paths are shortened."""
     code: int
+    """The exit code: 0 with a warning."""
 
 
-@cache
-def table() -> dict[str, Row]:
-    """The rows of the table by their first column."""
-    section = (ROOT / "mpitune" / "README.md").read_text(encoding="utf-8").partition("\n## What can go wrong\n")[2]
-    rows = {}
-    for line in section.partition("\n## ")[0].splitlines():
-        cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) == 3 and cells[2].isdecimal():
-            rows[cells[0]] = Row(cells[1].removeprefix("`").removesuffix("`"), int(cells[2]))
-    return rows
+_LINES = (Path(__file__).parent / "messages.tsv").read_text(encoding="utf-8").splitlines()[1:]
+MESSAGES = {what: Row(says, int(code)) for code, what, says in (line.split("\t") for line in _LINES)}
+"""By what is wrong."""
 
 
 class Told(NamedTuple):
-    """What a command wrote to standard error, paths shortened as in the table."""
+    """What a command wrote to standard error, paths shortened as in `MESSAGES`."""
 
     warnings: list[str]
     """The log's."""

@@ -12,7 +12,7 @@ import pytest
 from faults import inside, kills, others, stores
 from faults.task import RANKS, Outcome, Task
 from faults.world import World
-from support.messages import REMOVED, check_told, table
+from support.messages import MESSAGES, REMOVED, check_told
 from support.mpi import launcher
 
 pytestmark = pytest.mark.mpi
@@ -71,7 +71,7 @@ def test_a_run_folder_that_is_removed(task: Task) -> None:
             run.rename(task.new() / "away")
         assert world.end()[0] == 0
     assert not run.exists(), "nothing of it comes back"
-    check_told(table()[REMOVED], world.code, "\n".join(others.told(world.said)), folder)
+    check_told(MESSAGES[REMOVED], world.code, "\n".join(others.told(world.said)), folder)
 
 
 def test_a_second_run_in_the_folder_of_the_first(task: Task) -> None:

@@ -17,8 +17,9 @@ from mpitune.jit import inlined, int64, kernel
 from mpitune.learner.forests import Forests
 
 PARALLEL = 1e-9
-"""Lines are parallel if their slopes differ by at most this fraction of the steepest rule's slope *(ours)*: slopes that
-are sums of the same numbers in another order differ by rounding, and such lines would cross somewhere."""
+"""Lines are parallel if their slopes differ by at most this fraction of the steepest slope, of a forest of its steepest
+rule's *(ours)*: sums of the same numbers in another order differ by rounding, and such lines would cross somewhere, far
+away."""
 _SPACE = 1 << 14
 """Initial capacity, in lines and in words."""
 

@@ -19,6 +19,7 @@ import numpy as np
 from mpitune.decoder.choices import MAX_SIZE
 from mpitune.jit import at, kernel
 from mpitune.learner.base import EvaluateShards, OptimizerResult, Reply
+from mpitune.learner.batch.envelope import PARALLEL
 from mpitune.learner.methods import METHODS, Method, Parts
 from mpitune.learner.pool import NBestPool
 from mpitune.metrics.tuning_metric import Metric
@@ -159,16 +160,23 @@ def _corners(
     ``sentence_ptr``: int64 [sentences + 1]; ``at``, ``slope``: float64 [entries]; ``corner``: float64 [entries] and
     ``entry``: int64 [entries], filled from each sentence's first row on; ``count``: int64 [sentences], filled: entries
     of the envelope. After a line, the next one is the line of larger slope that crosses it first, of several the
-    steepest. Envelopes have few corners, so that this is faster than sorting.
+    steepest. Envelopes have few corners, so that this is faster than sorting. Slopes that differ by at most `PARALLEL`
+    times the steepest one are the same.
     """
     for s in range(len(count)):
         start, end = sentence_ptr[s], sentence_ptr[s + 1]
         count[s] = 0
         if start == end:
             continue
-        top = start
-        for j in range(start + 1, end):
-            if slope[j] < slope[top] or (slope[j] == slope[top] and at[j] > at[top]):
+        lowest = slope[start]
+        steepest = 0.0
+        for j in range(start, end):
+            lowest = min(lowest, slope[j])
+            steepest = max(steepest, abs(slope[j]))
+        parallel = PARALLEL * steepest
+        top = -1
+        for j in range(start, end):
+            if slope[j] - lowest <= parallel and (top < 0 or at[j] > at[top]):
                 top = j
         t = -np.inf
         while top >= 0:
@@ -178,7 +186,7 @@ def _corners(
             following = -1
             nearest = np.inf
             for j in range(start, end):
-                if slope[j] > slope[top]:
+                if slope[j] - slope[top] > parallel:
                     crossing = (at[top] - at[j]) / (slope[j] - slope[top])
                     if crossing < nearest or (crossing == nearest and _above(at, slope, j, following)):
                         following = j

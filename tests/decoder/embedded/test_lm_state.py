@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from support.lm_scorer import Scorer
 from support.naive_lm import NaiveLm, random_arpa
-from support.uncompiled import too_long
 
 from mpitune.decoder.embedded.lm_state import (
     LEFT_KEY,
@@ -128,7 +127,7 @@ def test_a_copied_state_is_the_same_state(model: Model) -> None:
 
 
 @pytest.mark.slow
-@too_long
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("model_file", "golden"),
     [("data/nc/lm.3.arpa.gz", "golden/nc.kbest.gz"), ("data/multi30k/lm.4.arpa.gz", "golden/multi30k.kbest.gz")],

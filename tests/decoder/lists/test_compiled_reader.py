@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.uncompiled import too_long
 
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.lists import compiled_reader
@@ -143,7 +142,7 @@ def test_a_line_is_parsed_twice_however_many_words_and_names_are_new(
         assert (len(rows), found, error) == (2, names, "") and len(calls) <= 2
 
 
-@too_long
+@pytest.mark.large
 def test_the_first_features_of_a_long_file_tell_its_format(tmp_path: Path) -> None:
     (tmp_path / "lists").write_text("0 ||| a |||\n" * 120_000 + "0 ||| b ||| tm= 1 2\n")
     last = list(CompiledReader(Vocabulary(), FeatureNumbers()).read(tmp_path / "lists", 1, below_sentences))[-1]

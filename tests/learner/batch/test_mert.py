@@ -14,7 +14,7 @@ from support.learner_options import BLEU, mert_options
 
 from mpitune.learner.base import Reply
 from mpitune.learner.batch import mert
-from mpitune.learner.batch.mert import Mert, search
+from mpitune.learner.batch.mert import Lines, Mert, envelope, search
 from mpitune.learner.pool import NBestPool, scores
 from mpitune.metrics import ter
 from mpitune.metrics.tuning_metric import METRICS, UNIT, Metric
@@ -107,6 +107,20 @@ def test_mert_finds_the_weights_that_pick_the_best_of_every_list() -> None:
     assert tuned.objective == pytest.approx(score_at(pools, tuned.weights)) and tuned.steps > 0
     assert tuned.objective > 0.97 * score_at(pools, planted)
     assert np.abs(tuned.weights).sum() == pytest.approx(1.0)
+
+
+def test_slopes_that_differ_by_rounding_are_the_same() -> None:
+    """Their lines would cross at 1e15, where all other weights count nothing."""
+    slopes = np.array([0.1, 0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1, 0.1])
+    assert slopes[1] > slopes[2]
+    statistics = np.arange(4)[:, None]
+    for at, corners, best in (
+        ([0.0, -1.0, -0.5, -2.0], [1.0], [0, 2]),
+        ([0.0, -0.5, -1.0, 0.1], [1.2], [3, 1]),
+    ):
+        found = envelope(Lines(np.array([0, 4]), np.array(at), slopes, statistics))
+        assert found.corner == pytest.approx(corners)
+        assert np.cumsum([found.first[0], *found.change[:, 0]]).tolist() == best
 
 
 def test_corners_that_rounding_puts_apart_are_one() -> None:
