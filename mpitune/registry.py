@@ -49,6 +49,6 @@ class Registry(Mapping[str, T]):
         if not self._loaded:
             self._loaded = True
             for place in self._places:
-                for found in iter_modules(getattr(import_module(place), "__path__", ())):
+                for found in iter_modules(import_module(place).__path__):
                     import_module(f"{place}.{found.name}")
         return self._parts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,10 +10,11 @@ import pytest
 from mpitune.corpus.hashing import hashed
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import UsageError
+from mpitune.grammar import sparse
 from mpitune.grammar.fired import _KERNELS, fire, new_workspace, spelling
 from mpitune.grammar.firing_rules import names_fired
 from mpitune.grammar.rules import RuleReader, RuleTypes
-from mpitune.grammar.sparse import template_names
+from mpitune.grammar.sparse import Rule, template_names
 from mpitune.grammar.templates import as_symbols, features
 
 TEMPLATES = template_names(of_lists=False)
@@ -66,6 +67,20 @@ def grammar(tmp_path: Path) -> Grammar:
 @pytest.mark.parametrize("templates", CHOICES, ids="+".join)
 def test_hashes_are_those_of_the_names(grammar: Grammar, templates: list[str]) -> None:
     grammar.check(templates)
+
+
+def test_a_template_without_a_kernel_is_listed(grammar: Grammar, monkeypatch: pytest.MonkeyPatch) -> None:
+    def symbols(rule: Rule) -> Iterable[str]:
+        return [f"SYM:{symbol}" for symbol in rule.target]
+
+    parts = sparse.TEMPLATES._parts
+    monkeypatch.setitem(parts, "symbols", sparse.Template(symbols, False, "SYM:", lambda text: text))
+    monkeypatch.setitem(parts, "words", sparse.Template(lambda rule: ["n"] * len(rule.source), False, "n", str))
+    for templates in (["symbols"], ["words", "symbols"], ["shape", "id", "symbols", "words"]):
+        grammar.check(templates)
+    names = ["SYM:b", "SYM:z", "n"]
+    fired = names_fired(["symbols"], grammar.types, grammar.categories, grammar.words, names)
+    assert fired == {"SYM:b"}
 
 
 def test_hashes_of_a_grammar_per_sentence(shared: Path) -> None:
