@@ -98,7 +98,7 @@ rank that waits for others looks whether it was asked to stop."""
 FOR_USERS = [
     path.relative_to(ROOT).as_posix()
     for path in [ROOT / "README.md", *sorted((ROOT / "jobs").rglob("*")), *sorted((ROOT / "slurm").rglob("*"))]
-    if path.is_file() and not {"runs", "__pycache__"} & set(path.parts)
+    if path.is_file() and path.suffix != ".png" and not {"runs", "__pycache__"} & set(path.parts)
 ]
 TESTS = [path for path in sorted((ROOT / "tests").rglob("*.py")) if "__pycache__" not in path.parts]
 every_module = pytest.mark.parametrize("module", MODULES)
