@@ -20,6 +20,7 @@ import numpy as np
 from mpitune.exchange.comm import SERIAL_COMM, Comm
 from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.jit import kernel
+from mpitune.learner.weights import SparseWeights
 
 
 class WeightColumns(NamedTuple):
@@ -159,6 +160,11 @@ class Mixed(NamedTuple):
     state: tuple[np.ndarray, ...] = ()
     """float64 [n] each: increments of the learner's per-feature state."""
 
+    @property
+    def weights(self) -> SparseWeights:
+        """The vector, with the increments of the state."""
+        return SparseWeights(self.index, self.value, self.state)
+
 
 def mean(vectors: SparseVectors, comm: Comm = SERIAL_COMM, *, mixing: Mixing = uniform_mean) -> Mixed:
     """The ``mixing`` of the shards' vectors (algorithm 3, IterMixSGD: the mean, v = 1/Z sum_z w_z).
@@ -175,34 +181,26 @@ class RunningMean:
     """The mean of a weight vector over epochs, the result of algorithms 1 and 2: 1/T sum_t w_t.
 
     ``rising``: epoch t has weight t, so that the first epochs, with poor k-best lists, lose influence (polynomial-decay
-    averaging, Shamir and Zhang, ICML 2013, with eta = 1). `epochs`, `index` (uint64, ascending) and `total` (float64,
-    the weighted sum over the epochs) are its whole state: a mean restored from them continues exactly.
+    averaging, Shamir and Zhang, ICML 2013, with eta = 1). `epochs` and `total` (the weighted sum over the epochs) are
+    its whole state: a mean restored from them continues exactly.
     """
 
-    def __init__(
-        self,
-        epochs: int = 0,
-        index: np.ndarray | None = None,
-        total: np.ndarray | None = None,
-        *,
-        rising: bool = False,
-    ) -> None:
+    def __init__(self, epochs: int = 0, total: SparseWeights | None = None, *, rising: bool = False) -> None:
         self._rising = rising
-        self.epochs = epochs
-        self.index = np.zeros(0, dtype=np.uint64) if index is None else index
-        self.total = np.zeros(0, dtype=np.float64) if total is None else total
+        self.epochs, self.total = epochs, total or SparseWeights()
 
-    def add(self, index: np.ndarray, value: np.ndarray) -> None:
-        """Add the weights of one epoch: ``index`` uint64 [n], unique; ``value`` float64 [n]."""
-        rows = np.array([0, 1], dtype=np.int64)
-        ptr = np.cumsum([0, len(self.index), len(index)], dtype=np.int64)
+    def add(self, weights: SparseWeights) -> None:
+        """Add the weights of one epoch."""
+        before, rows = self.total, np.array([0, 1], dtype=np.int64)
+        ptr = np.cumsum([0, len(before.ids), len(weights.ids)], dtype=np.int64)
         self.epochs += 1
-        counted = value * self.epochs if self._rising else value
-        both = np.concatenate([self.index, index]), np.concatenate([self.total, counted])
+        counted = weights.value * self.epochs if self._rising else weights.value
+        both = np.concatenate([before.ids, weights.ids]), np.concatenate([before.value, counted])
         stacked = columns(SparseVectors(rows, ptr, *both))
-        self.index, self.total = stacked.id, sums(stacked)
+        self.total = SparseWeights(stacked.id, sums(stacked))
 
     @property
-    def value(self) -> np.ndarray:
-        """float64: the mean weights of the features `index`."""
-        return self.total / (self.epochs * (self.epochs + 1) / 2 if self._rising else self.epochs)
+    def mean(self) -> SparseWeights:
+        """The mean weights."""
+        epochs = self.epochs * (self.epochs + 1) / 2 if self._rising else self.epochs
+        return SparseWeights(self.total.ids, self.total.value / epochs)

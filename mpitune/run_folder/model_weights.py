@@ -36,7 +36,7 @@ def read_model(path: Path) -> dict[str, float]:
         return read_weights(result)
     if path.suffix == ".h5":
         checkpoint = read_checkpoint(path)
-        return dict(zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True))
+        return dict(zip(checkpoint.names, checkpoint.weights.value.tolist(), strict=True))
     return read_weights(path)
 
 

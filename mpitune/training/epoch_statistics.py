@@ -13,10 +13,10 @@ import numpy as np
 
 from mpitune.decoder.base import Decoder, KBest
 from mpitune.learner.base import Counts
+from mpitune.learner.weights import SparseWeights
 from mpitune.metrics.bleu import LENGTH, REFERENCE, WIDTH
 from mpitune.metrics.sentence_bleu import papineni
 from mpitune.metrics.tuning_metric import CHOICES, Metric
-from mpitune.run_folder.checkpoint import Vector
 
 LOG = logging.getLogger(__name__)
 
@@ -69,12 +69,12 @@ NOT_SCORED = Scores(None, None)
 class EpochResult:
     """Weights and statistics of an epoch."""
 
-    weights: Vector
+    weights: SparseWeights
     metrics: dict[str, Any]
     """Metrics of the weights; on rank 0."""
     shards: list[ShardStatistics]
     """The shards that this rank decoded."""
-    norms: Vector = (np.zeros(0, dtype=np.uint64), np.zeros(0))
+    norms: SparseWeights = SparseWeights()
     """Column norms of the selected features, if there was a selection; on rank 0."""
 
 

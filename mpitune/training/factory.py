@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -24,16 +24,19 @@ from mpitune.grammar.binning import Bins
 from mpitune.grammar.cdec_ini import make_inifile
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import all_names, features, pass_through
-from mpitune.learner.base import BatchLearner, OnlineLearner
+from mpitune.learner.base import AfterUpdates, BatchLearner, Composed, EvidenceLearner, OnlineLearner
 from mpitune.learner.batch import hypergraph, mert, minrisk, pro, rampion
 from mpitune.learner.bin_chains import Smoothness
 from mpitune.learner.choices import LearnedFeatures
 from mpitune.learner.local.ebuu import ebuu
 from mpitune.learner.local.examples import Examples, Update
 from mpitune.learner.local.mbuu import mbuu
-from mpitune.learner.online import averaging, mira, perceptron
-from mpitune.learner.online.smoothing import Smoothing
+from mpitune.learner.online import mira, perceptron
+from mpitune.learner.online.averaging import Averaging
+from mpitune.learner.online.normalized import NormalizedPerceptron
+from mpitune.learner.online.regularisation import Clipping, Smoothing
 from mpitune.learner.pair_sampling import Sampler, make_sampler
+from mpitune.learner.weights import Weights
 from mpitune.metrics.sentence_bleu import SentenceMetric, make_sentence_metric
 from mpitune.metrics.tuning_metric import Metric, MetricGold
 from mpitune.store.store import Store
@@ -115,16 +118,6 @@ def _embedded(job: Job, model: TranslationModel) -> EmbeddedDecoder:
     )
 
 
-@dataclass(frozen=True)
-class FirstWeights:
-    """Initial weights and frozen features."""
-
-    weights: np.ndarray
-    """float64 [D], by slot."""
-    frozen: np.ndarray
-    """bool [D]: features that keep their initial weight."""
-
-
 def initial_weights(job: Job) -> dict[str, float]:
     """The weights in ``learner.initial_weights``, or none. Raises DataError for a bad file."""
     file = job.learner.initial_weights
@@ -134,13 +127,14 @@ def initial_weights(job: Job) -> dict[str, float]:
     return read_weights(file)
 
 
-def first_weights(job: Job, given: Mapping[str, float], features: FeatureTable) -> FirstWeights:
+def first_weights(
+    job: Job, given: Mapping[str, float], features: FeatureTable, model: TranslationModel | ListModel
+) -> Weights:
     """The weights ``given`` and the job's frozen features by slot; unknown names are added to ``features``."""
-    slots, frozen_slots = (features.slots(list(names)) for names in (given, job.learner.frozen))
-    weights, frozen = np.zeros(len(features)), np.zeros(len(features), dtype=np.bool_)
-    weights[slots] = list(given.values())
-    frozen[frozen_slots] = True
-    return FirstWeights(weights, frozen)
+    slots, frozen = (features.slots(list(names)) for names in (given, job.learner.frozen))
+    first = Weights(features, first_sparse_slot(job, model))
+    first.value[slots], first.frozen[frozen] = list(given.values()), True
+    return first
 
 
 def first_sparse_slot(job: Job, model: TranslationModel | ListModel) -> int:
@@ -169,43 +163,27 @@ def learned_in_epochs(job: Job, model: TranslationModel | ListModel) -> LearnedF
     return "sparse" if in_turn else "all"
 
 
-def learner(
-    job: Job,
-    metric: Metric,
-    frozen: np.ndarray,
-    features: FeatureTable,
-    first_sparse: int,
-    learned: LearnedFeatures,
-    scoring: Scoring | None = None,
-) -> OnlineLearner | BatchLearner:
+def learner(job: Job, metric: Metric, scoring: Scoring | None = None) -> Composed | BatchLearner:
     """The job's learner, which optimises ``metric``.
 
-    ``frozen``: bool [D], features that keep their weights; ``first_sparse``: first slot of sparse features;
-    ``learned``: those that are learned; bins of ``scoring`` are regularised as ``[features.discretize]`` says.
+    Bins of ``scoring`` are regularised as ``[features.discretize]`` says.
     """
     wanted, smooth = job.learner, smoothness(job, scoring)
     if wanted.method == "pro":
         return pro.Pro(pro.ProOptions(**asdict(wanted.pro)), metric, smooth)
     if wanted.method == "minrisk":
         return minrisk.MinRisk(minrisk.MinRiskOptions(**asdict(wanted.minrisk)), metric, smooth)
-    frozen = frozen.copy()
-    if learned == "dense":
-        frozen[first_sparse:] = True
-    elif learned == "sparse":
-        frozen[:first_sparse] = True
-    learner = _plain_learner(job, metric, frozen, first_sparse, new_frozen=learned == "dense")
-    if job.learner.averaging == "sentence" and not isinstance(learner, BatchLearner):
-        end = first_sparse if follows_evidence(job) else None
-        learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0, end=end)
+    plain = _plain_learner(job, metric)
+    if isinstance(plain, BatchLearner):
+        return plain
+    after, dense_only = list[AfterUpdates](), isinstance(plain, EvidenceLearner)
+    if wanted.l1 > 0 and wanted.method == "perceptron":
+        after.append(Clipping(wanted.learning_rate * wanted.l1, dense_only=dense_only))
+    if wanted.averaging == "sentence":
+        after.append(Averaging(changes_all=plain.changes_all, dense_only=dense_only))
     if smooth is not None:
-        assert not isinstance(learner, BatchLearner)  # checked by config.checks
-        return Smoothing(learner, [features.find(ids) for ids in smooth.chains], smooth, frozen)
-    return learner
-
-
-def follows_evidence(job: Job) -> bool:
-    """True if the weights of sparse features are a function of the learner's state."""
-    return job.learner.method == "perceptron" and job.learner.rate == "normalized"
+        after.append(Smoothing(smooth))
+    return Composed(plain, after)
 
 
 def smoothness(job: Job, scoring: Scoring | None) -> Smoothness | None:
@@ -217,20 +195,18 @@ def smoothness(job: Job, scoring: Scoring | None) -> Smoothness | None:
     return Smoothness(bins, wanted.regularizer, wanted.beta, wanted.gamma)
 
 
-def _plain_learner(
-    job: Job, metric: Metric, frozen: np.ndarray, first_sparse: int, *, new_frozen: bool
-) -> OnlineLearner | BatchLearner:
-    """The job's learner without the regularisation of bins; ``new_frozen``: features beyond ``frozen`` are too."""
+def _plain_learner(job: Job, metric: Metric) -> OnlineLearner | BatchLearner:
+    """The job's learner without regularisation and averaging."""
     wanted = job.learner
     match wanted.method:
         case "mira":
             pick = wanted.mira
             of_mira = mira.MiraOptions(pick.oracle, pick.prediction, pick.variant, pick.c, job.decoder.kbest)
-            return mira.Mira(of_mira, frozen, new_frozen)
+            return mira.Mira(of_mira)
         case "mert":
             line = wanted.mert
-            kind = hypergraph.HypergraphMert if line.search == "hypergraph" else mert.Mert
-            return kind(mert.MertOptions(line.directions, line.restarts), metric)
+            search = hypergraph.HypergraphMert if line.search == "hypergraph" else mert.Mert
+            return search(mert.MertOptions(line.directions, line.restarts), metric)
         case "rampion":
             return rampion.Rampion(rampion.RampionOptions(**asdict(wanted.rampion)), metric)
     of_perceptron = perceptron.PerceptronOptions(
@@ -243,7 +219,8 @@ def _plain_learner(
         l2=wanted.l2,
         scale_by_gold=wanted.scale_by_gold,
     )
-    return perceptron.Perceptron(sampler(job), of_perceptron, frozen, first_sparse, new_frozen)
+    kind = NormalizedPerceptron if wanted.rate == "normalized" else perceptron.Perceptron
+    return kind(sampler(job), of_perceptron)
 
 
 def sampler(job: Job) -> Sampler:

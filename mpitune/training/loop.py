@@ -121,7 +121,7 @@ def _learn_epoch(run: TrainingRun, state: State, lock: FolderLock) -> None:
     state.epoch += 1
     scores = watch_epoch(run, state.epoch, result.weights)
     shards, usage = run.comm.gather(result.shards), run.comm.gather(clock.usage())
-    model = run.model(result.weights) if run.comm.root else None
+    model = run.first.publish(result.weights) if run.comm.root else None
 
     def metrics() -> dict[str, Any]:
         assert model is not None and shards is not None and usage is not None  # rank 0 has them

@@ -31,7 +31,7 @@ def _spreads(run: TrainingRun) -> np.ndarray | None:
     for i in np.random.default_rng(run.job.run.seed).permutation(run.corpus.size)[:SENTENCES].tolist():
         if stop_flag():
             return None
-        kbest = run.decoder.decode(run.store.tuned_sentence(i), run.first.weights, run.job.decoder.kbest)
+        kbest = run.decoder.decode(run.store.tuned_sentence(i), run.first.value, run.job.decoder.kbest)
         scores = run.metric.single_scores(run.metric.statistics(kbest, run.corpus.references(i)))
         # The standard deviation of equal numbers is not always 0: their mean is rounded.
         found.append(np.where(scores.max(axis=0) > scores.min(axis=0), scores.std(axis=0), 0.0))

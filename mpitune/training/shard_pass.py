@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from mpitune.array_files.grow import grow_to
 from mpitune.errors import DataError
-from mpitune.learner.base import OnlineLearner
+from mpitune.learner.base import Composed
+from mpitune.learner.weights import Weights
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.run_folder.layout import checkpoint_path
@@ -20,69 +20,53 @@ from mpitune.training.session import TrainingRun
 
 def learn_shard(
     run: TrainingRun,
-    learner: OnlineLearner,
+    learner: Composed,
     epoch: int,
     z: int,
     shard: np.ndarray,
-    weights: np.ndarray,
-    kept: Sequence[np.ndarray],
+    weights: Weights,
     advance: Callable[[float], None],
 ) -> ShardResult | None:
     """Inner loop of algorithm 1: decode each sentence with the current weights, then update them from its list.
 
     ``epoch``: from 1; 0: the dense start. ``z``: the shard's number; ``shard``: int64, its sentence numbers;
-    ``weights``: float64 [D], changed in place; ``kept``: float64 [D] each, the learner's state. Returns None if a stop
-    was requested.
+    ``weights``: changed in place, with the learner's state. Returns None if a stop was requested.
 
     The result has the features with a weight or with learner state. Where the exchange mixes state (algorithms 3 and
     4), all shards begin with that of the features seen by any: those without a weight whose state did not change are
     left out.
     """
     sums, best = StatisticsAccumulator(run.decoder, run.metric), np.zeros((len(shard), WIDTH), dtype=np.int32)
-    learner.start_shard(weights, kept, passes=max(epoch - 1, 0))
+    learner.start_shard(weights, passes=max(epoch - 1, 0))
     run.gold.start_shard()
     for n, i in enumerate(shard.tolist()):
         if stop_flag():
             return None
         sentence = run.corpus.sentence(i)
         kbest = run.decode(i, weights, epoch)
-        weights = run.grow_to_features(weights)
         check_finite(run, epoch, kbest.score)
         counted = run.metric.statistics(kbest, run.corpus.references(i))
         gold = run.gold.score(counted, len(sentence.words), i)
         random = np.random.default_rng([run.job.run.seed, epoch, i])
-        change = Change(kbest, weights, changes_all=run.job.learner.l2 > 0)
+        change = Change(kbest, weights.value, changes_all=learner.learner.changes_all)
         counts = learner.update(kbest, gold, weights, random)
         run.gold.update_context(counted, len(sentence.words))
         best[n] = counted[0, :WIDTH]
         best_gold = run.gold.report(counted)
-        sums.add(sentence.words, kbest, counted, best_gold, counts, change.norm(weights))
+        sums.add(sentence.words, kbest, counted, best_gold, counts, change.norm(weights.value))
         advance(best_gold)
-    begun, kept = kept, learner.end_shard(weights)
-    check_finite(run, epoch, weights)
-    slots = run.learned(weights, kept)
-    if epoch and run.mixes_each_epoch:
-        slots = slots[(weights[slots] != 0.0) | _changed(begun, kept, slots)]
-    counts_of_shard = sums.statistics(z, weights[slots])
+    learner.end_shard(weights)
+    check_finite(run, epoch, weights.value)
+    learned = weights.sparse(learner.state, changed=epoch > 0 and run.mixes_each_epoch)
+    counts_of_shard = sums.statistics(z, learned.value)
     return ShardResult(
         shard=z,
-        index=run.features.ids[slots],
-        value=weights[slots],
+        weights=learned,
         statistics=counts_of_shard.sums,
-        names=run.new_names(slots),
         best=best,
         bleu=counts_of_shard.bleu,
         choices=counts_of_shard.choices,
-        learner=tuple(array[slots] for array in kept),
     )
-
-
-def _changed(begun: Sequence[np.ndarray], kept: Sequence[np.ndarray], slots: np.ndarray) -> np.ndarray:
-    """bool [slots]: True where ``kept`` (float64 [D] each) differs from ``begun``, which may be shorter, or nothing."""
-    changed = np.full(len(slots), not begun and bool(kept))
-    for before, after in zip(begun, kept, strict=False):
-        changed |= grow_to(before, len(after))[slots] != after[slots]
-    return changed
 
 
 def check_finite(run: TrainingRun, epoch: int, numbers: np.ndarray) -> None:

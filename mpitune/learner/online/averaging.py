@@ -7,60 +7,49 @@ w_{t-1}), so that each change is added once, when it happens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
-from mpitune.learner.base import Counts, Exchanged, OnlineLearner
+from mpitune.learner.weights import Weights
 
 
 class Averaging:
-    """An `mpitune.learner.base.OnlineLearner` that averages the weights of another learner."""
+    """An `mpitune.learner.base.AfterUpdates` that averages the weights."""
 
-    def __init__(self, learner: OnlineLearner, *, changes_all: bool = False, end: int | None = None) -> None:
-        """``changes_all``: updates of ``learner`` may change weights of features that do not occur in the list.
+    def __init__(self, *, changes_all: bool = False, dense_only: bool = False) -> None:
+        """``changes_all``: see `mpitune.learner.base.OnlineLearner`.
 
-        ``end``: end of the slots that are averaged; None: all are. Sparse weights that follow from the mean of all
-        gradients (`evidence`) are no less accurate after the last sentence.
+        ``dense_only``: sparse weights are not averaged. Those that follow from the mean of all gradients (`evidence`)
+        are no less accurate after the last sentence.
         """
-        self._learner = learner
-        self._changes_all = changes_all
-        self._end = end
-        self.state_width = learner.state_width
+        self._changes_all, self._dense_only = changes_all, dense_only
 
-    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
-        self._learner.start_shard(weights, state, passes)
+    def start_shard(self, weights: Weights) -> None:
+        """Start a mean over no sentences."""
         self._sentences = 0
-        self._before = weights.copy()
-        self._late = np.zeros(len(weights))
+        weights.array("before")[:] = weights.value
 
-    def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
-        self._before = grow_to(self._before, len(weights), 0.0)
-        self._late = grow_to(self._late, len(weights), 0.0)
-        counts = self._learner.update(kbest, gold, weights, random)
-        slots = self._averaged(weights) if self._changes_all else kbest.feature_index
-        if self._end is not None:
-            slots = slots[slots < self._end]
-        _add_changes(slots, float(self._sentences), weights, self._before, self._late)
+    def update(self, kbest: KBest, weights: Weights) -> None:
+        """Add the weights after a sentence."""
+        self._add(kbest.feature_index, self._sentences, weights)
         self._sentences += 1
-        return counts
 
-    def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
-        state = self._learner.end_shard(weights)
+    def end_shard(self, weights: Weights) -> None:
+        """Replace the weights by their mean; what the end of the pass has changed belongs to the last sentence."""
         if self._sentences:
-            # Changes made by the other learner's `end_shard` belong to the last sentence.
-            _add_changes(self._averaged(weights), float(self._sentences - 1), weights, self._before, self._late)
-            weights -= self._late / self._sentences
-        return state
+            self._add(_all(weights), self._sentences - 1, weights)
+            weights.value[:] -= weights.array("late") / self._sentences
 
-    def settle(self, exchanged: Exchanged) -> np.ndarray:
-        return self._learner.settle(exchanged)
+    def _add(self, slots: np.ndarray, earlier: int, weights: Weights) -> None:
+        slots = _all(weights) if self._changes_all else slots
+        if self._dense_only:
+            slots = slots[slots < weights.first_sparse]
+        _add_changes(slots, float(earlier), weights.value, weights.array("before"), weights.array("late"))
 
-    def _averaged(self, weights: np.ndarray) -> np.ndarray:
-        return np.arange(len(weights[: self._end]), dtype=np.int32)
+
+def _all(weights: Weights) -> np.ndarray:
+    return np.arange(len(weights.value), dtype=np.int32)
 
 
 @kernel

@@ -7,20 +7,20 @@ C limits the step size. The cost of a translation is 1 - B. Frozen features coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mpitune.array_files.csr import row_scores
-from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
-from mpitune.learner.base import Counts, Exchanged
+from mpitune.learner.base import Counts
 from mpitune.learner.choices import MiraVariant, OracleName, PredictionName
 from mpitune.learner.online.columns import columns_of, select_entries
 from mpitune.learner.online.gram import apply_gradient
 from mpitune.learner.online.mira_qp import SOLVERS
-from mpitune.learner.online.rates import make_rate
+from mpitune.learner.online.rates import CONSTANT, Rate
+from mpitune.learner.weights import Weights
 
 EntryChoice = Callable[[np.ndarray, np.ndarray], int]
 """From costs and model scores (float64 [k] each) to the position of an entry; ties: the first."""
@@ -37,6 +37,9 @@ PREDICTIONS: dict[PredictionName, EntryChoice] = {
     "M+C": lambda cost, scores: int(np.argmax(scores + cost)),
 }
 """The choices of the prediction: maximal cost, prediction-based (the 1-best), fear."""
+
+ONE = Rate(CONSTANT, 1.0)
+"""The rate: the quadratic program sets the size of the steps."""
 
 
 @dataclass(frozen=True)
@@ -56,24 +59,17 @@ class MiraOptions:
 class Mira:
     """An `mpitune.learner.base.OnlineLearner`."""
 
-    state_width = 0
+    state = ()
+    changes_all = False
 
-    def __init__(self, options: MiraOptions, frozen: np.ndarray, new_frozen: bool = False) -> None:
-        """``frozen``: bool [slots], features that are not updated; ``new_frozen``: nor are slots beyond its end."""
+    def __init__(self, options: MiraOptions) -> None:
         self._options = options
-        self._frozen, self._new_frozen = frozen, new_frozen
-        self._place = np.zeros(0, dtype=np.int32)
-        self._rate = make_rate("constant", 1.0)
 
-    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
+    def start_shard(self, weights: Weights, passes: int = 0) -> None:
         """MIRA has no state from list to list."""
 
-    def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
+    def update(self, kbest: KBest, gold: np.ndarray, weights: Weights, random: np.random.Generator) -> Counts:
         """Raises ValueError if ``kbest`` has features beyond the end of ``weights``."""
-        self._frozen = grow_to(self._frozen, len(weights), self._new_frozen)
-        self._place = grow_to(self._place, len(weights), -1)
-        if len(kbest.feature_index) and kbest.feature_index.max() >= len(self._place):
-            raise ValueError(f"feature slot {kbest.feature_index.max()}, but {len(self._place)} weights")
         if kbest.size == 0:
             return Counts(0, 0)
         options = self._options
@@ -85,23 +81,19 @@ class Mira:
         updates = self._learn(select_entries(kbest, entries), gold[oracle] - gold[entries], weights)
         return Counts(len(entries) - 1, updates, oracle, prediction)
 
-    def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
-        """MIRA postpones no update and has no state."""
-        return ()
+    def end_shard(self, weights: Weights) -> None:
+        """MIRA postpones no update."""
 
-    def settle(self, exchanged: Exchanged) -> np.ndarray:
-        return exchanged.mixed
-
-    def _learn(self, kbest: KBest, losses: np.ndarray, weights: np.ndarray) -> int:
+    def _learn(self, kbest: KBest, losses: np.ndarray, weights: Weights) -> int:
         """Update so that entry 0 of ``kbest`` scores above the others by ``losses`` (float64 [k]).
 
         Returns the number of constraints that changed the weights.
         """
-        columns = columns_of(kbest, self._frozen, self._place)
+        columns = columns_of(kbest, weights)
         scores = np.empty(kbest.size)
-        row_scores(kbest.feature_ptr, kbest.feature_index, kbest.feature_value, weights, scores)
+        row_scores(kbest.feature_ptr, kbest.feature_index, kbest.feature_value, weights.value, scores)
         steps = SOLVERS[self._options.variant](columns, losses, scores, self._options.c)
         coefficients = -steps
         coefficients[0] = steps.sum()
-        apply_gradient(columns, coefficients, self._rate, 0, weights)
+        apply_gradient(columns, coefficients, ONE, 0, weights.value)
         return int(np.count_nonzero(steps))

@@ -68,8 +68,8 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
     ids, first = run.features.ids, run.first
     lists_of = partial(
         TrainingLists,
-        index=ids[: len(first.weights)],
-        value=first.weights,
+        index=ids[: len(first.value)],
+        value=first.value,
         frozen=ids[np.flatnonzero(first.frozen)],
         hope=wanted.method == "mbuu" and wanted.oracle == "M-C",
     )
@@ -111,7 +111,7 @@ def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np
         return read_lists(folder, _EPOCH, job_digest, z, forests=False)
 
     def make(z: int, advance: Callable[[float], None]) -> ShardLists | None:
-        decoded = decode_shard(run, _EPOCH, z, shards[z], run.first.weights, advance, _check_finite, forests=False)
+        decoded = decode_shard(run, _EPOCH, z, shards[z], run.first.copy(), advance, _check_finite, forests=False)
         if decoded is None:
             return None
         pool, _, statistics, names = decoded
